@@ -1,0 +1,64 @@
+//! Time: a monotonic clock that can also wake a task.
+
+use crate::BoxFuture;
+use std::{ops::Add, time::Duration};
+
+/// A point on a [`Clock`], in nanoseconds since an origin that only the clock knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The clock's origin.
+    pub const ZERO: Timestamp = Timestamp(0);
+
+    /// The point `nanos` nanoseconds after the clock's origin.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Timestamp(nanos)
+    }
+
+    /// Nanoseconds since the clock's origin.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The time that has passed since `earlier`, zero if it lies ahead.
+    pub fn since(self, earlier: Timestamp) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Timestamp;
+
+    /// Saturates at the end of time, about 584 years after the origin.
+    fn add(self, later: Duration) -> Timestamp {
+        let nanos = u64::try_from(later.as_nanos()).unwrap_or(u64::MAX);
+        Timestamp(self.0.saturating_add(nanos))
+    }
+}
+
+/// Where time comes from.
+pub trait Clock: Send + Sync {
+    /// The present. Never goes backwards.
+    fn now(&self) -> Timestamp;
+
+    /// A future that completes once [`now`](Clock::now) has reached `when`.
+    fn sleep_until(&self, when: Timestamp) -> BoxFuture<'static, ()>;
+
+    /// The time of day, as the duration since 1970-01-01 00:00 UTC. For file times, never for
+    /// time-outs.
+    fn unix_time(&self) -> Duration;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_saturates_at_both_ends() {
+        let t = Timestamp::from_nanos(5);
+        assert_eq!(t.since(Timestamp::from_nanos(9)), Duration::ZERO);
+        assert_eq!(Timestamp::from_nanos(u64::MAX) + Duration::from_secs(1), Timestamp::from_nanos(u64::MAX));
+        assert_eq!((t + Duration::from_nanos(3)).since(t), Duration::from_nanos(3));
+    }
+}

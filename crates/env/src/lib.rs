@@ -1,0 +1,45 @@
+//! What the rpcrdma libraries are given from outside: time, randomness, memory.
+//!
+//! No library of this project reads a clock, draws a random number or decides on its own where a
+//! buffer comes from. It asks the [`Clock`], the [`Random`] or the [`Allocator`] that it was built
+//! with. A program passes the real ones ([`tokio_env`], feature `tokio`); a simulation passes its
+//! own and replays a run exactly.
+//!
+//! ```
+//! use rpcrdma_env::{Random, SeededRandom};
+//! let a = SeededRandom::new(7);
+//! let b = SeededRandom::new(7);
+//! assert_eq!(a.next_u64(), b.next_u64());
+//! ```
+
+mod clock;
+mod memory;
+mod random;
+#[cfg(feature = "tokio")]
+mod tokio_env;
+
+pub use clock::{Clock, Timestamp};
+pub use memory::{Allocator, Buffer, Heap, Memory};
+pub use random::{OsRandom, Random, SeededRandom};
+#[cfg(feature = "tokio")]
+pub use tokio_env::{TokioClock, tokio_env};
+
+use std::{future::Future, pin::Pin, sync::Arc};
+
+/// A boxed future that can move between threads.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Time and randomness, handed together to whatever needs them. Cloning is cheap.
+#[derive(Clone)]
+pub struct Env {
+    /// Where time comes from.
+    pub clock: Arc<dyn Clock>,
+    /// Where unpredictable numbers come from.
+    pub random: Arc<dyn Random>,
+}
+
+impl std::fmt::Debug for Env {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Env").field("now", &self.clock.now()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,180 @@
+//! Memory: exclusively owned buffers and where they come from.
+//!
+//! A [`Buffer`] has one owner, who may write to it. [`Buffer::freeze`] turns it into shared, immutable
+//! [`Bytes`] without a copy; when the last clone is gone the memory goes back to where it came from.
+//! Which memory that is (heap, a pool registered with an RDMA device) is the [`Allocator`]'s business.
+
+use crate::BoxFuture;
+use bytes::Bytes;
+use std::any::Any;
+
+/// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it
+/// returns it to where it came from.
+pub trait Memory: Any + Send + Sync {
+    /// All of it.
+    fn octets(&self) -> &[u8];
+    /// All of it, to write to.
+    fn octets_mut(&mut self) -> &mut [u8];
+}
+
+impl Memory for Vec<u8> {
+    fn octets(&self) -> &[u8] {
+        self
+    }
+    fn octets_mut(&mut self) -> &mut [u8] {
+        self
+    }
+}
+
+/// A buffer with exactly one owner: `capacity` octets, of which the first `len` are meaningful.
+///
+/// ```
+/// use rpcrdma_env::Buffer;
+/// let mut buffer = Buffer::from_vec(vec![0; 8]);
+/// buffer.octets_mut()[..3].copy_from_slice(b"abc");
+/// buffer.set_len(3);
+/// assert_eq!(&buffer.freeze()[..], b"abc");
+/// ```
+pub struct Buffer {
+    memory: Box<dyn Memory>,
+    len: usize,
+}
+
+impl Buffer {
+    /// A buffer over `memory`, none of it meaningful yet.
+    pub fn new(memory: Box<dyn Memory>) -> Self {
+        Self { memory, len: 0 }
+    }
+
+    /// A buffer over a vector's elements, none of them meaningful yet.
+    pub fn from_vec(octets: Vec<u8>) -> Self {
+        Self::new(Box::new(octets))
+    }
+
+    /// How many octets it can hold.
+    pub fn capacity(&self) -> usize {
+        self.memory.octets().len()
+    }
+
+    /// How many of its octets are meaningful.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether none of its octets is meaningful.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Says that the first `len` octets are meaningful, at most the capacity.
+    pub fn set_len(&mut self, len: usize) {
+        self.len = len.min(self.capacity());
+    }
+
+    /// The meaningful octets.
+    pub fn filled(&self) -> &[u8] {
+        &self.memory.octets()[..self.len]
+    }
+
+    /// All octets up to the capacity. Those that were never written may be left over from an earlier
+    /// use of the memory: do not send them anywhere.
+    pub fn octets_mut(&mut self) -> &mut [u8] {
+        self.memory.octets_mut()
+    }
+
+    /// Shares the meaningful octets, without a copy. The memory is returned when the last clone of the
+    /// result is dropped.
+    pub fn freeze(self) -> Bytes {
+        if self.len == 0 { Bytes::new() } else { Bytes::from_owner(self) }
+    }
+
+    /// The memory itself, for the provider that made it (see [`Any`]).
+    pub fn memory(&self) -> &dyn Any {
+        &*self.memory
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        self.filled()
+    }
+}
+
+impl std::fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer({} of {})", self.len, self.capacity())
+    }
+}
+
+/// Where buffers come from. Implementations may hold back a caller until memory is free
+/// ([`allocate`](Allocator::allocate)); none zeroes memory that was used before.
+pub trait Allocator: Send + Sync {
+    /// A buffer of at least `len` octets capacity, at once, or `None` if that would exceed the
+    /// allocator's budget.
+    fn try_allocate(&self, len: usize) -> Option<Buffer>;
+
+    /// A buffer of at least `len` octets capacity, as soon as the budget allows it. A request larger
+    /// than the whole budget is served when everything else has been returned.
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer>;
+}
+
+/// The heap, without a budget.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Heap;
+
+impl Allocator for Heap {
+    fn try_allocate(&self, len: usize) -> Option<Buffer> {
+        Some(Buffer::from_vec(vec![0; len]))
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(std::future::ready(Buffer::from_vec(vec![0; len])))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    struct Counted(Vec<u8>, Arc<AtomicUsize>);
+    impl Memory for Counted {
+        fn octets(&self) -> &[u8] {
+            &self.0
+        }
+        fn octets_mut(&mut self) -> &mut [u8] {
+            &mut self.0
+        }
+    }
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn memory_returns_once_the_last_clone_is_gone() {
+        let returned = Arc::new(AtomicUsize::new(0));
+        let mut buffer = Buffer::new(Box::new(Counted(vec![7; 4], returned.clone())));
+        buffer.set_len(9);
+        assert_eq!(buffer.len(), 4, "never beyond the capacity");
+        let address = buffer.filled().as_ptr();
+        let shared = buffer.freeze();
+        assert_eq!(shared.as_ptr(), address, "freezing moves no octet");
+        let part = shared.slice(1..2);
+        drop(shared);
+        assert_eq!(returned.load(Ordering::Relaxed), 0);
+        drop(part);
+        assert_eq!(returned.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn the_maker_recognises_its_memory() {
+        let buffer = Buffer::from_vec(vec![1]);
+        assert!(buffer.memory().is::<Vec<u8>>());
+        assert!(!buffer.memory().is::<Counted>());
+    }
+}

@@ -1,0 +1,547 @@
+//! Reading a [`Stream`].
+//!
+//! Owns the stream and gives its octets away as shared slices. An error leaves the decoder where it
+//! stood or further on; nothing that follows an error means anything.
+
+use crate::{Buffer, Decode, DecodeError, Placed, Stream, StreamPart, UNIT, padded};
+use bytes::{Buf, Bytes};
+use std::collections::VecDeque;
+
+/// The data of an item, wherever it travelled.
+#[derive(Debug)]
+pub enum ItemData {
+    /// It came in the stream or in a Read chunk.
+    Shared(Bytes),
+    /// It was placed in the buffer that had been lent for it.
+    Placed(Buffer),
+}
+
+impl ItemData {
+    /// The octets.
+    pub fn as_slice(&self) -> &[u8] {
+        match self {
+            ItemData::Shared(octets) => octets,
+            ItemData::Placed(buffer) => buffer.filled(),
+        }
+    }
+
+    /// The octets, shared, without a copy.
+    pub fn into_bytes(self) -> Bytes {
+        match self {
+            ItemData::Shared(octets) => octets,
+            ItemData::Placed(buffer) => buffer.freeze(),
+        }
+    }
+}
+
+/// Reads values from a received [`Stream`].
+#[derive(Debug)]
+pub struct Decoder {
+    parts: VecDeque<StreamPart>,
+    placed: VecDeque<Placed>,
+    position: usize,
+    remaining: usize,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of `stream`.
+    pub fn new(stream: Stream) -> Self {
+        let remaining = stream.len();
+        Self { parts: stream.parts, placed: stream.placed, position: 0, remaining }
+    }
+
+    /// The offset of what comes next, in the whole stream.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Octets left in the stream, Read chunks included.
+    pub fn remaining(&self) -> usize {
+        self.remaining
+    }
+
+    /// An unsigned integer.
+    ///
+    /// # Errors
+    /// If the stream ends, or a chunk stands in the way.
+    pub fn u32(&mut self) -> Result<u32, DecodeError> {
+        Ok(u32::from_be_bytes(self.word()?))
+    }
+
+    /// An integer.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32).
+    pub fn i32(&mut self) -> Result<i32, DecodeError> {
+        Ok(i32::from_be_bytes(self.word()?))
+    }
+
+    /// An unsigned hyper integer.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32).
+    pub fn u64(&mut self) -> Result<u64, DecodeError> {
+        Ok(u64::from_be_bytes(self.word()?))
+    }
+
+    /// A hyper integer.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32).
+    pub fn i64(&mut self) -> Result<i64, DecodeError> {
+        Ok(i64::from_be_bytes(self.word()?))
+    }
+
+    /// A boolean.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32), and if the word is neither 0 nor 1.
+    pub fn bool(&mut self) -> Result<bool, DecodeError> {
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(self.bad_value(value, "boolean")),
+        }
+    }
+
+    /// The error for the word just read, which is no value of the type `what`.
+    pub fn bad_value(&self, value: u32, what: &'static str) -> DecodeError {
+        DecodeError::BadValue { position: self.position.saturating_sub(UNIT), value, what }
+    }
+
+    /// `N` octets of fixed length and their padding.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32).
+    pub fn opaque_array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let octets = self.inline(N)?;
+        <[u8; N]>::try_from(&octets[..]).map_err(|_| self.truncated(N))
+    }
+
+    /// Octets of fixed length and their padding, shared.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32).
+    pub fn opaque_fixed(&mut self, len: usize) -> Result<Bytes, DecodeError> {
+        self.inline(len)
+    }
+
+    /// Octets of variable length (also a string), at most `max`, shared. They may not be placed directly.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32), and if the length is above `max`.
+    pub fn opaque(&mut self, max: usize) -> Result<Bytes, DecodeError> {
+        let len = self.count(max)?;
+        self.inline(len)
+    }
+
+    /// A count or length of at most `max`.
+    ///
+    /// # Errors
+    /// As [`u32`](Self::u32), and if the count is above `max`.
+    pub fn count(&mut self, max: usize) -> Result<usize, DecodeError> {
+        let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+        if len > max {
+            return Err(DecodeError::TooLong { position: self.position - UNIT, len, max });
+        }
+        Ok(len)
+    }
+
+    /// A data item of at most `max` octets that the binding allows to be placed directly: inline, from its
+    /// Read chunk, or in the buffer lent for it.
+    ///
+    /// # Errors
+    /// As [`opaque`](Self::opaque), and if the chunk's length is not the item's, or the item came inline though a
+    /// chunk was offered for it.
+    pub fn item(&mut self, max: usize) -> Result<ItemData, DecodeError> {
+        let len = self.count(max)?;
+        if let Some(placed) = self.placed.pop_front() {
+            return self.placed_item(len, placed);
+        }
+        if let Some(StreamPart::Chunk(data)) = self.parts.front_mut() {
+            // A chunk may carry the roundup padding or not (RFC 8166 section 3.4.5.2).
+            if data.len() != len && data.len() != padded(len) {
+                return Err(DecodeError::ChunkLength { position: self.position, len, chunk_len: data.len() });
+            }
+            let octets = data.split_to(len);
+            self.parts.pop_front();
+            self.advance(padded(len));
+            return Ok(ItemData::Shared(octets));
+        }
+        self.inline(len).map(ItemData::Shared)
+    }
+
+    fn placed_item(&mut self, len: usize, placed: Placed) -> Result<ItemData, DecodeError> {
+        match (placed.returned(), placed.buffer) {
+            (0, _) if len > 0 && placed.offered > 0 => {
+                Err(DecodeError::InlineDespiteChunk { position: self.position, offered: placed.offered })
+            }
+            (0, _) => self.inline(len).map(ItemData::Shared),
+            (returned, Some(buffer)) if returned == len => Ok(ItemData::Placed(buffer)),
+            (chunk_len, _) => Err(DecodeError::ChunkLength { position: self.position, len, chunk_len }),
+        }
+    }
+
+    /// A value that may be absent.
+    ///
+    /// # Errors
+    /// As [`bool`](Self::bool) and the value's decoder.
+    pub fn optional<T: Decode>(&mut self) -> Result<Option<T>, DecodeError> {
+        if self.bool()? { T::decode(self).map(Some) } else { Ok(None) }
+    }
+
+    /// A counted array of at most `max` elements. Room is reserved only for as many as the rest of the stream
+    /// can hold.
+    ///
+    /// # Errors
+    /// As [`count`](Self::count) and the elements' decoder.
+    pub fn array<T: Decode>(&mut self, max: usize) -> Result<Vec<T>, DecodeError> {
+        let count = self.count(max)?;
+        let mut elements = Vec::with_capacity(count.min(self.remaining / UNIT));
+        for _ in 0..count {
+            elements.push(T::decode(self)?);
+        }
+        Ok(elements)
+    }
+
+    /// Ends the decoding: everything must have been used.
+    ///
+    /// # Errors
+    /// If octets are left in the stream, or the peer placed data that nothing asked for.
+    pub fn finish(mut self) -> Result<(), DecodeError> {
+        self.skip_empty_chunks();
+        if let Some(StreamPart::Chunk(_)) = self.parts.front() {
+            return Err(DecodeError::NotEligible { position: self.position });
+        }
+        if self.remaining > 0 {
+            return Err(DecodeError::Trailing { position: self.position, left: self.remaining });
+        }
+        match self.placed.iter().map(Placed::returned).fold(0, usize::saturating_add) {
+            0 => Ok(()),
+            octets => Err(DecodeError::Unclaimed { octets }),
+        }
+    }
+
+    /// The buffers lent for Write chunks that no item has used, for the caller to use again.
+    pub fn take_unused_buffers(&mut self) -> Vec<Buffer> {
+        self.placed.iter_mut().filter(|placed| placed.returned() == 0).filter_map(|placed| placed.buffer.take()).collect()
+    }
+
+    fn word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let mut out = [0; N];
+        self.skip_empty_chunks();
+        match self.parts.front_mut() {
+            Some(StreamPart::Run(run)) if run.len() >= N => run.copy_to_slice(&mut out),
+            _ => {
+                self.check_inline(N)?;
+                let mut filled = 0;
+                while filled < N {
+                    let piece = self.piece(N - filled)?;
+                    out[filled..filled + piece.len()].copy_from_slice(&piece);
+                    filled += piece.len();
+                }
+            }
+        }
+        self.advance(N);
+        Ok(out)
+    }
+
+    /// `len` inline octets and the padding after them.
+    fn inline(&mut self, len: usize) -> Result<Bytes, DecodeError> {
+        let whole = padded(len);
+        if whole == 0 {
+            return Ok(Bytes::new());
+        }
+        self.check_inline(whole)?;
+        let mut octets = match self.parts.front_mut() {
+            Some(StreamPart::Run(run)) if run.len() >= whole => run.split_to(whole),
+            _ => {
+                // Cut up by the transport. The octets are here already, so their number is no peer's mere word.
+                let mut joined = Vec::with_capacity(whole);
+                while joined.len() < whole {
+                    joined.extend_from_slice(&self.piece(whole - joined.len())?);
+                }
+                joined.into()
+            }
+        };
+        self.advance(whole);
+        octets.truncate(len);
+        Ok(octets)
+    }
+
+    /// Checks that the next `len` octets are all inline.
+    fn check_inline(&mut self, len: usize) -> Result<(), DecodeError> {
+        if len > self.remaining {
+            return Err(self.truncated(len));
+        }
+        self.skip_empty_chunks();
+        let mut here = 0;
+        for part in &self.parts {
+            match part {
+                StreamPart::Run(run) => here += run.len(),
+                StreamPart::Chunk(data) if data.is_empty() => {}
+                StreamPart::Chunk(_) => return Err(DecodeError::NotEligible { position: self.position + here }),
+            }
+            if here >= len {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Up to `max` octets of the run in front.
+    fn piece(&mut self, max: usize) -> Result<Bytes, DecodeError> {
+        self.skip_empty_chunks();
+        match self.parts.front_mut() {
+            Some(StreamPart::Run(run)) => Ok(run.split_to(run.len().min(max))),
+            Some(StreamPart::Chunk(_)) => Err(DecodeError::NotEligible { position: self.position }),
+            None => Err(self.truncated(max)),
+        }
+    }
+
+    /// Drops runs that are used up and chunks without data, which stand for empty items.
+    fn skip_empty_chunks(&mut self) {
+        while let Some(StreamPart::Run(octets) | StreamPart::Chunk(octets)) = self.parts.front() {
+            if !octets.is_empty() {
+                break;
+            }
+            self.parts.pop_front();
+        }
+    }
+
+    fn advance(&mut self, len: usize) {
+        self.position += len;
+        self.remaining -= len;
+        while let Some(StreamPart::Run(run)) = self.parts.front() {
+            if !run.is_empty() {
+                break;
+            }
+            self.parts.pop_front();
+        }
+    }
+
+    fn truncated(&self, needed: usize) -> DecodeError {
+        DecodeError::Truncated { position: self.position, needed, left: self.remaining }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Encoder;
+    use proptest::prelude::*;
+
+    fn run(octets: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(octets)
+    }
+
+    fn item_call(len: u32, chunk: &[u8]) -> Decoder {
+        let mut stream = Stream::from(run(&len.to_be_bytes()));
+        stream.push_chunk(run(chunk));
+        stream.push_run(run(&[0, 0, 0, 9]));
+        Decoder::new(stream)
+    }
+
+    fn placed_reply(len: u32, offered: usize, returned: Option<usize>, inline: &[u8]) -> Decoder {
+        let mut stream = Stream::from(run(&[&len.to_be_bytes()[..], inline].concat()));
+        let buffer = returned.map(|returned| {
+            let mut buffer = Buffer::from_vec(vec![7; offered]);
+            buffer.set_len(returned);
+            buffer
+        });
+        stream.push_placed(Placed { offered, buffer });
+        Decoder::new(stream)
+    }
+
+    /// proves: V1-3.4.5.2-b, V1-3.4.5.2-c, V1-3.4.5.2-d, IE-3.7-a
+    #[test]
+    fn a_read_chunk_may_carry_its_padding_or_not() {
+        for chunk in [&b"abcde"[..], b"abcde\0\0\0"] {
+            let mut decoder = item_call(5, chunk);
+            assert_eq!(&decoder.item(5).unwrap().into_bytes()[..], b"abcde");
+            assert_eq!(decoder.position(), 12);
+            assert_eq!(decoder.u32().unwrap(), 9, "the stream goes on after the padding");
+            decoder.finish().unwrap();
+        }
+        for chunk in [&b"abcd"[..], b"abcdef", b"abcde\0\0\0\0"] {
+            assert!(matches!(item_call(5, chunk).item(5), Err(DecodeError::ChunkLength { len: 5, .. })));
+        }
+    }
+
+    /// proves: V1-6.1-a, V1-6.1-c
+    #[test]
+    fn a_chunk_where_nothing_may_be_placed_is_found() {
+        assert_eq!(item_call(5, b"abcde").opaque(9), Err(DecodeError::NotEligible { position: 4 }));
+        let mut decoder = item_call(5, b"abcde");
+        decoder.u32().unwrap();
+        assert_eq!(decoder.u64(), Err(DecodeError::NotEligible { position: 4 }));
+        let mut decoder = item_call(5, b"abcde");
+        decoder.u32().unwrap();
+        assert_eq!(decoder.finish(), Err(DecodeError::NotEligible { position: 4 }));
+    }
+
+    #[test]
+    fn an_empty_chunk_stands_for_an_empty_item_or_for_nothing() {
+        let mut decoder = item_call(0, b"");
+        assert!(decoder.item(5).unwrap().as_slice().is_empty());
+        assert_eq!(decoder.u32().unwrap(), 9);
+        decoder.finish().unwrap();
+        let mut decoder = item_call(3, b"");
+        assert!(matches!(decoder.item(5), Err(DecodeError::ChunkLength { len: 3, chunk_len: 0, .. })));
+        let mut decoder = item_call(8, b"");
+        assert_eq!(decoder.u64().unwrap(), 0x8_0000_0009, "an empty chunk inside a value carries nothing");
+    }
+
+    /// proves: V1-3.4.6.1-a, V1-3.4.6.2-c
+    #[test]
+    fn a_placed_item_comes_back_in_its_own_buffer() {
+        let mut decoder = placed_reply(3, 100, Some(3), b"");
+        assert!(matches!(decoder.item(100).unwrap(), ItemData::Placed(buffer) if buffer.filled() == [7; 3]));
+        decoder.finish().unwrap();
+        assert!(matches!(
+            placed_reply(3, 100, Some(4), b"").item(100),
+            Err(DecodeError::ChunkLength { len: 3, chunk_len: 4, .. })
+        ));
+    }
+
+    /// proves: V1-6.1-f, V1-4.3.2.3-b, V1-4.3.2.3-c
+    #[test]
+    fn inline_is_right_only_where_no_chunk_was_offered() {
+        let mut decoder = placed_reply(3, 0, None, b"abc\0");
+        assert_eq!(decoder.item(100).unwrap().as_slice(), b"abc");
+        decoder.finish().unwrap();
+        assert_eq!(
+            placed_reply(3, 8, Some(0), b"abc\0").item(100).unwrap_err(),
+            DecodeError::InlineDespiteChunk { position: 4, offered: 8 }
+        );
+        let mut decoder = placed_reply(0, 8, Some(0), b"");
+        assert!(decoder.item(100).unwrap().as_slice().is_empty(), "an empty item leaves its chunk unused");
+        decoder.finish().unwrap();
+    }
+
+    /// proves: V1-6.1-e, V1-4.3.2.2-c, V1-4.3.2.2-e
+    #[test]
+    fn placed_data_that_nobody_asks_for_is_found() {
+        let mut decoder = placed_reply(5, 8, Some(8), b"");
+        decoder.u32().unwrap();
+        assert_eq!(decoder.finish(), Err(DecodeError::Unclaimed { octets: 8 }));
+        let mut decoder = placed_reply(5, 8, Some(0), b"");
+        decoder.u32().unwrap();
+        assert_eq!(decoder.take_unused_buffers().len(), 1);
+        decoder.finish().unwrap();
+    }
+
+    #[test]
+    fn limits_hold_at_the_limit_and_one_past_it() {
+        let opaque = |max| Decoder::new(Stream::from(run(b"\0\0\0\x04abcd"))).opaque(max);
+        assert_eq!(&opaque(4).unwrap()[..], b"abcd");
+        assert_eq!(opaque(3), Err(DecodeError::TooLong { position: 0, len: 4, max: 3 }));
+        let mut short = Decoder::new(Stream::from(run(b"\0\0\0\x05abcd")));
+        assert_eq!(short.opaque(9), Err(DecodeError::Truncated { position: 4, needed: 8, left: 4 }));
+        let mut long = Decoder::new(Stream::from(run(b"\0\0\0\x01\0\0\0\x02")));
+        long.u32().unwrap();
+        assert_eq!(long.finish(), Err(DecodeError::Trailing { position: 4, left: 4 }));
+    }
+
+    #[test]
+    fn an_array_reserves_no_more_than_the_stream_can_hold() {
+        struct Word;
+        impl Decode for Word {
+            fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+                decoder.u32().map(|_| Word)
+            }
+        }
+        let mut decoder = Decoder::new(Stream::from(run(&[0xFF; 8])));
+        assert!(matches!(decoder.array::<Word>(usize::MAX), Err(DecodeError::Truncated { .. })));
+    }
+
+    /// One value of each kind, to compare what was encoded with what is decoded.
+    #[derive(Clone, Debug, PartialEq)]
+    enum Value {
+        Word(u32),
+        Hyper(i64),
+        Flag(bool),
+        Opaque(Vec<u8>),
+        Item(Vec<u8>),
+    }
+
+    fn value() -> impl Strategy<Value = Value> {
+        prop_oneof![
+            any::<u32>().prop_map(Value::Word),
+            any::<i64>().prop_map(Value::Hyper),
+            any::<bool>().prop_map(Value::Flag),
+            prop::collection::vec(any::<u8>(), 0..600).prop_map(Value::Opaque),
+            prop::collection::vec(any::<u8>(), 0..600).prop_map(Value::Item),
+        ]
+    }
+
+    fn decode_like(decoder: &mut Decoder, like: &Value) -> Result<Value, DecodeError> {
+        Ok(match like {
+            Value::Word(_) => Value::Word(decoder.u32()?),
+            Value::Hyper(_) => Value::Hyper(decoder.i64()?),
+            Value::Flag(_) => Value::Flag(decoder.bool()?),
+            Value::Opaque(_) => Value::Opaque(decoder.opaque(600)?.to_vec()),
+            Value::Item(_) => Value::Item(decoder.item(600)?.as_slice().to_vec()),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(
+            values in prop::collection::vec(value(), 0..20),
+            cuts in prop::collection::vec(1usize..40, 0..50),
+            in_chunks in any::<bool>(),
+        ) {
+            let mut encoder = Encoder::new();
+            for value in &values {
+                match value {
+                    Value::Word(word) => encoder.u32(*word),
+                    Value::Hyper(hyper) => encoder.i64(*hyper),
+                    Value::Flag(flag) => encoder.bool(*flag),
+                    Value::Opaque(octets) => encoder.opaque_shared(octets.clone().into()),
+                    Value::Item(octets) => encoder.item(octets.clone().into()),
+                }
+            }
+            let payload = encoder.finish();
+            let mut stream = Stream::new();
+            if in_chunks {
+                for part in payload.parts() {
+                    match part {
+                        crate::Part::Run(run) => stream.push_run(run.clone()),
+                        crate::Part::Item(data) => stream.push_chunk(data.clone()),
+                    }
+                }
+            } else {
+                let mut whole = payload.to_bytes();
+                for cut in cuts {
+                    stream.push_run(whole.split_to(cut.min(whole.len())));
+                }
+                stream.push_run(whole);
+            }
+            prop_assert_eq!(stream.len(), payload.len());
+            let mut decoder = Decoder::new(stream);
+            for value in &values {
+                prop_assert_eq!(&decode_like(&mut decoder, value).unwrap(), value);
+            }
+            decoder.finish().unwrap();
+        }
+
+        #[test]
+        fn arbitrary_octets_in_arbitrary_parts_are_survived(
+            parts in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..40)), 0..10),
+            reads in prop::collection::vec(value(), 0..30),
+        ) {
+            let mut stream = Stream::new();
+            for (chunk, octets) in parts {
+                if chunk { stream.push_chunk(octets.into()) } else { stream.push_run(octets.into()) }
+            }
+            let len = stream.len();
+            let mut decoder = Decoder::new(stream);
+            for like in &reads {
+                let _ = decode_like(&mut decoder, like);
+                prop_assert!(decoder.position() + decoder.remaining() == len);
+            }
+            let _ = decoder.finish();
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Appending values to a [`Payload`].
+//!
+//! Small values are copied into the current run; items and large shared octets become parts of their
+//! own. Encoding cannot fail: what is too long for XDR is a mistake of the program and panics.
+
+use crate::{Encode, Payload, padding};
+use bytes::{BufMut, Bytes, BytesMut};
+
+/// Shared octets up to this many are copied into the current run: cheaper than a part of their own.
+const COPY_LIMIT_OCTETS: usize = 256;
+
+/// Builds a [`Payload`].
+#[derive(Debug, Default)]
+pub struct Encoder {
+    done: Payload,
+    run: BytesMut,
+}
+
+impl Encoder {
+    /// An empty stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty stream with room for `octets` inline octets.
+    pub fn with_capacity(octets: usize) -> Self {
+        Self { done: Payload::new(), run: BytesMut::with_capacity(octets) }
+    }
+
+    /// The length of what was encoded so far: the position of what comes next.
+    pub fn position(&self) -> usize {
+        self.done.len() + self.run.len()
+    }
+
+    /// An unsigned integer.
+    pub fn u32(&mut self, value: u32) {
+        self.run.put_u32(value);
+    }
+
+    /// An integer.
+    pub fn i32(&mut self, value: i32) {
+        self.run.put_i32(value);
+    }
+
+    /// An unsigned hyper integer.
+    pub fn u64(&mut self, value: u64) {
+        self.run.put_u64(value);
+    }
+
+    /// A hyper integer.
+    pub fn i64(&mut self, value: i64) {
+        self.run.put_i64(value);
+    }
+
+    /// A boolean: one word, 0 or 1.
+    pub fn bool(&mut self, value: bool) {
+        self.u32(value.into());
+    }
+
+    /// Octets of a length that both sides know, and their padding.
+    pub fn opaque_fixed(&mut self, octets: &[u8]) {
+        self.run.put_slice(octets);
+        self.run.put_bytes(0, padding(octets.len()));
+    }
+
+    /// Octets of variable length (also a string): the length word, a copy of the octets, padding.
+    ///
+    /// # Panics
+    /// If there are 2^32 octets or more.
+    pub fn opaque(&mut self, octets: &[u8]) {
+        self.length(octets.len());
+        self.opaque_fixed(octets);
+    }
+
+    /// As [`opaque`](Self::opaque), but sharing the octets where that is cheaper than a copy. They are not
+    /// marked: a transport will not place them directly.
+    ///
+    /// # Panics
+    /// If there are 2^32 octets or more.
+    pub fn opaque_shared(&mut self, octets: Bytes) {
+        if octets.len() <= COPY_LIMIT_OCTETS {
+            self.opaque(&octets);
+        } else {
+            self.length(octets.len());
+            let pad = padding(octets.len());
+            self.end_run();
+            self.done.push_run(octets);
+            self.run.put_bytes(0, pad);
+        }
+    }
+
+    /// A data item of variable length that the upper-layer binding allows to be placed directly: the
+    /// length word, then the shared octets as a marked part. Encode it also where it is empty: the k-th
+    /// mark belongs to the k-th Write chunk.
+    ///
+    /// # Panics
+    /// If there are 2^32 octets or more.
+    pub fn item(&mut self, data: Bytes) {
+        self.length(data.len());
+        self.end_run();
+        self.done.push_item(data);
+    }
+
+    /// A present or absent value: the flag, then the value.
+    pub fn optional<T: Encode>(&mut self, value: Option<&T>) {
+        self.bool(value.is_some());
+        if let Some(value) = value {
+            value.encode(self);
+        }
+    }
+
+    /// A counted array.
+    ///
+    /// # Panics
+    /// If there are 2^32 elements or more.
+    pub fn array<T: Encode>(&mut self, elements: &[T]) {
+        self.length(elements.len());
+        for element in elements {
+            element.encode(self);
+        }
+    }
+
+    /// Another stream as it is, marks included.
+    pub fn payload(&mut self, payload: Payload) {
+        self.end_run();
+        self.done.append(payload);
+    }
+
+    /// The stream.
+    pub fn finish(mut self) -> Payload {
+        self.end_run();
+        self.done
+    }
+
+    fn length(&mut self, len: usize) {
+        self.u32(u32::try_from(len).expect("XDR lengths have 32 bits"));
+    }
+
+    fn end_run(&mut self) {
+        if !self.run.is_empty() {
+            self.done.push_run(self.run.split().freeze());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Part;
+
+    /// proves: V1-4-a, V2-3.1.4-a, V2-3.1.4.1-a, V2-3.1.4.2-a
+    #[test]
+    fn values_are_big_endian_words() {
+        let mut encoder = Encoder::new();
+        encoder.u32(1);
+        encoder.i32(-2);
+        encoder.u64(3);
+        encoder.i64(-4);
+        encoder.bool(true);
+        encoder.opaque(b"abcde");
+        encoder.opaque_fixed(b"xy");
+        assert_eq!(encoder.position(), 44);
+        let expected = [
+            &[0, 0, 0, 1][..],
+            &[255, 255, 255, 254],
+            &[0, 0, 0, 0, 0, 0, 0, 3],
+            &[255, 255, 255, 255, 255, 255, 255, 252],
+            &[0, 0, 0, 1],
+            &[0, 0, 0, 5],
+            b"abcde\0\0\0",
+            b"xy\0\0",
+        ]
+        .concat();
+        assert_eq!(&encoder.finish().to_bytes()[..], &expected[..]);
+    }
+
+    #[test]
+    fn the_length_word_of_an_item_stays_inline() {
+        let mut encoder = Encoder::new();
+        encoder.item(Bytes::from_static(b"123"));
+        encoder.u32(9);
+        let payload = encoder.finish();
+        assert_eq!(
+            payload.parts(),
+            [
+                Part::Run(Bytes::from_static(&[0, 0, 0, 3])),
+                Part::Item(Bytes::from_static(b"123")),
+                Part::Run(Bytes::from_static(&[0, 0, 0, 9])),
+            ]
+        );
+    }
+
+    #[test]
+    fn large_octets_are_shared_with_or_without_a_mark() {
+        let data = Bytes::from(vec![5; COPY_LIMIT_OCTETS + 1]);
+        let mut encoder = Encoder::new();
+        encoder.opaque_shared(data.clone());
+        encoder.u32(1);
+        let payload = encoder.finish();
+        assert_eq!(payload.items().count(), 0);
+        assert!(payload.parts().iter().any(|part| matches!(part, Part::Run(run) if run.as_ptr() == data.as_ptr())));
+        assert_eq!(payload.len(), 4 + 260 + 4);
+        assert_eq!(payload.to_bytes().len(), 268);
+    }
+}

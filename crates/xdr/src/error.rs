@@ -1,0 +1,84 @@
+//! Why a stream could not be decoded.
+
+/// What is wrong with a received stream, and where. Positions are octet offsets in the whole stream,
+/// items included.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DecodeError {
+    /// The stream ends before the value does.
+    #[error("the message ends at octet {position}, {needed} more octets were announced and {left} are there")]
+    Truncated {
+        /// Where the missing value would begin.
+        position: usize,
+        /// Octets that the value needs.
+        needed: usize,
+        /// Octets that are there.
+        left: usize,
+    },
+    /// A counted value is longer than its type or the caller allows.
+    #[error("a length of {len} at octet {position} is above the limit of {max}")]
+    TooLong {
+        /// Where the count stands.
+        position: usize,
+        /// The count.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A word is none of the values that its type has.
+    #[error("{value} at octet {position} is no {what}")]
+    BadValue {
+        /// Where the word stands.
+        position: usize,
+        /// The word.
+        value: u32,
+        /// The type's name.
+        what: &'static str,
+    },
+    /// Octets are left after the last value.
+    #[error("{left} octets are left at octet {position}, after the end of the message")]
+    Trailing {
+        /// Where the message should have ended.
+        position: usize,
+        /// How many octets follow.
+        left: usize,
+    },
+    /// The peer moved an item into a chunk that the binding does not allow to be moved
+    /// (RFC 8166 section 6.1).
+    #[error("a chunk stands at octet {position}, where nothing may be placed directly")]
+    NotEligible {
+        /// The chunk's position.
+        position: usize,
+    },
+    /// A chunk's length is not that of its item.
+    #[error("the item at octet {position} has {len} octets, its chunk {chunk_len}")]
+    ChunkLength {
+        /// The item's position.
+        position: usize,
+        /// The length that stands in the stream.
+        len: usize,
+        /// The chunk's length.
+        chunk_len: usize,
+    },
+    /// An item came inline though a Write chunk had been offered for it (RFC 8166 section 6.1).
+    #[error("the item at octet {position} came inline although a chunk of {offered} octets was offered for it")]
+    InlineDespiteChunk {
+        /// The item's position.
+        position: usize,
+        /// The size of the chunk offered.
+        offered: usize,
+    },
+    /// The peer placed data that belongs to no item of the message (RFC 8166 section 6.1).
+    #[error("{octets} octets were placed directly that belong to nothing in the message")]
+    Unclaimed {
+        /// How many.
+        octets: usize,
+    },
+}
+
+impl DecodeError {
+    /// Whether the peer broke the rules of direct data placement, as opposed to those of XDR.
+    pub fn is_placement(&self) -> bool {
+        matches!(self, Self::NotEligible { .. } | Self::InlineDespiteChunk { .. } | Self::Unclaimed { .. })
+    }
+}

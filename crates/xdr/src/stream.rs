@@ -1,0 +1,94 @@
+//! A received XDR stream, as a transport hands it up.
+//!
+//! Owns the received octets and the buffers in which the peer placed items. Building one cannot fail; what
+//! does not fit together shows when a [`Decoder`](crate::Decoder) reads it.
+
+use crate::{Buffer, padded};
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// A piece of a [`Stream`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamPart {
+    /// Inline octets.
+    Run(Bytes),
+    /// The data of one Read chunk, at its Position, perhaps with the item's roundup padding.
+    Chunk(Bytes),
+}
+
+/// What became of one Write chunk that was offered to a responder.
+#[derive(Debug)]
+pub struct Placed {
+    /// The size of the chunk offered, in octets; 0 for an empty chunk, which asks for the item inline.
+    pub offered: usize,
+    /// The lent memory, of which `len()` octets were written; `None` for an empty chunk.
+    pub buffer: Option<Buffer>,
+}
+
+impl Placed {
+    /// How many octets the peer says it has placed.
+    pub fn returned(&self) -> usize {
+        self.buffer.as_ref().map_or(0, Buffer::len)
+    }
+}
+
+/// A received XDR stream. In a Call, chunks stand at their Positions among the runs. In a Reply, the runs are
+/// the reduced stream, and the Write chunks stand beside it in list order.
+#[derive(Debug, Default)]
+pub struct Stream {
+    pub(crate) parts: VecDeque<StreamPart>,
+    pub(crate) placed: VecDeque<Placed>,
+}
+
+impl Stream {
+    /// An empty stream.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends inline octets.
+    pub fn push_run(&mut self, run: Bytes) {
+        if !run.is_empty() {
+            self.parts.push_back(StreamPart::Run(run));
+        }
+    }
+
+    /// Appends the data of a Read chunk whose Position is where the stream now ends.
+    pub fn push_chunk(&mut self, data: Bytes) {
+        self.parts.push_back(StreamPart::Chunk(data));
+    }
+
+    /// Adds the next Write chunk that came back.
+    pub fn push_placed(&mut self, placed: Placed) {
+        self.placed.push_back(placed);
+    }
+
+    /// The length in octets of runs and chunks, chunks rounded up to the next unit.
+    pub fn len(&self) -> usize {
+        self.parts
+            .iter()
+            .map(|part| match part {
+                StreamPart::Run(run) => run.len(),
+                StreamPart::Chunk(data) => padded(data.len()),
+            })
+            .fold(0, usize::saturating_add)
+    }
+
+    /// Whether it has no octets.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The runs and chunks in stream order.
+    pub fn parts(&self) -> impl Iterator<Item = &StreamPart> {
+        self.parts.iter()
+    }
+}
+
+impl From<Bytes> for Stream {
+    fn from(run: Bytes) -> Self {
+        let mut stream = Stream::new();
+        stream.push_run(run);
+        stream
+    }
+}
