@@ -1,0 +1,147 @@
+//! The seam between a server's transports and what executes calls: a call's context, and the handler.
+//!
+//! A transport makes one [`Connection`] for each connection that it accepts and shares it with every call. A
+//! handler's future is `'static`: a call that was dispatched runs to its end though its connection is gone. It owns
+//! the received message, and with it the receive memory, until it drops it.
+
+use crate::{ClientTransport, Credential, Limits, TransportKind};
+use rpcrdma_env::{Allocator, BoxFuture};
+use rpcrdma_xdr::{Payload, Stream};
+use std::{net::SocketAddr, sync::Arc};
+use tokio::sync::watch;
+
+/// What executes whole RPC messages.
+pub trait Handler: Send + Sync {
+    /// Executes the RPC call in `message`. The future must be polled to its end; what it returns for a connection
+    /// that is gone has nowhere to go.
+    fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome>;
+}
+
+/// What becomes of a received call.
+#[derive(Debug)]
+pub enum Outcome {
+    /// A whole RPC reply message, to be sent.
+    Reply(Payload),
+    /// The peer placed data directly where the binding does not allow it; the call was not executed. A transport
+    /// answers with ERR_CHUNK (RFC 8166 section 6.1).
+    NotEligible,
+    /// No answer: the message is no call, a duplicate of a call in progress, or one that is owed none.
+    Nothing,
+}
+
+/// A connection that calls come from.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Connection {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The address that it connected to.
+    pub local: SocketAddr,
+    /// Identifies the connection among all of the same server.
+    pub id: u64,
+    /// What carries the messages.
+    pub kind: TransportKind,
+    /// How large they may be.
+    pub limits: Limits,
+    /// Where buffers for results come from: memory that the transport can send without a copy.
+    pub allocator: Arc<dyn Allocator>,
+    /// Signals that the connection is gone.
+    pub gone: Gone,
+    /// Calls the peer in the reverse direction, where the transport can (RFC 8167).
+    pub reverse: Option<Arc<dyn ClientTransport>>,
+}
+
+impl Connection {
+    /// A connection from `peer` to `local` without a reverse direction.
+    pub fn new(
+        peer: SocketAddr,
+        local: SocketAddr,
+        id: u64,
+        kind: TransportKind,
+        limits: Limits,
+        allocator: Arc<dyn Allocator>,
+        gone: Gone,
+    ) -> Self {
+        Self { peer, local, id, kind, limits, allocator, gone, reverse: None }
+    }
+
+    /// The same with a caller for the reverse direction.
+    pub fn with_reverse(mut self, reverse: Arc<dyn ClientTransport>) -> Self {
+        self.reverse = Some(reverse);
+        self
+    }
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Connection({} from {}, {:?})", self.id, self.peer, self.kind)
+    }
+}
+
+/// Where a call came from and as whom. Cloning shares.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CallContext {
+    /// The connection.
+    pub connection: Arc<Connection>,
+    /// The caller's identity. A transport says [`Credential::None`]; the RPC layer fills it in.
+    pub credential: Credential,
+}
+
+impl CallContext {
+    /// The context of a call whose credential has not been read.
+    pub fn new(connection: Arc<Connection>) -> Self {
+        Self { connection, credential: Credential::None }
+    }
+
+    /// The same with the caller's identity.
+    pub fn with_credential(mut self, credential: Credential) -> Self {
+        self.credential = credential;
+        self
+    }
+}
+
+/// The transport's end of a [`Gone`]: dropping it says that the connection is gone.
+#[derive(Debug)]
+pub struct GoneSignal(#[allow(dead_code, reason = "its drop is what matters")] watch::Sender<()>);
+
+impl GoneSignal {
+    /// A connection that is there, and what its calls look at.
+    pub fn new() -> (Self, Gone) {
+        let (sender, receiver) = watch::channel(());
+        (Self(sender), Gone(receiver))
+    }
+}
+
+/// Says whether a connection is gone. Cloning shares.
+#[derive(Clone, Debug)]
+pub struct Gone(watch::Receiver<()>);
+
+impl Gone {
+    /// Whether it is gone.
+    pub fn is_gone(&self) -> bool {
+        self.0.has_changed().is_err()
+    }
+
+    /// Completes once it is gone.
+    pub fn wait(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut receiver = self.0.clone();
+        async move { while receiver.changed().await.is_ok() {} }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn gone_is_seen_and_awaited() {
+        let (signal, gone) = GoneSignal::new();
+        let waiting = gone.wait();
+        assert!(!gone.is_gone());
+        drop(signal);
+        assert!(gone.is_gone());
+        waiting.await;
+        gone.clone().wait().await;
+    }
+}

@@ -1,0 +1,70 @@
+//! Who calls: the identities that credentials carry (RFC 5531 sections 8 and 10, appendix A).
+
+use bytes::Bytes;
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+use std::sync::Arc;
+
+/// The largest body of a credential or verifier in octets (RFC 5531 section 8.2).
+pub const MAX_AUTH_BODY_OCTETS: usize = 400;
+/// The largest machine name of AUTH_SYS in octets (RFC 5531 appendix A).
+pub const MAX_MACHINE_NAME_OCTETS: usize = 255;
+/// The most supplementary groups of AUTH_SYS (RFC 5531 appendix A).
+pub const MAX_GROUPS: usize = 16;
+
+/// The flavour number of AUTH_NONE.
+pub const AUTH_NONE: u32 = 0;
+/// The flavour number of AUTH_SYS.
+pub const AUTH_SYS: u32 = 1;
+/// The flavour number of AUTH_SHORT.
+pub const AUTH_SHORT: u32 = 2;
+
+/// A caller's identity, as its credential was understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Credential {
+    /// None was given.
+    None,
+    /// What AUTH_SYS says, taken on trust.
+    Sys(Arc<SysCredential>),
+}
+
+/// An identity of AUTH_SYS. Nothing in it is proven.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SysCredential {
+    /// An arbitrary number of the client's.
+    pub stamp: u32,
+    /// The client's name for itself, at most 255 octets.
+    pub machine: Bytes,
+    /// The user's number.
+    pub uid: u32,
+    /// The number of the user's group.
+    pub gid: u32,
+    /// Supplementary groups, at most 16.
+    pub groups: Vec<u32>,
+}
+
+impl Encode for SysCredential {
+    /// stamp, machine name, uid, gid, counted groups.
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.u32(self.stamp);
+        encoder.opaque(&self.machine);
+        encoder.u32(self.uid);
+        encoder.u32(self.gid);
+        encoder.u32(self.groups.len() as u32);
+        for group in &self.groups {
+            encoder.u32(*group);
+        }
+    }
+}
+
+impl Decode for SysCredential {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        let stamp = decoder.u32()?;
+        let machine = decoder.opaque(MAX_MACHINE_NAME_OCTETS)?;
+        let uid = decoder.u32()?;
+        let gid = decoder.u32()?;
+        let count = decoder.count(MAX_GROUPS)?;
+        let groups = (0..count).map(|_| decoder.u32()).collect::<Result<_, _>>()?;
+        Ok(Self { stamp, machine, uid, gid, groups })
+    }
+}

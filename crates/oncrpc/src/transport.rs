@@ -1,0 +1,352 @@
+//! The seam between the RPC client and whatever carries its messages.
+//!
+//! A [`Request`] lends the transport the call's octets (shared) and the buffers for its results (exclusive).
+//! The buffers come back in the [`Reply`], or by [`PendingCall::cancel`]; dropping a [`PendingCall`] leaves them
+//! lent and owned by the connection, which returns them to their allocator once the peer cannot reach them any
+//! more. When a call fails, its buffers go back to their allocator.
+
+use rpcrdma_env::{BoxFuture, Buffer, Random};
+use rpcrdma_xdr::{Payload, Stream, padded};
+use std::{
+    error::Error,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// What carries RPC messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TransportKind {
+    /// Record-marked TCP (RFC 5531 section 11).
+    Tcp,
+    /// RPC-over-RDMA (RFC 8166).
+    Rdma,
+}
+
+/// How large messages may be on a transport, in octets of the whole RPC message: header, items and padding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Limits {
+    /// The largest call.
+    pub max_call: usize,
+    /// The largest reply.
+    pub max_reply: usize,
+}
+
+impl Limits {
+    /// Limits of `max_call` and `max_reply` octets.
+    pub const fn new(max_call: usize, max_reply: usize) -> Self {
+        Self { max_call, max_reply }
+    }
+}
+
+/// A place for one result that may be placed directly.
+#[derive(Debug)]
+pub struct ItemRoom {
+    /// The largest the item can be, in octets, without padding.
+    pub max_len: usize,
+    /// The caller's buffer for it, of at least `max_len` octets. Without one a transport that places data
+    /// directly takes a buffer of its own allocator.
+    pub buffer: Option<Buffer>,
+}
+
+impl ItemRoom {
+    /// Room for an item of at most `max_len` octets, in the transport's own memory.
+    pub fn new(max_len: usize) -> Self {
+        Self { max_len, buffer: None }
+    }
+
+    /// Room for an item in the caller's `buffer`, as large as the buffer.
+    pub fn lend(buffer: Buffer) -> Self {
+        Self { max_len: buffer.capacity(), buffer: Some(buffer) }
+    }
+}
+
+/// How large the answer to a call can become.
+#[derive(Debug, Default)]
+pub struct ReplyShape {
+    /// The largest the answer can be, in octets, with every item and its padding in place. In a [`Request`] it
+    /// is the whole RPC message; in a binding's statement the results alone.
+    pub max_len: usize,
+    /// One for each eligible result, in the order in which the binding marks them.
+    pub items: Vec<ItemRoom>,
+}
+
+impl ReplyShape {
+    /// An answer of at most `max_len` octets without eligible items.
+    pub const fn inline(max_len: usize) -> Self {
+        Self { max_len, items: Vec::new() }
+    }
+
+    /// The largest that is left of the answer when every item travels on its own, its padding too.
+    pub fn reduced_len(&self) -> usize {
+        self.items.iter().fold(self.max_len, |len, item| len.saturating_sub(padded(item.max_len)))
+    }
+}
+
+/// A call as a transport sees it.
+#[derive(Debug)]
+pub struct Request {
+    /// The XID that stands in the message, from [`ClientTransport::next_xid`].
+    pub xid: u32,
+    /// The whole RPC call message.
+    pub message: Payload,
+    /// The largest whole RPC reply message, and room for its items.
+    pub reply: ReplyShape,
+}
+
+/// The answer to a call.
+#[derive(Debug)]
+pub struct Reply {
+    /// The whole RPC reply message.
+    pub stream: Stream,
+    /// Whether the call was sent more than once, so that the server may have executed it more than once.
+    pub retransmitted: bool,
+}
+
+/// What a cancelled call gives back.
+#[derive(Debug, Default)]
+pub struct Cancelled {
+    /// The buffers that the caller had lent, in their order.
+    pub buffers: Vec<Buffer>,
+}
+
+/// A call on its way, as a transport implements it.
+pub trait CallInFlight: Future<Output = Result<Reply, TransportError>> + Send {
+    /// Ends the exposure of the call's memory at once and gives the lent buffers back. The peer may still execute
+    /// the call; should it write to memory that is gone, the connection ends.
+    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled>;
+}
+
+/// A call on its way. Dropping it takes nothing back: the call's memory stays lent and belongs to the connection
+/// until its reply, the connection's end or the transport's deadline for forgotten calls.
+pub struct PendingCall(Pin<Box<dyn CallInFlight>>);
+
+impl PendingCall {
+    /// A call that `in_flight` carries out.
+    pub fn new(in_flight: impl CallInFlight + 'static) -> Self {
+        Self(Box::pin(in_flight))
+    }
+
+    /// A call that failed before it was sent.
+    pub fn failed(error: TransportError) -> Self {
+        Self::new(Failed(Some(error)))
+    }
+
+    /// Takes the call back: see [`CallInFlight::cancel`].
+    pub async fn cancel(self) -> Cancelled {
+        self.0.cancel().await
+    }
+}
+
+impl Future for PendingCall {
+    type Output = Result<Reply, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl std::fmt::Debug for PendingCall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PendingCall")
+    }
+}
+
+struct Failed(Option<TransportError>);
+
+impl Future for Failed {
+    type Output = Result<Reply, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Err(self.0.take().unwrap_or(TransportError::Closed)))
+    }
+}
+
+impl CallInFlight for Failed {
+    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
+        Box::pin(std::future::ready(Cancelled::default()))
+    }
+}
+
+/// What sends calls and brings their replies. One object stands for one server however often its connection is
+/// replaced, and may be shared by clients of several programs.
+pub trait ClientTransport: Send + Sync {
+    /// The XID for the next call. No two outstanding calls of one transport share one.
+    fn next_xid(&self) -> u32;
+
+    /// Sends a call. Its memory is lent from this moment on.
+    fn call(&self, request: Request) -> PendingCall;
+
+    /// What kind of transport it is.
+    fn kind(&self) -> TransportKind;
+
+    /// How large messages may be now. May change when the transport has to connect again.
+    fn limits(&self) -> Limits;
+
+    /// The server.
+    fn server(&self) -> SocketAddr;
+}
+
+/// Hands out XIDs: consecutive, from a random start for each connection object, so that a restarted client does not
+/// meet its predecessor's entries in a duplicate request cache.
+#[derive(Debug)]
+pub struct XidSource(AtomicU32);
+
+impl XidSource {
+    /// A source that starts anywhere.
+    pub fn new(random: &dyn Random) -> Self {
+        Self(AtomicU32::new(random.next_u32()))
+    }
+
+    /// The next XID.
+    pub fn next_xid(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// Why a call has no reply. Clones share their cause: one lost connection fails many calls.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransportError {
+    /// The first connection was refused or the server cannot be reached.
+    #[error("cannot connect to {server}")]
+    Unreachable {
+        /// The server.
+        server: SocketAddr,
+        /// What connecting said.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// The connection was lost and could not be restored in time.
+    #[error("the connection to {server} was lost and could not be restored for {} seconds", after.as_secs())]
+    Lost {
+        /// The server.
+        server: SocketAddr,
+        /// How long it was tried.
+        after: Duration,
+        /// Why the last attempt failed, if an attempt was made.
+        source: Option<Arc<dyn Error + Send + Sync>>,
+    },
+    /// The server broke a rule of the protocol.
+    #[error("{server} broke the protocol: {rule}")]
+    Violation {
+        /// The server.
+        server: SocketAddr,
+        /// The rule.
+        rule: &'static str,
+    },
+    /// The server's transport answered with an error instead of a reply.
+    #[error("{server} refused the message")]
+    Remote {
+        /// The server.
+        server: SocketAddr,
+        /// What it said.
+        source: RemoteError,
+    },
+    /// The reply is larger than the call allowed.
+    #[error("the reply has {len} octets, the call allowed {max}")]
+    ReplyTooLarge {
+        /// The reply's length, as far as it is known.
+        len: usize,
+        /// What the call allowed.
+        max: usize,
+    },
+    /// The caller asked for what the transport cannot do.
+    #[error("the call cannot be sent")]
+    Misuse(#[from] Misuse),
+    /// The transport was closed on this side.
+    #[error("the connection was closed")]
+    Closed,
+}
+
+/// An error that the peer's transport reported instead of delivering a call (RFC 8166 section 4.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RemoteError {
+    /// ERR_VERS: the version of the transport protocol is not supported.
+    #[error("it speaks versions {low} to {high} of RPC-over-RDMA")]
+    Version {
+        /// The lowest version that it speaks.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// ERR_CHUNK: it could not parse the message or use its chunks.
+    #[error("it could not use the message's chunks")]
+    Chunk,
+}
+
+/// What a caller may not ask of a transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// The call is larger than the transport can send.
+    #[error("a call of {len} octets is above the limit of {max}")]
+    CallTooLarge {
+        /// The call's length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The largest reply is larger than the transport can receive.
+    #[error("a reply of up to {len} octets is above the limit of {max}")]
+    ReplyTooLarge {
+        /// The largest reply's length.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A lent buffer is smaller than the item that it is for.
+    #[error("a buffer of {capacity} octets was lent for an item of up to {max_len}")]
+    BufferTooSmall {
+        /// The buffer's capacity.
+        capacity: usize,
+        /// The item's largest length.
+        max_len: usize,
+    },
+    /// An outstanding call has the same XID.
+    #[error("the XID {xid:#010x} is in use")]
+    XidInUse {
+        /// The XID.
+        xid: u32,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_env::SeededRandom;
+
+    /// proves: RPC-5531-9-a
+    #[test]
+    fn xids_start_anywhere_and_do_not_repeat_soon() {
+        let a = XidSource::new(&SeededRandom::new(1));
+        let b = XidSource::new(&SeededRandom::new(2));
+        let first = a.next_xid();
+        assert_ne!(first, b.next_xid());
+        assert_eq!(a.next_xid(), first.wrapping_add(1));
+    }
+
+    #[test]
+    fn a_reduced_reply_leaves_items_and_padding_out() {
+        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(5), ItemRoom::new(8)] };
+        assert_eq!(shape.reduced_len(), 100 - 8 - 8);
+        let buffer = Buffer::from_vec(vec![0; 9]);
+        assert_eq!(ItemRoom::lend(buffer).max_len, 9);
+    }
+
+    #[tokio::test]
+    async fn a_call_that_failed_early_says_why() {
+        let misuse = Misuse::CallTooLarge { len: 2, max: 1 };
+        let failed = PendingCall::failed(misuse.into()).await;
+        assert!(matches!(failed, Err(TransportError::Misuse(Misuse::CallTooLarge { len: 2, max: 1 }))));
+        assert!(PendingCall::failed(TransportError::Closed).cancel().await.buffers.is_empty());
+    }
+}
