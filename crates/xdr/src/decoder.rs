@@ -224,7 +224,11 @@ impl Decoder {
 
     /// The buffers lent for Write chunks that no item has used, for the caller to use again.
     pub fn take_unused_buffers(&mut self) -> Vec<Buffer> {
-        self.placed.iter_mut().filter(|placed| placed.returned() == 0).filter_map(|placed| placed.buffer.take()).collect()
+        self.placed
+            .iter_mut()
+            .filter(|placed| placed.returned() == 0)
+            .filter_map(|placed| placed.buffer.take())
+            .collect()
     }
 
     fn word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {

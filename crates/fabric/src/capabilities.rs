@@ -1,0 +1,53 @@
+//! What a provider can and cannot do. The layers above consult it instead of asking who the provider is.
+
+/// How an exposure ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fencing {
+    /// By invalidating its handle, here or by the peer's Send with Invalidate: memory windows, fast registrations,
+    /// software tables.
+    Invalidation,
+    /// By deregistering the memory, where a device has no windows. The peer cannot end an exposure.
+    Deregistration,
+}
+
+/// Where a handle is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandleScope {
+    /// On the one connection whose queue pair made it.
+    Connection,
+    /// On every connection in the protection domain, of which there is one per connection.
+    ProtectionDomain,
+}
+
+/// What a provider can do, and its limits. A limit of the device and of the local configuration, whichever is lower.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The peer may end our exposures by Send with Invalidate.
+    pub remote_invalidation: bool,
+    /// [`Send::invalidate`](crate::Send::invalidate) may be used.
+    pub send_with_invalidate: bool,
+    /// How exposures end.
+    pub fencing: Fencing,
+    /// Where handles are valid.
+    pub handle_scope: HandleScope,
+    /// One [`ReceivePool`](crate::ReceivePool) can serve many queue pairs.
+    pub shared_receives: bool,
+    /// The most octets in one exposure.
+    pub max_exposure_octets: usize,
+    /// The most exposures at a time on one queue pair.
+    pub max_exposures: usize,
+    /// The most octets in one Send, Write, or one segment of a Read.
+    pub max_message_octets: usize,
+    /// The most slices gathered into one Send or Write.
+    pub max_gather: usize,
+    /// The most receives posted on one queue pair.
+    pub max_receives: usize,
+    /// The most Sends, Writes, and segments of Reads posted and not completed on one queue pair.
+    pub max_posted: usize,
+    /// The most RDMA Reads of the peer that can be served at a time (IRD).
+    pub max_ird: u16,
+    /// The most RDMA Reads of our own that can be under way at a time (ORD). More may be posted: they wait.
+    pub max_ord: u16,
+    /// The most octets of private data that a connection request or its answer can carry.
+    pub max_private_data: usize,
+}

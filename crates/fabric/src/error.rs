@@ -1,0 +1,181 @@
+//! What can go wrong with a provider, in families: the connection was never made, the caller misused it, the peer broke
+//! the rules, the network failed.
+
+use bytes::Bytes;
+use std::{io, net::SocketAddr};
+
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// Nobody listens there.
+    #[error("{peer} refused the connection: nothing listens there")]
+    Refused {
+        /// Who.
+        peer: SocketAddr,
+    },
+    /// The upper layer there rejected the request.
+    #[error("{peer} rejected the connection request")]
+    Rejected {
+        /// Who.
+        peer: SocketAddr,
+        /// What it said.
+        private_data: Bytes,
+    },
+    /// The set-up did not finish in time.
+    #[error("{peer} did not answer the connection request within {seconds} s")]
+    TimedOut {
+        /// Who.
+        peer: SocketAddr,
+        /// The time-out.
+        seconds: u64,
+    },
+    /// The peer's answer breaks a rule.
+    #[error("{peer} does not speak this protocol")]
+    Violation {
+        /// Who.
+        peer: SocketAddr,
+        /// Which rule.
+        #[source]
+        violation: PeerViolation,
+    },
+    /// The network or the device failed.
+    #[error("cannot connect to {peer}")]
+    Io {
+        /// Who.
+        peer: SocketAddr,
+        /// How.
+        #[source]
+        error: io::Error,
+    },
+    /// The caller asked for what the provider cannot do.
+    #[error("the connection request itself cannot be made: {0}")]
+    Misuse(RefusedReason),
+}
+
+/// Why listening failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ListenError {
+    /// The system refused the address.
+    #[error("cannot listen on {local}")]
+    Io {
+        /// The address.
+        local: SocketAddr,
+        /// Why.
+        #[source]
+        error: io::Error,
+    },
+}
+
+/// Why a peer that wanted a connection did not get one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AcceptError {
+    /// It broke a rule.
+    #[error("the connection request breaks a rule")]
+    Violation(#[source] PeerViolation),
+    /// It did not finish its request in time.
+    #[error("no complete connection request within {seconds} s")]
+    TimedOut {
+        /// The time-out.
+        seconds: u64,
+    },
+    /// The network or the system failed.
+    #[error("the connection failed during set-up")]
+    Io(#[source] io::Error),
+    /// The caller asked for what the provider cannot do.
+    #[error("the answer itself cannot be made: {0}")]
+    Misuse(RefusedReason),
+}
+
+/// A rule of the provider's protocol that the peer broke.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{protocol}: {rule}")]
+pub struct PeerViolation {
+    /// The protocol: `MPA`, `DDP`, `RDMAP`.
+    pub protocol: &'static str,
+    /// What was wrong, in the protocol's words, with the numbers that matter.
+    pub rule: String,
+}
+
+/// The provider did not take what the caller gave it. It is handed back.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Refused<T> {
+    /// Why.
+    pub reason: RefusedReason,
+    /// What was given.
+    pub returned: T,
+}
+
+/// Why a provider did not take a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RefusedReason {
+    /// A limit of the [`Capabilities`](crate::Capabilities).
+    #[error("{what} is limited to {max}")]
+    Limit {
+        /// What is limited.
+        what: &'static str,
+        /// To how much.
+        max: usize,
+    },
+    /// The provider or the connection has no such operation.
+    #[error("{0} is not available here")]
+    Unsupported(&'static str),
+    /// Nothing to send, read or expose.
+    #[error("there are no octets to work on")]
+    Empty,
+    /// The connection has ended.
+    #[error("the connection has ended")]
+    Closed,
+}
+
+/// How a piece of work ended that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WorkError {
+    /// The connection ended first.
+    #[error("the connection ended first")]
+    Flushed,
+    /// A Send of the peer was longer than the receive, or an operation than its buffer.
+    #[error("the message does not fit the buffer")]
+    LocalLength,
+    /// The peer does not allow the access: unknown handle, out of bounds, no such right.
+    #[error("the peer does not allow the access")]
+    RemoteAccess,
+    /// The peer could not do the operation.
+    #[error("the peer could not do it")]
+    RemoteOperation,
+    /// The network or the device failed.
+    #[error("the fabric failed")]
+    Fabric,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseReason {
+    /// We ended it.
+    #[error("ended from this side")]
+    Local,
+    /// The peer ended it in an orderly manner.
+    #[error("ended by the peer")]
+    Remote,
+    /// The peer broke a rule; it has been told if the protocol has a way.
+    #[error("the peer broke a rule: {0}")]
+    Violation(PeerViolation),
+    /// The peer says that we broke a rule, or that it failed.
+    #[error("the peer terminated the connection: {0}")]
+    Terminated(String),
+    /// The peer has not taken what was sent for too long.
+    #[error("the peer has taken nothing for {seconds} s")]
+    Stalled {
+        /// For how long.
+        seconds: u64,
+    },
+    /// The network or the device failed.
+    #[error("the connection broke: {0}")]
+    Broken(String),
+}

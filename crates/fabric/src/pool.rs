@@ -1,0 +1,209 @@
+//! Pools of buffers: memory that is used again, and budgets for it.
+//!
+//! A [`Pool`] keeps returned blocks by size class, so that the data path neither asks the system for memory nor zeroes
+//! any. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of octets at a time and makes
+//! callers wait, first come first served. Blocks go back to pool and budget when the last user drops them.
+
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// The smallest block, in octets: an inline message.
+const MIN_BLOCK_OCTETS: usize = 4096;
+/// Classes double from the smallest block: 4 KiB to 4 MiB. Larger blocks are not kept.
+const CLASSES: usize = 11;
+/// Octets kept per class while nobody uses them. Bounds what an idle process holds.
+const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
+/// A budget is counted in units of this many octets, so that its count fits the semaphore's.
+const BUDGET_UNIT_OCTETS: usize = 1024;
+
+/// Blocks of memory, kept for the next user. Cloning is cheap and shares the blocks.
+#[derive(Clone, Debug, Default)]
+pub struct Pool {
+    free: Arc<FreeLists>,
+}
+
+#[derive(Debug, Default)]
+struct FreeLists {
+    classes: [Mutex<Vec<Vec<u8>>>; CLASSES],
+}
+
+/// The class whose blocks hold `len` octets, if there is one.
+fn class_of(len: usize) -> Option<usize> {
+    let blocks = len.div_ceil(MIN_BLOCK_OCTETS).max(1).checked_next_power_of_two()?;
+    let class = blocks.trailing_zeros() as usize;
+    (class < CLASSES).then_some(class)
+}
+
+/// The size in octets of the block that holds `len` octets.
+fn block_octets(len: usize) -> usize {
+    class_of(len).map_or(len, |class| MIN_BLOCK_OCTETS << class)
+}
+
+impl Pool {
+    /// An empty pool.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An allocator over this pool that hands out at most `octets` at a time.
+    pub fn budget(&self, octets: usize) -> Budget {
+        let units = (octets / BUDGET_UNIT_OCTETS).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
+        Budget { pool: self.clone(), units: units as u32, left: Arc::new(Semaphore::new(units)) }
+    }
+
+    fn take(&self, len: usize, permit: Option<OwnedSemaphorePermit>) -> Buffer {
+        let kept = class_of(len)
+            .and_then(|class| self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
+        let octets = kept.unwrap_or_else(|| vec![0; block_octets(len)]);
+        Buffer::new(Box::new(Block { octets, free: self.free.clone(), _permit: permit }))
+    }
+}
+
+impl Allocator for Pool {
+    fn try_allocate(&self, len: usize) -> Option<Buffer> {
+        Some(self.take(len, None))
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(std::future::ready(self.take(len, None)))
+    }
+}
+
+/// An allocator with a limit on what is in use. Cloning shares the limit.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    pool: Pool,
+    units: u32,
+    left: Arc<Semaphore>,
+}
+
+impl Budget {
+    /// Octets that may be handed out in all.
+    pub fn limit(&self) -> usize {
+        self.units as usize * BUDGET_UNIT_OCTETS
+    }
+
+    /// Octets handed out now.
+    pub fn in_use(&self) -> usize {
+        (self.units as usize).saturating_sub(self.left.available_permits()) * BUDGET_UNIT_OCTETS
+    }
+
+    fn units_for(&self, len: usize) -> u32 {
+        let units = block_octets(len).div_ceil(BUDGET_UNIT_OCTETS);
+        u32::try_from(units).unwrap_or(u32::MAX).min(self.units)
+    }
+}
+
+impl Allocator for Budget {
+    fn try_allocate(&self, len: usize) -> Option<Buffer> {
+        let permit = self.left.clone().try_acquire_many_owned(self.units_for(len)).ok()?;
+        Some(self.pool.take(len, Some(permit)))
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(async move {
+            // The semaphore is never closed; without a permit the block would merely go uncounted.
+            let permit = self.left.clone().acquire_many_owned(self.units_for(len)).await.ok();
+            self.pool.take(len, permit)
+        })
+    }
+}
+
+struct Block {
+    octets: Vec<u8>,
+    free: Arc<FreeLists>,
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Memory for Block {
+    fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        &mut self.octets
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let size = self.octets.len();
+        let Some(class) = class_of(size) else { return };
+        let mut kept = self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
+        if (kept.len() + 1) * size <= KEPT_OCTETS_PER_CLASS {
+            kept.push(std::mem::take(&mut self.octets));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::task::{Context, Poll, Waker};
+
+    fn poll<T>(future: &mut BoxFuture<'_, T>) -> Poll<T> {
+        future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_returned_block_serves_the_next_request_of_its_class() {
+        let pool = Pool::new();
+        let first = pool.try_allocate(5000).unwrap();
+        assert_eq!(first.capacity(), 8192);
+        let mut first = first;
+        let address = first.octets_mut().as_ptr();
+        first.set_len(10);
+        let shared = first.freeze();
+        drop(shared);
+        assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
+    }
+
+    #[test]
+    fn classes_end_at_their_limit() {
+        let largest = MIN_BLOCK_OCTETS << (CLASSES - 1);
+        assert_eq!(class_of(0), Some(0));
+        assert_eq!(class_of(largest), Some(CLASSES - 1));
+        assert_eq!(class_of(largest + 1), None);
+        assert_eq!(class_of(usize::MAX), None);
+        assert_eq!(block_octets(largest + 1), largest + 1);
+    }
+
+    #[test]
+    fn idle_blocks_are_kept_up_to_the_limit_and_no_more() {
+        let pool = Pool::new();
+        let size = MIN_BLOCK_OCTETS << (CLASSES - 1);
+        let fits = KEPT_OCTETS_PER_CLASS / size;
+        let blocks: Vec<_> = (0..=fits).map(|_| pool.try_allocate(size).unwrap()).collect();
+        drop(blocks);
+        assert_eq!(pool.free.classes[CLASSES - 1].lock().unwrap().len(), fits);
+    }
+
+    #[test]
+    fn a_budget_makes_callers_wait_in_order() {
+        let budget = Pool::new().budget(16 << 10);
+        let first = budget.try_allocate(8 << 10).unwrap();
+        let second = budget.try_allocate(8 << 10).unwrap();
+        assert_eq!(budget.in_use(), budget.limit());
+        assert!(budget.try_allocate(1).is_none());
+        let mut large = budget.allocate(16 << 10);
+        let mut small = budget.allocate(1);
+        assert!(poll(&mut large).is_pending());
+        assert!(poll(&mut small).is_pending());
+        drop(first);
+        assert!(poll(&mut small).is_pending(), "the small request does not overtake the large one");
+        drop(second);
+        let Poll::Ready(large) = poll(&mut large) else { panic!("everything was returned") };
+        assert!(poll(&mut small).is_pending());
+        drop(large);
+        assert!(poll(&mut small).is_ready());
+    }
+
+    #[test]
+    fn a_request_above_the_whole_budget_is_served_alone() {
+        let budget = Pool::new().budget(8 << 10);
+        let huge = budget.try_allocate(1 << 20).unwrap();
+        assert!(huge.capacity() >= 1 << 20);
+        assert!(budget.try_allocate(1).is_none());
+    }
+}

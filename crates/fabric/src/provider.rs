@@ -1,0 +1,83 @@
+//! Making connections, in the manner of a connection manager.
+
+use crate::{
+    AcceptError, Capabilities, ConnectError, ListenError, QueuePair, ReceivePool, Receives, queue_pair::ConnectionInfo,
+};
+use bytes::Bytes;
+use rpcrdma_env::{Allocator, BoxFuture};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// What one side brings to a new connection.
+#[derive(Debug)]
+pub struct ConnectionParams {
+    /// Upper-layer data that the other side sees before it answers, or with the answer.
+    pub private_data: Bytes,
+    /// The most RDMA Reads of the peer to serve at a time.
+    pub ird: u16,
+    /// The most RDMA Reads of our own to have under way at a time.
+    pub ord: u16,
+    /// The receives in place before the peer can send.
+    pub receives: Receives,
+}
+
+/// A new connection.
+pub type Connected = Box<dyn QueuePair>;
+
+/// An RDMA provider.
+pub trait Fabric: Send + Sync {
+    /// Its name: `iwarp`, `sim`.
+    fn name(&self) -> &'static str;
+
+    /// What its queue pairs can do.
+    fn capabilities(&self) -> &Capabilities;
+
+    /// Memory that its queue pairs reach without a registration of their own.
+    fn pool(&self) -> Arc<dyn Allocator>;
+
+    /// A pool of receives for many connections, where [`Capabilities::shared_receives`] says that there is one.
+    fn receive_pool(&self) -> Option<Arc<dyn ReceivePool>>;
+
+    /// Connects. The set-up has a time-out of the provider's.
+    fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>>;
+
+    /// Listens. Port 0 lets the system choose.
+    fn listen(&self, local: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, ListenError>>;
+}
+
+/// A listening endpoint.
+pub trait Listener: Send {
+    /// Where it listens.
+    fn local_addr(&self) -> SocketAddr;
+
+    /// The next peer that wants a connection. Its request may not have been read yet, so that a slow peer holds up
+    /// nobody else.
+    ///
+    /// Errors here concern one peer or a passing shortage (descriptors); the caller waits a little and goes on.
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>>;
+}
+
+/// A peer that has begun to connect.
+pub trait Pending: Send {
+    /// Where it comes from.
+    fn peer(&self) -> SocketAddr;
+
+    /// Reads its request, within the provider's time-out for set-up.
+    fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>>;
+}
+
+/// A connection request that awaits its answer. Dropping it refuses without a word.
+pub trait Incoming: Send {
+    /// What the request says. IRD and ORD are the peer's wishes, seen from our side: `ord` is how many RDMA Reads it
+    /// would serve, `ird` how many it would issue.
+    fn info(&self) -> &ConnectionInfo;
+
+    /// Accepts. The IRD and ORD agreed on are the lower of both sides' wishes.
+    fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>>;
+
+    /// Refuses, with private data that may say why.
+    fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, Result<(), AcceptError>>;
+}
