@@ -1,0 +1,63 @@
+//! Words from a slice of received octets.
+//!
+//! Borrows the octets. The first word that is not whole is an error, which says where.
+
+use rpcrdma_xdr::{DecodeError, UNIT};
+
+pub(crate) struct Cursor<'a> {
+    octets: &'a [u8],
+    position: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(octets: &'a [u8]) -> Self {
+        Self { octets, position: 0 }
+    }
+
+    /// Octets consumed so far.
+    pub(crate) fn position(&self) -> usize {
+        self.position
+    }
+
+    /// Octets left.
+    pub(crate) fn remaining(&self) -> usize {
+        self.octets.len()
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, DecodeError> {
+        self.array().map(u32::from_be_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, DecodeError> {
+        self.array().map(u64::from_be_bytes)
+    }
+
+    /// The discriminator of optional data or of a list's next entry: 0 or 1.
+    pub(crate) fn present(&mut self, what: &'static str) -> Result<bool, DecodeError> {
+        let position = self.position;
+        match self.u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(DecodeError::BadValue { position, value, what }),
+        }
+    }
+
+    /// The count of an array whose elements take `element` octets each: at most as many as are left.
+    pub(crate) fn count(&mut self, element: usize) -> Result<usize, DecodeError> {
+        let position = self.position;
+        let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
+        let max = self.remaining() / element.max(UNIT);
+        if len > max { Err(DecodeError::TooLong { position, len, max }) } else { Ok(len) }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        match self.octets.split_first_chunk() {
+            Some((head, tail)) => {
+                self.octets = tail;
+                self.position += N;
+                Ok(*head)
+            }
+            None => Err(DecodeError::Truncated { position: self.position, needed: N, left: self.octets.len() }),
+        }
+    }
+}

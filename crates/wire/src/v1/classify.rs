@@ -1,0 +1,208 @@
+//! What a receiver owes a message, judged by the message alone (RFC 8166 section 4.5).
+//!
+//! Matching the XID with outstanding calls, credits and limits come later and elsewhere. Owns nothing but the
+//! decoded header that it hands on. It cannot fail: whatever the octets are, there is one judgement.
+
+use super::{Body, ErrorBody, Header, HeaderError, Lists, MIN_MESSAGE_OCTETS, Procedure, VERSION, XID_OCTETS};
+use rpcrdma_xdr::UNIT;
+
+/// What the receiver is for the RPC that the message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It answers Calls.
+    Responder,
+    /// It makes them.
+    Requester,
+}
+
+/// What the receiver does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// The message is passed on.
+    Accept {
+        /// Its header.
+        header: Header,
+        /// Where its Payload stream begins, in octets.
+        payload_offset: usize,
+    },
+    /// It is dropped, and nothing is sent.
+    Discard(Discard),
+    /// It is dropped, and answered with an `RDMA_ERROR`.
+    Reply {
+        /// The XID to repeat.
+        xid: u32,
+        /// The version to repeat.
+        version: u32,
+        /// The error.
+        error: ErrorBody,
+    },
+}
+
+/// Why a message is dropped in silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Discard {
+    /// It is shorter than any message of its kind.
+    Short,
+    /// Only requesters receive errors.
+    ErrorToResponder,
+    /// An error that cannot be decoded.
+    UnknownError,
+    /// `RDMA_DONE` means nothing any more.
+    Done,
+    /// `RDMA_MSGP` is not for requesters.
+    Msgp,
+    /// It is of another version.
+    Version,
+    /// Its header, or what it describes, is wrong, and requesters do not answer.
+    Malformed,
+}
+
+/// Judges a message that stands alone.
+pub fn judge(role: Role, message: &[u8]) -> Judgement {
+    let decoded = Header::decode(message);
+    if too_short(&decoded, message.len()) {
+        return Judgement::Discard(Discard::Short);
+    }
+    match decoded {
+        Ok((header, payload_offset)) => {
+            let payload = message.get(payload_offset..).unwrap_or_default();
+            match role {
+                Role::Responder => as_responder(header, payload_offset, payload),
+                Role::Requester => as_requester(header, payload_offset, payload),
+            }
+        }
+        Err(error) => match role {
+            Role::Responder => answer(&error),
+            Role::Requester => Judgement::Discard(match error {
+                HeaderError::Short { .. } => Discard::Short,
+                HeaderError::Version { .. } => Discard::Version,
+                HeaderError::Malformed { procedure: Procedure::Error, .. } => Discard::UnknownError,
+                _ => Discard::Malformed,
+            }),
+        },
+    }
+}
+
+/// Below 28 octets only the two kinds of message are looked at that can be that short.
+fn too_short(decoded: &Result<(Header, usize), HeaderError>, len: usize) -> bool {
+    let exempt = matches!(decoded, Ok((Header { body: Body::Error(_) | Body::Done, .. }, _)));
+    len < MIN_MESSAGE_OCTETS && !exempt
+}
+
+/// What a responder answers to octets that are no header.
+fn answer(error: &HeaderError) -> Judgement {
+    match *error {
+        HeaderError::Short { .. } => Judgement::Discard(Discard::Short),
+        // An answer to an error could be answered with an error, without end.
+        HeaderError::Version { procedure, .. } if procedure == Procedure::Error.code() => {
+            Judgement::Discard(Discard::ErrorToResponder)
+        }
+        HeaderError::Malformed { procedure: Procedure::Error, .. } => Judgement::Discard(Discard::ErrorToResponder),
+        HeaderError::Version { xid, version, .. } => {
+            Judgement::Reply { xid, version, error: ErrorBody::Version { low: VERSION, high: VERSION } }
+        }
+        HeaderError::Procedure { xid, .. } | HeaderError::Malformed { xid, .. } => err_chunk(xid),
+    }
+}
+
+fn err_chunk(xid: u32) -> Judgement {
+    Judgement::Reply { xid, version: VERSION, error: ErrorBody::Chunk }
+}
+
+fn as_responder(header: Header, payload_offset: usize, payload: &[u8]) -> Judgement {
+    let well_formed = match &header.body {
+        Body::Error(_) => return Judgement::Discard(Discard::ErrorToResponder),
+        Body::Done => return Judgement::Discard(Discard::Done),
+        Body::Msgp { .. } => false,
+        // Two payloads at offset 0 have no sensible meaning (RFC 8166 section 4.2.4).
+        Body::Msg(lists) => {
+            same_xid(header.xid, payload)
+                && lists.reads.segments().iter().all(|entry| entry.position != 0)
+                && positions_fit(lists, payload.len())
+        }
+        Body::Nomsg(lists) => position_zero_len(lists).is_some_and(|len| positions_fit(lists, len)),
+    };
+    if well_formed { Judgement::Accept { header, payload_offset } } else { err_chunk(header.xid) }
+}
+
+fn as_requester(header: Header, payload_offset: usize, payload: &[u8]) -> Judgement {
+    let well_formed = match &header.body {
+        Body::Error(_) => true,
+        Body::Done => return Judgement::Discard(Discard::Done),
+        Body::Msgp { .. } => return Judgement::Discard(Discard::Msgp),
+        Body::Msg(lists) => lists.reads.is_empty() && same_xid(header.xid, payload),
+        Body::Nomsg(lists) => lists.reads.is_empty() && lists.reply.as_ref().is_some_and(|reply| !reply.is_empty()),
+    };
+    if well_formed { Judgement::Accept { header, payload_offset } } else { Judgement::Discard(Discard::Malformed) }
+}
+
+/// Whether the Payload stream begins with the header's XID.
+fn same_xid(xid: u32, payload: &[u8]) -> bool {
+    payload.first_chunk::<XID_OCTETS>() == Some(&xid.to_be_bytes())
+}
+
+/// The octets of the Position Zero chunk, if there is one that is not empty.
+fn position_zero_len(lists: &Lists) -> Option<usize> {
+    let zero = lists.reads.chunks().into_iter().find(|chunk| chunk.position == 0)?;
+    usize::try_from(zero.len()).ok().filter(|&len| len > 0)
+}
+
+/// Whether the Read chunks can be laid into the stream: each Position a multiple of four, not within the data of
+/// another chunk, and not beyond the end of the stream. `inline` octets of the stream come otherwise, behind the
+/// header or in a Position Zero chunk.
+fn positions_fit(lists: &Lists, inline: usize) -> bool {
+    let mut inline_before = 0;
+    let mut in_chunks = 0u64;
+    for chunk in lists.reads.chunks().iter().filter(|chunk| chunk.position != 0) {
+        let position = u64::from(chunk.position);
+        let Some(at) = position.checked_sub(in_chunks) else { return false };
+        if !position.is_multiple_of(UNIT as u64) || at < inline_before || at > inline as u64 {
+            return false;
+        }
+        inline_before = at;
+        in_chunks = in_chunks.saturating_add(chunk.len().next_multiple_of(UNIT as u64));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ReadList, ReadSegment, Segment};
+    use super::*;
+
+    fn call(reads: &[(u32, u32)], payload: usize) -> Judgement {
+        let entry = |&(position, length): &(u32, u32)| ReadSegment {
+            position,
+            segment: Segment { handle: 1, length, offset: 0 },
+        };
+        let lists = Lists { reads: ReadList(reads.iter().map(entry).collect()), ..Lists::default() };
+        let mut message = Header::new(7, 1, Body::Msg(lists)).to_bytes().to_vec();
+        message.extend_from_slice(&7u32.to_be_bytes());
+        message.resize(message.len() - 4 + payload, 0);
+        judge(Role::Responder, &message)
+    }
+
+    fn accepted(judgement: &Judgement) -> bool {
+        matches!(judgement, Judgement::Accept { .. })
+    }
+
+    /// proves: V1-3.4.5-b, V1-3.4.5-c, V1-4.2.4-g
+    #[test]
+    fn positions_lie_in_the_unreduced_stream() {
+        assert!(accepted(&call(&[(40, 5)], 40)), "at the end of what is inline");
+        assert_eq!(call(&[(44, 5)], 40), err_chunk(7), "one unit past it");
+        assert!(accepted(&call(&[(40, 5), (48, 1)], 40)), "behind the first chunk, with its padding");
+        assert_eq!(call(&[(40, 5), (44, 1)], 40), err_chunk(7), "inside the first chunk");
+        assert_eq!(call(&[(40, 5), (52, 1)], 40), err_chunk(7), "beyond both");
+        assert_eq!(call(&[(38, 4)], 40), err_chunk(7), "no multiple of four");
+        assert_eq!(call(&[(0, 40)], 40), err_chunk(7), "a second payload");
+    }
+
+    /// proves: V1-4.2.1-c
+    #[test]
+    fn a_payload_must_hold_the_xid() {
+        assert!(accepted(&call(&[], 4)));
+        assert_eq!(call(&[], 3), err_chunk(7));
+    }
+}

@@ -1,0 +1,38 @@
+//! A plain segment: coordinates of memory that an end has exposed (RFC 8166 section 3.4.3).
+//!
+//! Sixteen octets: handle (4), length (4), offset (8). It owns nothing; the handle says whose memory it is.
+
+use crate::cursor::Cursor;
+use bytes::BufMut;
+use rpcrdma_xdr::DecodeError;
+
+/// A place in the requester's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Segment {
+    /// Names the registered memory (a steering tag).
+    pub handle: u32,
+    /// Octets; in a Reply, those that were written.
+    pub length: u32,
+    /// Where it begins, in whatever address space the handle has.
+    pub offset: u64,
+}
+
+impl Segment {
+    /// Octets of an encoded segment.
+    pub const OCTETS: usize = 16;
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { handle: cursor.u32()?, length: cursor.u32()?, offset: cursor.u64()? })
+    }
+
+    pub(crate) fn encode(&self, out: &mut impl BufMut) {
+        out.put_u32(self.handle);
+        out.put_u32(self.length);
+        out.put_u64(self.offset);
+    }
+}
+
+/// The octets of several segments together. Cannot overflow: 2^32 segments would be needed.
+pub(crate) fn total<'a>(segments: impl IntoIterator<Item = &'a Segment>) -> u64 {
+    segments.into_iter().map(|segment| u64::from(segment.length)).fold(0, u64::saturating_add)
+}
