@@ -29,6 +29,7 @@
 mod decoder;
 mod encoder;
 mod error;
+mod impls;
 mod payload;
 mod stream;
 

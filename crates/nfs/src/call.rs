@@ -1,0 +1,20 @@
+//! A procedure's arguments, which know what is called and what can come back.
+
+use rpcrdma_oncrpc::ReplyShape;
+use rpcrdma_xdr::{Decode, Encode};
+
+/// The arguments of one procedure of one program and version.
+pub trait Call: Encode + Decode {
+    /// The RPC program.
+    const PROGRAM: u32;
+    /// Its version.
+    const VERSION: u32;
+    /// The procedure.
+    const PROCEDURE: u32;
+    /// What the procedure returns.
+    type Reply: Decode;
+
+    /// The largest results that these arguments can have, in octets, and room for their eligible items. The RPC reply
+    /// header is not counted.
+    fn reply_shape(&self) -> ReplyShape;
+}

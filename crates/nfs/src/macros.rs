@@ -1,0 +1,47 @@
+//! Declaring XDR structures, whose encoding is that of their fields in order.
+
+macro_rules! xdr_struct {
+    ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name { $($(#[$field_meta])* pub $field: $type,)* }
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            #[allow(unused_variables, reason = "a structure may have no field")]
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                $(::rpcrdma_xdr::Encode::encode(&self.$field, encoder);)*
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            #[allow(unused_variables, reason = "a structure may have no field")]
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                Ok(Self { $($field: ::rpcrdma_xdr::Decode::decode(decoder)?,)* })
+            }
+        }
+    )*};
+}
+
+/// An enumeration: one word with named values, and nothing else.
+macro_rules! xdr_enum {
+    ($($(#[$meta:meta])* pub enum $name:ident: $what:literal { $($(#[$value_meta:meta])* $variant:ident = $value:literal,)* })*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$value_meta])* $variant = $value,)* }
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                encoder.u32(*self as u32);
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                match decoder.u32()? {
+                    $($value => Ok(Self::$variant),)*
+                    value => Err(decoder.bad_value(value, $what)),
+                }
+            }
+        }
+    )*};
+}

@@ -1,0 +1,236 @@
+//! Making, removing and renaming (RFC 1813 sections 3.3.8 to 3.3.15).
+
+use super::{Answer, Attributes, Handle, Name, NewAttributes, Path, Specification, Verifier, WeakCache, sizes};
+use crate::Call;
+use rpcrdma_oncrpc::ReplyShape;
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// How CREATE treats a file that exists (`createhow3`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateHow {
+    /// It is used as it is, with these attributes set on it.
+    Unchecked(NewAttributes),
+    /// It is an error.
+    Guarded(NewAttributes),
+    /// It is an error, unless it was made by a call with this verifier: a retransmission.
+    Exclusive(Verifier),
+}
+
+impl Encode for CreateHow {
+    fn encode(&self, encoder: &mut Encoder) {
+        match self {
+            CreateHow::Unchecked(attributes) => {
+                encoder.u32(0);
+                attributes.encode(encoder);
+            }
+            CreateHow::Guarded(attributes) => {
+                encoder.u32(1);
+                attributes.encode(encoder);
+            }
+            CreateHow::Exclusive(verifier) => {
+                encoder.u32(2);
+                verifier.encode(encoder);
+            }
+        }
+    }
+}
+
+impl Decode for CreateHow {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        match decoder.u32()? {
+            0 => Decode::decode(decoder).map(CreateHow::Unchecked),
+            1 => Decode::decode(decoder).map(CreateHow::Guarded),
+            2 => Decode::decode(decoder).map(CreateHow::Exclusive),
+            value => Err(decoder.bad_value(value, "way to create")),
+        }
+    }
+}
+
+/// What MKNOD makes (`mknoddata3`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// A block device.
+    Block(NewAttributes, Specification),
+    /// A character device.
+    Character(NewAttributes, Specification),
+    /// A socket.
+    Socket(NewAttributes),
+    /// A named pipe.
+    Fifo(NewAttributes),
+    /// A type that MKNOD does not make: regular file, directory, symbolic link (the `ftype3` word).
+    Other(u32),
+}
+
+impl Encode for NodeKind {
+    fn encode(&self, encoder: &mut Encoder) {
+        match self {
+            NodeKind::Block(attributes, device) => {
+                encoder.u32(3);
+                (*attributes, *device).encode(encoder);
+            }
+            NodeKind::Character(attributes, device) => {
+                encoder.u32(4);
+                (*attributes, *device).encode(encoder);
+            }
+            NodeKind::Socket(attributes) => {
+                encoder.u32(6);
+                attributes.encode(encoder);
+            }
+            NodeKind::Fifo(attributes) => {
+                encoder.u32(7);
+                attributes.encode(encoder);
+            }
+            NodeKind::Other(file_type) => encoder.u32(*file_type),
+        }
+    }
+}
+
+impl Decode for NodeKind {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        match decoder.u32()? {
+            3 => Ok(NodeKind::Block(Decode::decode(decoder)?, Decode::decode(decoder)?)),
+            4 => Ok(NodeKind::Character(Decode::decode(decoder)?, Decode::decode(decoder)?)),
+            6 => Decode::decode(decoder).map(NodeKind::Socket),
+            7 => Decode::decode(decoder).map(NodeKind::Fifo),
+            other => Ok(NodeKind::Other(other)),
+        }
+    }
+}
+
+xdr_struct! {
+    /// CREATE: makes a regular file.
+    pub struct Create {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// What if it exists, and its attributes.
+        pub how: CreateHow,
+    }
+
+    /// MKDIR: makes a directory.
+    pub struct MakeDirectory {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// With which attributes.
+        pub attributes: NewAttributes,
+    }
+
+    /// SYMLINK: makes a symbolic link.
+    pub struct SymbolicLink {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// With which attributes.
+        pub attributes: NewAttributes,
+        /// What it points to: an item that may be placed directly.
+        pub path: Path,
+    }
+
+    /// MKNOD: makes a special file.
+    pub struct MakeNode {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// Which kind, with which attributes.
+        pub kind: NodeKind,
+    }
+
+    /// What CREATE, MKDIR, SYMLINK and MKNOD return.
+    pub struct Created {
+        /// The new file, if its handle is known.
+        pub file: Option<Handle>,
+        /// Its attributes, if known.
+        pub attributes: Option<Attributes>,
+        /// The directory's attributes before and after.
+        pub directory: WeakCache,
+    }
+
+    /// REMOVE: takes a name away that is no directory's.
+    pub struct Remove {
+        /// From which directory.
+        pub directory: Handle,
+        /// Which name.
+        pub name: Name,
+    }
+
+    /// RMDIR: removes an empty directory.
+    pub struct RemoveDirectory {
+        /// From which directory.
+        pub directory: Handle,
+        /// Which name.
+        pub name: Name,
+    }
+
+    /// RENAME: gives a file another name, in place of what had it.
+    pub struct Rename {
+        /// From which directory.
+        pub from_directory: Handle,
+        /// Which name.
+        pub from: Name,
+        /// To which directory.
+        pub to_directory: Handle,
+        /// By which name.
+        pub to: Name,
+    }
+
+    /// What RENAME returns, on failure too.
+    #[derive(Default)]
+    pub struct RenameInfo {
+        /// The first directory's attributes before and after.
+        pub from_directory: WeakCache,
+        /// The second directory's attributes before and after.
+        pub to_directory: WeakCache,
+    }
+
+    /// LINK: gives a file a further name.
+    pub struct Link {
+        /// Which file.
+        pub file: Handle,
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+    }
+
+    /// What LINK returns, on failure too.
+    #[derive(Default)]
+    pub struct LinkInfo {
+        /// The file's attributes.
+        pub attributes: Option<Attributes>,
+        /// The directory's attributes before and after.
+        pub directory: WeakCache,
+    }
+}
+
+macro_rules! call {
+    ($($type:ident, $number:literal, $reply:ty, $largest:expr;)*) => {$(
+        impl Call for $type {
+            const PROGRAM: u32 = super::PROGRAM;
+            const VERSION: u32 = super::VERSION;
+            const PROCEDURE: u32 = $number;
+            type Reply = $reply;
+
+            fn reply_shape(&self) -> ReplyShape {
+                ReplyShape::inline(sizes::STATUS + $largest)
+            }
+        }
+    )*};
+}
+
+const CREATED: usize = sizes::OPTIONAL_HANDLE + sizes::OPTIONAL_ATTRIBUTES + sizes::WEAK_CACHE;
+
+call! {
+    Create, 8, Answer<Created, WeakCache>, CREATED;
+    MakeDirectory, 9, Answer<Created, WeakCache>, CREATED;
+    SymbolicLink, 10, Answer<Created, WeakCache>, CREATED;
+    MakeNode, 11, Answer<Created, WeakCache>, CREATED;
+    Remove, 12, Answer<WeakCache, WeakCache>, sizes::WEAK_CACHE;
+    RemoveDirectory, 13, Answer<WeakCache, WeakCache>, sizes::WEAK_CACHE;
+    Rename, 14, Answer<RenameInfo, RenameInfo>, 2 * sizes::WEAK_CACHE;
+    Link, 15, Answer<LinkInfo, LinkInfo>, sizes::OPTIONAL_ATTRIBUTES + sizes::WEAK_CACHE;
+}

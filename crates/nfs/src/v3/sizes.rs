@@ -1,0 +1,50 @@
+//! Sizes in octets of encoded results, from which the largest replies are computed.
+
+use super::{MAX_HANDLE_OCTETS, MAX_NAME_OCTETS};
+use rpcrdma_xdr::padded;
+
+/// The most octets in one READ or WRITE that this implementation takes part in: what Linux's client and server use at
+/// most in one call.
+pub const MAX_TRANSFER_OCTETS: usize = 1 << 20;
+
+pub(super) const WORD: usize = 4;
+pub(super) const STATUS: usize = WORD;
+/// `fattr3`.
+pub(super) const ATTRIBUTES: usize = 84;
+/// `post_op_attr`, present.
+pub(super) const OPTIONAL_ATTRIBUTES: usize = WORD + ATTRIBUTES;
+/// `wcc_data`, both sides present.
+pub(super) const WEAK_CACHE: usize = WORD + 24 + OPTIONAL_ATTRIBUTES;
+/// `nfs_fh3` at its longest.
+pub(super) const HANDLE: usize = WORD + MAX_HANDLE_OCTETS;
+/// `post_op_fh3`, present.
+pub(super) const OPTIONAL_HANDLE: usize = WORD + HANDLE;
+/// `cookieverf3` or `writeverf3`.
+pub(super) const VERIFIER: usize = 8;
+/// The end of an entry list and the end-of-directory flag.
+const LIST_END: usize = 2 * WORD;
+
+/// The octets of a READDIR or READDIRPLUS answer without entries: status, directory attributes, verifier, the end of
+/// the list, the end-of-directory flag.
+pub const fn read_directory_octets() -> usize {
+    STATUS + OPTIONAL_ATTRIBUTES + VERIFIER + LIST_END
+}
+
+/// The octets of an [`Entry`](super::Entry) with a name of `name_octets`: the list's flag, file id, name, cookie.
+pub const fn entry_octets(name_octets: usize) -> usize {
+    WORD + 8 + WORD + padded(name_octets) + 8
+}
+
+/// The octets of an [`EntryPlus`](super::EntryPlus) with a name of `name_octets` and a handle of `handle_octets`, its
+/// attributes and handle present.
+pub const fn entry_plus_octets(name_octets: usize, handle_octets: usize) -> usize {
+    entry_octets(name_octets) + OPTIONAL_ATTRIBUTES + 2 * WORD + padded(handle_octets)
+}
+
+/// The largest READDIR or READDIRPLUS answer for a client that asked for `count` octets. A server counts differently
+/// from another what `count` covers, and the first entry may exceed it; both get their room.
+pub(super) fn largest_directory_reply(count: u32) -> usize {
+    let first_entry = entry_plus_octets(MAX_NAME_OCTETS, MAX_HANDLE_OCTETS);
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(2 * MAX_TRANSFER_OCTETS);
+    read_directory_octets() + count.max(first_entry)
+}

@@ -1,0 +1,396 @@
+//! The binding's table and the sizes of replies, held against the encoders.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use rpcrdma_nfs::{Call, binding, mount, v3};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Part, Payload, Stream};
+
+fn encode(value: &impl Encode) -> Payload {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder.finish()
+}
+
+/// Decodes what `value` encodes to, once inline and once with its items in Read chunks, and encodes it again.
+fn round_trip<T: Encode + Decode>(value: &T) {
+    let payload = encode(value);
+    let mut chunked = Stream::new();
+    for part in payload.parts() {
+        match part {
+            Part::Run(run) => chunked.push_run(run.clone()),
+            Part::Item(data) => chunked.push_chunk(data.clone()),
+        }
+    }
+    for stream in [Stream::from(payload.to_bytes()), chunked] {
+        let mut decoder = Decoder::new(stream);
+        let decoded = T::decode(&mut decoder).unwrap();
+        decoder.finish().unwrap();
+        assert_eq!(encode(&decoded).to_bytes(), payload.to_bytes());
+    }
+}
+
+fn handle() -> v3::Handle {
+    v3::Handle::new(&[0xA5; v3::MAX_HANDLE_OCTETS]).unwrap()
+}
+
+fn name() -> v3::Name {
+    v3::Name::from("name")
+}
+
+fn attributes() -> v3::Attributes {
+    let time = v3::Time { seconds: 1, nanoseconds: 2 };
+    v3::Attributes {
+        file_type: v3::FileType::Regular,
+        mode: 0o644,
+        links: 1,
+        uid: 2,
+        gid: 3,
+        size: 1 << 40,
+        used: 4096,
+        device: v3::Specification { major: 8, minor: 1 },
+        file_system: 77,
+        file_id: 99,
+        accessed: time,
+        modified: time,
+        changed: time,
+    }
+}
+
+fn wcc() -> v3::WeakCache {
+    v3::WeakCache { before: Some(attributes().weak()), after: Some(attributes()) }
+}
+
+fn created() -> v3::Created {
+    v3::Created { file: Some(handle()), attributes: Some(attributes()), directory: wcc() }
+}
+
+/// For one procedure: the items that its arguments mark, and the items and octets of its largest results.
+struct Facts {
+    procedure: u32,
+    argument_items: usize,
+    result_items: usize,
+}
+
+fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
+    round_trip(call);
+    let results = encode(largest);
+    let shape = call.reply_shape();
+    assert!(results.len() <= shape.max_len, "procedure {}: {} > {}", C::PROCEDURE, results.len(), shape.max_len);
+    assert_eq!(results.items().count(), shape.items.len(), "procedure {}", C::PROCEDURE);
+    for ((_, item), room) in results.items().zip(&shape.items) {
+        assert_eq!(item.len(), room.max_len, "procedure {}", C::PROCEDURE);
+    }
+    let inline = results.len() - results.items().map(|(_, item)| rpcrdma_xdr::padded(item.len())).sum::<usize>();
+    assert!(inline <= shape.reduced_len());
+    let mut decoder = Decoder::new(Stream::from(results.to_bytes()));
+    C::Reply::decode(&mut decoder).unwrap();
+    decoder.finish().unwrap();
+    Facts { procedure: C::PROCEDURE, argument_items: encode(call).items().count(), result_items: shape.items.len() }
+}
+
+/// Every procedure with arguments of every kind, and the largest results that fit.
+fn all_facts() -> Vec<Facts> {
+    let ok = |value| v3::Answer::<_, ()>::Ok(value);
+    let none = v3::NewAttributes::default();
+    let some = v3::NewAttributes {
+        mode: Some(1),
+        uid: Some(2),
+        gid: Some(3),
+        size: Some(4),
+        accessed: v3::SetTime::Server,
+        modified: v3::SetTime::Client(v3::Time { seconds: 5, nanoseconds: 6 }),
+    };
+    let directory = handle();
+    let exclusive = v3::CreateHow::Exclusive(v3::Verifier([7; 8]));
+    let device = v3::NodeKind::Block(some, v3::Specification { major: 1, minor: 2 });
+    vec![
+        facts(&v3::Null {}, &()),
+        facts(&v3::GetAttributes { file: handle() }, &v3::Answer::<_, ()>::Ok(attributes())),
+        facts(
+            &v3::SetAttributes { file: handle(), attributes: some, guard: Some(v3::Time::default()) },
+            &v3::Answer::<v3::WeakCache, _>::failed(v3::Status::PERM, wcc()),
+        ),
+        facts(
+            &v3::Lookup { directory: directory.clone(), name: name() },
+            &v3::Answer::<_, ()>::Ok(v3::LookupOk {
+                file: handle(),
+                attributes: Some(attributes()),
+                directory: Some(attributes()),
+            }),
+        ),
+        facts(
+            &v3::Access { file: handle(), rights: 0x3F },
+            &v3::Answer::<_, ()>::Ok(v3::AccessOk { attributes: Some(attributes()), rights: 0x3F }),
+        ),
+        facts(
+            &v3::ReadLink { link: handle() },
+            &v3::Answer::<_, ()>::Ok(v3::ReadLinkOk {
+                attributes: Some(attributes()),
+                path: v3::Path(vec![b'p'; v3::MAX_PATH_OCTETS].into()),
+            }),
+        ),
+        facts(
+            &v3::Read { file: handle(), offset: 1 << 40, count: 4097 },
+            &v3::Answer::<_, ()>::Ok(v3::ReadOk {
+                attributes: Some(attributes()),
+                end: true,
+                data: Bytes::from(vec![1; 4097]),
+            }),
+        ),
+        facts(
+            &v3::Write {
+                file: handle(),
+                offset: 1 << 40,
+                stability: v3::Stability::Unstable,
+                data: Bytes::from(vec![2; 4097]),
+            },
+            &v3::Answer::<_, ()>::Ok(v3::WriteOk {
+                file: wcc(),
+                count: 4097,
+                committed: v3::Stability::FileSync,
+                verifier: v3::Verifier([1; 8]),
+            }),
+        ),
+        facts(&v3::Create { directory: directory.clone(), name: name(), how: exclusive }, &ok(created())),
+        facts(&v3::MakeDirectory { directory: directory.clone(), name: name(), attributes: none }, &ok(created())),
+        facts(
+            &v3::SymbolicLink {
+                directory: directory.clone(),
+                name: name(),
+                attributes: some,
+                path: v3::Path::from("../elsewhere"),
+            },
+            &ok(created()),
+        ),
+        facts(&v3::MakeNode { directory: directory.clone(), name: name(), kind: device }, &ok(created())),
+        facts(&v3::Remove { directory: directory.clone(), name: name() }, &v3::Answer::<_, ()>::Ok(wcc())),
+        facts(&v3::RemoveDirectory { directory: directory.clone(), name: name() }, &v3::Answer::<_, ()>::Ok(wcc())),
+        facts(
+            &v3::Rename { from_directory: handle(), from: name(), to_directory: handle(), to: name() },
+            &v3::Answer::<_, ()>::Ok(v3::RenameInfo { from_directory: wcc(), to_directory: wcc() }),
+        ),
+        facts(
+            &v3::Link { file: handle(), directory: directory.clone(), name: name() },
+            &v3::Answer::<_, ()>::Ok(v3::LinkInfo { attributes: Some(attributes()), directory: wcc() }),
+        ),
+        facts(
+            &v3::ReadDirectory { directory: directory.clone(), cookie: 3, verifier: v3::Verifier([9; 8]), count: 512 },
+            &v3::Answer::<_, ()>::Ok(v3::ReadDirectoryOk {
+                attributes: Some(attributes()),
+                verifier: v3::Verifier([9; 8]),
+                entries: (0..15).map(|n| v3::Entry { file_id: n, name: name(), cookie: n + 1 }).collect(),
+                end: true,
+            }),
+        ),
+        facts(
+            &v3::ReadDirectoryPlus {
+                directory,
+                cookie: 3,
+                verifier: v3::Verifier([9; 8]),
+                directory_count: 512,
+                max_count: 1024,
+            },
+            &v3::Answer::<_, ()>::Ok(v3::ReadDirectoryPlusOk {
+                attributes: Some(attributes()),
+                verifier: v3::Verifier([9; 8]),
+                entries: vec![v3::EntryPlus {
+                    file_id: 1,
+                    name: v3::Name(vec![b'n'; v3::MAX_NAME_OCTETS].into()),
+                    cookie: 2,
+                    attributes: Some(attributes()),
+                    file: Some(handle()),
+                }],
+                end: false,
+            }),
+        ),
+        facts(
+            &v3::FileSystemStatus { root: handle() },
+            &v3::Answer::<_, ()>::Ok(v3::FileSystemStatusOk {
+                attributes: Some(attributes()),
+                total_octets: 1,
+                free_octets: 2,
+                available_octets: 3,
+                total_files: 4,
+                free_files: 5,
+                available_files: 6,
+                invariant_seconds: 7,
+            }),
+        ),
+        facts(
+            &v3::FileSystemInfo { root: handle() },
+            &v3::Answer::<_, ()>::Ok(v3::FileSystemInfoOk {
+                attributes: Some(attributes()),
+                read_max: 1,
+                read_preferred: 2,
+                read_multiple: 3,
+                write_max: 4,
+                write_preferred: 5,
+                write_multiple: 6,
+                directory_preferred: 7,
+                max_file_octets: 8,
+                time_precision: v3::Time { seconds: 0, nanoseconds: 1 },
+                properties: 0x1B,
+            }),
+        ),
+        facts(
+            &v3::PathConfiguration { file: handle() },
+            &v3::Answer::<_, ()>::Ok(v3::PathConfigurationOk {
+                attributes: Some(attributes()),
+                max_links: 1,
+                max_name_octets: 255,
+                no_truncation: true,
+                chown_restricted: true,
+                case_insensitive: false,
+                case_preserving: true,
+            }),
+        ),
+        facts(
+            &v3::Commit { file: handle(), offset: 0, count: 0 },
+            &v3::Answer::<_, ()>::Ok(v3::CommitOk { file: wcc(), verifier: v3::Verifier([1; 8]) }),
+        ),
+    ]
+}
+
+/// proves: ULB-1-a, ULB-3-a, ULB-3.1-a, ULB-3.1-b, ULB-3.1-c, ULB-3.2-a, ULB-3.2-c, ULB-3.2-d, V1-6-a, V1-3.4.2-a, V1-3.4.2-b, V1-6.2-a
+#[test]
+fn the_table_says_what_the_encoders_do() {
+    let facts = all_facts();
+    let table = binding::nfs_v3();
+    assert_eq!(facts.len(), table.len());
+    for (facts, row) in facts.iter().zip(&table) {
+        assert_eq!(facts.procedure, row.procedure, "{}", row.name);
+        assert_eq!(facts.argument_items, usize::from(row.eligible_argument.is_some()), "{}", row.name);
+        assert_eq!(facts.result_items, usize::from(row.eligible_result.is_some()), "{}", row.name);
+    }
+    let eligible: Vec<_> =
+        table.iter().filter(|row| row.eligible_argument.is_some()).map(|row| row.procedure).collect();
+    assert_eq!(eligible, [7, 10], "WRITE and SYMLINK");
+    let eligible: Vec<_> = table.iter().filter(|row| row.eligible_result.is_some()).map(|row| row.procedure).collect();
+    assert_eq!(eligible, [5, 6], "READLINK and READ");
+}
+
+#[test]
+fn procedures_are_known_by_number() {
+    for (number, procedure) in v3::Procedure::ALL.into_iter().enumerate() {
+        assert_eq!(procedure as usize, number);
+        assert_eq!(v3::Procedure::from_number(number as u32), Some(procedure));
+    }
+    assert_eq!(v3::Procedure::from_number(22), None);
+    assert_eq!(v3::Procedure::from_number(u32::MAX), None);
+}
+
+/// proves: V1-4.3.2.2-a, V1-4.3.2.1-d
+#[test]
+fn a_failed_read_marks_nothing() {
+    let failed = v3::Answer::<v3::ReadOk, _>::failed(v3::Status::IO, Some(attributes()));
+    assert_eq!(encode(&failed).items().count(), 0);
+    let empty = v3::Answer::<_, ()>::Ok(v3::ReadOk { attributes: None, end: true, data: Bytes::new() });
+    assert_eq!(encode(&empty).items().count(), 1, "an empty result is marked all the same");
+}
+
+#[test]
+fn handles_names_and_transfers_end_at_their_limits() {
+    assert!(v3::Handle::new(&[0; 64]).is_ok());
+    assert_eq!(v3::Handle::new(&[0; 65]), Err(v3::HandleTooLong { octets: 65 }));
+    let decode_handle = |octets: usize| {
+        let mut encoder = Encoder::new();
+        encoder.opaque(&vec![0; octets]);
+        v3::Handle::decode(&mut Decoder::new(Stream::from(encoder.finish().to_bytes())))
+    };
+    assert!(decode_handle(64).is_ok());
+    assert!(decode_handle(65).is_err());
+    let decode_name = |octets: usize| {
+        let name = v3::Name(vec![b'x'; octets].into());
+        v3::Name::decode(&mut Decoder::new(Stream::from(encode(&name).to_bytes())))
+    };
+    assert!(decode_name(v3::MAX_NAME_OCTETS).is_ok());
+    assert!(decode_name(v3::MAX_NAME_OCTETS + 1).is_err());
+    let decode_write = |octets: usize| {
+        let write = v3::Write {
+            file: handle(),
+            offset: 0,
+            stability: v3::Stability::Unstable,
+            data: Bytes::from(vec![0; octets]),
+        };
+        v3::Write::decode(&mut Decoder::new(Stream::from(encode(&write).to_bytes())))
+    };
+    assert!(decode_write(v3::MAX_TRANSFER_OCTETS).is_ok());
+    assert!(decode_write(v3::MAX_TRANSFER_OCTETS + 1).is_err());
+}
+
+#[test]
+fn a_read_whose_count_is_not_its_length_is_refused() {
+    let mut encoder = Encoder::new();
+    encoder.bool(false);
+    encoder.u32(5);
+    encoder.bool(true);
+    encoder.item(Bytes::from_static(b"four"));
+    let mut decoder = Decoder::new(Stream::from(encoder.finish().to_bytes()));
+    assert!(v3::ReadOk::<ItemData>::decode(&mut decoder).is_err());
+}
+
+#[test]
+fn sizes_of_entries_are_exact() {
+    let entry = v3::Entry { file_id: 1, name: v3::Name::from("12345"), cookie: 2 };
+    assert_eq!(4 + encode(&entry).len(), v3::entry_octets(5));
+    let plus = v3::EntryPlus {
+        file_id: 1,
+        name: v3::Name::from("12345"),
+        cookie: 2,
+        attributes: Some(attributes()),
+        file: Some(v3::Handle::new(&[1; 30]).unwrap()),
+    };
+    assert_eq!(4 + encode(&plus).len(), v3::entry_plus_octets(5, 30));
+    let empty: v3::Answer<_, ()> = v3::Answer::Ok(v3::ReadDirectoryOk {
+        attributes: Some(attributes()),
+        verifier: v3::Verifier::default(),
+        entries: Vec::new(),
+        end: true,
+    });
+    assert_eq!(encode(&empty).len(), v3::read_directory_octets());
+}
+
+#[test]
+fn mount_types_survive_the_wire() {
+    round_trip(&mount::Mount { path: mount::DirectoryPath(Bytes::from_static(b"/")) });
+    round_trip(&mount::MountReply::Ok { root: handle(), flavors: vec![1, 6] });
+    round_trip(&mount::MountReply::Failed(mount::Status::ACCES));
+    round_trip(&mount::MountReply1::Ok([3; 32]));
+    round_trip(&mount::MountReply1::Failed(13));
+    round_trip(&mount::Exports(vec![mount::Export {
+        path: mount::DirectoryPath(Bytes::from_static(b"/a")),
+        groups: vec![Bytes::from_static(b"10.0.0.0/8")],
+    }]));
+    round_trip(&mount::Mounts(vec![mount::MountEntry {
+        host: Bytes::from_static(b"client"),
+        path: mount::DirectoryPath(Bytes::from_static(b"/a")),
+    }]));
+}
+
+proptest! {
+    /// Each decoder reads arbitrary octets to an error or a value, and what it took for a value encodes to what it read.
+    #[test]
+    fn decoders_survive_arbitrary_octets(octets in prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..400)) {
+        fn survive<T: Decode>(octets: &[u8]) {
+            let mut decoder = Decoder::new(Stream::from(Bytes::copy_from_slice(octets)));
+            let _ = T::decode(&mut decoder);
+            assert!(decoder.position() <= octets.len());
+        }
+        survive::<v3::Read>(&octets);
+        survive::<v3::Write>(&octets);
+        survive::<v3::Create>(&octets);
+        survive::<v3::MakeNode>(&octets);
+        survive::<v3::SymbolicLink>(&octets);
+        survive::<v3::SetAttributes>(&octets);
+        survive::<v3::Rename>(&octets);
+        survive::<<v3::Read as Call>::Reply>(&octets);
+        survive::<<v3::ReadLink as Call>::Reply>(&octets);
+        survive::<<v3::ReadDirectory as Call>::Reply>(&octets);
+        survive::<<v3::ReadDirectoryPlus as Call>::Reply>(&octets);
+        survive::<<v3::Lookup as Call>::Reply>(&octets);
+        survive::<<v3::FileSystemInfo as Call>::Reply>(&octets);
+        survive::<mount::Exports>(&octets);
+        survive::<mount::Mounts>(&octets);
+        survive::<mount::MountReply>(&octets);
+    }
+}
