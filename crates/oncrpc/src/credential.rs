@@ -68,3 +68,43 @@ impl Decode for SysCredential {
         Ok(Self { stamp, machine, uid, gid, groups })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rpcrdma_xdr::Stream;
+
+    fn encoded(credential: &SysCredential) -> Bytes {
+        let mut encoder = Encoder::new();
+        credential.encode(&mut encoder);
+        encoder.finish().to_bytes()
+    }
+
+    fn sys(machine: usize, groups: u32) -> SysCredential {
+        let groups = (0..groups).collect();
+        SysCredential { stamp: 1, machine: vec![b'm'; machine].into(), uid: 1000, gid: 100, groups }
+    }
+
+    /// proves: RPC-5531-A-a
+    #[test]
+    fn the_largest_legal_credential_fits_and_one_more_does_not() {
+        let largest = encoded(&sys(255, 16));
+        assert!(largest.len() <= MAX_AUTH_BODY_OCTETS);
+        let mut decoder = Decoder::new(Stream::from(largest));
+        assert_eq!(SysCredential::decode(&mut decoder), Ok(sys(255, 16)));
+        decoder.finish().unwrap();
+        for (machine, groups) in [(256, 0), (0, 17)] {
+            let octets = encoded(&sys(machine, groups));
+            let decoded = SysCredential::decode(&mut Decoder::new(Stream::from(octets)));
+            assert!(matches!(decoded, Err(DecodeError::TooLong { .. })));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_octets_are_survived(octets in prop::collection::vec(any::<u8>(), 0..400)) {
+            let _ = SysCredential::decode(&mut Decoder::new(Stream::from(Bytes::from(octets))));
+        }
+    }
+}

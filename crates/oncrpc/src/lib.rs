@@ -1,14 +1,45 @@
 //! ONC RPC version 2 (RFC 5531) over any transport.
+//!
+//! * [`Client`] calls the procedures of a program over a [`ClientTransport`]; credentials are made by a
+//!   [`ClientFlavour`].
+//! * [`Router`] is the [`Handler`] that a server's transports hand whole messages to; it finds the [`Service`], and
+//!   keeps the replies of calls that must not be executed twice.
+//! * A service sees where a call came from in its [`CallContext`].
+//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma` carries them over RDMA.
+//! * [`rpcbind`] registers and finds services.
+//!
+//! Data items keep their marks from the encoder to the transport; nothing here copies them.
 
+mod client;
 mod context;
 mod credential;
+mod duplicate;
+mod flavour;
+mod message;
+mod netid;
+mod router;
+pub mod rpcbind;
+mod service;
+pub mod tcp;
 mod transport;
 
+pub use client::{Call, CallError, Client, Results};
 pub use context::{CallContext, Connection, Gone, GoneSignal, Handler, Outcome};
 pub use credential::{
     AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_OCTETS, MAX_GROUPS, MAX_MACHINE_NAME_OCTETS,
     SysCredential,
 };
+pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME};
+pub use flavour::{
+    AcceptNone, AcceptSys, Accepted, ClientFlavour, NoAuth, Protected, ReplyFlavour, ServerFlavour, SysAuth,
+};
+pub use message::{
+    AuthStat, BadCall, CALL_HEADER_OCTETS, CallHeader, CallId, MISMATCH_OCTETS, OpaqueAuth, REPLY_HEADER_OCTETS,
+    RPC_VERSION, Rejection, ReplyHeader,
+};
+pub use netid::{Netid, parse_universal_address, universal_address};
+pub use router::Router;
+pub use service::{Answer, Service};
 pub use transport::{
     CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, PendingCall, RemoteError, Reply, ReplyShape,
     Request, TransportError, TransportKind, XidSource,

@@ -1,0 +1,295 @@
+//! Calling procedures of one program.
+//!
+//! A [`Client`] adds the RPC header and the credential to encoded arguments, states the largest reply, and reads
+//! the reply's header. What a call lends, and what becomes of it, is the transport's matter: see
+//! [`PendingCall`](crate::PendingCall).
+
+use crate::{
+    AuthStat, CALL_HEADER_OCTETS, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, MISMATCH_OCTETS,
+    PendingCall, REPLY_HEADER_OCTETS, Rejection, Reply, ReplyHeader, ReplyShape, Request, TransportError,
+};
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, padded};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+/// Calls the procedures of one version of one program, as one identity. Cloning shares the transport.
+#[derive(Clone)]
+pub struct Client {
+    transport: Arc<dyn ClientTransport>,
+    flavour: Arc<dyn ClientFlavour>,
+    program: u32,
+    version: u32,
+}
+
+impl Client {
+    /// A client of `program` and `version` over `transport`.
+    pub fn new(
+        transport: Arc<dyn ClientTransport>,
+        flavour: Arc<dyn ClientFlavour>,
+        program: u32,
+        version: u32,
+    ) -> Self {
+        Self { transport, flavour, program, version }
+    }
+
+    /// The same program and transport as another identity.
+    pub fn with_flavour(&self, flavour: Arc<dyn ClientFlavour>) -> Self {
+        Self { flavour, ..self.clone() }
+    }
+
+    /// The transport.
+    pub fn transport(&self) -> &Arc<dyn ClientTransport> {
+        &self.transport
+    }
+
+    /// The most octets of arguments that a call can carry over this transport now.
+    pub fn max_args(&self) -> usize {
+        self.transport.limits().max_call.saturating_sub(CALL_HEADER_OCTETS + padded(self.flavour.max_credential()))
+    }
+
+    /// The most octets of results that a reply can carry over this transport now.
+    pub fn max_results(&self) -> usize {
+        self.transport.limits().max_reply.saturating_sub(self.reply_overhead())
+    }
+
+    /// Calls `procedure` with encoded arguments; `results` says how large its results can be.
+    pub fn call(&self, procedure: u32, args: Payload, results: ReplyShape) -> Call {
+        let id = CallId { xid: self.transport.next_xid(), program: self.program, version: self.version, procedure };
+        let protected = self.flavour.wrap(&id, args);
+        let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
+        let mut encoder =
+            Encoder::with_capacity(CALL_HEADER_OCTETS + header.credential.body.len() + header.verifier.body.len() + 8);
+        header.encode(&mut encoder);
+        let mut message = encoder.finish();
+        message.append(protected.body);
+        let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
+        let reply = ReplyShape { max_len, items: results.items };
+        let pending = self.transport.call(Request { xid: id.xid, message, reply });
+        Call { pending, id, flavour: self.flavour.clone() }
+    }
+
+    /// Calls a procedure whose arguments and results have nothing that may be placed directly.
+    ///
+    /// # Errors
+    /// As [`Call`]'s, and if the results are malformed.
+    pub async fn call_inline<T: Decode>(
+        &self,
+        procedure: u32,
+        args: &(impl Encode + ?Sized),
+        max_results: usize,
+    ) -> Result<T, CallError> {
+        let mut encoder = Encoder::new();
+        args.encode(&mut encoder);
+        self.call(procedure, encoder.finish(), ReplyShape::inline(max_results)).await?.decode()
+    }
+
+    /// Calls procedure 0, which does nothing.
+    ///
+    /// # Errors
+    /// As [`Call`]'s.
+    pub async fn null(&self) -> Result<(), CallError> {
+        let results = self.call(0, Payload::new(), ReplyShape::inline(0)).await?;
+        Ok(results.decoder.finish()?)
+    }
+
+    fn reply_overhead(&self) -> usize {
+        REPLY_HEADER_OCTETS + padded(self.flavour.max_verifier()) + self.flavour.max_expansion()
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client(program {} version {} at {})", self.program, self.version, self.transport.server())
+    }
+}
+
+/// A call on its way. As with [`PendingCall`], dropping it leaves its memory lent.
+#[must_use = "a call that is not awaited has no result"]
+pub struct Call {
+    pending: PendingCall,
+    id: CallId,
+    flavour: Arc<dyn ClientFlavour>,
+}
+
+impl Call {
+    /// Takes the call back; the server may still execute it.
+    pub async fn cancel(self) -> Cancelled {
+        self.pending.cancel().await
+    }
+
+    fn read(&self, reply: Reply) -> Result<Results, CallError> {
+        let mut decoder = Decoder::new(reply.stream);
+        let header = ReplyHeader::decode(&mut decoder)?;
+        if header.xid != self.id.xid {
+            return Err(CallError::WrongXid { expected: self.id.xid, got: header.xid });
+        }
+        header.status?;
+        let decoder = self.flavour.unwrap(&self.id, &header.verifier, decoder).map_err(CallError::BadVerifier)?;
+        Ok(Results { decoder, retransmitted: reply.retransmitted })
+    }
+}
+
+impl Future for Call {
+    type Output = Result<Results, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = ready!(Pin::new(&mut self.pending).poll(cx))?;
+        Poll::Ready(self.read(reply))
+    }
+}
+
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Call").field(&self.id).finish()
+    }
+}
+
+/// The results of a successful call.
+#[derive(Debug)]
+pub struct Results {
+    /// Stands at the first result.
+    pub decoder: Decoder,
+    /// Whether the call was sent more than once, so that the server may have executed it more than once.
+    pub retransmitted: bool,
+}
+
+impl Results {
+    /// Reads results of one type to their end.
+    ///
+    /// # Errors
+    /// If they are malformed.
+    pub fn decode<T: Decode>(mut self) -> Result<T, CallError> {
+        let value = T::decode(&mut self.decoder)?;
+        self.decoder.finish()?;
+        Ok(value)
+    }
+}
+
+/// Why a call has no results.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// It could not be carried.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
+    /// The server did not execute it.
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    /// The reply is malformed, or data was placed where it does not belong.
+    #[error("the reply is malformed")]
+    Malformed(#[from] DecodeError),
+    /// The transport delivered another call's reply.
+    #[error("the reply has the XID {got:#010x}, the call {expected:#010x}")]
+    WrongXid {
+        /// The call's.
+        expected: u32,
+        /// The reply's.
+        got: u32,
+    },
+    /// The server's verifier or the protection of the results is wrong.
+    #[error("the reply is not authentic (reason {})", .0.0)]
+    BadVerifier(AuthStat),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ItemRoom, Limits, NoAuth, OpaqueAuth, SysAuth, SysCredential, TransportKind, XidSource};
+    use rpcrdma_env::SeededRandom;
+    use rpcrdma_xdr::Stream;
+    use std::sync::Mutex;
+
+    /// Answers each call with what a function makes of it.
+    struct Echo<F> {
+        xids: XidSource,
+        seen: Mutex<Vec<(usize, usize)>>,
+        answer: F,
+    }
+
+    struct Ready(Option<Stream>);
+    impl Future for Ready {
+        type Output = Result<Reply, TransportError>;
+        fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            let stream = self.0.take().unwrap_or_default();
+            Poll::Ready(Ok(Reply { stream, retransmitted: true }))
+        }
+    }
+    impl crate::CallInFlight for Ready {
+        fn cancel(self: Pin<Box<Self>>) -> rpcrdma_env::BoxFuture<'static, Cancelled> {
+            Box::pin(std::future::ready(Cancelled::default()))
+        }
+    }
+
+    impl<F: Fn(CallHeader) -> ReplyHeader + Send + Sync> ClientTransport for Echo<F> {
+        fn next_xid(&self) -> u32 {
+            self.xids.next_xid()
+        }
+        fn call(&self, request: Request) -> PendingCall {
+            self.seen.lock().unwrap().push((request.message.len(), request.reply.max_len));
+            let header = CallHeader::decode(&mut Decoder::new(Stream::from(request.message.to_bytes()))).unwrap();
+            let mut encoder = Encoder::new();
+            (self.answer)(header).encode(&mut encoder);
+            encoder.u32(77);
+            PendingCall::new(Ready(Some(Stream::from(encoder.finish().to_bytes()))))
+        }
+        fn kind(&self) -> TransportKind {
+            TransportKind::Tcp
+        }
+        fn limits(&self) -> Limits {
+            Limits::new(2000, 3000)
+        }
+        fn server(&self) -> std::net::SocketAddr {
+            ([127, 0, 0, 1], 1).into()
+        }
+    }
+
+    fn client<F: Fn(CallHeader) -> ReplyHeader + Send + Sync + 'static>(answer: F) -> (Client, Arc<Echo<F>>) {
+        let echo = Arc::new(Echo { xids: XidSource::new(&SeededRandom::new(1)), seen: Mutex::default(), answer });
+        (Client::new(echo.clone(), Arc::new(NoAuth), 9, 1), echo)
+    }
+
+    fn success(call: CallHeader) -> ReplyHeader {
+        ReplyHeader { xid: call.id.xid, verifier: OpaqueAuth::none(), status: Ok(()) }
+    }
+
+    #[tokio::test]
+    async fn sizes_of_header_credential_and_verifier_are_added() {
+        let (client, echo) = client(success);
+        let client = client.with_flavour(Arc::new(SysAuth::new(SysCredential::default())));
+        let mut args = Payload::new();
+        args.push_run(vec![0; 8].into());
+        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(50)] };
+        let mut results = client.call(3, args, shape).await.unwrap();
+        assert_eq!(results.decoder.u32(), Ok(77));
+        assert!(results.retransmitted);
+        assert_eq!(*echo.seen.lock().unwrap(), [(40 + 20 + 8, 24 + 400 + 100)]);
+        assert_eq!((client.max_args(), client.max_results()), (2000 - 60, 3000 - 424));
+    }
+
+    #[tokio::test]
+    async fn the_room_for_an_answer_always_holds_a_rejection() {
+        let (client, echo) = client(success);
+        let call = client.call(0, Payload::new(), ReplyShape::inline(0));
+        assert!(matches!(call.await, Ok(Results { .. })));
+        assert_eq!(echo.seen.lock().unwrap()[0].1, 24 + 400 + 8);
+        assert!(matches!(client.null().await, Err(CallError::Malformed(DecodeError::Trailing { .. }))));
+    }
+
+    #[tokio::test]
+    async fn a_rejection_and_a_foreign_reply_are_errors() {
+        let (rejecting, _) = client(|call| {
+            let status = Err(Rejection::ProcedureUnavailable);
+            ReplyHeader { xid: call.id.xid, verifier: OpaqueAuth::none(), status }
+        });
+        let refused = rejecting.call(3, Payload::new(), ReplyShape::inline(4)).await;
+        assert!(matches!(refused, Err(CallError::Rejected(Rejection::ProcedureUnavailable))));
+        let (foreign, _) =
+            client(|call| ReplyHeader { xid: call.id.xid ^ 1, verifier: OpaqueAuth::none(), status: Ok(()) });
+        let refused = foreign.call(3, Payload::new(), ReplyShape::inline(4)).await;
+        assert!(matches!(refused, Err(CallError::WrongXid { .. })));
+    }
+}

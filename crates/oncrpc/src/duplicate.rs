@@ -1,0 +1,287 @@
+//! The duplicate request cache: a call that comes again because its reply was lost is answered, not executed again.
+//!
+//! It owns copies of replies, so that no transport's memory is held by them. It is bounded in octets: the oldest
+//! replies go first, and a reply that is larger than a shard's share is not kept. Entries of calls in progress are
+//! never evicted; the transports bound how many there are. Nothing in it can fail.
+
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_xdr::{Part, Payload, StreamPart};
+use std::{
+    collections::{HashMap, VecDeque},
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How long a reply is kept: longer than clients take to notice a lost connection and to send again.
+pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
+/// How many octets the cache may hold by default: some 40,000 replies of usual size.
+pub const DUPLICATE_CACHE_OCTETS: usize = 16 << 20;
+/// What an entry costs beyond its reply's octets, roughly: key, bookkeeping, allocations.
+pub const DUPLICATE_ENTRY_OCTETS: usize = 256;
+/// Into how many parts the cache is divided, each with its lock, so that connections seldom wait for each other.
+const SHARDS: usize = 16;
+
+/// What makes two calls the same call. The client's port is no part of it: it changes when a client connects again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(crate) client: IpAddr,
+    pub(crate) xid: u32,
+    pub(crate) program: u32,
+    pub(crate) version: u32,
+    pub(crate) procedure: u32,
+    /// The length of the whole call in octets.
+    pub(crate) len: usize,
+    /// A checksum of the whole call.
+    pub(crate) checksum: u64,
+}
+
+/// The checksum of a whole call.
+pub(crate) fn checksum<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> u64 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    for part in parts {
+        let (StreamPart::Run(octets) | StreamPart::Chunk(octets)) = part;
+        digest.update(octets);
+    }
+    digest.finalize()
+}
+
+/// What the cache knows of a call.
+pub(crate) enum Lookup {
+    /// It is new, and from now on in progress until the guard is used or dropped.
+    New(InProgress),
+    /// It is being executed.
+    InProgress,
+    /// It was executed, with this reply.
+    Done(Payload),
+}
+
+/// A cache of replies. Cloning shares.
+#[derive(Clone)]
+pub(crate) struct DuplicateCache {
+    shards: Arc<[Mutex<Shard>]>,
+    shard_octets: usize,
+}
+
+#[derive(Default)]
+struct Shard {
+    entries: HashMap<Key, Entry>,
+    /// Finished entries, oldest first.
+    finished: VecDeque<(Timestamp, Key)>,
+    octets: usize,
+}
+
+enum Entry {
+    InProgress,
+    Done(Payload),
+}
+
+impl Shard {
+    fn remove(&mut self, key: &Key) {
+        if let Some(entry) = self.entries.remove(key) {
+            self.octets -= match entry {
+                Entry::InProgress => DUPLICATE_ENTRY_OCTETS,
+                Entry::Done(reply) => DUPLICATE_ENTRY_OCTETS + reply.len(),
+            };
+        }
+    }
+
+    fn expire(&mut self, now: Timestamp) {
+        while let Some((when, key)) = self.finished.front().copied() {
+            if now.since(when) < DUPLICATE_LIFETIME {
+                break;
+            }
+            self.finished.pop_front();
+            self.remove(&key);
+        }
+    }
+
+    fn make_room(&mut self, octets: usize, limit: usize) {
+        while self.octets.saturating_add(octets) > limit {
+            let Some((_, key)) = self.finished.pop_front() else { break };
+            self.remove(&key);
+        }
+    }
+}
+
+impl DuplicateCache {
+    pub(crate) fn new(max_octets: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { shards, shard_octets: max_octets / SHARDS }
+    }
+
+    pub(crate) fn lookup(&self, key: Key, now: Timestamp) -> Lookup {
+        let mut shard = self.shard(&key);
+        shard.expire(now);
+        match shard.entries.get(&key) {
+            Some(Entry::InProgress) => Lookup::InProgress,
+            Some(Entry::Done(reply)) => Lookup::Done(reply.clone()),
+            None => {
+                shard.make_room(DUPLICATE_ENTRY_OCTETS, self.shard_octets);
+                shard.octets += DUPLICATE_ENTRY_OCTETS;
+                shard.entries.insert(key, Entry::InProgress);
+                Lookup::New(InProgress { cache: self.clone(), key, finished: false })
+            }
+        }
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        // A client's XIDs are consecutive, so its calls spread over all shards.
+        let at = key.xid as usize % SHARDS;
+        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    fn octets(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().octets).sum()
+    }
+}
+
+/// A call that is being executed. Dropped without a reply, the call is forgotten.
+pub(crate) struct InProgress {
+    cache: DuplicateCache,
+    key: Key,
+    finished: bool,
+}
+
+impl InProgress {
+    /// The call was executed: keeps a copy of its reply.
+    pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) {
+        let reply = copied(reply);
+        let mut shard = self.cache.shard(&self.key);
+        shard.expire(now);
+        shard.remove(&self.key);
+        self.finished = true;
+        let octets = DUPLICATE_ENTRY_OCTETS.saturating_add(reply.len());
+        if octets > self.cache.shard_octets {
+            return;
+        }
+        shard.make_room(octets, self.cache.shard_octets);
+        shard.octets += octets;
+        shard.finished.push_back((now, self.key));
+        shard.entries.insert(self.key, Entry::Done(reply));
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        if !self.finished {
+            self.cache.shard(&self.key).remove(&self.key);
+        }
+    }
+}
+
+/// The same stream in memory of its own, marks kept.
+fn copied(payload: &Payload) -> Payload {
+    let mut copy = Payload::new();
+    for part in payload.parts() {
+        match part {
+            Part::Run(run) => copy.push_run(Bytes::copy_from_slice(run)),
+            Part::Item(data) => copy.push_item(Bytes::copy_from_slice(data)),
+        }
+    }
+    copy
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_nanos(5);
+
+    fn key(xid: u32) -> Key {
+        let client = IpAddr::from([127, 0, 0, 1]);
+        Key { client, xid, program: 1, version: 1, procedure: 1, len: 40, checksum: 7 }
+    }
+
+    fn reply(len: usize) -> Payload {
+        Payload::from(Bytes::from(vec![9; len]))
+    }
+
+    fn execute(cache: &DuplicateCache, key: Key, len: usize, now: Timestamp) {
+        match cache.lookup(key, now) {
+            Lookup::New(call) => call.finish(&reply(len), now),
+            _ => panic!("the call was known"),
+        }
+    }
+
+    fn is_done(cache: &DuplicateCache, key: Key, now: Timestamp) -> bool {
+        matches!(cache.lookup(key, now), Lookup::Done(_))
+    }
+
+    #[test]
+    fn a_reply_is_kept_for_120_seconds() {
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        execute(&cache, key(1), 100, NOW);
+        let end = NOW + DUPLICATE_LIFETIME;
+        assert!(is_done(&cache, key(1), Timestamp::from_nanos(end.as_nanos() - 1)));
+        assert!(!is_done(&cache, key(1), end));
+        assert_eq!(cache.octets(), 0, "the entry and the guard of the second look are gone");
+    }
+
+    #[test]
+    fn every_part_of_the_key_counts() {
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        execute(&cache, key(1), 100, NOW);
+        let others = [
+            Key { client: IpAddr::from([127, 0, 0, 2]), ..key(1) },
+            key(2),
+            Key { program: 2, ..key(1) },
+            Key { version: 2, ..key(1) },
+            Key { procedure: 2, ..key(1) },
+            Key { len: 44, ..key(1) },
+            Key { checksum: 8, ..key(1) },
+        ];
+        for other in others {
+            assert!(matches!(cache.lookup(other, NOW), Lookup::New(_)), "{other:?}");
+        }
+        assert!(is_done(&cache, key(1), NOW));
+    }
+
+    #[test]
+    fn a_call_in_progress_is_known_until_it_is_dropped() {
+        let cache = DuplicateCache::new(0);
+        let call = cache.lookup(key(1), NOW);
+        assert!(matches!(call, Lookup::New(_)), "even without any room");
+        assert!(matches!(cache.lookup(key(1), NOW), Lookup::InProgress));
+        drop(call);
+        assert!(matches!(cache.lookup(key(1), NOW), Lookup::New(_)));
+        assert_eq!(cache.octets(), 0);
+    }
+
+    #[test]
+    fn the_oldest_replies_make_room() {
+        let share = 2 * (DUPLICATE_ENTRY_OCTETS + 100);
+        let cache = DuplicateCache::new(share * SHARDS);
+        let [first, second, third] = [0, 1, 2].map(|n| key(n * SHARDS as u32));
+        execute(&cache, first, 100, NOW);
+        execute(&cache, second, 100, NOW);
+        assert_eq!(cache.octets(), share);
+        assert!(is_done(&cache, first, NOW), "at the limit nothing goes");
+        execute(&cache, third, 100, NOW);
+        assert_eq!(cache.octets(), share);
+        assert!(!is_done(&cache, first, NOW));
+        assert!(is_done(&cache, third, NOW));
+    }
+
+    #[test]
+    fn a_reply_above_the_share_is_not_kept() {
+        let cache = DuplicateCache::new((DUPLICATE_ENTRY_OCTETS + 100) * SHARDS);
+        execute(&cache, key(1), 100, NOW);
+        assert!(is_done(&cache, key(1), NOW));
+        execute(&cache, key(2), 101, NOW);
+        assert!(!is_done(&cache, key(2), NOW));
+    }
+
+    #[test]
+    fn a_kept_reply_holds_no_foreign_memory_and_keeps_its_marks() {
+        let data = Bytes::from(vec![1; 64]);
+        let mut payload = reply(8);
+        payload.push_item(data.clone());
+        let copy = copied(&payload);
+        assert_eq!(copy.items().count(), 1);
+        assert_eq!(copy.to_bytes(), payload.to_bytes());
+        assert!(copy.items().all(|(_, item)| item.as_ptr() != data.as_ptr()));
+    }
+}

@@ -1,0 +1,166 @@
+//! Credential flavours: what makes credentials and verifiers, and what understands them.
+//!
+//! A flavour sees whole bodies: the arguments or results of a call as a [`Payload`] on the way out and as a
+//! [`Decoder`] at the body's beginning on the way in. AUTH_NONE and AUTH_SYS pass them through; one with integrity
+//! or privacy rewrites them and calls [`Payload::without_placement`]. It also states how large its credential and
+//! verifier can become, so that the size of calls and replies is known before they are sent.
+
+use crate::{
+    AUTH_NONE, AUTH_SYS, AuthStat, CallHeader, CallId, Credential, MAX_AUTH_BODY_OCTETS, OpaqueAuth, SysCredential,
+};
+use bytes::Bytes;
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, Stream};
+use std::{net::SocketAddr, sync::Arc};
+
+/// A call's body with what stands before it.
+#[derive(Debug)]
+pub struct Protected {
+    /// The credential.
+    pub credential: OpaqueAuth,
+    /// The verifier.
+    pub verifier: OpaqueAuth,
+    /// The body.
+    pub body: Payload,
+}
+
+/// A flavour on the client's side.
+pub trait ClientFlavour: Send + Sync {
+    /// The largest body of its credential in octets.
+    fn max_credential(&self) -> usize;
+
+    /// The largest body of a server's verifier in octets.
+    fn max_verifier(&self) -> usize;
+
+    /// The most octets that it adds to results.
+    fn max_expansion(&self) -> usize {
+        0
+    }
+
+    /// Makes credential and verifier of a call and protects its arguments.
+    fn wrap(&self, call: &CallId, args: Payload) -> Protected;
+
+    /// Checks a reply's verifier and gives the results free.
+    ///
+    /// # Errors
+    /// If the verifier or the protection is wrong.
+    fn unwrap(&self, call: &CallId, verifier: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat>;
+}
+
+/// AUTH_NONE on the client's side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoAuth;
+
+impl ClientFlavour for NoAuth {
+    fn max_credential(&self) -> usize {
+        0
+    }
+
+    /// A server may send any verifier; AUTH_NONE ignores it.
+    fn max_verifier(&self) -> usize {
+        MAX_AUTH_BODY_OCTETS
+    }
+
+    fn wrap(&self, _: &CallId, args: Payload) -> Protected {
+        Protected { credential: OpaqueAuth::none(), verifier: OpaqueAuth::none(), body: args }
+    }
+
+    fn unwrap(&self, _: &CallId, _: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
+        Ok(results)
+    }
+}
+
+/// AUTH_SYS on the client's side: one identity, encoded once.
+#[derive(Clone, Debug)]
+pub struct SysAuth {
+    body: Bytes,
+}
+
+impl SysAuth {
+    /// The identity, cut to what AUTH_SYS can carry: a machine name of 255 octets, 16 groups.
+    pub fn new(mut identity: SysCredential) -> Self {
+        identity.machine.truncate(crate::MAX_MACHINE_NAME_OCTETS);
+        identity.groups.truncate(crate::MAX_GROUPS);
+        let mut encoder = Encoder::new();
+        identity.encode(&mut encoder);
+        Self { body: encoder.finish().to_bytes() }
+    }
+}
+
+impl ClientFlavour for SysAuth {
+    fn max_credential(&self) -> usize {
+        self.body.len()
+    }
+
+    /// AUTH_SHORT verifiers are allowed and ignored.
+    fn max_verifier(&self) -> usize {
+        MAX_AUTH_BODY_OCTETS
+    }
+
+    fn wrap(&self, _: &CallId, args: Payload) -> Protected {
+        let credential = OpaqueAuth { flavour: AUTH_SYS, body: self.body.clone() };
+        Protected { credential, verifier: OpaqueAuth::none(), body: args }
+    }
+
+    fn unwrap(&self, _: &CallId, _: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
+        Ok(results)
+    }
+}
+
+/// A call whose credential was understood.
+pub struct Accepted {
+    /// Who calls.
+    pub credential: Credential,
+    /// The arguments.
+    pub args: Decoder,
+    /// Protects the reply; without one the verifier is AUTH_NONE and the results go as they are.
+    pub reply: Option<Box<dyn ReplyFlavour>>,
+}
+
+/// What a flavour keeps of a call until its reply.
+pub trait ReplyFlavour: Send {
+    /// Makes the reply's verifier and protects its results. A rejection has no results.
+    fn wrap(&self, results: Payload) -> (OpaqueAuth, Payload);
+}
+
+/// A flavour on the server's side.
+pub trait ServerFlavour: Send + Sync {
+    /// The flavour's number.
+    fn number(&self) -> u32;
+
+    /// Understands a call's credential and verifier and gives its arguments free.
+    ///
+    /// # Errors
+    /// The answer that the client gets.
+    fn accept(&self, peer: SocketAddr, call: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat>;
+}
+
+/// AUTH_NONE on the server's side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AcceptNone;
+
+impl ServerFlavour for AcceptNone {
+    fn number(&self) -> u32 {
+        AUTH_NONE
+    }
+
+    fn accept(&self, _: SocketAddr, _: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
+        Ok(Accepted { credential: Credential::None, args, reply: None })
+    }
+}
+
+/// AUTH_SYS on the server's side.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AcceptSys;
+
+impl ServerFlavour for AcceptSys {
+    fn number(&self) -> u32 {
+        AUTH_SYS
+    }
+
+    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
+        let mut decoder = Decoder::new(Stream::from(call.credential.body.clone()));
+        let identity = SysCredential::decode(&mut decoder).map_err(|_| AuthStat::BAD_CREDENTIAL)?;
+        decoder.finish().map_err(|_| AuthStat::BAD_CREDENTIAL)?;
+        Ok(Accepted { credential: Credential::Sys(Arc::new(identity)), args, reply: None })
+    }
+}

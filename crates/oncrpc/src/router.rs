@@ -1,0 +1,198 @@
+//! From whole RPC messages to services.
+//!
+//! The router reads a call's header, has its credential understood, asks the duplicate request cache about calls
+//! that must not be executed twice, and hands the arguments to the service. It owns the message until then. Every
+//! way in which this can fail is an answer that RFC 5531 names, or silence.
+
+use crate::{
+    AcceptNone, AcceptSys, Accepted, Answer, AuthStat, BadCall, CallContext, CallHeader, Handler, OpaqueAuth, Outcome,
+    Rejection, ReplyFlavour, ReplyHeader, ServerFlavour, Service,
+    duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, checksum},
+};
+use rpcrdma_env::{BoxFuture, Clock, Env};
+use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream, StreamPart};
+use std::sync::Arc;
+
+/// Hands calls to services. One router may serve any number of connections over any transports, and the duplicate
+/// request cache is common to them: a client that lost its connection finds its replies again.
+pub struct Router {
+    services: Vec<Arc<dyn Service>>,
+    flavours: Vec<Arc<dyn ServerFlavour>>,
+    duplicates: DuplicateCache,
+    clock: Arc<dyn Clock>,
+}
+
+impl Router {
+    /// A router without services that accepts AUTH_NONE and AUTH_SYS.
+    pub fn new(env: &Env) -> Self {
+        Self {
+            services: Vec::new(),
+            flavours: vec![Arc::new(AcceptSys), Arc::new(AcceptNone)],
+            duplicates: DuplicateCache::new(DUPLICATE_CACHE_OCTETS),
+            clock: env.clock.clone(),
+        }
+    }
+
+    /// Adds a version of a program.
+    pub fn with_service(mut self, service: Arc<dyn Service>) -> Self {
+        self.services.push(service);
+        self
+    }
+
+    /// Adds a credential flavour; it comes before one of the same number that is there already.
+    pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>) -> Self {
+        self.flavours.insert(0, flavour);
+        self
+    }
+
+    /// Limits the duplicate request cache to `octets`.
+    pub fn with_duplicate_cache_octets(mut self, octets: usize) -> Self {
+        self.duplicates = DuplicateCache::new(octets);
+        self
+    }
+
+    fn find(&self, program: u32, version: u32) -> Result<&Arc<dyn Service>, Rejection> {
+        let of_program = || self.services.iter().filter(|service| service.program() == program);
+        match of_program().find(|service| service.version() == version) {
+            Some(service) => Ok(service),
+            None => {
+                let low = of_program().map(|service| service.version()).min();
+                let high = of_program().map(|service| service.version()).max();
+                match (low, high) {
+                    (Some(low), Some(high)) => Err(Rejection::ProgramMismatch { low, high }),
+                    _ => Err(Rejection::ProgramUnavailable),
+                }
+            }
+        }
+    }
+
+    /// The duplicate cache's key of a call to a procedure that must not be executed twice.
+    fn duplicate_key(&self, context: &CallContext, message: &Stream) -> Option<Key> {
+        let [xid, _, _, program, version, procedure] = first_words(message)?;
+        let service = self.find(program, version).ok()?;
+        if procedure == 0 || service.is_idempotent(procedure) {
+            return None;
+        }
+        let client = context.connection.peer.ip();
+        let (len, checksum) = (message.len(), checksum(message.parts()));
+        Some(Key { client, xid, program, version, procedure, len, checksum })
+    }
+
+    fn dispatch(&self, context: CallContext, message: Stream) -> Result<BoxFuture<'static, Outcome>, Outcome> {
+        let key = self.duplicate_key(&context, &message);
+        let mut decoder = Decoder::new(message);
+        let header = CallHeader::decode(&mut decoder).map_err(|bad| match bad {
+            BadCall::NotACall => Outcome::Nothing,
+            BadCall::NotEligible => Outcome::NotEligible,
+            BadCall::Rejected { xid, rejection } => Outcome::Reply(reply(xid, None, Err(rejection))),
+        })?;
+        let xid = header.id.xid;
+        let accepted = self.accept(&context, &header, decoder).map_err(|stat| {
+            tracing::debug!(peer = %context.connection.peer, flavour = header.credential.flavour, "credential refused");
+            Outcome::Reply(reply(xid, None, Err(Rejection::Auth(stat))))
+        })?;
+        let Accepted { credential, args, reply: flavour } = accepted;
+        let service = match self.find(header.id.program, header.id.version) {
+            Ok(service) => service,
+            Err(rejection) => return Err(Outcome::Reply(reply(xid, flavour.as_deref(), Err(rejection)))),
+        };
+        if header.id.procedure == 0 {
+            return Err(match args.finish().map_err(Answer::from) {
+                Err(Answer::NotEligible) => Outcome::NotEligible,
+                Err(_) => Outcome::Reply(reply(xid, flavour.as_deref(), Err(Rejection::GarbageArgs))),
+                Ok(()) => Outcome::Reply(reply(xid, flavour.as_deref(), Ok(Payload::new()))),
+            });
+        }
+        let in_progress = match key.map(|key| self.duplicates.lookup(key, self.clock.now())) {
+            Some(Lookup::Done(reply)) => return Err(Outcome::Reply(reply)),
+            Some(Lookup::InProgress) => return Err(Outcome::Nothing),
+            Some(Lookup::New(in_progress)) => Some((in_progress, self.clock.clone())),
+            None => None,
+        };
+        let call = service.call(context.with_credential(credential), header.id.procedure, args);
+        Ok(Box::pin(execute(xid, flavour, call, in_progress)))
+    }
+
+    fn accept(&self, context: &CallContext, header: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
+        let number = header.credential.flavour;
+        match self.flavours.iter().find(|flavour| flavour.number() == number) {
+            Some(flavour) => flavour.accept(context.connection.peer, header, args),
+            None => Err(AuthStat::REJECTED_CREDENTIAL),
+        }
+    }
+}
+
+impl Handler for Router {
+    fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
+        match self.dispatch(context, message) {
+            Ok(call) => call,
+            Err(outcome) => Box::pin(std::future::ready(outcome)),
+        }
+    }
+}
+
+async fn execute(
+    xid: u32,
+    flavour: Option<Box<dyn ReplyFlavour>>,
+    call: BoxFuture<'static, Answer>,
+    in_progress: Option<(InProgress, Arc<dyn Clock>)>,
+) -> Outcome {
+    let result = match call.await {
+        Answer::Results(results) => Ok(results),
+        Answer::GarbageArgs => Err(Rejection::GarbageArgs),
+        Answer::ProcUnavail => Err(Rejection::ProcedureUnavailable),
+        Answer::SystemErr => Err(Rejection::SystemError),
+        Answer::AuthError(stat) => Err(Rejection::Auth(stat)),
+        Answer::NotEligible => return Outcome::NotEligible,
+        Answer::Nothing => return Outcome::Nothing,
+    };
+    let reply = reply(xid, flavour.as_deref(), result);
+    if let Some((in_progress, clock)) = in_progress {
+        in_progress.finish(&reply, clock.now());
+    }
+    Outcome::Reply(reply)
+}
+
+/// A whole reply message.
+fn reply(xid: u32, flavour: Option<&dyn ReplyFlavour>, result: Result<Payload, Rejection>) -> Payload {
+    let (status, results) = match result {
+        Ok(results) => (Ok(()), results),
+        Err(rejection) => (Err(rejection), Payload::new()),
+    };
+    let (verifier, results) = match flavour {
+        Some(flavour) => flavour.wrap(results),
+        None => (OpaqueAuth::none(), results),
+    };
+    let mut encoder = Encoder::with_capacity(crate::REPLY_HEADER_OCTETS + verifier.body.len() + 8);
+    ReplyHeader { xid, verifier, status }.encode(&mut encoder);
+    if status.is_ok() {
+        encoder.payload(results);
+    }
+    encoder.finish()
+}
+
+/// The first six words of a message, if they are inline.
+fn first_words(message: &Stream) -> Option<[u32; 6]> {
+    let mut octets = message.parts().map_while(|part| match part {
+        StreamPart::Run(run) => Some(&run[..]),
+        StreamPart::Chunk(_) => None,
+    });
+    let mut rest: &[u8] = &[];
+    let mut words = [0; 6];
+    for word in &mut words {
+        let mut value = [0; 4];
+        for octet in &mut value {
+            while rest.is_empty() {
+                rest = octets.next()?;
+            }
+            let (first, others) = rest.split_first()?;
+            (*octet, rest) = (*first, others);
+        }
+        *word = u32::from_be_bytes(value);
+    }
+    Some(words)
+}
+
+#[cfg(test)]
+#[path = "router_tests.rs"]
+mod tests;

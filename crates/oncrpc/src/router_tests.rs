@@ -1,0 +1,238 @@
+//! The router's tests: what is answered to which call, and the duplicate request cache in its place.
+
+use super::*;
+use crate::{AUTH_SYS, CallId, Connection, Credential, GoneSignal, Limits, SysCredential, TransportKind};
+use bytes::Bytes;
+use proptest::prelude::*;
+use rpcrdma_env::{Heap, SeededRandom, Timestamp, TokioClock};
+use rpcrdma_xdr::Encode;
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+};
+use tokio::sync::Notify;
+
+/// Procedures: 1 echoes an item, 2 counts (not idempotent), 3 waits then counts (not idempotent), 4 to 8 answer
+/// with the other kinds of answer.
+#[derive(Default)]
+struct Sample {
+    version: u32,
+    count: Arc<AtomicU32>,
+    gate: Arc<Notify>,
+    seen: Arc<Mutex<Vec<Credential>>>,
+}
+
+impl Service for Sample {
+    fn program(&self) -> u32 {
+        77
+    }
+    fn version(&self) -> u32 {
+        self.version
+    }
+    fn is_idempotent(&self, procedure: u32) -> bool {
+        !matches!(procedure, 2 | 3)
+    }
+    fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+        let (count, gate) = (self.count.clone(), self.gate.clone());
+        self.seen.lock().unwrap().push(context.credential);
+        Box::pin(async move {
+            let mut encoder = Encoder::new();
+            match procedure {
+                1 => match args.item(64) {
+                    Ok(item) => encoder.item(item.into_bytes()),
+                    Err(error) => return error.into(),
+                },
+                2 => encoder.u32(count.fetch_add(1, Ordering::Relaxed)),
+                3 => {
+                    gate.notified().await;
+                    encoder.u32(count.fetch_add(1, Ordering::Relaxed));
+                }
+                4 => return Answer::SystemErr,
+                5 => return Answer::AuthError(AuthStat::TOO_WEAK),
+                6 => return Answer::Nothing,
+                7 => match args.u32() {
+                    Ok(word) => encoder.u32(word),
+                    Err(error) => return error.into(),
+                },
+                _ => return Answer::ProcUnavail,
+            }
+            Answer::Results(encoder.finish())
+        })
+    }
+}
+
+fn env() -> Env {
+    Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) }
+}
+
+fn context(port: u16) -> (GoneSignal, CallContext) {
+    let (signal, gone) = GoneSignal::new();
+    let peer = ([127, 0, 0, 1], port).into();
+    let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, Limits::new(4096, 4096), Arc::new(Heap), gone);
+    (signal, CallContext::new(Arc::new(connection)))
+}
+
+fn call(xid: u32, program: u32, version: u32, procedure: u32, args: &[u8]) -> Bytes {
+    let mut encoder = Encoder::new();
+    let id = CallId { xid, program, version, procedure };
+    CallHeader { id, credential: OpaqueAuth::none(), verifier: OpaqueAuth::none() }.encode(&mut encoder);
+    encoder.opaque_fixed(args);
+    encoder.finish().to_bytes()
+}
+
+fn outcome_to_header(outcome: Outcome) -> (ReplyHeader, Decoder) {
+    let Outcome::Reply(payload) = outcome else { panic!("no reply but {outcome:?}") };
+    let mut decoder = Decoder::new(Stream::from(payload.to_bytes()));
+    (ReplyHeader::decode(&mut decoder).unwrap(), decoder)
+}
+
+async fn ask(router: &Router, message: Bytes) -> Result<Decoder, Rejection> {
+    let (_signal, context) = context(700);
+    let (header, decoder) = outcome_to_header(router.handle(context, Stream::from(message)).await);
+    header.status.map(|()| decoder)
+}
+
+fn router() -> Router {
+    let service = |version| Arc::new(Sample { version, ..Sample::default() });
+    Router::new(&env()).with_service(service(1)).with_service(service(3))
+}
+
+/// proves: RPC-5531-9-c
+#[tokio::test]
+async fn each_kind_of_rejection_has_its_cause() {
+    let router = router();
+    let cases = [
+        (call(1, 78, 1, 1, b""), Rejection::ProgramUnavailable),
+        (call(1, 77, 2, 1, b""), Rejection::ProgramMismatch { low: 1, high: 3 }),
+        (call(1, 77, 4, 1, b""), Rejection::ProgramMismatch { low: 1, high: 3 }),
+        (call(1, 77, 1, 99, b""), Rejection::ProcedureUnavailable),
+        (call(1, 77, 1, 7, b""), Rejection::GarbageArgs),
+        (call(1, 77, 1, 0, b"more"), Rejection::GarbageArgs),
+        (call(1, 77, 1, 4, b""), Rejection::SystemError),
+        (call(1, 77, 1, 5, b""), Rejection::Auth(AuthStat::TOO_WEAK)),
+    ];
+    for (message, rejection) in cases {
+        assert_eq!(ask(&router, message).await.map(|_| ()), Err(rejection));
+    }
+    ask(&router, call(1, 77, 3, 0, b"")).await.unwrap().finish().unwrap();
+    let (_signal, context) = context(1);
+    let silent = router.handle(context, Stream::from(call(1, 77, 1, 6, b""))).await;
+    assert!(matches!(silent, Outcome::Nothing));
+}
+
+/// proves: RPC-5531-8.2-b
+#[tokio::test]
+async fn credentials_reach_the_service_or_are_refused() {
+    let sample = Sample { version: 1, ..Sample::default() };
+    let seen = sample.seen.clone();
+    let router = Router::new(&env()).with_service(Arc::new(sample));
+    let identity = SysCredential { uid: 5, gid: 6, groups: vec![7], ..SysCredential::default() };
+    let with = |flavour, body: Bytes| {
+        let mut encoder = Encoder::new();
+        let id = CallId { xid: 1, program: 77, version: 1, procedure: 7 };
+        let credential = OpaqueAuth { flavour, body };
+        CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);
+        encoder.u32(9);
+        encoder.finish().to_bytes()
+    };
+    let mut body = Encoder::new();
+    identity.encode(&mut body);
+    let body = body.finish().to_bytes();
+    assert!(ask(&router, with(AUTH_SYS, body.clone())).await.is_ok());
+    assert_eq!(*seen.lock().unwrap(), [Credential::Sys(Arc::new(identity))]);
+    let bad = Err(Rejection::Auth(AuthStat::BAD_CREDENTIAL));
+    assert_eq!(ask(&router, with(AUTH_SYS, body.slice(..body.len() - 4))).await.map(|_| ()), bad);
+    let trailing = [&body[..], &[0; 4]].concat();
+    assert_eq!(ask(&router, with(AUTH_SYS, trailing.into())).await.map(|_| ()), bad);
+    let unknown = Err(Rejection::Auth(AuthStat::REJECTED_CREDENTIAL));
+    assert_eq!(ask(&router, with(6, Bytes::new())).await.map(|_| ()), unknown);
+}
+
+/// proves: V1-6.1-a, V1-6.1-c
+#[tokio::test]
+async fn a_chunk_where_none_is_allowed_is_told_to_the_transport() {
+    let router = router();
+    let chunked = |procedure, first: &[u8], chunk: &'static [u8]| {
+        let mut stream = Stream::from(call(1, 77, 1, procedure, first));
+        stream.push_chunk(Bytes::from_static(chunk));
+        stream
+    };
+    let (_signal, context) = context(1);
+    let eligible = router.handle(context.clone(), chunked(1, &[0, 0, 0, 4], b"data")).await;
+    assert!(outcome_to_header(eligible).0.status.is_ok());
+    for (procedure, first) in [(7, &b""[..]), (0, b"")] {
+        let outcome = router.handle(context.clone(), chunked(procedure, first, b"word")).await;
+        assert!(matches!(outcome, Outcome::NotEligible), "{outcome:?}");
+    }
+}
+
+/// proves: RPC-DRC-a
+#[tokio::test]
+async fn a_repeated_call_is_answered_from_the_cache_whatever_its_port() {
+    let router = router();
+    let ask = |port, xid, procedure| {
+        let (_signal, context) = context(port);
+        router.handle(context, Stream::from(call(xid, 77, 1, procedure, b"")))
+    };
+    let count = |outcome| outcome_to_header(outcome).1.u32().unwrap();
+    assert_eq!(count(ask(700, 5, 2).await), 0);
+    assert_eq!(count(ask(701, 5, 2).await), 0, "the same call again");
+    assert_eq!(count(ask(700, 6, 2).await), 1, "another XID");
+}
+
+/// proves: RPC-DRC-b
+#[tokio::test]
+async fn a_duplicate_of_a_call_in_progress_is_dropped_and_the_call_outlives_its_connection() {
+    let sample = Sample { version: 1, ..Sample::default() };
+    let gate = sample.gate.clone();
+    let router = Router::new(&env()).with_service(Arc::new(sample));
+    let message = call(5, 77, 1, 3, b"");
+    let (signal, first) = context(700);
+    let running = router.handle(first, Stream::from(message.clone()));
+    drop(signal);
+    let (_signal, second) = context(701);
+    let duplicate = router.handle(second.clone(), Stream::from(message.clone())).await;
+    assert!(matches!(duplicate, Outcome::Nothing), "{duplicate:?}");
+    gate.notify_one();
+    assert!(matches!(running.await, Outcome::Reply(_)));
+    let again = router.handle(second, Stream::from(message)).await;
+    assert_eq!(outcome_to_header(again).1.u32(), Ok(0), "executed once");
+}
+
+#[tokio::test]
+async fn a_header_in_pieces_is_found_in_the_cache_too() {
+    let router = router();
+    let message = call(5, 77, 1, 2, b"");
+    let (_signal, context) = context(1);
+    for _ in 0..2 {
+        let mut stream = Stream::new();
+        for piece in message.chunks(3) {
+            stream.push_run(Bytes::copy_from_slice(piece));
+        }
+        let outcome = router.handle(context.clone(), stream).await;
+        assert_eq!(outcome_to_header(outcome).1.u32(), Ok(0));
+    }
+    assert!(router.clock.now() >= Timestamp::ZERO);
+}
+
+proptest! {
+    #[test]
+    fn arbitrary_messages_are_survived(
+        mut octets in prop::collection::vec(any::<u8>(), 0..120),
+        shaped in any::<bool>(),
+        chunk in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        if shaped && octets.len() >= 24 {
+            let head = call(1, 77, 1, u32::from(octets[0] % 9), b"");
+            // Procedure 3 waits for a gate that nobody opens here.
+            let procedure = if head[23] == 3 { 2 } else { head[23] };
+            octets[..23].copy_from_slice(&head[..23]);
+            octets[23] = procedure;
+        }
+        let mut stream = Stream::from(Bytes::from(octets));
+        stream.push_chunk(chunk.into());
+        let (_signal, context) = context(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let _ = runtime.block_on(router().handle(context, stream));
+    }
+}

@@ -1,0 +1,50 @@
+//! Programs that a server exports, as their implementers write them.
+//!
+//! A service is given a decoder over the received message and answers with a payload; both share octets with
+//! whoever owns them. Its future is `'static`: a call that was dispatched runs to its end.
+
+use crate::{AuthStat, CallContext};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_xdr::{DecodeError, Decoder, Payload};
+
+/// One version of a program, with all its procedures.
+pub trait Service: Send + Sync {
+    /// The program's number.
+    fn program(&self) -> u32;
+
+    /// The version's number.
+    fn version(&self) -> u32;
+
+    /// Whether executing the procedure twice does no harm. The replies of all others are kept in the duplicate
+    /// request cache.
+    fn is_idempotent(&self, procedure: u32) -> bool;
+
+    /// Executes a procedure other than 0, which the router answers itself.
+    fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer>;
+}
+
+/// What a service answers with.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The procedure's results.
+    Results(Payload),
+    /// The arguments could not be decoded.
+    GarbageArgs,
+    /// There is no such procedure.
+    ProcUnavail,
+    /// The server failed in a way that the results cannot express.
+    SystemErr,
+    /// The credential does not do for this procedure.
+    AuthError(AuthStat),
+    /// Data was placed directly where the binding does not allow it.
+    NotEligible,
+    /// No reply is to be sent.
+    Nothing,
+}
+
+impl From<DecodeError> for Answer {
+    fn from(error: DecodeError) -> Self {
+        if error.is_placement() { Answer::NotEligible } else { Answer::GarbageArgs }
+    }
+}

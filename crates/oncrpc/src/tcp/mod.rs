@@ -1,0 +1,23 @@
+//! Record-marked TCP (RFC 5531 section 11).
+//!
+//! Nothing here starts a task or a runtime: [`connect`] and [`serve`] return a handle and a driver future, which the
+//! program polls where it likes. Messages are written from the octets they share, with vectored writes, and read
+//! into buffers of the connection's allocator, from which decoders hand out slices.
+
+mod client;
+mod connector;
+mod record;
+mod server;
+
+pub use client::{ClientOptions, TcpTransport, connect};
+pub use connector::{Connector, Io, TcpConnector, UnixConnector};
+pub use record::RecordError;
+pub use server::{ConnectionError, ConnectionHandle, Endpoint, ServerOptions, serve};
+
+/// The largest record that is accepted by default, in octets: a data item of 1 MiB and room for what stands around it.
+pub const MAX_RECORD_OCTETS: usize = (1 << 20) + (64 << 10);
+/// The most fragments of one record. Senders use one; the bound keeps empty fragments from going on for ever.
+pub const MAX_FRAGMENTS: usize = 1024;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,437 @@
+//! Records: messages in a stream of octets (RFC 5531 section 11).
+//!
+//! A record is one or more fragments, each behind a word whose highest bit marks the last fragment and whose other
+//! bits are its length. The reader owns a small stage for headers and small records; a large fragment gets a buffer of
+//! the connection's allocator and is read straight into it. The writer shares the octets that it is given. After an
+//! error neither can go on.
+
+use super::MAX_FRAGMENTS;
+use bytes::{BufMut, Bytes, BytesMut};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+use rpcrdma_xdr::{Payload, Stream};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+const LAST_FRAGMENT: u32 = 1 << 31;
+const HEADER_OCTETS: usize = 4;
+/// The stage's size: how much is read at once while nothing large is expected.
+const STAGE_OCTETS: usize = 16 << 10;
+/// Fragments up to this many octets are taken from the stage; more get a buffer of their own.
+const SMALL_FRAGMENT_OCTETS: usize = 8 << 10;
+/// The most slices in one vectored write.
+const WRITE_SLICES: usize = 64;
+
+/// Why records can no longer be read.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RecordError {
+    /// A record is longer than is accepted.
+    #[error("a record of at least {len} octets is above the limit of {max}")]
+    TooLong {
+        /// Octets announced so far.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// A record has too many fragments.
+    #[error("a record has more than {MAX_FRAGMENTS} fragments")]
+    TooManyFragments,
+    /// The stream ends inside a record.
+    #[error("the stream ends inside a record")]
+    Truncated,
+    /// Reading failed.
+    #[error("reading failed")]
+    Io(#[source] Arc<io::Error>),
+}
+
+enum State {
+    Header,
+    Small { len: usize },
+    Memory { len: usize, wait: BoxFuture<'static, Buffer> },
+    Large { len: usize, filled: usize, buffer: Buffer },
+}
+
+/// Reads records.
+pub(crate) struct RecordReader {
+    allocator: Arc<dyn Allocator>,
+    max_record: usize,
+    stage: BytesMut,
+    state: State,
+    record: Stream,
+    record_len: usize,
+    fragments: usize,
+    last: bool,
+    received: u64,
+}
+
+impl RecordReader {
+    pub(crate) fn new(allocator: Arc<dyn Allocator>, max_record: usize) -> Self {
+        Self {
+            allocator,
+            max_record,
+            stage: BytesMut::new(),
+            state: State::Header,
+            record: Stream::new(),
+            record_len: 0,
+            fragments: 0,
+            last: false,
+            received: 0,
+        }
+    }
+
+    /// Octets received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Whether the peer owes the rest of a record.
+    pub(crate) fn is_inside_record(&self) -> bool {
+        match self.state {
+            State::Header => self.fragments > 0 || !self.stage.is_empty(),
+            State::Memory { .. } => false,
+            State::Small { .. } | State::Large { .. } => true,
+        }
+    }
+
+    /// The next record, or `None` at the end of the stream.
+    pub(crate) fn poll_record(
+        &mut self,
+        mut io: Pin<&mut (impl AsyncRead + ?Sized)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Option<Stream>, RecordError>> {
+        loop {
+            match &mut self.state {
+                State::Header => match self.stage.first_chunk::<HEADER_OCTETS>().copied() {
+                    Some(header) => {
+                        let header = u32::from_be_bytes(header);
+                        let _ = self.stage.split_to(HEADER_OCTETS);
+                        self.begin_fragment(header)?;
+                    }
+                    None if ready!(self.poll_fill(io.as_mut(), cx))? == 0 => {
+                        let clean = self.stage.is_empty() && self.fragments == 0;
+                        return Poll::Ready(if clean { Ok(None) } else { Err(RecordError::Truncated) });
+                    }
+                    None => {}
+                },
+                State::Small { len } => {
+                    let len = *len;
+                    if self.stage.len() >= len {
+                        self.record.push_run(self.stage.split_to(len).freeze());
+                        if let Some(record) = self.end_fragment() {
+                            return Poll::Ready(Ok(Some(record)));
+                        }
+                    } else if ready!(self.poll_fill(io.as_mut(), cx))? == 0 {
+                        return Poll::Ready(Err(RecordError::Truncated));
+                    }
+                }
+                State::Memory { len, wait } => {
+                    let len = *len;
+                    let buffer = ready!(wait.as_mut().poll(cx));
+                    self.begin_large(len, buffer);
+                }
+                State::Large { len, filled, buffer } => {
+                    if filled < len {
+                        let mut room = ReadBuf::new(&mut buffer.octets_mut()[*filled..*len]);
+                        ready!(io.as_mut().poll_read(cx, &mut room)).map_err(|e| RecordError::Io(Arc::new(e)))?;
+                        let octets = room.filled().len();
+                        if octets == 0 {
+                            return Poll::Ready(Err(RecordError::Truncated));
+                        }
+                        *filled += octets;
+                        self.received += octets as u64;
+                        continue;
+                    }
+                    let len = *len;
+                    if let State::Large { mut buffer, .. } = std::mem::replace(&mut self.state, State::Header) {
+                        buffer.set_len(len);
+                        self.record.push_run(buffer.freeze());
+                    }
+                    if let Some(record) = self.end_fragment() {
+                        return Poll::Ready(Ok(Some(record)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn begin_fragment(&mut self, header: u32) -> Result<(), RecordError> {
+        self.last = header & LAST_FRAGMENT != 0;
+        let len = usize::try_from(header & !LAST_FRAGMENT).unwrap_or(usize::MAX);
+        self.fragments += 1;
+        if self.fragments > MAX_FRAGMENTS {
+            return Err(RecordError::TooManyFragments);
+        }
+        self.record_len = self.record_len.saturating_add(len);
+        if self.record_len > self.max_record {
+            return Err(RecordError::TooLong { len: self.record_len, max: self.max_record });
+        }
+        if len <= SMALL_FRAGMENT_OCTETS {
+            self.state = State::Small { len };
+        } else if let Some(buffer) = self.allocator.try_allocate(len) {
+            self.begin_large(len, buffer);
+        } else {
+            let allocator = self.allocator.clone();
+            self.state = State::Memory { len, wait: Box::pin(async move { allocator.allocate(len).await }) };
+        }
+        Ok(())
+    }
+
+    /// Moves what the stage holds of the fragment into its buffer.
+    fn begin_large(&mut self, len: usize, mut buffer: Buffer) {
+        let filled = self.stage.len().min(len);
+        buffer.octets_mut()[..filled].copy_from_slice(&self.stage.split_to(filled));
+        self.state = State::Large { len, filled, buffer };
+    }
+
+    fn end_fragment(&mut self) -> Option<Stream> {
+        self.state = State::Header;
+        if !self.last {
+            return None;
+        }
+        self.record_len = 0;
+        self.fragments = 0;
+        Some(std::mem::take(&mut self.record))
+    }
+
+    fn poll_fill(
+        &mut self,
+        mut io: Pin<&mut (impl AsyncRead + ?Sized)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, RecordError>> {
+        let needed = match self.state {
+            State::Small { len } => len,
+            _ => HEADER_OCTETS,
+        };
+        if self.stage.capacity() < needed.max(STAGE_OCTETS / 4) || self.stage.len() == self.stage.capacity() {
+            self.stage.reserve(STAGE_OCTETS);
+        }
+        let read = pin!(io.read_buf(&mut self.stage));
+        let octets = ready!(read.poll(cx)).map_err(|error| RecordError::Io(Arc::new(error)))?;
+        self.received += octets as u64;
+        Poll::Ready(Ok(octets))
+    }
+}
+
+/// Writes records.
+#[derive(Default)]
+pub(crate) struct RecordWriter {
+    queue: VecDeque<Bytes>,
+    headers: BytesMut,
+    queued: usize,
+    sent: u64,
+}
+
+impl RecordWriter {
+    /// Queues a message as a record.
+    pub(crate) fn push(&mut self, message: &Payload) {
+        let mut left = message.len();
+        let mut slices = message.slices();
+        let mut rest = Bytes::new();
+        loop {
+            let fragment = left.min((LAST_FRAGMENT - 1) as usize);
+            left -= fragment;
+            let last = if left == 0 { LAST_FRAGMENT } else { 0 };
+            self.headers.put_u32(last | fragment as u32);
+            let header = self.headers.split().freeze();
+            self.queue(header);
+            let mut open = fragment;
+            while open > 0 {
+                if rest.is_empty() {
+                    match slices.next() {
+                        Some(slice) => rest = slice,
+                        None => return,
+                    }
+                }
+                let piece = rest.split_to(rest.len().min(open));
+                open -= piece.len();
+                self.queue(piece);
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    }
+
+    fn queue(&mut self, slice: Bytes) {
+        self.queued += slice.len();
+        self.queue.push_back(slice);
+    }
+
+    /// Octets that wait to be written.
+    pub(crate) fn queued(&self) -> usize {
+        self.queued
+    }
+
+    /// Octets written so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Writes what is queued.
+    pub(crate) fn poll_flush(
+        &mut self,
+        mut io: Pin<&mut (impl AsyncWrite + ?Sized)>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.queued > 0 {
+            let mut slices = [IoSlice::new(&[]); WRITE_SLICES];
+            let mut used = 0;
+            for (slot, slice) in slices.iter_mut().zip(&self.queue) {
+                *slot = IoSlice::new(slice);
+                used += 1;
+            }
+            let octets = ready!(io.as_mut().poll_write_vectored(cx, &slices[..used]))?;
+            if octets == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.advance(octets);
+        }
+        io.poll_flush(cx)
+    }
+
+    fn advance(&mut self, mut octets: usize) {
+        self.sent += octets as u64;
+        self.queued -= octets;
+        while let Some(front) = self.queue.front_mut() {
+            if octets < front.len() {
+                let _ = front.split_to(octets);
+                break;
+            }
+            octets -= front.len();
+            self.queue.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rpcrdma_env::Heap;
+    use rpcrdma_xdr::StreamPart;
+    use std::future::poll_fn;
+    use tokio::io::AsyncWriteExt;
+
+    const MAX: usize = 40_000;
+
+    fn fragment(last: bool, octets: &[u8]) -> Vec<u8> {
+        let header = octets.len() as u32 | if last { LAST_FRAGMENT } else { 0 };
+        [&header.to_be_bytes()[..], octets].concat()
+    }
+
+    fn joined(stream: &Stream) -> Vec<u8> {
+        let octets = |part: &StreamPart| match part {
+            StreamPart::Run(run) | StreamPart::Chunk(run) => run.to_vec(),
+        };
+        stream.parts().flat_map(octets).collect()
+    }
+
+    async fn read_all(octets: &[u8]) -> (Vec<Vec<u8>>, Result<(), RecordError>) {
+        let mut reader = RecordReader::new(Arc::new(Heap), MAX);
+        let mut io = octets;
+        let mut records = Vec::new();
+        loop {
+            match poll_fn(|cx| reader.poll_record(Pin::new(&mut io), cx)).await {
+                Ok(Some(record)) => records.push(joined(&record)),
+                Ok(None) => return (records, Ok(())),
+                Err(error) => return (records, Err(error)),
+            }
+        }
+    }
+
+    /// proves: RPC-5531-11-a
+    #[tokio::test]
+    async fn fragments_are_joined_to_records() {
+        let large = vec![7; SMALL_FRAGMENT_OCTETS + 1];
+        let octets = [
+            fragment(true, b"whole"),
+            fragment(false, b"first"),
+            fragment(false, b""),
+            fragment(true, &large),
+            fragment(true, &large),
+            fragment(true, b""),
+        ]
+        .concat();
+        let (records, end) = read_all(&octets).await;
+        assert_eq!(records, [b"whole".to_vec(), [b"first".to_vec(), large.clone()].concat(), large, vec![]]);
+        end.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_large_record_is_one_run_in_a_buffer_of_the_allocator() {
+        let octets = fragment(true, &vec![7; 30_000]);
+        let mut reader = RecordReader::new(Arc::new(Heap), MAX);
+        let mut io = &octets[..];
+        let record = poll_fn(|cx| reader.poll_record(Pin::new(&mut io), cx)).await.unwrap().unwrap();
+        assert_eq!(record.parts().count(), 1);
+    }
+
+    #[tokio::test]
+    async fn the_limits_hold_at_the_limit_and_one_past_it() {
+        let (records, end) = read_all(&fragment(true, &vec![1; MAX])).await;
+        assert_eq!(records[0].len(), MAX);
+        end.unwrap();
+        let (_, end) = read_all(&fragment(true, &vec![1; MAX + 1])).await;
+        assert!(matches!(end, Err(RecordError::TooLong { .. })));
+        let (_, end) = read_all(&[fragment(false, &vec![1; MAX]), fragment(true, b"1")].concat()).await;
+        assert!(matches!(end, Err(RecordError::TooLong { .. })), "over all fragments");
+        let empty = |count: usize| [fragment(false, b"").repeat(count - 1), fragment(true, b"")].concat();
+        read_all(&empty(MAX_FRAGMENTS)).await.1.unwrap();
+        assert!(matches!(read_all(&empty(MAX_FRAGMENTS + 1)).await.1, Err(RecordError::TooManyFragments)));
+    }
+
+    #[tokio::test]
+    async fn a_stream_that_ends_inside_a_record_is_an_error() {
+        let large = fragment(true, &vec![7; 20_000]);
+        for octets in [&b"\x80\0"[..], b"\x80\0\0\x04abc", &fragment(false, b"abc"), &large[..19_000]] {
+            assert!(matches!(read_all(octets).await.1, Err(RecordError::Truncated)));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_written_is_read() {
+        let (mut near, mut far) = tokio::io::duplex(1000);
+        let mut payload = Payload::from(Bytes::from_static(b"head"));
+        payload.push_item(vec![5; 10_001].into());
+        let expected = payload.to_bytes();
+        let write = async {
+            let mut writer = RecordWriter::default();
+            for _ in 0..50 {
+                writer.push(&payload);
+            }
+            poll_fn(|cx| writer.poll_flush(Pin::new(&mut near), cx)).await.unwrap();
+            assert_eq!((writer.queued(), writer.sent()), (0, 50 * (4 + expected.len() as u64)));
+            near.shutdown().await.unwrap();
+        };
+        let read = async {
+            let mut reader = RecordReader::new(Arc::new(Heap), MAX);
+            let mut count = 0;
+            while let Some(record) = poll_fn(|cx| reader.poll_record(Pin::new(&mut far), cx)).await.unwrap() {
+                assert_eq!(joined(&record), expected);
+                count += 1;
+            }
+            assert_eq!(count, 50);
+        };
+        tokio::join!(write, read);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_octets_are_survived(octets in prop::collection::vec(any::<u8>(), 0..300), small in any::<bool>()) {
+            let mut octets = octets;
+            if small && octets.len() > 3 {
+                octets[..3].copy_from_slice(&[0; 3]);
+            }
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            let (records, _) = runtime.block_on(read_all(&octets));
+            prop_assert!(records.iter().map(Vec::len).sum::<usize>() <= octets.len());
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! A server's connection.
+//!
+//! The driver owns the stream, the calls in flight and the replies not yet written. Calls run concurrently and are
+//! answered in the order in which they finish. When the connection ends, calls that were dispatched run to their end
+//! before the driver does; their replies go nowhere but the duplicate request cache. A peer's mistakes end its own
+//! connection and nothing else.
+
+use super::{
+    MAX_RECORD_OCTETS, RecordError,
+    record::{RecordReader, RecordWriter},
+};
+use crate::{CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rpcrdma_env::{Allocator, BoxFuture, Clock};
+use rpcrdma_xdr::Stream;
+use std::{
+    future::{Future, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    sync::watch,
+};
+
+/// Limits of a connection.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ServerOptions {
+    /// The largest record accepted, in octets.
+    pub max_record: usize,
+    /// How many calls are executed at a time; no more are read meanwhile.
+    pub max_calls: usize,
+    /// How long the peer may leave a record half sent or a reply unread, without any progress, before it is dropped.
+    /// Found out within twice this time.
+    pub stall: Duration,
+}
+
+impl Default for ServerOptions {
+    /// Records of 1 MiB of data, 64 calls (as many as Linux clients send by default), 60 s.
+    fn default() -> Self {
+        Self { max_record: MAX_RECORD_OCTETS, max_calls: 64, stall: Duration::from_secs(60) }
+    }
+}
+
+/// What a connection's calls are told about it.
+#[derive(Clone)]
+pub struct Endpoint {
+    /// The client's address.
+    pub peer: SocketAddr,
+    /// The address that it connected to.
+    pub local: SocketAddr,
+    /// Identifies the connection among all of the same server.
+    pub id: u64,
+    /// Where received messages and results are kept.
+    pub allocator: Arc<dyn Allocator>,
+}
+
+/// Why a connection ended.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConnectionError {
+    /// What the peer sent cannot be read further.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// Writing failed.
+    #[error("writing failed")]
+    Write(#[source] Arc<io::Error>),
+    /// The peer left a record half sent or replies unread for too long.
+    #[error("the peer made no progress for {} seconds", after.as_secs())]
+    Stalled {
+        /// How long.
+        after: Duration,
+    },
+}
+
+/// Speaks to a connection's driver. Dropping it changes nothing.
+#[derive(Clone, Debug)]
+pub struct ConnectionHandle {
+    drain: Arc<watch::Sender<bool>>,
+}
+
+impl ConnectionHandle {
+    /// No further call is read; what was read is executed and answered, then the connection is closed.
+    pub fn drain(&self) {
+        self.drain.send_replace(true);
+    }
+}
+
+/// Serves a connection: the future completes when the connection has ended and every call that was dispatched has
+/// run to its end. Dropping the future closes the connection and drops its calls.
+pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
+    io: T,
+    endpoint: Endpoint,
+    handler: Arc<dyn Handler>,
+    clock: Arc<dyn Clock>,
+    options: ServerOptions,
+) -> (ConnectionHandle, impl Future<Output = Result<(), ConnectionError>> + Send) {
+    let (drain, mut draining) = watch::channel(false);
+    let (signal, gone) = GoneSignal::new();
+    let Endpoint { peer, local, id, allocator } = endpoint;
+    let limits = Limits::new(options.max_record, options.max_record);
+    let reader = RecordReader::new(allocator.clone(), options.max_record);
+    let connection = Connection::new(peer, local, id, TransportKind::Tcp, limits, allocator, gone);
+    let mut driver = Driver {
+        io,
+        reader,
+        writer: RecordWriter::default(),
+        calls: FuturesUnordered::new(),
+        reading: true,
+        ended: None,
+        drain: Box::pin(async move {
+            if draining.wait_for(|draining| *draining).await.is_err() {
+                // Nobody is left who could ask for it.
+                std::future::pending::<()>().await;
+            }
+        }),
+        context: CallContext::new(Arc::new(connection)),
+        signal: Some(signal),
+        handler,
+        timer: None,
+        clock,
+        options,
+    };
+    (ConnectionHandle { drain: Arc::new(drain) }, poll_fn(move |cx| driver.poll(cx)))
+}
+
+struct Driver<T> {
+    io: T,
+    reader: RecordReader,
+    writer: RecordWriter,
+    calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
+    /// Whether more calls may come.
+    reading: bool,
+    /// Why nothing can be written any more.
+    ended: Option<ConnectionError>,
+    drain: BoxFuture<'static, ()>,
+    context: CallContext,
+    signal: Option<GoneSignal>,
+    handler: Arc<dyn Handler>,
+    /// Octets moved when the timer was set, and the timer.
+    timer: Option<(u64, BoxFuture<'static, ()>)>,
+    clock: Arc<dyn Clock>,
+    options: ServerOptions,
+}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        if self.reading && self.drain.as_mut().poll(cx).is_ready() {
+            self.reading = false;
+        }
+        loop {
+            while let Poll::Ready(Some(outcome)) = self.calls.poll_next_unpin(cx) {
+                self.answer(outcome);
+            }
+            let mut read_all = false;
+            if self.may_read() {
+                match self.reader.poll_record(Pin::new(&mut self.io), cx) {
+                    Poll::Ready(Ok(Some(message))) => {
+                        self.dispatch(message, cx);
+                        continue;
+                    }
+                    Poll::Ready(Ok(None)) => self.reading = false,
+                    Poll::Ready(Err(error)) => self.end(error.into()),
+                    Poll::Pending => read_all = true,
+                }
+            }
+            // Replies that are ready together leave together.
+            if self.ended.is_none()
+                && let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut self.io), cx)
+            {
+                self.end(ConnectionError::Write(Arc::new(error)));
+            }
+            if read_all || !self.may_read() {
+                break;
+            }
+        }
+        self.poll_stall(cx);
+        if !self.reading && self.calls.is_empty() && (self.ended.is_some() || self.writer.queued() == 0) {
+            self.signal = None;
+            return Poll::Ready(self.ended.take().map_or(Ok(()), Err));
+        }
+        Poll::Pending
+    }
+
+    /// A peer that does not read its replies gets no further calls read.
+    fn may_read(&self) -> bool {
+        self.reading && self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
+    }
+
+    fn dispatch(&mut self, message: Stream, cx: &mut Context<'_>) {
+        let mut call = self.handler.handle(self.context.clone(), message);
+        // Most calls are answered at once.
+        match call.as_mut().poll(cx) {
+            Poll::Ready(outcome) => self.answer(outcome),
+            Poll::Pending => self.calls.push(call),
+        }
+    }
+
+    fn answer(&mut self, outcome: Outcome) {
+        if let Outcome::Reply(reply) = outcome
+            && self.ended.is_none()
+        {
+            self.writer.push(&reply);
+        }
+    }
+
+    fn end(&mut self, error: ConnectionError) {
+        tracing::debug!(peer = %self.context.connection.peer, %error, "connection ended");
+        self.ended = Some(error);
+        self.reading = false;
+        self.signal = None;
+    }
+
+    /// Ends the connection if the peer owes something and moved nothing since the timer was set.
+    fn poll_stall(&mut self, cx: &mut Context<'_>) {
+        while self.ended.is_none() {
+            let waiting = self.writer.queued() > 0 || self.reading && self.reader.is_inside_record();
+            let moved = self.reader.received().wrapping_add(self.writer.sent());
+            match &mut self.timer {
+                None if !waiting => return,
+                None => self.timer = Some((moved, self.clock.sleep_until(self.clock.now() + self.options.stall))),
+                Some((before, timer)) => match timer.as_mut().poll(cx) {
+                    Poll::Pending => return,
+                    Poll::Ready(()) if waiting && *before == moved => {
+                        self.end(ConnectionError::Stalled { after: self.options.stall });
+                    }
+                    Poll::Ready(()) => self.timer = None,
+                },
+            }
+        }
+    }
+}
