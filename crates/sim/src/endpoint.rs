@@ -1,0 +1,444 @@
+//! One end of a connection: what it has been given, what is under way, and how it ends.
+//!
+//! Whatever an end is given stays in exactly one of its fields until a completion takes it out. When the end closes, it
+//! checks that nothing is left and that as much came back as was given; a failure is a mistake of the simulation and
+//! panics with the seed.
+
+use crate::{
+    config::Link,
+    log::{Event, Happening, Side},
+    state::{Action, Route, State},
+};
+use bytes::Bytes;
+use rpcrdma_env::{Buffer, Random};
+use rpcrdma_fabric::{
+    Capabilities, CloseReason, Completion, ConnectionInfo, FenceCause, Lent, Read, ReceivePool, RemoteSegment, Send,
+    Token, WorkError, WorkKind, Write,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    task::Waker,
+};
+
+/// What travels in order among its own kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Channel {
+    /// Sends, Writes, Read requests.
+    Ordered,
+    /// Read responses.
+    Responses,
+    /// Acknowledgements.
+    Acks,
+    /// Read requests of the peer that wait to be served here.
+    Service,
+    /// Completions that need no peer.
+    Local,
+    /// The end of everything: after all others.
+    Last,
+}
+
+/// How many channels there are besides [`Channel::Last`].
+const CHANNELS: usize = 5;
+
+/// Work that has been posted and not started.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Send(Send),
+    Write(Write),
+    Read(Read),
+}
+
+/// A Send or Write under way.
+#[derive(Debug)]
+pub(crate) struct Sent {
+    pub(crate) number: u64,
+    pub(crate) token: Token,
+    pub(crate) kind: WorkKind,
+    pub(crate) signaled: bool,
+}
+
+/// A segment of a Read that waits for its turn.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    pub(crate) read: u64,
+    pub(crate) at: usize,
+    pub(crate) source: RemoteSegment,
+}
+
+/// A Read whose octets have not all come.
+#[derive(Debug)]
+pub(crate) struct OpenRead {
+    pub(crate) token: Token,
+    pub(crate) sink: Buffer,
+    pub(crate) octets: usize,
+    pub(crate) segments_left: usize,
+    pub(crate) segments: usize,
+}
+
+/// Lent memory.
+#[derive(Debug)]
+pub(crate) struct Exposure {
+    pub(crate) token: Token,
+    pub(crate) memory: Lent,
+    pub(crate) base: u64,
+    /// A local invalidation is under way.
+    pub(crate) ending: bool,
+}
+
+/// How far an orderly end has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fin {
+    No,
+    /// Wanted, after what is posted.
+    Wanted,
+    /// The peer has been told.
+    Sent,
+}
+
+/// How far the end of an end has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    Open,
+    /// All has been flushed; the last completion follows.
+    Ending(CloseReason),
+    /// The last completion may be handed out.
+    Due(CloseReason),
+    /// It has been, or the queue pair was dropped.
+    Over,
+}
+
+/// What a failing peer says about the work that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Failing {
+    pub(crate) number: u64,
+    pub(crate) error: WorkError,
+}
+
+/// One end of a connection.
+pub(crate) struct Endpoint {
+    pub(crate) info: ConnectionInfo,
+    pub(crate) link: Link,
+    pub(crate) capabilities: Arc<Capabilities>,
+    pub(crate) receives: VecDeque<Buffer>,
+    pub(crate) shared: Option<Arc<dyn ReceivePool>>,
+    pub(crate) exposures: BTreeMap<u32, Exposure>,
+    pub(crate) posted: VecDeque<Work>,
+    pub(crate) sent: VecDeque<Sent>,
+    pub(crate) segments: VecDeque<Segment>,
+    pub(crate) reads: BTreeMap<u64, OpenRead>,
+    /// Read requests of ours under way.
+    pub(crate) reading: usize,
+    /// Read requests of the peer being served.
+    pub(crate) serving: usize,
+    /// Sends, Writes and segments of Reads posted and not completed.
+    pub(crate) outstanding: usize,
+    pub(crate) next_number: u64,
+    pub(crate) fin: Fin,
+    pub(crate) phase: Phase,
+    /// The link is cut: nothing comes or goes, though the end does not know it yet.
+    pub(crate) severed: bool,
+    /// Messages of ours do not pass, and the time-out for that runs.
+    pub(crate) stalling: bool,
+    /// Messages of ours went to a host that was down.
+    pub(crate) lost: bool,
+    pub(crate) completions: VecDeque<Completion>,
+    pub(crate) waker: Option<Waker>,
+    last: [u64; CHANNELS],
+    /// Sends and Writes are done when they have left, not when they have arrived.
+    pub(crate) early: bool,
+    /// Work posted behind Reads that wait for their turn waits with them.
+    pub(crate) stalls_behind_reads: bool,
+    /// Pieces of memory that have been given, and that have come back.
+    pub(crate) given: u64,
+    returned: u64,
+}
+
+impl Endpoint {
+    pub(crate) fn new(
+        info: ConnectionInfo,
+        link: Link,
+        capabilities: Arc<Capabilities>,
+        receives: Vec<Buffer>,
+        shared: Option<Arc<dyn ReceivePool>>,
+        quirks: u64,
+    ) -> Self {
+        Self {
+            info,
+            link,
+            capabilities,
+            given: receives.len() as u64,
+            receives: receives.into(),
+            shared,
+            exposures: BTreeMap::new(),
+            posted: VecDeque::new(),
+            sent: VecDeque::new(),
+            segments: VecDeque::new(),
+            reads: BTreeMap::new(),
+            reading: 0,
+            serving: 0,
+            outstanding: 0,
+            next_number: 1,
+            fin: Fin::No,
+            phase: Phase::Open,
+            severed: false,
+            stalling: false,
+            lost: false,
+            completions: VecDeque::new(),
+            waker: None,
+            last: [0; CHANNELS],
+            early: quirks & 1 != 0,
+            stalls_behind_reads: quirks & 2 != 0,
+            returned: 0,
+        }
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.phase == Phase::Open
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    pub(crate) fn describe(&self, id: u64) -> String {
+        format!(
+            "connection {} from {} to {}: {:?}, {} receives, {} exposures, {} Reads, {} posted, {} sent, {} \
+             completions not polled{}",
+            id / 2,
+            self.info.local,
+            self.info.peer,
+            self.phase,
+            self.receives.len(),
+            self.exposures.len(),
+            self.reads.len(),
+            self.posted.len(),
+            self.sent.len(),
+            self.completions.len(),
+            if self.waker.is_none() { ", nobody polls it" } else { "" }
+        )
+    }
+
+    /// A number for work or a Read.
+    pub(crate) fn number(&mut self) -> u64 {
+        let number = self.next_number;
+        self.next_number += 1;
+        number
+    }
+
+    /// When something that would arrive at `at` does, so that nothing overtakes its own kind.
+    fn arrival(&mut self, channel: Channel, at: u64) -> u64 {
+        let earliest = match channel {
+            Channel::Last => self.last.iter().copied().max().unwrap_or(0),
+            _ => self.last[channel as usize],
+        };
+        let at = at.max(earliest);
+        match channel {
+            Channel::Last => self.last = [at; CHANNELS],
+            _ => self.last[channel as usize] = at,
+        }
+        at
+    }
+
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+
+    /// Checks at its close that nothing is left.
+    pub(crate) fn assert_settled(&self, id: u64, seed: u64) {
+        let left = self.receives.len()
+            + self.exposures.len()
+            + self.posted.len()
+            + self.sent.len()
+            + self.segments.len()
+            + self.reads.len()
+            + self.completions.len();
+        assert!(left == 0, "seed {seed}: connection {} closes with work left: {}", id / 2, self.describe(id));
+        assert!(
+            self.given == self.returned,
+            "seed {seed}: connection {} was given {} pieces of memory and gave back {}",
+            id / 2,
+            self.given,
+            self.returned
+        );
+    }
+}
+
+/// The side that the end with this number has in its connection.
+pub(crate) fn side(id: u64) -> Side {
+    if id.is_multiple_of(2) { Side::Initiator } else { Side::Acceptor }
+}
+
+impl State {
+    /// The end, if it is open and its link holds.
+    pub(crate) fn open_end(&mut self, id: u64) -> Option<&mut Endpoint> {
+        self.endpoints.get_mut(&id).filter(|end| end.is_open() && !end.severed)
+    }
+
+    /// Sends `action` to where the peer of end `from` is.
+    pub(crate) fn transmit(
+        &mut self,
+        from: u64,
+        channel: Channel,
+        octets: usize,
+        action: impl FnOnce(&mut State) + std::marker::Send + 'static,
+    ) {
+        let now = self.now;
+        let Some(end) = self.endpoints.get_mut(&from) else { return };
+        if end.severed {
+            return;
+        }
+        let at = now.saturating_add(end.link.delay(&self.random, octets));
+        let at = end.arrival(channel, at);
+        let route = Route { from: end.info.local.ip(), to: end.info.peer.ip(), sender: Some(from) };
+        let action: Action = Box::new(action);
+        self.after(at - now, move |state| state.arrive(route, action));
+    }
+
+    /// Lets `action` happen at end `id` itself, a little later.
+    pub(crate) fn locally(
+        &mut self,
+        id: u64,
+        channel: Channel,
+        action: impl FnOnce(&mut State) + std::marker::Send + 'static,
+    ) {
+        let now = self.now;
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
+        let at = now.saturating_add(end.link.delay(&self.random, 0));
+        let at = end.arrival(channel, at);
+        self.after(at - now, action);
+    }
+
+    /// Hands a completion to the owner of end `id`.
+    pub(crate) fn complete(&mut self, id: u64, completion: Completion) {
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
+        let brings_memory = match &completion {
+            Completion::Received { .. } | Completion::Read { .. } | Completion::Fenced { .. } => true,
+            Completion::Failed { buffer, .. } => buffer.is_some(),
+            _ => false,
+        };
+        end.returned += u64::from(brings_memory);
+        let happening = Happening::of(&completion);
+        end.completions.push_back(completion);
+        end.wake();
+        if let Some(happening) = happening {
+            self.record(Event::Completed { connection: id / 2, side: side(id), happening });
+        }
+    }
+
+    /// Ends `id`: everything it holds comes back, in an order that the seed draws, and some time later it closes.
+    pub(crate) fn end(&mut self, id: u64, reason: CloseReason, failing: Option<&Failing>) {
+        let Some(end) = self.endpoints.get_mut(&id).filter(|end| end.is_open()) else { return };
+        end.phase = Phase::Ending(reason);
+        end.fin = Fin::Sent;
+        end.outstanding = 0;
+        end.reading = 0;
+        end.segments.clear();
+
+        let error = |number: u64| match failing {
+            Some(failing) if failing.number == number => failing.error.clone(),
+            _ => WorkError::Flushed,
+        };
+        let failed = |token, kind, error, buffer| Completion::Failed { token, kind, error, buffer };
+        let mut work: VecDeque<Completion> = VecDeque::new();
+        for sent in end.sent.drain(..) {
+            work.push_back(failed(sent.token, sent.kind, error(sent.number), None));
+        }
+        for (number, read) in std::mem::take(&mut end.reads) {
+            work.push_back(failed(read.token, WorkKind::Read, error(number), Some(read.sink)));
+        }
+        for posted in end.posted.drain(..) {
+            work.push_back(match posted {
+                Work::Send(send) => failed(send.token, WorkKind::Send, WorkError::Flushed, None),
+                Work::Write(write) => failed(write.token, WorkKind::Write, WorkError::Flushed, None),
+                Work::Read(read) => failed(read.token, WorkKind::Read, WorkError::Flushed, Some(read.sink)),
+            });
+        }
+        let mut receives: VecDeque<Completion> = VecDeque::new();
+        for buffer in end.receives.drain(..) {
+            receives.push_back(failed(Token::default(), WorkKind::Receive, WorkError::Flushed, Some(buffer)));
+        }
+        let fenced: Vec<Completion> = std::mem::take(&mut end.exposures)
+            .into_iter()
+            .map(|(handle, exposure)| Completion::Fenced {
+                token: exposure.token,
+                handle,
+                memory: exposure.memory,
+                cause: FenceCause::Closed,
+            })
+            .collect();
+        // Exposures end in any order; work and receives each in their own.
+        let mut queues = vec![work, receives];
+        queues.extend(fenced.into_iter().map(|completion| VecDeque::from([completion])));
+        queues.retain(|queue| !queue.is_empty());
+        while !queues.is_empty() {
+            let index = self.random.below(queues.len() as u64) as usize;
+            if let Some(completion) = queues[index].pop_front() {
+                self.complete(id, completion);
+            }
+            if queues[index].is_empty() {
+                queues.swap_remove(index);
+            }
+        }
+        self.locally(id, Channel::Local, move |state| {
+            let Some(end) = state.endpoints.get_mut(&id) else { return };
+            if let Phase::Ending(reason) = &end.phase {
+                let reason = reason.clone();
+                end.phase = Phase::Due(reason.clone());
+                end.wake();
+                let happening = Happening::Closed(reason);
+                state.record(Event::Completed { connection: id / 2, side: side(id), happening });
+            }
+        });
+    }
+
+    /// The owner of end `id` is gone: its memory goes with it, and the peer is reset.
+    pub(crate) fn abandon(&mut self, id: u64) {
+        let Some(end) = self.endpoints.get_mut(&id) else { return };
+        if end.is_over() {
+            return;
+        }
+        let was_open = end.is_open();
+        end.phase = Phase::Over;
+        end.receives.clear();
+        end.shared = None;
+        end.exposures.clear();
+        end.posted.clear();
+        end.sent.clear();
+        end.segments.clear();
+        end.reads.clear();
+        end.completions.clear();
+        end.waker = None;
+        self.record(Event::Dropped { connection: id / 2, side: side(id) });
+        if was_open {
+            self.reset_peer(id);
+        }
+    }
+
+    /// Tells the peer of end `id` that there is nobody here.
+    pub(crate) fn reset_peer(&mut self, id: u64) {
+        if let Some(end) = self.endpoints.get_mut(&id) {
+            // It is the host that answers; the end itself may have gone down with a crash.
+            end.severed = false;
+        }
+        self.transmit(id, Channel::Last, 0, move |state| {
+            state.end(id ^ 1, CloseReason::Broken("reset by the peer".to_owned()), None);
+        });
+    }
+}
+
+/// The slices of a message, laid one after the other into `sink`, which is large enough.
+pub(crate) fn gather(octets: &[Bytes], sink: &mut [u8]) {
+    let mut at = 0;
+    for slice in octets {
+        sink[at..at + slice.len()].copy_from_slice(slice);
+        at += slice.len();
+    }
+}
+
+/// How many octets the slices of a message have in all.
+pub(crate) fn total(octets: &[Bytes]) -> usize {
+    octets.iter().map(Bytes::len).fold(0, usize::saturating_add)
+}
