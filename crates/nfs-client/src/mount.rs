@@ -1,0 +1,101 @@
+//! Finding the root of an export.
+
+use bytes::Bytes;
+use rpcrdma_nfs::{
+    Call,
+    mount::{self, DirectoryPath, Export, MountReply},
+    v3::Handle,
+};
+use rpcrdma_oncrpc::{CallError, Client};
+use rpcrdma_xdr::Encoder;
+
+/// Why an export cannot be mounted.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MountError {
+    /// The server says no.
+    #[error("mounting {}: {status}", path.escape_ascii())]
+    Refused {
+        /// The path.
+        path: Bytes,
+        /// What the server says.
+        status: mount::Status,
+    },
+    /// The call has no results.
+    #[error(transparent)]
+    Call(#[from] CallError),
+}
+
+/// A client of MOUNT version 3.
+#[derive(Clone, Debug)]
+pub struct Mount {
+    client: Client,
+}
+
+impl Mount {
+    /// A client over `client`, which calls [`mount::PROGRAM`], [`mount::VERSION_3`].
+    pub fn new(client: Client) -> Self {
+        Self { client }
+    }
+
+    async fn call<C: Call>(&self, call: &C) -> Result<C::Reply, CallError> {
+        let mut encoder = Encoder::new();
+        call.encode(&mut encoder);
+        self.client.call(C::PROCEDURE, encoder.finish(), call.reply_shape()).await?.decode()
+    }
+
+    /// MNT: the handle of an exported directory.
+    ///
+    /// # Errors
+    /// If the server refuses, or the call has no results.
+    pub async fn mount(&self, path: Bytes) -> Result<Handle, MountError> {
+        match self.call(&mount::Mount { path: DirectoryPath(path.clone()) }).await? {
+            MountReply::Ok { root, .. } => Ok(root),
+            MountReply::Failed(status) => Err(MountError::Refused { path, status }),
+        }
+    }
+
+    /// UMNT: tells the server that an export is no longer in use.
+    ///
+    /// # Errors
+    /// If the call has no results.
+    pub async fn unmount(&self, path: Bytes) -> Result<(), MountError> {
+        Ok(self.call(&mount::Unmount { path: DirectoryPath(path) }).await?)
+    }
+
+    /// EXPORT: what the server exports.
+    ///
+    /// # Errors
+    /// If the call has no results.
+    pub async fn exports(&self) -> Result<Vec<Export>, MountError> {
+        Ok(self.call(&mount::ListExports).await?.0)
+    }
+}
+
+/// Splits a path into the export that it lies in, the longest if several fit, and the path below it.
+///
+/// ```
+/// use rpcrdma_nfs::mount::{DirectoryPath, Export};
+/// let export = |path: &'static str| Export { path: DirectoryPath(path.into()), groups: vec![] };
+/// let exports = [export("/"), export("/srv"), export("/srv/data")];
+/// let split = rpcrdma_nfs_client::split_export(&exports, b"/srv/data/a/b");
+/// assert_eq!(split, Some((&b"/srv/data"[..], &b"a/b"[..])));
+/// assert_eq!(rpcrdma_nfs_client::split_export(&exports[1..], b"/srvx"), None);
+/// ```
+pub fn split_export<'a>(exports: &'a [Export], path: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    exports
+        .iter()
+        .filter_map(|export| {
+            let whole = &export.path.0[..];
+            let mut stem = whole;
+            while let Some(shorter) = stem.strip_suffix(b"/") {
+                stem = shorter;
+            }
+            match path.strip_prefix(stem)? {
+                [] => Some((whole, &path[path.len()..])),
+                [b'/', below @ ..] => Some((whole, below)),
+                _ => None,
+            }
+        })
+        .max_by_key(|(export, _)| export.len())
+}

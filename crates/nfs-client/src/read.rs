@@ -1,0 +1,107 @@
+//! Reading a file as a stream, several calls at a time.
+//!
+//! Each block belongs to whoever took it from [`Reader::next`]. After an error the reader is at its end.
+
+use crate::{Error, Nfs3};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesOrdered};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::v3::Handle;
+use std::collections::VecDeque;
+
+/// Octets of a file and where they stand in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// The offset of the first octet.
+    pub offset: u64,
+    /// The octets.
+    pub data: Bytes,
+}
+
+/// Reads a range of a file in order, with a window of calls under way.
+pub struct Reader {
+    nfs: Nfs3,
+    file: Handle,
+    next: u64,
+    end: u64,
+    block: u32,
+    depth: usize,
+    under_way: FuturesOrdered<BoxFuture<'static, Result<Vec<Block>, Error>>>,
+    ready: VecDeque<Block>,
+}
+
+impl Reader {
+    /// Reads `file` from `offset` up to `end`, or the end of the file if that comes first, in calls of `block` octets, at
+    /// most `depth` of them at a time.
+    pub fn new(nfs: Nfs3, file: Handle, offset: u64, end: u64, block: u32, depth: usize) -> Self {
+        Self {
+            nfs,
+            file,
+            next: offset,
+            end,
+            block: block.max(1),
+            depth: depth.max(1),
+            under_way: FuturesOrdered::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    /// The next octets of the file, or `None` at the end.
+    ///
+    /// # Errors
+    /// As [`Nfs3::read`]. Nothing follows.
+    pub async fn next(&mut self) -> Result<Option<Block>, Error> {
+        loop {
+            if let Some(block) = self.ready.pop_front() {
+                return Ok(Some(block));
+            }
+            while self.under_way.len() < self.depth && self.next < self.end {
+                let count = u32::try_from(self.end - self.next).unwrap_or(u32::MAX).min(self.block);
+                self.under_way.push_back(Box::pin(read_whole(self.nfs.clone(), self.file.clone(), self.next, count)));
+                self.next += u64::from(count);
+            }
+            match self.under_way.next().await {
+                None => return Ok(None),
+                Some(Ok(blocks)) => {
+                    if blocks.is_empty() {
+                        self.stop();
+                        return Ok(None);
+                    }
+                    self.ready.extend(blocks);
+                }
+                Some(Err(error)) => {
+                    self.stop();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        self.next = self.end;
+        self.under_way.clear();
+    }
+}
+
+/// Reads `count` octets though the server returns fewer at a time, unless the file ends before.
+async fn read_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut count: u32) -> Result<Vec<Block>, Error> {
+    let mut blocks = Vec::with_capacity(1);
+    while count > 0 {
+        let ok = nfs.read(&file, offset, count).await?;
+        // At most `count`: the call has checked that.
+        let octets = ok.data.len() as u32;
+        if octets == 0 {
+            if !ok.end {
+                return Err(Error::Nonsense { procedure: "READ", what: "returned nothing before the end of the file" });
+            }
+            break;
+        }
+        blocks.push(Block { offset, data: ok.data });
+        offset += u64::from(octets);
+        count -= octets;
+        if ok.end {
+            break;
+        }
+    }
+    Ok(blocks)
+}

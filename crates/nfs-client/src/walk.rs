@@ -1,0 +1,68 @@
+//! Finding the file of a path.
+
+use crate::{Error, Nfs3};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{Attributes, FileType, Handle, Name, Status};
+use std::collections::VecDeque;
+
+/// Symbolic links followed on one path: Linux's own limit.
+const MAX_LINKS: u32 = 40;
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its handle.
+    pub file: Handle,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+impl Nfs3 {
+    /// The file at `path` below `root`: names separated by `/`. Symbolic links are followed on the way, and at the end if
+    /// `follow_last`; an absolute one starts at `root` again, and `..` does not lead above it.
+    ///
+    /// # Errors
+    /// As [`Nfs3::lookup`], and if there are too many symbolic links.
+    pub async fn walk(&self, root: &Handle, path: &[u8], follow_last: bool) -> Result<Found, Error> {
+        let mut links_left = MAX_LINKS;
+        let mut above: Vec<Found> = Vec::new();
+        let top = Found { file: root.clone(), attributes: self.getattr(root).await? };
+        let mut here = top.clone();
+        let mut names = split(&Bytes::copy_from_slice(path));
+        while let Some(name) = names.pop_front() {
+            if &name[..] == b".." {
+                here = above.pop().unwrap_or_else(|| top.clone());
+                continue;
+            }
+            if here.attributes.file_type != FileType::Directory {
+                return Err(Error::Status { procedure: "LOOKUP", status: Status::NOTDIR });
+            }
+            let found = self.lookup(&here.file, &Name(name)).await?;
+            let attributes = match found.attributes {
+                Some(attributes) => attributes,
+                None => self.getattr(&found.file).await?,
+            };
+            if attributes.file_type == FileType::Symlink && (follow_last || !names.is_empty()) {
+                links_left = links_left.checked_sub(1).ok_or(Error::TooManyLinks { max: MAX_LINKS })?;
+                let target = self.readlink(&found.file).await?.0;
+                if target.starts_with(b"/") {
+                    here = top.clone();
+                    above.clear();
+                }
+                let mut target = split(&target);
+                target.append(&mut names);
+                names = target;
+                continue;
+            }
+            above.push(std::mem::replace(&mut here, Found { file: found.file, attributes }));
+        }
+        Ok(here)
+    }
+}
+
+fn split(path: &Bytes) -> VecDeque<Bytes> {
+    path.split(|&octet| octet == b'/')
+        .filter(|name| !name.is_empty() && *name != b".")
+        .map(|name| path.slice_ref(name))
+        .collect()
+}

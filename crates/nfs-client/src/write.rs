@@ -1,0 +1,129 @@
+//! Writing a file as a stream, several calls at a time, without losing an octet to a restart of the server.
+//!
+//! Octets written unstably are kept, shared with whoever gave them, until a COMMIT has made them durable. If the
+//! server's write verifier has changed by then, it has restarted and may have lost them: they are sent again.
+
+use crate::{Error, Nfs3};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::v3::{Handle, Stability, Verifier};
+
+/// Octets kept before a COMMIT is made, to bound the client's memory.
+const UNCOMMITTED_OCTETS: usize = 128 << 20;
+/// How often lost octets are sent again before the writer gives up.
+const SENT_AGAIN_TIMES: u32 = 16;
+
+/// Octets that the server may still lose.
+#[derive(Clone)]
+struct Kept {
+    offset: u64,
+    data: Bytes,
+    verifier: Verifier,
+}
+
+/// Writes a file, with a window of calls under way. Finish with [`Writer::finish`].
+pub struct Writer {
+    nfs: Nfs3,
+    file: Handle,
+    block: usize,
+    depth: usize,
+    under_way: FuturesUnordered<BoxFuture<'static, Result<Vec<Kept>, Error>>>,
+    kept: Vec<Kept>,
+    kept_octets: usize,
+}
+
+impl Writer {
+    /// Writes to `file` in calls of at most `block` octets, at most `depth` of them at a time.
+    pub fn new(nfs: Nfs3, file: Handle, block: u32, depth: usize) -> Self {
+        Self {
+            nfs,
+            file,
+            block: usize::try_from(block).unwrap_or(usize::MAX).max(1),
+            depth: depth.max(1),
+            under_way: FuturesUnordered::new(),
+            kept: Vec::new(),
+            kept_octets: 0,
+        }
+    }
+
+    /// Puts octets at `offset`. Returns as soon as there is room in the window.
+    ///
+    /// # Errors
+    /// As [`Nfs3::write`], for this or an earlier call. The file's contents are then unknown.
+    pub async fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Error> {
+        self.send(offset, data).await?;
+        if self.kept_octets >= UNCOMMITTED_OCTETS {
+            self.commit().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until everything is durable on the server.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), and if the server keeps losing data.
+    pub async fn finish(mut self) -> Result<(), Error> {
+        self.commit().await
+    }
+
+    async fn send(&mut self, mut offset: u64, mut data: Bytes) -> Result<(), Error> {
+        while !data.is_empty() {
+            while self.under_way.len() >= self.depth {
+                self.wait_for_one().await?;
+            }
+            let block = data.split_to(self.block.min(data.len()));
+            let len = block.len() as u64;
+            self.under_way.push(Box::pin(write_whole(self.nfs.clone(), self.file.clone(), offset, block)));
+            offset = offset.saturating_add(len);
+        }
+        Ok(())
+    }
+
+    async fn wait_for_one(&mut self) -> Result<(), Error> {
+        if let Some(written) = self.under_way.next().await {
+            for kept in written? {
+                self.kept_octets += kept.data.len();
+                self.kept.push(kept);
+            }
+        }
+        Ok(())
+    }
+
+    async fn commit(&mut self) -> Result<(), Error> {
+        for _ in 0..SENT_AGAIN_TIMES {
+            while !self.under_way.is_empty() {
+                self.wait_for_one().await?;
+            }
+            if self.kept.is_empty() {
+                return Ok(());
+            }
+            let verifier = self.nfs.commit(&self.file, 0, 0).await?.verifier;
+            self.kept_octets = 0;
+            let lost: Vec<_> = self.kept.drain(..).filter(|kept| kept.verifier != verifier).collect();
+            if !lost.is_empty() {
+                tracing::info!(blocks = lost.len(), "the server has restarted: sending again what it may have lost");
+            }
+            for kept in lost {
+                self.send(kept.offset, kept.data).await?;
+            }
+        }
+        Err(Error::NotDurable { times: SENT_AGAIN_TIMES })
+    }
+}
+
+/// Writes all octets though the server takes fewer at a time. Returns those that are not durable yet.
+async fn write_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut data: Bytes) -> Result<Vec<Kept>, Error> {
+    let mut kept = Vec::with_capacity(1);
+    while !data.is_empty() {
+        let ok = nfs.write(&file, offset, Stability::Unstable, data.clone()).await?;
+        // Between 1 and the octets given: the call has checked that.
+        let written = data.split_to((ok.count as usize).min(data.len()));
+        let len = written.len() as u64;
+        if ok.committed == Stability::Unstable {
+            kept.push(Kept { offset, data: written, verifier: ok.verifier });
+        }
+        offset = offset.saturating_add(len);
+    }
+    Ok(kept)
+}

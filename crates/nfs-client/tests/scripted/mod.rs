@@ -1,0 +1,138 @@
+//! A server that a test scripts: it answers each call with what a function makes of it. For what a well-behaved server
+//! does seldom: restarts, short transfers, forgotten calls.
+
+use bytes::Bytes;
+use rpcrdma_env::{BoxFuture, SeededRandom, TokioClock};
+use rpcrdma_nfs::v3;
+use rpcrdma_nfs_client::Nfs3;
+use rpcrdma_oncrpc::{
+    CallHeader, CallInFlight, Cancelled, Client, ClientTransport, Limits, NoAuth, OpaqueAuth, PendingCall, Reply,
+    ReplyHeader, Request, TransportError, TransportKind, XidSource,
+};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, Stream};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+/// What the server answers, and whether the transport had to send the call again.
+pub(crate) struct Scripted {
+    pub(crate) results: Payload,
+    pub(crate) retransmitted: bool,
+}
+
+pub(crate) fn once(results: &impl Encode) -> Scripted {
+    let mut encoder = Encoder::new();
+    results.encode(&mut encoder);
+    Scripted { results: encoder.finish(), retransmitted: false }
+}
+
+pub(crate) fn again(results: &impl Encode) -> Scripted {
+    Scripted { retransmitted: true, ..once(results) }
+}
+
+type Script = Box<dyn FnMut(v3::Procedure, Decoder) -> Scripted + Send>;
+
+struct Server {
+    xids: XidSource,
+    script: Mutex<Script>,
+}
+
+struct Answered(Option<Reply>);
+
+impl Future for Answered {
+    type Output = Result<Reply, TransportError>;
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(self.0.take().ok_or(TransportError::Closed))
+    }
+}
+
+impl CallInFlight for Answered {
+    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
+        Box::pin(std::future::ready(Cancelled::default()))
+    }
+}
+
+impl ClientTransport for Server {
+    fn next_xid(&self) -> u32 {
+        self.xids.next_xid()
+    }
+
+    fn call(&self, request: Request) -> PendingCall {
+        let mut decoder = Decoder::new(Stream::from(request.message.to_bytes()));
+        let header = CallHeader::decode(&mut decoder).unwrap();
+        let procedure = v3::Procedure::from_number(header.id.procedure).unwrap();
+        let scripted = (self.script.lock().unwrap())(procedure, decoder);
+        let mut encoder = Encoder::new();
+        ReplyHeader { xid: header.id.xid, verifier: OpaqueAuth::none(), status: Ok(()) }.encode(&mut encoder);
+        encoder.payload(scripted.results);
+        let stream = Stream::from(encoder.finish().to_bytes());
+        PendingCall::new(Answered(Some(Reply { stream, retransmitted: scripted.retransmitted })))
+    }
+
+    fn kind(&self) -> TransportKind {
+        TransportKind::Tcp
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::new(2 << 20, 2 << 20)
+    }
+
+    fn server(&self) -> std::net::SocketAddr {
+        ([127, 0, 0, 1], 2049).into()
+    }
+}
+
+/// A client of a server that does what `script` says.
+pub(crate) fn client(script: impl FnMut(v3::Procedure, Decoder) -> Scripted + Send + 'static) -> Nfs3 {
+    let server = Server { xids: XidSource::new(&SeededRandom::new(1)), script: Mutex::new(Box::new(script)) };
+    let rpc = Client::new(Arc::new(server), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
+    Nfs3::new(rpc, Arc::new(TokioClock::new()))
+}
+
+pub(crate) fn args<T: Decode>(mut decoder: Decoder) -> T {
+    let args = T::decode(&mut decoder).unwrap();
+    decoder.finish().unwrap();
+    args
+}
+
+pub(crate) fn handle(text: &str) -> v3::Handle {
+    v3::Handle::new(text.as_bytes()).unwrap()
+}
+
+pub(crate) fn attributes(file_type: v3::FileType) -> v3::Attributes {
+    let time = v3::Time::default();
+    v3::Attributes {
+        file_type,
+        mode: 0o755,
+        links: 1,
+        uid: 0,
+        gid: 0,
+        size: 0,
+        used: 0,
+        device: v3::Specification::default(),
+        file_system: 1,
+        file_id: 2,
+        accessed: time,
+        modified: time,
+        changed: time,
+    }
+}
+
+pub(crate) fn found(file_type: v3::FileType) -> v3::Answer<v3::LookupOk, Option<v3::Attributes>> {
+    v3::Answer::Ok(v3::LookupOk { file: handle("found"), attributes: Some(attributes(file_type)), directory: None })
+}
+
+pub(crate) fn failed(status: v3::Status) -> v3::Answer<(), v3::WeakCache> {
+    v3::Answer::failed(status, v3::WeakCache::default())
+}
+
+pub(crate) fn lookup_failed(status: v3::Status) -> v3::Answer<(), Option<v3::Attributes>> {
+    v3::Answer::failed(status, None)
+}
+
+pub(crate) fn read_ok(data: &[u8], end: bool) -> v3::Answer<v3::ReadOk, Option<v3::Attributes>> {
+    v3::Answer::Ok(v3::ReadOk { attributes: None, end, data: Bytes::copy_from_slice(data) })
+}
