@@ -10,7 +10,7 @@ mod read_list;
 mod segment;
 mod write_list;
 
-pub use classify::{Discard, Judgement, Role, judge};
+pub use classify::{Discard, Judgement, Role, judge, judge_by};
 pub use error::ErrorBody;
 pub use header::{Body, FIXED_OCTETS, Header, HeaderError, Lists, MIN_MESSAGE_OCTETS, NO_CHUNKS_OCTETS, Procedure};
 pub use read_list::{ReadChunk, ReadList, ReadSegment};

@@ -1,0 +1,239 @@
+//! What a connection asks its driver to do, and the names that it gives to things.
+
+use crate::{CallError, CloseCause, ExposeError};
+use bytes::Bytes;
+use rpcrdma_wire::v1::Segment;
+use rpcrdma_xdr::Payload;
+use std::ops::Range;
+
+/// The driver's name for a call of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub u64);
+
+/// The engine's name for a call of the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// The engine's name for memory that it had exposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ExposureId(pub u64);
+
+/// What memory that the peer writes to is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SinkPlace {
+    /// The eligible result with this index.
+    Item(usize),
+    /// The Reply chunk.
+    Reply,
+}
+
+/// Memory that the peer may write to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sink {
+    /// The call it belongs to.
+    pub call: CallId,
+    /// What it is for.
+    pub place: SinkPlace,
+    /// The most octets that will be written.
+    pub octets: usize,
+}
+
+/// What the engine asks its driver on the spot, while it builds a message.
+pub trait Host {
+    /// Lets the peer read `octets`. The segment's length is that of `octets`.
+    ///
+    /// # Errors
+    /// If the provider refuses.
+    fn expose_source(&mut self, exposure: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError>;
+
+    /// Lets the peer write to the memory of `sink`. The segment is at least as long as the sink.
+    ///
+    /// # Errors
+    /// If there is no memory, or the provider refuses.
+    fn expose_sink(&mut self, exposure: ExposureId, sink: Sink) -> Result<Segment, ExposeError>;
+
+    /// An XID that no call of ours uses, for a probe.
+    fn next_xid(&mut self) -> u32;
+}
+
+/// A piece of a received call, in stream order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// Octets that came with the header.
+    Inline(Bytes),
+    /// A part of a chunk that was pulled and holds the stream itself.
+    Part {
+        /// Which pull.
+        index: usize,
+        /// Which of its octets.
+        range: Range<usize>,
+    },
+    /// A chunk that was pulled and holds one item.
+    Item {
+        /// Which pull.
+        index: usize,
+    },
+    /// A chunk without octets, which holds an empty item.
+    EmptyItem,
+}
+
+/// What a service says to a call.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// A reply message.
+    Reply(Payload),
+    /// The call placed directly what may not be (RFC 8166 section 6.1): it is refused as a whole.
+    NotEligible,
+    /// Nothing.
+    Nothing,
+}
+
+/// Where the stream of a reply is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplyBase {
+    /// It came with the header.
+    Inline(Bytes),
+    /// It is in the sink of the Reply chunk.
+    Chunk {
+        /// Its octets.
+        octets: usize,
+    },
+}
+
+/// What became of the Write chunk of one eligible result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlacedItem {
+    /// Octets that were offered; 0 if the result had to come inline.
+    pub offered: usize,
+    /// Octets that the peer says it has written.
+    pub returned: usize,
+}
+
+/// A reply, all of its memory fenced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplyParts {
+    /// The reduced stream.
+    pub base: ReplyBase,
+    /// One for each eligible result of the call.
+    pub items: Vec<PlacedItem>,
+}
+
+/// What kind of message was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MessageKind {
+    /// A call of ours.
+    Call,
+    /// A probe of ours, to find out whether the peer is alive.
+    Probe,
+    /// A reply to the peer's call.
+    Reply,
+    /// An error instead of a reply.
+    Error,
+}
+
+/// A summary of a message, for those who watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// What it is.
+    pub kind: MessageKind,
+    /// Its XID.
+    pub xid: u32,
+    /// The credit value in its header.
+    pub credit: u32,
+    /// Octets in the Send: header and inline stream.
+    pub inline_octets: usize,
+    /// Octets in chunks that the peer pulls, or that were written to the peer's chunks.
+    pub placed_octets: u64,
+    /// Read chunks, the Position Zero chunk included.
+    pub read_chunks: usize,
+    /// Write chunks.
+    pub write_chunks: usize,
+    /// Whether there is a Reply chunk.
+    pub reply_chunk: bool,
+}
+
+/// What the driver has to do, in the order in which it is said.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Action {
+    /// Post this many more receives of [`Config::receive_octets`](crate::Config::receive_octets).
+    PostReceives {
+        /// How many.
+        count: usize,
+    },
+    /// Post a Send of these slices. If `signaled`, say [`drained`](crate::Connection::drained) when it is done.
+    Send {
+        /// Header, then inline stream.
+        octets: Vec<Bytes>,
+        /// A handle of the peer to invalidate.
+        invalidate: Option<u32>,
+        /// Whether its completion is wanted.
+        signaled: bool,
+        /// What it is.
+        about: Sent,
+    },
+    /// Post an RDMA Write of these slices.
+    Write {
+        /// The XID of the call whose result it is. If the peer's memory cannot be written, and the same XID comes again
+        /// on another connection, that call is to be refused (RFC 8166 section 4.5.3).
+        xid: u32,
+        /// Handle, octets, and where they go.
+        to: Segment,
+        /// The octets.
+        octets: Vec<Bytes>,
+    },
+    /// Fetch a chunk by RDMA Read, as soon as there is a buffer for it, then say [`pulled`](crate::Connection::pulled).
+    Pull {
+        /// For which call.
+        request: RequestId,
+        /// Which of its pulls, from 0.
+        index: usize,
+        /// How many octets.
+        octets: usize,
+        /// From where, in order.
+        sources: Vec<Segment>,
+    },
+    /// End an exposure; [`fenced`](crate::Connection::fenced) follows.
+    Invalidate {
+        /// Whose.
+        exposure: ExposureId,
+        /// Its handle.
+        handle: u32,
+    },
+    /// Execute a call of the peer, then say [`answer`](crate::Connection::answer).
+    Deliver {
+        /// Its name.
+        request: RequestId,
+        /// Its XID.
+        xid: u32,
+        /// Its stream.
+        pieces: Vec<Piece>,
+    },
+    /// A call of ours was answered. The engine has forgotten it.
+    Complete {
+        /// Which.
+        call: CallId,
+        /// The reply.
+        reply: ReplyParts,
+    },
+    /// A call of ours failed. The engine has forgotten it.
+    Fail {
+        /// Which.
+        call: CallId,
+        /// Why.
+        error: CallError,
+    },
+    /// The memory of a call that was cancelled is fenced.
+    Cancelled {
+        /// Which.
+        call: CallId,
+    },
+    /// The memory of a call that was forgotten is fenced.
+    Released {
+        /// Which.
+        call: CallId,
+    },
+    /// End the connection.
+    Close(CloseCause),
+}

@@ -1,0 +1,227 @@
+//! Which way a reply travels: what is written to the requester's chunks, what goes inline (RFC 8166 sections 3.5, 4.3.2
+//! and 4.3.3).
+//!
+//! Owns shares of the reply's octets. A reply that does not fit what the requester offered is an error, found before
+//! anything is written.
+
+use bytes::Bytes;
+use rpcrdma_wire::v1::{FIXED_OCTETS, Lists, ReadList, Segment, WriteChunk, WriteList};
+use rpcrdma_xdr::{Part, Payload, padding};
+
+/// What one Send and one Write can carry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Carrier {
+    /// Octets of header and inline stream in a Send.
+    pub(crate) send_inline: usize,
+    /// Slices in a Write.
+    pub(crate) max_gather: usize,
+    /// Octets in a Write.
+    pub(crate) max_transfer: usize,
+}
+
+/// A Write to the requester's memory.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Write {
+    pub(crate) to: Segment,
+    pub(crate) octets: Vec<Bytes>,
+}
+
+/// How a reply travels.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AnswerPlan {
+    /// The chunks that the header repeats.
+    pub(crate) lists: Lists,
+    /// What follows the header; `None` if the stream is in the Reply chunk.
+    pub(crate) inline: Option<Vec<Bytes>>,
+    /// What is written first.
+    pub(crate) writes: Vec<Write>,
+    /// Octets of all writes.
+    pub(crate) placed: u64,
+}
+
+/// The reply does not fit what was offered for it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DoesNotFit;
+
+/// Pairs the k-th marked item with the k-th Write chunk, then chooses between a short and a long reply.
+pub(crate) fn plan(
+    offered: &WriteList,
+    reply: Option<&WriteChunk>,
+    payload: &Payload,
+    carrier: &Carrier,
+) -> Result<AnswerPlan, DoesNotFit> {
+    let mut writes = Vec::new();
+    let mut placed = 0;
+    let mut rest = Vec::with_capacity(payload.parts().len());
+    let mut returned = Vec::with_capacity(offered.chunks().len());
+    let mut chunks = offered.chunks().iter();
+    for part in payload.parts() {
+        match part {
+            Part::Run(run) => rest.push(run.clone()),
+            Part::Item(data) => match chunks.next() {
+                // An empty chunk asks for its result inline; so does a list that has run out.
+                Some(chunk) if !chunk.segments().is_empty() => {
+                    let octets = data.len() as u64;
+                    returned.push(chunk.filled(octets).ok_or(DoesNotFit)?);
+                    scatter(std::slice::from_ref(data), chunk, carrier, &mut writes)?;
+                    placed += octets;
+                }
+                chunk => {
+                    returned.extend(chunk.cloned());
+                    push_padded(&mut rest, data);
+                }
+            },
+        }
+    }
+    for chunk in chunks {
+        returned.push(chunk.filled(0).ok_or(DoesNotFit)?);
+    }
+    let mut lists = Lists {
+        reads: ReadList::default(),
+        writes: WriteList(returned),
+        reply: reply.map(|chunk| chunk.filled(0).ok_or(DoesNotFit)).transpose()?,
+    };
+    let rest_octets: usize = rest.iter().map(Bytes::len).sum();
+    let header = FIXED_OCTETS + lists.encoded_len();
+    if header + rest_octets <= carrier.send_inline {
+        return Ok(AnswerPlan { lists, inline: Some(rest), writes, placed });
+    }
+    let chunk = reply.filter(|_| header <= carrier.send_inline && rest_octets > 0).ok_or(DoesNotFit)?;
+    lists.reply = Some(chunk.filled(rest_octets as u64).ok_or(DoesNotFit)?);
+    scatter(&rest, chunk, carrier, &mut writes)?;
+    Ok(AnswerPlan { lists, inline: None, writes, placed: placed + rest_octets as u64 })
+}
+
+fn push_padded(rest: &mut Vec<Bytes>, data: &Bytes) {
+    if !data.is_empty() {
+        rest.push(data.clone());
+    }
+    if padding(data.len()) > 0 {
+        rest.push(Bytes::from_static(&[0; 3][..padding(data.len())]));
+    }
+}
+
+/// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier allows.
+fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut Vec<Write>) -> Result<(), DoesNotFit> {
+    let mut slices = slices.iter().filter(|slice| !slice.is_empty()).cloned();
+    let mut current = slices.next();
+    for segment in chunk.segments() {
+        let mut done = 0u32;
+        while done < segment.length && current.is_some() {
+            let offset = segment.offset.checked_add(done.into()).ok_or(DoesNotFit)?;
+            let max = carrier.max_transfer.min((segment.length - done) as usize);
+            let mut octets = Vec::new();
+            let mut len = 0;
+            while let Some(slice) = &mut current {
+                let here = slice.len().min(max - len);
+                if here == 0 || octets.len() == carrier.max_gather {
+                    break;
+                }
+                octets.push(slice.split_to(here));
+                len += here;
+                if slice.is_empty() {
+                    current = slices.next();
+                }
+            }
+            let length = u32::try_from(len).map_err(|_| DoesNotFit)?;
+            if length == 0 {
+                return Err(DoesNotFit);
+            }
+            writes.push(Write { to: Segment { handle: segment.handle, length, offset }, octets });
+            done += length;
+        }
+    }
+    if current.is_some() { Err(DoesNotFit) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CARRIER: Carrier = Carrier { send_inline: 1024, max_gather: 4, max_transfer: 1 << 20 };
+
+    fn chunk(handle: u32, lengths: &[u32]) -> WriteChunk {
+        WriteChunk(lengths.iter().map(|&length| Segment { handle, length, offset: 1000 }).collect())
+    }
+
+    fn reply(run: usize, items: &[usize]) -> Payload {
+        let mut payload = Payload::from(Bytes::from(vec![1; run]));
+        for &len in items {
+            payload.push_item(Bytes::from(vec![2; len]));
+            payload.push_run(Bytes::from(vec![3; 4]));
+        }
+        payload
+    }
+
+    fn lengths(chunk: &WriteChunk) -> Vec<u32> {
+        chunk.segments().iter().map(|segment| segment.length).collect()
+    }
+
+    fn inline_octets(plan: &AnswerPlan) -> Option<usize> {
+        plan.inline.as_ref().map(|inline| inline.iter().map(Bytes::len).sum())
+    }
+
+    /// proves: V1-4.3.2-b, V1-4.3.2.1-b, V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6.2-b, V1-3.4.6.2-c, V1-3.5.3-f, V1-4.3.1-b
+    #[test]
+    fn results_go_to_their_chunks_in_order_and_without_padding() {
+        let offered = WriteList(vec![chunk(1, &[100, 100]), chunk(2, &[50]), chunk(3, &[9])]);
+        let plan = plan(&offered, None, &reply(40, &[150, 49]), &CARRIER).unwrap();
+        let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length, w.to.offset)).collect();
+        assert_eq!(written, [(1, 100, 1000), (1, 50, 1000), (2, 49, 1000)]);
+        assert_eq!(
+            plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>(),
+            [vec![100, 50], vec![49], vec![0]]
+        );
+        assert_eq!((inline_octets(&plan), plan.placed), (Some(48), 199));
+        assert!(plan.lists.reads.is_empty());
+    }
+
+    /// proves: V1-4.3.2.3-c, V1-4.3.2.2-c, V1-3.4.6-e
+    #[test]
+    fn an_empty_chunk_keeps_its_result_inline() {
+        let offered = WriteList(vec![chunk(1, &[]), chunk(2, &[50]), chunk(3, &[50])]);
+        let plan = plan(&offered, None, &reply(40, &[10, 0, 50]), &CARRIER).unwrap();
+        assert_eq!(plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>(), [vec![], vec![0], vec![50]]);
+        assert_eq!(inline_octets(&plan), Some(40 + 12 + 12), "the first with its padding");
+    }
+
+    /// proves: V1-3.5.3-g, V1-4.3.3-b, V1-4.3.3-c, V1-4.3.3-d, V1-4.3.3-e, V1-3.5.3-h
+    #[test]
+    fn the_reply_chunk_is_for_what_does_not_fit_inline() {
+        let room = chunk(7, &[2000, 3000]);
+        let short = plan(&WriteList::default(), Some(&room), &reply(1024 - 28 - 36, &[]), &CARRIER).unwrap();
+        assert_eq!((inline_octets(&short), lengths(short.lists.reply.as_ref().unwrap())), (Some(960), vec![0, 0]));
+        let long = plan(&WriteList::default(), Some(&room), &reply(2048, &[5]), &CARRIER).unwrap();
+        assert_eq!((inline_octets(&long), lengths(long.lists.reply.as_ref().unwrap())), (None, vec![2000, 60]));
+        assert_eq!(long.placed, 2060, "padding included");
+        let full = plan(&WriteList::default(), Some(&room), &reply(5000, &[]), &CARRIER);
+        assert!(full.is_ok());
+        assert_eq!(plan(&WriteList::default(), Some(&room), &reply(5004, &[]), &CARRIER), Err(DoesNotFit));
+        assert_eq!(plan(&WriteList::default(), None, &reply(1000, &[]), &CARRIER), Err(DoesNotFit));
+    }
+
+    /// proves: V1-4.5.3-a
+    #[test]
+    fn a_chunk_that_is_too_small_is_found_before_anything_is_written() {
+        let offered = WriteList(vec![chunk(1, &[20, 29])]);
+        assert!(plan(&offered, None, &reply(40, &[49]), &CARRIER).is_ok());
+        assert_eq!(plan(&offered, None, &reply(40, &[50]), &CARRIER), Err(DoesNotFit));
+    }
+
+    #[test]
+    fn writes_keep_within_the_carrier_and_within_the_address_space() {
+        let carrier = Carrier { max_gather: 2, max_transfer: 64, ..CARRIER };
+        let offered = WriteList(vec![chunk(1, &[100])]);
+        let cut = plan(&offered, None, &reply(40, &[100]), &carrier).unwrap();
+        assert_eq!(cut.writes.iter().map(|w| (w.to.offset, w.to.length)).collect::<Vec<_>>(), [(1000, 64), (1064, 36)]);
+        let mut many = Payload::new();
+        for _ in 0..600 {
+            many.push_run(Bytes::from_static(&[1; 4]));
+        }
+        let cut = plan(&WriteList::default(), Some(&chunk(1, &[4000])), &many, &carrier).unwrap();
+        assert!(cut.writes.iter().all(|write| write.octets.len() <= 2));
+        assert_eq!(cut.writes.iter().map(|write| write.to.length).sum::<u32>(), 2400);
+        let end = WriteChunk(vec![Segment { handle: 1, length: 100, offset: u64::MAX - 10 }]);
+        assert_eq!(plan(&WriteList(vec![end]), None, &reply(40, &[100]), &carrier), Err(DoesNotFit));
+    }
+}

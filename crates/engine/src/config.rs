@@ -1,0 +1,167 @@
+//! What a connection is told about itself, and what both ends' private data make of it.
+
+use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS};
+use std::time::Duration;
+
+/// Which end of the connection this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// It connected. Its calls are the forward direction.
+    Client,
+    /// It accepted. Its calls are the reverse direction (RFC 8167).
+    Server,
+}
+
+/// Credits that we ask for and grant unless told otherwise: enough for eight 1 MiB transfers and many small calls, at
+/// 4 KiB of receive buffer each.
+pub const DEFAULT_CREDITS: u32 = 64;
+
+/// The most credits that are believed, whatever the peer grants or the configuration says. Each one of ours costs a
+/// receive buffer.
+pub const MAX_CREDITS: u32 = 1024;
+
+/// Octets that one Send of ours carries, and that our receives hold, unless told otherwise. What Linux uses.
+pub const DEFAULT_INLINE_OCTETS: u32 = 4096;
+
+/// The most segments in one received message. A 1 MiB transfer in 4 KiB pages has 256.
+pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
+
+/// The most octets of one call that are pulled from the peer's memory, unless told otherwise: 1 MiB of data, four times
+/// over.
+pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
+
+/// How long a call that nobody waits for may keep its memory lent.
+pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long the peer may be silent while calls are unanswered, before it is probed.
+pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the answer to a probe may take.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Limits on what a peer may ask for. Each has a default with a reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most segments in one received message.
+    pub segments: usize,
+    /// The most octets of one call that are pulled by RDMA Read.
+    pub call_octets: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { segments: MAX_SEGMENTS_PER_MESSAGE, call_octets: DEFAULT_MAX_CALL_OCTETS }
+    }
+}
+
+/// How this end of a connection behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Which end it is.
+    pub side: Side,
+    /// Credits to ask for: the most calls of ours in flight. At most [`MAX_CREDITS`].
+    pub credits_wanted: u32,
+    /// Credits to grant: the most calls of the peer in flight. Zero if none are served here.
+    pub credits_granted: u32,
+    /// The largest message that we send, in octets.
+    pub send_octets: u32,
+    /// The largest message that we receive, in octets: the size of our receives.
+    pub receive_octets: u32,
+    /// Whether the peer may end our exposures by Send with Invalidate, and we do the same.
+    pub remote_invalidation: bool,
+    /// Receives that were posted before the connection stood. At least two.
+    pub initial_receives: usize,
+    /// The most slices in one Send or Write.
+    pub max_gather: usize,
+    /// The most octets in one Write or exposure.
+    pub max_transfer_octets: usize,
+    /// Limits on what the peer may ask for.
+    pub limits: Limits,
+}
+
+impl Config {
+    /// The defaults of a client, which calls and serves nothing.
+    pub fn client() -> Self {
+        Self {
+            side: Side::Client,
+            credits_wanted: DEFAULT_CREDITS,
+            credits_granted: 0,
+            send_octets: DEFAULT_INLINE_OCTETS,
+            receive_octets: DEFAULT_INLINE_OCTETS,
+            remote_invalidation: true,
+            initial_receives: 2,
+            max_gather: 16,
+            max_transfer_octets: u32::MAX as usize,
+            limits: Limits::default(),
+        }
+    }
+
+    /// The defaults of a server.
+    pub fn server() -> Self {
+        Self { side: Side::Server, credits_wanted: 0, credits_granted: DEFAULT_CREDITS, ..Self::client() }
+    }
+
+    /// What we say about ourselves while connecting.
+    pub fn private_data(&self) -> PrivateData {
+        PrivateData {
+            remote_invalidation: self.remote_invalidation,
+            send_size: self.send_octets,
+            receive_size: self.receive_octets,
+        }
+    }
+}
+
+/// What holds on one connection, from our configuration and the peer's private data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The inline threshold of what we send, in octets.
+    pub send_inline: usize,
+    /// The inline threshold of what we receive, in octets.
+    pub receive_inline: usize,
+    /// Whether our Sends may invalidate a handle of the peer: both ends have said so.
+    pub send_invalidates: bool,
+}
+
+impl Link {
+    /// Joins both ends' words. A peer that said nothing has the minimum of RFC 8166 section 3.3.3.
+    pub fn new(config: &Config, peer: Option<&PrivateData>) -> Self {
+        let ours = config.private_data();
+        let (peer_send, peer_receive) =
+            peer.map_or((MIN_SIZE_OCTETS, MIN_SIZE_OCTETS), |peer| (peer.send_size, peer.receive_size));
+        Self {
+            send_inline: inline(ours.send_size, peer_receive),
+            receive_inline: inline(ours.receive_size, peer_send),
+            send_invalidates: config.remote_invalidation && peer.is_some_and(|peer| peer.remote_invalidation),
+        }
+    }
+}
+
+fn inline(a: u32, b: u32) -> usize {
+    usize::try_from(a.min(b).max(MIN_SIZE_OCTETS)).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: V1-3.3.2-a, V1-3.3.3-g, CM-8797-4-d
+    #[test]
+    fn thresholds_are_the_smaller_of_both_ends() {
+        let config = Config { send_octets: 8192, receive_octets: 2048, ..Config::client() };
+        let link = Link::new(&config, None);
+        assert_eq!((link.send_inline, link.receive_inline, link.send_invalidates), (1024, 1024, false));
+        let peer = PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 };
+        let link = Link::new(&config, Some(&peer));
+        assert_eq!((link.send_inline, link.receive_inline, link.send_invalidates), (4096, 2048, true));
+    }
+
+    /// proves: CM-8797-4-e
+    #[test]
+    fn both_ends_must_allow_remote_invalidation() {
+        let peer = PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 };
+        let config = Config { remote_invalidation: false, ..Config::server() };
+        assert!(!Link::new(&config, Some(&peer)).send_invalidates);
+        let peer = PrivateData { remote_invalidation: false, ..peer };
+        assert!(!Link::new(&Config::server(), Some(&peer)).send_invalidates);
+    }
+}

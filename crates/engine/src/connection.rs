@@ -1,0 +1,253 @@
+//! The state machine of one connection: both halves, and what they share.
+//!
+//! See the [crate's documentation](crate) for the order in which its methods are called. It owns what its halves own.
+//! No input is an error: what a peer does wrong shows as an action, and names that mean nothing any more are ignored.
+
+use crate::{
+    Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, RequestId, Side,
+    config::MAX_CREDITS,
+    ledger::Ledger,
+    requester::{Requester, Shared},
+    responder::Responder,
+    silence::{Silence, Verdict},
+};
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::{
+    PrivateData,
+    v1::{Body, Header, Judgement, Role, judge_by},
+};
+use rpcrdma_xdr::Payload;
+use std::collections::VecDeque;
+
+/// Numbers of the moment, for those who watch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Receives that are posted, as far as the engine knows.
+    pub receives: usize,
+    /// Credits that the peer may use.
+    pub granted: u32,
+    /// Calls of ours that are not answered, cancelled ones included.
+    pub unanswered: usize,
+    /// Calls of ours that wait for a credit.
+    pub queued: usize,
+    /// Memory of ours that the peer can reach: how many pieces.
+    pub exposed: usize,
+    /// Calls of the peer that are not answered.
+    pub executing: usize,
+    /// Messages of the peer that were dropped in silence.
+    pub discarded: u64,
+}
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    config: Config,
+    link: Link,
+    ledger: Ledger,
+    requester: Requester,
+    responder: Responder,
+    silence: Silence,
+    actions: VecDeque<Action>,
+    closing: bool,
+    discarded: u64,
+}
+
+/// The halves and what they share, borrowed apart.
+macro_rules! shared {
+    ($self:ident) => {
+        Shared { config: &$self.config, link: &$self.link, ledger: &mut $self.ledger, actions: &mut $self.actions }
+    };
+}
+
+impl Connection {
+    /// A connection that has just been made. `peer` is what the other end's private data said.
+    pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
+        let link = Link::new(&config, peer);
+        // A server's first credit needs no word. A client's are for the reverse direction, whose peer waits until the
+        // upper layer has told it; they are covered from the start.
+        let granted = match config.side {
+            Side::Server => config.credits_granted.min(1),
+            Side::Client => config.credits_granted.min(MAX_CREDITS),
+        };
+        let mut ledger = Ledger::new(config.initial_receives, granted);
+        let mut actions = VecDeque::new();
+        ledger.settle(&mut actions);
+        Self {
+            config,
+            link,
+            ledger,
+            requester: Requester::default(),
+            responder: Responder::default(),
+            silence: Silence::default(),
+            actions,
+            closing: false,
+            discarded: 0,
+        }
+    }
+
+    /// What holds on this connection.
+    pub fn link(&self) -> &Link {
+        &self.link
+    }
+
+    /// Numbers of the moment.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            receives: self.ledger.posted(),
+            granted: self.ledger.granted(),
+            unanswered: self.ledger.unanswered(),
+            queued: self.requester.queued(),
+            exposed: self.requester.exposed(),
+            executing: self.responder.executing(),
+            discarded: self.discarded,
+        }
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// Starts a call of ours: the whole message, the most octets of a reply, and of its eligible results. It is sent as
+    /// soon as a credit is free.
+    ///
+    /// # Errors
+    /// If no message can carry it, or the XID is in use. Nothing was done then.
+    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
+    pub fn call(
+        &mut self,
+        call: CallId,
+        xid: u32,
+        message: Payload,
+        reply_max: usize,
+        items: &[usize],
+        now: Timestamp,
+        host: &mut dyn Host,
+    ) -> Result<(), CallRefused> {
+        self.requester.call(call, xid, message, reply_max, items, &shared!(self))?;
+        self.send_ready(now, host);
+        Ok(())
+    }
+
+    /// Takes a call back: its memory is fenced at once, and [`Action::Cancelled`] says when. Its credit and XID stay in
+    /// use until the peer answers. A call that has ended is ignored.
+    pub fn cancel(&mut self, call: CallId) {
+        self.requester.cancel(call, &mut shared!(self));
+    }
+
+    /// Leaves a call to itself. [`Action::Released`] says when its memory is fenced: after its reply, or after
+    /// [`FORGOTTEN_CALL_DEADLINE`](crate::FORGOTTEN_CALL_DEADLINE).
+    pub fn forget(&mut self, call: CallId, now: Timestamp) {
+        self.requester.forget(call, now, &mut shared!(self));
+    }
+
+    /// A Send of the peer has arrived.
+    pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+        self.ledger.consumed();
+        if self.closing {
+            return;
+        }
+        let side = self.config.side;
+        match judge_by(|message| role(side, message), message) {
+            Judgement::Accept { header, payload_offset } => {
+                let stream = message.slice(payload_offset.min(message.len())..);
+                if role(side, Some((&header, &stream))) == Role::Requester {
+                    if !self.requester.received(&header, stream, &mut shared!(self)) {
+                        self.discarded += 1;
+                    }
+                } else {
+                    self.responder.received(header, stream, &mut shared!(self));
+                }
+            }
+            Judgement::Discard(_) => self.discarded += 1,
+            Judgement::Reply { xid, version, error } => self.responder.error(xid, version, error, &mut shared!(self)),
+        }
+        self.silence.heard(now, self.ledger.unanswered() > 0);
+        self.send_ready(now, host);
+        self.ledger.settle(&mut self.actions);
+        self.closing = self.actions.iter().any(|action| matches!(action, Action::Close(_)));
+    }
+
+    /// Exposed memory can no longer be reached by the peer.
+    pub fn fenced(&mut self, exposure: ExposureId) {
+        self.requester.fenced(exposure, &mut shared!(self));
+    }
+
+    /// A chunk of a call of the peer has been fetched. `head` is the beginning of it, at least four octets if it has them.
+    pub fn pulled(&mut self, request: RequestId, index: usize, head: &[u8]) {
+        self.responder.pulled(request, index, head, &mut shared!(self));
+    }
+
+    /// A signaled Send is done.
+    pub fn drained(&mut self) {
+        self.responder.drained(&mut shared!(self));
+    }
+
+    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot be served at all. A call that is
+    /// not known any more is ignored.
+    pub fn answer(&mut self, request: RequestId, answer: Answer) {
+        self.responder.answer(request, answer, &mut shared!(self));
+    }
+
+    /// When to call [`wake`](Self::wake) at the latest.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if self.closing {
+            return None;
+        }
+        [self.silence.next_wake(), self.requester.next_deadline()].into_iter().flatten().min()
+    }
+
+    /// Time has passed.
+    pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
+        if self.closing {
+            return;
+        }
+        self.requester.expire(now, &mut shared!(self));
+        let shared = &mut shared!(self);
+        match self.silence.wake(now, self.requester.means(shared)) {
+            Verdict::Wait => {}
+            Verdict::Probe => self.requester.probe(host, shared),
+            Verdict::Dead => {
+                self.actions.push_back(Action::Close(CloseCause::Silent));
+                self.closing = true;
+            }
+        }
+    }
+
+    /// The connection is over, and every exposure was said to be fenced. Returns the calls of ours that are not answered
+    /// and still wanted, in the order in which they have to be sent again. Take [`poll`](Self::poll) once more.
+    pub fn closed(&mut self) -> Vec<CallId> {
+        self.closing = true;
+        self.responder.closed();
+        self.requester.unanswered(&mut shared!(self))
+    }
+
+    fn send_ready(&mut self, now: Timestamp, host: &mut dyn Host) {
+        if !self.closing && self.requester.send_ready(host, &mut shared!(self)) {
+            self.silence.sent(now);
+        }
+    }
+}
+
+/// Which half a message is for (RFC 8167 section 4.1). What does not say is for the half that this side has in the forward
+/// direction.
+fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
+    let forward = match side {
+        Side::Client => Role::Requester,
+        Side::Server => Role::Responder,
+    };
+    let Some((header, stream)) = message else { return forward };
+    match &header.body {
+        Body::Msg(_) => match stream.get(4..8) {
+            Some([0, 0, 0, 0]) => Role::Responder,
+            Some([0, 0, 0, 1]) => Role::Requester,
+            _ => forward,
+        },
+        Body::Nomsg(lists) if !lists.reads.is_empty() => Role::Responder,
+        Body::Nomsg(lists) if lists.reply.is_some() => Role::Requester,
+        Body::Error(_) => Role::Requester,
+        _ => forward,
+    }
+}

@@ -1,0 +1,121 @@
+//! Why a call fails, a connection is given up, or a command is refused.
+
+use rpcrdma_wire::v1::ErrorBody;
+
+/// A rule that the peer broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PeerFault {
+    /// More calls than credits were granted (RFC 8166 section 3.3.1).
+    #[error("more calls than credits")]
+    CreditsOverrun,
+    /// It sends what must be answered faster than it takes the answers.
+    #[error("faulty messages are sent faster than their answers are taken")]
+    AnswersNotTaken,
+    /// The chunks in its reply are not those that were offered (RFC 8166 section 3.4.6).
+    #[error("the reply's chunks are not those of the call")]
+    ChunksChanged,
+    /// The reply is in a Reply chunk that was never offered.
+    #[error("the reply uses a Reply chunk that was not offered")]
+    NoReplyChunk,
+    /// A short reply says that its Reply chunk was used (RFC 8166 section 4.3.3).
+    #[error("a short reply claims to use its Reply chunk")]
+    ReplyChunkBesideMessage,
+}
+
+impl PeerFault {
+    /// The rule, for those who pass it on as text.
+    pub fn rule(self) -> &'static str {
+        match self {
+            PeerFault::CreditsOverrun => "a requester keeps within its credits",
+            PeerFault::AnswersNotTaken => "a requester takes the answers to its messages",
+            PeerFault::ChunksChanged => "a reply repeats the chunks of its call",
+            PeerFault::NoReplyChunk => "a long reply needs a Reply chunk",
+            PeerFault::ReplyChunkBesideMessage => "a short reply leaves the Reply chunk unused",
+        }
+    }
+}
+
+/// Why the engine wants the connection closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseCause {
+    /// The peer broke a rule after which nothing can be trusted.
+    #[error("the peer broke a rule: {0}")]
+    Peer(#[from] PeerFault),
+    /// The peer did not answer, not even a probe.
+    #[error("the peer is silent")]
+    Silent,
+}
+
+/// Why memory could not be exposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExposeError {
+    /// No buffer is to be had.
+    #[error("no memory for the reply")]
+    NoMemory,
+    /// The connection has just ended. The call can be sent on another.
+    #[error("the connection has ended")]
+    Closed,
+    /// The provider refuses.
+    #[error("the provider cannot expose the memory")]
+    Refused,
+}
+
+/// Why a call that was sent, or was about to be, has no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// The peer answered with `RDMA_ERROR`.
+    #[error("the peer refused the message: {}", .0.name())]
+    Remote(ErrorBody),
+    /// The peer's reply breaks a rule.
+    #[error("the peer broke a rule: {0}")]
+    Peer(#[from] PeerFault),
+    /// The call's memory could not be exposed.
+    #[error("the call cannot be sent: {0}")]
+    Expose(#[from] ExposeError),
+    /// The call cannot be put into a message.
+    #[error("the call cannot be sent: {0}")]
+    Refused(#[from] CallRefused),
+}
+
+/// Why a call is refused before anything happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CallRefused {
+    /// The XID belongs to a call that is not answered yet.
+    #[error("the XID {xid:#010x} is in use")]
+    XidInUse {
+        /// The XID.
+        xid: u32,
+    },
+    /// It needs chunks, and in the reverse direction there are none.
+    #[error("a message of {len} octets does not fit the inline threshold of {max}")]
+    TooLargeInline {
+        /// Octets of header and message, or of the largest reply.
+        len: usize,
+        /// The threshold.
+        max: usize,
+    },
+    /// The chunks alone fill more than a message.
+    #[error("a header of {len} octets does not fit the inline threshold of {max}")]
+    HeaderTooLarge {
+        /// Octets of the header.
+        len: usize,
+        /// The threshold.
+        max: usize,
+    },
+    /// A chunk is longer than one exposure can be.
+    #[error("a chunk of {len} octets is above the limit of {max}")]
+    ChunkTooLarge {
+        /// Its octets.
+        len: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// This end was configured not to call.
+    #[error("calls are not enabled at this end")]
+    NotEnabled,
+}

@@ -1,0 +1,102 @@
+//! Receives and the credits that they back.
+//!
+//! The one rule: receives posted >= credits granted to the peer's calls + calls of ours not yet answered + 1. The one
+//! beyond is for messages that no credit covers. Owns nothing. A promise is made only through here, so the receives
+//! behind it are always asked for first.
+
+use crate::Action;
+use std::collections::VecDeque;
+
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    posted: usize,
+    granted: u32,
+    unanswered: usize,
+}
+
+/// Receives beyond those that credits cover.
+const SPARE_RECEIVES: usize = 1;
+
+impl Ledger {
+    /// A ledger of `posted` receives, in which the peer already has `granted` credits.
+    pub(crate) fn new(posted: usize, granted: u32) -> Self {
+        Self { posted, granted, unanswered: 0 }
+    }
+
+    /// Credits that the peer may know of.
+    pub(crate) fn granted(&self) -> u32 {
+        self.granted
+    }
+
+    /// Calls of ours that are not answered, cancelled ones included.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    pub(crate) fn posted(&self) -> usize {
+        self.posted
+    }
+
+    /// A message has used up a receive.
+    pub(crate) fn consumed(&mut self) {
+        self.posted = self.posted.saturating_sub(1);
+    }
+
+    /// The next message to the peer grants `credits`. A lower grant than before keeps its receives: what the peer sends
+    /// until it hears of it is covered by them.
+    pub(crate) fn grant(&mut self, credits: u32, actions: &mut VecDeque<Action>) {
+        self.granted = self.granted.max(credits);
+        self.settle(actions);
+    }
+
+    /// A call of ours is about to be sent.
+    pub(crate) fn sending(&mut self, actions: &mut VecDeque<Action>) {
+        self.unanswered += 1;
+        self.settle(actions);
+    }
+
+    /// A call of ours was answered.
+    pub(crate) fn answered(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+    }
+
+    /// Asks for the receives that are missing.
+    pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>) {
+        let needed = self.granted as usize + self.unanswered + SPARE_RECEIVES;
+        if let Some(count) = needed.checked_sub(self.posted).filter(|&count| count > 0) {
+            self.posted += count;
+            actions.push_back(Action::PostReceives { count });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn posts(actions: &mut VecDeque<Action>) -> usize {
+        actions.drain(..).map(|action| if let Action::PostReceives { count } = action { count } else { 0 }).sum()
+    }
+
+    /// proves: V1-3.3.1-h, V1-3.3.1-i
+    #[test]
+    fn receives_are_asked_for_before_they_are_promised() {
+        let mut actions = VecDeque::new();
+        let mut ledger = Ledger::new(2, 1);
+        ledger.settle(&mut actions);
+        assert_eq!(posts(&mut actions), 0, "two receives back the first credit");
+        ledger.consumed();
+        ledger.grant(8, &mut actions);
+        assert_eq!(posts(&mut actions), 8);
+        ledger.sending(&mut actions);
+        assert_eq!(posts(&mut actions), 1);
+        ledger.consumed();
+        ledger.answered();
+        ledger.settle(&mut actions);
+        assert_eq!(posts(&mut actions), 0, "the reply's receive is not needed any more");
+        ledger.grant(2, &mut actions);
+        ledger.consumed();
+        ledger.settle(&mut actions);
+        assert_eq!(posts(&mut actions), 1, "a lower grant frees no receive");
+    }
+}

@@ -1,0 +1,43 @@
+//! RPC-over-RDMA version 1 (RFC 8166) and its reverse direction (RFC 8167) on one connection, without IO.
+//!
+//! A [`Connection`] is a state machine. Whoever drives it
+//!
+//! 1. makes it once the connection stands, with the receives of [`Config::initial_receives`] posted;
+//! 2. gives it what happens: [`received`](Connection::received), [`fenced`](Connection::fenced),
+//!    [`pulled`](Connection::pulled), [`drained`](Connection::drained), and so on;
+//! 3. gives it what the program wants: [`call`](Connection::call), [`cancel`](Connection::cancel),
+//!    [`forget`](Connection::forget), [`answer`](Connection::answer);
+//! 4. after each of these takes [`poll`](Connection::poll) until it says `None`, and carries the [`Action`]s out in order;
+//! 5. calls [`wake`](Connection::wake) at the time that [`next_wake`](Connection::next_wake) names;
+//! 6. gives it [`closed`](Connection::closed) when the connection has ended and everything has come back.
+//!
+//! It holds two halves, which work the same way at both ends: a requester, for calls of our own, and a responder, for
+//! those of the peer. Which of them is the forward direction only decides what they may do by default.
+//!
+//! It owns no memory but the shared octets of messages. What the peer may touch it names by [`ExposureId`], and the
+//! driver keeps the memory under that name: a reply is handed up only when everything that was exposed for its call
+//! has come back fenced.
+
+mod action;
+mod answer;
+mod config;
+mod connection;
+mod error;
+mod ledger;
+mod plan;
+mod pull;
+mod requester;
+mod responder;
+mod returned;
+mod silence;
+
+pub use action::{
+    Action, Answer, CallId, ExposureId, Host, MessageKind, Piece, PlacedItem, ReplyBase, ReplyParts, RequestId, Sent,
+    Sink, SinkPlace,
+};
+pub use config::{
+    Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, FORGOTTEN_CALL_DEADLINE, Limits, Link,
+    MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT, SILENCE_LIMIT, Side,
+};
+pub use connection::{Connection, Stats};
+pub use error::{CallError, CallRefused, CloseCause, ExposeError, PeerFault};

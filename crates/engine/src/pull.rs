@@ -1,0 +1,149 @@
+//! Where the parts of a received call come from (RFC 8166 sections 3.4.5 and 3.5.3).
+//!
+//! Turns the Read list into chunks to be pulled and the pieces of the stream in order. Owns shares of the received
+//! message. What is above a limit is an error before anything is asked for.
+
+use crate::{Limits, Piece};
+use bytes::Bytes;
+use rpcrdma_wire::v1::{Lists, Segment};
+use rpcrdma_xdr::UNIT;
+
+/// A chunk to be fetched.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct PullChunk {
+    pub(crate) octets: usize,
+    pub(crate) sources: Vec<Segment>,
+}
+
+/// How a call is put together.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub(crate) pulls: Vec<PullChunk>,
+    pub(crate) pieces: Vec<Piece>,
+}
+
+/// A named limit is exceeded.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct AboveLimit;
+
+/// The layout of a call that was judged well-formed. `stream` is what came with the header; `long` says that the stream
+/// itself is in the Position Zero chunk.
+pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits) -> Result<Layout, AboveLimit> {
+    if lists.segment_count() > limits.segments {
+        return Err(AboveLimit);
+    }
+    let chunks = lists.reads.chunks();
+    let total = chunks.iter().map(|chunk| chunk.len()).fold(0, u64::saturating_add);
+    if total > limits.call_octets {
+        return Err(AboveLimit);
+    }
+    let mut pulls = Vec::with_capacity(chunks.len());
+    let mut pieces = Vec::with_capacity(2 * chunks.len() + 1);
+    let mut base = Base { stream, long, used: 0 };
+    let mut base_octets = stream.len();
+    let mut in_chunks = 0usize;
+    for chunk in chunks {
+        let octets = usize::try_from(chunk.len()).map_err(|_| AboveLimit)?;
+        let position = usize::try_from(chunk.position).map_err(|_| AboveLimit)?;
+        let index = pulls.len();
+        if long && position == 0 {
+            base_octets = octets;
+        } else {
+            pieces.extend(base.up_to(position.saturating_sub(in_chunks).min(base_octets)));
+            pieces.push(if octets > 0 { Piece::Item { index } } else { Piece::EmptyItem });
+            in_chunks = in_chunks.saturating_add(octets.next_multiple_of(UNIT));
+        }
+        if octets > 0 {
+            let sources = chunk.segments.into_iter().filter(|segment| segment.length > 0).collect();
+            pulls.push(PullChunk { octets, sources });
+        }
+    }
+    pieces.extend(base.up_to(base_octets));
+    Ok(Layout { pulls, pieces })
+}
+
+/// The octets of the stream that are in no chunk of their own.
+struct Base<'a> {
+    stream: &'a Bytes,
+    long: bool,
+    used: usize,
+}
+
+impl Base<'_> {
+    /// The next piece, up to the octet `end`.
+    fn up_to(&mut self, end: usize) -> Option<Piece> {
+        let range = self.used..end.max(self.used);
+        self.used = range.end;
+        if range.is_empty() {
+            None
+        } else if self.long {
+            // Position zero sorts first, so its chunk is the first pull.
+            Some(Piece::Part { index: 0, range })
+        } else {
+            Some(Piece::Inline(self.stream.slice(range)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_wire::v1::{ReadList, ReadSegment};
+
+    fn lists(reads: &[(u32, u32)]) -> Lists {
+        let entry = |&(position, length): &(u32, u32)| ReadSegment {
+            position,
+            segment: Segment { handle: 1, length, offset: 0 },
+        };
+        Lists { reads: ReadList(reads.iter().map(entry).collect()), ..Lists::default() }
+    }
+
+    fn pieces(reads: &[(u32, u32)], inline: usize, long: bool) -> Vec<Piece> {
+        let stream = Bytes::from(vec![0; inline]);
+        layout(&lists(reads), &stream, long, &Limits::default()).unwrap().pieces
+    }
+
+    fn inline(len: usize) -> Piece {
+        Piece::Inline(Bytes::from(vec![0; len]))
+    }
+
+    /// proves: V1-3.4.5-e, V1-3.4.5.1-a
+    #[test]
+    fn chunks_are_laid_at_their_positions() {
+        assert_eq!(pieces(&[], 40, false), [inline(40)]);
+        assert_eq!(pieces(&[(40, 5)], 40, false), [inline(40), Piece::Item { index: 0 }]);
+        assert_eq!(
+            pieces(&[(24, 2), (8, 5), (24, 2), (20, 0)], 20, false),
+            [
+                inline(8),
+                Piece::Item { index: 0 },
+                inline(4),
+                Piece::EmptyItem,
+                inline(4),
+                Piece::Item { index: 1 },
+                inline(4),
+            ]
+        );
+    }
+
+    /// proves: V1-3.5.3-c, V1-4.2.4-c
+    #[test]
+    fn a_long_call_takes_its_stream_from_position_zero() {
+        assert_eq!(
+            pieces(&[(12, 3), (0, 20), (0, 4)], 0, true),
+            [Piece::Part { index: 0, range: 0..12 }, Piece::Item { index: 1 }, Piece::Part { index: 0, range: 12..24 },]
+        );
+    }
+
+    /// proves: V1-8.1.4-a, V1-3.4.4-b
+    #[test]
+    fn limits_hold_at_the_limit_and_one_past_it() {
+        let limits = Limits { segments: 2, call_octets: 100 };
+        let stream = Bytes::from(vec![0; 8]);
+        assert!(layout(&lists(&[(8, 50), (60, 50)]), &stream, false, &limits).is_ok());
+        assert_eq!(layout(&lists(&[(8, 50), (60, 51)]), &stream, false, &limits), Err(AboveLimit));
+        assert_eq!(layout(&lists(&[(8, 1), (8, 1), (8, 1)]), &stream, false, &limits), Err(AboveLimit));
+        let huge = lists(&[(8, u32::MAX), (8, u32::MAX)]);
+        assert_eq!(layout(&huge, &stream, false, &limits), Err(AboveLimit));
+    }
+}

@@ -1,0 +1,225 @@
+//! The responder half: calls of the peer, from the header to the answer's completion.
+//!
+//! Owns shares of received messages until they are delivered, and what a call offered for its result until it is
+//! answered. A call whose header or limits are wrong is answered with ERR_CHUNK. A peer that sends more calls than it
+//! has credits, or faulty messages faster than it takes their answers, loses the connection.
+//!
+//! A credit is free again for the peer when the answer is on its way, but the answer's memory is in use until the
+//! peer has taken it. So a call beyond `granted` answers and calls together is held until an answer is out: a peer that
+//! does not read pins no more than twice its credits.
+
+use crate::{
+    Action, Answer, CloseCause, MessageKind, PeerFault, Piece, RequestId, Sent,
+    answer::{AnswerPlan, Carrier, plan},
+    config::MAX_CREDITS,
+    pull::layout,
+    requester::{Shared, gathered},
+};
+use bytes::Bytes;
+use rpcrdma_wire::v1::{Body, ErrorBody, Header, Lists, WriteChunk, WriteList};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Answers to faulty messages that may wait to be taken, beyond the peer's credits.
+const FAULT_ANSWERS: usize = 16;
+
+#[derive(Debug)]
+struct Request {
+    xid: u32,
+    writes: WriteList,
+    reply: Option<WriteChunk>,
+    /// A handle of the call's that the reply may invalidate.
+    handle: Option<u32>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Its memory would be one too many: what is to be pulled, and how it is put together.
+    Held(crate::pull::Layout),
+    /// So many chunks are still to come.
+    Pulling { left: usize, pieces: Vec<Piece>, long: bool },
+    /// The service has it.
+    Delivered,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Responder {
+    requests: BTreeMap<RequestId, Request>,
+    held: VecDeque<RequestId>,
+    /// Answers that were sent and not yet taken.
+    undrained: usize,
+    next_request: u64,
+}
+
+impl Responder {
+    /// A call that was judged well-formed.
+    pub(crate) fn received(&mut self, header: Header, stream: Bytes, shared: &mut Shared<'_>) {
+        if shared.config.credits_granted == 0 {
+            return;
+        }
+        if self.requests.len() >= shared.ledger.granted() as usize {
+            shared.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::CreditsOverrun)));
+            return;
+        }
+        let xid = header.xid;
+        let long = matches!(header.body, Body::Nomsg(_));
+        let (Body::Msg(lists) | Body::Nomsg(lists)) = header.body else { return };
+        // RFC 8167 leaves chunks in the reverse direction to agreement; here there is none.
+        let reverse = shared.config.side == crate::Side::Client;
+        let layout = layout(&lists, &stream, long, &shared.config.limits).ok();
+        let Some(layout) = layout.filter(|_| !reverse || lists.is_empty()) else {
+            return self.error(xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
+        };
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        let handle = handle_of(&lists);
+        let stage = Stage::Held(layout);
+        self.requests.insert(id, Request { xid, writes: lists.writes, reply: lists.reply, handle, stage });
+        self.held.push_back(id);
+        self.admit(shared);
+    }
+
+    /// Starts calls that were held, as many as may pin memory.
+    fn admit(&mut self, shared: &mut Shared<'_>) {
+        let most = shared.ledger.granted().max(shared.config.credits_granted.min(MAX_CREDITS)) as usize;
+        while self.requests.len() - self.held.len() + self.undrained < most {
+            let Some(id) = self.held.pop_front() else { break };
+            self.begin(id, shared);
+        }
+    }
+
+    fn begin(&mut self, id: RequestId, shared: &mut Shared<'_>) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Stage::Held(layout) = std::mem::replace(&mut request.stage, Stage::Delivered) else { return };
+        if layout.pulls.is_empty() {
+            shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces: layout.pieces });
+            return;
+        }
+        let long = matches!(layout.pieces.first(), Some(Piece::Part { .. }));
+        request.stage = Stage::Pulling { left: layout.pulls.len(), pieces: layout.pieces, long };
+        for (index, pull) in layout.pulls.into_iter().enumerate() {
+            shared.actions.push_back(Action::Pull { request: id, index, octets: pull.octets, sources: pull.sources });
+        }
+    }
+
+    /// A chunk of the call has come. `head` is the beginning of it.
+    pub(crate) fn pulled(&mut self, id: RequestId, index: usize, head: &[u8], shared: &mut Shared<'_>) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Stage::Pulling { left, pieces, long } = &mut request.stage else { return };
+        *left = left.saturating_sub(1);
+        // In a long call the first chunk is the stream, and must begin with the header's XID.
+        if *long && index == 0 && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
+            return self.answer(id, Answer::NotEligible, shared);
+        }
+        if *left == 0 {
+            let pieces = std::mem::take(pieces);
+            request.stage = Stage::Delivered;
+            shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
+        }
+    }
+
+    /// What the service says, or that the call cannot be served.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, shared: &mut Shared<'_>) {
+        let Some(request) = self.requests.remove(&id) else { return };
+        let payload = match answer {
+            Answer::Reply(payload) => payload,
+            Answer::NotEligible => {
+                self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
+                return self.admit(shared);
+            }
+            Answer::Nothing => return self.admit(shared),
+        };
+        let carrier = Carrier {
+            send_inline: shared.link.send_inline,
+            max_gather: shared.config.max_gather,
+            max_transfer: shared.config.max_transfer_octets,
+        };
+        match plan(&request.writes, request.reply.as_ref(), &payload, &carrier) {
+            Ok(plan) => self.reply(&request, plan, shared),
+            Err(_) => self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared),
+        }
+        self.admit(shared);
+    }
+
+    fn reply(&mut self, request: &Request, plan: AnswerPlan, shared: &mut Shared<'_>) {
+        let credit = grant(shared);
+        let about = Sent {
+            kind: MessageKind::Reply,
+            xid: request.xid,
+            credit,
+            inline_octets: 0,
+            placed_octets: plan.placed,
+            read_chunks: 0,
+            write_chunks: plan.lists.writes.chunks().len(),
+            reply_chunk: plan.inline.is_none(),
+        };
+        for write in plan.writes {
+            shared.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
+        }
+        let (body, inline) = match plan.inline {
+            Some(inline) => (Body::Msg(plan.lists), inline),
+            None => (Body::Nomsg(plan.lists), Vec::new()),
+        };
+        let octets = gathered(Header::new(request.xid, credit, body).to_bytes(), inline, shared.config.max_gather);
+        let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
+        self.undrained += 1;
+        let invalidate = request.handle.filter(|_| shared.link.send_invalidates);
+        shared.actions.push_back(Action::Send { octets, invalidate, signaled: true, about });
+    }
+
+    /// Answers a message with an error.
+    pub(crate) fn error(&mut self, xid: u32, version: u32, error: ErrorBody, shared: &mut Shared<'_>) {
+        if shared.config.credits_granted == 0 {
+            return;
+        }
+        let credit = grant(shared);
+        if self.undrained > shared.ledger.granted() as usize + FAULT_ANSWERS {
+            shared.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::AnswersNotTaken)));
+            return;
+        }
+        let header = Header { xid, version, credit, body: Body::Error(error) }.to_bytes();
+        let about = Sent {
+            kind: MessageKind::Error,
+            xid,
+            credit,
+            inline_octets: header.len(),
+            placed_octets: 0,
+            read_chunks: 0,
+            write_chunks: 0,
+            reply_chunk: false,
+        };
+        self.undrained += 1;
+        shared.actions.push_back(Action::Send { octets: vec![header], invalidate: None, signaled: true, about });
+    }
+
+    /// The peer has taken an answer.
+    pub(crate) fn drained(&mut self, shared: &mut Shared<'_>) {
+        self.undrained = self.undrained.saturating_sub(1);
+        self.admit(shared);
+    }
+
+    /// The connection is over: nothing can be answered any more.
+    pub(crate) fn closed(&mut self) {
+        self.requests.clear();
+        self.held.clear();
+    }
+
+    /// Calls of the peer that are not answered.
+    pub(crate) fn executing(&self) -> usize {
+        self.requests.len()
+    }
+}
+
+/// Raises the peer's credits to what is configured, receives first, and says how many that is.
+fn grant(shared: &mut Shared<'_>) -> u32 {
+    let credits = shared.config.credits_granted.clamp(1, MAX_CREDITS);
+    shared.ledger.grant(credits, shared.actions);
+    credits
+}
+
+/// The handle to invalidate: that of the memory which the reply fills, if any.
+fn handle_of(lists: &Lists) -> Option<u32> {
+    let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);
+    let read = lists.reads.segments().iter().map(|entry| &entry.segment);
+    written.chain(read).map(|segment| segment.handle).next()
+}

@@ -1,0 +1,144 @@
+//! Finding out whether a silent peer is still there.
+//!
+//! A connection that stands is never hurried: calls are not sent twice on it. But when calls are unanswered and nothing
+//! at all has come for [`SILENCE_LIMIT`], a NULL call on the credit that was kept back decides: any message within
+//! [`PROBE_TIMEOUT`] shows that the peer lives. Owns nothing. The verdict is the error: the connection is to be closed.
+
+use crate::config::{PROBE_TIMEOUT, SILENCE_LIMIT};
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing.
+    Wait,
+    /// Send a probe.
+    Probe,
+    /// Give the connection up.
+    Dead,
+}
+
+/// What can be done to find out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Means {
+    /// A credit was kept back for it.
+    Reserve,
+    /// The peer has granted one credit and that is in use: nothing but waiting.
+    None,
+    /// Nothing has ever come from this peer, so that not even its grant is known.
+    NeverHeard,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    /// Since when calls are unanswered and nothing came.
+    since: Option<Timestamp>,
+    /// When the probe under way has to be answered.
+    probe_until: Option<Timestamp>,
+}
+
+impl Silence {
+    /// A call was sent.
+    pub(crate) fn sent(&mut self, now: Timestamp) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Something came from the peer; `waiting` says whether calls are still unanswered.
+    pub(crate) fn heard(&mut self, now: Timestamp, waiting: bool) {
+        self.since = waiting.then_some(now);
+        self.probe_until = None;
+    }
+
+    /// When to ask again.
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        self.probe_until.or_else(|| self.since.map(|since| since + SILENCE_LIMIT))
+    }
+
+    /// Asks.
+    pub(crate) fn wake(&mut self, now: Timestamp, means: Means) -> Verdict {
+        match (self.next_wake(), self.probe_until) {
+            (None, _) => Verdict::Wait,
+            (Some(when), _) if now < when => Verdict::Wait,
+            (Some(_), Some(_)) => Verdict::Dead,
+            (Some(_), None) if means == Means::None => {
+                self.since = Some(now);
+                Verdict::Wait
+            }
+            (Some(_), None) => {
+                self.probe_until = Some(now + PROBE_TIMEOUT);
+                if means == Means::Reserve { Verdict::Probe } else { Verdict::Wait }
+            }
+        }
+    }
+}
+
+/// Octets of a call header with empty credential and verifier.
+const NULL_CALL_WORDS: usize = 10;
+
+/// A call of procedure 0 of the program and version that `call` is for, or of the port mapper if that cannot be seen:
+/// any answer will do, even that there is no such program (RFC 5531 section 9).
+pub(crate) fn null_call(xid: u32, call: Option<&[u8]>) -> Bytes {
+    let word = |at: usize| Some(u32::from_be_bytes(*call?.get(at..)?.first_chunk()?));
+    let (program, version) = word(12).zip(word(16)).unwrap_or((100_000, 2));
+    let words: [u32; NULL_CALL_WORDS] = [xid, 0, 2, program, version, 0, 0, 0, 0, 0];
+    words.into_iter().flat_map(u32::to_be_bytes).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const T: Timestamp = Timestamp::from_nanos(1_000);
+    const NANO: Duration = Duration::from_nanos(1);
+
+    #[test]
+    fn silence_is_probed_at_its_limit_and_judged_at_the_probes() {
+        let mut silence = Silence::default();
+        assert_eq!((silence.next_wake(), silence.wake(T, Means::Reserve)), (None, Verdict::Wait));
+        silence.sent(T);
+        silence.sent(T + NANO);
+        let limit = T + SILENCE_LIMIT;
+        assert_eq!(silence.next_wake(), Some(limit));
+        assert_eq!(silence.wake(T + (SILENCE_LIMIT - NANO), Means::Reserve), Verdict::Wait);
+        assert_eq!(silence.wake(limit, Means::Reserve), Verdict::Probe);
+        assert_eq!(silence.wake(limit + (PROBE_TIMEOUT - NANO), Means::Reserve), Verdict::Wait);
+        assert_eq!(silence.wake(limit + PROBE_TIMEOUT, Means::Reserve), Verdict::Dead);
+    }
+
+    #[test]
+    fn a_word_from_the_peer_starts_again() {
+        let mut silence = Silence::default();
+        silence.sent(T);
+        let limit = T + SILENCE_LIMIT;
+        assert_eq!(silence.wake(limit, Means::Reserve), Verdict::Probe);
+        silence.heard(limit + NANO, true);
+        assert_eq!(silence.wake(limit + PROBE_TIMEOUT, Means::Reserve), Verdict::Wait);
+        assert_eq!(silence.next_wake(), Some(limit + NANO + SILENCE_LIMIT));
+        silence.heard(limit + PROBE_TIMEOUT, false);
+        assert_eq!(silence.next_wake(), None, "nothing is owed");
+    }
+
+    #[test]
+    fn without_a_reserve_only_a_peer_never_heard_is_given_up() {
+        let mut silence = Silence::default();
+        silence.sent(T);
+        let limit = T + SILENCE_LIMIT;
+        assert_eq!(silence.wake(limit, Means::None), Verdict::Wait);
+        assert_eq!(silence.next_wake(), Some(limit + SILENCE_LIMIT));
+        let mut silence = Silence::default();
+        silence.sent(T);
+        assert_eq!(silence.wake(limit, Means::NeverHeard), Verdict::Wait);
+        assert_eq!(silence.wake(limit + PROBE_TIMEOUT, Means::NeverHeard), Verdict::Dead);
+    }
+
+    #[test]
+    fn a_probe_is_a_null_call_to_the_same_program() {
+        let call: Vec<u8> = [7u32, 0, 2, 100_003, 3, 6].into_iter().flat_map(u32::to_be_bytes).collect();
+        let probe = null_call(9, Some(&call));
+        assert_eq!(probe.len(), 40);
+        assert_eq!(probe[12..24], [100_003u32, 3, 0].into_iter().flat_map(u32::to_be_bytes).collect::<Vec<_>>()[..]);
+        assert_eq!(null_call(9, Some(&call[..19]))[12..16], 100_000u32.to_be_bytes());
+    }
+}

@@ -1,0 +1,447 @@
+//! Single rules, each with a peer that is made of hand-built messages.
+
+use bytes::Bytes;
+use proptest::prelude::*;
+use rpcrdma_engine::{
+    Action, Answer, CallError, CallId, CloseCause, Config, Connection, ExposeError, ExposureId,
+    FORGOTTEN_CALL_DEADLINE, Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, Sink,
+};
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::{
+    PrivateData,
+    v1::{Body, ErrorBody, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList},
+};
+use rpcrdma_xdr::Payload;
+
+/// A host whose handles are 1000 and up, in order.
+#[derive(Default)]
+struct Handles {
+    next: u32,
+    refuse: Option<ExposeError>,
+}
+
+impl Handles {
+    fn lend(&mut self, length: usize) -> Result<Segment, ExposeError> {
+        if let Some(error) = self.refuse {
+            return Err(error);
+        }
+        self.next += 1;
+        Ok(Segment { handle: 999 + self.next, length: length as u32, offset: 0 })
+    }
+}
+
+impl Host for Handles {
+    fn expose_source(&mut self, _: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
+        self.lend(octets.len())
+    }
+    fn expose_sink(&mut self, _: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
+        self.lend(sink.octets)
+    }
+    fn next_xid(&mut self) -> u32 {
+        0xFFFF
+    }
+}
+
+const T: Timestamp = Timestamp::from_nanos(1);
+const PEER: PrivateData = PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 };
+
+fn actions(engine: &mut Connection) -> Vec<Action> {
+    std::iter::from_fn(|| engine.poll()).collect()
+}
+
+fn client() -> (Connection, Handles) {
+    (Connection::new(Config::client(), Some(&PEER)), Handles::default())
+}
+
+fn server() -> (Connection, Handles) {
+    (Connection::new(Config { credits_granted: 2, ..Config::server() }, Some(&PEER)), Handles::default())
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn message(xid: u32, credit: u32, lists: Lists, msg_type: u32) -> Bytes {
+    let mut octets = Header::new(xid, credit, Body::Msg(lists)).to_bytes().to_vec();
+    octets.extend(words(&[xid, msg_type, 2, 100_003, 3, 0]));
+    octets.into()
+}
+
+fn call(xid: u32) -> Bytes {
+    message(xid, 8, Lists::default(), 0)
+}
+
+fn reply(xid: u32, credit: u32) -> Bytes {
+    message(xid, credit, Lists::default(), 1)
+}
+
+/// Starts a call with one result of up to 10,000 octets, so that one Write chunk is exposed.
+fn start(engine: &mut Connection, host: &mut Handles, id: u64, xid: u32) -> Vec<Action> {
+    let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 6])));
+    engine.call(CallId(id), xid, payload, 10_100, &[10_000], T, host).unwrap();
+    actions(engine)
+}
+
+fn header_of(action: &Action) -> Header {
+    let Action::Send { octets, .. } = action else { panic!("{action:?}") };
+    Header::decode(&octets.concat()).unwrap().0
+}
+
+fn sends(actions: &[Action]) -> Vec<Header> {
+    actions.iter().filter(|action| matches!(action, Action::Send { .. })).map(header_of).collect()
+}
+
+fn delivered(actions: &[Action]) -> Vec<RequestId> {
+    let request = |action: &Action| if let Action::Deliver { request, .. } = action { Some(*request) } else { None };
+    actions.iter().filter_map(request).collect()
+}
+
+fn closed(actions: &[Action]) -> Option<CloseCause> {
+    actions.iter().find_map(|action| if let Action::Close(cause) = action { Some(*cause) } else { None })
+}
+
+/// proves: V1-3.3.1-c, BIDI-8167-4.1-a
+#[test]
+fn a_peer_that_overruns_its_credits_loses_the_connection() {
+    let (mut engine, mut host) = server();
+    engine.received(&call(1), T, &mut host);
+    assert_eq!(closed(&actions(&mut engine)), None, "at the limit: one credit before the first reply");
+    engine.received(&call(2), T, &mut host);
+    assert_eq!(closed(&actions(&mut engine)), Some(CloseCause::Peer(PeerFault::CreditsOverrun)));
+    engine.received(&call(3), T, &mut host);
+    assert!(actions(&mut engine).is_empty(), "nothing more is done for it");
+}
+
+/// proves: V1-3.3.1-d, V1-3.3.1-h
+#[test]
+fn the_first_reply_grants_what_receives_were_posted_for() {
+    let (mut engine, mut host) = server();
+    engine.received(&call(1), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
+    let after = actions(&mut engine);
+    assert!(matches!(after[0], Action::PostReceives { count: 1 }), "{after:?}");
+    assert_eq!(header_of(&after[1]).credit, 2);
+}
+
+#[test]
+fn a_peer_that_does_not_take_its_answers_waits() {
+    let (mut engine, mut host) = server();
+    let reply = |xid| Answer::Reply(Payload::from(Bytes::from(words(&[xid, 1, 0, 0, 0, 0]))));
+    for xid in 1..=2 {
+        engine.received(&call(xid), T, &mut host);
+        let request = delivered(&actions(&mut engine))[0];
+        engine.answer(request, reply(xid));
+        actions(&mut engine);
+    }
+    engine.received(&call(3), T, &mut host);
+    assert!(delivered(&actions(&mut engine)).is_empty(), "two answers are still in our memory");
+    engine.drained();
+    assert_eq!(delivered(&actions(&mut engine)).len(), 1);
+}
+
+/// proves: V1-4.5-b, V1-4.5-d, V1-4.5-e, V1-4.5-f, V1-4.5.1-a, V1-3.3.1-l, V1-4.6.1-b
+#[test]
+fn faulty_calls_are_answered_with_the_error_owed() {
+    let (mut engine, mut host) = server();
+    let mut other_version = call(5).to_vec();
+    other_version[7] = 2;
+    engine.received(&other_version.into(), T, &mut host);
+    let sent = sends(&actions(&mut engine));
+    assert_eq!(sent[0].body, Body::Error(ErrorBody::Version { low: 1, high: 1 }));
+    assert_eq!((sent[0].xid, sent[0].version, sent[0].credit), (5, 2, 2));
+    let mut mismatch = call(6).to_vec();
+    mismatch[31] = 7;
+    engine.received(&mismatch.into(), T, &mut host);
+    let sent = sends(&actions(&mut engine));
+    assert_eq!((sent[0].xid, &sent[0].body), (6, &Body::Error(ErrorBody::Chunk)));
+}
+
+#[test]
+fn a_flood_of_faulty_messages_ends_the_connection() {
+    let (mut engine, mut host) = server();
+    let nomsg = Header::new(5, 8, Body::Nomsg(Lists::default())).to_bytes();
+    let mut answers = 0;
+    let cause = loop {
+        engine.received(&nomsg, T, &mut host);
+        let done = actions(&mut engine);
+        answers += sends(&done).len();
+        if let Some(cause) = closed(&done) {
+            break cause;
+        }
+    };
+    assert_eq!((cause, answers), (CloseCause::Peer(PeerFault::AnswersNotTaken), 19), "credits, 16, and one");
+}
+
+/// proves: V1-6.1-c, V1-6.1-d, V1-4.5.3-a
+#[test]
+fn an_ineligible_chunk_or_a_reply_without_room_is_refused() {
+    let (mut engine, mut host) = server();
+    engine.received(&call(1), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    engine.answer(request, Answer::NotEligible);
+    assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
+    engine.received(&call(2), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    engine.answer(request, Answer::Reply(Payload::from(Bytes::from(vec![0; 5000]))));
+    assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
+    engine.received(&call(3), T, &mut host);
+    engine.drained();
+    let request = delivered(&actions(&mut engine))[0];
+    engine.answer(request, Answer::Nothing);
+    assert!(sends(&actions(&mut engine)).is_empty());
+    assert_eq!(engine.stats().executing, 0);
+}
+
+/// proves: V1-4.2.1-c
+#[test]
+fn a_long_call_must_begin_with_its_xid() {
+    let (mut engine, mut host) = server();
+    let read = ReadSegment { position: 0, segment: Segment { handle: 1, length: 40, offset: 0 } };
+    let lists = Lists { reads: ReadList(vec![read]), ..Lists::default() };
+    for (xid, fits) in [(7u32, true), (8, false)] {
+        engine.received(&Header::new(xid, 8, Body::Nomsg(lists.clone())).to_bytes(), T, &mut host);
+        let pulls = actions(&mut engine);
+        let request =
+            pulls.iter().find_map(|a| if let Action::Pull { request, .. } = a { Some(*request) } else { None });
+        let request = request.expect("it is pulled");
+        engine.pulled(request, 0, &words(&[7, 0]));
+        let after = actions(&mut engine);
+        assert_eq!((delivered(&after).len(), sends(&after).len()), if fits { (1, 0) } else { (0, 1) });
+        engine.answer(request, Answer::Nothing);
+        engine.drained();
+    }
+}
+
+/// proves: V1-8.1.4-a
+#[test]
+fn unreasonable_chunks_are_not_pulled() {
+    let (mut engine, mut host) = server();
+    let at = |length| {
+        let read = ReadSegment { position: 24, segment: Segment { handle: 1, length, offset: 0 } };
+        message(9, 8, Lists { reads: ReadList(vec![read]), ..Lists::default() }, 0)
+    };
+    engine.received(&at((4 << 20) + 1), T, &mut host);
+    let after = actions(&mut engine);
+    assert!(!after.iter().any(|action| matches!(action, Action::Pull { .. })));
+    assert_eq!(sends(&after)[0].body, Body::Error(ErrorBody::Chunk));
+    engine.received(&at(4 << 20), T, &mut host);
+    assert!(actions(&mut engine).iter().any(|action| matches!(action, Action::Pull { .. })), "at the limit");
+}
+
+/// proves: CM-8797-4-e
+#[test]
+fn a_reply_invalidates_a_handle_of_its_call_only_where_both_allow_it() {
+    let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]);
+    let asked = message(1, 8, Lists { writes: WriteList(vec![write]), ..Lists::default() }, 0);
+    for (peer, expected) in [(PEER, Some(77)), (PrivateData { remote_invalidation: false, ..PEER }, None)] {
+        let mut engine = Connection::new(Config::server(), Some(&peer));
+        engine.received(&asked, T, &mut Handles::default());
+        let request = delivered(&actions(&mut engine))[0];
+        engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
+        let sent = actions(&mut engine);
+        let invalidated =
+            sent.iter().find_map(|a| if let Action::Send { invalidate, .. } = a { Some(*invalidate) } else { None });
+        assert_eq!(invalidated, Some(expected));
+    }
+}
+
+/// proves: V1-4.4.1-a, V1-8.1.3-b, V1-2.3.2-d
+#[test]
+fn a_reply_waits_for_the_fence() {
+    let (mut engine, mut host) = client();
+    let sent = start(&mut engine, &mut host, 1, 7);
+    let chunk = header_of(sent.last().unwrap()).body.lists().unwrap().writes.chunks()[0].filled(3).unwrap();
+    engine.received(&message(7, 8, Lists { writes: WriteList(vec![chunk]), ..Lists::default() }, 1), T, &mut host);
+    let after = actions(&mut engine);
+    let [Action::Invalidate { exposure, handle: 1000 }] = after[..] else { panic!("{after:?}") };
+    engine.fenced(exposure);
+    let after = actions(&mut engine);
+    let [Action::Complete { call: CallId(1), reply }] = &after[..] else { panic!("{after:?}") };
+    assert!(matches!(reply.base, ReplyBase::Inline(_)));
+    assert_eq!(reply.items[0].returned, 3);
+}
+
+/// proves: V1-4.5-g, V1-4.5-j, V1-3.3.1-l
+#[test]
+fn an_error_ends_its_call() {
+    for error in [ErrorBody::Chunk, ErrorBody::Version { low: 2, high: 2 }] {
+        let (mut engine, mut host) = client();
+        start(&mut engine, &mut host, 1, 7);
+        let version = if error == ErrorBody::Chunk { 1 } else { 2 };
+        engine.received(&Header { xid: 7, version, credit: 3, body: Body::Error(error) }.to_bytes(), T, &mut host);
+        engine.fenced(ExposureId(0));
+        let after = actions(&mut engine);
+        assert!(
+            matches!(after.last(), Some(Action::Fail { call: CallId(1), error: CallError::Remote(e) }) if *e == error),
+            "{after:?}"
+        );
+    }
+}
+
+/// proves: V1-2.2.2-a, V1-4.5-c, V1-4.2.4-e, V1-4.6.1-c, V1-4.6.2-b
+#[test]
+fn what_answers_nothing_is_dropped() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 7);
+    let strange = [
+        reply(8, 5),
+        call(7),
+        Header::new(7, 5, Body::Done).to_bytes(),
+        Header::new(7, 5, Body::Msgp { align: 0, thresh: 0, lists: Lists::default() }).to_bytes(),
+        Bytes::from_static(&[1; 30]),
+        Header::new(9, 5, Body::Error(ErrorBody::Chunk)).to_bytes(),
+    ];
+    for octets in strange {
+        let before = engine.stats().receives;
+        engine.received(&octets, T, &mut host);
+        assert!(sends(&actions(&mut engine)).is_empty(), "requesters answer nothing");
+        assert_eq!(engine.stats().receives, before, "the receive is replaced");
+    }
+    assert_eq!(engine.stats().unanswered, 1);
+}
+
+/// proves: V1-3.3.3-c, V1-3.3.3-d, V1-3.3.1-e
+#[test]
+fn calls_wait_for_credits_and_one_is_kept_back() {
+    let (mut engine, mut host) = client();
+    let sent = |done: &[Action]| sends(done).len();
+    assert_eq!(sent(&start(&mut engine, &mut host, 1, 1)), 1);
+    for id in 2..=6 {
+        assert_eq!(sent(&start(&mut engine, &mut host, id, id as u32)), 0, "one credit before the first reply");
+    }
+    engine.received(&reply(1, 3), T, &mut host);
+    assert_eq!(sent(&actions(&mut engine)), 2, "three granted, one kept");
+    engine.received(&reply(2, 0), T, &mut host);
+    assert_eq!(sent(&actions(&mut engine)), 0, "a grant of nothing counts as one, and one is under way");
+    engine.received(&reply(3, u32::MAX), T, &mut host);
+    assert_eq!(sent(&actions(&mut engine)), 3);
+    assert_eq!(engine.stats().unanswered, 3);
+}
+
+/// proves: V1-4.4.1-b, V1-8.1.4-c
+#[test]
+fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 7);
+    engine.cancel(CallId(1));
+    let after = actions(&mut engine);
+    let [Action::Invalidate { exposure, .. }] = after[..] else { panic!("{after:?}") };
+    engine.fenced(exposure);
+    assert!(matches!(actions(&mut engine)[..], [Action::Cancelled { call: CallId(1) }]));
+    assert_eq!(engine.stats().unanswered, 1);
+    let refused = engine.call(CallId(2), 7, Payload::new(), 0, &[], T, &mut host);
+    assert!(refused.is_err(), "its XID is still in use");
+    engine.received(&reply(7, 8), T, &mut host);
+    assert_eq!(engine.stats().unanswered, 0);
+    assert!(actions(&mut engine).is_empty());
+}
+
+#[test]
+fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 7);
+    engine.forget(CallId(1), T);
+    assert!(actions(&mut engine).is_empty());
+    let deadline = engine.next_wake().unwrap();
+    assert_eq!(deadline, T + FORGOTTEN_CALL_DEADLINE);
+    engine.wake(deadline, &mut host);
+    let after = actions(&mut engine);
+    let exposure =
+        after.iter().find_map(|a| if let Action::Invalidate { exposure, .. } = a { Some(*exposure) } else { None });
+    engine.fenced(exposure.expect("the memory is taken back"));
+    assert!(matches!(actions(&mut engine)[..], [Action::Released { call: CallId(1) }]));
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 7);
+    engine.forget(CallId(1), T);
+    engine.received(&reply(7, 8), T, &mut host);
+    engine.fenced(ExposureId(0));
+    assert!(matches!(actions(&mut engine).last(), Some(Action::Released { call: CallId(1) })), "its reply ends it too");
+}
+
+#[test]
+fn a_silent_peer_is_probed_and_then_given_up() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 1);
+    engine.received(&reply(1, 2), T, &mut host);
+    engine.fenced(ExposureId(0));
+    start(&mut engine, &mut host, 2, 2);
+    actions(&mut engine);
+    let limit = T + SILENCE_LIMIT;
+    assert_eq!(engine.next_wake(), Some(limit));
+    engine.wake(limit, &mut host);
+    let after = actions(&mut engine);
+    assert!(matches!(&after.last(), Some(Action::Send { about, .. }) if about.kind == MessageKind::Probe), "{after:?}");
+    engine.received(&reply(0xFFFF, 2), limit, &mut host);
+    engine.wake(limit + PROBE_TIMEOUT, &mut host);
+    assert!(actions(&mut engine).is_empty(), "answered: wait on");
+    engine.wake(limit + SILENCE_LIMIT, &mut host);
+    assert_eq!(sends(&actions(&mut engine)).len(), 1);
+    engine.wake(limit + SILENCE_LIMIT + PROBE_TIMEOUT, &mut host);
+    assert_eq!(closed(&actions(&mut engine)), Some(CloseCause::Silent));
+    assert_eq!(engine.closed(), [CallId(2)], "to be sent again");
+}
+
+/// proves: V1-4.5.4-a
+#[test]
+fn a_call_whose_memory_cannot_be_exposed_fails_or_waits_for_another_connection() {
+    let (mut engine, mut host) = client();
+    host.refuse = Some(ExposeError::NoMemory);
+    let after = start(&mut engine, &mut host, 1, 7);
+    assert!(matches!(after[..], [Action::Fail { error: CallError::Expose(ExposeError::NoMemory), .. }]), "{after:?}");
+    host.refuse = Some(ExposeError::Closed);
+    assert!(start(&mut engine, &mut host, 2, 8).is_empty());
+    assert_eq!(engine.closed(), [CallId(2)]);
+}
+
+/// proves: V1-7.1-b, V1-4.2.1-b, BIDI-8167-2.4.1-a
+#[test]
+fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
+    let mut engine = Connection::new(Config { credits_granted: 2, ..Config::client() }, Some(&PEER));
+    let mut host = Handles::default();
+    assert!(matches!(actions(&mut engine)[..], [Action::PostReceives { count: 1 }]));
+    start(&mut engine, &mut host, 1, 7);
+    engine.received(&call(7), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    engine.received(&reply(7, 4), T, &mut host);
+    engine.fenced(ExposureId(0));
+    assert!(matches!(actions(&mut engine).last(), Some(Action::Complete { .. })), "same XID, another RPC");
+    engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[7, 1, 0, 0, 0, 0])))));
+    assert_eq!(sends(&actions(&mut engine))[0].credit, 2);
+    let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]);
+    engine.received(&message(8, 2, Lists { writes: WriteList(vec![write]), ..Lists::default() }, 0), T, &mut host);
+    assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
+}
+
+proptest! {
+    /// Arbitrary octets, and valid messages with a word changed, cost neither a panic nor a receive.
+    #[test]
+    fn hostile_messages_are_survived(
+        messages in prop::collection::vec((any::<bool>(), prop::collection::vec(any::<u8>(), 0..80), 0usize..20, any::<u32>()), 1..40),
+        as_client in any::<bool>(),
+    ) {
+        let (mut engine, mut host) = if as_client { client() } else { server() };
+        if as_client {
+            start(&mut engine, &mut host, 1, 7);
+        }
+        for (arbitrary, octets, at, word) in messages {
+            let mut message = if as_client { reply(7, 8) } else { call(7) }.to_vec();
+            let at = at * 4;
+            if at + 4 <= message.len() {
+                message[at..at + 4].copy_from_slice(&word.to_be_bytes());
+            }
+            let message = if arbitrary { octets } else { message };
+            engine.received(&message.into(), T, &mut host);
+            for action in actions(&mut engine) {
+                match action {
+                    Action::Deliver { request, .. } => engine.answer(request, Answer::Nothing),
+                    Action::Pull { request, index, .. } => engine.pulled(request, index, &[]),
+                    Action::Send { signaled: true, .. } => engine.drained(),
+                    _ => {}
+                }
+            }
+            let stats = engine.stats();
+            prop_assert!(stats.receives > stats.granted as usize + stats.unanswered || engine.next_wake().is_none());
+        }
+    }
+}
