@@ -61,20 +61,10 @@ pub trait Host {
 pub enum Piece {
     /// Octets that came with the header.
     Inline(Bytes),
-    /// A part of a chunk that was pulled and holds the stream itself.
-    Part {
-        /// Which pull.
-        index: usize,
-        /// Which of its octets.
-        range: Range<usize>,
-    },
-    /// A chunk that was pulled and holds one item.
-    Item {
-        /// Which pull.
-        index: usize,
-    },
-    /// A chunk without octets, which holds an empty item.
-    EmptyItem,
+    /// Pulled octets that belong to the stream itself.
+    Run(Range<usize>),
+    /// Pulled octets of one item, at whose place the stream goes on after its padding. Empty for an empty item.
+    Item(Range<usize>),
 }
 
 /// What a service says to a call.
@@ -183,13 +173,12 @@ pub enum Action {
         /// The octets.
         octets: Vec<Bytes>,
     },
-    /// Fetch a chunk by RDMA Read, as soon as there is a buffer for it, then say [`pulled`](crate::Connection::pulled).
+    /// Fetch the call's chunks by RDMA Read, all into one buffer, as soon as there is one, then say
+    /// [`pulled`](crate::Connection::pulled).
     Pull {
         /// For which call.
         request: RequestId,
-        /// Which of its pulls, from 0.
-        index: usize,
-        /// How many octets.
+        /// How many octets in all.
         octets: usize,
         /// From where, in order.
         sources: Vec<Segment>,
@@ -207,7 +196,7 @@ pub enum Action {
         request: RequestId,
         /// Its XID.
         xid: u32,
-        /// Its stream.
+        /// Its stream. Ranges are those of the buffer that was pulled.
         pieces: Vec<Piece>,
     },
     /// A call of ours was answered. The engine has forgotten it.

@@ -175,9 +175,10 @@ impl Connection {
         self.requester.fenced(exposure, &mut shared!(self));
     }
 
-    /// A chunk of a call of the peer has been fetched. `head` is the beginning of it, at least four octets if it has them.
-    pub fn pulled(&mut self, request: RequestId, index: usize, head: &[u8]) {
-        self.responder.pulled(request, index, head, &mut shared!(self));
+    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four octets if there
+    /// are as many.
+    pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
+        self.responder.pulled(request, head, &mut shared!(self));
     }
 
     /// A signaled Send is done.

@@ -8,18 +8,17 @@ use bytes::Bytes;
 use rpcrdma_wire::v1::{Lists, Segment};
 use rpcrdma_xdr::UNIT;
 
-/// A chunk to be fetched.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct PullChunk {
-    pub(crate) octets: usize,
-    pub(crate) sources: Vec<Segment>,
-}
-
 /// How a call is put together.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
-    pub(crate) pulls: Vec<PullChunk>,
+    /// Octets to be pulled, all chunks in the order of their Positions.
+    pub(crate) octets: usize,
+    /// Where they are.
+    pub(crate) sources: Vec<Segment>,
+    /// The stream.
     pub(crate) pieces: Vec<Piece>,
+    /// Whether the stream itself is pulled.
+    pub(crate) long: bool,
 }
 
 /// A named limit is exceeded.
@@ -37,29 +36,30 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
     if total > limits.call_octets {
         return Err(AboveLimit);
     }
-    let mut pulls = Vec::with_capacity(chunks.len());
+    let mut sources = Vec::with_capacity(lists.reads.segments().len());
     let mut pieces = Vec::with_capacity(2 * chunks.len() + 1);
     let mut base = Base { stream, long, used: 0 };
     let mut base_octets = stream.len();
     let mut in_chunks = 0usize;
+    let mut pulled = 0usize;
     for chunk in chunks {
         let octets = usize::try_from(chunk.len()).map_err(|_| AboveLimit)?;
         let position = usize::try_from(chunk.position).map_err(|_| AboveLimit)?;
-        let index = pulls.len();
+        // The limit above keeps the sum of all chunks far from overflow.
+        let range = pulled..pulled + octets;
+        pulled = range.end;
         if long && position == 0 {
+            // Position zero sorts first, so the stream is at the beginning of what is pulled.
             base_octets = octets;
         } else {
             pieces.extend(base.up_to(position.saturating_sub(in_chunks).min(base_octets)));
-            pieces.push(if octets > 0 { Piece::Item { index } } else { Piece::EmptyItem });
+            pieces.push(Piece::Item(range));
             in_chunks = in_chunks.saturating_add(octets.next_multiple_of(UNIT));
         }
-        if octets > 0 {
-            let sources = chunk.segments.into_iter().filter(|segment| segment.length > 0).collect();
-            pulls.push(PullChunk { octets, sources });
-        }
+        sources.extend(chunk.segments.into_iter().filter(|segment| segment.length > 0));
     }
     pieces.extend(base.up_to(base_octets));
-    Ok(Layout { pulls, pieces })
+    Ok(Layout { octets: pulled, sources, pieces, long })
 }
 
 /// The octets of the stream that are in no chunk of their own.
@@ -74,13 +74,10 @@ impl Base<'_> {
     fn up_to(&mut self, end: usize) -> Option<Piece> {
         let range = self.used..end.max(self.used);
         self.used = range.end;
-        if range.is_empty() {
-            None
-        } else if self.long {
-            // Position zero sorts first, so its chunk is the first pull.
-            Some(Piece::Part { index: 0, range })
-        } else {
-            Some(Piece::Inline(self.stream.slice(range)))
+        match (range.is_empty(), self.long) {
+            (true, _) => None,
+            (false, true) => Some(Piece::Run(range)),
+            (false, false) => Some(Piece::Inline(self.stream.slice(range))),
         }
     }
 }
@@ -111,18 +108,10 @@ mod tests {
     #[test]
     fn chunks_are_laid_at_their_positions() {
         assert_eq!(pieces(&[], 40, false), [inline(40)]);
-        assert_eq!(pieces(&[(40, 5)], 40, false), [inline(40), Piece::Item { index: 0 }]);
+        assert_eq!(pieces(&[(40, 5)], 40, false), [inline(40), Piece::Item(0..5)]);
         assert_eq!(
             pieces(&[(24, 2), (8, 5), (24, 2), (20, 0)], 20, false),
-            [
-                inline(8),
-                Piece::Item { index: 0 },
-                inline(4),
-                Piece::EmptyItem,
-                inline(4),
-                Piece::Item { index: 1 },
-                inline(4),
-            ]
+            [inline(8), Piece::Item(0..5), inline(4), Piece::Item(5..5), inline(4), Piece::Item(5..9), inline(4)]
         );
     }
 
@@ -131,7 +120,7 @@ mod tests {
     fn a_long_call_takes_its_stream_from_position_zero() {
         assert_eq!(
             pieces(&[(12, 3), (0, 20), (0, 4)], 0, true),
-            [Piece::Part { index: 0, range: 0..12 }, Piece::Item { index: 1 }, Piece::Part { index: 0, range: 12..24 },]
+            [Piece::Run(0..12), Piece::Item(24..27), Piece::Run(12..24)]
         );
     }
 

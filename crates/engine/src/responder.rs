@@ -36,8 +36,8 @@ struct Request {
 enum Stage {
     /// Its memory would be one too many: what is to be pulled, and how it is put together.
     Held(crate::pull::Layout),
-    /// So many chunks are still to come.
-    Pulling { left: usize, pieces: Vec<Piece>, long: bool },
+    /// Its chunks are to come.
+    Pulling { pieces: Vec<Piece>, long: bool },
     /// The service has it.
     Delivered,
 }
@@ -91,31 +91,25 @@ impl Responder {
     fn begin(&mut self, id: RequestId, shared: &mut Shared<'_>) {
         let Some(request) = self.requests.get_mut(&id) else { return };
         let Stage::Held(layout) = std::mem::replace(&mut request.stage, Stage::Delivered) else { return };
-        if layout.pulls.is_empty() {
+        if layout.octets == 0 {
             shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces: layout.pieces });
             return;
         }
-        let long = matches!(layout.pieces.first(), Some(Piece::Part { .. }));
-        request.stage = Stage::Pulling { left: layout.pulls.len(), pieces: layout.pieces, long };
-        for (index, pull) in layout.pulls.into_iter().enumerate() {
-            shared.actions.push_back(Action::Pull { request: id, index, octets: pull.octets, sources: pull.sources });
-        }
+        request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
+        shared.actions.push_back(Action::Pull { request: id, octets: layout.octets, sources: layout.sources });
     }
 
-    /// A chunk of the call has come. `head` is the beginning of it.
-    pub(crate) fn pulled(&mut self, id: RequestId, index: usize, head: &[u8], shared: &mut Shared<'_>) {
+    /// The call's chunks have come. `head` is the beginning of what was pulled.
+    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], shared: &mut Shared<'_>) {
         let Some(request) = self.requests.get_mut(&id) else { return };
-        let Stage::Pulling { left, pieces, long } = &mut request.stage else { return };
-        *left = left.saturating_sub(1);
-        // In a long call the first chunk is the stream, and must begin with the header's XID.
-        if *long && index == 0 && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
+        let Stage::Pulling { pieces, long } = &mut request.stage else { return };
+        // A long call begins with the header's XID like any other.
+        if *long && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
             return self.answer(id, Answer::NotEligible, shared);
         }
-        if *left == 0 {
-            let pieces = std::mem::take(pieces);
-            request.stage = Stage::Delivered;
-            shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
-        }
+        let pieces = std::mem::take(pieces);
+        request.stage = Stage::Delivered;
+        shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
     }
 
     /// What the service says, or that the call cannot be served.

@@ -87,7 +87,6 @@ enum Wire {
 
 struct Pull {
     request: RequestId,
-    index: usize,
     octets: usize,
     sources: Vec<Segment>,
 }
@@ -105,7 +104,7 @@ struct End {
     posted: usize,
     wire: VecDeque<Wire>,
     pulls: Vec<Pull>,
-    pulled: BTreeMap<(RequestId, usize), Bytes>,
+    pulled: BTreeMap<RequestId, Bytes>,
     delivered: Vec<(RequestId, u32)>,
     undrained: usize,
     open: BTreeMap<CallId, u32>,
@@ -261,8 +260,8 @@ impl World {
                     assert_eq!(octets.len(), to.length as usize);
                     end.wire.push_back(Wire::Write { to, octets });
                 }
-                Action::Pull { request, index, octets, sources } => {
-                    end.pulls.push(Pull { request, index, octets, sources });
+                Action::Pull { request, octets, sources } => {
+                    end.pulls.push(Pull { request, octets, sources });
                 }
                 Action::Invalidate { handle, exposure } => {
                     if let Some(id) = end.memory.fence(handle) {
@@ -271,8 +270,8 @@ impl World {
                     }
                 }
                 Action::Deliver { request, xid, pieces } => {
-                    let stream = assemble(&pieces, request, &end.pulled);
-                    end.pulled.retain(|(of, _), _| *of != request);
+                    let pulled = end.pulled.remove(&request).unwrap_or_default();
+                    let stream = assemble(&pieces, &pulled);
                     match self.expected.get(&(1 - at, xid)) {
                         Some(expected) => assert_eq!(stream, expected.call, "the call arrives whole"),
                         None => assert_eq!(stream[20..24], [0; 4], "a probe calls procedure 0"),
@@ -391,8 +390,8 @@ impl World {
         assert_eq!(data.len(), pull.octets);
         let end = &mut self.ends[at];
         let data = Bytes::from(data);
-        end.pulled.insert((pull.request, pull.index), data.clone());
-        end.engine.pulled(pull.request, pull.index, &data);
+        end.pulled.insert(pull.request, data.clone());
+        end.engine.pulled(pull.request, &data);
         self.act(at);
     }
 
@@ -472,17 +471,16 @@ impl World {
     }
 }
 
-fn assemble(pieces: &[Piece], request: RequestId, pulled: &BTreeMap<(RequestId, usize), Bytes>) -> Vec<u8> {
+fn assemble(pieces: &[Piece], pulled: &[u8]) -> Vec<u8> {
     let mut stream = Vec::new();
     for piece in pieces {
         match piece {
             Piece::Inline(octets) => stream.extend_from_slice(octets),
-            Piece::Part { index, range } => stream.extend_from_slice(&pulled[&(request, *index)][range.clone()]),
-            Piece::Item { index } => {
-                stream.extend_from_slice(&pulled[&(request, *index)]);
+            Piece::Run(range) => stream.extend_from_slice(&pulled[range.clone()]),
+            Piece::Item(range) => {
+                stream.extend_from_slice(&pulled[range.clone()]);
                 stream.resize(padded(stream.len()), 0);
             }
-            Piece::EmptyItem => {}
         }
     }
     stream

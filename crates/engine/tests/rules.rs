@@ -205,7 +205,7 @@ fn a_long_call_must_begin_with_its_xid() {
         let request =
             pulls.iter().find_map(|a| if let Action::Pull { request, .. } = a { Some(*request) } else { None });
         let request = request.expect("it is pulled");
-        engine.pulled(request, 0, &words(&[7, 0]));
+        engine.pulled(request, &words(&[7, 0]));
         let after = actions(&mut engine);
         assert_eq!((delivered(&after).len(), sends(&after).len()), if fits { (1, 0) } else { (0, 1) });
         engine.answer(request, Answer::Nothing);
@@ -435,7 +435,7 @@ proptest! {
             for action in actions(&mut engine) {
                 match action {
                     Action::Deliver { request, .. } => engine.answer(request, Answer::Nothing),
-                    Action::Pull { request, index, .. } => engine.pulled(request, index, &[]),
+                    Action::Pull { request, .. } => engine.pulled(request, &[]),
                     Action::Send { signaled: true, .. } => engine.drained(),
                     _ => {}
                 }
