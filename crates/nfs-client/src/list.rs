@@ -17,6 +17,7 @@ pub struct Listing {
     ready: VecDeque<EntryPlus>,
     end: bool,
     plus: bool,
+    failed: bool,
 }
 
 impl Listing {
@@ -31,6 +32,7 @@ impl Listing {
             ready: VecDeque::new(),
             end: false,
             plus: true,
+            failed: false,
         }
     }
 
@@ -48,8 +50,17 @@ impl Listing {
             if self.end {
                 return Ok(None);
             }
-            self.fetch().await?;
+            if let Err(error) = self.fetch().await {
+                self.failed = true;
+                self.end = true;
+                return Err(error);
+            }
         }
+    }
+
+    /// Whether the walk has ended with an error.
+    pub fn has_failed(&self) -> bool {
+        self.failed
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {

@@ -26,7 +26,7 @@ pub struct Reader {
     end: u64,
     block: u32,
     depth: usize,
-    under_way: FuturesOrdered<BoxFuture<'static, Result<Vec<Block>, Error>>>,
+    under_way: FuturesOrdered<BoxFuture<'static, Result<Part, Error>>>,
     ready: VecDeque<Block>,
 }
 
@@ -62,12 +62,11 @@ impl Reader {
             }
             match self.under_way.next().await {
                 None => return Ok(None),
-                Some(Ok(blocks)) => {
-                    if blocks.is_empty() {
+                Some(Ok(part)) => {
+                    if part.end {
                         self.stop();
-                        return Ok(None);
                     }
-                    self.ready.extend(blocks);
+                    self.ready.extend(part.blocks);
                 }
                 Some(Err(error)) => {
                     self.stop();
@@ -83,10 +82,18 @@ impl Reader {
     }
 }
 
+/// What came of one part of the range.
+struct Part {
+    blocks: Vec<Block>,
+    /// The file ends here: what was asked for beyond it need not be waited for.
+    end: bool,
+}
+
 /// Reads `count` octets though the server returns fewer at a time, unless the file ends before.
-async fn read_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut count: u32) -> Result<Vec<Block>, Error> {
+async fn read_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut count: u32) -> Result<Part, Error> {
     let mut blocks = Vec::with_capacity(1);
-    while count > 0 {
+    let mut end = false;
+    while count > 0 && !end {
         let ok = nfs.read(&file, offset, count).await?;
         // At most `count`: the call has checked that.
         let octets = ok.data.len() as u32;
@@ -94,14 +101,13 @@ async fn read_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut count: u32) ->
             if !ok.end {
                 return Err(Error::Nonsense { procedure: "READ", what: "returned nothing before the end of the file" });
             }
+            end = true;
             break;
         }
         blocks.push(Block { offset, data: ok.data });
         offset += u64::from(octets);
         count -= octets;
-        if ok.end {
-            break;
-        }
+        end = ok.end;
     }
-    Ok(blocks)
+    Ok(Part { blocks, end })
 }

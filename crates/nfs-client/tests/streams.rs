@@ -39,6 +39,21 @@ async fn a_file_is_read_whole_however_little_comes_at_a_time() {
     }
 }
 
+/// A small file costs one call: the end is known from its answer.
+#[tokio::test]
+async fn nothing_is_asked_beyond_the_end_that_was_told() {
+    let calls = Arc::new(Mutex::new(0));
+    let counted = calls.clone();
+    let nfs = client(move |_, _| {
+        *counted.lock().unwrap() += 1;
+        once(&read_ok(b"all", true))
+    });
+    let mut reader = Reader::new(nfs, handle("file"), 0, u64::MAX, 100, 1);
+    assert_eq!(&reader.next().await.unwrap().unwrap().data[..], b"all");
+    assert!(reader.next().await.unwrap().is_none());
+    assert_eq!(*calls.lock().unwrap(), 1);
+}
+
 #[tokio::test]
 async fn a_server_that_returns_nothing_or_too_much_is_an_error() {
     for data in [&b""[..], b"more than was asked"] {
