@@ -132,7 +132,8 @@ pub enum RefusedReason {
     Closed,
 }
 
-/// How a piece of work ended that did not succeed.
+/// How a piece of work ended that did not succeed. For logs: devices report the same misdeed in different words, and some
+/// only flush.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {
@@ -148,12 +149,18 @@ pub enum WorkError {
     /// The peer could not do the operation.
     #[error("the peer could not do it")]
     RemoteOperation,
+    /// The peer had no receive for a Send, for longer than the device waits.
+    #[error("the peer has no receive for it")]
+    NoReceive,
+    /// The peer does not answer.
+    #[error("the peer does not answer")]
+    Unreachable,
     /// The network or the device failed.
     #[error("the fabric failed")]
     Fabric,
 }
 
-/// Why a connection ended.
+/// Why a connection ended. For logs: not every device tells a peer's orderly end from its death.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseReason {

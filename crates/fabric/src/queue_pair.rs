@@ -89,7 +89,7 @@ pub enum Completion {
         /// The handle of ours that the peer's Send has invalidated. The exposure's own [`Completion::Fenced`] came before.
         invalidated: Option<u32>,
     },
-    /// A signaled Send or Write is done with its octets.
+    /// A signaled Send or Write is done with its octets. That says nothing about their arrival: a peer can still refuse them.
     Done {
         /// The work's token.
         token: Token,
@@ -148,6 +148,8 @@ pub struct ConnectionInfo {
 }
 
 /// One end of a reliable connection. See the [crate's documentation](crate) for how to drive it.
+///
+/// It is polled in the runtime in which it was connected or accepted: its descriptors belong there.
 pub trait QueuePair: std::marker::Send {
     /// What is known of the connection.
     fn info(&self) -> &ConnectionInfo;
@@ -183,18 +185,22 @@ pub trait QueuePair: std::marker::Send {
     /// A limit of the [`Capabilities`], a sink that is too small, or an ORD of zero.
     fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>>;
 
-    /// Lends memory to the peer, and says at once how the peer names it. The handle's 32 bits are unpredictable. A
-    /// provider that binds a window does so before any Send that is posted later.
+    /// Lends memory to the peer, and says at once how the peer names it. The handle is as unpredictable as
+    /// [`Capabilities::unpredictable_handle_bits`] says and is used again as late as possible. A provider that binds a window
+    /// does so before any Send that is posted later; one that registers memory instead may sleep in the kernel for it.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], empty memory, or a connection that has ended. The memory is in the error.
     fn expose(&mut self, token: Token, memory: Lent) -> Result<RemoteSegment, Refused<Lent>>;
 
-    /// Ends an exposure. [`Completion::Fenced`] follows. A handle that is no longer exposed is ignored: the peer may have
-    /// been first.
+    /// Ends an exposure. [`Completion::Fenced`] follows. A handle that is known to be no longer exposed is ignored.
+    ///
+    /// Devices differ in what they do when the peer's Send with Invalidate of the same handle is on its way: some end the
+    /// connection. While such a Send may still come, invalidate only what must not stay exposed at any price.
     fn invalidate(&mut self, handle: u32);
 
-    /// Ends the connection in an orderly manner after what is posted. [`Completion::Closed`] follows.
+    /// Ends the connection in an orderly manner after what is posted, as far as the peer takes it within the provider's time
+    /// limit. [`Completion::Closed`] follows.
     fn disconnect(&mut self);
 
     /// Moves octets, and says what happened next. After [`Completion::Closed`] it stays pending.

@@ -23,6 +23,7 @@ impl Default for SimConfig {
                 send_with_invalidate: true,
                 fencing: Fencing::Invalidation,
                 handle_scope: HandleScope::Connection,
+                unpredictable_handle_bits: 32,
                 shared_receives: true,
                 max_exposure_octets: 1 << 30,
                 max_exposures: 4096,

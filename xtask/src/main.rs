@@ -1,2 +1,0 @@
-//! The project's own chores.
-fn main() {}
