@@ -26,6 +26,8 @@ pub mod pool;
 mod provider;
 mod queue_pair;
 mod receives;
+#[cfg(feature = "suite")]
+pub mod suite;
 
 pub use capabilities::{Capabilities, Fencing, HandleScope};
 pub use error::{

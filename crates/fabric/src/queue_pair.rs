@@ -161,7 +161,8 @@ pub trait QueuePair: std::marker::Send {
     ///
     /// # Errors
     /// [`RefusedReason::Limit`](crate::RefusedReason::Limit) above [`Capabilities::max_receives`]. After the connection's
-    /// end it is no error: the receive comes back flushed.
+    /// end it is no error: the receive comes back flushed. Only after [`Completion::Closed`], which nothing follows, it is
+    /// refused as [`RefusedReason::Closed`](crate::RefusedReason::Closed).
     fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>>;
 
     /// How many receives are posted and unused. Those of a shared pool are not counted.
@@ -170,19 +171,19 @@ pub trait QueuePair: std::marker::Send {
     /// Posts a Send. It leaves after all Sends and Writes posted before it.
     ///
     /// # Errors
-    /// A limit of the [`Capabilities`], or an invalidation where there is none.
+    /// A limit of the [`Capabilities`], an invalidation where there is none, or a connection that has ended.
     fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>>;
 
     /// Posts an RDMA Write. A Send posted after it arrives only when its octets are in place.
     ///
     /// # Errors
-    /// A limit of the [`Capabilities`].
+    /// A limit of the [`Capabilities`], or a connection that has ended.
     fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>>;
 
     /// Posts RDMA Reads. They may finish after Sends posted later. More than [`ConnectionInfo::ord`] wait their turn.
     ///
     /// # Errors
-    /// A limit of the [`Capabilities`], a sink that is too small, or an ORD of zero.
+    /// A limit of the [`Capabilities`], a sink that is too small, an ORD of zero, or a connection that has ended.
     fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>>;
 
     /// Lends memory to the peer, and says at once how the peer names it. The handle is as unpredictable as

@@ -336,6 +336,7 @@ impl State {
         end.outstanding = 0;
         end.reading = 0;
         end.segments.clear();
+        end.shared = None;
 
         let error = |number: u64| match failing {
             Some(failing) if failing.number == number => failing.error.clone(),

@@ -1,0 +1,104 @@
+//! The behaviour that every provider owes, as a suite that a provider's own tests run (feature `suite`).
+//!
+//! Each [`Case`] takes two fabrics, one that connects and one that listens, makes its connections and checks the
+//! contract on them: order, visibility, bounds, fences, the end. It asks the [`Capabilities`](crate::Capabilities)
+//! where providers differ, never for a name. Cases are plain futures and start nothing: any executor can run them, and
+//! time-outs come from the [`Env`], so that a hang fails. A case fails by panicking with what it waited for.
+//!
+//! Every buffer of a case is counted. Whatever a queue pair was given must come back exactly once and before it is
+//! closed, and when a case is over none of its memory may be left anywhere.
+//!
+//! Connections of the suite begin with a Send of the connecting side, because on some fabrics (iWARP) the accepting side
+//! may not be the first to send.
+//!
+//! ```
+//! use rpcrdma_fabric::{BoxFuture, suite::{Setup, Verdict, cases}};
+//!
+//! fn run_all(setup: impl Fn() -> Setup, block_on: impl Fn(BoxFuture<'static, Verdict>) -> Verdict) {
+//!     for case in cases() {
+//!         println!("{}: {:?}", case.name(), block_on(case.run(setup())));
+//!     }
+//! }
+//! ```
+
+mod connecting;
+mod end;
+mod ending;
+mod exposures;
+mod ledger;
+mod limits;
+mod load;
+mod pair;
+mod placement;
+mod sends;
+
+use crate::{BoxFuture, Fabric};
+use rpcrdma_env::Env;
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+/// What a case is given.
+#[derive(Clone)]
+pub struct Setup {
+    /// The fabric that connects.
+    pub a: Arc<dyn Fabric>,
+    /// The fabric that listens. It may be the same.
+    pub b: Arc<dyn Fabric>,
+    /// Where to listen: an address of `b`, port 0.
+    pub listen: SocketAddr,
+    /// Time and randomness.
+    pub env: Env,
+}
+
+/// How a case ended that did not panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The provider does what it owes.
+    Passed,
+    /// The provider does not claim what the case is about.
+    Skipped(&'static str),
+}
+
+/// One promise of the contract.
+#[derive(Clone, Copy)]
+pub struct Case {
+    name: &'static str,
+    run: fn(Setup) -> BoxFuture<'static, Verdict>,
+}
+
+impl Case {
+    /// What is promised.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Checks it.
+    ///
+    /// # Panics
+    /// If the provider does not keep it, or does not answer within half a minute.
+    pub fn run(&self, setup: Setup) -> BoxFuture<'static, Verdict> {
+        (self.run)(setup)
+    }
+}
+
+impl std::fmt::Debug for Case {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Case({})", self.name)
+    }
+}
+
+/// Every case, in an order in which the first failure explains the most.
+pub fn cases() -> Vec<Case> {
+    [connecting::CASES, sends::CASES, placement::CASES, exposures::CASES, ending::CASES, limits::CASES, load::CASES]
+        .concat()
+}
+
+/// How long a case waits for any one thing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A case, by its function's name.
+macro_rules! case {
+    ($name:ident) => {
+        $crate::suite::Case { name: stringify!($name), run: |setup| Box::pin($name(setup)) }
+    };
+}
+use case;
