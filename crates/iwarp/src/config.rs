@@ -1,0 +1,119 @@
+//! What can be set, and its limits.
+
+use crate::{protocol::mpa, tap::Tap};
+use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
+use std::{sync::Arc, time::Duration};
+
+/// RDMA Reads at a time, each way: what Linux's NFS server asks for.
+pub const DEFAULT_DEPTH: u16 = 16;
+/// Within this time a connection is set up, TCP included, or given up. Linux waits as long.
+pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer that takes nothing for this long while something is to be written, or stops for this long in the middle of an
+/// FPDU, is taken for dead.
+pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// After our FIN the peer has this long to send its own.
+pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);
+/// TCP asks an idle peer whether it is there after this time,
+pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+/// again after this,
+pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+/// and so many times before it gives the connection up.
+pub const KEEPALIVE_PROBES: u32 = 6;
+/// The upper layer's private data at most, in octets, as the format allows it. Linux's soft-iWARP takes 252 of them.
+pub const MAX_PRIVATE_DATA_OCTETS: usize = mpa::MAX_PRIVATE_DATA_OCTETS - mpa::ENHANCED_OCTETS;
+/// Exposures at a time on one connection: some hundred calls with a hundred segments each.
+pub const DEFAULT_MAX_EXPOSURES: usize = 16_384;
+/// Receives at a time on one connection: far more than credits are ever granted.
+pub const DEFAULT_MAX_RECEIVES: usize = 8_192;
+/// Pieces of work at a time on one connection.
+pub const DEFAULT_MAX_POSTED: usize = 16_384;
+/// Octets in one message. Message offsets have 32 bits; this leaves room below them, as Linux does.
+pub const MAX_MESSAGE_OCTETS: usize = 1 << 30;
+/// Slices in one message.
+pub const MAX_GATHER: usize = 1_024;
+/// Peers that TCP has accepted and nobody has taken yet. The system's own limit may be lower.
+pub const LISTEN_BACKLOG: u32 = 1_024;
+
+/// How an [`Iwarp`](crate::Iwarp) behaves. [`Config::default`] is what an embedder wants.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Config {
+    /// Ask for CRC32c. It is used if either end asks (RFC 5044 section 4.4).
+    pub crc: bool,
+    /// The most RDMA Reads of a peer served at a time, at most 16,382.
+    pub max_ird: u16,
+    /// The most RDMA Reads of our own at a time, at most 16,382.
+    pub max_ord: u16,
+    /// See [`DEFAULT_SETUP_TIMEOUT`].
+    pub setup_timeout: Duration,
+    /// See [`DEFAULT_STALL_TIMEOUT`].
+    pub stall_timeout: Duration,
+    /// See [`DEFAULT_LINGER`].
+    pub linger: Duration,
+    /// The most octets of private data to send, at most [`MAX_PRIVATE_DATA_OCTETS`].
+    pub max_private_data: usize,
+    /// FPDUs of at most so many octets, whatever the path takes. For tests and for peers that need it.
+    pub fpdu_octets: Option<usize>,
+    /// See [`DEFAULT_MAX_EXPOSURES`].
+    pub max_exposures: usize,
+    /// See [`DEFAULT_MAX_RECEIVES`].
+    pub max_receives: usize,
+    /// See [`DEFAULT_MAX_POSTED`].
+    pub max_posted: usize,
+    /// Sees all octets of all connections.
+    pub tap: Option<Arc<dyn Tap>>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            crc: true,
+            max_ird: DEFAULT_DEPTH,
+            max_ord: DEFAULT_DEPTH,
+            setup_timeout: DEFAULT_SETUP_TIMEOUT,
+            stall_timeout: DEFAULT_STALL_TIMEOUT,
+            linger: DEFAULT_LINGER,
+            max_private_data: MAX_PRIVATE_DATA_OCTETS,
+            fpdu_octets: None,
+            max_exposures: DEFAULT_MAX_EXPOSURES,
+            max_receives: DEFAULT_MAX_RECEIVES,
+            max_posted: DEFAULT_MAX_POSTED,
+            tap: None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Config {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Config")
+            .field("crc", &self.crc)
+            .field("max_ird", &self.max_ird)
+            .field("max_ord", &self.max_ord)
+            .field("fpdu_octets", &self.fpdu_octets)
+            .field("tap", &self.tap.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Config {
+    /// What follows for the contract of a provider.
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            remote_invalidation: true,
+            send_with_invalidate: true,
+            fencing: Fencing::Invalidation,
+            handle_scope: HandleScope::Connection,
+            unpredictable_handle_bits: 32,
+            shared_receives: true,
+            max_exposure_octets: u32::MAX as usize,
+            max_exposures: self.max_exposures,
+            max_message_octets: MAX_MESSAGE_OCTETS,
+            max_gather: MAX_GATHER,
+            max_receives: self.max_receives,
+            max_posted: self.max_posted,
+            max_ird: self.max_ird.min(mpa::MAX_DEPTH),
+            max_ord: self.max_ord.min(mpa::MAX_DEPTH),
+            max_private_data: self.max_private_data.min(MAX_PRIVATE_DATA_OCTETS),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Listening, and the responder's side of the set-up.
+//!
+//! TCP's accept is all that a listener waits for. Everything that a slow or hostile peer can draw out happens in the
+//! futures of its own [`Pending`] and [`Incoming`], each within the time-out for set-up. A peer costs one socket and at
+//! most one frame until then.
+
+use crate::{
+    config::LISTEN_BACKLOG,
+    fabric::Shared,
+    net::{FrameError, Wire, within},
+    protocol::{
+        Fault, Role,
+        mpa::{Frame, Kind},
+        negotiation,
+    },
+};
+use bytes::Bytes;
+use rpcrdma_env::BoxFuture;
+use rpcrdma_fabric::{
+    AcceptError, Connected, ConnectionInfo, ConnectionParams, Incoming, Listener, Pending, RefusedReason,
+};
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+
+pub(crate) struct IwarpListener {
+    shared: Arc<Shared>,
+    listener: TcpListener,
+    local: SocketAddr,
+}
+
+impl IwarpListener {
+    pub(crate) fn bind(shared: Arc<Shared>, local: SocketAddr) -> io::Result<Self> {
+        let socket = if local.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        // A restarted server finds its port free although old connections are still known to TCP.
+        socket.set_reuseaddr(true)?;
+        socket.bind(local)?;
+        let listener = socket.listen(LISTEN_BACKLOG)?;
+        let local = listener.local_addr()?;
+        Ok(IwarpListener { shared, listener, local })
+    }
+}
+
+impl Listener for IwarpListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>> {
+        let (stream, peer) = ready!(self.listener.poll_accept(cx)).map_err(AcceptError::Io)?;
+        Poll::Ready(Ok(Box::new(Knock { shared: self.shared.clone(), stream, peer })))
+    }
+}
+
+/// A peer whose request was not read yet.
+struct Knock {
+    shared: Arc<Shared>,
+    stream: TcpStream,
+    peer: SocketAddr,
+}
+
+/// What `future` gives within the set-up's time-out.
+async fn timed<T>(shared: &Shared, future: impl Future<Output = Result<T, AcceptError>>) -> Result<T, AcceptError> {
+    let limit = shared.config.setup_timeout;
+    match within(&shared.env, limit, future).await {
+        Some(result) => result,
+        None => Err(AcceptError::TimedOut { seconds: limit.as_secs() }),
+    }
+}
+
+fn broken(fault: Fault) -> AcceptError {
+    AcceptError::Violation(fault.violation())
+}
+
+impl Pending for Knock {
+    fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>> {
+        let Knock { shared, stream, peer } = *self;
+        Box::pin(async move {
+            let mut wire = Wire::new(stream, &shared.config, false).map_err(AcceptError::Io)?;
+            let read = async {
+                let request = wire.read_frame(Kind::Request).await.map_err(|error| match error {
+                    FrameError::Io(error) => AcceptError::Io(error),
+                    FrameError::Fault(fault) => broken(fault),
+                })?;
+                if let Err(fault) = negotiation::check_request(&request) {
+                    let reply = negotiation::reject(&request, &[]).encode(Kind::Reply);
+                    wire.write_all(&reply).await.map_err(AcceptError::Io)?;
+                    return Err(broken(fault));
+                }
+                Ok(request)
+            };
+            let mut request = timed(&shared, read).await?;
+            let open = (shared.capabilities.max_ird, shared.capabilities.max_ord);
+            let (ird, ord) = negotiation::wishes(&request, open);
+            let info = ConnectionInfo {
+                local: wire.stream.local_addr().map_err(AcceptError::Io)?,
+                peer,
+                private_data: Bytes::from(std::mem::take(&mut request.private_data)),
+                ird,
+                ord,
+            };
+            Ok(Box::new(Asked { shared, wire, request, info }) as Box<dyn Incoming>)
+        })
+    }
+}
+
+/// A request that awaits its answer.
+struct Asked {
+    shared: Arc<Shared>,
+    wire: Wire,
+    request: Frame,
+    info: ConnectionInfo,
+}
+
+impl Incoming for Asked {
+    fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>> {
+        let Asked { shared, mut wire, request, info } = *self;
+        Box::pin(async move {
+            shared.check(&params).map_err(AcceptError::Misuse)?;
+            let offer = shared.offer(params.ird, params.ord);
+            let (reply, agreed) = negotiation::accept(&request, offer, &params.private_data);
+            // Receives first, then the reply: the peer may send as soon as it has it.
+            let endpoint = shared.endpoint(&wire, Role::Responder, agreed, params.receives).map_err(AcceptError::Io)?;
+            let reply = reply.encode(Kind::Reply);
+            timed(&shared, async { wire.write_all(&reply).await.map_err(AcceptError::Io) }).await?;
+            shared.connected(wire, endpoint, agreed, info.private_data).map_err(AcceptError::Io)
+        })
+    }
+
+    fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, Result<(), AcceptError>> {
+        let Asked { shared, mut wire, request, .. } = *self;
+        Box::pin(async move {
+            let max = shared.capabilities.max_private_data;
+            if private_data.len() > max {
+                let what = "the number of octets of private data";
+                return Err(AcceptError::Misuse(RefusedReason::Limit { what, max }));
+            }
+            let reply = negotiation::reject(&request, &private_data).encode(Kind::Reply);
+            timed(&shared, async { wire.write_all(&reply).await.map_err(AcceptError::Io) }).await
+        })
+    }
+}

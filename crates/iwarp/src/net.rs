@@ -1,0 +1,132 @@
+//! What the driver asks of TCP: options of the socket, whole frames during set-up, and a time limit on both.
+
+use crate::{
+    config::{Config, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES},
+    protocol::{
+        Fault,
+        fpdu::Segmentation,
+        mpa::{Frame, HEAD_OCTETS, Head, Kind},
+    },
+    tap::{Direction, TapStream},
+};
+use rpcrdma_env::Env;
+use socket2::{SockRef, TcpKeepalive};
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::pin,
+    task::Poll,
+    time::Duration,
+};
+use tokio::net::TcpStream;
+
+/// A TCP connection with its observer.
+pub(crate) struct Wire {
+    pub(crate) stream: TcpStream,
+    pub(crate) tap: Option<Box<dyn TapStream>>,
+}
+
+/// Why a set-up frame was not read.
+pub(crate) enum FrameError {
+    Fault(Fault),
+    Io(io::Error),
+}
+
+impl From<io::Error> for FrameError {
+    fn from(error: io::Error) -> Self {
+        FrameError::Io(error)
+    }
+}
+
+impl From<Fault> for FrameError {
+    fn from(fault: Fault) -> Self {
+        FrameError::Fault(fault)
+    }
+}
+
+impl Wire {
+    /// Takes over a fresh connection: no delay of small segments, keep-alive on. Buffer sizes are left to the system, whose
+    /// tuning of them would end with any size set here.
+    pub(crate) fn new(stream: TcpStream, config: &Config, initiator: bool) -> io::Result<Wire> {
+        stream.set_nodelay(true)?;
+        let keepalive = TcpKeepalive::new()
+            .with_time(KEEPALIVE_IDLE)
+            .with_interval(KEEPALIVE_INTERVAL)
+            .with_retries(KEEPALIVE_PROBES);
+        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        let tap = match &config.tap {
+            Some(tap) => Some(tap.connection(stream.local_addr()?, stream.peer_addr()?, initiator)),
+            None => None,
+        };
+        Ok(Wire { stream, tap })
+    }
+
+    /// How messages are cut on this path.
+    pub(crate) fn segmentation(&self, config: &Config) -> io::Result<Segmentation> {
+        Ok(match config.fpdu_octets {
+            Some(octets) => Segmentation::for_fpdu(octets),
+            None => Segmentation::for_mss(SockRef::from(&self.stream).tcp_mss()? as usize),
+        })
+    }
+
+    async fn read_exact(&mut self, out: &mut [u8]) -> io::Result<()> {
+        let mut have = 0;
+        while let Some(room) = out.get_mut(have..).filter(|room| !room.is_empty()) {
+            self.stream.readable().await?;
+            match self.stream.try_read(room) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(octets) => have += octets,
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.octets(Direction::Received, out);
+        }
+        Ok(())
+    }
+
+    /// Writes all of `octets`.
+    pub(crate) async fn write_all(&mut self, octets: &[u8]) -> io::Result<()> {
+        let mut rest = octets;
+        while !rest.is_empty() {
+            self.stream.writable().await?;
+            match self.stream.try_write(rest) {
+                Ok(octets) => rest = rest.get(octets..).unwrap_or_default(),
+                Err(error) if is_passing(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.octets(Direction::Sent, octets);
+        }
+        Ok(())
+    }
+
+    /// Reads a set-up frame, and not an octet more.
+    pub(crate) async fn read_frame(&mut self, kind: Kind) -> Result<Frame, FrameError> {
+        let mut head = [0; HEAD_OCTETS];
+        self.read_exact(&mut head).await?;
+        let head = Head::decode(kind, &head)?;
+        // At most 512 octets: the head was checked.
+        let mut private_data = vec![0; head.private_octets];
+        self.read_exact(&mut private_data).await?;
+        Ok(Frame::decode(head, &private_data)?)
+    }
+}
+
+/// Whether an operation is simply to be tried again.
+pub(crate) fn is_passing(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
+/// What `future` gives, unless `limit` passes first.
+pub(crate) async fn within<T>(env: &Env, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut timer = env.clock.sleep_until(env.clock.now() + limit);
+    poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
+    })
+    .await
+}

@@ -1,0 +1,409 @@
+//! One end of a connection, without input and output.
+//!
+//! Families of methods: *work* ([`post_send`](Endpoint::post_send) and its like, [`expose`](Endpoint::expose),
+//! [`disconnect`](Endpoint::disconnect)), *octets* ([`read_slices`](Endpoint::read_slices) then
+//! [`read`](Endpoint::read); [`write_slices`](Endpoint::write_slices) then [`written`](Endpoint::written)), *events of the
+//! socket* ([`peer_closed`](Endpoint::peer_closed), [`broken`](Endpoint::broken), [`time_up`](Endpoint::time_up)), and
+//! [`next_completion`](Endpoint::next_completion). A driver writes what there is, reads what comes, and hands completions
+//! out until there is nothing of the three; when [`wants_fin`](Endpoint::wants_fin) says so it closes its half.
+//!
+//! It owns everything that is posted or lent, and gives all of it back before [`Completion::Closed`].
+
+use super::{
+    fault::Fault,
+    fpdu::Segmentation,
+    inbound::Inbound,
+    lifecycle::{Event, Phase},
+    negotiation::Agreed,
+    receive_queue::ReceiveQueue,
+    rx::Receiver,
+    stags::Stags,
+    terminate,
+    tx::Transmitter,
+};
+use rpcrdma_env::Random;
+use rpcrdma_fabric::{
+    Buffer, Capabilities, CloseReason, Completion, FenceCause, Lent, Read, Refused, RefusedReason, RemoteSegment, Send,
+    Token, WorkError, WorkKind, Write,
+};
+use std::{
+    io::{IoSlice, IoSliceMut},
+    sync::Arc,
+};
+
+/// Who asked for the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// We did, and send first.
+    Initiator,
+    /// The peer did: nothing leaves before its first FPDU has come (RFC 5044 section 7.1.2).
+    Responder,
+}
+
+/// What a connection starts with.
+pub struct Setup {
+    /// Who asked for it.
+    pub role: Role,
+    /// What the set-up agreed on.
+    pub agreed: Agreed,
+    /// How messages are cut.
+    pub segmentation: Segmentation,
+    /// The receives in place.
+    pub receives: ReceiveQueue,
+    /// The limits.
+    pub capabilities: Arc<Capabilities>,
+}
+
+/// One end of a connection.
+pub struct Endpoint {
+    phase: Phase,
+    /// A responder's work, until the peer's first FPDU.
+    held: bool,
+    fin_sent: bool,
+    closed_said: bool,
+    tx: Transmitter,
+    rx: Receiver,
+    inbound: Inbound,
+    capabilities: Arc<Capabilities>,
+    ord: u16,
+}
+
+impl Endpoint {
+    /// An open connection. `random` decides its steering tags.
+    pub fn new(setup: Setup, random: &dyn Random) -> Self {
+        let Setup { role, agreed, segmentation, receives, capabilities } = setup;
+        Endpoint {
+            phase: Phase::Open,
+            held: role == Role::Responder,
+            fin_sent: false,
+            closed_said: false,
+            tx: Transmitter::new(agreed.crc, segmentation),
+            rx: Receiver::new(agreed.crc),
+            inbound: Inbound::new(Stags::new(random), receives, &agreed),
+            capabilities,
+            ord: agreed.ord,
+        }
+    }
+
+    /// Where the connection stands.
+    pub fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// Posts a receive; see [`QueuePair::post_receive`](rpcrdma_fabric::QueuePair::post_receive).
+    ///
+    /// # Errors
+    /// Too many are posted.
+    pub fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        if !self.phase.is_live() {
+            self.inbound.events.push_back(flushed_receive(buffer));
+            return Ok(());
+        }
+        let max = self.capabilities.max_receives;
+        if self.inbound.receives.len() >= max {
+            let reason = RefusedReason::Limit { what: "the number of posted receives", max };
+            return Err(Refused { reason, returned: buffer });
+        }
+        self.inbound.receives.post(buffer);
+        Ok(())
+    }
+
+    /// Receives posted and unused.
+    pub fn posted_receives(&self) -> usize {
+        self.inbound.receives.len()
+    }
+
+    fn refusal(&self, parts: usize, octets: u64, more_posted: usize) -> Option<RefusedReason> {
+        let limits = &self.capabilities;
+        let limit = |what, max| Some(RefusedReason::Limit { what, max });
+        if self.phase != Phase::Open {
+            Some(RefusedReason::Closed)
+        } else if parts > limits.max_gather {
+            limit("the number of slices in one message", limits.max_gather)
+        } else if octets > limits.max_message_octets as u64 {
+            limit("the number of octets in one message", limits.max_message_octets)
+        } else if self.tx.posted() + self.inbound.reads.segments() + more_posted > limits.max_posted {
+            limit("the number of pieces of posted work", limits.max_posted)
+        } else {
+            None
+        }
+    }
+
+    /// Posts a Send.
+    ///
+    /// # Errors
+    /// A limit, or the connection's end.
+    pub fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+        let octets = send.octets.iter().map(|o| o.len() as u64).sum();
+        match self.refusal(send.octets.len(), octets, 1) {
+            Some(reason) => Err(Refused { reason, returned: send }),
+            None => {
+                self.tx.send(send);
+                Ok(())
+            }
+        }
+    }
+
+    /// Posts a Write.
+    ///
+    /// # Errors
+    /// A limit, or the connection's end.
+    pub fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+        let octets = write.octets.iter().map(|o| o.len() as u64).sum();
+        match self.refusal(write.octets.len(), octets, 1) {
+            Some(reason) => Err(Refused { reason, returned: write }),
+            None => {
+                self.tx.write(write);
+                Ok(())
+            }
+        }
+    }
+
+    /// Posts Reads. They are issued behind what is posted already, as far as the ORD allows.
+    ///
+    /// # Errors
+    /// A limit, a sink that is too small, no octets, an ORD of zero, or the connection's end.
+    pub fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+        let total: u64 = read.sources.iter().map(|s| u64::from(s.length)).sum();
+        let largest = read.sources.iter().map(|s| u64::from(s.length)).max().unwrap_or(0);
+        let segments = read.sources.iter().filter(|s| s.length > 0).count();
+        let capacity = read.sink.capacity();
+        let reason = if let Some(reason) = self.refusal(0, largest, segments) {
+            reason
+        } else if self.ord == 0 {
+            RefusedReason::Unsupported("RDMA Read (the peer serves none)")
+        } else if total == 0 {
+            RefusedReason::Empty
+        } else if total > capacity as u64 {
+            RefusedReason::Limit { what: "the number of octets in a Read, by its sink,", max: capacity }
+        } else {
+            self.inbound.reads.post(read, total as usize);
+            self.issue_reads();
+            return Ok(());
+        };
+        Err(Refused { reason, returned: read })
+    }
+
+    fn issue_reads(&mut self) {
+        let Inbound { reads, stags, .. } = &mut self.inbound;
+        while let Some(request) = reads.issue(|| stags.fresh_tag()) {
+            self.tx.read_request(request);
+        }
+    }
+
+    /// Lends memory to the peer. Offsets in it count from zero.
+    ///
+    /// # Errors
+    /// A limit, no octets, or the connection's end.
+    pub fn expose(&mut self, token: Token, memory: Lent) -> Result<RemoteSegment, Refused<Lent>> {
+        let limits = &self.capabilities;
+        let octets = memory.octets();
+        let reason = if self.phase != Phase::Open {
+            RefusedReason::Closed
+        } else if octets == 0 {
+            RefusedReason::Empty
+        } else if octets > limits.max_exposure_octets {
+            RefusedReason::Limit { what: "the number of octets in one exposure", max: limits.max_exposure_octets }
+        } else if self.inbound.stags.len() >= limits.max_exposures {
+            RefusedReason::Limit { what: "the number of exposures", max: limits.max_exposures }
+        } else if let Ok(length) = u32::try_from(octets) {
+            return Ok(RemoteSegment { handle: self.inbound.stags.expose(token, memory), length, offset: 0 });
+        } else {
+            RefusedReason::Limit { what: "the number of octets in one exposure", max: u32::MAX as usize }
+        };
+        Err(Refused { reason, returned: memory })
+    }
+
+    /// Ends an exposure at once. If a Write to it is arriving, or comes later, the connection ends; a Read of it that was
+    /// asked for before is still answered, from octets that nobody changes.
+    pub fn invalidate(&mut self, handle: u32) {
+        if let Some(exposure) = self.inbound.stags.remove(handle) {
+            self.inbound.events.push_back(Completion::Fenced {
+                token: exposure.token,
+                handle,
+                memory: exposure.memory,
+                cause: FenceCause::Local,
+            });
+        }
+    }
+
+    /// Ends the connection after what is posted. A responder whose peer has not said anything yet may not say anything
+    /// either: what it has posted is flushed.
+    pub fn disconnect(&mut self) {
+        self.enter(Event::Disconnect);
+        self.settle();
+    }
+
+    /// Slices to read into, in this order.
+    pub fn read_slices(&mut self) -> Vec<IoSliceMut<'_>> {
+        self.rx.slices(&mut self.inbound)
+    }
+
+    /// Shows the first `octets` octets that were read into the slices.
+    pub fn show_read(&mut self, octets: usize, show: impl FnMut(&[u8])) {
+        self.rx.show(octets, &mut self.inbound, show);
+    }
+
+    /// `octets` octets, at least one, were read into the slices.
+    pub fn read(&mut self, octets: usize) {
+        if self.phase.is_live() {
+            let result = self.rx.received(octets, &mut self.inbound);
+            self.after_read(result);
+        }
+    }
+
+    /// Takes octets that were read elsewhere.
+    pub fn feed(&mut self, octets: &[u8]) {
+        if self.phase.is_live() {
+            let result = self.rx.feed(octets, &mut self.inbound);
+            self.after_read(result);
+        }
+    }
+
+    fn after_read(&mut self, result: Result<(), Fault>) {
+        self.held &= !self.inbound.heard;
+        if let Some(told) = self.inbound.told.take() {
+            let (access, text) = match told.reading {
+                Some(reading) => (reading.is_access_error(), reading.to_string()),
+                None => (false, "a Terminate without content".to_owned()),
+            };
+            self.give_back(access, told.blamed, true);
+            self.enter(Event::Terminated(CloseReason::Terminated(text)));
+        } else if let Err(fault) = result {
+            let payload = terminate::encode(&fault, self.rx.offender(&self.inbound));
+            self.give_back(false, None, false);
+            if let Some(payload) = payload {
+                self.held = false;
+                self.tx.terminate(payload);
+            }
+            self.enter(Event::Violated(CloseReason::Violation(fault.violation())));
+        }
+        self.settle();
+    }
+
+    /// Slices to write, in this order; none if there is nothing to write now.
+    pub fn write_slices(&mut self) -> Vec<IoSlice<'_>> {
+        if self.held {
+            return Vec::new();
+        }
+        self.tx.fill(&mut self.inbound.served);
+        self.tx.slices()
+    }
+
+    /// Whether something is ready to be written.
+    pub fn has_output(&self) -> bool {
+        !self.held && (!self.tx.is_empty() || !self.inbound.served.is_empty())
+    }
+
+    /// The first `octets` octets of the slices were written.
+    pub fn written(&mut self, octets: usize) {
+        self.tx.written(octets, &mut self.inbound.events);
+        self.settle();
+    }
+
+    /// Whether the stream stands within an FPDU of the peer's.
+    pub fn mid_fpdu(&self) -> bool {
+        self.phase.is_live() && !self.rx.at_boundary()
+    }
+
+    /// Whether our half of the connection is to be closed now. True once.
+    pub fn wants_fin(&mut self) -> bool {
+        matches!(self.phase, Phase::Lingering(_)) && !std::mem::replace(&mut self.fin_sent, true)
+    }
+
+    /// The peer has closed its half.
+    pub fn peer_closed(&mut self) {
+        let event = if self.phase.is_live() && !self.rx.at_boundary() {
+            Event::Broken(CloseReason::Broken("the peer closed it in the middle of an FPDU".to_owned()))
+        } else {
+            Event::PeerFin
+        };
+        self.end(event);
+    }
+
+    /// The socket has failed.
+    pub fn broken(&mut self, how: String) {
+        self.end(Event::Broken(CloseReason::Broken(how)));
+    }
+
+    /// The peer has neither taken nor sent what was due for so long.
+    pub fn time_up(&mut self, seconds: u64) {
+        self.end(Event::TimeUp(CloseReason::Stalled { seconds }));
+    }
+
+    /// What happened next.
+    pub fn next_completion(&mut self) -> Option<Completion> {
+        if let Some(completion) = self.inbound.events.pop_front() {
+            return Some(completion);
+        }
+        match &self.phase {
+            Phase::Over(reason) if !self.closed_said => {
+                self.closed_said = true;
+                Some(Completion::Closed { reason: reason.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether [`next_completion`](Self::next_completion) has something.
+    pub fn has_completion(&self) -> bool {
+        !self.inbound.events.is_empty() || (matches!(self.phase, Phase::Over(_)) && !self.closed_said)
+    }
+
+    fn end(&mut self, event: Event) {
+        if self.phase.is_live() {
+            self.give_back(false, None, true);
+        }
+        self.enter(event);
+    }
+
+    fn enter(&mut self, event: Event) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Draining);
+        self.phase = phase.next(event);
+    }
+
+    /// What follows from what was just done: further requests, or the end.
+    fn settle(&mut self) {
+        if self.phase.is_live() {
+            self.issue_reads();
+        }
+        let idle = self.tx.is_empty() && self.inbound.served.is_empty() && self.inbound.reads.is_empty();
+        match self.phase {
+            Phase::Draining if idle || self.held => {
+                self.give_back(false, None, true);
+                self.enter(Event::Drained);
+            }
+            Phase::Terminating(_) if self.tx.is_empty() => self.enter(Event::Drained),
+            _ => {}
+        }
+    }
+
+    /// Everything that was posted or lent comes back, in a fixed order.
+    fn give_back(&mut self, access_denied: bool, blamed: Option<u32>, framed_too: bool) {
+        let Inbound { events, reads, served, .. } = &mut self.inbound;
+        self.tx.flush(framed_too, events);
+        served.clear();
+        reads.flush(access_denied, blamed, events);
+        if let Some(buffer) = self.inbound.take_arriving() {
+            // Of a pool's receives nothing is known here but that they belong there.
+            self.inbound.receives.give_back(buffer);
+        }
+        let Inbound { events, receives, stags, .. } = &mut self.inbound;
+        events.extend(receives.drain().map(flushed_receive));
+        events.extend(stags.drain().into_iter().map(|(handle, exposure)| Completion::Fenced {
+            token: exposure.token,
+            handle,
+            memory: exposure.memory,
+            cause: FenceCause::Closed,
+        }));
+    }
+}
+
+fn flushed_receive(buffer: Buffer) -> Completion {
+    Completion::Failed {
+        token: Token::default(),
+        kind: WorkKind::Receive,
+        error: WorkError::Flushed,
+        buffer: Some(buffer),
+    }
+}

@@ -1,0 +1,101 @@
+//! FPDUs: how MPA cuts the octet stream (RFC 5044 sections 4.1, 4.4 and 4.5).
+//!
+//! ```text
+//! length (2) | ULPDU: DDP header and payload (length) | pad (0 to 3, zero) | CRC32c (4)
+//! ```
+//! The length counts neither itself nor pad nor CRC. Length, ULPDU and pad together are a multiple of four octets.
+
+use super::ddp::{TAGGED_OCTETS, UNTAGGED_OCTETS};
+
+/// Octets of the length field.
+pub const LENGTH_OCTETS: usize = 2;
+/// Octets of the CRC field, which is there even when CRCs are off.
+pub const CRC_OCTETS: usize = 4;
+/// The most octets in a ULPDU: what the length field can say.
+pub const MAX_ULPDU_OCTETS: usize = 65_535;
+/// The most octets from an FPDU's start to its payload.
+pub const MAX_HEADER_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
+/// The most octets from a payload's end to the next FPDU.
+pub const MAX_TRAILER_OCTETS: usize = 3 + CRC_OCTETS;
+
+/// From this maximum segment size on (octets), the path is no wire but loopback or the like: FPDUs then need not fit one TCP
+/// segment, and the largest cost the least.
+pub const LARGE_MSS_OCTETS: usize = 16 << 10;
+/// The payload of an FPDU on such a path: near the largest that the length field allows, and a multiple of a cache line,
+/// so that each segment of an aligned buffer starts aligned.
+const LARGE_PAYLOAD_OCTETS: usize = 65_472;
+/// An FPDU is not made smaller than this, whatever the path says: RFC 5044 section 4.5 asks for an EMSS of at least 128.
+const MIN_FPDU_OCTETS: usize = 128;
+
+/// The pad after a ULPDU of `ulpdu_octets`.
+pub const fn pad_octets(ulpdu_octets: usize) -> usize {
+    (4 - (LENGTH_OCTETS + ulpdu_octets) % 4) % 4
+}
+
+/// How messages are cut: the most payload octets in one FPDU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segmentation {
+    /// In a tagged segment.
+    pub tagged_octets: usize,
+    /// In an untagged one.
+    pub untagged_octets: usize,
+}
+
+impl Segmentation {
+    /// For a path whose TCP segments carry `mss_octets`: one FPDU in each, or the largest FPDUs on loopback.
+    pub fn for_mss(mss_octets: usize) -> Self {
+        if mss_octets >= LARGE_MSS_OCTETS {
+            Segmentation { tagged_octets: LARGE_PAYLOAD_OCTETS, untagged_octets: LARGE_PAYLOAD_OCTETS }
+        } else {
+            Self::for_fpdu(mss_octets)
+        }
+    }
+
+    /// With FPDUs of at most `fpdu_octets` in all, within what the format allows.
+    pub fn for_fpdu(fpdu_octets: usize) -> Self {
+        let fpdu = fpdu_octets.clamp(MIN_FPDU_OCTETS, MAX_ULPDU_OCTETS) & !3;
+        let frame = LENGTH_OCTETS + CRC_OCTETS;
+        Segmentation {
+            tagged_octets: (fpdu - frame - TAGGED_OCTETS) & !3,
+            untagged_octets: (fpdu - frame - UNTAGGED_OCTETS) & !3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: MPA-5044-4.1-a
+    #[test]
+    fn padding_makes_length_and_ulpdu_a_multiple_of_four() {
+        for ulpdu in 0..64 {
+            let pad = pad_octets(ulpdu);
+            assert!(pad < 4);
+            assert_eq!((LENGTH_OCTETS + ulpdu + pad) % 4, 0);
+        }
+    }
+
+    /// proves: MPA-5044-4.5-a
+    #[test]
+    fn an_fpdu_fits_one_segment_unless_the_path_is_loopback() {
+        for mss in [128, 129, 536, 1440, 1448, 1460, 8948, LARGE_MSS_OCTETS - 1] {
+            let cut = Segmentation::for_mss(mss);
+            for (header, payload) in [(TAGGED_OCTETS, cut.tagged_octets), (UNTAGGED_OCTETS, cut.untagged_octets)] {
+                let ulpdu = header + payload;
+                let fpdu = LENGTH_OCTETS + ulpdu + pad_octets(ulpdu) + CRC_OCTETS;
+                assert!(fpdu <= mss && fpdu + 4 > mss - 3, "{fpdu} for {mss}");
+            }
+        }
+        let large = Segmentation::for_mss(LARGE_MSS_OCTETS);
+        assert_eq!(large.tagged_octets, LARGE_PAYLOAD_OCTETS);
+        const { assert!(LARGE_PAYLOAD_OCTETS + UNTAGGED_OCTETS <= MAX_ULPDU_OCTETS) };
+    }
+
+    #[test]
+    fn an_override_is_cut_to_what_the_format_allows() {
+        assert_eq!(Segmentation::for_fpdu(0), Segmentation::for_fpdu(MIN_FPDU_OCTETS));
+        let most = Segmentation::for_fpdu(usize::MAX);
+        assert!(most.tagged_octets + TAGGED_OCTETS <= MAX_ULPDU_OCTETS);
+    }
+}

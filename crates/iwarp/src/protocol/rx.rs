@@ -1,0 +1,399 @@
+//! The receiver: cuts the octet stream into FPDUs and sees to it that payload is read straight into its place.
+//!
+//! It plans each read as a list of pieces: the rest of the payload that is arriving goes to its place, what follows goes
+//! to a small staging buffer. While a message of many segments arrives, the plan guesses that the next segments are cut like
+//! this one and continue it, so that one read takes many of them. Every header is looked at before its payload is
+//! believed to be in place; from the first wrong guess on, the octets are moved to a spill buffer and taken from there. A
+//! guess touches only memory that holds nothing yet ([`Inbound::untouched`]) and that the peer may write anyway.
+
+use super::{
+    crc::Crc,
+    ddp::{self, Header},
+    fault::Fault,
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, MAX_HEADER_OCTETS, MAX_TRAILER_OCTETS, pad_octets},
+    inbound::{Inbound, Target},
+    terminate::Offender,
+};
+use std::io::IoSliceMut;
+
+/// Segments that one read takes at most: with 1,448-octet segments as many as fit six reads per MiB, with large ones all of
+/// several MiB.
+const MAX_GUESSED_SEGMENTS: usize = 128;
+/// Octets read behind the payload at least: an inline Send of 4,096 octets with its framing.
+const MIN_TAIL_OCTETS: usize = 4096 + 256;
+/// The same at most, when small messages come in numbers.
+const MAX_TAIL_OCTETS: usize = 16 << 10;
+/// Octets of an FPDU by which the kind of its header can be told: length and DDP control.
+const PEEK_OCTETS: usize = LENGTH_OCTETS + 2;
+
+#[derive(Clone, Copy, Debug)]
+enum Piece {
+    /// Octets of the target's memory, from `at`.
+    Place { at: usize, len: usize },
+    /// Octets of the staging buffer, from `at`.
+    Stage { at: usize, len: usize },
+}
+
+impl Piece {
+    fn len(&self) -> usize {
+        match *self {
+            Piece::Place { len, .. } | Piece::Stage { len, .. } => len,
+        }
+    }
+}
+
+/// What is still to be looked at of the octets that were read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cursor {
+    left: usize,
+    /// The piece, and where in it. Past the last piece: in the spill buffer.
+    piece: usize,
+    at: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    Header,
+    Payload { target: Target, at: usize, left: usize },
+    Trailer,
+}
+
+pub(crate) struct Receiver {
+    check_crc: bool,
+    crc: Crc,
+    phase: Phase,
+    /// Length field and DDP header.
+    head: [u8; MAX_HEADER_OCTETS],
+    head_have: usize,
+    /// How long it is; zero until its first octets are there.
+    head_want: usize,
+    header: Option<Header>,
+    payload_octets: usize,
+    /// Pad and CRC.
+    trailer: [u8; MAX_TRAILER_OCTETS],
+    trailer_have: usize,
+    pieces: Vec<Piece>,
+    planned: Target,
+    stage: Vec<u8>,
+    tail_octets: usize,
+    spill: Vec<u8>,
+    cursor: Cursor,
+}
+
+impl Receiver {
+    pub(crate) fn new(check_crc: bool) -> Self {
+        Receiver {
+            check_crc,
+            crc: Crc::new(),
+            phase: Phase::Header,
+            head: [0; MAX_HEADER_OCTETS],
+            head_have: 0,
+            head_want: 0,
+            header: None,
+            payload_octets: 0,
+            trailer: [0; MAX_TRAILER_OCTETS],
+            trailer_have: 0,
+            pieces: Vec::new(),
+            planned: Target::Nowhere,
+            stage: Vec::new(),
+            tail_octets: MIN_TAIL_OCTETS,
+            spill: Vec::new(),
+            cursor: Cursor::default(),
+        }
+    }
+
+    /// Whether the stream stands between two FPDUs.
+    pub(crate) fn at_boundary(&self) -> bool {
+        matches!(self.phase, Phase::Header) && self.head_have == 0
+    }
+
+    /// The segment that is being looked at, for a Terminate.
+    pub(crate) fn offender<'a>(&'a self, inbound: &'a Inbound) -> Offender<'a> {
+        let header = self.head.get(LENGTH_OCTETS..self.head_have).unwrap_or_default();
+        // A header that is not whole is of no use to anybody.
+        let whole = self.head_want != 0 && self.head_have == self.head_want;
+        let is_request = self.header.is_some_and(|h| h.opcode == super::rdmap::Opcode::ReadRequest)
+            && matches!(self.phase, Phase::Trailer);
+        Offender {
+            ulpdu_octets: u16::from_be_bytes([self.head[0], self.head[1]]),
+            header: if whole { header } else { &[] },
+            read_request: is_request.then(|| inbound.read_request()),
+        }
+    }
+
+    /// The slices to read into next, in this order. At least one octet long.
+    pub(crate) fn slices<'a>(&'a mut self, inbound: &'a mut Inbound) -> Vec<IoSliceMut<'a>> {
+        self.plan(inbound);
+        let mut slices = Vec::with_capacity(self.pieces.len());
+        let mut stage = &mut self.stage[..];
+        let mut place = inbound.memory(self.planned).unwrap_or_default();
+        let mut place_at = 0;
+        for piece in &self.pieces {
+            match *piece {
+                Piece::Stage { len, .. } => {
+                    let (now, later) = std::mem::take(&mut stage).split_at_mut(len);
+                    slices.push(IoSliceMut::new(now));
+                    stage = later;
+                }
+                Piece::Place { at, len } => {
+                    let (_, from) = std::mem::take(&mut place).split_at_mut(at - place_at);
+                    let (now, later) = from.split_at_mut(len);
+                    slices.push(IoSliceMut::new(now));
+                    place = later;
+                    place_at = at + len;
+                }
+            }
+        }
+        slices
+    }
+
+    fn plan(&mut self, inbound: &mut Inbound) {
+        self.pieces.clear();
+        self.planned = Target::Nowhere;
+        let mut staged = 0;
+        if let (Phase::Payload { target, at, left }, Some(header)) = (self.phase, self.header)
+            && inbound.memory(target).is_some_and(|memory| memory.len() >= at + left)
+        {
+            self.planned = target;
+            self.pieces.push(Piece::Place { at, len: left });
+            let mut at = at + left;
+            let mut room = if header.last { 0 } else { inbound.untouched(target, at) };
+            let mut trailer = pad_octets(self.ulpdu_octets()) + CRC_OCTETS;
+            let mut guesses = 0;
+            while room > 0 && self.payload_octets > 0 && guesses < MAX_GUESSED_SEGMENTS {
+                let between = trailer + self.head_want;
+                self.pieces.push(Piece::Stage { at: staged, len: between });
+                staged += between;
+                let len = room.min(self.payload_octets);
+                self.pieces.push(Piece::Place { at, len });
+                at += len;
+                room -= len;
+                trailer = pad_octets(self.head_want - LENGTH_OCTETS + len) + CRC_OCTETS;
+                guesses += 1;
+            }
+        }
+        self.pieces.push(Piece::Stage { at: staged, len: self.tail_octets });
+        let needed = staged + self.tail_octets;
+        if self.stage.len() < needed {
+            self.stage.resize(needed, 0);
+        }
+    }
+
+    /// The first `octets` octets of the [slices](Self::slices) have been read.
+    pub(crate) fn received(&mut self, octets: usize, inbound: &mut Inbound) -> Result<(), Fault> {
+        let planned: usize = self.pieces.iter().map(Piece::len).sum();
+        let filled = octets >= planned;
+        self.cursor = Cursor { left: octets.min(planned), piece: 0, at: 0 };
+        let result = self.run(inbound);
+        let bulk = matches!(self.phase, Phase::Payload { left, .. } if left > MIN_TAIL_OCTETS);
+        if bulk {
+            self.tail_octets = MIN_TAIL_OCTETS;
+        } else if filled {
+            self.tail_octets = (self.tail_octets * 2).min(MAX_TAIL_OCTETS);
+        }
+        result
+    }
+
+    /// Takes octets that were read elsewhere.
+    pub(crate) fn feed(&mut self, octets: &[u8], inbound: &mut Inbound) -> Result<(), Fault> {
+        self.pieces.clear();
+        self.spill.clear();
+        self.spill.extend_from_slice(octets);
+        self.cursor = Cursor { left: octets.len(), piece: 0, at: 0 };
+        self.run(inbound)
+    }
+
+    /// Shows what was read, slice by slice, before [`received`](Self::received) looks at it.
+    pub(crate) fn show(&self, octets: usize, inbound: &mut Inbound, mut show: impl FnMut(&[u8])) {
+        let mut left = octets;
+        for piece in &self.pieces {
+            let len = piece.len().min(left);
+            if len == 0 {
+                break;
+            }
+            let run = match *piece {
+                Piece::Stage { at, .. } => self.stage.get(at..at + len),
+                Piece::Place { at, .. } => inbound.memory(self.planned).and_then(|m| m.get(at..at + len)),
+            };
+            show(run.unwrap_or_default());
+            left -= len;
+        }
+    }
+
+    fn ulpdu_octets(&self) -> usize {
+        u16::from_be_bytes([self.head[0], self.head[1]]).into()
+    }
+
+    fn run(&mut self, inbound: &mut Inbound) -> Result<(), Fault> {
+        while self.cursor.left > 0 {
+            match self.phase {
+                Phase::Header => {
+                    let want = if self.head_want == 0 { PEEK_OCTETS } else { self.head_want };
+                    self.settle(inbound);
+                    let run = run(&self.pieces, &self.stage, &self.spill, self.cursor);
+                    let len = copy(run, &mut self.head, self.head_have, want);
+                    self.head_have += len;
+                    self.advance(len);
+                    if self.head_have < want {
+                        continue;
+                    }
+                    if self.head_want == 0 {
+                        self.head_want = LENGTH_OCTETS + ddp::header_octets(self.head[LENGTH_OCTETS]);
+                        if self.ulpdu_octets() + LENGTH_OCTETS < self.head_want {
+                            return Err(Fault::ShortUlpdu { octets: self.ulpdu_octets() });
+                        }
+                    } else {
+                        self.begin(inbound)?;
+                    }
+                }
+                Phase::Payload { target, at, left } => self.payload(target, at, left, inbound)?,
+                Phase::Trailer => {
+                    let want = pad_octets(self.ulpdu_octets()) + CRC_OCTETS;
+                    self.settle(inbound);
+                    let run = run(&self.pieces, &self.stage, &self.spill, self.cursor);
+                    let len = copy(run, &mut self.trailer, self.trailer_have, want);
+                    self.trailer_have += len;
+                    self.advance(len);
+                    if self.trailer_have == want {
+                        self.finish(want, inbound)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, inbound: &mut Inbound) -> Result<(), Fault> {
+        let head = self.head.get(..self.head_want).unwrap_or_default();
+        if self.check_crc {
+            self.crc.reset();
+            self.crc.update(head);
+        }
+        let header = Header::decode(head.get(LENGTH_OCTETS..).unwrap_or_default())?;
+        self.payload_octets = (self.ulpdu_octets() + LENGTH_OCTETS).saturating_sub(self.head_want);
+        self.header = Some(header);
+        let (target, at) = inbound.begin(&header, self.payload_octets)?;
+        self.trailer_have = 0;
+        self.phase = match self.payload_octets {
+            0 => Phase::Trailer,
+            left => Phase::Payload { target, at, left },
+        };
+        Ok(())
+    }
+
+    fn payload(&mut self, target: Target, at: usize, left: usize, inbound: &mut Inbound) -> Result<(), Fault> {
+        let in_place = match self.pieces.get(self.cursor.piece) {
+            Some(Piece::Place { at: from, len }) if self.planned == target && from + self.cursor.at == at => {
+                Some(len - self.cursor.at)
+            }
+            _ => None,
+        };
+        let len = if let Some(len) = in_place {
+            let len = len.min(left).min(self.cursor.left);
+            let place = inbound.memory(target).and_then(|memory| memory.get(at..at + len));
+            let place = place.ok_or_else(|| fenced(target))?;
+            if self.check_crc {
+                self.crc.update(place);
+            }
+            len
+        } else {
+            self.settle(inbound);
+            let run = run(&self.pieces, &self.stage, &self.spill, self.cursor);
+            let run = run.get(..left.min(run.len())).unwrap_or_default();
+            if self.check_crc {
+                self.crc.update(run);
+            }
+            if target != Target::Nowhere {
+                let place = inbound.memory(target).and_then(|memory| memory.get_mut(at..at + run.len()));
+                place.ok_or_else(|| fenced(target))?.copy_from_slice(run);
+            }
+            run.len()
+        };
+        self.advance(len);
+        self.phase = match left - len {
+            0 => Phase::Trailer,
+            left => Phase::Payload { target, at: at + len, left },
+        };
+        Ok(())
+    }
+
+    fn finish(&mut self, trailer_octets: usize, inbound: &mut Inbound) -> Result<(), Fault> {
+        let trailer = self.trailer.get(..trailer_octets).unwrap_or_default();
+        if self.check_crc {
+            let (pad, carried) = trailer.split_at(trailer.len() - CRC_OCTETS);
+            self.crc.update(pad);
+            let computed = self.crc.octets();
+            if carried != computed {
+                let carried = carried.first_chunk().copied().unwrap_or_default();
+                return Err(Fault::Crc { carried, computed });
+            }
+        }
+        if let Some(header) = self.header {
+            inbound.finish(&header, self.payload_octets)?;
+        }
+        self.header = None;
+        self.head_have = 0;
+        self.head_want = 0;
+        self.phase = Phase::Header;
+        Ok(())
+    }
+
+    fn advance(&mut self, octets: usize) {
+        let cursor = &mut self.cursor;
+        cursor.left -= octets;
+        cursor.at += octets;
+        if self.pieces.get(cursor.piece).is_some_and(|piece| piece.len() == cursor.at) {
+            cursor.piece += 1;
+            cursor.at = 0;
+        }
+    }
+
+    /// If the next octets lie in a place where they do not belong, moves all that is left to the spill buffer.
+    fn settle(&mut self, inbound: &mut Inbound) {
+        if !matches!(self.pieces.get(self.cursor.piece), Some(Piece::Place { .. })) {
+            return;
+        }
+        self.spill.clear();
+        let mut skip = self.cursor.at;
+        let mut left = self.cursor.left;
+        let first = self.cursor.piece.min(self.pieces.len());
+        for piece in &self.pieces[first..] {
+            let len = (piece.len() - skip).min(left);
+            let run = match *piece {
+                Piece::Stage { at, .. } => self.stage.get(at + skip..at + skip + len),
+                Piece::Place { at, .. } => {
+                    inbound.memory(self.planned).and_then(|memory| memory.get(at + skip..at + skip + len))
+                }
+            };
+            self.spill.extend_from_slice(run.unwrap_or_default());
+            skip = 0;
+            left -= len;
+        }
+        self.pieces.clear();
+        self.cursor = Cursor { left: self.spill.len(), piece: 0, at: 0 };
+    }
+}
+
+/// The next octets, as far as they lie together.
+fn run<'a>(pieces: &[Piece], stage: &'a [u8], spill: &'a [u8], cursor: Cursor) -> &'a [u8] {
+    let run = match pieces.get(cursor.piece) {
+        Some(&Piece::Stage { at, len }) => stage.get(at + cursor.at..at + len),
+        Some(Piece::Place { .. }) => None,
+        None => spill.get(cursor.at..),
+    };
+    let run = run.unwrap_or_default();
+    run.get(..cursor.left).unwrap_or(run)
+}
+
+/// Copies octets of `run` to `out[have..want]`, and says how many.
+fn copy(run: &[u8], out: &mut [u8], have: usize, want: usize) -> usize {
+    let room = out.get_mut(have..want).unwrap_or_default();
+    let len = room.len().min(run.len());
+    room[..len].copy_from_slice(&run[..len]);
+    len
+}
+
+/// The segment's memory was taken back while it arrived.
+fn fenced(target: Target) -> Fault {
+    Fault::Stag { stag: if let Target::Exposed(stag) = target { stag } else { 0 } }
+}

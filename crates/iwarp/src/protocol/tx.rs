@@ -1,0 +1,440 @@
+//! The transmitter: cuts messages into FPDUs and lends them as slices, payload straight from the posted octets.
+//!
+//! It owns the posted octets until they are written. Messages leave whole, one after the other; between them posted work
+//! and answers to the peer's Reads take turns, so that neither starves. A message is done when its last octet was written.
+
+use super::{
+    crc::Crc,
+    ddp::{FIRST_MSN, Header, Placement, QUEUE_READ_REQUEST, QUEUE_SEND, QUEUE_TERMINATE, UNTAGGED_OCTETS},
+    fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_octets},
+    inbound::Served,
+    rdmap::{Opcode, ReadRequest},
+};
+use bytes::Bytes;
+use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
+use std::{collections::VecDeque, io::IoSlice};
+
+/// Octets framed ahead at most. One write takes them all if the socket does.
+const MAX_FRAMED_OCTETS: usize = 1 << 20;
+/// Pieces framed ahead at most, and slices per write: well below the system's limit of 1,024, and with 1,448-octet segments
+/// six writes per MiB.
+const MAX_PIECES: usize = 256;
+/// Slices handed to one system call at most: more would be an error of the call. A single segment may have more.
+const MAX_SLICES: usize = 1024;
+/// The room of a piece of framing: a trailer and the next header, with some to spare.
+const INLINE_OCTETS: usize = 62;
+
+/// A run of octets to be written.
+enum Piece {
+    /// Framing.
+    Inline { octets: [u8; INLINE_OCTETS], len: u8 },
+    /// Payload.
+    Shared(Bytes),
+}
+
+impl Piece {
+    fn octets(&self) -> &[u8] {
+        match self {
+            Piece::Inline { octets, len } => octets.get(..usize::from(*len)).unwrap_or_default(),
+            Piece::Shared(octets) => octets,
+        }
+    }
+}
+
+/// Whom to tell when a message is done.
+struct Report {
+    token: Token,
+    kind: WorkKind,
+    signaled: bool,
+}
+
+impl Report {
+    fn failed(self) -> Completion {
+        Completion::Failed { token: self.token, kind: self.kind, error: WorkError::Flushed, buffer: None }
+    }
+}
+
+struct Message {
+    opcode: Opcode,
+    /// The steering tag: written to, or to be invalidated.
+    stag: u32,
+    /// Of a tagged message: where its first octet goes.
+    offset: u64,
+    parts: std::vec::IntoIter<Bytes>,
+    part: Bytes,
+    /// Octets framed and octets left.
+    sent: usize,
+    left: usize,
+    report: Option<Report>,
+}
+
+impl Message {
+    fn new(opcode: Opcode, stag: u32, offset: u64, octets: Vec<Bytes>, report: Option<Report>) -> Self {
+        let left = octets.iter().map(Bytes::len).sum();
+        Message { opcode, stag, offset, parts: octets.into_iter(), part: Bytes::new(), sent: 0, left, report }
+    }
+}
+
+pub(crate) struct Transmitter {
+    crc: Option<Crc>,
+    cut: Segmentation,
+    queue: VecDeque<Message>,
+    current: Option<Message>,
+    answered_last: bool,
+    pieces: VecDeque<Piece>,
+    /// Octets of the first piece that are written.
+    skip: usize,
+    /// Octets framed and octets written, since the connection began.
+    framed: u64,
+    written: u64,
+    /// Where in the stream messages end that somebody waits for.
+    ends: VecDeque<(u64, Report)>,
+    msn: [u32; 3],
+    posted: usize,
+}
+
+impl Transmitter {
+    pub(crate) fn new(with_crc: bool, cut: Segmentation) -> Self {
+        Transmitter {
+            crc: with_crc.then(Crc::new),
+            cut,
+            queue: VecDeque::new(),
+            current: None,
+            answered_last: false,
+            pieces: VecDeque::new(),
+            skip: 0,
+            framed: 0,
+            written: 0,
+            ends: VecDeque::new(),
+            msn: [FIRST_MSN; 3],
+            posted: 0,
+        }
+    }
+
+    /// Sends and Writes that are posted and not done.
+    pub(crate) fn posted(&self) -> usize {
+        self.posted
+    }
+
+    /// Whether nothing is left to write.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty() && self.current.is_none() && self.pieces.is_empty()
+    }
+
+    pub(crate) fn send(&mut self, send: Send) {
+        self.posted += 1;
+        let opcode = Opcode::send(send.invalidate.is_some(), send.solicited);
+        let report = Report { token: send.token, kind: WorkKind::Send, signaled: send.signaled };
+        self.queue.push_back(Message::new(opcode, send.invalidate.unwrap_or(0), 0, send.octets, Some(report)));
+    }
+
+    pub(crate) fn write(&mut self, write: Write) {
+        self.posted += 1;
+        let report = Report { token: write.token, kind: WorkKind::Write, signaled: write.signaled };
+        let message = Message::new(Opcode::Write, write.handle, write.offset, write.octets, Some(report));
+        self.queue.push_back(message);
+    }
+
+    pub(crate) fn read_request(&mut self, request: ReadRequest) {
+        let octets = vec![Bytes::copy_from_slice(&request.encode())];
+        self.queue.push_back(Message::new(Opcode::ReadRequest, 0, 0, octets, None));
+    }
+
+    /// Queues a Terminate.
+    pub(crate) fn terminate(&mut self, payload: Vec<u8>) {
+        self.queue.push_back(Message::new(Opcode::Terminate, 0, 0, vec![payload.into()], None));
+    }
+
+    /// Reports all work as flushed. What is framed still leaves, unless `framed_too`.
+    pub(crate) fn flush(&mut self, framed_too: bool, events: &mut VecDeque<Completion>) {
+        let framed = self.ends.drain(..).map(|(_, report)| report);
+        let rest = self.current.take().into_iter().chain(self.queue.drain(..)).filter_map(|m| m.report);
+        events.extend(framed.chain(rest).map(Report::failed));
+        self.posted = 0;
+        if framed_too {
+            self.pieces.clear();
+            self.skip = 0;
+        }
+    }
+
+    /// Frames ahead.
+    pub(crate) fn fill(&mut self, served: &mut VecDeque<Served>) {
+        while self.framed - self.written < MAX_FRAMED_OCTETS as u64 && self.pieces.len() < MAX_PIECES {
+            let Some(message) = self.current.take().or_else(|| self.next(served)) else { return };
+            self.current = self.frame(message);
+        }
+    }
+
+    fn next(&mut self, served: &mut VecDeque<Served>) -> Option<Message> {
+        let answer = if self.answered_last { self.queue.is_empty() } else { !served.is_empty() };
+        self.answered_last = answer;
+        if !answer {
+            return self.queue.pop_front();
+        }
+        served.pop_front().map(|s| Message::new(Opcode::ReadResponse, s.sink_stag, s.sink_offset, vec![s.octets], None))
+    }
+
+    /// Frames the next segment of `message` and gives back what is left of it.
+    fn frame(&mut self, mut message: Message) -> Option<Message> {
+        let tagged = message.opcode.tagged();
+        let most = if tagged { self.cut.tagged_octets } else { self.cut.untagged_octets };
+        let len = message.left.min(most);
+        let last = len == message.left;
+        let placement = self.placement(&message, last);
+        let mut header = [0; UNTAGGED_OCTETS];
+        let header_octets = Header { opcode: message.opcode, last, placement }.encode(&mut header);
+        let header = header.get(..header_octets).unwrap_or_default();
+        let ulpdu_octets = header_octets + len;
+
+        if let Some(crc) = &mut self.crc {
+            crc.reset();
+        }
+        // The segmentation keeps a ULPDU within its length field.
+        self.framing(&(ulpdu_octets as u16).to_be_bytes(), true);
+        self.framing(header, true);
+        let mut left = len;
+        while left > 0 {
+            if message.part.is_empty() {
+                match message.parts.next() {
+                    Some(part) => message.part = part,
+                    None => break,
+                }
+                continue;
+            }
+            let run = message.part.split_to(left.min(message.part.len()));
+            left -= run.len();
+            if let Some(crc) = &mut self.crc {
+                crc.update(&run);
+            }
+            self.framed += run.len() as u64;
+            self.pieces.push_back(Piece::Shared(run));
+        }
+        self.framing([0; 3].get(..pad_octets(ulpdu_octets)).unwrap_or_default(), true);
+        let crc = self.crc.as_ref().map_or([0; CRC_OCTETS], Crc::octets);
+        self.framing(&crc, false);
+
+        message.sent += len;
+        message.left -= len;
+        if !last {
+            return Some(message);
+        }
+        if let Some(report) = message.report {
+            self.ends.push_back((self.framed, report));
+        }
+        None
+    }
+
+    fn placement(&mut self, message: &Message, last: bool) -> Placement {
+        if message.opcode.tagged() {
+            let offset = message.offset.wrapping_add(message.sent as u64);
+            return Placement::Tagged { stag: message.stag, offset };
+        }
+        let queue = match message.opcode {
+            Opcode::ReadRequest => QUEUE_READ_REQUEST,
+            Opcode::Terminate => QUEUE_TERMINATE,
+            _ => QUEUE_SEND,
+        };
+        let counter = match queue {
+            QUEUE_READ_REQUEST => &mut self.msn[1],
+            QUEUE_TERMINATE => &mut self.msn[2],
+            _ => &mut self.msn[0],
+        };
+        let msn = *counter;
+        if last {
+            *counter = msn.wrapping_add(1);
+        }
+        // A message's length is limited to what 32 bits can say when it is posted.
+        Placement::Untagged { queue, msn, offset: message.sent as u32, invalidate: message.stag }
+    }
+
+    /// Appends octets of framing, to the last piece if they fit.
+    fn framing(&mut self, more: &[u8], covered: bool) {
+        if let Some(crc) = self.crc.as_mut().filter(|_| covered) {
+            crc.update(more);
+        }
+        self.framed += more.len() as u64;
+        if let Some(Piece::Inline { octets, len }) = self.pieces.back_mut()
+            && let Some(room) = octets.get_mut(usize::from(*len)..usize::from(*len) + more.len())
+        {
+            room.copy_from_slice(more);
+            *len += more.len() as u8;
+            return;
+        }
+        let mut octets = [0; INLINE_OCTETS];
+        octets[..more.len()].copy_from_slice(more);
+        self.pieces.push_back(Piece::Inline { octets, len: more.len() as u8 });
+    }
+
+    /// The slices to write next, in this order.
+    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
+        let mut slices = Vec::with_capacity(self.pieces.len().min(MAX_SLICES));
+        let mut skip = self.skip;
+        for piece in self.pieces.iter().take(MAX_SLICES) {
+            slices.push(IoSlice::new(piece.octets().get(skip..).unwrap_or_default()));
+            skip = 0;
+        }
+        slices
+    }
+
+    /// The first `octets` octets of the [slices](Self::slices) have been written.
+    pub(crate) fn written(&mut self, octets: usize, events: &mut VecDeque<Completion>) {
+        self.written += octets as u64;
+        let mut done = self.skip + octets;
+        while let Some(len) = self.pieces.front().map(|piece| piece.octets().len())
+            && done >= len
+        {
+            done -= len;
+            self.pieces.pop_front();
+        }
+        self.skip = done;
+        while let Some((_, report)) = self.ends.pop_front_if(|(end, _)| *end <= self.written) {
+            self.posted = self.posted.saturating_sub(1);
+            if report.signaled {
+                events.push_back(Completion::Done { token: report.token, kind: report.kind });
+            }
+        }
+    }
+}
+
+/// The one FPDU of a connection that ends before it began: the Terminate for `fault`.
+pub fn terminate_fpdu(fault: &super::fault::Fault, with_crc: bool) -> Option<Vec<u8>> {
+    let payload = super::terminate::encode(fault, super::terminate::Offender::default())?;
+    let mut tx = Transmitter::new(with_crc, Segmentation::for_fpdu(0));
+    tx.terminate(payload);
+    tx.fill(&mut VecDeque::new());
+    Some(tx.slices().iter().flat_map(|slice| slice.iter().copied()).collect())
+}
+
+const _: () = assert!(INLINE_OCTETS >= LENGTH_OCTETS + UNTAGGED_OCTETS + 3 + CRC_OCTETS && INLINE_OCTETS <= 255);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drain(tx: &mut Transmitter, served: &mut VecDeque<Served>) -> Vec<u8> {
+        let mut out = Vec::new();
+        loop {
+            tx.fill(served);
+            let chunk: Vec<u8> = tx.slices().iter().flat_map(|s| s.to_vec()).collect();
+            if chunk.is_empty() {
+                return out;
+            }
+            tx.written(chunk.len(), &mut VecDeque::new());
+            out.extend(chunk);
+        }
+    }
+
+    fn tx(crc: bool) -> Transmitter {
+        Transmitter::new(crc, Segmentation::for_mss(1460))
+    }
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits.chunks(2).map(|d| u8::from_str_radix(std::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
+    }
+
+    /// proves: MPA-5044-4.1-a, DDP-5041-4.3-a, DDP-5041-5.2-a
+    #[test]
+    fn golden_sends_without_crc() {
+        let mut tx = tx(false);
+        tx.send(Send { octets: vec![Bytes::from_static(b"hello")], ..Send::default() });
+        tx.send(Send {
+            octets: vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cd")],
+            invalidate: Some(0x01020304),
+            solicited: true,
+            ..Send::default()
+        });
+        let expected = hex("0017 4143 00000000 00000000 00000001 00000000 68656c6c6f 000000 00000000
+             0016 4146 01020304 00000000 00000002 00000000 61626364 00000000");
+        assert_eq!(drain(&mut tx, &mut VecDeque::new()), expected);
+    }
+
+    /// proves: MPA-5044-4.4-b, DDP-5041-4.2-a
+    #[test]
+    fn a_golden_write_with_crc() {
+        let mut tx = tx(true);
+        tx.write(Write {
+            octets: vec![Bytes::from_static(b"abc")],
+            handle: 0xAABBCCDD,
+            offset: 0x10,
+            ..Write::default()
+        });
+        let octets = drain(&mut tx, &mut VecDeque::new());
+        let covered = hex("0011 c140 aabbccdd 0000000000000010 616263 00");
+        let mut crc = Crc::new();
+        crc.update(&covered);
+        assert_eq!(octets[..covered.len()], covered[..]);
+        assert_eq!(octets[covered.len()..], crc.octets());
+    }
+
+    /// proves: RDMAP-5040-4.4-a, RDMAP-5040-5.2-b
+    #[test]
+    fn golden_read_request_response_and_terminate() {
+        let mut tx = tx(false);
+        tx.read_request(ReadRequest { sink_stag: 1, sink_offset: 2, size: 3, source_stag: 4, source_offset: 5 });
+        let expected = hex("002e 4141 00000000 00000001 00000001 00000000
+             00000001 0000000000000002 00000003 00000004 0000000000000005 00000000");
+        assert_eq!(drain(&mut tx, &mut VecDeque::new()), expected);
+
+        let served = Served { sink_stag: 1, sink_offset: 2, octets: Bytes::from_static(b"xyz") };
+        let expected = hex("0011 c142 00000001 0000000000000002 78797a 00 00000000");
+        assert_eq!(drain(&mut tx, &mut VecDeque::from([served])), expected);
+
+        tx.terminate(vec![0x20, 2, 0, 0]);
+        let expected = hex("0016 4147 00000000 00000002 00000001 00000000 20020000 00000000");
+        assert_eq!(drain(&mut tx, &mut VecDeque::new()), expected);
+    }
+
+    /// proves: DDP-5041-5.1-a
+    #[test]
+    fn segments_continue_each_other_and_the_last_one_says_so() {
+        let mut tx = tx(true);
+        tx.send(Send { octets: vec![vec![7; 3000].into()], ..Send::default() });
+        let octets = drain(&mut tx, &mut VecDeque::new());
+        let mut at = 0;
+        let mut offsets = Vec::new();
+        while at < octets.len() {
+            let len = usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
+            let header = Header::decode(&octets[at + 2..]).unwrap();
+            let Placement::Untagged { msn, offset, .. } = header.placement else { panic!("untagged") };
+            offsets.push((msn, offset, header.last));
+            at += LENGTH_OCTETS + len + pad_octets(len) + CRC_OCTETS;
+        }
+        assert_eq!(offsets, [(1, 0, false), (1, 1436, false), (1, 2872, true)]);
+    }
+
+    #[test]
+    fn work_and_answers_take_turns() {
+        let mut tx = tx(false);
+        for _ in 0..3 {
+            tx.write(Write { octets: vec![Bytes::from_static(b"w")], ..Write::default() });
+        }
+        let answer = || Served { sink_stag: 0, sink_offset: 0, octets: Bytes::from_static(b"r") };
+        let mut served = VecDeque::from([answer(), answer()]);
+        let octets = drain(&mut tx, &mut served);
+        let kinds: Vec<u8> = octets.chunks(2 + 14 + 1 + 3 + 4).map(|fpdu| fpdu[3] & 0x0F).collect();
+        assert_eq!(kinds, [2, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn done_is_said_when_the_last_octet_is_written_and_only_if_asked_for() {
+        let mut tx = tx(false);
+        for (token, signaled) in [(1, true), (2, false), (3, true)] {
+            let send = Send { token: Token(token), octets: vec![vec![0; 100].into()], signaled, ..Send::default() };
+            tx.send(send);
+        }
+        tx.fill(&mut VecDeque::new());
+        let total: usize = tx.slices().iter().map(|s| s.len()).sum();
+        let mut events = VecDeque::new();
+        tx.written(total / 3 - 1, &mut events);
+        assert!(events.is_empty());
+        tx.written(1, &mut events);
+        assert!(matches!(events.pop_front(), Some(Completion::Done { token: Token(1), .. })));
+        tx.written(total / 3, &mut events);
+        assert!(events.is_empty());
+        assert_eq!(tx.posted(), 1);
+        tx.written(total / 3, &mut events);
+        assert!(matches!(events.pop_front(), Some(Completion::Done { token: Token(3), .. })));
+        assert!(tx.is_empty());
+    }
+}

@@ -1,0 +1,243 @@
+//! The queue pair: the driver that moves octets between one TCP socket and one [`Endpoint`].
+//!
+//! It has no task of its own: everything happens in [`QueuePair::poll`], on the caller's thread. Each turn writes what is
+//! ready with one vectored write and reads what has come with one vectored read, payload from and to its place. A read or
+//! write that the socket served in part tells that it is drained or full; the readiness is cleared in the same step, so that
+//! no system call is spent on being told so.
+
+use crate::{
+    fabric::Shared,
+    net::{Wire, is_passing},
+    protocol::{Endpoint, Phase},
+    tap::Direction,
+};
+use rpcrdma_env::{BoxFuture, Buffer, Timestamp};
+use rpcrdma_fabric::{
+    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Token, Write,
+};
+use socket2::SockRef;
+use std::{
+    io::{self, Read as _, Write as _},
+    net::Shutdown,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::io::Interest;
+
+pub(crate) struct IwarpQueuePair {
+    shared: Arc<Shared>,
+    /// Gone with the connection.
+    wire: Option<Wire>,
+    endpoint: Endpoint,
+    info: ConnectionInfo,
+    /// Since when the peer owes us something: taking octets, the rest of an FPDU, its FIN.
+    owes: [Option<Timestamp>; 3],
+    timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
+    /// Writing has failed. What was received before may still say why.
+    mute: Option<String>,
+}
+
+/// The indices of `owes`.
+const TAKING: usize = 0;
+const SENDING: usize = 1;
+const ENDING: usize = 2;
+
+impl IwarpQueuePair {
+    pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo) -> Self {
+        IwarpQueuePair { shared, wire: Some(wire), endpoint, info, owes: [None; 3], timer: None, mute: None }
+    }
+
+    /// Writes until nothing is left or the socket is full. Says whether anything has changed.
+    fn pump_out(&mut self, cx: &mut Context<'_>) -> bool {
+        let IwarpQueuePair { wire: Some(Wire { stream, tap }), endpoint, mute, owes, .. } = self else {
+            return false;
+        };
+        let mut changed = false;
+        while mute.is_none() && endpoint.has_output() {
+            match stream.poll_write_ready(cx) {
+                Poll::Pending => break,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => *mute = Some(error.to_string()),
+            }
+            let slices = endpoint.write_slices();
+            let total: usize = slices.iter().map(|slice| slice.len()).sum();
+            let mut taken = 0;
+            let result = stream.try_io(Interest::WRITABLE, || {
+                taken = (&*SockRef::from(&*stream)).write_vectored(&slices)?;
+                if taken < total { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            if let Some(tap) = tap {
+                let mut left = taken;
+                for slice in &slices {
+                    tap.octets(Direction::Sent, slice.get(..left).unwrap_or(slice));
+                    left = left.saturating_sub(slice.len());
+                    if left == 0 {
+                        break;
+                    }
+                }
+            }
+            drop(slices);
+            if taken > 0 {
+                endpoint.written(taken);
+                owes[TAKING] = None;
+                changed = true;
+            }
+            match result {
+                Err(error) if !is_passing(&error) => *mute = Some(error.to_string()),
+                _ => {}
+            }
+        }
+        if endpoint.wants_fin() {
+            // A socket that cannot be shut down is broken already, which reading will tell.
+            let _ = SockRef::from(&*stream).shutdown(Shutdown::Write);
+            changed = true;
+        }
+        changed
+    }
+
+    /// Reads once. Says whether anything has changed.
+    fn pump_in(&mut self, cx: &mut Context<'_>) -> bool {
+        let IwarpQueuePair { wire: Some(Wire { stream, tap }), endpoint, owes, .. } = self else { return false };
+        loop {
+            match stream.poll_read_ready(cx) {
+                Poll::Pending => return false,
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    endpoint.broken(error.to_string());
+                    return true;
+                }
+            }
+            let mut slices = endpoint.read_slices();
+            let room: usize = slices.iter().map(|slice| slice.len()).sum();
+            let mut came = None;
+            let result = stream.try_io(Interest::READABLE, || {
+                let octets = (&*SockRef::from(&*stream)).read_vectored(&mut slices)?;
+                came = Some(octets);
+                // After the peer's FIN the socket stays readable.
+                if 0 < octets && octets < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+            });
+            drop(slices);
+            match (came, result) {
+                (Some(0), _) => endpoint.peer_closed(),
+                (Some(octets), _) => {
+                    if let Some(tap) = tap {
+                        endpoint.show_read(octets, |octets| tap.octets(Direction::Received, octets));
+                    }
+                    owes[SENDING] = None;
+                    endpoint.read(octets);
+                }
+                (None, Err(error)) if is_passing(&error) => continue,
+                (None, Err(error)) => endpoint.broken(error.to_string()),
+                (None, Ok(())) => continue,
+            }
+            return true;
+        }
+    }
+
+    /// Looks after what the peer owes us. Says whether it was given up.
+    fn watch(&mut self, cx: &mut Context<'_>) -> bool {
+        let config = &self.shared.config;
+        let ending = matches!(self.endpoint.phase(), Phase::Terminating(_) | Phase::Lingering(_));
+        let due: [(bool, Duration); 3] = [
+            (self.endpoint.has_output(), config.stall_timeout),
+            (self.endpoint.mid_fpdu(), config.stall_timeout),
+            (ending, config.linger),
+        ];
+        debug_assert_eq!([TAKING, SENDING, ENDING], [0, 1, 2]);
+        let clock = &self.shared.env.clock;
+        let mut first: Option<(Timestamp, Duration)> = None;
+        for ((owed, limit), since) in due.into_iter().zip(&mut self.owes) {
+            if !owed {
+                *since = None;
+                continue;
+            }
+            let when = *since.get_or_insert_with(|| clock.now()) + limit;
+            if first.is_none_or(|(earliest, _)| when < earliest) {
+                first = Some((when, limit));
+            }
+        }
+        let Some((when, limit)) = first else { return false };
+        loop {
+            // A timer that fires too early is set again; one that fires too late is replaced. It is not set anew for
+            // every octet that comes.
+            let (_, sleep) = match &mut self.timer {
+                Some(timer) if timer.0 <= when => timer,
+                timer => timer.insert((when, clock.sleep_until(when))),
+            };
+            if sleep.as_mut().poll(cx).is_pending() {
+                return false;
+            }
+            self.timer = None;
+            if clock.now() >= when {
+                self.endpoint.time_up(limit.as_secs());
+                return true;
+            }
+        }
+    }
+}
+
+impl QueuePair for IwarpQueuePair {
+    fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.shared.capabilities
+    }
+
+    fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        self.endpoint.post_receive(buffer)
+    }
+
+    fn posted_receives(&self) -> usize {
+        self.endpoint.posted_receives()
+    }
+
+    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+        self.endpoint.post_send(send)
+    }
+
+    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+        self.endpoint.post_write(write)
+    }
+
+    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+        self.endpoint.post_read(read)
+    }
+
+    fn expose(&mut self, token: Token, memory: Lent) -> Result<RemoteSegment, Refused<Lent>> {
+        self.endpoint.expose(token, memory)
+    }
+
+    fn invalidate(&mut self, handle: u32) {
+        self.endpoint.invalidate(handle);
+    }
+
+    fn disconnect(&mut self) {
+        self.endpoint.disconnect();
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
+        loop {
+            if let Some(completion) = self.endpoint.next_completion() {
+                if let Completion::Closed { reason } = &completion {
+                    tracing::debug!(local = %self.info.local, peer = %self.info.peer, %reason, "closed");
+                    self.wire = None;
+                    self.timer = None;
+                }
+                return Poll::Ready(completion);
+            }
+            let wrote = self.pump_out(cx);
+            let read = self.pump_in(cx);
+            if wrote || read || self.endpoint.has_completion() {
+                continue;
+            }
+            if let Some(how) = self.mute.take() {
+                self.endpoint.broken(how);
+            } else if !self.watch(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+}
