@@ -79,6 +79,11 @@ impl Stream {
         self.len() == 0
     }
 
+    /// The Write chunks that came back, in list order, for a caller that wants its memory and not the message.
+    pub fn into_placed(self) -> impl Iterator<Item = Placed> {
+        self.placed.into_iter()
+    }
+
     /// The runs and chunks in stream order.
     pub fn parts(&self) -> impl Iterator<Item = &StreamPart> {
         self.parts.iter()

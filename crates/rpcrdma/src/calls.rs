@@ -1,0 +1,372 @@
+//! Calls of ours: what callers lend, and what they get back.
+//!
+//! The table owns a call's message (shared octets) and its buffers whenever they are not exposed, for as long as the call
+//! is wanted, across connections. Each call ends by its sender, its canceller, or silently, and its buffers go with the
+//! reply, to the canceller, or to their allocator.
+
+use crate::Event;
+use rpcrdma_engine::{CallError, CallId, CallRefused, ExposeError, ReplyBase, ReplyParts, SinkPlace};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+use rpcrdma_oncrpc::{
+    CallInFlight, Cancelled, Misuse, PendingCall, RemoteError, Reply, Request, TransportError, XidSource,
+};
+use rpcrdma_wire::v1::ErrorBody;
+use rpcrdma_xdr::{Payload, Placed, Stream};
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+};
+use tokio::sync::{mpsc, oneshot};
+
+type Answered = Result<Reply, TransportError>;
+
+/// What callers tell a driver.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// Make a call.
+    Call(CallId, Request, oneshot::Sender<Answered>),
+    /// Take one back.
+    Cancel(CallId, oneshot::Sender<Cancelled>),
+    /// Nobody waits for it any more.
+    Forget(CallId),
+}
+
+/// The callers' end of a driver: makes pending calls.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// Unbounded: each entry is a call whose memory its caller provides and waits for.
+    commands: mpsc::UnboundedSender<Command>,
+    next: AtomicU64,
+    pub(crate) xids: Arc<XidSource>,
+    pub(crate) server: SocketAddr,
+    pub(crate) max_message: usize,
+}
+
+impl Caller {
+    pub(crate) fn new(
+        xids: Arc<XidSource>,
+        server: SocketAddr,
+        max_message: usize,
+    ) -> (Self, mpsc::UnboundedReceiver<Command>) {
+        let (commands, receiver) = mpsc::unbounded_channel();
+        (Self { commands, next: AtomicU64::new(0), xids, server, max_message }, receiver)
+    }
+
+    pub(crate) fn call(&self, request: Request) -> PendingCall {
+        if let Err(misuse) = self.check(&request) {
+            return PendingCall::failed(misuse.into());
+        }
+        let id = CallId(self.next.fetch_add(1, Ordering::Relaxed));
+        let lent = request.reply.items.iter().map(|room| room.buffer.is_some()).collect();
+        let (sender, reply) = oneshot::channel();
+        // A driver that is gone drops the sender, and the call finds that out.
+        let _ = self.commands.send(Command::Call(id, request, sender));
+        PendingCall::new(InFlight { id, reply, lent, commands: self.commands.clone(), over: false })
+    }
+
+    fn check(&self, request: &Request) -> Result<(), Misuse> {
+        let max = self.max_message;
+        if request.message.len() > max {
+            return Err(Misuse::CallTooLarge { len: request.message.len(), max });
+        }
+        if request.reply.max_len > max {
+            return Err(Misuse::ReplyTooLarge { len: request.reply.max_len, max });
+        }
+        for room in &request.reply.items {
+            if let Some(capacity) =
+                room.buffer.as_ref().map(Buffer::capacity).filter(|&capacity| capacity < room.max_len)
+            {
+                return Err(Misuse::BufferTooSmall { capacity, max_len: room.max_len });
+            }
+        }
+        Ok(())
+    }
+}
+
+struct InFlight {
+    id: CallId,
+    reply: oneshot::Receiver<Answered>,
+    /// Which of the results' buffers are the caller's.
+    lent: Vec<bool>,
+    commands: mpsc::UnboundedSender<Command>,
+    over: bool,
+}
+
+impl Future for InFlight {
+    type Output = Answered;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let reply = std::task::ready!(Pin::new(&mut self.reply).poll(cx));
+        self.over = true;
+        Poll::Ready(reply.unwrap_or(Err(TransportError::Closed)))
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        if !self.over {
+            let _ = self.commands.send(Command::Forget(self.id));
+        }
+    }
+}
+
+impl CallInFlight for InFlight {
+    fn cancel(mut self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
+        if std::mem::replace(&mut self.over, true) {
+            return Box::pin(std::future::ready(Cancelled::default()));
+        }
+        let (sender, cancelled) = oneshot::channel();
+        let _ = self.commands.send(Command::Cancel(self.id, sender));
+        Box::pin(async move {
+            match cancelled.await {
+                Ok(cancelled) => cancelled,
+                // The reply was faster, or the driver is gone.
+                Err(_) => match self.reply.try_recv() {
+                    Ok(Ok(reply)) => Cancelled { buffers: lent_buffers(reply.stream, &self.lent) },
+                    _ => Cancelled::default(),
+                },
+            }
+        })
+    }
+}
+
+fn lent_buffers(stream: Stream, lent: &[bool]) -> Vec<Buffer> {
+    stream.into_placed().zip(lent).filter(|(_, lent)| **lent).filter_map(|(placed, _)| placed.buffer).collect()
+}
+
+/// A result's memory.
+#[derive(Debug)]
+struct Room {
+    max_len: usize,
+    lent: bool,
+    buffer: Option<Buffer>,
+}
+
+#[derive(Debug)]
+struct Call {
+    xid: u32,
+    message: Payload,
+    reply_max: usize,
+    rooms: Vec<Room>,
+    reply: Option<Buffer>,
+    sender: Option<oneshot::Sender<Answered>>,
+    canceller: Option<oneshot::Sender<Cancelled>>,
+    /// On how many connections it was sent.
+    sent: u32,
+}
+
+impl Call {
+    fn cancelled(self) {
+        let buffers = self.rooms.into_iter().filter(|room| room.lent).filter_map(|room| room.buffer).collect();
+        if let Some(canceller) = self.canceller {
+            let _ = canceller.send(Cancelled { buffers });
+        }
+    }
+}
+
+/// What the engine has to be told of a call.
+pub(crate) struct Wanted {
+    pub(crate) xid: u32,
+    pub(crate) message: Payload,
+    pub(crate) reply_max: usize,
+    pub(crate) items: Vec<usize>,
+}
+
+/// All calls that have not ended, in the order in which they were made.
+pub(crate) struct Calls {
+    calls: BTreeMap<CallId, Call>,
+    by_xid: HashMap<u32, CallId>,
+    pool: Arc<dyn Allocator>,
+    server: SocketAddr,
+    pub(crate) xids: Arc<XidSource>,
+}
+
+impl Calls {
+    pub(crate) fn new(pool: Arc<dyn Allocator>, server: SocketAddr, xids: Arc<XidSource>) -> Self {
+        Self { calls: BTreeMap::new(), by_xid: HashMap::new(), pool, server, xids }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<CallId> {
+        self.calls.keys().copied().collect()
+    }
+
+    /// Takes a call in. Returns whether it is to be made.
+    pub(crate) fn add(&mut self, id: CallId, request: Request, sender: oneshot::Sender<Answered>) -> bool {
+        let xid = request.xid;
+        if self.by_xid.contains_key(&xid) {
+            let _ = sender.send(Err(Misuse::XidInUse { xid }.into()));
+            return false;
+        }
+        let rooms = request
+            .reply
+            .items
+            .into_iter()
+            .map(|item| Room { max_len: item.max_len, lent: item.buffer.is_some(), buffer: item.buffer })
+            .collect();
+        let call = Call {
+            xid,
+            message: request.message,
+            reply_max: request.reply.max_len,
+            rooms,
+            reply: None,
+            sender: Some(sender),
+            canceller: None,
+            sent: 0,
+        };
+        self.by_xid.insert(xid, id);
+        self.calls.insert(id, call);
+        true
+    }
+
+    pub(crate) fn wanted(&self, id: CallId) -> Option<Wanted> {
+        let call = self.calls.get(&id)?;
+        Some(Wanted {
+            xid: call.xid,
+            message: call.message.clone(),
+            reply_max: call.reply_max,
+            items: call.rooms.iter().map(|room| room.max_len).collect(),
+        })
+    }
+
+    fn take(&mut self, id: CallId) -> Option<Call> {
+        let call = self.calls.remove(&id)?;
+        self.by_xid.remove(&call.xid);
+        Some(call)
+    }
+
+    /// A message with this XID was sent.
+    pub(crate) fn sent(&mut self, xid: u32) {
+        if let Some(call) = self.by_xid.get(&xid).and_then(|id| self.calls.get_mut(id)) {
+            call.sent = call.sent.saturating_add(1);
+        }
+    }
+
+    /// The memory for a result, to be exposed.
+    pub(crate) fn lend(&mut self, id: CallId, place: SinkPlace, octets: usize) -> Result<Buffer, ExposeError> {
+        let slot = self.slot(id, place).ok_or(ExposeError::Refused)?;
+        let kept = slot.take();
+        kept.or_else(|| self.pool.try_allocate(octets)).ok_or(ExposeError::NoMemory)
+    }
+
+    /// Memory that is exposed no more.
+    pub(crate) fn restore(&mut self, id: CallId, place: SinkPlace, buffer: Buffer) {
+        if let Some(slot) = self.slot(id, place) {
+            *slot = Some(buffer);
+        }
+    }
+
+    fn slot(&mut self, id: CallId, place: SinkPlace) -> Option<&mut Option<Buffer>> {
+        let call = self.calls.get_mut(&id)?;
+        match place {
+            SinkPlace::Item(index) => call.rooms.get_mut(index).map(|room| &mut room.buffer),
+            SinkPlace::Reply => Some(&mut call.reply),
+        }
+    }
+
+    /// The reply of a call, all of its memory back.
+    pub(crate) fn complete(&mut self, id: CallId, reply: ReplyParts) -> Option<Event> {
+        let call = self.take(id)?;
+        let retransmitted = call.sent > 1;
+        let mut stream = Stream::new();
+        let mut inline_octets = 0;
+        let mut placed_octets = 0;
+        match reply.base {
+            ReplyBase::Inline(octets) => {
+                inline_octets = octets.len();
+                stream.push_run(octets);
+            }
+            ReplyBase::Chunk { octets } => {
+                placed_octets = octets;
+                let mut buffer = call.reply?;
+                buffer.set_len(octets);
+                stream.push_run(buffer.freeze());
+            }
+        }
+        for (mut room, item) in call.rooms.into_iter().zip(reply.items) {
+            placed_octets += item.returned;
+            if let Some(buffer) = &mut room.buffer {
+                buffer.set_len(item.returned);
+            }
+            let buffer = room.buffer.filter(|_| room.lent || item.offered > 0);
+            stream.push_placed(Placed { offered: item.offered, buffer });
+        }
+        let xid = call.xid;
+        if let Some(sender) = call.sender {
+            let _ = sender.send(Ok(Reply { stream, retransmitted }));
+        }
+        Some(Event::Answered { xid, inline_octets, placed_octets, retransmitted })
+    }
+
+    /// Ends a call with an error of the engine's.
+    pub(crate) fn fail(&mut self, id: CallId, error: CallError) -> Option<Event> {
+        let error = self.transport_error(id, error);
+        self.fail_with(id, error)
+    }
+
+    pub(crate) fn fail_with(&mut self, id: CallId, error: TransportError) -> Option<Event> {
+        let call = self.take(id)?;
+        let xid = call.xid;
+        if let Some(sender) = call.sender {
+            let _ = sender.send(Err(error));
+        }
+        Some(Event::Failed { xid })
+    }
+
+    /// Ends every call.
+    pub(crate) fn fail_all(&mut self, error: &TransportError) {
+        for id in self.ids() {
+            self.fail_with(id, error.clone());
+        }
+    }
+
+    /// Notes who wants the memory back.
+    pub(crate) fn cancelling(&mut self, id: CallId, canceller: oneshot::Sender<Cancelled>) {
+        if let Some(call) = self.calls.get_mut(&id) {
+            call.canceller = Some(canceller);
+            call.sender = None;
+        }
+    }
+
+    /// The memory of a call is back, and goes to who wants it.
+    pub(crate) fn released(&mut self, id: CallId) {
+        if let Some(call) = self.take(id) {
+            call.cancelled();
+        }
+    }
+
+    fn transport_error(&self, id: CallId, error: CallError) -> TransportError {
+        let server = self.server;
+        let (call_len, reply_len) = self.calls.get(&id).map_or((0, 0), |call| (call.message.len(), call.reply_max));
+        match error {
+            CallError::Remote(ErrorBody::Version { low, high }) => {
+                TransportError::Remote { server, source: RemoteError::Version { low, high } }
+            }
+            CallError::Remote(_) => TransportError::Remote { server, source: RemoteError::Chunk },
+            CallError::Peer(fault) => TransportError::Violation { server, rule: fault.rule() },
+            CallError::Refused(CallRefused::XidInUse { xid }) => Misuse::XidInUse { xid }.into(),
+            CallError::Refused(
+                CallRefused::ChunkTooLarge { max, .. }
+                | CallRefused::HeaderTooLarge { max, .. }
+                | CallRefused::TooLargeInline { max, .. },
+            ) if call_len > max || reply_len <= max => Misuse::CallTooLarge { len: call_len, max }.into(),
+            CallError::Refused(
+                CallRefused::ChunkTooLarge { max, .. }
+                | CallRefused::HeaderTooLarge { max, .. }
+                | CallRefused::TooLargeInline { max, .. },
+            ) => Misuse::ReplyTooLarge { len: reply_len, max }.into(),
+            CallError::Expose(_) => Misuse::ReplyTooLarge { len: reply_len, max: 0 }.into(),
+            _ => TransportError::Closed,
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! A client's transport: one server, however often the connection to it is replaced.
+//!
+//! The driver owns the connection and the table of calls. A lost connection is made again when a call wants it, with
+//! back-off and jitter; calls that were not answered are sent again in their order, with their XIDs. When that fails for
+//! too long the calls fail, and the next call tries again.
+
+use crate::{
+    ClientOptions, Event, Observer, Reverse, STALL_LIMIT,
+    calls::{Caller, Calls, Command},
+    options::{INITIAL_RECEIVES, MAX_PAUSE, MIN_PAUSE},
+    service::Service,
+    session::{Parts, Session},
+};
+use bytes::Bytes;
+use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
+use rpcrdma_fabric::{Capabilities, ConnectError, Connected, ConnectionParams, Fabric, Receives};
+use rpcrdma_oncrpc::{
+    CallContext, ClientTransport, Connection, GoneSignal, Limits, PendingCall, Request, TransportError, TransportKind,
+    XidSource,
+};
+use std::{
+    error::Error,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// RPC-over-RDMA to one server.
+#[derive(Debug)]
+pub struct RdmaTransport {
+    caller: Caller,
+}
+
+impl RdmaTransport {
+    pub(crate) fn new(caller: Caller) -> Self {
+        Self { caller }
+    }
+}
+
+impl ClientTransport for RdmaTransport {
+    fn next_xid(&self) -> u32 {
+        self.caller.xids.next_xid()
+    }
+
+    fn call(&self, request: Request) -> PendingCall {
+        self.caller.call(request)
+    }
+
+    fn kind(&self) -> TransportKind {
+        TransportKind::Rdma
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::new(self.caller.max_message, self.caller.max_message)
+    }
+
+    fn server(&self) -> SocketAddr {
+        self.caller.server
+    }
+}
+
+/// Connects to a server and returns the transport and its driver, which must be polled for anything to happen. The driver
+/// completes when the transport and all its calls have been dropped.
+///
+/// # Errors
+/// If the first connection cannot be made.
+pub async fn connect(
+    fabric: Arc<dyn Fabric>,
+    server: SocketAddr,
+    env: &Env,
+    options: ClientOptions,
+    observer: Arc<dyn Observer>,
+) -> Result<(Arc<RdmaTransport>, ClientDriver), TransportError> {
+    let xids = Arc::new(XidSource::new(&*env.random));
+    let (caller, commands) = Caller::new(xids.clone(), server, options.max_message);
+    let pool = fabric.pool();
+    let mut driver = ClientDriver {
+        calls: Calls::new(pool.clone(), server, xids),
+        pool,
+        fabric,
+        server,
+        env: env.clone(),
+        options,
+        observer,
+        commands,
+        finished: false,
+        phase: Phase::Idle,
+        service: None,
+        lingering: Vec::new(),
+        lost_since: None,
+        pause: MIN_PAUSE,
+        connections: 0,
+    };
+    let connected =
+        driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
+    driver.connected(connected);
+    Ok((Arc::new(RdmaTransport::new(caller)), driver))
+}
+
+/// What a client brings to a connection.
+pub(crate) fn params(
+    config: &rpcrdma_engine::Config,
+    capabilities: &Capabilities,
+    reads: u16,
+    receives: &dyn Allocator,
+) -> ConnectionParams {
+    let block = config.private_data().to_octets();
+    let fits = block.len() <= capabilities.max_private_data;
+    let buffers = (0..INITIAL_RECEIVES).filter_map(|_| receives.try_allocate(config.receive_octets as usize));
+    ConnectionParams {
+        private_data: if fits { Bytes::copy_from_slice(&block) } else { Bytes::new() },
+        ird: reads.min(capabilities.max_ird),
+        ord: reads.min(capabilities.max_ord),
+        receives: Receives::Own(buffers.collect()),
+    }
+}
+
+enum Phase {
+    /// No connection, and none is wanted.
+    Idle,
+    /// A connection is being made.
+    Connecting(BoxFuture<'static, Result<Connected, ConnectError>>),
+    /// Before the next attempt.
+    Pausing(BoxFuture<'static, ()>),
+    /// A connection stands.
+    Up(Box<Session>),
+}
+
+/// Moves a client's transport. Dropping it ends the connection and fails all calls.
+#[must_use = "nothing happens unless the driver is polled"]
+pub struct ClientDriver {
+    fabric: Arc<dyn Fabric>,
+    server: SocketAddr,
+    env: Env,
+    options: ClientOptions,
+    observer: Arc<dyn Observer>,
+    pool: Arc<dyn Allocator>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// Nobody can make calls any more.
+    finished: bool,
+    calls: Calls,
+    phase: Phase,
+    /// Executes the server's calls on the present connection.
+    service: Option<Service>,
+    /// Calls of the server that outlive their connection.
+    lingering: Vec<Service>,
+    /// Since when the server has not been heard.
+    lost_since: Option<Timestamp>,
+    pause: Duration,
+    connections: u64,
+}
+
+impl ClientDriver {
+    fn attempt(&self) -> BoxFuture<'static, Result<Connected, ConnectError>> {
+        let fabric = self.fabric.clone();
+        let server = self.server;
+        let config = self.options.config(fabric.capabilities());
+        let params = params(&config, fabric.capabilities(), self.options.ird.max(1), &*self.pool);
+        Box::pin(async move { fabric.connect(server, params).await })
+    }
+
+    /// A connection stands: calls that are not answered are sent, in their order.
+    fn connected(&mut self, qp: Connected) {
+        let config = self.options.config(qp.capabilities());
+        self.service = self.options.reverse.as_ref().map(|reverse| self.reverse(reverse, &*qp));
+        self.connections += 1;
+        let mut session = Session::new(Parts {
+            qp,
+            config,
+            receives: self.pool.clone(),
+            env: self.env.clone(),
+            observer: self.observer.clone(),
+            stall: STALL_LIMIT,
+        });
+        for call in self.calls.ids() {
+            session.call(call, &mut self.calls);
+        }
+        self.phase = Phase::Up(Box::new(session));
+    }
+
+    fn reverse(&self, reverse: &Reverse, qp: &dyn rpcrdma_fabric::QueuePair) -> Service {
+        let (signal, gone) = GoneSignal::new();
+        let limits = Limits::new(self.options.inline_octets as usize, self.options.inline_octets as usize);
+        let info = qp.info();
+        let pool = self.pool.clone();
+        let kind = TransportKind::Rdma;
+        let connection = Connection::new(info.peer, info.local, self.connections, kind, limits, pool.clone(), gone);
+        Service::new(reverse.handler.clone(), CallContext::new(Arc::new(connection)), pool, signal, None)
+    }
+
+    fn command(&mut self, command: Command) {
+        match (command, &mut self.phase) {
+            (Command::Call(id, request, sender), phase) => {
+                if self.calls.add(id, request, sender)
+                    && let Phase::Up(session) = phase
+                {
+                    session.call(id, &mut self.calls);
+                }
+            }
+            (Command::Cancel(id, canceller), phase) => {
+                self.calls.cancelling(id, canceller);
+                match phase {
+                    Phase::Up(session) => session.cancel(id),
+                    _ => self.calls.released(id),
+                }
+            }
+            (Command::Forget(id), Phase::Up(session)) => session.forget(id),
+            (Command::Forget(id), _) => self.calls.released(id),
+        }
+    }
+
+    /// The connection is over.
+    fn lost(&mut self, mut session: Box<Session>) {
+        session.unanswered(&mut self.calls);
+        self.lingering.extend(self.service.take());
+        if session.heard {
+            self.lost_since = None;
+            self.pause = MIN_PAUSE;
+        }
+        let tried = self.lost_since.is_some();
+        self.lost_since.get_or_insert(self.env.clock.now());
+        if tried { self.failed(None) } else { self.phase = Phase::Idle }
+    }
+
+    /// An attempt has failed, or a connection that was never answered: after a pause the next, or the end.
+    fn failed(&mut self, error: Option<ConnectError>) {
+        let now = self.env.clock.now();
+        let after = now.since(*self.lost_since.get_or_insert(now));
+        if after >= self.options.outage {
+            let source = error.map(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>);
+            self.calls.fail_all(&TransportError::Lost { server: self.server, after, source });
+            self.lost_since = None;
+            self.pause = MIN_PAUSE;
+            self.phase = Phase::Idle;
+            return;
+        }
+        let half_millis = u64::try_from(self.pause.as_millis() / 2).unwrap_or(u64::MAX);
+        let pause = self.pause + Duration::from_millis(self.env.random.below(half_millis.saturating_add(1)));
+        self.observer.event(self.server, &Event::Reconnecting { pause });
+        self.pause = (self.pause * 2).min(MAX_PAUSE);
+        self.phase = Phase::Pausing(self.env.clock.sleep_until(now + pause));
+    }
+}
+
+impl Future for ClientDriver {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let this = &mut *self;
+        this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
+        loop {
+            while !this.finished
+                && let Poll::Ready(command) = this.commands.poll_recv(cx)
+            {
+                match command {
+                    Some(command) => this.command(command),
+                    None => this.finished = true,
+                }
+            }
+            match &mut this.phase {
+                Phase::Up(session) => {
+                    if this.finished {
+                        session.close(None);
+                    }
+                    let ended = ready!(session.poll(cx, &mut this.calls, &mut this.service));
+                    if let Err(error) = ended {
+                        tracing::debug!(server = %this.server, %error, "connection lost");
+                    }
+                    if let Phase::Up(session) = std::mem::replace(&mut this.phase, Phase::Idle) {
+                        this.lost(session);
+                    }
+                }
+                _ if this.finished => {
+                    return if this.lingering.is_empty() { Poll::Ready(()) } else { Poll::Pending };
+                }
+                Phase::Idle if this.calls.is_empty() => return Poll::Pending,
+                Phase::Idle => this.phase = Phase::Connecting(this.attempt()),
+                Phase::Pausing(pause) => {
+                    ready!(pause.as_mut().poll(cx));
+                    this.phase = Phase::Connecting(this.attempt());
+                }
+                Phase::Connecting(attempt) => match ready!(attempt.as_mut().poll(cx)) {
+                    Ok(connected) => this.connected(connected),
+                    Err(error) => this.failed(Some(error)),
+                },
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for ClientDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ClientDriver({})", self.server)
+    }
+}

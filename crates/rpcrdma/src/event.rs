@@ -1,0 +1,121 @@
+//! What a transport does, for those who watch: logs, metrics, pictures.
+//!
+//! Events are small values; an observer that is slow slows the connection down.
+
+use crate::ConnectionError;
+use rpcrdma_engine::Sent;
+use std::{net::SocketAddr, time::Duration};
+
+/// What something waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stall {
+    /// Calls of ours wait for credits.
+    Credits,
+    /// A call of the peer waits for memory.
+    Memory,
+}
+
+/// Something that happened on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A connection stands.
+    Connected {
+        /// The inline threshold of what we send, in octets.
+        send_inline: usize,
+        /// The inline threshold of what we receive, in octets.
+        receive_inline: usize,
+        /// Whether our Sends may invalidate the peer's memory.
+        send_invalidates: bool,
+        /// RDMA Reads of ours under way at a time.
+        ord: u16,
+        /// RDMA Reads of the peer that we serve at a time.
+        ird: u16,
+    },
+    /// A message was sent.
+    Sent(Sent),
+    /// A message has arrived.
+    Received {
+        /// Its octets.
+        octets: usize,
+    },
+    /// A call of the peer was handed to the service.
+    Called {
+        /// Its XID.
+        xid: u32,
+        /// Octets that came with it.
+        inline_octets: usize,
+        /// Octets that were pulled for it.
+        pulled_octets: usize,
+    },
+    /// A call of ours was answered.
+    Answered {
+        /// Its XID.
+        xid: u32,
+        /// Octets of the reply that came inline.
+        inline_octets: usize,
+        /// Octets that the peer placed in our memory.
+        placed_octets: usize,
+        /// Whether the call was sent more than once.
+        retransmitted: bool,
+    },
+    /// A call of ours failed.
+    Failed {
+        /// Its XID.
+        xid: u32,
+    },
+    /// An exposure of ours has ended.
+    Invalidated {
+        /// Its former handle.
+        handle: u32,
+        /// Whether the peer ended it.
+        by_peer: bool,
+    },
+    /// Something has to wait.
+    Stalled(Stall),
+    /// Receives were posted.
+    ReceivesPosted {
+        /// How many.
+        count: usize,
+    },
+    /// The connection is over. Without an error it was ended in an orderly manner.
+    Closed {
+        /// Why.
+        error: Option<ConnectionError>,
+    },
+    /// A connection will be made again.
+    Reconnecting {
+        /// After which pause.
+        pause: Duration,
+    },
+}
+
+/// Is told what happens.
+pub trait Observer: Send + Sync {
+    /// Something happened on the connection with `peer`.
+    fn event(&self, peer: SocketAddr, event: &Event);
+}
+
+/// Watches nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quiet;
+
+impl Observer for Quiet {
+    fn event(&self, _: SocketAddr, _: &Event) {}
+}
+
+/// Writes every event to the log: connections at `DEBUG`, messages at `TRACE`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tracing;
+
+impl Observer for Tracing {
+    fn event(&self, peer: SocketAddr, event: &Event) {
+        match event {
+            Event::Connected { .. } | Event::Closed { .. } | Event::Reconnecting { .. } => {
+                tracing::debug!(%peer, ?event);
+            }
+            _ => tracing::trace!(%peer, ?event),
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What clients and servers can be told, and what becomes of it with a given provider.
+
+use rpcrdma_engine::{Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, Limits as EngineLimits};
+use rpcrdma_fabric::Capabilities;
+use rpcrdma_oncrpc::Handler;
+use std::{sync::Arc, time::Duration};
+
+/// The largest RPC message, in octets: 1 MiB of data and all that can stand around it.
+pub const DEFAULT_MAX_MESSAGE_OCTETS: usize = (1 << 20) + (64 << 10);
+
+/// RDMA Reads under way at a time in each direction: what Linux's server uses.
+pub const DEFAULT_READS: u16 = 16;
+
+/// How long a lost connection is tried to be made again before its calls fail.
+pub const DEFAULT_OUTAGE: Duration = Duration::from_secs(120);
+
+/// How long a peer may leave RDMA Reads unanswered or messages untaken, without any progress, before it is dropped.
+pub const STALL_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long an orderly end of a connection may take before it is dropped as it is.
+pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause before the second attempt to connect. It doubles up to [`MAX_PAUSE`].
+pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause between attempts to connect. Each has up to its half added at random.
+pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(5);
+
+/// Receives that are posted before a connection stands.
+pub(crate) const INITIAL_RECEIVES: usize = 2;
+
+/// Who executes calls in the reverse direction (RFC 8167), and how many at a time.
+#[derive(Clone)]
+pub struct Reverse {
+    /// Executes them.
+    pub handler: Arc<dyn Handler>,
+    /// Credits to grant.
+    pub credits: u32,
+}
+
+impl std::fmt::Debug for Reverse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reverse").field("credits", &self.credits).finish_non_exhaustive()
+    }
+}
+
+/// How a client behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// Credits to ask for: the most calls under way.
+    pub credits: u32,
+    /// The largest Send in each direction, in octets.
+    pub inline_octets: u32,
+    /// The largest message of a call or reply, in octets.
+    pub max_message: usize,
+    /// RDMA Reads of the server that are served at a time.
+    pub ird: u16,
+    /// How long a lost connection is tried to be made again.
+    pub outage: Duration,
+    /// Calls from the server, if it may make any.
+    pub reverse: Option<Reverse>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            credits: DEFAULT_CREDITS,
+            inline_octets: DEFAULT_INLINE_OCTETS,
+            max_message: DEFAULT_MAX_MESSAGE_OCTETS,
+            ird: DEFAULT_READS,
+            outage: DEFAULT_OUTAGE,
+            reverse: None,
+        }
+    }
+}
+
+impl ClientOptions {
+    pub(crate) fn config(&self, capabilities: &Capabilities) -> Config {
+        let granted = self.reverse.as_ref().map_or(0, |reverse| reverse.credits);
+        let config = Config {
+            credits_wanted: self.credits.max(1),
+            credits_granted: granted,
+            send_octets: self.inline_octets,
+            receive_octets: self.inline_octets,
+            ..Config::client()
+        };
+        fitted(config, capabilities)
+    }
+}
+
+/// How a server behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServerOptions {
+    /// Credits to grant to each connection: the most calls that it may have under way.
+    pub credits: u32,
+    /// The largest Send in each direction, in octets.
+    pub inline_octets: u32,
+    /// The largest message of a call or reply, in octets.
+    pub max_message: usize,
+    /// RDMA Reads of ours under way at a time on one connection.
+    pub ord: u16,
+    /// Calls of ours to the client under way at a time, in the reverse direction (RFC 8167). Zero: none are made.
+    pub reverse_credits: u32,
+    /// How long a peer may make no progress.
+    pub stall: Duration,
+    /// Limits on what a peer may ask for.
+    pub limits: EngineLimits,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        Self {
+            credits: DEFAULT_CREDITS,
+            inline_octets: DEFAULT_INLINE_OCTETS,
+            max_message: DEFAULT_MAX_MESSAGE_OCTETS,
+            ord: DEFAULT_READS,
+            reverse_credits: 0,
+            stall: STALL_LIMIT,
+            limits: EngineLimits { call_octets: DEFAULT_MAX_CALL_OCTETS, ..EngineLimits::default() },
+        }
+    }
+}
+
+impl ServerOptions {
+    pub(crate) fn config(&self, capabilities: &Capabilities) -> Config {
+        let config = Config {
+            credits_granted: self.credits.max(1),
+            credits_wanted: self.reverse_credits,
+            send_octets: self.inline_octets,
+            receive_octets: self.inline_octets,
+            limits: self.limits,
+            ..Config::server()
+        };
+        fitted(config, capabilities)
+    }
+}
+
+/// The configuration within what the provider can do.
+fn fitted(config: Config, capabilities: &Capabilities) -> Config {
+    let receives = u32::try_from(capabilities.max_receives).unwrap_or(u32::MAX).saturating_sub(1);
+    let credits_granted = config.credits_granted.min(receives.saturating_sub(config.credits_wanted.min(1)));
+    Config {
+        credits_granted,
+        credits_wanted: config.credits_wanted.min(receives.saturating_sub(credits_granted)),
+        remote_invalidation: capabilities.remote_invalidation && capabilities.send_with_invalidate,
+        initial_receives: INITIAL_RECEIVES,
+        max_gather: capabilities.max_gather,
+        max_transfer_octets: capabilities
+            .max_exposure_octets
+            .min(capabilities.max_message_octets)
+            .min(u32::MAX as usize),
+        ..config
+    }
+}

@@ -1,0 +1,238 @@
+//! A server's connections.
+//!
+//! Each connection has a driver, which owns it, the calls under way on it, and nothing of any other. It completes when the
+//! connection is over and every call that was dispatched has run to its end. A peer's mistakes end its own connection.
+
+use crate::{
+    ConnectionError, Observer, RdmaTransport, ServerMemory, ServerOptions,
+    calls::{Caller, Calls, Command},
+    client::params,
+    refused::Refused,
+    service::{RefusedCalls, Service},
+    session::{Parts, Session},
+};
+use rpcrdma_env::{BoxFuture, Env};
+use rpcrdma_fabric::{AcceptError, Capabilities, Fabric, Pending};
+use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Handler, Limits, TransportError, TransportKind, XidSource};
+use std::{
+    future::Future,
+    net::{IpAddr, SocketAddr},
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+use tokio::sync::{mpsc, watch};
+
+/// What all connections of a server have in common.
+pub struct Server {
+    handler: Arc<dyn Handler>,
+    memory: ServerMemory,
+    capabilities: Capabilities,
+    env: Env,
+    options: ServerOptions,
+    observer: Arc<dyn Observer>,
+    refused: Arc<Refused>,
+    next_id: AtomicU64,
+}
+
+impl Server {
+    /// A server whose calls `handler` executes.
+    pub fn new(
+        fabric: &dyn Fabric,
+        handler: Arc<dyn Handler>,
+        memory: ServerMemory,
+        env: Env,
+        options: ServerOptions,
+        observer: Arc<dyn Observer>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            handler,
+            memory,
+            capabilities: fabric.capabilities().clone(),
+            env,
+            options,
+            observer,
+            refused: Arc::default(),
+            next_id: AtomicU64::new(0),
+        })
+    }
+
+    /// Sets a connection up, within the provider's time-out. Returns its handle, and the driver that serves it.
+    ///
+    /// # Errors
+    /// If the peer does not finish the set-up, or breaks a rule of it.
+    pub async fn accept(
+        self: Arc<Self>,
+        pending: Box<dyn Pending>,
+    ) -> Result<(ConnectionHandle, ServerDriver), AcceptError> {
+        let incoming = pending.request().await?;
+        let config = self.options.config(&self.capabilities);
+        let params = params(&config, &self.capabilities, self.options.ord.max(1), &*self.memory.receives);
+        let qp = incoming.accept(params).await?;
+
+        let info = qp.info().clone();
+        let (signal, gone) = GoneSignal::new();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let limits = Limits::new(self.options.max_message, self.options.max_message);
+        let results = self.memory.results.clone();
+        let mut connection = Connection::new(info.peer, info.local, id, TransportKind::Rdma, limits, results, gone);
+        let xids = Arc::new(XidSource::new(&*self.env.random));
+        let mut commands = None;
+        if config.credits_wanted > 0 {
+            let (caller, receiver) = Caller::new(xids.clone(), info.peer, config.send_octets as usize);
+            connection = connection.with_reverse(Arc::new(RdmaTransport::new(caller)));
+            commands = Some(receiver);
+        }
+        let refused =
+            RefusedCalls { table: self.refused.clone(), clock: self.env.clock.clone(), client: info.peer.ip() };
+        let context = CallContext::new(Arc::new(connection));
+        let arguments = self.memory.arguments.clone();
+        let service = Service::new(self.handler.clone(), context, arguments, signal, Some(refused));
+        let session = Session::new(Parts {
+            qp,
+            config,
+            receives: self.memory.receives.clone(),
+            env: self.env.clone(),
+            observer: self.observer.clone(),
+            stall: self.options.stall,
+        });
+        let (drain, mut draining) = watch::channel(false);
+        let driver = ServerDriver {
+            session,
+            service: Some(service),
+            calls: Calls::new(self.memory.receives.clone(), info.peer, xids),
+            commands,
+            drain: Box::pin(async move {
+                if draining.wait_for(|draining| *draining).await.is_err() {
+                    // Nobody is left who could ask for it.
+                    std::future::pending::<()>().await;
+                }
+            }),
+            draining: false,
+            ended: None,
+            env: self.env.clone(),
+            refused: self.refused.clone(),
+            client: info.peer.ip(),
+        };
+        Ok((ConnectionHandle { drain: Arc::new(drain), peer: info.peer, id }, driver))
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Speaks to a connection's driver. Dropping it changes nothing.
+#[derive(Clone, Debug)]
+pub struct ConnectionHandle {
+    drain: Arc<watch::Sender<bool>>,
+    peer: SocketAddr,
+    id: u64,
+}
+
+impl ConnectionHandle {
+    /// No further call is executed; what was dispatched is answered, then the connection is closed.
+    pub fn drain(&self) {
+        self.drain.send_replace(true);
+    }
+
+    /// The client.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Identifies the connection among all of the same server.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+}
+
+/// Serves a connection. Dropping it closes the connection and drops its calls.
+#[must_use = "nothing happens unless the driver is polled"]
+pub struct ServerDriver {
+    session: Session,
+    service: Option<Service>,
+    /// Calls of ours in the reverse direction.
+    calls: Calls,
+    commands: Option<mpsc::UnboundedReceiver<Command>>,
+    drain: BoxFuture<'static, ()>,
+    draining: bool,
+    ended: Option<Result<(), ConnectionError>>,
+    env: Env,
+    refused: Arc<Refused>,
+    client: IpAddr,
+}
+
+impl ServerDriver {
+    fn command(&mut self, command: Command) {
+        match command {
+            Command::Call(id, request, sender) => {
+                if self.calls.add(id, request, sender) {
+                    self.session.call(id, &mut self.calls);
+                }
+            }
+            Command::Cancel(id, canceller) => {
+                self.calls.cancelling(id, canceller);
+                self.session.cancel(id);
+            }
+            Command::Forget(id) => self.session.forget(id),
+        }
+    }
+
+    fn poll_session(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
+        while let Some(Poll::Ready(command)) = self.commands.as_mut().map(|commands| commands.poll_recv(cx)) {
+            match command {
+                Some(command) => self.command(command),
+                None => self.commands = None,
+            }
+        }
+        if !self.draining && self.drain.as_mut().poll(cx).is_ready() {
+            self.draining = true;
+            if let Some(service) = &mut self.service {
+                service.drain();
+            }
+        }
+        loop {
+            let polled = self.session.poll(cx, &mut self.calls, &mut self.service);
+            for xid in self.session.unwritable.drain(..) {
+                self.refused.add(self.env.clock.now(), self.client, xid);
+            }
+            if polled.is_pending() && self.draining && self.session.is_quiet() && !self.session.is_closing() {
+                self.session.close(None);
+                continue;
+            }
+            return polled;
+        }
+    }
+}
+
+impl Future for ServerDriver {
+    type Output = Result<(), ConnectionError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        if this.ended.is_none() {
+            let ended = ready!(this.poll_session(cx));
+            this.session.unanswered(&mut this.calls);
+            this.calls.fail_all(&TransportError::Closed);
+            // Whoever calls in the reverse direction from now on finds the channel closed.
+            this.commands = None;
+            this.ended = Some(ended);
+        }
+        if let Some(service) = &mut this.service {
+            ready!(service.poll_rest(cx));
+        }
+        Poll::Ready(this.ended.take().unwrap_or(Ok(())))
+    }
+}
+
+impl std::fmt::Debug for ServerDriver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ServerDriver({})", self.client)
+    }
+}

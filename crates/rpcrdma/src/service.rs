@@ -1,0 +1,216 @@
+//! Calls of the peer: memory for what is pulled, execution, answers.
+//!
+//! Owns calls that wait for memory, what was pulled for them, and the futures of the service. A call that was
+//! dispatched runs to its end though its connection is gone; what it returns then goes nowhere.
+
+use crate::refused::Refused;
+use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rpcrdma_engine::{Answer, Piece, RequestId};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock};
+use rpcrdma_fabric::{
+    RemoteSegment,
+    pool::{Budget, Pool},
+};
+use rpcrdma_oncrpc::{CallContext, GoneSignal, Handler, Outcome};
+use rpcrdma_wire::v1::Segment;
+use rpcrdma_xdr::Stream;
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// The memory of all connections of a server. Arguments that are pulled and results have a half each, so that calls which
+/// hold the one and wait for the other never wait for each other.
+#[derive(Clone)]
+pub struct ServerMemory {
+    /// For arguments that are pulled from clients.
+    pub arguments: Arc<dyn Allocator>,
+    /// For results, as the services' allocator.
+    pub results: Arc<dyn Allocator>,
+    /// For receives, which credits bound.
+    pub receives: Arc<dyn Allocator>,
+}
+
+impl ServerMemory {
+    /// Memory of a software provider: `octets` in all, apart from receives.
+    pub fn budget(octets: usize) -> Self {
+        let pool = Pool::new();
+        let half = |octets: usize| -> Arc<Budget> { Arc::new(pool.budget(octets)) };
+        Self { arguments: half(octets / 2), results: half(octets / 2), receives: Arc::new(pool.clone()) }
+    }
+}
+
+impl std::fmt::Debug for ServerMemory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ServerMemory")
+    }
+}
+
+/// Something for the session to do.
+pub(crate) enum Ready {
+    /// There is a buffer for a call's chunks.
+    Buffer { request: RequestId, sink: Buffer, sources: Vec<RemoteSegment> },
+    /// The service has an answer.
+    Answer(RequestId, Answer),
+}
+
+/// Where to look for calls that cannot be answered.
+pub(crate) struct RefusedCalls {
+    pub(crate) table: Arc<Refused>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) client: IpAddr,
+}
+
+pub(crate) struct Service {
+    handler: Arc<dyn Handler>,
+    context: CallContext,
+    arguments: Arc<dyn Allocator>,
+    waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
+    pulled: HashMap<RequestId, Bytes>,
+    executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
+    ready: Vec<Ready>,
+    refused: Option<RefusedCalls>,
+    /// Dropped when the connection is gone.
+    signal: Option<GoneSignal>,
+    draining: bool,
+}
+
+impl Service {
+    pub(crate) fn new(
+        handler: Arc<dyn Handler>,
+        context: CallContext,
+        arguments: Arc<dyn Allocator>,
+        signal: GoneSignal,
+        refused: Option<RefusedCalls>,
+    ) -> Self {
+        Self {
+            handler,
+            context,
+            arguments,
+            waiting: FuturesUnordered::new(),
+            pulled: HashMap::new(),
+            executing: FuturesUnordered::new(),
+            ready: Vec::new(),
+            refused,
+            signal: Some(signal),
+            draining: false,
+        }
+    }
+
+    /// Finds memory for a call's chunks. Returns whether it has to wait for it.
+    pub(crate) fn pull(&mut self, request: RequestId, octets: usize, sources: Vec<Segment>) -> bool {
+        let sources: Vec<RemoteSegment> = sources
+            .into_iter()
+            .map(|Segment { handle, length, offset }| RemoteSegment { handle, length, offset })
+            .collect();
+        if let Some(sink) = self.arguments.try_allocate(octets).filter(|_| self.waiting.is_empty()) {
+            self.ready.push(Ready::Buffer { request, sink, sources });
+            return false;
+        }
+        let allocator = self.arguments.clone();
+        self.waiting.push(Box::pin(async move {
+            let sink = allocator.allocate(octets).await;
+            Ready::Buffer { request, sink, sources }
+        }));
+        true
+    }
+
+    /// A call's chunks have come.
+    pub(crate) fn pulled(&mut self, request: RequestId, octets: Bytes) {
+        self.pulled.insert(request, octets);
+    }
+
+    /// Hands a call to the service. Most are answered at once. Returns the octets that came inline and in chunks.
+    pub(crate) fn deliver(
+        &mut self,
+        request: RequestId,
+        xid: u32,
+        pieces: Vec<Piece>,
+        cx: &mut Context<'_>,
+    ) -> (usize, usize) {
+        let pulled = self.pulled.remove(&request).unwrap_or_default();
+        let mut inline = 0;
+        let mut stream = Stream::new();
+        for piece in pieces {
+            // Ranges are the engine's, within the octets that it asked for.
+            match piece {
+                Piece::Inline(octets) => {
+                    inline += octets.len();
+                    stream.push_run(octets);
+                }
+                Piece::Run(range) => stream.push_run(part(&pulled, range)),
+                Piece::Item(range) => stream.push_chunk(part(&pulled, range)),
+            }
+        }
+        if self.draining {
+            self.ready.push(Ready::Answer(request, Answer::Nothing));
+            return (inline, pulled.len());
+        }
+        let refused = self.refused.as_ref();
+        if refused.is_some_and(|refused| refused.table.take(refused.clock.now(), refused.client, xid)) {
+            self.ready.push(Ready::Answer(request, Answer::NotEligible));
+            return (inline, pulled.len());
+        }
+        let mut call = self.handler.handle(self.context.clone(), stream);
+        match call.as_mut().poll(cx) {
+            Poll::Ready(outcome) => self.ready.push(Ready::Answer(request, answer(outcome))),
+            Poll::Pending => self.executing.push(Box::pin(async move { (request, call.await) })),
+        }
+        (inline, pulled.len())
+    }
+
+    /// What the session has to do next.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
+        if let Some(ready) = self.ready.pop() {
+            return Some(ready);
+        }
+        if let Poll::Ready(Some((request, outcome))) = self.executing.poll_next_unpin(cx) {
+            return Some(Ready::Answer(request, answer(outcome)));
+        }
+        match self.waiting.poll_next_unpin(cx) {
+            Poll::Ready(ready) => ready,
+            Poll::Pending => None,
+        }
+    }
+
+    /// Whether there is something to do without waiting.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// No further call is executed.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// The connection is gone: nothing is pulled or answered any more.
+    pub(crate) fn gone(&mut self) {
+        self.signal = None;
+        self.waiting.clear();
+        self.pulled.clear();
+        self.ready.clear();
+    }
+
+    /// Runs what was dispatched to its end. Ready when nothing is left.
+    pub(crate) fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(done) = std::task::ready!(self.executing.poll_next_unpin(cx)) {
+            drop(done);
+        }
+        Poll::Ready(())
+    }
+}
+
+fn part(pulled: &Bytes, range: std::ops::Range<usize>) -> Bytes {
+    if range.end <= pulled.len() { pulled.slice(range) } else { Bytes::new() }
+}
+
+fn answer(outcome: Outcome) -> Answer {
+    match outcome {
+        Outcome::Reply(payload) => Answer::Reply(payload),
+        Outcome::NotEligible => Answer::NotEligible,
+        Outcome::Nothing => Answer::Nothing,
+    }
+}

@@ -1,0 +1,465 @@
+//! One engine joined to one queue pair.
+//!
+//! Owns the queue pair, and with it whatever is exposed or posted. Carries the engine's actions out in their order and
+//! tells it what the queue pair reports. Ends when the queue pair has closed, or is dropped when it does not close in
+//! time; what was lent is back in the table of calls then, or lost with the queue pair.
+
+use crate::{
+    CLOSE_TIMEOUT, ConnectionError, Event, Observer, Stall,
+    calls::Calls,
+    service::{Ready, Service},
+};
+use bytes::Bytes;
+use rpcrdma_engine::{
+    Action, Answer, CallId, CloseCause, Config, Connection, ExposeError, ExposureId, Host, MessageKind, RequestId, Sink,
+};
+use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
+use rpcrdma_fabric::{
+    CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token,
+    WorkError, WorkKind, Write,
+};
+use rpcrdma_wire::{PrivateData, v1::Segment};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// Completions that one poll handles before other connections get their turn.
+const COMPLETIONS_PER_POLL: usize = 256;
+
+pub(crate) struct Session {
+    qp: Box<dyn QueuePair>,
+    engine: Connection,
+    exposures: HashMap<ExposureId, Option<Sink>>,
+    receives: Arc<dyn Allocator>,
+    receive_octets: usize,
+    env: Env,
+    observer: Arc<dyn Observer>,
+    peer: SocketAddr,
+    timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
+    /// Work whose completion depends on the peer, and since when none of it has completed.
+    owed: usize,
+    owed_since: Timestamp,
+    stall: Duration,
+    /// When the queue pair is dropped if it has not closed.
+    closing: Option<Timestamp>,
+    error: Option<ConnectionError>,
+    /// XIDs whose results could not be written.
+    pub(crate) unwritable: Vec<u32>,
+    /// Whether the peer has said anything.
+    pub(crate) heard: bool,
+}
+
+/// What a session is made of.
+pub(crate) struct Parts {
+    pub(crate) qp: Box<dyn QueuePair>,
+    pub(crate) config: Config,
+    pub(crate) receives: Arc<dyn Allocator>,
+    pub(crate) env: Env,
+    pub(crate) observer: Arc<dyn Observer>,
+    pub(crate) stall: Duration,
+}
+
+impl Session {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let Parts { qp, config, receives, env, observer, stall } = parts;
+        let info = qp.info().clone();
+        let receive_octets = config.receive_octets as usize;
+        let engine = Connection::new(config, PrivateData::find(&info.private_data).as_ref());
+        let link = engine.link();
+        observer.event(
+            info.peer,
+            &Event::Connected {
+                send_inline: link.send_inline,
+                receive_inline: link.receive_inline,
+                send_invalidates: link.send_invalidates,
+                ord: info.ord,
+                ird: info.ird,
+            },
+        );
+        Self {
+            qp,
+            engine,
+            exposures: HashMap::new(),
+            receives,
+            receive_octets,
+            owed_since: env.clock.now(),
+            env,
+            observer,
+            peer: info.peer,
+            timer: None,
+            owed: 0,
+            stall,
+            closing: None,
+            error: None,
+            unwritable: Vec::new(),
+            heard: false,
+        }
+    }
+
+    /// Makes a call that is in the table.
+    pub(crate) fn call(&mut self, id: CallId, calls: &mut Calls) {
+        let Some(wanted) = calls.wanted(id) else { return };
+        let now = self.env.clock.now();
+        let (engine, mut host) = self.host(calls);
+        let made = engine.call(id, wanted.xid, wanted.message, wanted.reply_max, &wanted.items, now, &mut host);
+        if let Err(refused) = made {
+            self.tell(calls.fail(id, refused.into()));
+        } else if self.engine.stats().queued > 0 {
+            self.observer.event(self.peer, &Event::Stalled(Stall::Credits));
+        }
+    }
+
+    /// Takes a call back.
+    pub(crate) fn cancel(&mut self, id: CallId) {
+        self.engine.cancel(id);
+    }
+
+    /// Leaves a call to itself.
+    pub(crate) fn forget(&mut self, id: CallId) {
+        self.engine.forget(id, self.env.clock.now());
+    }
+
+    /// Whether the peer has no call that is not answered, and has taken all answers.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.engine.stats().executing == 0 && self.owed == 0
+    }
+
+    /// Whether the end has begun.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Ends the connection, in an orderly manner if the peer lets it.
+    pub(crate) fn close(&mut self, error: Option<ConnectionError>) {
+        if self.closing.is_none() {
+            self.closing = Some(self.env.clock.now() + CLOSE_TIMEOUT);
+            self.error = error;
+            self.qp.disconnect();
+        }
+    }
+
+    /// Calls of ours that are not answered and still wanted, in the order in which they are to be sent again. For after
+    /// the session's end.
+    pub(crate) fn unanswered(&mut self, calls: &mut Calls) -> Vec<CallId> {
+        // A queue pair that was dropped has fenced everything, whatever became of the memory.
+        let mut left: Vec<ExposureId> = self.exposures.drain().map(|(exposure, _)| exposure).collect();
+        left.sort();
+        for exposure in left {
+            self.engine.fenced(exposure);
+        }
+        let unanswered = self.engine.closed();
+        while let Some(action) = self.engine.poll() {
+            self.report(action, calls);
+        }
+        unanswered
+    }
+
+    /// Works until nothing is left to do. Ready when the connection is over.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        calls: &mut Calls,
+        service: &mut Option<Service>,
+    ) -> Poll<Result<(), ConnectionError>> {
+        let mut handled = 0;
+        loop {
+            // What is answered at once is posted together, before the queue pair gets to send it.
+            loop {
+                while let Some(ready) = service.as_mut().and_then(|service| service.poll(cx)) {
+                    self.ready(ready);
+                }
+                self.act(cx, calls, service);
+                if !service.as_ref().is_some_and(Service::has_ready) {
+                    break;
+                }
+            }
+            match self.qp.poll(cx) {
+                Poll::Ready(Completion::Closed { reason }) => return Poll::Ready(self.over(reason, service)),
+                Poll::Ready(completion) => {
+                    self.completed(completion, calls, service);
+                    handled += 1;
+                    if handled == COMPLETIONS_PER_POLL {
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
+                    }
+                    continue;
+                }
+                Poll::Pending => {}
+            }
+            match self.poll_timer(cx, calls) {
+                Timer::Set => return Poll::Pending,
+                Timer::Fired => {}
+                Timer::Abandon => {
+                    return Poll::Ready(self.over(CloseReason::Local, service));
+                }
+            }
+        }
+    }
+
+    fn over(&mut self, reason: CloseReason, service: &mut Option<Service>) -> Result<(), ConnectionError> {
+        if let Some(service) = service {
+            service.gone();
+        }
+        let error = self.error.take().or(match reason {
+            CloseReason::Local | CloseReason::Remote => None,
+            reason => Some(ConnectionError::Fabric(reason)),
+        });
+        self.observer.event(self.peer, &Event::Closed { error: error.clone() });
+        error.map_or(Ok(()), Err)
+    }
+
+    /// What a service has ready.
+    fn ready(&mut self, ready: Ready) {
+        match ready {
+            Ready::Answer(request, answer) => self.engine.answer(request, answer),
+            Ready::Buffer { request, sink, sources } => {
+                match self.qp.post_read(Read { token: Token(request.0), sink, sources }) {
+                    Ok(()) => self.owe(),
+                    // The peer allows no RDMA Reads, or the connection has just ended.
+                    Err(_) => self.engine.answer(request, Answer::NotEligible),
+                }
+            }
+        }
+    }
+
+    fn owe(&mut self) {
+        if self.owed == 0 {
+            self.owed_since = self.env.clock.now();
+        }
+        self.owed += 1;
+    }
+
+    fn paid(&mut self) {
+        self.owed = self.owed.saturating_sub(1);
+        self.owed_since = self.env.clock.now();
+    }
+
+    fn completed(&mut self, completion: Completion, calls: &mut Calls, service: &mut Option<Service>) {
+        match completion {
+            Completion::Received { buffer, .. } => {
+                self.heard = true;
+                let message: Bytes = buffer.freeze();
+                self.observer.event(self.peer, &Event::Received { octets: message.len() });
+                let now = self.env.clock.now();
+                let (engine, mut host) = self.host(calls);
+                engine.received(&message, now, &mut host);
+            }
+            Completion::Done { kind: WorkKind::Send, .. } => {
+                self.paid();
+                self.engine.drained();
+            }
+            Completion::Read { token, sink } => {
+                self.paid();
+                let octets = sink.freeze();
+                let request = RequestId(token.0);
+                if let Some(service) = service {
+                    service.pulled(request, octets.clone());
+                }
+                self.engine.pulled(request, &octets);
+            }
+            Completion::Fenced { token, handle, memory, cause } => {
+                let exposure = ExposureId(token.0);
+                if let (Some(Some(sink)), Lent::Sink(buffer)) = (self.exposures.remove(&exposure), memory) {
+                    calls.restore(sink.call, sink.place, buffer);
+                }
+                self.observer.event(self.peer, &Event::Invalidated { handle, by_peer: cause == FenceCause::Remote });
+                self.engine.fenced(exposure);
+            }
+            Completion::Failed { token, kind, error, .. } => match kind {
+                WorkKind::Write if error == WorkError::RemoteAccess => {
+                    self.unwritable.extend(u32::try_from(token.0));
+                }
+                WorkKind::Read if error != WorkError::Flushed => {
+                    self.paid();
+                    self.engine.answer(RequestId(token.0), Answer::NotEligible);
+                }
+                // The connection's end follows.
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Carries out what the engine asks for.
+    fn act(&mut self, cx: &mut Context<'_>, calls: &mut Calls, service: &mut Option<Service>) {
+        while let Some(action) = self.engine.poll() {
+            match action {
+                Action::PostReceives { count } => self.post_receives(count),
+                Action::Send { octets, invalidate, signaled, about } => {
+                    if about.kind == MessageKind::Call {
+                        calls.sent(about.xid);
+                    }
+                    self.observer.event(self.peer, &Event::Sent(about));
+                    let send = Send { token: Token(about.xid.into()), octets, invalidate, solicited: true, signaled };
+                    let posted = self.qp.post_send(send);
+                    if signaled && posted.is_ok() {
+                        self.owe();
+                    }
+                    self.posted(posted);
+                }
+                Action::Write { xid, to, octets } => {
+                    let token = Token(xid.into());
+                    let write = Write { token, octets, handle: to.handle, offset: to.offset, signaled: false };
+                    let posted = self.qp.post_write(write);
+                    self.posted(posted);
+                }
+                Action::Pull { request, octets, sources } => match service {
+                    Some(service) => {
+                        if service.pull(request, octets, sources) {
+                            self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
+                        }
+                    }
+                    None => self.engine.answer(request, Answer::NotEligible),
+                },
+                Action::Deliver { request, xid, pieces } => match service {
+                    Some(service) => {
+                        let (inline_octets, pulled_octets) = service.deliver(request, xid, pieces, cx);
+                        self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
+                    }
+                    None => self.engine.answer(request, Answer::Nothing),
+                },
+                Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
+                Action::Close(cause) => {
+                    let error = match cause {
+                        CloseCause::Peer(fault) => ConnectionError::Peer(fault),
+                        _ => ConnectionError::Silent,
+                    };
+                    tracing::debug!(peer = %self.peer, %error, "closing the connection");
+                    self.close(Some(error));
+                }
+                other => self.report(other, calls),
+            }
+        }
+    }
+
+    /// Tells callers how their calls ended.
+    fn report(&mut self, action: Action, calls: &mut Calls) {
+        match action {
+            Action::Complete { call, reply } => self.tell(calls.complete(call, reply)),
+            Action::Fail { call, error } => self.tell(calls.fail(call, error)),
+            Action::Cancelled { call } | Action::Released { call } => calls.released(call),
+            _ => {}
+        }
+    }
+
+    fn tell(&self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.observer.event(self.peer, &event);
+        }
+    }
+
+    fn post_receives(&mut self, count: usize) {
+        self.observer.event(self.peer, &Event::ReceivesPosted { count });
+        for _ in 0..count {
+            match self.receives.try_allocate(self.receive_octets) {
+                Some(buffer) => {
+                    let posted = self.qp.post_receive(buffer);
+                    self.posted(posted);
+                }
+                None => self.close(Some(ConnectionError::NoMemory)),
+            }
+        }
+    }
+
+    /// A provider that refuses work within its limits cannot be worked with; one that has closed says so next.
+    fn posted<T>(&mut self, posted: Result<(), Refused<T>>) {
+        if let Err(Refused { reason, .. }) = posted
+            && reason != RefusedReason::Closed
+        {
+            self.close(Some(ConnectionError::Provider(reason)));
+        }
+    }
+
+    fn poll_timer(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Timer {
+        let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
+        let wanted = match self.closing {
+            Some(when) => Some(when),
+            None => [self.engine.next_wake(), stalled].into_iter().flatten().min(),
+        };
+        let Some(wanted) = wanted else { return Timer::Set };
+        // A timer that is too early is kept: times move with every message, and a timer each would be dear.
+        if self.timer.as_ref().is_none_or(|(when, _)| *when > wanted) {
+            self.timer = Some((wanted, self.env.clock.sleep_until(wanted)));
+        }
+        if let Some((_, timer)) = &mut self.timer
+            && timer.as_mut().poll(cx).is_pending()
+        {
+            return Timer::Set;
+        }
+        self.timer = None;
+        let now = self.env.clock.now();
+        match self.closing {
+            Some(when) if when <= now => return Timer::Abandon,
+            Some(_) => return Timer::Fired,
+            None => {}
+        }
+        if stalled.is_some_and(|when| when <= now) {
+            self.error = Some(ConnectionError::Stalled { after: self.stall });
+            return Timer::Abandon;
+        }
+        let (engine, mut host) = self.host(calls);
+        engine.wake(now, &mut host);
+        Timer::Fired
+    }
+
+    fn host<'a>(&'a mut self, calls: &'a mut Calls) -> (&'a mut Connection, Lender<'a>) {
+        (&mut self.engine, Lender { qp: &mut *self.qp, exposures: &mut self.exposures, calls })
+    }
+}
+
+enum Timer {
+    /// It will wake the task.
+    Set,
+    /// Something may be due.
+    Fired,
+    /// The queue pair is not worth waiting for.
+    Abandon,
+}
+
+/// Exposes memory for the engine.
+struct Lender<'a> {
+    qp: &'a mut dyn QueuePair,
+    exposures: &'a mut HashMap<ExposureId, Option<Sink>>,
+    calls: &'a mut Calls,
+}
+
+impl Host for Lender<'_> {
+    fn expose_source(&mut self, exposure: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
+        let exposed = self.qp.expose(Token(exposure.0), Lent::Source(octets.clone()));
+        let segment = exposed.map_err(|refused| why(refused.reason))?;
+        self.exposures.insert(exposure, None);
+        Ok(wire(segment))
+    }
+
+    fn expose_sink(&mut self, exposure: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
+        let buffer = self.calls.lend(sink.call, sink.place, sink.octets)?;
+        match self.qp.expose(Token(exposure.0), Lent::Sink(buffer)) {
+            Ok(segment) => {
+                self.exposures.insert(exposure, Some(sink));
+                Ok(wire(segment))
+            }
+            Err(Refused { reason, returned }) => {
+                if let Lent::Sink(buffer) = returned {
+                    self.calls.restore(sink.call, sink.place, buffer);
+                }
+                Err(why(reason))
+            }
+        }
+    }
+
+    fn next_xid(&mut self) -> u32 {
+        self.calls.xids.next_xid()
+    }
+}
+
+fn wire(segment: RemoteSegment) -> Segment {
+    Segment { handle: segment.handle, length: segment.length, offset: segment.offset }
+}
+
+fn why(reason: RefusedReason) -> ExposeError {
+    if reason == RefusedReason::Closed { ExposeError::Closed } else { ExposeError::Refused }
+}
