@@ -44,6 +44,16 @@ impl Iwarp {
         let capabilities = Arc::new(config.capabilities());
         Iwarp { shared: Arc::new(Shared { env, config, capabilities, pool: Arc::new(Pool::new()) }) }
     }
+
+    /// Listens on a TCP socket that is listening already and does not block, so that several threads can share a port, each
+    /// with a provider and a runtime of its own.
+    ///
+    /// # Errors
+    /// If the socket cannot be registered with this thread's runtime.
+    pub fn listen_on(&self, listener: std::net::TcpListener) -> io::Result<Box<dyn Listener>> {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        Ok(Box::new(IwarpListener::over(self.shared.clone(), listener)?))
+    }
 }
 
 impl Fabric for Iwarp {

@@ -40,7 +40,10 @@ impl IwarpListener {
         // A restarted server finds its port free although old connections are still known to TCP.
         socket.set_reuseaddr(true)?;
         socket.bind(local)?;
-        let listener = socket.listen(LISTEN_BACKLOG)?;
+        Self::over(shared, socket.listen(LISTEN_BACKLOG)?)
+    }
+
+    pub(crate) fn over(shared: Arc<Shared>, listener: TcpListener) -> io::Result<Self> {
         let local = listener.local_addr()?;
         Ok(IwarpListener { shared, listener, local })
     }
