@@ -93,8 +93,11 @@ impl Endpoint {
     /// Posts a receive; see [`QueuePair::post_receive`](rpcrdma_fabric::QueuePair::post_receive).
     ///
     /// # Errors
-    /// Too many are posted.
+    /// Too many are posted, or [`Completion::Closed`] was said.
     pub fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        if self.closed_said {
+            return Err(Refused { reason: RefusedReason::Closed, returned: buffer });
+        }
         if !self.phase.is_live() {
             self.inbound.events.push_back(flushed_receive(buffer));
             return Ok(());
@@ -271,6 +274,11 @@ impl Endpoint {
             self.enter(Event::Terminated(CloseReason::Terminated(text)));
         } else if let Err(fault) = result {
             let payload = terminate::encode(&fault, self.rx.offender(&self.inbound));
+            if matches!(fault, Fault::TooLong { .. })
+                && let Some(buffer) = self.inbound.take_arriving()
+            {
+                self.inbound.events.push_back(failed_receive(buffer, WorkError::LocalLength));
+            }
             self.give_back(false, None, false);
             if let Some(payload) = payload {
                 self.held = false;
@@ -400,10 +408,9 @@ impl Endpoint {
 }
 
 fn flushed_receive(buffer: Buffer) -> Completion {
-    Completion::Failed {
-        token: Token::default(),
-        kind: WorkKind::Receive,
-        error: WorkError::Flushed,
-        buffer: Some(buffer),
-    }
+    failed_receive(buffer, WorkError::Flushed)
+}
+
+fn failed_receive(buffer: Buffer, error: WorkError) -> Completion {
+    Completion::Failed { token: Token::default(), kind: WorkKind::Receive, error, buffer: Some(buffer) }
 }

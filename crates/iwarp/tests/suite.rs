@@ -1,0 +1,43 @@
+//! The behaviour that every provider owes, over loopback TCP in both address families, with CRC and without, with FPDUs
+//! as large as they go and as small as hardware has them.
+
+use rpcrdma_env::tokio_env;
+use rpcrdma_fabric::suite::{Setup, cases};
+use rpcrdma_iwarp::{Config, Iwarp};
+use std::sync::Arc;
+
+/// Octets of an FPDU on an Ethernet with TCP time stamps.
+const ETHERNET_FPDU_OCTETS: usize = 1448;
+
+async fn run_all(listen: &str, crc: bool, fpdu_octets: Option<usize>) {
+    let env = tokio_env().unwrap();
+    let mut config = Config::default();
+    config.crc = crc;
+    config.fpdu_octets = fpdu_octets;
+    let fabric = Arc::new(Iwarp::new(env.clone(), config));
+    for case in cases() {
+        let setup = Setup { a: fabric.clone(), b: fabric.clone(), listen: listen.parse().unwrap(), env: env.clone() };
+        let verdict = case.run(setup).await;
+        println!("{}: {verdict:?}", case.name());
+    }
+}
+
+#[tokio::test]
+async fn over_ipv4() {
+    run_all("127.0.0.1:0", true, None).await;
+}
+
+#[tokio::test]
+async fn over_ipv6() {
+    run_all("[::1]:0", true, None).await;
+}
+
+#[tokio::test]
+async fn without_crc() {
+    run_all("127.0.0.1:0", false, None).await;
+}
+
+#[tokio::test]
+async fn with_small_fpdus() {
+    run_all("127.0.0.1:0", true, Some(ETHERNET_FPDU_OCTETS)).await;
+}
