@@ -48,6 +48,7 @@ impl SimConfig {
         config.capabilities.send_with_invalidate = false;
         config.capabilities.fencing = Fencing::Deregistration;
         config.capabilities.handle_scope = HandleScope::ProtectionDomain;
+        config.capabilities.unpredictable_handle_bits = 0;
         config
     }
 

@@ -36,14 +36,15 @@ impl State {
             }
             None => end.receives.pop_front(),
         };
-        let failing = Failing { number, error: WorkError::RemoteOperation };
         let Some(mut buffer) = taken else {
+            let failing = Failing { number, error: WorkError::NoReceive };
             return self.violation(id, "a Send found no receive".to_owned(), Some(failing));
         };
         let length = total(octets);
         if length > buffer.capacity() {
             let rule = format!("a Send of {length} octets found a receive of {}", buffer.capacity());
             self.receive_failed(id, WorkError::LocalLength, buffer);
+            let failing = Failing { number, error: WorkError::RemoteOperation };
             return self.violation(id, rule, Some(failing));
         }
         if let Some(handle) = invalidate {

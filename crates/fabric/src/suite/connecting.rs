@@ -1,7 +1,7 @@
 //! Connections coming about, or not.
 
 use super::{
-    Case, Setup, Verdict, case,
+    Case, Given, Verdict, case,
     ledger::pattern,
     pair::{both, fails, incoming, join, listen, params},
 };
@@ -29,11 +29,11 @@ fn carries(got: &Bytes, sent: &Bytes) -> bool {
     sent.is_empty() || got.windows(sent.len()).any(|window| window == &sent[..])
 }
 
-fn max_data(setup: &Setup) -> usize {
+fn max_data(setup: &Given) -> usize {
     setup.a.capabilities().max_private_data.min(setup.b.capabilities().max_private_data)
 }
 
-async fn private_data_passes_in_both_directions(setup: Setup) -> Verdict {
+async fn private_data_passes_in_both_directions(setup: Given) -> Verdict {
     let mut listener = listen(&setup).await;
     let to = listener.local_addr();
     let max = max_data(&setup);
@@ -56,7 +56,7 @@ async fn private_data_passes_in_both_directions(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn private_data_past_the_limit_is_refused_here(setup: Setup) -> Verdict {
+async fn private_data_past_the_limit_is_refused_here(setup: Given) -> Verdict {
     let mut listener = listen(&setup).await;
     let to = listener.local_addr();
     let data = |max: usize| with_data(Bytes::from(vec![1; max + 1]));
@@ -80,7 +80,7 @@ async fn private_data_past_the_limit_is_refused_here(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_rejection_carries_private_data(setup: Setup) -> Verdict {
+async fn a_rejection_carries_private_data(setup: Given) -> Verdict {
     let mut listener = listen(&setup).await;
     let to = listener.local_addr();
     let max = max_data(&setup);
@@ -102,7 +102,7 @@ async fn a_rejection_carries_private_data(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn nobody_listening_is_a_refusal(setup: Setup) -> Verdict {
+async fn nobody_listening_is_a_refusal(setup: Given) -> Verdict {
     let listener = listen(&setup).await;
     let to = listener.local_addr();
     drop(listener);
@@ -111,7 +111,7 @@ async fn nobody_listening_is_a_refusal(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_request_that_is_dropped_fails_the_connect(setup: Setup) -> Verdict {
+async fn a_request_that_is_dropped_fails_the_connect(setup: Given) -> Verdict {
     let mut listener = listen(&setup).await;
     let to = listener.local_addr();
     for read_it_first in [true, false] {
@@ -129,14 +129,14 @@ async fn a_request_that_is_dropped_fails_the_connect(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn an_address_is_listened_on_once(setup: Setup) -> Verdict {
+async fn an_address_is_listened_on_once(setup: Given) -> Verdict {
     let listener = listen(&setup).await;
     assert_ne!(listener.local_addr().port(), 0);
     assert!(setup.b.listen(listener.local_addr()).await.is_err());
     Verdict::Passed
 }
 
-async fn ird_and_ord_are_the_lower_of_both_wishes(setup: Setup) -> Verdict {
+async fn ird_and_ord_are_the_lower_of_both_wishes(setup: Given) -> Verdict {
     let mut listener = listen(&setup).await;
     let (of_a, of_b) = (setup.a.capabilities().clone(), setup.b.capabilities().clone());
     let wishes = [((1, 1), (1, 1)), ((4, 2), (1, 8)), ((3, 5), (4, 4)), ((1, 0), (1, 1)), ((2, 2), (1, 0))];
@@ -162,7 +162,7 @@ async fn ird_and_ord_are_the_lower_of_both_wishes(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn requests_wait_for_their_turn(setup: Setup) -> Verdict {
+async fn requests_wait_for_their_turn(setup: Given) -> Verdict {
     let mut listener = listen(&setup).await;
     let to = listener.local_addr();
     let connecting = || {

@@ -1,12 +1,11 @@
 //! The end of a connection: what comes back, and what is still possible.
 
 use super::{
-    Case, Setup, Verdict, case,
+    Case, Given, Verdict, case,
     pair::{At, Pair, Wish, drive},
 };
 use crate::{
-    CloseReason, Completion, FenceCause, Read, Refused, RefusedReason, RemoteSegment, Send, Token, WorkError, WorkKind,
-    Write,
+    CloseReason, Completion, FenceCause, Read, Refused, RefusedReason, RemoteSegment, Send, Token, WorkKind, Write,
 };
 use bytes::Bytes;
 use std::{future::poll_fn, task::Poll};
@@ -23,14 +22,14 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 fn flushed(c: &Completion) -> bool {
-    matches!(c, Completion::Failed { kind: WorkKind::Receive, error: WorkError::Flushed, buffer: Some(_), .. })
+    matches!(c, Completion::Failed { kind: WorkKind::Receive, buffer: Some(_), .. })
 }
 
 fn fenced(c: &Completion) -> bool {
     matches!(c, Completion::Fenced { cause: FenceCause::Closed, .. })
 }
 
-async fn ends_in_order(setup: Setup, from: At) -> Verdict {
+async fn ends_in_order(setup: Given, from: At) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { at_a: 5, at_b: 5, ..Wish::default() }).await;
     for at in [At::A, At::B] {
         for _ in 0..3 {
@@ -40,12 +39,7 @@ async fn ends_in_order(setup: Setup, from: At) -> Verdict {
         }
     }
     pair.end(from).disconnect();
-    let (at_a, at_b) = pair.closed().await;
-    let expected = match from {
-        At::A => (CloseReason::Local, CloseReason::Remote),
-        At::B => (CloseReason::Remote, CloseReason::Local),
-    };
-    assert_eq!((at_a, at_b), expected);
+    pair.closed_in_order(from).await;
     for at in [At::A, At::B] {
         let events = &pair.end(at).events;
         assert_eq!(events.iter().filter(|c| flushed(c)).count(), 5, "{at:?}: receives");
@@ -55,15 +49,15 @@ async fn ends_in_order(setup: Setup, from: At) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_disconnect_brings_back_receives_and_exposures(setup: Setup) -> Verdict {
+async fn a_disconnect_brings_back_receives_and_exposures(setup: Given) -> Verdict {
     ends_in_order(setup, At::A).await
 }
 
-async fn the_accepting_side_disconnects(setup: Setup) -> Verdict {
+async fn the_accepting_side_disconnects(setup: Given) -> Verdict {
     ends_in_order(setup, At::B).await
 }
 
-async fn a_disconnect_comes_after_what_was_posted(setup: Setup) -> Verdict {
+async fn a_disconnect_comes_after_what_was_posted(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { at_b: 20, ..Wish::default() }).await;
     let (_, sink) = pair.b.expose(pair.ledger.sink(20_000));
     for n in 0..20_u8 {
@@ -71,7 +65,7 @@ async fn a_disconnect_comes_after_what_was_posted(setup: Setup) -> Verdict {
         pair.a.say(&[n]);
     }
     pair.a.disconnect();
-    assert_eq!(pair.closed().await.1, CloseReason::Remote);
+    pair.closed_in_order(At::A).await;
     for n in 0..20_u8 {
         let (message, _) = pair.b.take_received().expect("every message that was posted arrived");
         assert_eq!(message.filled(), [n]);
@@ -85,7 +79,7 @@ async fn a_disconnect_comes_after_what_was_posted(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn both_sides_disconnect_at_once(setup: Setup) -> Verdict {
+async fn both_sides_disconnect_at_once(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     pair.a.expose(pair.ledger.sink(10));
     pair.b.expose(pair.ledger.sink(10));
@@ -94,13 +88,14 @@ async fn both_sides_disconnect_at_once(setup: Setup) -> Verdict {
     pair.a.disconnect();
     let (at_a, at_b) = pair.closed().await;
     for reason in [at_a, at_b] {
-        assert!(matches!(reason, CloseReason::Local | CloseReason::Remote), "{reason:?}");
+        let in_order = matches!(reason, CloseReason::Local | CloseReason::Remote);
+        assert!(in_order || !pair.exact_reasons, "{reason:?}");
     }
     pair.finish().await;
     Verdict::Passed
 }
 
-async fn posting_after_a_disconnect_loses_nothing(setup: Setup) -> Verdict {
+async fn posting_after_a_disconnect_loses_nothing(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { at_a: 0, ..Wish::default() }).await;
     pair.a.disconnect();
     let mut back = 0;
@@ -130,7 +125,7 @@ async fn posting_after_a_disconnect_loses_nothing(setup: Setup) -> Verdict {
         Poll::Pending
     })
     .await;
-    assert_eq!(closed, CloseReason::Local);
+    assert!(closed == CloseReason::Local || !pair.exact_reasons, "{closed:?}");
     assert_eq!(back, receives, "the late receive comes back once");
     pair.drop_and_settle().await;
     Verdict::Passed
@@ -147,7 +142,7 @@ fn refused<T, U: std::fmt::Debug>(result: Result<U, Refused<T>>) -> T {
     }
 }
 
-async fn posting_after_the_end_is_refused(setup: Setup) -> Verdict {
+async fn posting_after_the_end_is_refused(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     pair.b.disconnect();
     pair.closed().await;
@@ -168,7 +163,7 @@ async fn posting_after_the_end_is_refused(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn nothing_follows_the_end(setup: Setup) -> Verdict {
+async fn nothing_follows_the_end(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     pair.a.disconnect();
     pair.closed().await;
@@ -182,16 +177,16 @@ async fn nothing_follows_the_end(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_dropped_queue_pair_ends_the_connection_and_frees_its_memory(setup: Setup) -> Verdict {
+async fn a_dropped_queue_pair_ends_the_connection_and_frees_its_memory(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     pair.a.expose(pair.ledger.sink(100));
     pair.b.expose(pair.ledger.sink(100));
     let (_, source) = pair.b.expose(pair.ledger.source(&[1; 100]));
     pair.a.read(pair.ledger.buffer(100), vec![source]);
-    let Pair { a, mut b, ledger, env } = pair;
+    let Pair { a, mut b, ledger, env, exact_reasons } = pair;
     drop(a);
     let reason = drive(&env, &mut [&mut b], "the end", |ends| ends.first().and_then(|b| b.closed.clone())).await;
-    assert_ne!(reason, CloseReason::Local);
+    assert!(reason != CloseReason::Local || !exact_reasons);
     drop(b);
     ledger.settle(&env).await;
     Verdict::Passed

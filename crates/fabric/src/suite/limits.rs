@@ -1,7 +1,7 @@
 //! The limits of the capabilities: what is past them is refused and handed back, and the connection goes on.
 
 use super::{
-    Case, Setup, Verdict, case,
+    Case, Given, Verdict, case,
     ledger::number,
     pair::{At, Pair, Wish},
 };
@@ -34,7 +34,7 @@ fn limit<T: Debug>(result: Result<(), Refused<T>>, max: usize) -> T {
     refused.returned
 }
 
-async fn receives_are_limited(setup: Setup) -> Verdict {
+async fn receives_are_limited(setup: Given) -> Verdict {
     let max = setup.b.capabilities().max_receives;
     if max > PIECES_TO_TRY {
         return Verdict::Skipped("too many receives are possible");
@@ -54,7 +54,7 @@ async fn receives_are_limited(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn exposures_are_limited(setup: Setup) -> Verdict {
+async fn exposures_are_limited(setup: Given) -> Verdict {
     let max = setup.b.capabilities().max_exposures;
     if max > PIECES_TO_TRY {
         return Verdict::Skipped("too many exposures are possible");
@@ -76,7 +76,7 @@ async fn exposures_are_limited(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn exposing_nothing_is_refused(setup: Setup) -> Verdict {
+async fn exposing_nothing_is_refused(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     for memory in [pair.ledger.sink(0), Lent::Source(Bytes::new())] {
         let access = memory.access();
@@ -88,7 +88,7 @@ async fn exposing_nothing_is_refused(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn the_length_of_an_exposure_is_limited(setup: Setup) -> Verdict {
+async fn the_length_of_an_exposure_is_limited(setup: Given) -> Verdict {
     let max = setup.b.capabilities().max_exposure_octets;
     if max > OCTETS_TO_TRY {
         return Verdict::Skipped("too long exposures are possible");
@@ -101,7 +101,7 @@ async fn the_length_of_an_exposure_is_limited(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn slices_are_limited(setup: Setup) -> Verdict {
+async fn slices_are_limited(setup: Given) -> Verdict {
     let max = setup.a.capabilities().max_gather;
     if max > PIECES_TO_TRY {
         return Verdict::Skipped("too many slices are possible");
@@ -119,7 +119,7 @@ async fn slices_are_limited(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn the_length_of_a_message_is_limited(setup: Setup) -> Verdict {
+async fn the_length_of_a_message_is_limited(setup: Given) -> Verdict {
     let max = setup.a.capabilities().max_message_octets;
     if max > OCTETS_TO_TRY {
         return Verdict::Skipped("too long messages are possible");
@@ -139,7 +139,7 @@ async fn the_length_of_a_message_is_limited(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn posted_work_is_limited(setup: Setup) -> Verdict {
+async fn posted_work_is_limited(setup: Given) -> Verdict {
     let (max, room) = (setup.a.capabilities().max_posted, setup.b.capabilities().max_receives - 1);
     if max > PIECES_TO_TRY {
         return Verdict::Skipped("too much posted work is possible");
@@ -164,7 +164,7 @@ async fn posted_work_is_limited(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_read_needs_room_in_its_sink(setup: Setup) -> Verdict {
+async fn a_read_needs_room_in_its_sink(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (_, source) = pair.b.expose(pair.ledger.source(&[1; 100]));
     let half = RemoteSegment { length: 50, ..source };
@@ -181,7 +181,7 @@ async fn a_read_needs_room_in_its_sink(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn an_ord_of_zero_allows_no_read(setup: Setup) -> Verdict {
+async fn an_ord_of_zero_allows_no_read(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { reads: 0, ..Wish::default() }).await;
     assert_eq!(pair.b.queue_pair.info().ord, 0);
     let sources = vec![RemoteSegment { handle: 1, length: 1, offset: 0 }];
@@ -194,7 +194,7 @@ async fn an_ord_of_zero_allows_no_read(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn an_invalidation_that_cannot_be_sent_is_refused(setup: Setup) -> Verdict {
+async fn an_invalidation_that_cannot_be_sent_is_refused(setup: Given) -> Verdict {
     if setup.a.capabilities().send_with_invalidate {
         return Verdict::Skipped("it can be sent");
     }

@@ -1,12 +1,12 @@
 //! Much at once: large transfers, both directions, many connections, shared receives.
 
 use super::{
-    Case, Setup, Verdict, case,
+    Case, Given, Verdict, case,
     end::End,
     ledger::{Ledger, number, pattern},
     pair::{At, Pair, Wish, drive, join, listen, params},
 };
-use crate::{CloseReason, Completion, ConnectionParams, Lent, Receives, RemoteSegment, Token};
+use crate::{Completion, ConnectionParams, Lent, Receives, RemoteSegment, Token};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -27,12 +27,12 @@ fn checksum(octets: &[u8]) -> u64 {
 }
 
 /// How much one exposure and one message can carry.
-fn piece_octets(setup: &Setup) -> usize {
+fn piece_octets(setup: &Given) -> usize {
     let (a, b) = (setup.a.capabilities(), setup.b.capabilities());
     b.max_exposure_octets.min(a.max_message_octets).min(LARGE_OCTETS)
 }
 
-async fn eight_mebibytes_are_written(setup: Setup) -> Verdict {
+async fn eight_mebibytes_are_written(setup: Given) -> Verdict {
     let piece = piece_octets(&setup);
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let octets = pair.ledger.share(&pattern(1, LARGE_OCTETS));
@@ -51,7 +51,7 @@ async fn eight_mebibytes_are_written(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn eight_mebibytes_are_read(setup: Setup) -> Verdict {
+async fn eight_mebibytes_are_read(setup: Given) -> Verdict {
     let piece = piece_octets(&setup);
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let octets = pair.ledger.share(&pattern(2, LARGE_OCTETS));
@@ -81,7 +81,7 @@ fn post_everything(end: &mut End, ledger: &Ledger, to: RemoteSegment, from: Remo
     reads
 }
 
-async fn everything_at_once_in_both_directions(setup: Setup) -> Verdict {
+async fn everything_at_once_in_both_directions(setup: Given) -> Verdict {
     let wish = Wish { at_a: ROUNDS, at_b: ROUNDS, ..Wish::default() };
     let mut pair = Pair::connect(&setup, wish).await;
     let source = pattern(99, EACH_OCTETS);
@@ -107,7 +107,7 @@ async fn everything_at_once_in_both_directions(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn many_connections_side_by_side(setup: Setup) -> Verdict {
+async fn many_connections_side_by_side(setup: Given) -> Verdict {
     const CONNECTIONS: usize = 50;
     const EXCHANGES: usize = 5;
     let mut listener = listen(&setup).await;
@@ -155,7 +155,7 @@ async fn many_connections_side_by_side(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn connections_share_receives(setup: Setup) -> Verdict {
+async fn connections_share_receives(setup: Given) -> Verdict {
     let Some(pool) = setup.b.receive_pool() else {
         assert!(!setup.b.capabilities().shared_receives, "a pool is claimed, and there is none");
         return Verdict::Skipped("no shared receives");
@@ -171,7 +171,7 @@ async fn connections_share_receives(setup: Setup) -> Verdict {
         let of_b = ConnectionParams { receives: Receives::Shared(pool.clone()), ..params(Vec::new(), 1) };
         let (a, b) = join(&setup, &mut *listener, params(Vec::new(), 1), of_b).await;
         let (a, b) = (End::new("a", a, BTreeSet::new(), false), End::new("b", b, BTreeSet::new(), true));
-        pairs.push(Pair { a, b, ledger: ledger.clone(), env: setup.env.clone() });
+        pairs.push(Pair::of(&setup, a, b, ledger.clone()));
     }
     let mut used = BTreeSet::new();
     for n in 0..4_u8 {
@@ -189,7 +189,7 @@ async fn connections_share_receives(setup: Setup) -> Verdict {
     }
     for mut pair in pairs {
         pair.a.disconnect();
-        assert_eq!(pair.closed().await, (CloseReason::Local, CloseReason::Remote));
+        pair.closed_in_order(At::A).await;
         let back = |c: &Completion| matches!(c, Completion::Failed { .. });
         assert!(pair.b.take(back).is_none(), "a receive of the pool was flushed with a connection");
     }
@@ -199,7 +199,7 @@ async fn connections_share_receives(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_shared_pool_that_is_empty_ends_the_connection(setup: Setup) -> Verdict {
+async fn a_shared_pool_that_is_empty_ends_the_connection(setup: Given) -> Verdict {
     let Some(pool) = setup.b.receive_pool() else { return Verdict::Skipped("no shared receives") };
     let ledger = Ledger::default();
     pool.post(ledger.buffer(100));
@@ -207,11 +207,10 @@ async fn a_shared_pool_that_is_empty_ends_the_connection(setup: Setup) -> Verdic
     let of_b = ConnectionParams { receives: Receives::Shared(pool.clone()), ..params(Vec::new(), 1) };
     let (a, b) = join(&setup, &mut *listener, params(Vec::new(), 1), of_b).await;
     let (a, b) = (End::new("a", a, BTreeSet::new(), false), End::new("b", b, BTreeSet::new(), true));
-    let mut pair = Pair { a, b, ledger, env: setup.env.clone() };
+    let mut pair = Pair::of(&setup, a, b, ledger);
     pair.a.send(vec![Bytes::from_static(b"one")], None, false);
     pair.a.send(vec![Bytes::from_static(b"two")], None, false);
-    let (_, at_b) = pair.closed().await;
-    assert!(matches!(at_b, CloseReason::Violation(_)), "at b: {at_b:?}");
+    pair.closed_by_violation().await;
     assert_eq!(pool.posted(), 0);
     pair.finish().await;
     Verdict::Passed

@@ -62,7 +62,23 @@ pub enum Verdict {
 #[derive(Clone, Copy)]
 pub struct Case {
     name: &'static str,
-    run: fn(Setup) -> BoxFuture<'static, Verdict>,
+    run: fn(Given) -> BoxFuture<'static, Verdict>,
+}
+
+/// What a case's function is given.
+#[derive(Clone)]
+struct Given {
+    setup: Setup,
+    /// Whether the provider tells the reasons of failures apart.
+    exact_reasons: bool,
+}
+
+impl std::ops::Deref for Given {
+    type Target = Setup;
+
+    fn deref(&self) -> &Setup {
+        &self.setup
+    }
 }
 
 impl Case {
@@ -76,7 +92,16 @@ impl Case {
     /// # Panics
     /// If the provider does not keep it, or does not answer within half a minute.
     pub fn run(&self, setup: Setup) -> BoxFuture<'static, Verdict> {
-        (self.run)(setup)
+        (self.run)(Given { setup, exact_reasons: true })
+    }
+
+    /// Checks it, except for the reasons that the provider gives for failures and ends: devices report one misdeed in
+    /// different words, or only flush.
+    ///
+    /// # Panics
+    /// As [`run`](Case::run).
+    pub fn run_without_reasons(&self, setup: Setup) -> BoxFuture<'static, Verdict> {
+        (self.run)(Given { setup, exact_reasons: false })
     }
 }
 
@@ -98,7 +123,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A case, by its function's name.
 macro_rules! case {
     ($name:ident) => {
-        $crate::suite::Case { name: stringify!($name), run: |setup| Box::pin($name(setup)) }
+        $crate::suite::Case { name: stringify!($name), run: |given| Box::pin($name(given)) }
     };
 }
 use case;

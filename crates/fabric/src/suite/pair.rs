@@ -1,7 +1,7 @@
 //! Two ends of a connection, driven together by one task.
 
 use super::{
-    PATIENCE, Setup,
+    Given, PATIENCE,
     end::End,
     ledger::{Ledger, number},
 };
@@ -45,6 +45,7 @@ pub(super) struct Pair {
     pub(super) b: End,
     pub(super) ledger: Ledger,
     pub(super) env: Env,
+    pub(super) exact_reasons: bool,
 }
 
 /// Which end.
@@ -105,7 +106,7 @@ pub(super) async fn incoming(listener: &mut dyn Listener) -> Box<dyn Incoming> {
 }
 
 /// A listener at the set-up's address.
-pub(super) async fn listen(setup: &Setup) -> Box<dyn Listener> {
+pub(super) async fn listen(setup: &Given) -> Box<dyn Listener> {
     setup.b.listen(setup.listen).await.expect("the address can be listened on")
 }
 
@@ -116,7 +117,7 @@ pub(super) fn params(receives: Vec<Buffer>, reads: u16) -> ConnectionParams {
 
 /// Connects and accepts with these parameters.
 pub(super) async fn join(
-    setup: &Setup,
+    setup: &Given,
     listener: &mut dyn Listener,
     of_a: ConnectionParams,
     of_b: ConnectionParams,
@@ -129,12 +130,12 @@ pub(super) async fn join(
 
 impl Pair {
     /// A connection, past its first message.
-    pub(super) async fn connect(setup: &Setup, wish: Wish) -> Self {
+    pub(super) async fn connect(setup: &Given, wish: Wish) -> Self {
         let mut listener = listen(setup).await;
         Self::connect_at(setup, &mut *listener, wish).await
     }
 
-    pub(super) async fn connect_at(setup: &Setup, listener: &mut dyn Listener, wish: Wish) -> Self {
+    pub(super) async fn connect_at(setup: &Given, listener: &mut dyn Listener, wish: Wish) -> Self {
         let ledger = Ledger::default();
         let at_a = ledger.buffers(wish.at_a, wish.octets);
         let at_b = ledger.buffers(wish.at_b + 1, wish.octets);
@@ -142,10 +143,14 @@ impl Pair {
         let reads_a = wish.reads.min(setup.a.capabilities().max_ird).min(setup.a.capabilities().max_ord);
         let reads_b = wish.reads.min(setup.b.capabilities().max_ird).min(setup.b.capabilities().max_ord);
         let (a, b) = join(setup, listener, params(at_a, reads_a), params(at_b, reads_b)).await;
-        let mut pair =
-            Self { a: End::new("a", a, of_a, false), b: End::new("b", b, of_b, false), ledger, env: setup.env.clone() };
+        let mut pair = Self::of(setup, End::new("a", a, of_a, false), End::new("b", b, of_b, false), ledger);
         pair.greet().await;
         pair
+    }
+
+    /// Two ends that are connected.
+    pub(super) fn of(setup: &Given, a: End, b: End, ledger: Ledger) -> Self {
+        Self { a, b, ledger, env: setup.env.clone(), exact_reasons: setup.exact_reasons }
     }
 
     /// The connecting side speaks first. When this is over, nothing is under way.
@@ -220,6 +225,24 @@ impl Pair {
         self.drive("the end", |a, b| Some((a.closed.clone()?, b.closed.clone()?))).await
     }
 
+    /// Waits for the end of both, which b brought about because a broke a rule.
+    pub(super) async fn closed_by_violation(&mut self) {
+        let (at_a, at_b) = self.closed().await;
+        if self.exact_reasons {
+            assert!(matches!(at_b, CloseReason::Violation(_)), "at b: {at_b:?}");
+            assert!(!matches!(at_a, CloseReason::Local), "at a: {at_a:?}");
+        }
+    }
+
+    /// Waits for the end of both, which the end at `by` has asked for.
+    pub(super) async fn closed_in_order(&mut self, by: At) {
+        let (at_a, at_b) = self.closed().await;
+        if self.exact_reasons {
+            let (active, passive) = if by == At::A { (at_a, at_b) } else { (at_b, at_a) };
+            assert_eq!((active, passive), (CloseReason::Local, CloseReason::Remote));
+        }
+    }
+
     /// Shows that the connection still works.
     pub(super) async fn still_works(&mut self) {
         self.b.receive(self.ledger.buffer(RECEIVE_OCTETS));
@@ -239,7 +262,7 @@ impl Pair {
 
     /// Drops both ends, and checks that no memory is left.
     pub(super) async fn drop_and_settle(self) {
-        let Self { a, b, ledger, env } = self;
+        let Self { a, b, ledger, env, .. } = self;
         drop((a, b));
         ledger.settle(&env).await;
     }

@@ -1,7 +1,7 @@
 //! RDMA Write and RDMA Read.
 
 use super::{
-    Case, Setup, Verdict, case,
+    Case, Given, Verdict, case,
     ledger::pattern,
     pair::{At, Pair, Wish},
 };
@@ -26,7 +26,7 @@ fn part(segment: RemoteSegment, at: u64, length: u32) -> RemoteSegment {
     RemoteSegment { offset: segment.offset + at, length, ..segment }
 }
 
-async fn a_send_shows_that_the_writes_before_it_are_in_place(setup: Setup) -> Verdict {
+async fn a_send_shows_that_the_writes_before_it_are_in_place(setup: Given) -> Verdict {
     const EACH: usize = 5000;
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (token, sink) = pair.b.expose(pair.ledger.sink(10 * EACH));
@@ -43,7 +43,7 @@ async fn a_send_shows_that_the_writes_before_it_are_in_place(setup: Setup) -> Ve
     Verdict::Passed
 }
 
-async fn a_write_gathers_its_slices_and_touches_nothing_else(setup: Setup) -> Verdict {
+async fn a_write_gathers_its_slices_and_touches_nothing_else(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (token, sink) = pair.b.expose(pair.ledger.sink(1000));
     let octets = pair.ledger.share(&pattern(2, 300));
@@ -63,7 +63,7 @@ async fn a_write_gathers_its_slices_and_touches_nothing_else(setup: Setup) -> Ve
     Verdict::Passed
 }
 
-async fn writes_reach_the_first_and_the_last_octet(setup: Setup) -> Verdict {
+async fn writes_reach_the_first_and_the_last_octet(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (token, sink) = pair.b.expose(pair.ledger.sink(4097));
     pair.a.write(vec![Bytes::from_static(b"f")], sink.handle, sink.offset, false);
@@ -76,7 +76,7 @@ async fn writes_reach_the_first_and_the_last_octet(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_read_brings_the_octets(setup: Setup) -> Verdict {
+async fn a_read_brings_the_octets(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let octets = pattern(3, 10_001);
     let (token, source) = pair.b.expose(pair.ledger.source(&octets));
@@ -97,7 +97,7 @@ async fn a_read_brings_the_octets(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_read_fills_one_sink_from_several_places(setup: Setup) -> Verdict {
+async fn a_read_fills_one_sink_from_several_places(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (one, two) = (pattern(4, 3000), pattern(5, 3000));
     let (_, first) = pair.b.expose(pair.ledger.source(&one));
@@ -113,7 +113,7 @@ async fn a_read_fills_one_sink_from_several_places(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn more_reads_than_the_ord_wait_their_turn(setup: Setup) -> Verdict {
+async fn more_reads_than_the_ord_wait_their_turn(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { reads: 2, ..Wish::default() }).await;
     let octets = pattern(6, 40 * 100);
     let (_, source) = pair.b.expose(pair.ledger.source(&octets));
@@ -129,7 +129,7 @@ async fn more_reads_than_the_ord_wait_their_turn(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn both_sides_read(setup: Setup) -> Verdict {
+async fn both_sides_read(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (of_a, of_b) = (pattern(7, 50_000), pattern(8, 50_000));
     let (_, at_a) = pair.a.expose(pair.ledger.source(&of_a));
@@ -142,7 +142,7 @@ async fn both_sides_read(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_send_may_be_posted_behind_a_read(setup: Setup) -> Verdict {
+async fn a_send_may_be_posted_behind_a_read(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { reads: 1, ..Wish::default() }).await;
     let octets = pattern(9, 30_000);
     let (_, source) = pair.b.expose(pair.ledger.source(&octets));
@@ -157,7 +157,7 @@ async fn a_send_may_be_posted_behind_a_read(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn writes_of_nothing_change_nothing(setup: Setup) -> Verdict {
+async fn writes_of_nothing_change_nothing(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (token, sink) = pair.b.expose(pair.ledger.sink(10));
     let write = crate::Write {
@@ -180,7 +180,7 @@ async fn writes_of_nothing_change_nothing(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn reads_of_nothing_bring_nothing(setup: Setup) -> Verdict {
+async fn reads_of_nothing_bring_nothing(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (_, source) = pair.b.expose(pair.ledger.source(b"octets"));
     for sources in [vec![], vec![part(source, 0, 0)], vec![part(source, 1, 0), part(source, 6, 0)]] {
@@ -211,7 +211,7 @@ async fn reads_of_nothing_bring_nothing(setup: Setup) -> Verdict {
     Verdict::Passed
 }
 
-async fn a_sink_may_be_larger_than_what_is_read(setup: Setup) -> Verdict {
+async fn a_sink_may_be_larger_than_what_is_read(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish::default()).await;
     let (_, source) = pair.b.expose(pair.ledger.source(b"octets"));
     let read = pair.a.read(pair.ledger.buffer(100), vec![source]);
