@@ -41,6 +41,21 @@ pub fn nfs_v3() -> [Binding; 22] {
     })
 }
 
+/// The bindings as a Markdown document.
+pub fn document() -> String {
+    let mut text = String::from(
+        "# Which NFS items may be placed directly\n\n\
+         Made from `crates/nfs/src/binding.rs` by `cargo run -q -p rpcrdma-nfs --example bindings`; a test holds it against the\n\
+         encoders. Everything else of a call or reply stays in the message (RFC 8267 section 2). MOUNT has no binding and travels over TCP.\n\n\
+         ## NFS version 3\n\n\
+         | number | procedure | argument | result |\n|---|---|---|---|\n",
+    );
+    for row in nfs_v3() {
+        text += &format!("{row}\n");
+    }
+    text
+}
+
 impl fmt::Display for Binding {
     /// A row of a Markdown table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -270,6 +270,13 @@ fn the_table_says_what_the_encoders_do() {
 }
 
 #[test]
+fn the_document_is_what_the_table_says() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/bindings.md");
+    let document = std::fs::read_to_string(path).unwrap();
+    assert_eq!(document, binding::document(), "make it anew: cargo run -q -p rpcrdma-nfs --example bindings");
+}
+
+#[test]
 fn procedures_are_known_by_number() {
     for (number, procedure) in v3::Procedure::ALL.into_iter().enumerate() {
         assert_eq!(procedure as usize, number);

@@ -1,0 +1,80 @@
+//! The rules of the house: who may know whom, and where `unsafe` may stand. Reads the workspace's own metadata.
+
+use serde_json::Value;
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+/// What each crate may use of the others (normal dependencies). ARCHITECTURE.md says why.
+const MAY_USE: &[(&str, &[&str])] = &[
+    ("env", &[]),
+    ("xdr", &["env"]),
+    ("fabric", &["env"]),
+    ("wire", &["xdr"]),
+    ("oncrpc", &["xdr", "env"]),
+    ("sim", &["fabric", "env"]),
+    ("iwarp", &["fabric", "env"]),
+    ("engine", &["wire", "xdr", "env"]),
+    ("rpcrdma", &["engine", "fabric", "oncrpc", "wire", "xdr", "env"]),
+    ("nfs", &["xdr", "oncrpc"]),
+    ("nfsd", &["nfs", "oncrpc", "xdr", "env"]),
+    ("nfs-client", &["nfs", "oncrpc", "xdr", "env"]),
+    (
+        "cli",
+        &["nfsd", "nfs-client", "nfs", "rpcrdma", "engine", "iwarp", "fabric", "oncrpc", "wire", "xdr", "env"],
+    ),
+];
+
+/// Where `unsafe` may stand, in one file with its reasons; elsewhere the workspace's lints forbid it.
+const MAY_BE_UNSAFE: &[&str] = &["nfsd"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
+}
+
+/// For each crate in crates/, by folder: the folders of the workspace crates that it normally depends on.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
+        .current_dir(root())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let folder = |path: &str| {
+        let path = Path::new(path);
+        let path = if path.ends_with("Cargo.toml") { path.parent().unwrap() } else { path };
+        path.strip_prefix(root().join("crates")).ok().map(|folder| folder.to_str().unwrap().to_owned())
+    };
+    let mut found = BTreeMap::new();
+    for package in metadata["packages"].as_array().unwrap() {
+        let Some(name) = folder(package["manifest_path"].as_str().unwrap()) else { continue };
+        let uses = package["dependencies"].as_array().unwrap().iter();
+        let uses = uses.filter(|dependency| dependency["kind"].is_null()).filter_map(|d| d["path"].as_str().and_then(folder));
+        found.insert(name, uses.collect());
+    }
+    found
+}
+
+#[test]
+fn no_arrow_runs_the_wrong_way() {
+    let dependencies = dependencies();
+    assert!(dependencies.len() >= 5, "found only {dependencies:?}");
+    for (name, uses) in &dependencies {
+        let Some((_, allowed)) = MAY_USE.iter().find(|(folder, _)| folder == name) else {
+            panic!("crates/{name} has no place in the house: add it to ARCHITECTURE.md and to this table");
+        };
+        for used in uses {
+            assert!(allowed.contains(&used.as_str()), "crates/{name} may not use crates/{used}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_is_forbidden_where_the_plan_forbids_it() {
+    for name in dependencies().keys() {
+        let manifest = fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
+        let forbidden = manifest.contains("[lints]\nworkspace = true");
+        assert!(forbidden || MAY_BE_UNSAFE.contains(&name.as_str()), "crates/{name} does not inherit the lints");
+    }
+    let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
+    assert!(workspace.contains("unsafe_code = \"forbid\""));
+}
