@@ -41,3 +41,7 @@ pub use config::{
 };
 pub use connection::{Connection, Stats};
 pub use error::{CallError, CallRefused, CloseCause, ExposeError, PeerFault};
+pub use rpcrdma_wire::{
+    PrivateData,
+    v1::{ErrorBody, Segment},
+};

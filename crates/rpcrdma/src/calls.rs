@@ -5,12 +5,12 @@
 //! reply, to the canceller, or to their allocator.
 
 use crate::Event;
-use rpcrdma_engine::{CallError, CallId, CallRefused, ExposeError, ReplyBase, ReplyParts, SinkPlace};
+use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
     CallInFlight, Cancelled, Misuse, PendingCall, RemoteError, Reply, Request, TransportError, XidSource,
 };
-use rpcrdma_wire::v1::ErrorBody;
+
 use rpcrdma_xdr::{Payload, Placed, Stream};
 use std::{
     collections::{BTreeMap, HashMap},

@@ -6,14 +6,14 @@
 use crate::refused::Refused;
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rpcrdma_engine::{Answer, Piece, RequestId};
+use rpcrdma_engine::{Answer, Piece, RequestId, Segment};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock};
 use rpcrdma_fabric::{
     RemoteSegment,
     pool::{Budget, Pool},
 };
 use rpcrdma_oncrpc::{CallContext, GoneSignal, Handler, Outcome};
-use rpcrdma_wire::v1::Segment;
+
 use rpcrdma_xdr::Stream;
 use std::{
     collections::HashMap,

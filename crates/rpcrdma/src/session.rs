@@ -11,14 +11,15 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, CloseCause, Config, Connection, ExposeError, ExposureId, Host, MessageKind, RequestId, Sink,
+    Action, Answer, CallId, CloseCause, Config, Connection, ExposeError, ExposureId, Host, MessageKind, PrivateData,
+    RequestId, Segment, Sink,
 };
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{
     CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token,
     WorkError, WorkKind, Write,
 };
-use rpcrdma_wire::{PrivateData, v1::Segment};
+
 use std::{
     collections::HashMap,
     net::SocketAddr,

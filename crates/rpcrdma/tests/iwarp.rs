@@ -1,0 +1,136 @@
+//! The transport over software iWARP on the loopback interface.
+
+mod common;
+
+use common::{Log, bulk, client, finish_read, read, router, start_read, store, swap, write};
+use rpcrdma::{ClientOptions, ConnectionHandle, Event, Server, ServerMemory, ServerOptions, connect};
+use rpcrdma_env::{Env, tokio_env};
+use rpcrdma_fabric::Fabric;
+use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_oncrpc::{ClientTransport, TransportError};
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::task::JoinHandle;
+
+/// Serves on `at`; the task ends the listener and all connections when it is aborted.
+async fn serve(env: &Env, at: SocketAddr) -> (SocketAddr, JoinHandle<()>, Arc<Mutex<Vec<ConnectionHandle>>>) {
+    let fabric = Iwarp::new(env.clone(), Config::default());
+    let handler = router(env, &store(env));
+    let memory = ServerMemory::budget(64 << 20);
+    let log = Arc::new(Log::default());
+    let server = Server::new(&fabric, handler, memory, env.clone(), ServerOptions::default(), log);
+    let mut listener = fabric.listen(at).await.unwrap();
+    let address = listener.local_addr();
+    let handles = Arc::new(Mutex::new(Vec::new()));
+    let kept = handles.clone();
+    let task = tokio::spawn(async move {
+        let mut connections = tokio::task::JoinSet::new();
+        loop {
+            let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
+            let server = server.clone();
+            let kept = kept.clone();
+            connections.spawn(async move {
+                let (handle, driver) = server.accept(pending).await.unwrap();
+                kept.lock().unwrap().push(handle);
+                let _ = driver.await;
+            });
+        }
+    });
+    (address, task, handles)
+}
+
+async fn transport(env: &Env, server: SocketAddr) -> (Arc<dyn ClientTransport>, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
+    let (transport, driver) = connect(fabric, server, env, ClientOptions::default(), log.clone()).await.unwrap();
+    tokio::spawn(driver);
+    (transport, log)
+}
+
+#[tokio::test]
+async fn calls_of_every_form_over_ipv4_and_ipv6() {
+    for at in ["127.0.0.1:0", "[::1]:0"] {
+        let env = tokio_env().unwrap();
+        let (address, _task, _) = serve(&env, at.parse().unwrap()).await;
+        let (transport, log) = transport(&env, address).await;
+        let client = client(transport);
+        client.null().await.unwrap();
+        for len in [0, 1, 4095, 4097, 100_001, 1 << 20] {
+            assert!(read(&client, len, 5).await || len < 4096);
+            write(&client, len, 6).await;
+            bulk(&client, len.min(1 << 19)).await;
+            swap(&client, len / 2, len / 3).await;
+        }
+        assert!(log.count(|event| matches!(event, Event::Invalidated { by_peer: true, .. })) > 0);
+    }
+}
+
+#[tokio::test]
+async fn many_calls_at_once() {
+    let env = tokio_env().unwrap();
+    let (address, _task, _) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
+    let (transport, log) = transport(&env, address).await;
+    let client = client(transport);
+    let mut tasks = Vec::new();
+    for k in 0..100u32 {
+        let client = client.clone();
+        tasks.push(tokio::spawn(async move {
+            write(&client, k as usize * 3001, k).await;
+            read(&client, k as usize * 3001, k).await;
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_comes_back_gets_the_calls_again() {
+    let env = tokio_env().unwrap();
+    let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
+    let (transport, _) = transport(&env, address).await;
+    let client = client(transport);
+    client.null().await.unwrap();
+    let call = start_read(&client, 100_000, 1, Duration::from_millis(200));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    task.abort();
+    let _ = task.await;
+    let (_, _task, _) = serve(&env, address).await;
+    let (placed, retransmitted) = finish_read(call, 100_000, 1).await.unwrap();
+    assert!(placed && retransmitted);
+}
+
+#[tokio::test]
+async fn cancelling_gives_memory_back_and_draining_closes() {
+    let env = tokio_env().unwrap();
+    let (address, _task, handles) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
+    let (transport, log) = transport(&env, address).await;
+    let client = client(transport);
+    client.null().await.unwrap();
+    let call = start_read(&client, 100_000, 1, Duration::from_secs(100));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert_eq!(call.cancel().await.buffers.len(), 1);
+    read(&client, 100_000, 2).await;
+    let call = start_read(&client, 100_000, 3, Duration::from_millis(100));
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let dispatched = log.count(|event| matches!(event, Event::Closed { .. }));
+    assert_eq!(dispatched, 0);
+    handles.lock().unwrap()[0].drain();
+    finish_read(call, 100_000, 3).await.unwrap();
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_at_once() {
+    let env = tokio_env().unwrap();
+    let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
+    task.abort();
+    let _ = task.await;
+    let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
+    let refused = connect(fabric, address, &env, ClientOptions::default(), Arc::new(Log::default())).await;
+    assert!(matches!(refused, Err(TransportError::Unreachable { .. })), "{refused:?}");
+}
