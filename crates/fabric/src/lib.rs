@@ -22,12 +22,15 @@
 mod capabilities;
 mod error;
 mod exposure;
+pub mod faults;
+mod layer;
 pub mod pool;
 mod provider;
 mod queue_pair;
 mod receives;
 #[cfg(feature = "suite")]
 pub mod suite;
+pub mod trace;
 
 pub use capabilities::{Capabilities, Fencing, HandleScope};
 pub use error::{
