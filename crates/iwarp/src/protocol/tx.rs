@@ -15,7 +15,7 @@ use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
 use std::{collections::VecDeque, io::IoSlice};
 
 /// Octets framed ahead at most. One write takes them all if the socket does.
-const MAX_FRAMED_OCTETS: usize = 1 << 20;
+const MAX_FRAMED_OCTETS: usize = 256 << 10;
 /// Pieces framed ahead at most, and slices per write: well below the system's limit of 1,024, and with 1,448-octet segments
 /// six writes per MiB.
 const MAX_PIECES: usize = 256;

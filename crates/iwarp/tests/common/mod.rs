@@ -2,6 +2,8 @@
 
 #![allow(dead_code)]
 
+pub(crate) mod wire;
+
 use bytes::Bytes;
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{
