@@ -217,13 +217,18 @@ impl ClientDriver {
     fn lost(&mut self, mut session: Box<Session>) {
         session.unanswered(&mut self.calls);
         self.lingering.extend(self.service.take());
+        let now = self.env.clock.now();
         if session.heard {
             self.lost_since = None;
-            self.pause = MIN_PAUSE;
         }
-        let tried = self.lost_since.is_some();
-        self.lost_since.get_or_insert(self.env.clock.now());
-        if tried { self.failed(None) } else { self.phase = Phase::Idle }
+        self.lost_since.get_or_insert(now);
+        if session.heard && now.since(session.started) >= MAX_PAUSE {
+            self.pause = MIN_PAUSE;
+            self.phase = Phase::Idle;
+        } else {
+            // What keeps ending connections as soon as they stand must not make us hurry.
+            self.failed(None);
+        }
     }
 
     /// An attempt has failed, or a connection that was never answered: after a pause the next, or the end.

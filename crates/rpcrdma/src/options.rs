@@ -130,7 +130,7 @@ impl ServerOptions {
             credits_wanted: self.reverse_credits,
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
-            limits: self.limits,
+            limits: EngineLimits { call_octets: self.limits.call_octets.min(self.max_message as u64), ..self.limits },
             ..Config::server()
         };
         fitted(config, capabilities)

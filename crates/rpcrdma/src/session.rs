@@ -52,6 +52,8 @@ pub(crate) struct Session {
     pub(crate) unwritable: Vec<u32>,
     /// Whether the peer has said anything.
     pub(crate) heard: bool,
+    /// Since when the connection stands.
+    pub(crate) started: Timestamp,
 }
 
 /// What a session is made of.
@@ -68,6 +70,7 @@ impl Session {
     pub(crate) fn new(parts: Parts) -> Self {
         let Parts { qp, config, receives, env, observer, stall } = parts;
         let info = qp.info().clone();
+        let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
         let engine = Connection::new(config, PrivateData::find(&info.private_data).as_ref());
         let link = engine.link();
@@ -87,7 +90,7 @@ impl Session {
             exposures: HashMap::new(),
             receives,
             receive_octets,
-            owed_since: env.clock.now(),
+            owed_since: started,
             env,
             observer,
             peer: info.peer,
@@ -98,6 +101,7 @@ impl Session {
             error: None,
             unwritable: Vec::new(),
             heard: false,
+            started,
         }
     }
 
