@@ -69,6 +69,34 @@ fn delays_keep_the_whole_contract() {
     run_suite(2, &points.into_iter().fold(Script::new(), |script, point| script.always(point, delay)));
 }
 
+/// Whether any case of the suite fails with this fault on every such step of B.
+fn is_noticed(point: Point, fault: Fault) -> bool {
+    cases().into_iter().any(|case| {
+        let run = move || {
+            let world = World::new(3);
+            let plan = Arc::new(Script::new().always(point, fault));
+            let b = Arc::new(FaultFabric::new(Arc::new(world.fabric(B)), plan, world.env()));
+            let setup = Setup { a: Arc::new(world.fabric(A)), b, listen: address(0), env: world.env() };
+            world.block_on(case.run(setup));
+        };
+        std::panic::catch_unwind(run).is_err()
+    })
+}
+
+#[test]
+fn the_suite_notices_a_provider_that_breaks_the_contract() {
+    for point in [Point::Received, Point::Read] {
+        assert!(is_noticed(point, Fault::Corrupt), "{point:?}");
+    }
+    // A completion that never comes is a hang, which the clock ends.
+    for point in [Point::Received, Point::Read, Point::Fenced, Point::Invalidate, Point::Done] {
+        assert!(is_noticed(point, Fault::Withhold), "{point:?}");
+    }
+    for point in [Point::Accept, Point::PostReceive, Point::PostRead, Point::Expose, Point::PostSend] {
+        assert!(is_noticed(point, Fault::Cut), "{point:?}");
+    }
+}
+
 /// A queue pair with an account of the memory it was given.
 struct Side {
     queue_pair: Connected,

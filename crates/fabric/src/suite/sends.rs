@@ -145,13 +145,19 @@ async fn only_what_is_signaled_is_reported(setup: Given) -> Verdict {
 
 async fn both_sides_send(setup: Given) -> Verdict {
     let mut pair = Pair::connect(&setup, Wish { at_a: 50, at_b: 50, ..Wish::default() }).await;
+    let mut tokens = Vec::new();
     for n in 0..50_u8 {
-        pair.a.say(&[n; 100]);
-        pair.b.say(&[n; 200]);
+        let by_a = pair.a.send(vec![Bytes::from(vec![n; 100])], None, true);
+        let by_b = pair.b.send(vec![Bytes::from(vec![n; 200])], None, true);
+        tokens.push((by_a, by_b));
     }
     for n in 0..50_u8 {
         assert_eq!(pair.received(At::A).await.0.filled(), [n; 200]);
         assert_eq!(pair.received(At::B).await.0.filled(), [n; 100]);
+    }
+    for (by_a, by_b) in tokens {
+        pair.done(At::A, by_a).await;
+        pair.done(At::B, by_b).await;
     }
     pair.finish().await;
     Verdict::Passed
