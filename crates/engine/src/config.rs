@@ -144,7 +144,7 @@ fn inline(a: u32, b: u32) -> usize {
 mod tests {
     use super::*;
 
-    /// proves: V1-3.3.2-a, V1-3.3.3-g, CM-8797-4-d
+    /// proves: V1-3.3.2-a, V1-3.3.3-b, V1-3.3.3-f, V1-3.3.3-g, V1-3.3.2-b, CM-8797-4-d
     #[test]
     fn thresholds_are_the_smaller_of_both_ends() {
         let config = Config { send_octets: 8192, receive_octets: 2048, ..Config::client() };

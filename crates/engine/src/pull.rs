@@ -104,7 +104,7 @@ mod tests {
         Piece::Inline(Bytes::from(vec![0; len]))
     }
 
-    /// proves: V1-3.4.5-e, V1-3.4.5.1-a
+    /// proves: V1-3.4.5-e, V1-3.4.5.1-a, V1-3.4.4-a
     #[test]
     fn chunks_are_laid_at_their_positions() {
         assert_eq!(pieces(&[], 40, false), [inline(40)]);
@@ -115,7 +115,7 @@ mod tests {
         );
     }
 
-    /// proves: V1-3.5.3-c, V1-4.2.4-c
+    /// proves: V1-3.5.3-c, V1-4.2.4-c, IE-3.4-a, IE-3.5-a, IE-3.5.1-a, IE-3.6.1-a
     #[test]
     fn a_long_call_takes_its_stream_from_position_zero() {
         assert_eq!(

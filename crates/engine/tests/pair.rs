@@ -10,7 +10,7 @@ use rpcrdma_engine::{
     ReplyBase, RequestId, Side, Sink, SinkPlace,
 };
 use rpcrdma_env::{Random, SeededRandom, Timestamp};
-use rpcrdma_wire::v1::{Header, Segment};
+use rpcrdma_wire::v1::{Body, Header, Segment};
 use rpcrdma_xdr::{Payload, padded};
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -249,6 +249,16 @@ impl World {
                     let whole = octets.concat();
                     assert_eq!(whole.len(), about.inline_octets);
                     assert!(whole.len() <= end.engine.link().send_inline, "inline threshold");
+                    let (header, len) = Header::decode(&whole).expect("a header");
+                    match (&header.body, about.kind) {
+                        (Body::Msg(lists), MessageKind::Reply) => assert!(lists.reads.is_empty()),
+                        (Body::Nomsg(lists), MessageKind::Reply) => {
+                            assert!(lists.reads.is_empty() && len == whole.len())
+                        }
+                        (Body::Nomsg(_), MessageKind::Call) => assert_eq!(len, whole.len(), "nothing but the header"),
+                        (Body::Msg(_), MessageKind::Call | MessageKind::Probe) => {}
+                        other => panic!("{other:?} is never sent here"),
+                    }
                     if matches!(about.kind, MessageKind::Call | MessageKind::Probe) {
                         end.unanswered += 1;
                         assert!(end.unanswered <= end.granted, "sent by us <= granted to us");
@@ -543,7 +553,9 @@ proptest! {
 
     /// proves: V1-2.2.2-a, V1-3.3.1-b, V1-3.3.1-c, V1-3.3.1-d, V1-3.3.1-e, V1-3.3.1-f, V1-3.3.1-h, V1-3.3.1-i,
     /// proves: V1-3.3.3-a, V1-3.3.3-c, V1-3.3.3-d, V1-3.4.1-a, V1-3.4.5.1-b, V1-3.5.2-b, V1-4.4.1-a, V1-4.2.1-a,
-    /// proves: V1-8.1.3-a, V1-8.1.3-b, V1-8.1.4-b, BIDI-8167-4.1-a, BIDI-8167-2.4.1-a
+    /// proves: V1-8.1.3-a, V1-8.1.3-b, V1-8.1.4-b, BIDI-8167-4.1-a, BIDI-8167-2.4.1-a, V1-3.3.1-a, V1-3.4.3-b,
+    /// proves: V1-3.4.4.4-a, V1-4-b, V1-4.2.3-a, V1-4.2.2-a, V1-4.4.3-a, V1-4.6.1-a, V1-4.6.2-a, V1-3.5.3-b, V1-4.3.1-b,
+    /// proves: IE-3.3.3-a, IE-4.5-a, IE-7.1.2-a
     #[test]
     fn every_call_is_answered_once_and_every_octet_arrives(seed in any::<u64>()) {
         run(seed, 400, false);

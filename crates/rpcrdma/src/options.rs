@@ -26,6 +26,12 @@ pub(crate) const MIN_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause between attempts to connect. Each has up to its half added at random.
 pub(crate) const MAX_PAUSE: Duration = Duration::from_secs(5);
 
+/// The least that a Send can carry and its unit, in octets.
+const MIN_INLINE_OCTETS: u32 = 1024;
+
+/// The most that can be stated, in octets (RFC 8797).
+const MAX_INLINE_OCTETS: u32 = 256 * MIN_INLINE_OCTETS;
+
 /// Receives that are posted before a connection stands.
 pub(crate) const INITIAL_RECEIVES: usize = 2;
 
@@ -139,9 +145,14 @@ impl ServerOptions {
 
 /// The configuration within what the provider can do.
 fn fitted(config: Config, capabilities: &Capabilities) -> Config {
+    // Every receiver takes 1,024 octets (RFC 8166 section 3.3.3), and sizes are stated in units of as many.
+    let inline =
+        config.receive_octets.clamp(MIN_INLINE_OCTETS, MAX_INLINE_OCTETS) / MIN_INLINE_OCTETS * MIN_INLINE_OCTETS;
     let receives = u32::try_from(capabilities.max_receives).unwrap_or(u32::MAX).saturating_sub(1);
     let credits_granted = config.credits_granted.min(receives.saturating_sub(config.credits_wanted.min(1)));
     Config {
+        send_octets: inline,
+        receive_octets: inline,
         credits_granted,
         credits_wanted: config.credits_wanted.min(receives.saturating_sub(credits_granted)),
         remote_invalidation: capabilities.remote_invalidation && capabilities.send_with_invalidate,
@@ -152,5 +163,60 @@ fn fitted(config: Config, capabilities: &Capabilities) -> Config {
             .min(capabilities.max_message_octets)
             .min(u32::MAX as usize),
         ..config
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_fabric::{Fencing, HandleScope};
+
+    fn capabilities() -> Capabilities {
+        Capabilities {
+            remote_invalidation: true,
+            send_with_invalidate: true,
+            fencing: Fencing::Invalidation,
+            handle_scope: HandleScope::Connection,
+            unpredictable_handle_bits: 32,
+            shared_receives: false,
+            max_exposure_octets: 1 << 30,
+            max_exposures: 100,
+            max_message_octets: 1 << 20,
+            max_gather: 4,
+            max_receives: 100,
+            max_posted: 100,
+            max_ird: 16,
+            max_ord: 16,
+            max_private_data: 196,
+        }
+    }
+
+    /// proves: V1-3.3.3-e
+    #[test]
+    fn messages_of_the_least_size_are_always_taken() {
+        for (asked, used) in [(0, 1024), (1024, 1024), (4095, 3072), (262_144, 262_144), (262_145, 262_144)] {
+            let options = ServerOptions { inline_octets: asked, ..ServerOptions::default() };
+            let config = options.config(&capabilities());
+            assert_eq!((config.send_octets, config.receive_octets), (used, used));
+        }
+    }
+
+    #[test]
+    fn credits_keep_within_the_receives_that_can_be_posted() {
+        let options = ServerOptions { credits: 1000, reverse_credits: 1000, ..ServerOptions::default() };
+        let config = options.config(&capabilities());
+        assert!(config.credits_granted + config.credits_wanted < 100);
+        assert!(config.credits_granted > 0 && config.credits_wanted > 0);
+        assert_eq!((config.max_gather, config.max_transfer_octets), (4, 1 << 20));
+        let config = ClientOptions { credits: 99, ..ClientOptions::default() }.config(&capabilities());
+        assert_eq!(config.credits_wanted, 99);
+        let config = ClientOptions { credits: 100, ..ClientOptions::default() }.config(&capabilities());
+        assert_eq!(config.credits_wanted, 99);
+    }
+
+    #[test]
+    fn what_a_call_can_make_us_pull_is_no_more_than_a_message() {
+        let config = ServerOptions::default().config(&capabilities());
+        assert_eq!(config.limits.call_octets, DEFAULT_MAX_MESSAGE_OCTETS as u64);
     }
 }

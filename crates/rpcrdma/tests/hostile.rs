@@ -134,7 +134,7 @@ fn too_many_calls_end_the_connection_of_who_sends_them() {
     });
 }
 
-/// proves: V1-4.5-a, V1-4.5-b, V1-4.5.1-a, V1-4.5.2-a, V1-4.6.2-b, V1-3.3.1-j
+/// proves: V1-4.5-a, V1-4.5-b, V1-4.5.1-a, V1-4.5.2-a, V1-4.6.2-b, V1-3.3.1-j, V1-4.5.2-b
 #[test]
 fn malformed_messages_get_the_answer_owed_and_the_connection_lives() {
     let world = World::new(2);
