@@ -4,16 +4,12 @@
 //! checks that nothing is left and that as much came back as was given; a failure is a mistake of the simulation and
 //! panics with the seed.
 
-use crate::{
-    config::Link,
-    log::{Event, Happening, Side},
-    state::{Action, Route, State},
-};
+use crate::{config::Link, log::Side};
 use bytes::Bytes;
-use rpcrdma_env::{Buffer, Random};
+use rpcrdma_env::Buffer;
 use rpcrdma_fabric::{
-    Capabilities, CloseReason, Completion, ConnectionInfo, FenceCause, Lent, Read, ReceivePool, RemoteSegment, Send,
-    Token, WorkError, WorkKind, Write,
+    Capabilities, CloseReason, Completion, ConnectionInfo, Lent, Read, ReceivePool, RemoteSegment, Send, Token,
+    WorkError, WorkKind, Write,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -151,7 +147,7 @@ pub(crate) struct Endpoint {
     pub(crate) stalls_behind_reads: bool,
     /// Pieces of memory that have been given, and that have come back.
     pub(crate) given: u64,
-    returned: u64,
+    pub(crate) returned: u64,
 }
 
 impl Endpoint {
@@ -227,7 +223,7 @@ impl Endpoint {
     }
 
     /// When something that would arrive at `at` does, so that nothing overtakes its own kind.
-    fn arrival(&mut self, channel: Channel, at: u64) -> u64 {
+    pub(crate) fn arrival(&mut self, channel: Channel, at: u64) -> u64 {
         let earliest = match channel {
             Channel::Last => self.last.iter().copied().max().unwrap_or(0),
             _ => self.last[channel as usize],
@@ -240,7 +236,7 @@ impl Endpoint {
         at
     }
 
-    fn wake(&mut self) {
+    pub(crate) fn wake(&mut self) {
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }
@@ -269,165 +265,6 @@ impl Endpoint {
 /// The side that the end with this number has in its connection.
 pub(crate) fn side(id: u64) -> Side {
     if id.is_multiple_of(2) { Side::Initiator } else { Side::Acceptor }
-}
-
-impl State {
-    /// The end, if it is open and its link holds.
-    pub(crate) fn open_end(&mut self, id: u64) -> Option<&mut Endpoint> {
-        self.endpoints.get_mut(&id).filter(|end| end.is_open() && !end.severed)
-    }
-
-    /// Sends `action` to where the peer of end `from` is.
-    pub(crate) fn transmit(
-        &mut self,
-        from: u64,
-        channel: Channel,
-        octets: usize,
-        action: impl FnOnce(&mut State) + std::marker::Send + 'static,
-    ) {
-        let now = self.now;
-        let Some(end) = self.endpoints.get_mut(&from) else { return };
-        if end.severed {
-            return;
-        }
-        let at = now.saturating_add(end.link.delay(&self.random, octets));
-        let at = end.arrival(channel, at);
-        let route = Route { from: end.info.local.ip(), to: end.info.peer.ip(), sender: Some(from) };
-        let action: Action = Box::new(action);
-        self.after(at - now, move |state| state.arrive(route, action));
-    }
-
-    /// Lets `action` happen at end `id` itself, a little later.
-    pub(crate) fn locally(
-        &mut self,
-        id: u64,
-        channel: Channel,
-        action: impl FnOnce(&mut State) + std::marker::Send + 'static,
-    ) {
-        let now = self.now;
-        let Some(end) = self.endpoints.get_mut(&id) else { return };
-        let at = now.saturating_add(end.link.delay(&self.random, 0));
-        let at = end.arrival(channel, at);
-        self.after(at - now, action);
-    }
-
-    /// Hands a completion to the owner of end `id`.
-    pub(crate) fn complete(&mut self, id: u64, completion: Completion) {
-        let Some(end) = self.endpoints.get_mut(&id) else { return };
-        let brings_memory = match &completion {
-            Completion::Received { .. } | Completion::Read { .. } | Completion::Fenced { .. } => true,
-            Completion::Failed { buffer, .. } => buffer.is_some(),
-            _ => false,
-        };
-        end.returned += u64::from(brings_memory);
-        let happening = Happening::of(&completion);
-        end.completions.push_back(completion);
-        end.wake();
-        if let Some(happening) = happening {
-            self.record(Event::Completed { connection: id / 2, side: side(id), happening });
-        }
-    }
-
-    /// Ends `id`: everything it holds comes back, in an order that the seed draws, and some time later it closes.
-    pub(crate) fn end(&mut self, id: u64, reason: CloseReason, failing: Option<&Failing>) {
-        let Some(end) = self.endpoints.get_mut(&id).filter(|end| end.is_open()) else { return };
-        end.phase = Phase::Ending(reason);
-        end.fin = Fin::Sent;
-        end.outstanding = 0;
-        end.reading = 0;
-        end.segments.clear();
-        end.shared = None;
-
-        let error = |number: u64| match failing {
-            Some(failing) if failing.number == number => failing.error.clone(),
-            _ => WorkError::Flushed,
-        };
-        let failed = |token, kind, error, buffer| Completion::Failed { token, kind, error, buffer };
-        let mut work: VecDeque<Completion> = VecDeque::new();
-        for sent in end.sent.drain(..) {
-            work.push_back(failed(sent.token, sent.kind, error(sent.number), None));
-        }
-        for (number, read) in std::mem::take(&mut end.reads) {
-            work.push_back(failed(read.token, WorkKind::Read, error(number), Some(read.sink)));
-        }
-        for posted in end.posted.drain(..) {
-            work.push_back(match posted {
-                Work::Send(send) => failed(send.token, WorkKind::Send, WorkError::Flushed, None),
-                Work::Write(write) => failed(write.token, WorkKind::Write, WorkError::Flushed, None),
-                Work::Read(read) => failed(read.token, WorkKind::Read, WorkError::Flushed, Some(read.sink)),
-            });
-        }
-        let mut receives: VecDeque<Completion> = VecDeque::new();
-        for buffer in end.receives.drain(..) {
-            receives.push_back(failed(Token::default(), WorkKind::Receive, WorkError::Flushed, Some(buffer)));
-        }
-        let fenced: Vec<Completion> = std::mem::take(&mut end.exposures)
-            .into_iter()
-            .map(|(handle, exposure)| Completion::Fenced {
-                token: exposure.token,
-                handle,
-                memory: exposure.memory,
-                cause: FenceCause::Closed,
-            })
-            .collect();
-        // Exposures end in any order; work and receives each in their own.
-        let mut queues = vec![work, receives];
-        queues.extend(fenced.into_iter().map(|completion| VecDeque::from([completion])));
-        queues.retain(|queue| !queue.is_empty());
-        while !queues.is_empty() {
-            let index = self.random.below(queues.len() as u64) as usize;
-            if let Some(completion) = queues[index].pop_front() {
-                self.complete(id, completion);
-            }
-            if queues[index].is_empty() {
-                queues.swap_remove(index);
-            }
-        }
-        self.locally(id, Channel::Local, move |state| {
-            let Some(end) = state.endpoints.get_mut(&id) else { return };
-            if let Phase::Ending(reason) = &end.phase {
-                let reason = reason.clone();
-                end.phase = Phase::Due(reason.clone());
-                end.wake();
-                let happening = Happening::Closed(reason);
-                state.record(Event::Completed { connection: id / 2, side: side(id), happening });
-            }
-        });
-    }
-
-    /// The owner of end `id` is gone: its memory goes with it, and the peer is reset.
-    pub(crate) fn abandon(&mut self, id: u64) {
-        let Some(end) = self.endpoints.get_mut(&id) else { return };
-        if end.is_over() {
-            return;
-        }
-        let was_open = end.is_open();
-        end.phase = Phase::Over;
-        end.receives.clear();
-        end.shared = None;
-        end.exposures.clear();
-        end.posted.clear();
-        end.sent.clear();
-        end.segments.clear();
-        end.reads.clear();
-        end.completions.clear();
-        end.waker = None;
-        self.record(Event::Dropped { connection: id / 2, side: side(id) });
-        if was_open {
-            self.reset_peer(id);
-        }
-    }
-
-    /// Tells the peer of end `id` that there is nobody here.
-    pub(crate) fn reset_peer(&mut self, id: u64) {
-        if let Some(end) = self.endpoints.get_mut(&id) {
-            // It is the host that answers; the end itself may have gone down with a crash.
-            end.severed = false;
-        }
-        self.transmit(id, Channel::Last, 0, move |state| {
-            state.end(id ^ 1, CloseReason::Broken("reset by the peer".to_owned()), None);
-        });
-    }
 }
 
 /// The slices of a message, laid one after the other into `sink`, which is large enough.

@@ -37,6 +37,7 @@ mod clock;
 mod config;
 mod connect;
 mod deliver;
+mod ending;
 mod endpoint;
 mod executor;
 mod fabric;
@@ -45,6 +46,7 @@ mod log;
 mod queue_pair;
 mod send;
 mod state;
+mod travel;
 mod world;
 
 pub use config::{Link, SimConfig};
