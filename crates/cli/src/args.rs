@@ -1,0 +1,258 @@
+//! The command line.
+
+use crate::url::NfsUrl;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+/// Serve and use NFS over RPC-over-RDMA, with or without RDMA hardware.
+#[derive(Debug, Parser)]
+#[command(name = "rpcrdma", version, about, max_term_width = 100)]
+#[command(after_help = "\
+URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
+  version=3            the version of NFS (the only one)
+  transport=rdma|tcp   what carries it (rdma)
+  mountport=N          where MOUNT answers over TCP (asks rpcbind, else 20048)
+  uid=N, gid=N         as whom to call (the user who runs the command)
+PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage.")]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve a directory over NFS/RDMA
+    Serve(ServeArgs),
+    /// List a directory
+    Ls(LsArgs),
+    /// Show everything the server tells about a file
+    Stat(StatArgs),
+    /// Write files to standard output
+    Cat(CatArgs),
+    /// Copy files from a server
+    Get(GetArgs),
+    /// Copy files to a server
+    Put(PutArgs),
+    /// Ask a server whether it answers, and how fast
+    Ping(PingArgs),
+    /// Say what RPC-over-RDMA messages contain
+    Decode(DecodeArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// The directory to serve; clients see it as /
+    pub(crate) dir: PathBuf,
+    /// Where NFS over RDMA is served; may be given several times
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20049")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Where MOUNT is served over TCP, as Linux clients need it; may be given several times
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20048")]
+    pub(crate) mountd: Vec<SocketAddr>,
+    /// Where NFS is served over plain TCP as well; may be given several times
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) tcp: Vec<SocketAddr>,
+    /// Refuse everything that changes a file
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// Let the clients' root act as root here (only when this runs as root)
+    #[arg(long)]
+    pub(crate) no_root_squash: bool,
+    /// Serve only clients of this network; may be given several times
+    #[arg(long, value_name = "CIDR")]
+    pub(crate) allow: Vec<String>,
+    /// Register with rpcbind on this machine, so that clients find the ports
+    #[arg(long)]
+    pub(crate) rpcbind: bool,
+    /// Threads that serve connections (default: one for each core)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) threads: Option<u16>,
+    /// Memory for calls and replies in progress, such as 512M or 2G (default: a quarter of RAM)
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) memory: Option<usize>,
+    /// Where the server keeps what must survive a restart (default: below $XDG_STATE_HOME; /var/lib/rpcrdma as root)
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+    /// Connections at a time, over all listeners
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_connections: u32,
+    /// Do not ask for iWARP's CRC; it is off only if the client does not ask for it either
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+    #[command(flatten)]
+    pub(crate) verbosity: Verbosity,
+    /// Print the ready line and log messages as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Verbosity {
+    /// Say more; twice: every event
+    #[arg(short, long, action = clap::ArgAction::Count, conflicts_with = "quiet")]
+    pub(crate) verbose: u8,
+    /// Say only what went wrong
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// What the client commands have in common.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct ClientArgs {
+    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct LsArgs {
+    /// What to list
+    pub(crate) url: NfsUrl,
+    /// One line for each file, with mode, links, owner, group, size and time
+    #[arg(short)]
+    pub(crate) long: bool,
+    /// Directories below, too
+    #[arg(short = 'R')]
+    pub(crate) recursive: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatArgs {
+    /// Which file
+    pub(crate) url: NfsUrl,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CatArgs {
+    /// Which files
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
+    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    #[arg(long)]
+    pub(crate) no_crc: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// Copy directories and what is in them
+    #[arg(short)]
+    pub(crate) recursive: bool,
+    /// What to copy
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
+    /// Where to: a directory that exists, or the new name
+    pub(crate) local: PathBuf,
+    /// No progress bar
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PutArgs {
+    /// Copy directories and what is in them
+    #[arg(short)]
+    pub(crate) recursive: bool,
+    /// What to copy
+    #[arg(required = true)]
+    pub(crate) local: Vec<PathBuf>,
+    /// Where to: a directory that exists, or the new name
+    pub(crate) url: NfsUrl,
+    /// No progress bar
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct PingArgs {
+    /// Which server; the path does not matter
+    pub(crate) url: NfsUrl,
+    /// How many times (until interrupted)
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Seconds between two calls
+    #[arg(short, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
+    pub(crate) interval: Duration,
+    /// Print what the connection can do
+    #[arg(short)]
+    pub(crate) verbose: bool,
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DecodeArgs {
+    /// Messages in hex on standard input, one a line
+    #[arg(long, required = true)]
+    pub(crate) hex: bool,
+    /// Print JSON: {"decode": the header or null, "classify": what a receiver does}
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The version of RPC-over-RDMA
+    #[arg(long, value_name = "1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=1))]
+    pub(crate) rpcrdma: u8,
+    /// Say what this receiver does with the message
+    #[arg(long, value_name = "ROLE")]
+    pub(crate) classify: Option<Role>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Role {
+    /// Answers calls
+    Responder,
+    /// Makes calls
+    Requester,
+}
+
+/// A number of octets, with a suffix K, M, G or T for powers of 1024.
+fn parse_size(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 20),
+        Some((at, 'G' | 'g')) => (&text[..at], 30),
+        Some((at, 'T' | 't')) => (&text[..at], 40),
+        _ => (text, 0),
+    };
+    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size; write it as 512M or 2G"))?;
+    number.checked_mul(1 << shift).filter(|&size| size > 0).ok_or_else(|| format!("{text:?} is out of range"))
+}
+
+/// Seconds, with fractions.
+fn parse_seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
+    Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("4096"), Ok(4096));
+        assert_eq!(parse_size("3k"), Ok(3 << 10));
+        assert_eq!(parse_size("512M"), Ok(512 << 20));
+        assert_eq!(parse_size("2G"), Ok(2 << 30));
+        for wrong in ["", "M", "0", "-1", "1X", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

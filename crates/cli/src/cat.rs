@@ -1,0 +1,27 @@
+//! `rpcrdma cat`.
+
+use crate::{
+    args::CatArgs,
+    copy::{DEPTH, block_size},
+    session::Sessions,
+    transports::Options,
+};
+use anyhow::{Context, Result};
+use rpcrdma_nfs_client::Reader;
+use std::io::Write;
+
+pub(crate) async fn run(args: CatArgs) -> Result<()> {
+    let mut sessions = Sessions::new(Options { no_crc: args.no_crc })?;
+    let mut out = std::io::stdout().lock();
+    for url in &args.urls {
+        let (session, path) = sessions.open(url).await?;
+        let found = session.find(&path, true).await?;
+        let (block, depth) = block_size(found.attributes.size, session.transfer.read, DEPTH);
+        let mut reader = Reader::new(session.nfs.clone(), found.file, 0, u64::MAX, block, depth);
+        while let Some(block) = reader.next().await.with_context(|| crate::names::escaped(&url.path))? {
+            out.write_all(&block.data)?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}

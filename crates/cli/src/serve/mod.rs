@@ -1,0 +1,149 @@
+//! `rpcrdma serve`: a directory over NFS/RDMA.
+//!
+//! The main thread opens every port and waits for signals. Each serving thread runs a single-threaded runtime with its
+//! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
+//! runs on threads of its own.
+
+mod gate;
+mod hints;
+mod memory;
+mod ports;
+mod register;
+mod thread;
+
+use crate::args::ServeArgs;
+use anyhow::{Context, Result, bail, ensure};
+use gate::Gate;
+use ports::Ports;
+use rpcrdma_env::tokio_env;
+use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Squash, StateDirectory, Workers};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use tokio::{
+    runtime::{Builder, Handle},
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+/// How long calls under way may take to finish after the first signal.
+const DRAIN: Duration = Duration::from_secs(5);
+/// Threads for work on files that may sleep, for each serving thread.
+const FILE_THREADS: usize = 8;
+
+/// Runs work on files on threads that may sleep.
+struct FileThreads(Handle);
+
+impl Workers for FileThreads {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.spawn_blocking(job);
+    }
+}
+
+pub(crate) fn run(args: &ServeArgs) -> Result<()> {
+    crate::log::start(args.verbosity, args.json);
+    let threads = match args.threads {
+        Some(threads) => usize::from(threads),
+        None => std::thread::available_parallelism().map_or(1, usize::from),
+    };
+    let main = Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(threads * FILE_THREADS)
+        .thread_name("rpcrdma-files")
+        .enable_all()
+        .build()
+        .context("cannot start threads")?;
+    let handle = main.handle().clone();
+    let result = main.block_on(serve(args, threads, handle));
+    // Work on files that does not end must not keep the command from ending.
+    main.shutdown_background();
+    result
+}
+
+async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let env = tokio_env().context("cannot read random numbers from the system")?;
+    let allow = parse_allow(&args.allow)?;
+    let nfsd = build(args, &env, allow.clone(), files)?;
+    let ports = Ports::open(args)?;
+    if args.rpcbind && ports.only_loopback() {
+        bail!("--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen");
+    }
+    if !ports.only_loopback() && args.allow.is_empty() {
+        tracing::warn!(
+            "anyone who reaches these ports is served: AUTH_SYS takes the client's word for who calls, and iWARP is not \
+             encrypted; name the networks to serve with --allow"
+        );
+    }
+    let memory = memory::budget(args.memory);
+    let gate = Arc::new(Gate::new(args.max_connections, allow));
+    let (stop, stopping) = watch::channel(false);
+    let shared = thread::Shared {
+        env: env.clone(),
+        nfs: nfsd.nfs(),
+        mount: nfsd.mount(),
+        gate,
+        memory: thread::memory(memory),
+        crc: !args.no_crc,
+        stopping,
+    };
+    let serving = thread::start(threads, &ports, shared)?;
+    let registered = match args.rpcbind {
+        true => Some(register::Registered::with_rpcbind(&ports, &env).await?),
+        false => None,
+    };
+    hints::ready(args, &ports);
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        died = serving.wait() => bail!("a serving thread has ended: {died}"),
+    }
+    tracing::info!("stopping: calls under way have {} s to finish", DRAIN.as_secs());
+    stop.send_replace(true);
+    let finish = async {
+        if let Some(registered) = registered {
+            registered.remove().await;
+        }
+        serving.wait().await;
+    };
+    tokio::select! {
+        biased;
+        _ = terminate.recv() => tracing::info!("stopped at once"),
+        _ = interrupt.recv() => tracing::info!("stopped at once"),
+        () = finish => tracing::info!("stopped"),
+        () = tokio::time::sleep(DRAIN) => tracing::info!("stopped, some calls had not finished"),
+    }
+    Ok(())
+}
+
+fn parse_allow(texts: &[String]) -> Result<Vec<Cidr>> {
+    texts.iter().map(|text| text.parse().with_context(|| format!("--allow {text}"))).collect()
+}
+
+/// The server of the one export that the command line has.
+fn build(args: &ServeArgs, env: &rpcrdma_env::Env, allow: Vec<Cidr>, files: Handle) -> Result<Nfsd> {
+    let metadata = std::fs::metadata(&args.dir).with_context(|| args.dir.display().to_string())?;
+    ensure!(metadata.is_dir(), "{}: not a directory", args.dir.display());
+    let state = StateDirectory::open(state_directory(args)?, &*env.random)?;
+    let directory = DirectoryFs::open(&args.dir, &state, Arc::new(FileThreads(files)))?;
+    let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
+    let export = Export::new("/", Arc::new(directory))
+        .with_read_only(args.read_only)
+        .with_identities(Identities { squash, ..Identities::default() })
+        .with_allow(allow);
+    Ok(Nfsd::new(vec![export], state.secret(), env)?)
+}
+
+fn state_directory(args: &ServeArgs) -> Result<PathBuf> {
+    if let Some(state) = &args.state {
+        return Ok(state.clone());
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok("/var/lib/rpcrdma".into());
+    }
+    if let Some(xdg) = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(xdg).join("rpcrdma"));
+    }
+    let home = std::env::var_os("HOME").context("HOME is not set: say where to keep state with --state")?;
+    Ok(PathBuf::from(home).join(".local/state/rpcrdma"))
+}

@@ -1,0 +1,250 @@
+//! The serving threads: each a single-threaded runtime with an accept loop on every port.
+
+use super::{
+    gate::{Admitted, Gate, Setup},
+    ports::{Ports, Spoken},
+};
+use anyhow::{Context as _, Result};
+use rpcrdma::{Server, ServerMemory, ServerOptions, Tracing};
+use rpcrdma_env::{Allocator, Env};
+use rpcrdma_fabric::{Listener, Pending, pool::Pool};
+use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_oncrpc::{Handler, tcp};
+use std::{
+    future::{Future, poll_fn},
+    net::{SocketAddr, TcpListener},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::{
+    net::TcpStream,
+    sync::{oneshot, watch},
+    task::JoinSet,
+};
+
+/// After accepting has failed (no descriptors left, say) it is tried again after this time.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What all threads share.
+#[derive(Clone)]
+pub(super) struct Shared {
+    pub(super) env: Env,
+    pub(super) nfs: Arc<dyn Handler>,
+    pub(super) mount: Arc<dyn Handler>,
+    pub(super) gate: Arc<Gate>,
+    pub(super) memory: Memory,
+    pub(super) crc: bool,
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+/// Memory for calls and replies in progress, over all threads: a part for each transport, so that neither starves the
+/// other.
+#[derive(Clone)]
+pub(super) struct Memory {
+    rdma: ServerMemory,
+    tcp: Arc<dyn Allocator>,
+}
+
+/// Three quarters of `octets` for RDMA, which moves the data; a quarter for TCP.
+pub(super) fn memory(octets: usize) -> Memory {
+    Memory { rdma: ServerMemory::budget(octets / 4 * 3), tcp: Arc::new(Pool::new().budget(octets / 4)) }
+}
+
+/// The threads, as the main thread sees them.
+pub(super) struct Serving {
+    ended: tokio::sync::Mutex<Vec<oneshot::Receiver<()>>>,
+}
+
+impl Serving {
+    /// Completes when every thread has ended.
+    pub(super) async fn wait(&self) -> &'static str {
+        let mut ended = self.ended.lock().await;
+        while let Some(thread) = ended.last_mut() {
+            // An error means that the thread ended without saying so: a panic.
+            let died = thread.await.is_err();
+            ended.pop();
+            if died {
+                return "it has panicked";
+            }
+        }
+        "it has stopped"
+    }
+}
+
+/// Starts the threads.
+pub(super) fn start(threads: usize, ports: &Ports, shared: Shared) -> Result<Serving> {
+    let mut ended = Vec::new();
+    let connections = Arc::new(AtomicU64::new(0));
+    for number in 0..threads {
+        let listeners = ports.0.iter().map(|port| Ok((port.spoken, port.address, port.listener.try_clone()?)));
+        let listeners = listeners.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (sender, receiver) = oneshot::channel();
+        let (shared, connections) = (shared.clone(), connections.clone());
+        std::thread::Builder::new()
+            .name(format!("rpcrdma-{number}"))
+            .spawn(move || {
+                runtime.block_on(serve(listeners, shared, connections));
+                let _ = sender.send(());
+            })
+            .context("cannot start a thread")?;
+        ended.push(receiver);
+    }
+    Ok(Serving { ended: tokio::sync::Mutex::new(ended) })
+}
+
+async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared, connections: Arc<AtomicU64>) {
+    let mut config = Config::default();
+    config.crc = shared.crc;
+    let iwarp = Iwarp::new(shared.env.clone(), config);
+    let server = Server::new(
+        &iwarp,
+        shared.nfs.clone(),
+        shared.memory.rdma.clone(),
+        shared.env.clone(),
+        ServerOptions::default(),
+        Arc::new(Tracing),
+    );
+    let mut loops = JoinSet::new();
+    for (spoken, address, listener) in listeners {
+        let (shared, connections) = (shared.clone(), connections.clone());
+        match spoken {
+            Spoken::Rdma => match iwarp.listen_on(listener) {
+                Ok(listener) => {
+                    loops.spawn(accept_rdma(listener, server.clone(), shared));
+                }
+                Err(error) => tracing::error!(%address, %error, "cannot listen"),
+            },
+            Spoken::Nfs | Spoken::Mount => match tokio::net::TcpListener::from_std(listener) {
+                Ok(listener) => {
+                    let handler = if spoken == Spoken::Nfs { shared.nfs.clone() } else { shared.mount.clone() };
+                    loops.spawn(accept_tcp(listener, handler, shared, connections));
+                }
+                Err(error) => tracing::error!(%address, %error, "cannot listen"),
+            },
+        }
+    }
+    while loops.join_next().await.is_some() {}
+}
+
+/// Completes when the server is to stop.
+async fn stopped(stopping: &mut watch::Receiver<bool>) {
+    // An error means that whoever could say so is gone.
+    let _ = stopping.wait_for(|&stop| stop).await;
+}
+
+/// Accepts until the server is to stop, then waits for the connections.
+async fn accept_all<T>(
+    mut accept: impl FnMut(&mut Context<'_>) -> Poll<Result<(SocketAddr, T), String>>,
+    shared: Shared,
+    connect: impl Fn(T, Setup, SocketAddr, watch::Receiver<bool>) -> rpcrdma_env::BoxFuture<'static, ()>,
+) {
+    let mut stopping = shared.stopping.clone();
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = stopped(&mut stopping) => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = poll_fn(&mut accept) => accepted,
+        };
+        match accepted {
+            Ok((peer, connection)) => match shared.gate.enter(peer.ip()) {
+                Ok(setup) => {
+                    connections.spawn(connect(connection, setup, peer, shared.stopping.clone()));
+                }
+                Err(refusal) => tracing::debug!(%peer, %refusal, "not served"),
+            },
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    while connections.join_next().await.is_some() {}
+}
+
+async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, shared: Shared) {
+    let accept = move |cx: &mut Context<'_>| {
+        let accepted = ready!(listener.poll_accept(cx));
+        Poll::Ready(accepted.map(|pending| (pending.peer(), pending)).map_err(|error| describe(&error)))
+    };
+    let connect = |pending: Box<dyn Pending>, setup: Setup, peer, stopping| {
+        let server = server.clone();
+        Box::pin(async move {
+            match server.accept(pending).await {
+                Ok((handle, driver)) => {
+                    let admitted = setup.finish();
+                    drive(driver, move || handle.drain(), peer, admitted, stopping).await;
+                }
+                Err(error) => tracing::debug!(%peer, error = describe(&error), "set-up failed"),
+            }
+        }) as rpcrdma_env::BoxFuture<'static, ()>
+    };
+    accept_all(accept, shared.clone(), connect).await;
+}
+
+async fn accept_tcp(
+    listener: tokio::net::TcpListener,
+    handler: Arc<dyn Handler>,
+    shared: Shared,
+    connections: Arc<AtomicU64>,
+) {
+    let accept = move |cx: &mut Context<'_>| {
+        let accepted = ready!(listener.poll_accept(cx));
+        Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
+    };
+    let inside = shared.clone();
+    let connect = move |stream: TcpStream, setup: Setup, peer, stopping| {
+        let (handler, shared, connections) = (handler.clone(), inside.clone(), connections.clone());
+        Box::pin(async move {
+            // Replies are written whole; waiting for more would only add delay.
+            let _ = stream.set_nodelay(true);
+            let Ok(local) = stream.local_addr() else { return };
+            let id = connections.fetch_add(1, Ordering::Relaxed);
+            let endpoint = tcp::Endpoint { peer, local, id, allocator: shared.memory.tcp.clone() };
+            let clock = shared.env.clock.clone();
+            let (handle, driver) = tcp::serve(stream, endpoint, handler, clock, tcp::ServerOptions::default());
+            drive(driver, move || handle.drain(), peer, setup.finish(), stopping).await;
+        }) as rpcrdma_env::BoxFuture<'static, ()>
+    };
+    accept_all(accept, shared, connect).await;
+}
+
+/// Drives a connection to its end, and asks it to come to one when the server is to stop.
+async fn drive<E: std::error::Error>(
+    driver: impl Future<Output = Result<(), E>>,
+    drain: impl FnOnce(),
+    peer: SocketAddr,
+    admitted: Admitted,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let mut driver = std::pin::pin!(driver);
+    let ended = tokio::select! {
+        biased;
+        ended = &mut driver => ended,
+        () = stopped(&mut stopping) => {
+            drain();
+            driver.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, error = describe(&error), "connection lost");
+    }
+    drop(admitted);
+}
+
+/// An error with its causes, on one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text += &format!(": {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,61 @@
+//! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
+
+use anyhow::Result;
+use rpcrdma_env::{Env, Heap};
+use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_oncrpc::{
+    ClientTransport,
+    tcp::{self, ClientOptions, Connector, TcpConnector},
+};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+/// How long rpcbind may take before the usual port is tried: a firewall that drops silently must not hold up a command.
+const RPCBIND_WAIT: Duration = Duration::from_secs(3);
+
+/// What the user has asked of the transport.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    /// Do not ask for iWARP's CRC.
+    pub(crate) no_crc: bool,
+}
+
+fn connector(server: SocketAddr) -> Arc<dyn Connector> {
+    // Servers take a reserved port for a sign that root is calling.
+    if rustix::process::geteuid().is_root() {
+        Arc::new(TcpConnector::from_reserved_port(server))
+    } else {
+        Arc::new(TcpConnector::new(server))
+    }
+}
+
+/// RPC over record-marked TCP.
+pub(crate) async fn tcp(server: SocketAddr, env: &Env) -> Result<Arc<dyn ClientTransport>> {
+    let (transport, driver) = tcp::connect(connector(server), Arc::new(Heap), env, ClientOptions::default()).await?;
+    tokio::spawn(driver);
+    Ok(transport)
+}
+
+/// The same with one short attempt.
+pub(crate) async fn tcp_once(server: SocketAddr, env: &Env) -> Result<Arc<dyn ClientTransport>> {
+    let mut options = ClientOptions::default();
+    options.connect = RPCBIND_WAIT;
+    options.outage = RPCBIND_WAIT;
+    options.silence = RPCBIND_WAIT;
+    options.probe = RPCBIND_WAIT;
+    let connector = Arc::new(TcpConnector::new(server));
+    let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, options).await?;
+    tokio::spawn(driver);
+    Ok(transport)
+}
+
+/// RPC over RDMA, carried by our own iWARP.
+pub(crate) async fn rdma(server: SocketAddr, env: &Env, options: &Options) -> Result<Arc<dyn ClientTransport>> {
+    let mut config = Config::default();
+    config.crc = !options.no_crc;
+    let fabric = Arc::new(Iwarp::new(env.clone(), config));
+    let observer = Arc::new(rpcrdma::Tracing);
+    let (transport, driver) =
+        rpcrdma::connect(fabric, server, env, rpcrdma::ClientOptions::default(), observer).await?;
+    tokio::spawn(driver);
+    Ok(transport)
+}

@@ -1,0 +1,219 @@
+//! NFS URLs, as libnfs writes them: `nfs://HOST[:PORT]/PATH?NAME=VALUE&...`.
+
+use std::{fmt, str::FromStr};
+
+/// The port of NFS over RDMA (RFC 8166 section 9).
+pub(crate) const RDMA_PORT: u16 = 20049;
+/// The port of NFS over TCP.
+pub(crate) const TCP_PORT: u16 = 2049;
+
+/// What carries NFS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Rdma,
+    Tcp,
+}
+
+/// Where something is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NfsUrl {
+    /// A name or an address, IPv6 without brackets.
+    pub(crate) host: String,
+    /// The port in the URL, if there is one.
+    pub(crate) port: Option<u16>,
+    /// The path, decoded: any octets, beginning with `/`.
+    pub(crate) path: Vec<u8>,
+    pub(crate) transport: Transport,
+    pub(crate) mount_port: Option<u16>,
+    pub(crate) uid: Option<u32>,
+    pub(crate) gid: Option<u32>,
+}
+
+/// Why a text is no NFS URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadUrl(String);
+
+impl fmt::Display for BadUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadUrl {}
+
+fn bad<T>(what: impl Into<String>) -> Result<T, BadUrl> {
+    Err(BadUrl(what.into()))
+}
+
+impl NfsUrl {
+    /// Where NFS is served.
+    pub(crate) fn nfs_port(&self) -> u16 {
+        self.port.unwrap_or(match self.transport {
+            Transport::Rdma => RDMA_PORT,
+            Transport::Tcp => TCP_PORT,
+        })
+    }
+
+    /// The last name of the path, if it has one.
+    pub(crate) fn last_name(&self) -> Option<&[u8]> {
+        self.path.split(|&octet| octet == b'/').rfind(|name| !name.is_empty() && *name != b".")
+    }
+}
+
+impl FromStr for NfsUrl {
+    type Err = BadUrl;
+
+    fn from_str(text: &str) -> Result<Self, BadUrl> {
+        let Some(rest) = text.strip_prefix("nfs://") else {
+            return bad("a URL begins with nfs://, as in nfs://server/path");
+        };
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (authority, path) = match place.find('/') {
+            Some(at) => place.split_at(at),
+            None => (place, "/"),
+        };
+        let (host, port) = parse_authority(authority)?;
+        let mut url = NfsUrl {
+            host,
+            port,
+            path: decode_percent(path)?,
+            transport: Transport::Rdma,
+            mount_port: None,
+            uid: None,
+            gid: None,
+        };
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            match name {
+                "version" if value == "3" => {}
+                "version" => return bad(format!("version={value}: only NFS version 3 is spoken")),
+                "transport" => {
+                    url.transport = match value {
+                        "rdma" => Transport::Rdma,
+                        "tcp" => Transport::Tcp,
+                        _ => return bad(format!("transport={value}: it is rdma or tcp")),
+                    }
+                }
+                "mountport" => url.mount_port = Some(parse_port(value)?),
+                "nfsport" => url.port = Some(parse_port(value)?),
+                "uid" => url.uid = Some(parse_number(name, value)?),
+                "gid" => url.gid = Some(parse_number(name, value)?),
+                _ => return bad(format!("{name}: known are version, transport, mountport, nfsport, uid, gid")),
+            }
+        }
+        Ok(url)
+    }
+}
+
+fn parse_authority(authority: &str) -> Result<(String, Option<u16>), BadUrl> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        match rest.split_once(']') {
+            Some((host, "")) => (host, None),
+            Some((host, after)) => match after.strip_prefix(':') {
+                Some(port) => (host, Some(port)),
+                None => return bad("after ] comes :PORT or /"),
+            },
+            None => return bad("an IPv6 address stands in brackets, as in nfs://[::1]/path"),
+        }
+    } else {
+        match authority.split_once(':') {
+            Some((_, after)) if after.contains(':') => {
+                return bad("an IPv6 address stands in brackets, as in nfs://[::1]/path");
+            }
+            Some((host, port)) => (host, Some(port)),
+            None => (authority, None),
+        }
+    };
+    if host.is_empty() {
+        return bad("the server's name is missing, as in nfs://server/path");
+    }
+    Ok((host.to_owned(), port.map(parse_port).transpose()?))
+}
+
+fn parse_port(text: &str) -> Result<u16, BadUrl> {
+    match text.parse() {
+        Ok(port) if port > 0 => Ok(port),
+        _ => bad(format!("{text:?} is no port; it is a number from 1 to 65535")),
+    }
+}
+
+fn parse_number(name: &str, text: &str) -> Result<u32, BadUrl> {
+    text.parse().or_else(|_| bad(format!("{name}={text}: it is a number")))
+}
+
+fn decode_percent(text: &str) -> Result<Vec<u8>, BadUrl> {
+    let mut octets = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        rest = after;
+        if first != b'%' {
+            octets.push(first);
+            continue;
+        }
+        let digit = |at: usize| after.get(at).and_then(|&octet| char::from(octet).to_digit(16));
+        let (Some(high), Some(low)) = (digit(0), digit(1)) else {
+            return bad("after % come two hexadecimal digits; a % itself is %25");
+        };
+        octets.push((high * 16 + low) as u8);
+        rest = &after[2..];
+    }
+    if octets.contains(&0) {
+        return bad("a path has no octet 0");
+    }
+    Ok(octets)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> NfsUrl {
+        text.parse().unwrap()
+    }
+
+    /// proves: V1-5-b, V1-9-c
+    #[test]
+    fn ports_follow_the_transport() {
+        assert_eq!(url("nfs://host/").nfs_port(), 20049);
+        assert_eq!(url("nfs://host/?transport=tcp").nfs_port(), 2049);
+        assert_eq!(url("nfs://host:7/?transport=tcp").nfs_port(), 7);
+        assert_eq!(url("nfs://host").path, b"/");
+    }
+
+    #[test]
+    fn every_part_is_read() {
+        let url = url("nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&mountport=5&uid=7&gid=8");
+        assert_eq!(url.host, "fe80::1");
+        assert_eq!(url.port, Some(1234));
+        assert_eq!(url.path, b"/a/b/\xff");
+        assert_eq!((url.mount_port, url.uid, url.gid), (Some(5), Some(7), Some(8)));
+        assert_eq!(url.last_name(), Some(&b"\xff"[..]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, part) in [
+            ("http://host/", "nfs://"),
+            ("nfs:///path", "name is missing"),
+            ("nfs://::1/path", "brackets"),
+            ("nfs://[::1/path", "brackets"),
+            ("nfs://host:0/", "port"),
+            ("nfs://host:65536/", "port"),
+            ("nfs://host/%4", "two hexadecimal digits"),
+            ("nfs://host/%zz", "two hexadecimal digits"),
+            ("nfs://host/%00", "octet 0"),
+            ("nfs://host/?version=4", "version 3"),
+            ("nfs://host/?transport=udp", "rdma or tcp"),
+            ("nfs://host/?colour=red", "known are"),
+        ] {
+            let error = text.parse::<NfsUrl>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_path_without_names_has_no_last_name() {
+        assert_eq!(url("nfs://host/./").last_name(), None);
+        assert_eq!(url("nfs://host/a/b/").last_name(), Some(&b"b"[..]));
+    }
+}

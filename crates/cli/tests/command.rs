@@ -1,0 +1,130 @@
+//! What the command says and how it exits.
+
+mod common;
+
+use common::{Server, fails, rpcrdma, run};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::symlink,
+    process::{Command, Stdio},
+};
+
+#[test]
+fn wrong_usage_is_exit_code_2() {
+    for args in [&["serve"][..], &["ls"], &["ls", "http://host/"], &["nonsense"], &["ping", "nfs://h/", "-c", "0"]] {
+        fails(2, args);
+    }
+    assert!(run(["--help"]).stdout.starts_with(b"Serve and use NFS over RPC-over-RDMA"));
+    assert!(run(["serve", "--help"]).stdout.windows(8).any(|octets| octets == b"--listen"));
+}
+
+#[test]
+fn a_server_that_cannot_serve_says_why_in_one_line() {
+    let scratch = tempfile::tempdir().unwrap();
+    let state = scratch.path().join("state");
+    let state = state.to_str().unwrap();
+    let directory = scratch.path().to_str().unwrap();
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = port.local_addr().unwrap().to_string();
+    for (args, part) in [
+        (vec!["serve", "/nowhere", "--state", state], "/nowhere: No such file"),
+        (vec!["serve", "/etc/passwd", "--state", state], "/etc/passwd: not a directory"),
+        (vec!["serve", directory, "--state", state, "--listen", &taken], "cannot listen on"),
+        (vec!["serve", directory, "--state", "/proc/nowhere"], "state directory"),
+        (vec!["serve", directory, "--state", state, "--allow", "everybody"], "--allow everybody"),
+        (
+            vec![
+                "serve",
+                directory,
+                "--state",
+                state,
+                "--listen",
+                "127.0.0.1:0",
+                "--mountd",
+                "127.0.0.1:0",
+                "--rpcbind",
+            ],
+            "only loopback",
+        ),
+    ] {
+        let error = fails(1, &args);
+        assert!(error.contains(part), "{args:?}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
+fn a_ready_server_says_how_to_use_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let mut server = rpcrdma()
+        .args(["serve".as_ref(), scratch.path().as_os_str()])
+        .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--state"])
+        .arg(scratch.path().join("state"))
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("ready"));
+    let mount = lines.next().unwrap().unwrap();
+    assert!(mount.contains("mount -t nfs -o vers=3,proto=rdma,port="), "{mount}");
+    let list = lines.next().unwrap().unwrap();
+    let url = list.split('\'').nth(1).unwrap();
+    run(["ls", url]);
+    assert!(Command::new("kill").args(["-INT", &server.id().to_string()]).status().unwrap().success());
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+fn json_lines(output: &[u8]) -> Vec<Value> {
+    output
+        .split(|&octet| octet == b'\n')
+        .filter(|line| !line.is_empty())
+        .map(|line| serde_json::from_slice(line).unwrap())
+        .collect()
+}
+
+#[test]
+fn files_are_listed_and_described() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir_all(served.join("b/c")).unwrap();
+    fs::write(served.join("a"), b"12345").unwrap();
+    fs::write(served.join("b/d"), b"").unwrap();
+    symlink("a", served.join("z")).unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
+
+    assert_eq!(run(["ls", &server.url("")]).stdout, b"a\nb\nz\n");
+    assert_eq!(run(["ls", &server.url("a")]).stdout, b"a\n");
+    let recursive = String::from_utf8(run(["ls", "-R", &server.url("")]).stdout).unwrap();
+    assert_eq!(recursive, "/:\na\nb\nz\n\n/b:\nc\nd\n\n/b/c:\n");
+    let long = String::from_utf8(run(["ls", "-l", &server.url("")]).stdout).unwrap();
+    assert!(long.lines().next().unwrap().starts_with("-rw-r--r--"), "{long}");
+    assert!(long.ends_with("z -> a\n"), "{long}");
+    let json = json_lines(&run(["ls", "--json", &server.url("")]).stdout);
+    assert_eq!((json.len(), &json[0]["size"], &json[2]["target"]), (3, &5.into(), &"a".into()));
+
+    let stat = json_lines(&run(["stat", "--json", &server.url("z")]).stdout);
+    assert_eq!((&stat[0]["type"], &stat[0]["target"]), (&"symbolic link".into(), &"a".into()));
+    assert!(String::from_utf8(run(["stat", &server.url("a")]).stdout).unwrap().contains("size: 5 octets"));
+    let missing = fails(1, ["stat", &server.url("none")]);
+    assert!(missing.contains("no such file"), "{missing}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// proves: ULB-4.1-a
+#[test]
+fn a_server_answers_pings_and_an_absent_one_is_named() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = Server::start(scratch.path(), &scratch.path().join("state"), &["--tcp", "127.0.0.1:0"]);
+    for url in [server.url(""), server.tcp_url("")] {
+        let json = json_lines(&run(["ping", "-c", "3", "-i", "0", "-v", "--json", &url]).stdout);
+        let summary = json.last().unwrap();
+        assert_eq!(summary["answered"], 3);
+        assert!(summary["median_us"].as_f64().unwrap() > 0.0);
+    }
+    let url = server.url("");
+    assert_eq!(server.stop(), Some(0));
+    let error = fails(1, ["ping", "-c", "1", &url]);
+    assert!(error.contains("nothing listens there"), "{error}");
+}

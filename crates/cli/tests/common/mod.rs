@@ -1,0 +1,168 @@
+//! Running the command as a user does.
+
+#![allow(dead_code, reason = "each test file uses its share")]
+
+use serde_json::Value;
+use std::{
+    ffi::OsStr,
+    fs,
+    io::{BufRead, BufReader},
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+/// How long the command may take to do what takes it milliseconds.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn rpcrdma() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+}
+
+/// A server of a directory.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) rdma: String,
+    pub(crate) mount: String,
+    pub(crate) tcp: Option<String>,
+}
+
+impl Server {
+    /// Serves `directory` on ports that the system chooses.
+    pub(crate) fn start(directory: &Path, state: &Path, more: &[&str]) -> Self {
+        Self::start_at(directory, state, "127.0.0.1:0", "127.0.0.1:0", more)
+    }
+
+    pub(crate) fn start_at(directory: &Path, state: &Path, rdma: &str, mount: &str, more: &[&str]) -> Self {
+        let mut command = rpcrdma();
+        command.arg("serve").arg(directory).arg("--json").arg("--state").arg(state);
+        command.args(["--listen", rdma, "--mountd", mount]).args(more);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
+        let first = |key: &str| ready["ready"][key][0].as_str().map(str::to_owned);
+        Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap(), tcp: first("tcp") }
+    }
+
+    /// A URL of the served directory over RDMA.
+    pub(crate) fn url(&self, path: &str) -> String {
+        let (_, mount_port) = self.mount.rsplit_once(':').unwrap();
+        format!("nfs://{}/{path}?mountport={mount_port}", self.rdma)
+    }
+
+    /// A URL of the served directory over TCP.
+    pub(crate) fn tcp_url(&self, path: &str) -> String {
+        let (_, mount_port) = self.mount.rsplit_once(':').unwrap();
+        format!("nfs://{}/{path}?transport=tcp&mountport={mount_port}", self.tcp.as_ref().unwrap())
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends it without a chance to do anything more.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Asks it to stop, and returns its exit code.
+    pub(crate) fn stop(mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(begin.elapsed() < PATIENCE, "the server does not stop");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command and wants it to succeed.
+pub(crate) fn run(args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Output {
+    let output = rpcrdma().args(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {error}", output.status);
+    output
+}
+
+/// Runs a command and wants it to fail with this exit code. Returns what it said.
+pub(crate) fn fails(code: i32, args: impl IntoIterator<Item = impl AsRef<OsStr>>) -> String {
+    let output = rpcrdma().args(args).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(code), "{error}");
+    error
+}
+
+/// What a tree looks like to somebody who compares it with a copy: path, kind, mode, size, contents or target, whether
+/// other names share the file, and the time of the last change.
+pub(crate) fn describe(root: &Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut to_do = vec![PathBuf::new()];
+    while let Some(path) = to_do.pop() {
+        let full = root.join(&path);
+        let metadata = fs::symlink_metadata(&full).unwrap();
+        let mode = metadata.permissions().mode() & 0o7777;
+        let what = if metadata.is_dir() {
+            for entry in fs::read_dir(&full).unwrap() {
+                to_do.push(path.join(entry.unwrap().file_name()));
+            }
+            format!("directory {mode:o}")
+        } else if metadata.is_symlink() {
+            format!("link to {:?}", fs::read_link(&full).unwrap())
+        } else {
+            format!("file {mode:o} {} links {} {:08x}", metadata.len(), metadata.nlink(), checksum(&full))
+        };
+        lines.push(format!("{path:?} {what} {}.{:09}", metadata.mtime(), metadata.mtime_nsec()));
+    }
+    lines.sort();
+    lines
+}
+
+/// A checksum of a file's contents; holes are read as cheaply as the system can.
+fn checksum(path: &Path) -> u32 {
+    use std::io::Read;
+    let mut file = fs::File::open(path).unwrap();
+    let mut buffer = vec![0; 1 << 20];
+    let mut sum = 0_u32;
+    let zeroes = vec![0; 1 << 20];
+    loop {
+        let read = file.read(&mut buffer).unwrap();
+        if read == 0 {
+            return sum;
+        }
+        if buffer[..read] == zeroes[..read] {
+            sum = sum.rotate_left(5) ^ read as u32;
+        } else {
+            for word in buffer[..read].chunks(4) {
+                let mut octets = [0; 4];
+                octets[..word.len()].copy_from_slice(word);
+                sum = sum.rotate_left(5).wrapping_add(u32::from_le_bytes(octets)).wrapping_mul(0x9E37_79B1);
+            }
+        }
+    }
+}
+
+/// Octets that are different at every place.
+pub(crate) fn contents(len: usize) -> Vec<u8> {
+    let mut state = len as u64 | 1;
+    let mut octets = Vec::with_capacity(len + 8);
+    while octets.len() < len {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        octets.extend_from_slice(&state.to_be_bytes());
+    }
+    octets.truncate(len);
+    octets
+}

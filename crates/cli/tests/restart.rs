@@ -1,0 +1,67 @@
+//! A server that is killed in the middle of a copy costs time and nothing else.
+
+mod common;
+
+use common::{Server, contents, describe, rpcrdma};
+use std::{
+    fs,
+    process::Stdio,
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+/// How many times the server is killed during the copy.
+const KILLS: usize = 3;
+
+fn killed_during_put(url: fn(&Server, &str) -> String, tcp: bool) {
+    let scratch = tempfile::tempdir().unwrap();
+    let (local, served, state) =
+        (scratch.path().join("local"), scratch.path().join("served"), scratch.path().join("state"));
+    fs::create_dir(&served).unwrap();
+    fs::create_dir(&local).unwrap();
+    for number in 0..200 {
+        fs::write(local.join(format!("small-{number}")), contents(number * 37)).unwrap();
+    }
+    for number in 0..6 {
+        fs::write(local.join(format!("large-{number}")), contents((64 << 20) + number)).unwrap();
+    }
+    let more: &[&str] = if tcp { &["--no-root-squash", "--tcp", "127.0.0.1:0"] } else { &["--no-root-squash"] };
+    let mut server = Server::start(&served, &state, more);
+    let (rdma, mount, nfs) = (server.rdma.clone(), server.mount.clone(), server.tcp.clone());
+    let begin = Instant::now();
+    let mut put = rpcrdma()
+        .args(["put".as_ref(), "-r".as_ref(), local.as_os_str(), url(&server, "copy").as_ref()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut kills = 0;
+    for _ in 0..KILLS {
+        sleep(Duration::from_millis(150));
+        if put.try_wait().unwrap().is_some() {
+            break;
+        }
+        server.kill();
+        kills += 1;
+        sleep(Duration::from_millis(50));
+        let mut again = vec!["--no-root-squash"];
+        if let Some(nfs) = &nfs {
+            again.extend(["--tcp", nfs]);
+        }
+        server = Server::start_at(&served, &state, &rdma, &mount, &again);
+    }
+    let output = put.wait_with_output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    assert!(kills > 0, "the copy was over in {:?}, before the server could be killed", begin.elapsed());
+    assert_eq!(describe(&served.join("copy")), describe(&local));
+}
+
+#[test]
+fn a_put_over_rdma_survives_kills_of_the_server() {
+    killed_during_put(Server::url, false);
+}
+
+#[test]
+fn a_put_over_tcp_survives_kills_of_the_server() {
+    killed_during_put(Server::tcp_url, true);
+}
