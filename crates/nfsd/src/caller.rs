@@ -1,0 +1,213 @@
+//! Who calls, as the file system is told, and who may call.
+
+use rpcrdma_oncrpc::Credential;
+use std::{
+    fmt,
+    net::{IpAddr, Ipv6Addr},
+    str::FromStr,
+    sync::Arc,
+};
+
+/// The user and group that nobody in particular is, by Linux's convention.
+pub const ANONYMOUS_ID: u32 = 65_534;
+/// What Linux's calls take as "leave it as it is". As an identity it would be that of the server.
+const NO_ID: u32 = u32::MAX;
+
+/// A user with groups.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Caller {
+    /// The user.
+    pub uid: u32,
+    /// The user's group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Arc<[u32]>,
+}
+
+impl Caller {
+    /// The superuser.
+    pub fn root() -> Self {
+        Self { uid: 0, gid: 0, groups: Arc::new([]) }
+    }
+
+    /// Whether the caller is in the group.
+    pub fn is_in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// Whose identity is replaced by the anonymous one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Squash {
+    /// The superuser's.
+    #[default]
+    Root,
+    /// Nobody's.
+    None,
+    /// Everybody's.
+    All,
+}
+
+/// How credentials become callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identities {
+    /// Whose identity is replaced.
+    pub squash: Squash,
+    /// The anonymous user.
+    pub anonymous_uid: u32,
+    /// The anonymous group.
+    pub anonymous_gid: u32,
+}
+
+impl Default for Identities {
+    /// The superuser becomes 65534.
+    fn default() -> Self {
+        Self { squash: Squash::Root, anonymous_uid: ANONYMOUS_ID, anonymous_gid: ANONYMOUS_ID }
+    }
+}
+
+impl Identities {
+    /// The caller of a credential. One without a user is anonymous, and so are numbers that are no user or group.
+    pub fn caller(&self, credential: &Credential) -> Caller {
+        let sys = match credential {
+            Credential::Sys(sys) if self.squash != Squash::All => sys,
+            _ => return self.anonymous(),
+        };
+        let squash_root = self.squash == Squash::Root;
+        if sys.uid == NO_ID || squash_root && sys.uid == 0 {
+            return self.anonymous();
+        }
+        let group = |gid: u32| match gid {
+            NO_ID => self.anonymous_gid,
+            0 if squash_root => self.anonymous_gid,
+            other => other,
+        };
+        Caller { uid: sys.uid, gid: group(sys.gid), groups: sys.groups.iter().copied().map(group).collect() }
+    }
+
+    fn anonymous(&self) -> Caller {
+        Caller { uid: self.anonymous_uid, gid: self.anonymous_gid, groups: Arc::new([]) }
+    }
+}
+
+/// A range of addresses, written as `ADDRESS/PREFIX` or as one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cidr {
+    address: IpAddr,
+    prefix: u8,
+}
+
+/// A text that is no range of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an address or ADDRESS/PREFIX, such as 192.0.2.0/24 or 2001:db8::/32")]
+pub struct BadCidr;
+
+impl FromStr for Cidr {
+    type Err = BadCidr;
+
+    fn from_str(text: &str) -> Result<Self, BadCidr> {
+        let (address, prefix) = match text.split_once('/') {
+            Some((address, prefix)) => (address, Some(prefix)),
+            None => (text, None),
+        };
+        let address: IpAddr = address.parse().map_err(|_| BadCidr)?;
+        let width = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match prefix {
+            None => width,
+            Some(digits) if digits.bytes().all(|c| c.is_ascii_digit()) => digits.parse().map_err(|_| BadCidr)?,
+            Some(_) => return Err(BadCidr),
+        };
+        if prefix > width { Err(BadCidr) } else { Ok(Self { address, prefix }) }
+    }
+}
+
+impl Cidr {
+    /// Whether the range holds an address. An IPv4 address that came in over IPv6 counts as the IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match (self.address, address.to_canonical()) {
+            (IpAddr::V4(range), IpAddr::V4(address)) => {
+                let shift = 32 - u32::from(self.prefix.min(32));
+                u64::from(range.to_bits()) >> shift == u64::from(address.to_bits()) >> shift
+            }
+            (IpAddr::V6(range), address) => {
+                let address: Ipv6Addr = match address {
+                    IpAddr::V6(address) => address,
+                    IpAddr::V4(address) => address.to_ipv6_mapped(),
+                };
+                let shift = 128 - u32::from(self.prefix.min(128));
+                range.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) => false,
+        }
+    }
+}
+
+impl fmt::Display for Cidr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rpcrdma_oncrpc::SysCredential;
+
+    fn sys(uid: u32, gid: u32, groups: &[u32]) -> Credential {
+        Credential::Sys(Arc::new(SysCredential { uid, gid, groups: groups.to_vec(), ..SysCredential::default() }))
+    }
+
+    /// proves: NFS3-ID-a
+    #[test]
+    fn the_superuser_is_squashed_unless_told_otherwise() {
+        let identities = Identities::default();
+        let nobody = Caller { uid: 65_534, gid: 65_534, groups: Arc::new([]) };
+        assert_eq!(identities.caller(&sys(0, 0, &[5])), nobody);
+        assert_eq!(identities.caller(&Credential::None), nobody);
+        let user = identities.caller(&sys(7, 0, &[0, 9]));
+        assert_eq!((user.uid, user.gid, &user.groups[..]), (7, 65_534, &[65_534, 9][..]));
+        let trusting = Identities { squash: Squash::None, ..identities };
+        assert_eq!(trusting.caller(&sys(0, 0, &[])), Caller::root());
+        assert_eq!(trusting.caller(&Credential::None), nobody);
+        let all = Identities { squash: Squash::All, ..identities };
+        assert_eq!(all.caller(&sys(7, 7, &[7])), nobody);
+    }
+
+    /// proves: NFS3-ID-b
+    #[test]
+    fn the_number_that_means_no_change_never_becomes_an_identity() {
+        for squash in [Squash::Root, Squash::None] {
+            let identities = Identities { squash, ..Identities::default() };
+            assert_eq!(identities.caller(&sys(u32::MAX, 5, &[])).uid, 65_534);
+            let caller = identities.caller(&sys(5, u32::MAX, &[u32::MAX]));
+            assert_eq!((caller.gid, caller.groups[0]), (65_534, 65_534));
+        }
+    }
+
+    #[test]
+    fn ranges_hold_what_they_say() {
+        let holds = |range: &str, address: &str| range.parse::<Cidr>().unwrap().contains(address.parse().unwrap());
+        assert!(holds("192.0.2.0/24", "192.0.2.255"));
+        assert!(!holds("192.0.2.0/24", "192.0.3.0"));
+        assert!(holds("0.0.0.0/0", "255.1.2.3"));
+        assert!(holds("192.0.2.1", "192.0.2.1") && !holds("192.0.2.1", "192.0.2.0"));
+        assert!(holds("192.0.2.0/24", "::ffff:192.0.2.9"), "an IPv4 client of an IPv6 socket");
+        assert!(holds("2001:db8::/32", "2001:db8:ffff::1") && !holds("2001:db8::/32", "2001:db9::"));
+        assert!(holds("::/0", "::1") && holds("::/0", "1.2.3.4") && !holds("::1", "::2"));
+        assert!(!holds("0.0.0.0/0", "::1"));
+        for bad in ["", "192.0.2.0/33", "::/129", "192.0.2.0/", "192.0.2.0/+8", "host/8", "192.0.2.0/8/8"] {
+            assert_eq!(bad.parse::<Cidr>(), Err(BadCidr), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_holds_its_own_address(address in any::<IpAddr>(), prefix in 0u8..=128) {
+            let width = if address.is_ipv4() { 32 } else { 128 };
+            let range: Cidr = format!("{address}/{}", prefix.min(width)).parse().unwrap();
+            // An IPv6 range of mapped addresses holds no IPv6 address.
+            prop_assert!(range.contains(address) || address != address.to_canonical());
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What a caller may do, and opening files for it.
+
+use super::{
+    Cover, Inner, Object,
+    attributes::{self, MODE_BITS, stat, status},
+    object::Mode,
+    resolve::{own_path, reopen},
+};
+use crate::{Caller, FileId, Told, failed};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{Attributes, Failure, FileType, Status, access};
+use rustix::{
+    fd::OwnedFd,
+    fs::{Access, AtFlags, CWD, OFlags, Statx, accessat, chmod, readlinkat},
+    io::Errno,
+};
+use std::sync::Arc;
+
+impl Inner {
+    pub(super) fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Told<(u32, Option<Attributes>)> {
+        if let Some(cover) = Cover::of(file) {
+            return Ok((rights & (access::READ | access::LOOKUP), Some(cover.attributes(self.id))));
+        }
+        let object = self.object(file).map_err(failed)?;
+        let granted = self.granted(caller, &object, rights);
+        let attributes = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        match granted {
+            Ok(granted) => Ok((granted, attributes)),
+            Err(error) => Err(Failure { status: status(error), info: attributes }),
+        }
+    }
+
+    fn granted(&self, caller: &Caller, object: &Object, rights: u32) -> Result<u32, Errno> {
+        let is_directory = object.file_type == FileType::Directory;
+        let (read, write, execute) = match object.file_type {
+            FileType::Directory => (access::READ, access::MODIFY | access::EXTEND | access::DELETE, access::LOOKUP),
+            // Links have no rights of their own.
+            FileType::Symlink => return Ok(rights & access::READ),
+            _ => (access::READ, access::MODIFY | access::EXTEND, access::EXECUTE),
+        };
+        let path = own_path(&object.fd);
+        let assumed = self.identity.assume(caller)?;
+        let mut granted = 0;
+        for (asked, mode) in [(read, Access::READ_OK), (write, Access::WRITE_OK), (execute, Access::EXEC_OK)] {
+            if rights & asked == 0 {
+                continue;
+            }
+            match accessat(CWD, &path, mode, AtFlags::EACCESS) {
+                Ok(()) => granted |= rights & asked,
+                Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::TXTBSY) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        drop(assumed);
+        // Changing a directory's entries takes both.
+        if is_directory && granted & execute == 0 && rights & write != 0 {
+            let assumed = self.identity.assume(caller)?;
+            if accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
+                granted &= !write;
+            }
+            drop(assumed);
+        }
+        Ok(granted)
+    }
+
+    pub(super) fn read_link(&self, _: &Caller, link: FileId) -> Told<(Bytes, Option<Attributes>)> {
+        if Cover::of(link).is_some() {
+            return Err(failed(Status::INVAL));
+        }
+        let object = self.object(link).map_err(failed)?;
+        let attributes = self.attributes(link).map_err(failed)?;
+        if object.file_type != FileType::Symlink {
+            return Err(Failure { status: Status::INVAL, info: Some(attributes) });
+        }
+        match readlinkat(&object.fd, "", Vec::new()) {
+            Ok(path) => Ok((path.into_bytes().into(), Some(attributes))),
+            Err(error) => Err(Failure { status: status(error), info: Some(attributes) }),
+        }
+    }
+
+    /// A descriptor with which the caller may read or write the file now.
+    pub(super) fn open(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<(Arc<OwnedFd>, Statx), Status> {
+        match object.file_type {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Status::ISDIR),
+            _ => return Err(Status::INVAL),
+        }
+        let stat = stat(&object.fd).map_err(status)?;
+        if stat.stx_nlink == 0 {
+            self.cache.remove(object.id);
+            return Err(Status::STALE);
+        }
+        if object.still_may(caller, mode, &stat)
+            && let Some(file) = object.opened(caller, mode)
+        {
+            return Ok((file, stat));
+        }
+        let flags = match mode {
+            Mode::Read => OFlags::RDONLY,
+            Mode::Write => OFlags::WRONLY,
+        };
+        let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let assumed = self.identity.assume(caller).map_err(status)?;
+        let opened = reopen(&object.fd, flags);
+        let executable = mode == Mode::Read
+            && matches!(opened, Err(Errno::ACCESS))
+            && accessat(CWD, own_path(&object.fd), Access::EXEC_OK, AtFlags::EACCESS).is_ok();
+        drop(assumed);
+        let opened = match opened {
+            // Whoever opened a file before its mode forbade it goes on, and on this side of the wire nobody knows: the
+            // owner may always. Programs that may be executed have to be read for that.
+            Err(Errno::ACCESS) if self.identity.is_privileged() && (caller.uid == stat.stx_uid || executable) => {
+                reopen(&object.fd, flags)
+            }
+            Err(Errno::ACCESS) if !self.identity.is_privileged() => open_own(object, &stat, flags),
+            other => other,
+        };
+        let file = Arc::new(opened.map_err(status)?);
+        object.keep(caller, mode, &stat, file.clone());
+        Ok((file, stat))
+    }
+}
+
+/// Opens a file of the server's own although its mode forbids it, by changing the mode for that moment.
+fn open_own(object: &Object, stat: &Statx, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let path = own_path(&object.fd);
+    let mode = rustix::fs::Mode::from_raw_mode(u32::from(stat.stx_mode) & MODE_BITS);
+    chmod(&path, mode | rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).map_err(|_| Errno::ACCESS)?;
+    let opened = reopen(&object.fd, flags);
+    chmod(&path, mode)?;
+    opened
+}

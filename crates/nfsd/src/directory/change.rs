@@ -1,0 +1,202 @@
+//! Changing attributes and names.
+//!
+//! Each change is made between taking the attributes before and after it, while no other change of the same object goes
+//! through this server; what other processes of the host do in that moment is not excluded. What was removed is closed,
+//! so that its storage is free.
+
+use super::{
+    Cover, Inner, Object,
+    attributes::{self, MODE_BITS, stat, status, timestamps},
+    object,
+    resolve::{identify, open_beneath, own_path},
+};
+use crate::{Caller, Changed, FileId, failed};
+use rpcrdma_nfs::v3::{
+    Failure, FileType, LinkInfo, NewAttributes, RenameInfo, SetTime, Status, Time, WeakAttributes, WeakCache,
+};
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat, ftruncate, linkat, renameat, unlinkat, utimensat},
+    io::Errno,
+    process::{Gid, Uid},
+};
+
+impl Inner {
+    pub(super) fn set_attributes(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        new: &NewAttributes,
+        guard: Option<Time>,
+    ) -> Changed<WeakCache> {
+        if Cover::of(file).is_some() {
+            return Err(failed(Status::ROFS));
+        }
+        let object = self.object(file).map_err(failed)?;
+        let ((), changed) = self.change_file(&object, || {
+            if let Some(guard) = guard {
+                let now = stat(&object.fd).map_err(status)?;
+                if attributes::attributes(&now, self.id).changed != guard {
+                    return Err(Status::NOT_SYNC);
+                }
+            }
+            self.apply(caller, &object, new)
+        })?;
+        Ok(changed)
+    }
+
+    /// Sets attributes. The size first, since cutting a file changes its times, and the times last.
+    pub(super) fn apply(&self, caller: &Caller, object: &Object, new: &NewAttributes) -> Result<(), Status> {
+        if let Some(size) = new.size {
+            if i64::try_from(size).is_err() {
+                return Err(Status::FBIG);
+            }
+            let (opened, _) = self.open(caller, object, object::Mode::Write)?;
+            ftruncate(&opened, size).map_err(status)?;
+        }
+        let stat = stat(&object.fd).map_err(status)?;
+        let assumed = self.identity.assume(caller).map_err(status)?;
+        let differs = |new: Option<u32>, old: u32| new.filter(|new| *new != old);
+        let (uid, gid) = (differs(new.uid, stat.stx_uid), differs(new.gid, stat.stx_gid));
+        if uid.is_some() || gid.is_some() {
+            if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
+                return Err(Status::INVAL);
+            }
+            let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+            chownat(&object.fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(status)?;
+        }
+        if let Some(mode) = new.mode
+            && object.file_type != FileType::Symlink
+        {
+            chmod(own_path(&object.fd), Mode::from_raw_mode(mode & MODE_BITS)).map_err(status)?;
+        }
+        if (new.accessed, new.modified) != (SetTime::Keep, SetTime::Keep) {
+            utimensat(&object.fd, "", &timestamps(new.accessed, new.modified), AtFlags::EMPTY_PATH).map_err(status)?;
+        }
+        drop(assumed);
+        Ok(())
+    }
+
+    pub(super) fn remove(
+        &self,
+        caller: &Caller,
+        directory: FileId,
+        name: &[u8],
+        is_directory: bool,
+    ) -> Changed<WeakCache> {
+        let directory = self.directory(directory).map_err(failed)?;
+        let ((), changed) = self.change_file(&directory, || {
+            let victim = self.peek(&directory, name);
+            let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+            let assumed = self.identity.assume(caller).map_err(status)?;
+            let removed = unlinkat(&directory.fd, name, flags);
+            drop(assumed);
+            removed.map_err(status)?;
+            self.unlinked(victim, &directory, name);
+            Ok(())
+        })?;
+        Ok(changed)
+    }
+
+    /// The file that has a name, and whether it is the file's last, before the name is taken away.
+    fn peek(&self, directory: &Object, name: &[u8]) -> Option<(FileId, bool)> {
+        let fd = open_beneath(&directory.fd, name, OFlags::PATH).ok()?;
+        let stat = stat(&fd).ok()?;
+        let last = stat.stx_nlink <= 1 || attributes::file_type(&stat) == FileType::Directory;
+        Some((identify(&fd, &stat, self.kernel_handles), last))
+    }
+
+    fn unlinked(&self, victim: Option<(FileId, bool)>, directory: &Object, name: &[u8]) {
+        if let Some((id, last)) = victim {
+            self.forget(id, directory, name);
+            if last {
+                self.cache.remove(id);
+            }
+        }
+    }
+
+    pub(super) fn rename(
+        &self,
+        caller: &Caller,
+        (from_directory, from): (FileId, &[u8]),
+        (to_directory, to): (FileId, &[u8]),
+    ) -> Result<RenameInfo, Failure<RenameInfo>> {
+        let first = self.directory(from_directory).map_err(failed)?;
+        let second = self.directory(to_directory).map_err(failed)?;
+        // Always in the same order, so that two renames cannot wait for each other.
+        let changing = match first.id.cmp(&second.id) {
+            std::cmp::Ordering::Less => (first.begin_change(), Some(second.begin_change())),
+            std::cmp::Ordering::Equal => (first.begin_change(), None),
+            std::cmp::Ordering::Greater => (second.begin_change(), Some(first.begin_change())),
+        };
+        let (before_first, before_second) = (self.weak(&first), self.weak(&second));
+        let (moved, replaced) = (self.peek(&first, from), self.peek(&second, to));
+        let renamed = self.identity.assume(caller).and_then(|assumed| {
+            let renamed = renameat(&first.fd, from, &second.fd, to);
+            drop(assumed);
+            renamed
+        });
+        let info = RenameInfo {
+            from_directory: WeakCache { before: before_first, after: self.now(&first) },
+            to_directory: WeakCache { before: before_second, after: self.now(&second) },
+        };
+        drop(changing);
+        if let Err(error) = renamed {
+            return Err(Failure { status: status_of_names(error), info });
+        }
+        // Two names of one file: nothing has happened.
+        if let Some((id, _)) = moved
+            && replaced.is_none_or(|(other, _)| other != id)
+        {
+            self.unlinked(replaced, &second, to);
+            self.forget(id, &first, from);
+            if let Err(status) = self.remember(id, &second, to) {
+                return Err(Failure { status, info });
+            }
+        }
+        Ok(info)
+    }
+
+    fn weak(&self, object: &Object) -> Option<WeakAttributes> {
+        self.now(object).map(|attributes| attributes.weak())
+    }
+
+    fn now(&self, object: &Object) -> Option<rpcrdma_nfs::v3::Attributes> {
+        stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id))
+    }
+
+    pub(super) fn link(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        directory: FileId,
+        name: &[u8],
+    ) -> Result<LinkInfo, Failure<LinkInfo>> {
+        let object = self.object(file).map_err(failed)?;
+        let directory = self.directory(directory).map_err(failed)?;
+        let changed = self.change_file(&directory, || {
+            if object.file_type == FileType::Directory {
+                return Err(Status::PERM);
+            }
+            let assumed = self.identity.assume(caller).map_err(status)?;
+            let linked = linkat(CWD, own_path(&object.fd), &directory.fd, name, AtFlags::SYMLINK_FOLLOW);
+            drop(assumed);
+            linked.map_err(status_of_names)?;
+            self.remember(object.id, &directory, name)
+        });
+        let attributes = self.now(&object);
+        match changed {
+            Ok(((), directory)) => Ok(LinkInfo { attributes, directory }),
+            Err(Failure { status, info: directory }) => {
+                Err(Failure { status, info: LinkInfo { attributes, directory } })
+            }
+        }
+    }
+}
+
+/// For operations on two names, which may be on different file systems.
+fn status_of_names(error: Errno) -> Status {
+    match error {
+        Errno::XDEV => Status::XDEV,
+        other => status(other),
+    }
+}

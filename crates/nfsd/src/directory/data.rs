@@ -1,0 +1,178 @@
+//! Reading and writing files.
+//!
+//! A read is tried without waiting on the thread that asks, if the file is open for the caller already; the buffer goes
+//! on to a file system thread if the pages are not there.
+
+use super::{
+    Inner, Object,
+    attributes::{self, stat, status},
+    object::Mode,
+};
+use crate::{Caller, Changed, FileId, ReadData, Told, Written, failed};
+use rpcrdma_env::Buffer;
+use rpcrdma_nfs::v3::{Failure, FileType, Stability, Status, WeakCache};
+use rustix::{
+    fd::OwnedFd,
+    fs::{Statx, fdatasync, fsync},
+    io::{Errno, ReadWriteFlags, pread, preadv2, pwrite},
+};
+use std::io::IoSliceMut;
+
+/// The largest offset that the kernel takes.
+const MAX_OFFSET: u64 = i64::MAX as u64;
+
+impl Inner {
+    /// Reads what is in memory, or gives the buffer back.
+    pub(super) fn read_now(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        offset: u64,
+        count: usize,
+        mut buffer: Buffer,
+    ) -> Result<ReadData, Buffer> {
+        let count = count.min(buffer.capacity());
+        match self.try_read_now(caller, file, offset, &mut buffer.octets_mut()[..count]) {
+            Some((len, stat)) => {
+                buffer.set_len(len);
+                Ok(self.data(buffer, offset, &stat))
+            }
+            None => Err(buffer),
+        }
+    }
+
+    fn try_read_now(&self, caller: &Caller, file: FileId, offset: u64, out: &mut [u8]) -> Option<(usize, Statx)> {
+        if !self.local || offset > MAX_OFFSET - out.len() as u64 {
+            return None;
+        }
+        let object = self.cache.get(file)?;
+        let opened = object.opened(caller, Mode::Read)?;
+        let wanted = out.len();
+        let len = match wanted {
+            0 => 0,
+            _ => preadv2(&opened, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT).ok()?,
+        };
+        // Only now, so that the attributes are those after the read, and nothing is told that the caller may no
+        // longer read.
+        let stat = stat(&object.fd).ok()?;
+        let whole = len == wanted || offset + len as u64 >= stat.stx_size;
+        (whole && stat.stx_nlink > 0 && object.still_may(caller, Mode::Read, &stat)).then_some((len, stat))
+    }
+
+    fn data(&self, buffer: Buffer, offset: u64, stat: &Statx) -> ReadData {
+        let end = offset.saturating_add(buffer.len() as u64) >= stat.stx_size;
+        ReadData { buffer, end, attributes: Some(attributes::attributes(stat, self.id)) }
+    }
+
+    pub(super) fn read(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        offset: u64,
+        count: usize,
+        mut buffer: Buffer,
+    ) -> Told<ReadData> {
+        let object = self.object(file).map_err(failed)?;
+        let (opened, _) = self.open(caller, &object, Mode::Read).map_err(failed)?;
+        let count = count.min(buffer.capacity());
+        let room = usize::try_from(MAX_OFFSET.saturating_sub(offset)).unwrap_or(usize::MAX).min(count);
+        let len = read_fully(&opened, &mut buffer.octets_mut()[..room], offset).map_err(|e| failed(status(e)))?;
+        buffer.set_len(len);
+        let stat = stat(&object.fd).map_err(|error| failed(status(error)))?;
+        Ok(self.data(buffer, offset, &stat))
+    }
+
+    pub(super) fn write(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        offset: u64,
+        data: &[u8],
+        stability: Stability,
+    ) -> Changed<Written> {
+        let object = self.object(file).map_err(failed)?;
+        let (count, file) = self.change_file(&object, || {
+            if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
+                return Err(Status::FBIG);
+            }
+            let (opened, _) = self.open(caller, &object, Mode::Write)?;
+            let count = write_fully(&opened, data, offset).map_err(status)?;
+            match stability {
+                Stability::Unstable => {}
+                Stability::DataSync => fdatasync(&opened).map_err(status)?,
+                Stability::FileSync => fsync(&opened).map_err(status)?,
+            }
+            if stability != Stability::Unstable {
+                object.forget_writers();
+            }
+            Ok(count)
+        })?;
+        Ok(Written { count, committed: stability, file })
+    }
+
+    pub(super) fn commit(&self, caller: &Caller, file: FileId) -> Changed<WeakCache> {
+        let object = self.object(file).map_err(failed)?;
+        let ((), file) = self.change_file(&object, || {
+            // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
+            let (opened, _) = self
+                .open(caller, &object, Mode::Write)
+                .or_else(|status| self.open(caller, &object, Mode::Read).map_err(|_| status))?;
+            fsync(&opened).map_err(status)?;
+            // Most clients commit when they close the file; one that is open for writing cannot be executed.
+            object.forget_writers();
+            Ok(())
+        })?;
+        Ok(file)
+    }
+
+    /// Does something to one file, with its attributes from before and after.
+    pub(super) fn change_file<T>(
+        &self,
+        object: &Object,
+        change: impl FnOnce() -> Result<T, Status>,
+    ) -> Result<(T, WeakCache), Failure<WeakCache>> {
+        let changing = object.begin_change();
+        let before = stat(&object.fd).map_err(|error| failed(status(error)))?;
+        if before.stx_nlink == 0 && object.file_type != FileType::Directory {
+            self.cache.remove(object.id);
+            return Err(failed(Status::STALE));
+        }
+        let changed = change();
+        let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        drop(changing);
+        let info = WeakCache { before: Some(attributes::attributes(&before, self.id).weak()), after };
+        match changed {
+            Ok(value) => Ok((value, info)),
+            Err(status) => Err(Failure { status, info }),
+        }
+    }
+}
+
+fn read_fully(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
+    let mut filled = 0;
+    while filled < out.len() {
+        match pread(file, &mut out[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(len) => filled += len,
+            Err(Errno::INTR) => {}
+            Err(error) if filled == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(filled)
+}
+
+/// Writes as much as there is room for.
+fn write_fully(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize, Errno> {
+    let mut written = 0;
+    while written < data.len() {
+        match pwrite(file, &data[written..], offset + written as u64) {
+            Ok(0) => break,
+            Ok(len) => written += len,
+            Err(Errno::INTR) => {}
+            Err(error) if written == 0 => return Err(error),
+            Err(_) => break,
+        }
+    }
+    Ok(written)
+}

@@ -1,0 +1,108 @@
+//! Acting as the caller.
+//!
+//! A server that runs as the superuser does each caller's work with the caller's user, group and groups, so that the
+//! kernel checks the rights. On Linux these belong to the thread; changing them takes the superuser's capabilities away
+//! from that thread, and changing them back returns them. Jobs run on file system threads only, so no connection is ever
+//! served with a caller's identity. A server that runs as anybody else acts as itself.
+
+use crate::Caller;
+use rustix::{
+    io::Errno,
+    process::{Gid, Uid, getegid, geteuid, getgroups},
+    thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
+};
+
+/// As whom the server runs.
+#[derive(Debug)]
+pub(super) struct Identity {
+    privileged: bool,
+    gid: Gid,
+    groups: Vec<Gid>,
+}
+
+/// As long as it lives, the thread acts as the caller.
+#[must_use]
+pub(super) struct Assumed<'a>(Option<&'a Identity>);
+
+impl Identity {
+    /// The identity of the calling thread.
+    pub(super) fn current() -> Result<Self, Errno> {
+        Ok(Self { privileged: geteuid().is_root(), gid: getegid(), groups: getgroups()? })
+    }
+
+    pub(super) fn is_privileged(&self) -> bool {
+        self.privileged
+    }
+
+    /// Acts as `caller` from now on.
+    pub(super) fn assume(&self, caller: &Caller) -> Result<Assumed<'_>, Errno> {
+        // The superuser with no other group is what the thread is already.
+        if !self.privileged || *caller == Caller::root() {
+            return Ok(Assumed(None));
+        }
+        // u32::MAX would mean "no change"; the caller's identities exclude it, and this is the last line.
+        if caller.uid == u32::MAX || caller.gid == u32::MAX || caller.groups.contains(&u32::MAX) {
+            return Err(Errno::PERM);
+        }
+        let groups: Vec<_> = caller.groups.iter().map(|gid| Gid::from_raw(*gid)).collect();
+        // From here on dropping it restores whatever was changed.
+        let assumed = Assumed(Some(self));
+        set_thread_groups(&groups)?;
+        set_thread_res_gid(None, Gid::from_raw(caller.gid), None)?;
+        set_thread_res_uid(None, Uid::from_raw(caller.uid), None)?;
+        Ok(assumed)
+    }
+}
+
+impl Drop for Assumed<'_> {
+    fn drop(&mut self) {
+        let Some(identity) = self.0 else { return };
+        let restored = set_thread_res_uid(None, Uid::ROOT, None)
+            .and_then(|()| set_thread_res_gid(None, identity.gid, None))
+            .and_then(|()| set_thread_groups(&identity.groups));
+        if let Err(error) = restored {
+            // The thread keeps fewer rights than it should have; its next change of identity fails and is answered.
+            tracing::error!(%error, "a thread could not take the server's identity back");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    fn now() -> (u32, u32, Vec<Gid>) {
+        (geteuid().as_raw(), getegid().as_raw(), getgroups().unwrap())
+    }
+
+    /// proves: NFS3-ID-c
+    #[test]
+    fn a_thread_acts_as_the_caller_and_then_as_itself_again() {
+        let identity = Identity::current().unwrap();
+        let before = now();
+        let caller = Caller { uid: 1234, gid: 567, groups: Arc::new([8, 9]) };
+        let assumed = identity.assume(&caller).unwrap();
+        if identity.is_privileged() {
+            assert_eq!(now(), (1234, 567, vec![Gid::from_raw(8), Gid::from_raw(9)]));
+            let elsewhere = std::thread::spawn(now).join().unwrap();
+            assert_eq!(elsewhere.0, 1234, "a thread inherits from its maker");
+        } else {
+            assert_eq!(now(), before);
+        }
+        drop(assumed);
+        assert_eq!(now(), before);
+    }
+
+    /// proves: NFS3-ID-b
+    #[test]
+    fn the_number_that_means_no_change_is_refused() {
+        let identity = Identity { privileged: true, ..Identity::current().unwrap() };
+        let before = now();
+        for (uid, gid, group) in [(u32::MAX, 1, 1), (1, u32::MAX, 1), (1, 1, u32::MAX)] {
+            let caller = Caller { uid, gid, groups: Arc::new([group]) };
+            assert!(identity.assume(&caller).is_err());
+        }
+        assert_eq!(now(), before);
+    }
+}

@@ -1,0 +1,162 @@
+//! Listing directories.
+//!
+//! Where the kernel's directory positions stay valid, they are the cookies. Elsewhere a cookie is a hash of the name, and
+//! entries come in the order of their hashes; each answer then reads the whole directory. Either way an entry that
+//! stays keeps its cookie whatever becomes of the others, also across a restart. The verifier says which way it is.
+
+use super::{
+    Cover, Inner, Object,
+    attributes::{self, stat, status},
+    resolve::{name_hash, reopen},
+};
+use crate::{Caller, FileId, Listing, ListingBudget, ListingEntry, Told, failed};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{Attributes, Failure, Status, Verifier};
+use rustix::{
+    fd::OwnedFd,
+    fs::{OFlags, RawDir, SeekFrom, seek},
+    io::Errno,
+};
+use std::mem::MaybeUninit;
+
+/// How much is asked of the kernel at once.
+const BUFFER_OCTETS: usize = 32 << 10;
+/// The cookies of `.` and `..` where cookies are hashes.
+const DOT_COOKIES: [u64; 2] = [1, 2];
+
+/// An entry as the kernel tells it.
+struct RawEntry {
+    cookie: u64,
+    inode: u64,
+    name: Bytes,
+}
+
+impl Inner {
+    pub(super) fn list(
+        &self,
+        caller: &Caller,
+        directory: FileId,
+        cookie: u64,
+        verifier: Verifier,
+        budget: ListingBudget,
+    ) -> Told<Listing> {
+        let ours = Verifier([0, 0, 0, 0, 0, 0, 0, if self.stable_cookies { 1 } else { 2 }]);
+        if cookie != 0 && verifier != ours {
+            return Err(failed(Status::BAD_COOKIE));
+        }
+        if let Some(cover) = Cover::of(directory) {
+            let attributes = cover.attributes(self.id);
+            return Ok(self.list_cover(directory, attributes, cookie, ours, budget));
+        }
+        let directory = self.directory(directory).map_err(failed)?;
+        let listed = self.entries(caller, &directory, cookie, budget);
+        let attributes = stat(&directory.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        match listed {
+            Ok((entries, end)) => Ok(Listing { attributes, verifier: ours, entries, end }),
+            Err(status) => Err(Failure { status, info: attributes }),
+        }
+    }
+
+    fn list_cover(
+        &self,
+        directory: FileId,
+        attributes: Attributes,
+        cookie: u64,
+        verifier: Verifier,
+        mut budget: ListingBudget,
+    ) -> Listing {
+        let mut entries = Vec::new();
+        for (name, own) in [(&b"."[..], DOT_COOKIES[0]), (b"..", DOT_COOKIES[1])] {
+            if own > cookie && budget.take(name.len()) {
+                let file = budget.is_plus().then(|| (directory, attributes.clone()));
+                let name = Bytes::from_static(name);
+                entries.push(ListingEntry { file_id: attributes.file_id, name, cookie: own, file });
+            }
+        }
+        let end = cookie >= DOT_COOKIES[1] || entries.last().is_some_and(|entry| entry.cookie == DOT_COOKIES[1]);
+        Listing { attributes: Some(attributes), verifier, entries, end }
+    }
+
+    fn entries(
+        &self,
+        caller: &Caller,
+        directory: &Object,
+        cookie: u64,
+        mut budget: ListingBudget,
+    ) -> Result<(Vec<ListingEntry>, bool), Status> {
+        let assumed = self.identity.assume(caller).map_err(status)?;
+        let fd = reopen(&directory.fd, OFlags::RDONLY | OFlags::DIRECTORY).map_err(status)?;
+        let mut entries = Vec::new();
+        let mut end = true;
+        let mut add = |raw: RawEntry| {
+            if !budget.take(raw.name.len()) {
+                end = false;
+                return false;
+            }
+            entries.push(self.complete(directory, raw, budget.is_plus()));
+            true
+        };
+        if self.stable_cookies {
+            if cookie != 0 {
+                seek(&fd, SeekFrom::Start(cookie)).map_err(|_| Status::BAD_COOKIE)?;
+            }
+            each_entry(&fd, &mut add).map_err(status)?;
+        } else {
+            for raw in sorted_after(&fd, cookie).map_err(status)? {
+                if !add(raw) {
+                    break;
+                }
+            }
+        }
+        drop(assumed);
+        Ok((entries, end))
+    }
+
+    /// Adds what READDIRPLUS tells beside the name.
+    fn complete(&self, directory: &Object, raw: RawEntry, plus: bool) -> ListingEntry {
+        let RawEntry { cookie, inode, name } = raw;
+        let is_root = directory.id == self.root.id;
+        match &name[..] {
+            // What is above the served directory is not told.
+            b".." if is_root => ListingEntry { file_id: self.root_inode, name, cookie, file: None },
+            b"." | b".." => ListingEntry { file_id: inode, name, cookie, file: None },
+            _ => {
+                let file = if plus { self.entry(directory, &name) } else { None };
+                ListingEntry { file_id: inode, name, cookie, file }
+            }
+        }
+    }
+}
+
+/// Calls `add` with each entry from the descriptor's position on, until it says no.
+fn each_entry(fd: &OwnedFd, add: &mut dyn FnMut(RawEntry) -> bool) -> Result<(), Errno> {
+    let mut buffer = vec![MaybeUninit::uninit(); BUFFER_OCTETS];
+    let mut entries = RawDir::new(fd, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = Bytes::copy_from_slice(entry.file_name().to_bytes());
+        if !add(RawEntry { cookie: entry.next_entry_cookie(), inode: entry.ino(), name }) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// All entries whose hashes lie after `cookie`, in their order.
+fn sorted_after(fd: &OwnedFd, cookie: u64) -> Result<Vec<RawEntry>, Errno> {
+    let mut all = Vec::new();
+    each_entry(fd, &mut |mut entry| {
+        entry.cookie = match &entry.name[..] {
+            b"." => DOT_COOKIES[0],
+            b".." => DOT_COOKIES[1],
+            // Positive, because some clients take it for a file offset.
+            name => (name_hash(name) >> 1).max(DOT_COOKIES[1] + 1),
+        };
+        if entry.cookie > cookie {
+            all.push(entry);
+        }
+        true
+    })?;
+    all.sort_unstable_by(|a, b| (a.cookie, &a.name).cmp(&(b.cookie, &b.name)));
+    Ok(all)
+}

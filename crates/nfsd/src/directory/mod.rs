@@ -1,0 +1,365 @@
+//! A directory of the host as a file system.
+//!
+//! Every file is reached from the directory's own descriptor or by a handle of the kernel's, never by a path that a
+//! client sends: names are resolved one at a time beneath the directory, without following links and without crossing
+//! mounts; a mount point below shows as an empty directory. A directory that was moved out is stale. (A *file* that the
+//! host's owner moves out of the served directory can still be read by a client that holds its handle, as by a process
+//! that has it open.)
+//!
+//! Jobs run on the program's file system threads, as the caller where the server is the superuser. Attributes and cached
+//! data of files that are open already are told at once on the caller's thread. Descriptors belong to the [`Cache`];
+//! errors are the statuses of the kernel's error numbers.
+//!
+//! [`Cache`]: object::Cache
+
+mod access;
+mod attributes;
+mod change;
+mod data;
+mod identity;
+mod index;
+mod listing;
+mod make;
+mod object;
+mod resolve;
+mod sys;
+
+use crate::{
+    Caller, Changed, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, New, ReadData, StateDirectory,
+    Told, Usage, Workers, Written, failed,
+};
+use bytes::Bytes;
+use identity::Identity;
+use index::Index;
+use object::{Cache, Object};
+use resolve::Cover;
+use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_nfs::v3::{
+    Attributes, Failure, LinkInfo, NewAttributes, RenameInfo, Stability, Status, Time, Verifier, WeakCache,
+};
+use rustix::{
+    fd::OwnedFd,
+    fs::{self, FlockOperation, Mode, OFlags, fstatfs, fstatvfs},
+    io::Errno,
+    process::{Resource, getrlimit},
+};
+use siphasher::sip::SipHasher24;
+use std::{
+    fs::{File, OpenOptions},
+    hash::Hasher,
+    io,
+    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+use tokio::sync::oneshot;
+
+/// The most files that are kept open; a quarter of what the process may open, if that is less.
+const MAX_OBJECTS: u64 = 4096;
+/// The most hard links to a file that Linux's usual file systems have: ext4's.
+const MAX_LINKS: u32 = 65_000;
+
+/// File systems whose directory positions stay valid: those of ext4, XFS, Btrfs, F2FS and ZFS, by magic number.
+const STABLE_COOKIES: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1];
+/// File systems that answer from memory what is in memory: those, tmpfs and overlayfs.
+const LOCAL: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, 0x0102_1994, 0x794C_7630];
+
+/// Why a directory cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// It is not there, no directory, or cannot be read.
+    #[error("cannot serve {}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel cannot resolve paths beneath a directory: it is older than Linux 5.6, or a sandbox forbids it.
+    #[error("the system has no openat2, without which a directory cannot be served safely")]
+    NoOpenat2,
+    /// The index in the state directory cannot be used.
+    #[error("cannot use {}", path.display())]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another server serves the same directory with the same state.
+    #[error("another server is serving this directory with the state in {}", path.display())]
+    InUse {
+        /// The state directory.
+        path: PathBuf,
+    },
+}
+
+/// A directory of the host.
+#[derive(Clone)]
+pub struct DirectoryFs {
+    inner: Arc<Inner>,
+    workers: Arc<dyn Workers>,
+}
+
+struct Inner {
+    /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
+    root_fd: OwnedFd,
+    root: Arc<Object>,
+    root_device: (u32, u32),
+    root_inode: u64,
+    id: u64,
+    identity: Identity,
+    kernel_handles: bool,
+    stable_cookies: bool,
+    local: bool,
+    max_name_octets: u32,
+    cache: Cache,
+    index: Mutex<Index>,
+    /// Held for its lock.
+    _lock: File,
+}
+
+impl DirectoryFs {
+    /// Serves the directory at `path`. Acts as the callers if the calling thread is the superuser's, else as itself.
+    ///
+    /// # Errors
+    /// If the directory or the index of its files in `state` cannot be used.
+    pub fn open(path: &Path, state: &StateDirectory, workers: Arc<dyn Workers>) -> Result<Self, OpenError> {
+        Self::open_with(path, state, workers, true, true)
+    }
+
+    /// The same, where handles of the kernel's and its directory positions may be left unused.
+    fn open_with(
+        path: &Path,
+        state: &StateDirectory,
+        workers: Arc<dyn Workers>,
+        use_kernel_handles: bool,
+        use_positions: bool,
+    ) -> Result<Self, OpenError> {
+        let directory = |source: Errno| OpenError::Directory { path: path.to_owned(), source: source.into() };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root_fd = fs::open(path, flags, Mode::empty()).map_err(directory)?;
+        match resolve::open_beneath(&root_fd, c".", OFlags::PATH | OFlags::DIRECTORY) {
+            Err(Errno::NOSYS | Errno::PERM) => return Err(OpenError::NoOpenat2),
+            other => other.map_err(directory)?,
+        };
+        let root_path_fd = resolve::reopen(&root_fd, OFlags::PATH | OFlags::DIRECTORY).map_err(directory)?;
+        let stat = attributes::stat(&root_fd).map_err(directory)?;
+        let space = fstatvfs(&root_fd).map_err(directory)?;
+        let kind = fstatfs(&root_fd).map_err(directory)?.f_type as u64;
+        let device = (stat.stx_dev_major, stat.stx_dev_minor);
+        let file_system = match space.f_fsid {
+            0 => u64::from(device.0) << 32 | u64::from(device.1),
+            id => id,
+        };
+        // Not the file system's alone: handles of one directory must not work in another.
+        let id = hash(&[file_system, stat.stx_ino, stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()]);
+        let (index, lock) = open_index(state, path, id)?;
+        let identity = Identity::current().map_err(directory)?;
+        let kernel_handles = use_kernel_handles && identity.is_privileged() && resolve::has_kernel_handles(&root_fd);
+        let root_id = resolve::identify(&root_path_fd, &stat, kernel_handles);
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        let inner = Inner {
+            root: Arc::new(Object::new(root_id, root_path_fd, attributes::file_type(&stat))),
+            root_fd,
+            root_device: device,
+            root_inode: stat.stx_ino,
+            id,
+            identity,
+            kernel_handles,
+            stable_cookies: use_positions && STABLE_COOKIES.contains(&kind),
+            local: LOCAL.contains(&kind),
+            max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
+            cache: Cache::new(limit.min(MAX_OBJECTS) as usize),
+            index: Mutex::new(index),
+            _lock: lock,
+        };
+        Ok(Self { inner: Arc::new(inner), workers })
+    }
+
+    /// Runs a job on the program's threads. One that is dropped there fails its call.
+    fn run<T: Send + 'static, F: Default + Send + 'static>(
+        &self,
+        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, Failure<F>>> {
+        let (sender, receiver) = oneshot::channel();
+        let inner = self.inner.clone();
+        self.workers.run(Box::new(move || {
+            let _ = sender.send(job(&inner));
+        }));
+        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) })
+    }
+}
+
+fn hash(words: &[u64]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(&[1; 16]);
+    for word in words {
+        hasher.write(&word.to_be_bytes());
+    }
+    hasher.finish()
+}
+
+fn open_index(state: &StateDirectory, directory: &Path, id: u64) -> Result<(Index, File), OpenError> {
+    let mut name = SipHasher24::new_with_key(&[2; 16]);
+    name.write(directory.as_os_str().as_bytes());
+    let path = state.path().join(format!("index-{:016x}-{id:016x}", name.finish()));
+    let error = |source: io::Error| OpenError::Index { path: path.clone(), source };
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path.with_extension("lock"))
+        .map_err(error)?;
+    match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path: state.path().to_owned() }),
+        other => other.map_err(|errno| error(errno.into()))?,
+    }
+    Ok((Index::open(&path).map_err(error)?, lock))
+}
+
+impl FileSystem for DirectoryFs {
+    fn root(&self) -> FileId {
+        self.inner.root.id
+    }
+
+    fn id(&self) -> u64 {
+        self.inner.id
+    }
+
+    fn features(&self) -> Features {
+        Features {
+            max_file_octets: i64::MAX as u64,
+            time_precision: Time { seconds: 0, nanoseconds: 1 },
+            max_links: MAX_LINKS,
+            max_name_octets: self.inner.max_name_octets,
+        }
+    }
+
+    fn size_hint(&self, file: FileId) -> Option<u64> {
+        self.inner.attributes_now(file).and_then(Result::ok).map(|attributes| attributes.size)
+    }
+
+    fn attributes(&self, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
+        match self.inner.attributes_now(file) {
+            Some(attributes) => Box::pin(std::future::ready(attributes)),
+            None => {
+                let job = self.run(move |inner| inner.attributes(file).map_err(failed::<()>));
+                Box::pin(async { job.await.map_err(|failure| failure.status) })
+            }
+        }
+    }
+
+    fn set_attributes(
+        &self,
+        caller: Caller,
+        file: FileId,
+        new: NewAttributes,
+        guard: Option<Time>,
+    ) -> BoxFuture<'_, Changed<WeakCache>> {
+        self.run(move |inner| inner.set_attributes(&caller, file, &new, guard))
+    }
+
+    fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
+        self.run(move |inner| inner.lookup(&caller, directory, &name))
+    }
+
+    fn access(&self, caller: Caller, file: FileId, rights: u32) -> BoxFuture<'_, Told<(u32, Option<Attributes>)>> {
+        self.run(move |inner| inner.access(&caller, file, rights))
+    }
+
+    fn read_link(&self, caller: Caller, link: FileId) -> BoxFuture<'_, Told<(Bytes, Option<Attributes>)>> {
+        self.run(move |inner| inner.read_link(&caller, link))
+    }
+
+    fn read(
+        &self,
+        caller: Caller,
+        file: FileId,
+        offset: u64,
+        count: usize,
+        buffer: Buffer,
+    ) -> BoxFuture<'_, Told<ReadData>> {
+        match self.inner.read_now(&caller, file, offset, count, buffer) {
+            Ok(data) => Box::pin(std::future::ready(Ok(data))),
+            Err(buffer) => self.run(move |inner| inner.read(&caller, file, offset, count, buffer)),
+        }
+    }
+
+    fn write(
+        &self,
+        caller: Caller,
+        file: FileId,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> BoxFuture<'_, Changed<Written>> {
+        self.run(move |inner| inner.write(&caller, file, offset, &data, stability))
+    }
+
+    fn commit(&self, caller: Caller, file: FileId, _: u64, _: u32) -> BoxFuture<'_, Changed<WeakCache>> {
+        self.run(move |inner| inner.commit(&caller, file))
+    }
+
+    fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
+        self.run(move |inner| inner.make(&caller, directory, &name, new))
+    }
+
+    fn remove(
+        &self,
+        caller: Caller,
+        directory: FileId,
+        name: Bytes,
+        is_directory: bool,
+    ) -> BoxFuture<'_, Changed<WeakCache>> {
+        self.run(move |inner| inner.remove(&caller, directory, &name, is_directory))
+    }
+
+    fn rename(
+        &self,
+        caller: Caller,
+        from: (FileId, Bytes),
+        to: (FileId, Bytes),
+    ) -> BoxFuture<'_, Result<RenameInfo, Failure<RenameInfo>>> {
+        self.run(move |inner| inner.rename(&caller, (from.0, &from.1), (to.0, &to.1)))
+    }
+
+    fn link(
+        &self,
+        caller: Caller,
+        file: FileId,
+        directory: FileId,
+        name: Bytes,
+    ) -> BoxFuture<'_, Result<LinkInfo, Failure<LinkInfo>>> {
+        self.run(move |inner| inner.link(&caller, file, directory, &name))
+    }
+
+    fn list(
+        &self,
+        caller: Caller,
+        directory: FileId,
+        cookie: u64,
+        verifier: Verifier,
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Told<Listing>> {
+        self.run(move |inner| inner.list(&caller, directory, cookie, verifier, budget))
+    }
+
+    fn usage(&self) -> BoxFuture<'_, Result<Usage, Status>> {
+        let job = self.run(|inner| {
+            let space = fstatvfs(&inner.root_fd).map_err(|error| failed::<()>(attributes::status(error)))?;
+            Ok(Usage {
+                total_octets: space.f_blocks.saturating_mul(space.f_frsize),
+                free_octets: space.f_bfree.saturating_mul(space.f_frsize),
+                available_octets: space.f_bavail.saturating_mul(space.f_frsize),
+                total_files: space.f_files,
+                free_files: space.f_ffree,
+            })
+        });
+        Box::pin(async { job.await.map_err(|failure| failure.status) })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! Finding files: from an id to an open descriptor, and from a name in a directory to an id.
+//!
+//! ```text
+//! the first octet of an id is its kind:
+//! 1  a handle of the kernel's: its type (1 octet), its octets
+//! 2  inode number (8 octets), birth time in seconds (8) and nanoseconds (4); the index says where
+//! 3  a mount point: a hash (8 octets) of its directory's id and its name
+//! ```
+
+use super::{
+    Inner, Object,
+    attributes::{self, file_type, stat, status},
+    hash,
+    index::Place,
+    sys::{self, KernelHandle},
+};
+use crate::{Caller, FileId, Found, Told, failed};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{Attributes, Failure, FileType, Specification, Status, Time};
+use rustix::{
+    fd::OwnedFd,
+    fs::{Mode, OFlags, ResolveFlags, Statx, open, openat, openat2, readlink},
+    io::Errno,
+    path::Arg,
+};
+use siphasher::sip::SipHasher24;
+use std::{
+    hash::Hasher,
+    os::fd::{AsFd, AsRawFd},
+    sync::{Arc, MutexGuard, PoisonError},
+};
+
+const KERNEL: u8 = 1;
+const INDEXED: u8 = 2;
+const COVER: u8 = 3;
+/// How deep a file may lie. Deeper ones are found while their directories are in the cache.
+const MAX_DEPTH: usize = 4096;
+
+/// A mount point below the served directory: an empty directory that belongs to the superuser.
+#[derive(Clone, Copy)]
+pub(super) struct Cover {
+    pub(super) number: u64,
+}
+
+impl Cover {
+    fn new(directory: FileId, name: &[u8]) -> Self {
+        let mut hasher = SipHasher24::new_with_key(&[3; 16]);
+        hasher.write(directory.as_slice());
+        hasher.write(name);
+        Self { number: hasher.finish() }
+    }
+
+    pub(super) fn of(file: FileId) -> Option<Self> {
+        match file.as_slice() {
+            [COVER, number @ ..] => number.try_into().ok().map(|number| Self { number: u64::from_be_bytes(number) }),
+            _ => None,
+        }
+    }
+
+    fn id(self) -> FileId {
+        let mut octets = [COVER; 9];
+        octets[1..].copy_from_slice(&self.number.to_be_bytes());
+        FileId::new(&octets).expect("nine octets fit an id")
+    }
+
+    pub(super) fn attributes(self, file_system: u64) -> Attributes {
+        Attributes {
+            file_type: FileType::Directory,
+            mode: 0o555,
+            links: 2,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            device: Specification::default(),
+            file_system,
+            file_id: self.number,
+            accessed: Time::default(),
+            modified: Time::default(),
+            changed: Time::default(),
+        }
+    }
+}
+
+/// Opens what one name (or `.`) stands for, beneath a directory, following nothing.
+pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// The path under which the kernel lets a process reach its own descriptor.
+pub(super) fn own_path(fd: impl AsFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
+}
+
+/// Opens the same file again, otherwise.
+pub(super) fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
+    open(own_path(fd), flags | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether the kernel makes handles here and lets us open them.
+pub(super) fn has_kernel_handles(root: &OwnedFd) -> bool {
+    sys::name_to_handle(root.as_fd()).and_then(|handle| sys::open_by_handle(root.as_fd(), &handle)).is_ok()
+}
+
+/// The id of an open file.
+pub(super) fn identify(fd: &OwnedFd, stat: &Statx, kernel_handles: bool) -> FileId {
+    kernel_handles.then(|| sys::name_to_handle(fd.as_fd()).ok()).flatten().and_then(kernel_id).unwrap_or_else(|| {
+        let mut octets = [INDEXED; 21];
+        octets[1..9].copy_from_slice(&stat.stx_ino.to_be_bytes());
+        octets[9..17].copy_from_slice(&stat.stx_btime.tv_sec.to_be_bytes());
+        octets[17..21].copy_from_slice(&stat.stx_btime.tv_nsec.to_be_bytes());
+        FileId::new(&octets).expect("21 octets fit an id")
+    })
+}
+
+fn kernel_id(handle: KernelHandle) -> Option<FileId> {
+    let mut octets = [KERNEL; 2 + sys::MAX_OCTETS];
+    octets[1] = u8::try_from(handle.kind).ok()?;
+    octets.get_mut(2..2 + handle.len)?.copy_from_slice(&handle.octets[..handle.len]);
+    FileId::new(&octets[..2 + handle.len])
+}
+
+fn kernel_handle(id: FileId) -> Option<KernelHandle> {
+    let [KERNEL, kind, rest @ ..] = id.as_slice() else { return None };
+    let mut octets = [0; sys::MAX_OCTETS];
+    octets.get_mut(..rest.len())?.copy_from_slice(rest);
+    Some(KernelHandle { kind: (*kind).into(), len: rest.len(), octets })
+}
+
+impl Inner {
+    pub(super) fn index(&self) -> MutexGuard<'_, super::Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The file of an id; not one that covers a mount point.
+    pub(super) fn object(&self, id: FileId) -> Result<Arc<Object>, Status> {
+        if id == self.root.id {
+            return Ok(self.root.clone());
+        }
+        if let Some(object) = self.cache.get(id) {
+            return Ok(object);
+        }
+        match id.as_slice().first() {
+            Some(&KERNEL) if self.kernel_handles => {
+                let handle = kernel_handle(id).ok_or(Status::BADHANDLE)?;
+                let fd = sys::open_by_handle(self.root_fd.as_fd(), &handle).map_err(|error| match error {
+                    Errno::STALE | Errno::INVAL | Errno::NOENT => Status::STALE,
+                    other => status(other),
+                })?;
+                self.adopt(id, fd)
+            }
+            Some(&INDEXED) => self.find(id),
+            Some(&COVER) => Err(Status::ISDIR),
+            _ => Err(Status::STALE),
+        }
+    }
+
+    /// An object of a descriptor that was just opened.
+    fn adopt(&self, id: FileId, fd: OwnedFd) -> Result<Arc<Object>, Status> {
+        let stat = stat(&fd).map_err(status)?;
+        if stat.stx_nlink == 0 {
+            return Err(Status::STALE);
+        }
+        Ok(self.cache.insert(Object::new(id, fd, file_type(&stat))))
+    }
+
+    /// A file that only the index knows: from place to place up to a directory that is open, and down again.
+    fn find(&self, id: FileId) -> Result<Arc<Object>, Status> {
+        let places = self.index().places(id).to_vec();
+        places.iter().rev().find_map(|place| self.find_at(id, place)).ok_or(Status::STALE)
+    }
+
+    fn find_at(&self, id: FileId, place: &Place) -> Option<Arc<Object>> {
+        // Directories have one place each, so the way up is a list; it is walked down without recursion.
+        let mut way = vec![(id, place.name.clone())];
+        let mut above = place.directory;
+        let mut directory = loop {
+            if way.len() > MAX_DEPTH {
+                return None;
+            }
+            if above == self.root.id {
+                break self.root.clone();
+            }
+            if let Some(object) = self.cache.get(above) {
+                break object;
+            }
+            if above.as_slice().first() == Some(&KERNEL) {
+                break self.object(above).ok()?;
+            }
+            let place = self.index().places(above).last()?.clone();
+            way.push((above, place.name));
+            above = place.directory;
+        };
+        while let Some((id, name)) = way.pop() {
+            let fd = open_beneath(&directory.fd, &name[..], OFlags::PATH).ok()?;
+            let stat = stat(&fd).ok()?;
+            if identify(&fd, &stat, self.kernel_handles) != id {
+                return None;
+            }
+            directory = self.cache.insert(Object::new(id, fd, file_type(&stat)));
+        }
+        Some(directory)
+    }
+
+    /// A directory that lies beneath the served one, now.
+    pub(super) fn directory(&self, id: FileId) -> Result<Arc<Object>, Status> {
+        if Cover::of(id).is_some() {
+            return Err(Status::ROFS);
+        }
+        let object = self.object(id)?;
+        if object.file_type != FileType::Directory {
+            return Err(Status::NOTDIR);
+        }
+        if object.id == self.root.id || self.is_beneath(&object.fd)? { Ok(object) } else { Err(Status::STALE) }
+    }
+
+    /// Whether a directory lies in the served one, by the kernel's word.
+    fn is_beneath(&self, directory: &OwnedFd) -> Result<bool, Status> {
+        let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
+        match (path(&self.root_fd), path(directory)) {
+            (Ok(root), Ok(path)) => {
+                let root = root.to_bytes().strip_suffix(b"/").unwrap_or(root.to_bytes());
+                Ok(path.to_bytes().strip_prefix(root).is_some_and(|rest| rest.first() == Some(&b'/')))
+            }
+            // A path that is too long for the kernel to tell, for one.
+            _ => self.climb(directory).map_err(status),
+        }
+    }
+
+    /// The same, found out by going up.
+    fn climb(&self, directory: &OwnedFd) -> Result<bool, Errno> {
+        let mut above = open_parent(directory)?;
+        let mut below = stat(directory)?;
+        for _ in 0..MAX_DEPTH {
+            let here = stat(&above)?;
+            let device = (here.stx_dev_major, here.stx_dev_minor);
+            if (here.stx_ino, device) == (self.root_inode, self.root_device) {
+                return Ok(true);
+            }
+            if here.stx_ino == below.stx_ino && device == (below.stx_dev_major, below.stx_dev_minor) {
+                return Ok(false);
+            }
+            below = here;
+            above = open_parent(&above)?;
+        }
+        Ok(false)
+    }
+
+    /// The id of a file that was found by a name, and its object. Remembers where it was.
+    pub(super) fn learn(&self, directory: &Object, name: &[u8], fd: OwnedFd) -> Result<(Arc<Object>, Statx), Status> {
+        let stat = stat(&fd).map_err(status)?;
+        let id = identify(&fd, &stat, self.kernel_handles);
+        if id == self.root.id {
+            return Ok((self.root.clone(), stat));
+        }
+        self.remember(id, directory, name)?;
+        Ok((self.cache.insert(Object::new(id, fd, file_type(&stat))), stat))
+    }
+
+    /// Remembers where a file was seen, if that is needed to find it again.
+    pub(super) fn remember(&self, id: FileId, directory: &Object, name: &[u8]) -> Result<(), Status> {
+        if id.as_slice().first() != Some(&INDEXED) {
+            return Ok(());
+        }
+        let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
+        self.index().add(id, place).map_err(|error| {
+            // A handle that would not survive is not told.
+            tracing::error!(%error, "the index of files cannot be written");
+            Status::IO
+        })
+    }
+
+    /// A file is no longer where it was.
+    pub(super) fn forget(&self, id: FileId, directory: &Object, name: &[u8]) {
+        let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
+        if let Err(error) = self.index().remove(id, &place) {
+            tracing::warn!(%error, "the index of files cannot be written");
+        }
+    }
+
+    pub(super) fn lookup(&self, caller: &Caller, directory: FileId, name: &[u8]) -> Told<Found> {
+        if let Some(cover) = Cover::of(directory) {
+            let attributes = Some(cover.attributes(self.id));
+            return match name {
+                b"." => Ok(Found { file: directory, attributes: attributes.clone(), directory: attributes }),
+                _ => Err(Failure { status: Status::NOENT, info: attributes }),
+            };
+        }
+        let directory = self.directory(directory).map_err(failed)?;
+        let found = self.lookup_in(caller, &directory, name);
+        let above = stat(&directory.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        match found {
+            Ok((file, attributes)) => Ok(Found { file, attributes: Some(attributes), directory: above }),
+            Err(status) => Err(Failure { status, info: above }),
+        }
+    }
+
+    fn lookup_in(&self, caller: &Caller, directory: &Object, name: &[u8]) -> Result<(FileId, Attributes), Status> {
+        let assumed = self.identity.assume(caller).map_err(status)?;
+        let opened = match name {
+            b"." => reopen(&directory.fd, OFlags::PATH),
+            b".." if directory.id == self.root.id => reopen(&directory.fd, OFlags::PATH),
+            b".." => open_parent(&directory.fd),
+            name => open_beneath(&directory.fd, name, OFlags::PATH),
+        };
+        drop(assumed);
+        let fd = match opened {
+            Err(Errno::XDEV) => {
+                let cover = Cover::new(directory.id, name);
+                return Ok((cover.id(), cover.attributes(self.id)));
+            }
+            other => other.map_err(status)?,
+        };
+        if matches!(name, b"." | b"..") {
+            return self.above(fd);
+        }
+        let (object, stat) = self.learn(directory, name, fd)?;
+        Ok((object.id, attributes::attributes(&stat, self.id)))
+    }
+
+    /// What `.` and `..` stand for. The directory may have been moved out meanwhile.
+    fn above(&self, fd: OwnedFd) -> Result<(FileId, Attributes), Status> {
+        let stat = stat(&fd).map_err(status)?;
+        let id = identify(&fd, &stat, self.kernel_handles);
+        if id != self.root.id && !self.is_beneath(&fd)? {
+            return Err(Status::STALE);
+        }
+        Ok((id, attributes::attributes(&stat, self.id)))
+    }
+
+    /// What an entry of a listing stands for, as far as it can be told.
+    pub(super) fn entry(&self, directory: &Object, name: &[u8]) -> Option<(FileId, Attributes)> {
+        match open_beneath(&directory.fd, name, OFlags::PATH) {
+            Err(Errno::XDEV) => {
+                let cover = Cover::new(directory.id, name);
+                Some((cover.id(), cover.attributes(self.id)))
+            }
+            other => {
+                let fd = other.ok()?;
+                let stat = stat(&fd).ok()?;
+                let id = identify(&fd, &stat, self.kernel_handles);
+                self.remember(id, directory, name).ok()?;
+                Some((id, attributes::attributes(&stat, self.id)))
+            }
+        }
+    }
+
+    /// Attributes, if they can be told without waiting.
+    pub(super) fn attributes_now(&self, file: FileId) -> Option<Result<Attributes, Status>> {
+        if let Some(cover) = Cover::of(file) {
+            return Some(Ok(cover.attributes(self.id)));
+        }
+        if !self.local {
+            return None;
+        }
+        let object = if file == self.root.id { self.root.clone() } else { self.cache.get(file)? };
+        Some(self.attributes_of(&object))
+    }
+
+    pub(super) fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
+        match Cover::of(file) {
+            Some(cover) => Ok(cover.attributes(self.id)),
+            None => self.attributes_of(&*self.object(file)?),
+        }
+    }
+
+    fn attributes_of(&self, object: &Object) -> Result<Attributes, Status> {
+        let stat = stat(&object.fd).map_err(status)?;
+        if stat.stx_nlink == 0 {
+            self.cache.remove(object.id);
+            return Err(Status::STALE);
+        }
+        Ok(attributes::attributes(&stat, self.id))
+    }
+}
+
+fn open_parent(directory: &OwnedFd) -> Result<OwnedFd, Errno> {
+    openat(directory, "..", OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// A number for a name in a listing of a directory without stable positions.
+pub(super) fn name_hash(name: &[u8]) -> u64 {
+    let mut hasher = SipHasher24::new_with_key(&[4; 16]);
+    hasher.write(name);
+    hash(&[hasher.finish()])
+}

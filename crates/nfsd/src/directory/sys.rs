@@ -1,0 +1,74 @@
+//! The kernel's own file handles: `name_to_handle_at` and `open_by_handle_at`.
+//!
+//! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has neither call, and
+//! no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
+
+#![allow(unsafe_code, reason = "two system calls that no well-kept crate offers")]
+
+use rustix::{fd::OwnedFd, io::Errno};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
+
+/// The largest handle that is asked for, in octets.
+pub(super) const MAX_OCTETS: usize = 32;
+
+/// The kernel's `struct file_handle` with room for the octets behind it.
+#[repr(C)]
+struct RawHandle {
+    head: libc::file_handle,
+    octets: [u8; MAX_OCTETS],
+}
+
+/// A handle of the kernel: a type that the file system chose, and its octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KernelHandle {
+    pub(super) kind: i32,
+    pub(super) len: usize,
+    pub(super) octets: [u8; MAX_OCTETS],
+}
+
+/// The handle of an open file, which may be opened with `O_PATH`. `EOVERFLOW` if it has more than [`MAX_OCTETS`].
+pub(super) fn name_to_handle(fd: BorrowedFd<'_>) -> Result<KernelHandle, Errno> {
+    let head = libc::file_handle { handle_bytes: MAX_OCTETS as u32, handle_type: 0, f_handle: [] };
+    let mut raw = RawHandle { head, octets: [0; MAX_OCTETS] };
+    let mut mount_id = 0;
+    // SAFETY: the descriptor is open for the whole call; the path is a NUL-terminated string; `raw` begins with a
+    // file_handle whose handle_bytes says how many octets follow it, and they do, because the struct is repr(C) and
+    // file_handle ends in a zero-length array of octets; both pointers are to live, exclusively borrowed variables.
+    let result = unsafe {
+        libc::name_to_handle_at(
+            fd.as_raw_fd(),
+            c"".as_ptr(),
+            (&raw mut raw).cast(),
+            &raw mut mount_id,
+            libc::AT_EMPTY_PATH,
+        )
+    };
+    check(result)?;
+    let len = usize::try_from(raw.head.handle_bytes).unwrap_or(usize::MAX);
+    if len > MAX_OCTETS {
+        return Err(Errno::OVERFLOW);
+    }
+    Ok(KernelHandle { kind: raw.head.handle_type, len, octets: raw.octets })
+}
+
+/// Opens the file of a handle with `O_PATH`, in the file system that `mount` lies in. Needs `CAP_DAC_READ_SEARCH`.
+pub(super) fn open_by_handle(mount: BorrowedFd<'_>, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
+    let handle_bytes = handle.len.min(MAX_OCTETS) as u32;
+    let head = libc::file_handle { handle_bytes, handle_type: handle.kind, f_handle: [] };
+    let mut raw = RawHandle { head, octets: handle.octets };
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the descriptor is open for the whole call; `raw` begins with a file_handle, and at least handle_bytes
+    // octets follow it (see above); the kernel only reads them.
+    let result = unsafe { libc::open_by_handle_at(mount.as_raw_fd(), (&raw mut raw).cast(), flags) };
+    let fd = check(result)?;
+    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {
+    if result >= 0 {
+        return Ok(result);
+    }
+    let error = std::io::Error::last_os_error();
+    Err(Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}

@@ -1,0 +1,126 @@
+//! File handles: what clients hold, and what nobody can make up.
+//!
+//! ```text
+//! octet 0      format, 1
+//! octet 1      n, the length of the file's id, at most 34
+//! octets 2-5   the export
+//! octets 6-13  the file system
+//! then n       the file's id in its file system (inode and generation, in the file system's own form)
+//! then 16      SipHash-2-4 (128 bits) of everything before, under the server's secret
+//! ```
+
+use crate::{FileId, MAX_FILE_ID_OCTETS};
+use rpcrdma_nfs::v3::{Handle, MAX_HANDLE_OCTETS};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+
+const FORMAT: u8 = 1;
+const HEAD_OCTETS: usize = 14;
+const CHECK_OCTETS: usize = 16;
+const _: () = assert!(HEAD_OCTETS + MAX_FILE_ID_OCTETS + CHECK_OCTETS == MAX_HANDLE_OCTETS);
+
+/// Octets in the secret that handles are checked with.
+pub const SECRET_OCTETS: usize = 16;
+
+/// What a handle names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) export: u32,
+    pub(crate) file_system: u64,
+    pub(crate) file: FileId,
+}
+
+/// Makes handles and checks them.
+#[derive(Clone)]
+pub(crate) struct Seal {
+    secret: [u8; SECRET_OCTETS],
+}
+
+impl Seal {
+    pub(crate) fn new(secret: [u8; SECRET_OCTETS]) -> Self {
+        Self { secret }
+    }
+
+    /// The handle of a target.
+    pub(crate) fn handle(&self, target: &Target) -> Handle {
+        let mut octets = [0; MAX_HANDLE_OCTETS];
+        let id = target.file.as_slice();
+        let checked = HEAD_OCTETS + id.len();
+        octets[0] = FORMAT;
+        octets[1] = id.len() as u8;
+        octets[2..6].copy_from_slice(&target.export.to_be_bytes());
+        octets[6..14].copy_from_slice(&target.file_system.to_be_bytes());
+        octets[HEAD_OCTETS..checked].copy_from_slice(id);
+        let check = self.check(&octets[..checked]);
+        octets[checked..checked + CHECK_OCTETS].copy_from_slice(&check);
+        Handle::new(&octets[..checked + CHECK_OCTETS]).expect("the constants above add up to 64 octets at most")
+    }
+
+    /// The target of a handle that this server has made, else `None`.
+    pub(crate) fn open(&self, handle: &Handle) -> Option<Target> {
+        let (checked, check) = handle.as_slice().split_last_chunk::<CHECK_OCTETS>()?;
+        let (head, id) = checked.split_first_chunk::<HEAD_OCTETS>()?;
+        // The comparison takes the same time wherever the octets differ.
+        let differing = self.check(checked).iter().zip(check).fold(0, |all, (a, b)| all | (a ^ b));
+        if differing != 0 || head[0] != FORMAT || usize::from(head[1]) != id.len() {
+            return None;
+        }
+        let [_, _, e0, e1, e2, e3, file_system @ ..] = *head;
+        Some(Target {
+            export: u32::from_be_bytes([e0, e1, e2, e3]),
+            file_system: u64::from_be_bytes(file_system),
+            file: FileId::new(id)?,
+        })
+    }
+
+    fn check(&self, octets: &[u8]) -> [u8; CHECK_OCTETS] {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write(octets);
+        hasher.finish128().as_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn target(id: &[u8]) -> Target {
+        Target { export: 7, file_system: 9, file: FileId::new(id).unwrap() }
+    }
+
+    /// proves: NFS3-FH-a
+    #[test]
+    fn a_handle_is_accepted_only_as_it_was_made() {
+        let seal = Seal::new([3; 16]);
+        let handle = seal.handle(&target(&[5; MAX_FILE_ID_OCTETS]));
+        assert_eq!(handle.as_slice().len(), 64);
+        assert_eq!(seal.open(&handle), Some(target(&[5; MAX_FILE_ID_OCTETS])));
+        for at in 0..64 {
+            for bit in 0..8 {
+                let mut octets = handle.as_slice().to_vec();
+                octets[at] ^= 1 << bit;
+                assert_eq!(seal.open(&Handle::new(&octets).unwrap()), None, "octet {at} bit {bit}");
+            }
+        }
+        for len in 0..64 {
+            assert_eq!(seal.open(&Handle::new(&handle.as_slice()[..len]).unwrap()), None);
+        }
+        assert_eq!(Seal::new([4; 16]).open(&handle), None, "another server's secret");
+        assert_eq!(Seal::new([3; 16]).open(&handle), Some(target(&[5; MAX_FILE_ID_OCTETS])), "after a restart");
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_are_a_handle_by_chance(octets in prop::collection::vec(any::<u8>(), 0..=64)) {
+            prop_assert_eq!(Seal::new([3; 16]).open(&Handle::new(&octets).unwrap()), None);
+        }
+
+        #[test]
+        fn every_target_survives(export: u32, file_system: u64, id in prop::collection::vec(any::<u8>(), 0..=34)) {
+            let target = Target { export, file_system, file: FileId::new(&id).unwrap() };
+            let seal = Seal::new([3; 16]);
+            prop_assert_eq!(seal.open(&seal.handle(&target)), Some(target));
+        }
+    }
+}

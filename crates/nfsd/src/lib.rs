@@ -1,0 +1,32 @@
+//! An NFS version 3 server.
+//!
+//! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
+//! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
+//! * File handles cannot be made up: they carry a keyed check, under the secret of the [`StateDirectory`].
+//! * Work that may sleep in the kernel is given to the program's [`Workers`]; the library starts no thread.
+
+mod caller;
+mod directory;
+mod file_system;
+mod handle;
+mod memory;
+mod mount;
+mod nfs3;
+mod server;
+mod state;
+
+pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
+pub use directory::{DirectoryFs, OpenError};
+pub use file_system::{
+    Changed, Features, FileId, FileSystem, Found, InPlace, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS,
+    Made, New, ReadData, Told, Usage, Workers, Written, failed,
+};
+pub use handle::SECRET_OCTETS;
+pub use memory::MemoryFs;
+pub use server::{ConfigError, Export, Nfsd};
+pub use state::{StateDirectory, StateError};
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

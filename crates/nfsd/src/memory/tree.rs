@@ -1,0 +1,348 @@
+//! The files of a file system in memory: nodes by number, names in directories.
+//!
+//! Node numbers are never used again, so an id that is found is the right one. Nothing here waits.
+
+use super::pages::{PAGE_OCTETS, Pages};
+use crate::{Caller, FileId};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{
+    Attributes, FileType, NewAttributes, SetTime, Specification, Status, Time, Verifier, WeakAttributes, WeakCache,
+};
+use std::collections::BTreeMap;
+
+pub(super) const READ: u32 = 4;
+pub(super) const WRITE: u32 = 2;
+pub(super) const EXECUTE: u32 = 1;
+/// The number of the root.
+pub(super) const ROOT: u64 = 1;
+const STICKY: u32 = 0o1000;
+const MODE_BITS: u32 = 0o7777;
+/// The most hard links to a file.
+pub(super) const MAX_LINKS: u32 = 65_000;
+
+/// An entry of a directory.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) node: u64,
+    pub(super) cookie: u64,
+}
+
+/// The names of a directory. Cookies are never used again and stay those of their names.
+#[derive(Default)]
+pub(super) struct Names {
+    pub(super) by_name: BTreeMap<Bytes, Place>,
+    pub(super) by_cookie: BTreeMap<u64, Bytes>,
+    next_cookie: u64,
+    pub(super) parent: u64,
+}
+
+/// The cookies of `.` and `..`.
+pub(super) const DOT_COOKIES: [u64; 2] = [1, 2];
+
+impl Names {
+    fn below(parent: u64) -> Self {
+        Self { next_cookie: DOT_COOKIES[1] + 1, parent, ..Self::default() }
+    }
+
+    fn insert(&mut self, name: Bytes, node: u64) {
+        self.remove(&name);
+        let cookie = self.next_cookie;
+        self.next_cookie += 1;
+        self.by_cookie.insert(cookie, name.clone());
+        self.by_name.insert(name, Place { node, cookie });
+    }
+
+    fn remove(&mut self, name: &[u8]) {
+        if let Some(place) = self.by_name.remove(name) {
+            self.by_cookie.remove(&place.cookie);
+        }
+    }
+}
+
+pub(super) enum Body {
+    File(Pages, Option<Verifier>),
+    Directory(Names),
+    Symlink(Bytes),
+    Special(FileType, Specification),
+}
+
+pub(super) struct Node {
+    number: u64,
+    pub(super) body: Body,
+    mode: u32,
+    links: u32,
+    uid: u32,
+    gid: u32,
+    accessed: Time,
+    modified: Time,
+    changed: Time,
+}
+
+impl Node {
+    pub(super) fn file_type(&self) -> FileType {
+        match &self.body {
+            Body::File(..) => FileType::Regular,
+            Body::Directory(_) => FileType::Directory,
+            Body::Symlink(_) => FileType::Symlink,
+            Body::Special(file_type, _) => *file_type,
+        }
+    }
+
+    pub(super) fn allows(&self, caller: &Caller, rights: u32) -> bool {
+        if caller.uid == 0 {
+            return true;
+        }
+        let shift = if caller.uid == self.uid {
+            6
+        } else if caller.is_in_group(self.gid) {
+            3
+        } else {
+            0
+        };
+        (self.mode >> shift) & rights == rights
+    }
+
+    pub(super) fn is_owner(&self, caller: &Caller) -> bool {
+        caller.uid == 0 || caller.uid == self.uid
+    }
+
+    pub(super) fn attributes(&self, file_system: u64) -> Attributes {
+        let (size, used, device) = match &self.body {
+            Body::File(pages, _) => (pages.size(), pages.count() * PAGE_OCTETS as u64, Specification::default()),
+            Body::Directory(names) => (names.by_name.len() as u64 * 32, 0, Specification::default()),
+            Body::Symlink(path) => (path.len() as u64, 0, Specification::default()),
+            Body::Special(_, device) => (0, 0, *device),
+        };
+        Attributes {
+            file_type: self.file_type(),
+            mode: self.mode,
+            links: self.links,
+            uid: self.uid,
+            gid: self.gid,
+            size,
+            used,
+            device,
+            file_system,
+            file_id: self.number,
+            accessed: self.accessed,
+            modified: self.modified,
+            changed: self.changed,
+        }
+    }
+
+    pub(super) fn touch(&mut self, now: Time) {
+        (self.modified, self.changed) = (now, now);
+    }
+}
+
+/// All nodes.
+pub(super) struct Tree {
+    pub(super) id: u64,
+    nodes: BTreeMap<u64, Node>,
+    next: u64,
+    pub(super) pages: u64,
+    pub(super) max_pages: u64,
+}
+
+impl Tree {
+    pub(super) fn new(id: u64, max_octets: u64, now: Time) -> Self {
+        let mut tree =
+            Self { id, nodes: BTreeMap::new(), next: ROOT, pages: 0, max_pages: max_octets / PAGE_OCTETS as u64 };
+        tree.add(Body::Directory(Names::below(ROOT)), 0o755, 2, &Caller::root(), now);
+        tree
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.nodes.len() as u64
+    }
+
+    pub(super) fn add(&mut self, body: Body, mode: u32, links: u32, caller: &Caller, now: Time) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        let (uid, gid) = (caller.uid, caller.gid);
+        let node = Node { number, body, mode, links, uid, gid, accessed: now, modified: now, changed: now };
+        self.nodes.insert(number, node);
+        number
+    }
+
+    pub(super) fn new_directory(&mut self, parent: u64, mode: u32, caller: &Caller, now: Time) -> u64 {
+        self.add(Body::Directory(Names::below(parent)), mode, 2, caller, now)
+    }
+
+    pub(super) fn node(&self, number: u64) -> Result<&Node, Status> {
+        self.nodes.get(&number).ok_or(Status::STALE)
+    }
+
+    pub(super) fn node_mut(&mut self, number: u64) -> Result<&mut Node, Status> {
+        self.nodes.get_mut(&number).ok_or(Status::STALE)
+    }
+
+    pub(super) fn number(&self, file: FileId) -> Result<u64, Status> {
+        let octets = file.as_slice().try_into().map_err(|_| Status::BADHANDLE)?;
+        let number = u64::from_be_bytes(octets);
+        self.node(number).map(|_| number)
+    }
+
+    pub(super) fn names(&self, number: u64) -> Result<&Names, Status> {
+        match &self.node(number)?.body {
+            Body::Directory(names) => Ok(names),
+            _ => Err(Status::NOTDIR),
+        }
+    }
+
+    fn names_mut(&mut self, number: u64) -> Result<&mut Names, Status> {
+        match &mut self.node_mut(number)?.body {
+            Body::Directory(names) => Ok(names),
+            _ => Err(Status::NOTDIR),
+        }
+    }
+
+    pub(super) fn check(&self, caller: &Caller, number: u64, rights: u32) -> Result<(), Status> {
+        if self.node(number)?.allows(caller, rights) { Ok(()) } else { Err(Status::ACCES) }
+    }
+
+    pub(super) fn attributes(&self, number: u64) -> Option<Attributes> {
+        self.nodes.get(&number).map(|node| node.attributes(self.id))
+    }
+
+    pub(super) fn weak(&self, number: u64) -> Option<WeakAttributes> {
+        self.attributes(number).map(|attributes| attributes.weak())
+    }
+
+    /// Attributes from before and those of now.
+    pub(super) fn since(&self, before: Option<WeakAttributes>, number: u64) -> WeakCache {
+        WeakCache { before, after: self.attributes(number) }
+    }
+
+    /// The node of a name.
+    pub(super) fn find(&self, directory: u64, name: &[u8]) -> Result<u64, Status> {
+        let names = self.names(directory)?;
+        match name {
+            b"." => Ok(directory),
+            b".." => Ok(names.parent),
+            name => names.by_name.get(name).map(|place| place.node).ok_or(Status::NOENT),
+        }
+    }
+
+    /// Whether the caller may take a name out of a directory.
+    pub(super) fn may_unlink(&self, caller: &Caller, directory: u64, victim: u64) -> Result<(), Status> {
+        self.check(caller, directory, WRITE | EXECUTE)?;
+        let (directory, victim) = (self.node(directory)?, self.node(victim)?);
+        let sticky = directory.mode & STICKY != 0;
+        if sticky && !directory.is_owner(caller) && !victim.is_owner(caller) { Err(Status::ACCES) } else { Ok(()) }
+    }
+
+    /// Gives a node a name in a directory. Links are counted elsewhere.
+    pub(super) fn enter(&mut self, directory: u64, name: Bytes, node: u64, now: Time) -> Result<(), Status> {
+        self.names_mut(directory)?.insert(name, node);
+        if let Body::Directory(names) = &mut self.node_mut(node)?.body {
+            names.parent = directory;
+            self.node_mut(directory)?.links += 1;
+        }
+        self.node_mut(directory)?.touch(now);
+        Ok(())
+    }
+
+    /// Takes a name out of a directory; the node stays.
+    pub(super) fn leave(&mut self, directory: u64, name: &[u8], now: Time) -> Result<u64, Status> {
+        let node = self.find(directory, name)?;
+        self.names_mut(directory)?.remove(name);
+        if self.node(node)?.file_type() == FileType::Directory {
+            self.node_mut(directory)?.links -= 1;
+        }
+        self.node_mut(directory)?.touch(now);
+        Ok(node)
+    }
+
+    /// Counts a link less, and forgets the node with its last.
+    pub(super) fn unlink(&mut self, number: u64, now: Time) -> Result<(), Status> {
+        let node = self.node_mut(number)?;
+        node.changed = now;
+        node.links = match node.body {
+            Body::Directory(_) => 0,
+            _ => node.links.saturating_sub(1),
+        };
+        if node.links == 0
+            && let Some(Node { body: Body::File(pages, _), .. }) = self.nodes.remove(&number)
+        {
+            self.pages -= pages.count();
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_link(&mut self, number: u64, now: Time) -> Result<(), Status> {
+        let node = self.node_mut(number)?;
+        if node.links >= MAX_LINKS {
+            return Err(Status::MLINK);
+        }
+        node.links += 1;
+        node.changed = now;
+        Ok(())
+    }
+
+    /// Whether a directory lies in another or is it.
+    pub(super) fn is_below(&self, mut directory: u64, other: u64) -> Result<bool, Status> {
+        while directory != other {
+            if directory == ROOT {
+                return Ok(false);
+            }
+            directory = self.names(directory)?.parent;
+        }
+        Ok(true)
+    }
+
+    /// Sets attributes that the caller may set.
+    pub(super) fn set(&mut self, caller: &Caller, number: u64, new: &NewAttributes, now: Time) -> Result<(), Status> {
+        let node = self.node(number)?;
+        let owner = node.is_owner(caller);
+        let gives_away = new.uid.is_some_and(|uid| uid != node.uid);
+        let regroups = new.gid.is_some_and(|gid| gid != node.gid && !(owner && caller.is_in_group(gid)));
+        let sets_times = matches!(new.accessed, SetTime::Client(_)) || matches!(new.modified, SetTime::Client(_));
+        if caller.uid != 0 && (gives_away || regroups || !owner && (new.mode.is_some() || sets_times)) {
+            return Err(Status::PERM);
+        }
+        let touches = new.accessed == SetTime::Server || new.modified == SetTime::Server;
+        if touches && !owner && !node.allows(caller, WRITE) {
+            return Err(Status::ACCES);
+        }
+        if let Some(size) = new.size {
+            self.resize(caller, number, size, now)?;
+        }
+        let node = self.node_mut(number)?;
+        node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS);
+        node.uid = new.uid.unwrap_or(node.uid);
+        node.gid = new.gid.unwrap_or(node.gid);
+        let time = |old: Time, how: SetTime| match how {
+            SetTime::Keep => old,
+            SetTime::Server => now,
+            SetTime::Client(time) => time,
+        };
+        node.accessed = time(node.accessed, new.accessed);
+        node.modified = time(node.modified, new.modified);
+        node.changed = now;
+        Ok(())
+    }
+
+    fn resize(&mut self, caller: &Caller, number: u64, size: u64, now: Time) -> Result<(), Status> {
+        let node = self.node_mut(number)?;
+        if !node.allows(caller, WRITE) && !node.is_owner(caller) {
+            return Err(Status::ACCES);
+        }
+        let Body::File(pages, _) = &mut node.body else {
+            return Err(if node.file_type() == FileType::Directory { Status::ISDIR } else { Status::INVAL });
+        };
+        if size > super::MAX_FILE_OCTETS {
+            return Err(Status::FBIG);
+        }
+        let before = pages.count();
+        pages.set_size(size);
+        let freed = before - pages.count();
+        node.touch(now);
+        self.pages -= freed;
+        Ok(())
+    }
+}
+
+pub(super) fn file_id(number: u64) -> FileId {
+    FileId::new(&number.to_be_bytes()).expect("eight octets fit an id")
+}

@@ -1,0 +1,231 @@
+//! The MOUNT service, versions 1 and 3 (RFC 1813 appendix I): from a path to the handle of a directory.
+//!
+//! Paths are split by the longest export that they begin with; the rest is looked up name by name, symbolic links are
+//! not followed. Version 1 hands out handles of NFS version 2 only, which is not served: its MNT refuses, its lists and
+//! its UMNT are those of version 3. The list of mounts is what clients said, bounded, and means nothing.
+
+use crate::{
+    Caller, Export, FileId,
+    server::{Opened, Server},
+};
+use bytes::Bytes;
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::{
+    mount::{self, DirectoryPath, MountReply, MountReply1, Status, procedure},
+    v3,
+};
+use rpcrdma_oncrpc::{AUTH_SYS, Answer, CallContext, Service};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// The most mounts that are remembered; the oldest go first.
+pub(crate) const MAX_MOUNTS: usize = 256;
+
+/// Which clients said that they have mounted what.
+#[derive(Default)]
+pub(crate) struct MountTable(Mutex<Vec<(IpAddr, Bytes)>>);
+
+impl MountTable {
+    fn change(&self, change: impl FnOnce(&mut Vec<(IpAddr, Bytes)>)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn add(&self, client: IpAddr, path: Bytes) {
+        let entry = (client, path);
+        self.change(|mounts| {
+            mounts.retain(|mount| *mount != entry);
+            if mounts.len() == MAX_MOUNTS {
+                mounts.remove(0);
+            }
+            mounts.push(entry);
+        });
+    }
+
+    fn list(&self) -> mount::Mounts {
+        let mut all = Vec::new();
+        self.change(|mounts| all.clone_from(mounts));
+        let entry = |(client, path): (IpAddr, Bytes)| mount::MountEntry {
+            host: client.to_string().into(),
+            path: DirectoryPath(path),
+        };
+        mount::Mounts(all.into_iter().map(entry).collect())
+    }
+}
+
+/// The service of one version.
+pub(crate) struct Mount {
+    server: Arc<Server>,
+    version: u32,
+}
+
+impl Mount {
+    pub(crate) fn version_3(server: Arc<Server>) -> Self {
+        Self { server, version: mount::VERSION_3 }
+    }
+
+    pub(crate) fn version_1(server: Arc<Server>) -> Self {
+        Self { server, version: mount::VERSION_1 }
+    }
+}
+
+/// Path components, without empty ones.
+fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+    path.split(|octet| *octet == b'/').filter(|name| !name.is_empty())
+}
+
+/// What is left of a path behind an export's, by whole names.
+fn rest_behind<'a>(export: &Export, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+    let mut names = components(path);
+    for expected in components(&export.path) {
+        if names.next()? != expected {
+            return None;
+        }
+    }
+    Some(names.collect())
+}
+
+async fn find(server: &Server, client: IpAddr, path: &[u8]) -> Result<v3::Handle, Status> {
+    if path.first() != Some(&b'/') {
+        return Err(Status::NOENT);
+    }
+    let behind = |export| rest_behind(export, path).map(|rest| (rest, export));
+    let (rest, export) =
+        server.exports.iter().filter_map(behind).min_by_key(|(rest, _)| rest.len()).ok_or(Status::NOENT)?;
+    if !export.allows(client) {
+        return Err(Status::ACCES);
+    }
+    let mut file = export.file_system.root();
+    for name in rest {
+        file = step(export, file, name).await?;
+    }
+    let attributes = export.file_system.attributes(file).await.map_err(to_mount_status)?;
+    if attributes.file_type != v3::FileType::Directory {
+        return Err(Status::NOTDIR);
+    }
+    let opened = Opened {
+        file_system: export.file_system.clone(),
+        file,
+        caller: Caller::root(),
+        read_only: export.read_only,
+        export: export.id,
+    };
+    Ok(server.handle(&opened, file))
+}
+
+/// As the server itself: the client's superuser mounts, and who that is here is decided at each use.
+async fn step(export: &Export, directory: FileId, name: &[u8]) -> Result<FileId, Status> {
+    if matches!(name, b"." | b"..") || name.contains(&0) {
+        return Err(Status::INVAL);
+    }
+    let found = export.file_system.lookup(Caller::root(), directory, Bytes::copy_from_slice(name)).await;
+    found.map(|found| found.file).map_err(|failure| to_mount_status(failure.status))
+}
+
+fn to_mount_status(status: v3::Status) -> Status {
+    match status {
+        v3::Status::PERM => Status::PERM,
+        v3::Status::NOENT | v3::Status::STALE => Status::NOENT,
+        v3::Status::ACCES => Status::ACCES,
+        v3::Status::NOTDIR => Status::NOTDIR,
+        v3::Status::INVAL => Status::INVAL,
+        v3::Status::NAMETOOLONG => Status::NAMETOOLONG,
+        v3::Status::IO => Status::IO,
+        _ => Status::SERVERFAULT,
+    }
+}
+
+fn exports(server: &Server) -> mount::Exports {
+    let entry = |export: &Export| mount::Export {
+        path: DirectoryPath(export.path.clone()),
+        groups: export.allow.iter().map(|range| Bytes::from(range.to_string())).collect(),
+    };
+    mount::Exports(server.exports.iter().map(entry).collect())
+}
+
+fn results(value: &impl Encode) -> Answer {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    Answer::Results(encoder.finish())
+}
+
+fn decode<A: Decode>(mut args: Decoder) -> Result<A, Answer> {
+    let value = A::decode(&mut args)?;
+    args.finish()?;
+    Ok(value)
+}
+
+impl Service for Mount {
+    fn program(&self) -> u32 {
+        mount::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        self.version
+    }
+
+    fn is_idempotent(&self, _: u32) -> bool {
+        true
+    }
+
+    fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer> {
+        let (server, version) = (self.server.clone(), self.version);
+        Box::pin(async move {
+            let client = context.connection.peer.ip().to_canonical();
+            execute(&server, version, client, procedure, args).await.unwrap_or_else(|answer| answer)
+        })
+    }
+}
+
+async fn execute(
+    server: &Server,
+    version: u32,
+    client: IpAddr,
+    procedure: u32,
+    args: Decoder,
+) -> Result<Answer, Answer> {
+    Ok(match procedure {
+        procedure::MOUNT => {
+            let mount::Mount { path } = decode(args)?;
+            if version == mount::VERSION_1 {
+                return Ok(results(&MountReply1::Failed(Status::ACCES.0)));
+            }
+            results(&match find(server, client, &path.0).await {
+                Ok(root) => {
+                    server.mounts.add(client, Bytes::copy_from_slice(&path.0));
+                    MountReply::Ok { root, flavors: vec![AUTH_SYS] }
+                }
+                Err(status) => {
+                    tracing::debug!(%client, path = %path.0.escape_ascii(), %status, "mount refused");
+                    MountReply::Failed(status)
+                }
+            })
+        }
+        procedure::DUMP => {
+            decode::<mount::ListMounts>(args)?;
+            results(&server.mounts.list())
+        }
+        procedure::UNMOUNT => {
+            let mount::Unmount { path } = decode(args)?;
+            let entry = (client, path.0);
+            server.mounts.change(|mounts| mounts.retain(|mount| *mount != entry));
+            results(&())
+        }
+        procedure::UNMOUNT_ALL => {
+            decode::<()>(args)?;
+            server.mounts.change(|mounts| mounts.retain(|(host, _)| *host != client));
+            results(&())
+        }
+        procedure::EXPORT => {
+            decode::<mount::ListExports>(args)?;
+            results(&exports(server))
+        }
+        procedure::EXPORT_ALL if version == mount::VERSION_1 => {
+            decode::<mount::ListExports>(args)?;
+            results(&exports(server))
+        }
+        _ => Answer::ProcUnavail,
+    })
+}

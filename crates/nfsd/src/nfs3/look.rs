@@ -1,0 +1,224 @@
+//! Procedures that change nothing.
+
+use super::{Execution, check_name};
+use crate::{Listing, ListingBudget, ListingEntry, failed, server::Opened};
+use rpcrdma_env::Buffer;
+use rpcrdma_nfs::v3::{
+    self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_OCTETS, Name, Path, Status, access,
+};
+
+/// The best READDIR, in octets: some 400 entries with attributes.
+const PREFERRED_LISTING_OCTETS: u32 = 64 << 10;
+
+type Info = Option<Attributes>;
+
+fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
+    match result {
+        Ok(ok) => Answer::Ok(ok),
+        Err(failure) => Answer::Failed(failure),
+    }
+}
+
+impl Execution {
+    pub(super) async fn get_attributes(self, args: v3::GetAttributes) -> Answer<Attributes, ()> {
+        let attributes = match self.open(&args.file) {
+            Ok(opened) => opened.file_system.attributes(opened.file).await,
+            Err(status) => Err(status),
+        };
+        answer(attributes.map_err(failed))
+    }
+
+    pub(super) async fn lookup(self, args: v3::Lookup) -> Answer<v3::LookupOk, Info> {
+        answer(self.try_lookup(args).await)
+    }
+
+    async fn try_lookup(&self, args: v3::Lookup) -> Result<v3::LookupOk, Failure<Info>> {
+        let opened = self.open(&args.directory).map_err(failed)?;
+        check_name(&opened, &args.name).map_err(failed)?;
+        let found = opened.file_system.lookup(opened.caller.clone(), opened.file, args.name.0).await?;
+        let file = self.server.handle(&opened, found.file);
+        Ok(v3::LookupOk { file, attributes: found.attributes, directory: found.directory })
+    }
+
+    pub(super) async fn access(self, args: v3::Access) -> Answer<v3::AccessOk, Info> {
+        answer(self.try_access(args).await)
+    }
+
+    async fn try_access(&self, args: v3::Access) -> Result<v3::AccessOk, Failure<Info>> {
+        let opened = self.open(&args.file).map_err(failed)?;
+        let changing = access::MODIFY | access::EXTEND | access::DELETE;
+        let asked = if opened.read_only { args.rights & !changing } else { args.rights };
+        let (rights, attributes) = opened.file_system.access(opened.caller.clone(), opened.file, asked).await?;
+        Ok(v3::AccessOk { attributes, rights: rights & asked })
+    }
+
+    pub(super) async fn read_link(self, args: v3::ReadLink) -> Answer<v3::ReadLinkOk, Info> {
+        answer(self.try_read_link(args).await)
+    }
+
+    async fn try_read_link(&self, args: v3::ReadLink) -> Result<v3::ReadLinkOk, Failure<Info>> {
+        let opened = self.open(&args.link).map_err(failed)?;
+        let (path, attributes) = opened.file_system.read_link(opened.caller.clone(), opened.file).await?;
+        Ok(v3::ReadLinkOk { attributes, path: Path(path) })
+    }
+
+    pub(super) async fn read(self, args: v3::Read) -> Answer<v3::ReadOk, Info> {
+        answer(self.try_read(args).await)
+    }
+
+    async fn try_read(&self, args: v3::Read) -> Result<v3::ReadOk, Failure<Info>> {
+        let opened = self.open(&args.file).map_err(failed)?;
+        let (max, _) = self.transfer_limits();
+        let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
+        if let Some(size) = opened.file_system.size_hint(opened.file) {
+            let left = size.saturating_sub(args.offset);
+            count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        let buffer = self.buffer(count).await;
+        let read = opened.file_system.read(opened.caller.clone(), opened.file, args.offset, count, buffer).await?;
+        Ok(v3::ReadOk { attributes: read.attributes, end: read.end, data: read.buffer.freeze() })
+    }
+
+    /// Memory that the transport can send from. Waits, holding the call's credit, until there is some.
+    async fn buffer(&self, len: usize) -> Buffer {
+        let allocator = &self.context.connection.allocator;
+        if len == 0 {
+            return Buffer::from_vec(Vec::new());
+        }
+        match allocator.try_allocate(len) {
+            Some(buffer) => buffer,
+            None => allocator.allocate(len).await,
+        }
+    }
+
+    pub(super) async fn read_directory(self, args: v3::ReadDirectory) -> Answer<v3::ReadDirectoryOk, Info> {
+        answer(self.try_read_directory(args).await)
+    }
+
+    async fn try_read_directory(&self, args: v3::ReadDirectory) -> Result<v3::ReadDirectoryOk, Failure<Info>> {
+        let opened = self.open(&args.directory).map_err(failed)?;
+        let budget = ListingBudget::names_only(self.listing_octets(args.count));
+        let listing = self.list(&opened, args.cookie, args.verifier, budget).await?;
+        let entry =
+            |entry: ListingEntry| Entry { file_id: entry.file_id, name: Name(entry.name), cookie: entry.cookie };
+        Ok(v3::ReadDirectoryOk {
+            attributes: listing.attributes,
+            verifier: listing.verifier,
+            entries: listing.entries.into_iter().map(entry).collect(),
+            end: listing.end,
+        })
+    }
+
+    pub(super) async fn read_directory_plus(
+        self,
+        args: v3::ReadDirectoryPlus,
+    ) -> Answer<v3::ReadDirectoryPlusOk, Info> {
+        answer(self.try_read_directory_plus(args).await)
+    }
+
+    async fn try_read_directory_plus(
+        &self,
+        args: v3::ReadDirectoryPlus,
+    ) -> Result<v3::ReadDirectoryPlusOk, Failure<Info>> {
+        let opened = self.open(&args.directory).map_err(failed)?;
+        let names = usize::try_from(args.directory_count).unwrap_or(usize::MAX);
+        let budget = ListingBudget::plus(names, self.listing_octets(args.max_count), MAX_HANDLE_OCTETS);
+        let listing = self.list(&opened, args.cookie, args.verifier, budget).await?;
+        let entry = |entry: ListingEntry| {
+            let (file, attributes) = entry.file.unzip();
+            EntryPlus {
+                file_id: attributes.as_ref().map_or(entry.file_id, |a: &Attributes| a.file_id),
+                name: Name(entry.name),
+                cookie: entry.cookie,
+                attributes,
+                file: file.map(|file| -> Handle { self.server.handle(&opened, file) }),
+            }
+        };
+        Ok(v3::ReadDirectoryPlusOk {
+            attributes: listing.attributes,
+            verifier: listing.verifier,
+            entries: listing.entries.into_iter().map(entry).collect(),
+            end: listing.end,
+        })
+    }
+
+    fn listing_octets(&self, asked: u32) -> usize {
+        usize::try_from(asked).unwrap_or(usize::MAX).min(self.listing_limit())
+    }
+
+    async fn list(
+        &self,
+        opened: &Opened,
+        cookie: u64,
+        verifier: v3::Verifier,
+        budget: ListingBudget,
+    ) -> Result<Listing, Failure<Info>> {
+        let listing = opened.file_system.list(opened.caller.clone(), opened.file, cookie, verifier, budget).await?;
+        if listing.entries.is_empty() && !listing.end {
+            return Err(Failure { status: Status::TOOSMALL, info: listing.attributes });
+        }
+        Ok(listing)
+    }
+
+    pub(super) async fn file_system_status(self, args: v3::FileSystemStatus) -> Answer<v3::FileSystemStatusOk, Info> {
+        let result = async {
+            let opened = self.open(&args.root)?;
+            let attributes = opened.file_system.attributes(opened.file).await?;
+            let usage = opened.file_system.usage().await?;
+            Ok(v3::FileSystemStatusOk {
+                attributes: Some(attributes),
+                total_octets: usage.total_octets,
+                free_octets: usage.free_octets,
+                available_octets: usage.available_octets,
+                total_files: usage.total_files,
+                free_files: usage.free_files,
+                available_files: usage.free_files,
+                invariant_seconds: 0,
+            })
+        };
+        answer(result.await.map_err(failed))
+    }
+
+    pub(super) async fn file_system_info(self, args: v3::FileSystemInfo) -> Answer<v3::FileSystemInfoOk, Info> {
+        let (read, write) = self.transfer_limits();
+        let [read, write] = [read, write].map(|octets| u32::try_from(octets).unwrap_or(u32::MAX));
+        let result = async {
+            let opened = self.open(&args.root)?;
+            let features = opened.file_system.features();
+            Ok(v3::FileSystemInfoOk {
+                attributes: Some(opened.file_system.attributes(opened.file).await?),
+                read_max: read,
+                read_preferred: read,
+                read_multiple: super::TRANSFER_UNIT_OCTETS as u32,
+                write_max: write,
+                write_preferred: write,
+                write_multiple: super::TRANSFER_UNIT_OCTETS as u32,
+                directory_preferred: PREFERRED_LISTING_OCTETS.min(read),
+                max_file_octets: features.max_file_octets,
+                time_precision: features.time_precision,
+                properties: v3::properties::LINK
+                    | v3::properties::SYMLINK
+                    | v3::properties::HOMOGENEOUS
+                    | v3::properties::CAN_SET_TIME,
+            })
+        };
+        answer(result.await.map_err(failed))
+    }
+
+    pub(super) async fn path_configuration(self, args: v3::PathConfiguration) -> Answer<v3::PathConfigurationOk, Info> {
+        let result = async {
+            let opened = self.open(&args.file)?;
+            let features = opened.file_system.features();
+            Ok(v3::PathConfigurationOk {
+                attributes: Some(opened.file_system.attributes(opened.file).await?),
+                max_links: features.max_links,
+                max_name_octets: features.max_name_octets,
+                no_truncation: true,
+                chown_restricted: true,
+                case_insensitive: false,
+                case_preserving: true,
+            })
+        };
+        answer(result.await.map_err(failed))
+    }
+}

@@ -1,0 +1,140 @@
+//! The NFS version 3 service (RFC 1813): from arguments to the file system and back.
+//!
+//! Every procedure opens the handle (check, export, client's address, caller), asks the file system, and tells what it
+//! said. Octets of a READ are read into a buffer of the connection's allocator and travel from there; octets of a WRITE
+//! are shared with the received message. Errors are statuses.
+
+mod change;
+mod look;
+
+use crate::server::{Opened, Server};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::v3::{self, Procedure, Status};
+use rpcrdma_oncrpc::{Answer, CallContext, Service};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
+use std::sync::Arc;
+
+/// The service. Cloning shares the server.
+pub(crate) struct Nfs3 {
+    pub(crate) server: Arc<Server>,
+}
+
+/// One call.
+struct Execution {
+    server: Arc<Server>,
+    context: CallContext,
+}
+
+/// What stands in a message beside the data of a READ or WRITE, at most: header, credential and verifier at their
+/// largest, handle, attributes.
+const MESSAGE_OVERHEAD_OCTETS: usize = 1536;
+/// Transfers are multiples of it, so that they fall on pages.
+const TRANSFER_UNIT_OCTETS: usize = 4096;
+/// The largest READDIR or READDIRPLUS answer.
+const MAX_LISTING_OCTETS: usize = 256 << 10;
+
+impl Execution {
+    fn open(&self, handle: &v3::Handle) -> Result<Opened, Status> {
+        self.server.open(&self.context, handle)
+    }
+
+    /// For a procedure that changes something.
+    fn open_to_change(&self, handle: &v3::Handle) -> Result<Opened, Status> {
+        let opened = self.open(handle)?;
+        if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
+    }
+
+    /// The largest READ and the largest WRITE over the call's transport.
+    fn transfer_limits(&self) -> (usize, usize) {
+        let limit = |message: usize| {
+            let data = message.saturating_sub(MESSAGE_OVERHEAD_OCTETS).min(v3::MAX_TRANSFER_OCTETS);
+            if data < TRANSFER_UNIT_OCTETS { data } else { data - data % TRANSFER_UNIT_OCTETS }
+        };
+        let limits = self.context.connection.limits;
+        (limit(limits.max_reply), limit(limits.max_call))
+    }
+
+    fn listing_limit(&self) -> usize {
+        self.context.connection.limits.max_reply.saturating_sub(MESSAGE_OVERHEAD_OCTETS).min(MAX_LISTING_OCTETS)
+    }
+}
+
+/// A name as it may stand in a directory. `.` and `..` pass.
+fn check_name(opened: &Opened, name: &v3::Name) -> Result<(), Status> {
+    let name = name.as_slice();
+    if name.is_empty() || name.iter().any(|octet| matches!(octet, b'/' | 0)) {
+        return Err(Status::INVAL);
+    }
+    let max = usize::try_from(opened.file_system.features().max_name_octets).unwrap_or(usize::MAX);
+    if name.len() > max { Err(Status::NAMETOOLONG) } else { Ok(()) }
+}
+
+fn is_dot(name: &[u8]) -> bool {
+    matches!(name, b"." | b"..")
+}
+
+/// Decodes the arguments, all of them, and executes.
+fn execute<A, R, F>(mut args: Decoder, call: impl FnOnce(A) -> F) -> BoxFuture<'static, Answer>
+where
+    A: Decode,
+    R: Encode,
+    F: Future<Output = R> + Send + 'static,
+{
+    let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
+    match decoded {
+        Err(error) => Box::pin(std::future::ready(Answer::from(error))),
+        Ok(decoded) => {
+            let call = call(decoded);
+            Box::pin(async move {
+                let mut encoder = Encoder::new();
+                call.await.encode(&mut encoder);
+                Answer::Results(encoder.finish())
+            })
+        }
+    }
+}
+
+impl Service for Nfs3 {
+    fn program(&self) -> u32 {
+        v3::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        v3::VERSION
+    }
+
+    fn is_idempotent(&self, procedure: u32) -> bool {
+        Procedure::from_number(procedure).is_none_or(Procedure::is_idempotent)
+    }
+
+    fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer> {
+        let it = Execution { server: self.server.clone(), context };
+        let Some(procedure) = Procedure::from_number(procedure) else {
+            return Box::pin(std::future::ready(Answer::ProcUnavail));
+        };
+        match procedure {
+            Procedure::Null => execute(args, |v3::Null {}| async {}),
+            Procedure::GetAttributes => execute(args, |args| it.get_attributes(args)),
+            Procedure::SetAttributes => execute(args, |args| it.set_attributes(args)),
+            Procedure::Lookup => execute(args, |args| it.lookup(args)),
+            Procedure::Access => execute(args, |args| it.access(args)),
+            Procedure::ReadLink => execute(args, |args| it.read_link(args)),
+            Procedure::Read => execute(args, |args| it.read(args)),
+            Procedure::Write => execute(args, |args| it.write(args)),
+            Procedure::Create => execute(args, |args| it.create(args)),
+            Procedure::MakeDirectory => execute(args, |args| it.make_directory(args)),
+            Procedure::SymbolicLink => execute(args, |args| it.symbolic_link(args)),
+            Procedure::MakeNode => execute(args, |args| it.make_node(args)),
+            Procedure::Remove => execute(args, |args| it.remove(args)),
+            Procedure::RemoveDirectory => execute(args, |args| it.remove_directory(args)),
+            Procedure::Rename => execute(args, |args| it.rename(args)),
+            Procedure::Link => execute(args, |args| it.link(args)),
+            Procedure::ReadDirectory => execute(args, |args| it.read_directory(args)),
+            Procedure::ReadDirectoryPlus => execute(args, |args| it.read_directory_plus(args)),
+            Procedure::FileSystemStatus => execute(args, |args| it.file_system_status(args)),
+            Procedure::FileSystemInfo => execute(args, |args| it.file_system_info(args)),
+            Procedure::PathConfiguration => execute(args, |args| it.path_configuration(args)),
+            Procedure::Commit => execute(args, |args| it.commit(args)),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The state directory: what has to survive a restart.
+//!
+//! It holds the secret that handles are checked with (`secret`, readable by its owner alone) and an index for each
+//! served directory. Opening it creates what is missing.
+
+use crate::SECRET_OCTETS;
+use rpcrdma_env::Random;
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+const SECRET_FILE: &str = "secret";
+
+/// An open state directory.
+#[derive(Debug)]
+pub struct StateDirectory {
+    path: PathBuf,
+    secret: [u8; SECRET_OCTETS],
+}
+
+/// Why a state directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// It cannot be created, read or written.
+    #[error("the state directory {} cannot be used", path.display())]
+    Io {
+        /// Which file or directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The secret is not what was once written.
+    #[error("{} does not hold a secret of {SECRET_OCTETS} octets", path.display())]
+    BadSecret {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl StateDirectory {
+    /// Opens the directory, and creates it and the secret if they are not there.
+    ///
+    /// # Errors
+    /// If that fails, or the secret is damaged.
+    pub fn open(path: impl Into<PathBuf>, random: &dyn Random) -> Result<Self, StateError> {
+        let path = path.into();
+        let secret_path = path.join(SECRET_FILE);
+        let io = |source| StateError::Io { path: path.clone(), source };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(io)?;
+        let octets = match read_all(&secret_path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                create_secret(&path, random).map_err(io)?;
+                read_all(&secret_path).map_err(io)?
+            }
+            other => other.map_err(io)?,
+        };
+        match octets.try_into() {
+            Ok(secret) => Ok(Self { path, secret }),
+            Err(_) => Err(StateError::BadSecret { path: secret_path }),
+        }
+    }
+
+    /// The secret.
+    pub fn secret(&self) -> [u8; SECRET_OCTETS] {
+        self.secret
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// At most one octet more than a secret has.
+fn read_all(path: &Path) -> io::Result<Vec<u8>> {
+    let mut octets = Vec::new();
+    File::open(path)?.take(SECRET_OCTETS as u64 + 1).read_to_end(&mut octets)?;
+    Ok(octets)
+}
+
+/// Writes a new secret beside its place and moves it there, unless another server has been faster.
+fn create_secret(directory: &Path, random: &dyn Random) -> io::Result<()> {
+    let mut secret = [0; SECRET_OCTETS];
+    random.fill(&mut secret);
+    let draft = directory.join(format!("{SECRET_FILE}.{:016x}", random.next_u64()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(&secret)?;
+    file.sync_all()?;
+    let placed = fs::hard_link(&draft, directory.join(SECRET_FILE));
+    fs::remove_file(&draft)?;
+    match placed {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => File::open(directory)?.sync_all(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_env::SeededRandom;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_secret_is_made_once_and_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("a/b");
+        let first = StateDirectory::open(&path, &SeededRandom::new(1)).unwrap().secret();
+        assert_eq!(StateDirectory::open(&path, &SeededRandom::new(2)).unwrap().secret(), first);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&path.join("secret"))), (0o700, 0o600));
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_damaged_secret_is_an_error() {
+        let scratch = tempfile::tempdir().unwrap();
+        for octets in [&[][..], &[1; 15], &[1; 17]] {
+            fs::write(scratch.path().join("secret"), octets).unwrap();
+            let opened = StateDirectory::open(scratch.path(), &SeededRandom::new(1));
+            assert!(matches!(opened, Err(StateError::BadSecret { .. })));
+        }
+        let opened = StateDirectory::open("/proc/nowhere", &SeededRandom::new(1));
+        assert!(matches!(opened, Err(StateError::Io { .. })));
+    }
+}

@@ -1,0 +1,238 @@
+//! A client for tests: whole RPC messages to the handlers, without a transport.
+
+use crate::{Export, FileSystem, Nfsd, SECRET_OCTETS};
+use rpcrdma_env::{BoxFuture, Env, Heap, SeededRandom, TokioClock};
+use rpcrdma_nfs::{
+    Call,
+    mount::{self, DirectoryPath, MountReply},
+    v3::{
+        self, Answer, Attributes, Create, CreateHow, Created, Failure, GetAttributes, Handle, Lookup, LookupOk, Name,
+        NewAttributes, Read, ReadOk, Stability, Status, WeakCache, Write, WriteOk,
+    },
+};
+use rpcrdma_oncrpc::{
+    AUTH_SYS, CallContext, CallHeader, CallId, Connection, GoneSignal, Handler, Limits, OpaqueAuth, Outcome, Rejection,
+    ReplyHeader, SysCredential, TransportKind,
+};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload, Stream};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+pub(crate) const SECRET: [u8; SECRET_OCTETS] = [9; SECRET_OCTETS];
+
+pub(crate) fn env() -> Env {
+    Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) }
+}
+
+/// Completes a future that needs no runtime to wake it.
+pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// A client of one server, as one user.
+pub(crate) struct Client {
+    nfs: Arc<dyn Handler>,
+    mount: Arc<dyn Handler>,
+    pub(crate) uid: u32,
+    pub(crate) gid: u32,
+    pub(crate) groups: Vec<u32>,
+    pub(crate) address: IpAddr,
+    pub(crate) limits: Limits,
+    xid: AtomicU32,
+}
+
+impl Client {
+    pub(crate) fn of(server: &Nfsd) -> Self {
+        Self {
+            nfs: server.nfs(),
+            mount: server.mount(),
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+            address: [127, 0, 0, 1].into(),
+            limits: Limits::new((1 << 20) + 65536, (1 << 20) + 65536),
+            xid: AtomicU32::new(1),
+        }
+    }
+
+    /// A client of a file system that is the only export, as `/`.
+    pub(crate) fn serving(file_system: Arc<dyn FileSystem>) -> Self {
+        Self::of(&Nfsd::new(vec![Export::new("/", file_system)], SECRET, &env()).unwrap())
+    }
+
+    /// The same server as another user.
+    pub(crate) fn as_user(&self, uid: u32, gid: u32, groups: &[u32]) -> Self {
+        Self {
+            nfs: self.nfs.clone(),
+            mount: self.mount.clone(),
+            uid,
+            gid,
+            groups: groups.to_vec(),
+            address: self.address,
+            limits: self.limits,
+            xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
+        }
+    }
+
+    pub(crate) fn send(
+        &self,
+        program: u32,
+        version: u32,
+        procedure: u32,
+        args: Payload,
+    ) -> BoxFuture<'static, Outcome> {
+        let xid = self.xid.fetch_add(1, Ordering::Relaxed);
+        let mut body = Encoder::new();
+        let groups = self.groups.clone();
+        SysCredential { uid: self.uid, gid: self.gid, groups, ..SysCredential::default() }.encode(&mut body);
+        let credential = OpaqueAuth { flavour: AUTH_SYS, body: body.finish().to_bytes() };
+        let id = CallId { xid, program, version, procedure };
+        let mut encoder = Encoder::new();
+        CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);
+        encoder.payload(args);
+        let (_, gone) = GoneSignal::new();
+        let peer = SocketAddr::new(self.address, 700);
+        let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, self.limits, Arc::new(Heap), gone);
+        let context = CallContext::new(Arc::new(connection));
+        let handler = if program == v3::PROGRAM { &self.nfs } else { &self.mount };
+        handler.handle(context, Stream::from(encoder.finish().to_bytes()))
+    }
+
+    pub(crate) fn raw(&self, program: u32, version: u32, procedure: u32, args: Payload) -> Result<Decoder, Rejection> {
+        let Outcome::Reply(reply) = wait(self.send(program, version, procedure, args)) else { panic!("no reply") };
+        let mut decoder = Decoder::new(Stream::from(reply.to_bytes()));
+        ReplyHeader::decode(&mut decoder).unwrap().status.map(|()| decoder)
+    }
+
+    pub(crate) fn ask<C: Call>(&self, call: C) -> C::Reply {
+        let mut encoder = Encoder::new();
+        call.encode(&mut encoder);
+        let mut decoder = self.raw(C::PROGRAM, C::VERSION, C::PROCEDURE, encoder.finish()).unwrap();
+        assert!(decoder.remaining() <= call.reply_shape().max_len, "the binding's largest reply holds");
+        let reply = C::Reply::decode(&mut decoder).unwrap();
+        decoder.finish().unwrap();
+        reply
+    }
+
+    pub(crate) fn mount(&self, path: &str) -> Result<Handle, mount::Status> {
+        let path = DirectoryPath(bytes::Bytes::copy_from_slice(path.as_bytes()));
+        match self.ask(mount::Mount { path }) {
+            MountReply::Ok { root, .. } => Ok(root),
+            MountReply::Failed(status) => Err(status),
+        }
+    }
+
+    pub(crate) fn root(&self) -> Handle {
+        self.mount("/").unwrap()
+    }
+
+    pub(crate) fn attributes(&self, file: &Handle) -> Result<Attributes, Status> {
+        plain(self.ask(GetAttributes { file: file.clone() }))
+    }
+
+    pub(crate) fn lookup(&self, directory: &Handle, name: impl Into<Name>) -> Result<LookupOk, Status> {
+        plain(self.ask(Lookup { directory: directory.clone(), name: name.into() }))
+    }
+
+    /// Looks up name after name.
+    pub(crate) fn walk(&self, path: &str) -> Result<Handle, Status> {
+        let mut at = self.root();
+        for name in path.split('/') {
+            at = self.lookup(&at, name)?.file;
+        }
+        Ok(at)
+    }
+
+    pub(crate) fn create(&self, directory: &Handle, name: impl Into<Name>, how: CreateHow) -> Result<Created, Status> {
+        plain(self.ask(Create { directory: directory.clone(), name: name.into(), how }))
+    }
+
+    /// Makes a file that must not be there.
+    pub(crate) fn new_file(&self, directory: &Handle, name: impl Into<Name>) -> Handle {
+        let mode = NewAttributes { mode: Some(0o644), ..NewAttributes::default() };
+        self.create(directory, name, CreateHow::Guarded(mode)).unwrap().file.unwrap()
+    }
+
+    pub(crate) fn new_directory(&self, directory: &Handle, name: impl Into<Name>) -> Handle {
+        let attributes = NewAttributes { mode: Some(0o755), ..NewAttributes::default() };
+        let make = v3::MakeDirectory { directory: directory.clone(), name: name.into(), attributes };
+        plain(self.ask(make)).unwrap().file.unwrap()
+    }
+
+    pub(crate) fn write(&self, file: &Handle, offset: u64, data: impl Into<Vec<u8>>) -> Result<WriteOk, Status> {
+        let data = data.into().into();
+        plain(self.ask(Write { file: file.clone(), offset, stability: Stability::Unstable, data }))
+    }
+
+    pub(crate) fn read(&self, file: &Handle, offset: u64, count: u32) -> Result<ReadOk<ItemData>, Status> {
+        plain(self.ask(Read { file: file.clone(), offset, count }))
+    }
+
+    pub(crate) fn contents(&self, file: &Handle) -> Vec<u8> {
+        let mut whole = Vec::new();
+        loop {
+            let read = self.read(file, whole.len() as u64, 1 << 20).unwrap();
+            whole.extend_from_slice(read.data.as_slice());
+            if read.end {
+                return whole;
+            }
+            assert!(!read.data.as_slice().is_empty(), "no octets and yet not the end");
+        }
+    }
+
+    pub(crate) fn set(&self, file: &Handle, attributes: NewAttributes) -> Result<WeakCache, Status> {
+        plain(self.ask(v3::SetAttributes { file: file.clone(), attributes, guard: None }))
+    }
+
+    pub(crate) fn remove(&self, directory: &Handle, name: impl Into<Name>) -> Result<WeakCache, Status> {
+        plain(self.ask(v3::Remove { directory: directory.clone(), name: name.into() }))
+    }
+
+    pub(crate) fn remove_directory(&self, directory: &Handle, name: impl Into<Name>) -> Result<WeakCache, Status> {
+        plain(self.ask(v3::RemoveDirectory { directory: directory.clone(), name: name.into() }))
+    }
+
+    pub(crate) fn rename(
+        &self,
+        from: (&Handle, impl Into<Name>),
+        to: (&Handle, impl Into<Name>),
+    ) -> Result<v3::RenameInfo, Status> {
+        plain(self.ask(v3::Rename {
+            from_directory: from.0.clone(),
+            from: from.1.into(),
+            to_directory: to.0.clone(),
+            to: to.1.into(),
+        }))
+    }
+
+    pub(crate) fn access(&self, file: &Handle, rights: u32) -> Result<u32, Status> {
+        plain(self.ask(v3::Access { file: file.clone(), rights })).map(|ok| ok.rights)
+    }
+
+    /// All names of a directory, read in answers of `count` octets.
+    pub(crate) fn names(&self, directory: &Handle, count: u32) -> Vec<Vec<u8>> {
+        let mut names = Vec::new();
+        let (mut cookie, mut verifier) = (0, v3::Verifier::default());
+        loop {
+            let list = v3::ReadDirectory { directory: directory.clone(), cookie, verifier, count };
+            let listing = plain(self.ask(list)).unwrap();
+            names.extend(listing.entries.iter().map(|entry| entry.name.as_slice().to_vec()));
+            if listing.end {
+                names.sort();
+                return names;
+            }
+            cookie = listing.entries.last().unwrap().cookie;
+            verifier = listing.verifier;
+        }
+    }
+}
+
+/// The status of a failure, without what else it tells.
+pub(crate) fn plain<T, F>(answer: Answer<T, F>) -> Result<T, Status> {
+    answer.into_result().map_err(|Failure { status, .. }| status)
+}
