@@ -17,7 +17,7 @@ use crate::{
     ledger::Ledger,
     plan::{CallPlan, join, plan},
     returned::Offered,
-    silence::{Means, null_call},
+    silence::{Means, null_call, program},
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
@@ -97,6 +97,8 @@ pub(crate) struct Requester {
     granted: Option<u32>,
     next_order: u64,
     next_exposure: u64,
+    /// Program and version of the latest call, for probes.
+    program: Option<(u32, u32)>,
 }
 
 /// What the halves share while a message is handled.
@@ -126,6 +128,7 @@ impl Requester {
         }
         let plan = plan(shared.config, shared.link, &message, reply_max, items)?;
         let offered = Offered { items: items.len(), ..Offered::default() };
+        self.program = program(&message).or(self.program);
         self.insert(xid, id, Owner::Caller, message, plan, offered);
         Ok(())
     }
@@ -212,8 +215,7 @@ impl Requester {
         if self.calls.contains_key(&xid) {
             return;
         }
-        let like = self.queue.values().next().and_then(|xid| self.calls.get(xid)).map(|call| call.message.to_bytes());
-        let message = Payload::from(null_call(xid, like.as_deref()));
+        let message = Payload::from(null_call(xid, self.program));
         let plan = CallPlan { inline: message.slices().collect(), ..CallPlan::default() };
         // A probe has no name: nobody asks about it, and it is found by its XID.
         let id = CallId(u64::MAX);

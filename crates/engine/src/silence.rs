@@ -7,6 +7,7 @@
 use crate::config::{PROBE_TIMEOUT, SILENCE_LIMIT};
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
+use rpcrdma_xdr::{Part, Payload};
 
 /// What to do now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +77,17 @@ impl Silence {
 /// Octets of a call header with empty credential and verifier.
 const NULL_CALL_WORDS: usize = 10;
 
-/// A call of procedure 0 of the program and version that `call` is for, or of the port mapper if that cannot be seen:
-/// any answer will do, even that there is no such program (RFC 5531 section 9).
-pub(crate) fn null_call(xid: u32, call: Option<&[u8]>) -> Bytes {
-    let word = |at: usize| Some(u32::from_be_bytes(*call?.get(at..)?.first_chunk()?));
-    let (program, version) = word(12).zip(word(16)).unwrap_or((100_000, 2));
+/// Program and version of a call (RFC 5531 section 9).
+pub(crate) fn program(call: &Payload) -> Option<(u32, u32)> {
+    let Some(Part::Run(run)) = call.parts().first() else { return None };
+    let word = |at: usize| Some(u32::from_be_bytes(*run.get(at..)?.first_chunk()?));
+    word(12).zip(word(16))
+}
+
+/// A call of procedure 0 of a program and version, or of the port mapper if none is known: any answer will do, even that
+/// there is no such program (RFC 5531 section 9).
+pub(crate) fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
+    let (program, version) = program.unwrap_or((100_000, 2));
     let words: [u32; NULL_CALL_WORDS] = [xid, 0, 2, program, version, 0, 0, 0, 0, 0];
     words.into_iter().flat_map(u32::to_be_bytes).collect()
 }
@@ -135,10 +142,11 @@ mod tests {
 
     #[test]
     fn a_probe_is_a_null_call_to_the_same_program() {
-        let call: Vec<u8> = [7u32, 0, 2, 100_003, 3, 6].into_iter().flat_map(u32::to_be_bytes).collect();
-        let probe = null_call(9, Some(&call));
+        let call: Bytes = [7u32, 0, 2, 100_003, 3].into_iter().flat_map(u32::to_be_bytes).collect();
+        assert_eq!(program(&Payload::from(call.slice(..16))), None);
+        let probe = null_call(9, program(&Payload::from(call)));
         assert_eq!(probe.len(), 40);
         assert_eq!(probe[12..24], [100_003u32, 3, 0].into_iter().flat_map(u32::to_be_bytes).collect::<Vec<_>>()[..]);
-        assert_eq!(null_call(9, Some(&call[..19]))[12..16], 100_000u32.to_be_bytes());
+        assert_eq!(null_call(9, None)[12..16], 100_000u32.to_be_bytes());
     }
 }

@@ -40,6 +40,11 @@ pub enum Event {
         /// Its octets.
         octets: usize,
     },
+    /// A message of the peer was dropped without an answer.
+    Discarded {
+        /// How many there were on this connection.
+        total: u64,
+    },
     /// A call of the peer was handed to the service.
     Called {
         /// Its XID.

@@ -16,7 +16,7 @@ use rpcrdma_oncrpc::{CallContext, GoneSignal, Handler, Outcome};
 
 use rpcrdma_xdr::Stream;
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
@@ -71,7 +71,7 @@ pub(crate) struct Service {
     waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
     pulled: HashMap<RequestId, Bytes>,
     executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
-    ready: Vec<Ready>,
+    ready: VecDeque<Ready>,
     refused: Option<RefusedCalls>,
     /// Dropped when the connection is gone.
     signal: Option<GoneSignal>,
@@ -93,7 +93,7 @@ impl Service {
             waiting: FuturesUnordered::new(),
             pulled: HashMap::new(),
             executing: FuturesUnordered::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             refused,
             signal: Some(signal),
             draining: false,
@@ -107,7 +107,7 @@ impl Service {
             .map(|Segment { handle, length, offset }| RemoteSegment { handle, length, offset })
             .collect();
         if let Some(sink) = self.arguments.try_allocate(octets).filter(|_| self.waiting.is_empty()) {
-            self.ready.push(Ready::Buffer { request, sink, sources });
+            self.ready.push_back(Ready::Buffer { request, sink, sources });
             return false;
         }
         let allocator = self.arguments.clone();
@@ -146,17 +146,17 @@ impl Service {
             }
         }
         if self.draining {
-            self.ready.push(Ready::Answer(request, Answer::Nothing));
+            self.ready.push_back(Ready::Answer(request, Answer::Nothing));
             return (inline, pulled.len());
         }
         let refused = self.refused.as_ref();
         if refused.is_some_and(|refused| refused.table.take(refused.clock.now(), refused.client, xid)) {
-            self.ready.push(Ready::Answer(request, Answer::NotEligible));
+            self.ready.push_back(Ready::Answer(request, Answer::NotEligible));
             return (inline, pulled.len());
         }
         let mut call = self.handler.handle(self.context.clone(), stream);
         match call.as_mut().poll(cx) {
-            Poll::Ready(outcome) => self.ready.push(Ready::Answer(request, answer(outcome))),
+            Poll::Ready(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
             Poll::Pending => self.executing.push(Box::pin(async move { (request, call.await) })),
         }
         (inline, pulled.len())
@@ -164,7 +164,7 @@ impl Service {
 
     /// What the session has to do next.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
-        if let Some(ready) = self.ready.pop() {
+        if let Some(ready) = self.ready.pop_front() {
             return Some(ready);
         }
         if let Poll::Ready(Some((request, outcome))) = self.executing.poll_next_unpin(cx) {

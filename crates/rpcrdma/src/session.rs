@@ -52,6 +52,7 @@ pub(crate) struct Session {
     pub(crate) unwritable: Vec<u32>,
     /// Whether the peer has said anything.
     pub(crate) heard: bool,
+    discarded: u64,
     /// Since when the connection stands.
     pub(crate) started: Timestamp,
 }
@@ -101,6 +102,7 @@ impl Session {
             error: None,
             unwritable: Vec::new(),
             heard: false,
+            discarded: 0,
             started,
         }
     }
@@ -252,6 +254,11 @@ impl Session {
                 let now = self.env.clock.now();
                 let (engine, mut host) = self.host(calls);
                 engine.received(&message, now, &mut host);
+                let discarded = self.engine.stats().discarded;
+                if discarded > self.discarded {
+                    self.discarded = discarded;
+                    self.observer.event(self.peer, &Event::Discarded { total: discarded });
+                }
             }
             Completion::Done { kind: WorkKind::Send, .. } => {
                 self.paid();
@@ -299,7 +306,7 @@ impl Session {
                         calls.sent(about.xid);
                     }
                     self.observer.event(self.peer, &Event::Sent(about));
-                    let send = Send { token: Token(about.xid.into()), octets, invalidate, solicited: true, signaled };
+                    let send = Send { token: Token(about.xid.into()), octets, invalidate, solicited: false, signaled };
                     let posted = self.qp.post_send(send);
                     if signaled && posted.is_ok() {
                         self.owe();
