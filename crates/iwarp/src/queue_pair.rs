@@ -31,7 +31,7 @@ pub(crate) struct IwarpQueuePair {
     wire: Option<Wire>,
     endpoint: Endpoint,
     info: ConnectionInfo,
-    /// Since when the peer owes us something: taking octets, the rest of an FPDU, its FIN.
+    /// Since when the peer owes us something: taking octets, sending octets that are due, its FIN.
     owes: [Option<Timestamp>; 3],
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
     /// Writing has failed. What was received before may still say why.
@@ -141,7 +141,7 @@ impl IwarpQueuePair {
         let ending = matches!(self.endpoint.phase(), Phase::Terminating(_) | Phase::Lingering(_));
         let due: [(bool, Duration); 3] = [
             (self.endpoint.has_output(), config.stall_timeout),
-            (self.endpoint.mid_fpdu(), config.stall_timeout),
+            (self.endpoint.awaits_octets(), config.stall_timeout),
             (ending, config.linger),
         ];
         debug_assert_eq!([TAKING, SENDING, ENDING], [0, 1, 2]);

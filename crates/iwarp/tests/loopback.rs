@@ -8,7 +8,7 @@ use common::*;
 use rpcrdma_fabric::{
     CloseReason, Completion, FenceCause, Lent, Read, RefusedReason, RemoteSegment, Send, Token, WorkKind, Write,
 };
-use rpcrdma_iwarp::Config;
+use rpcrdma_iwarp::{Config, MAX_GATHER};
 
 fn config(crc: bool, fpdu_octets: Option<usize>) -> Config {
     let mut config = Config::default();
@@ -202,6 +202,22 @@ async fn an_orderly_end_comes_after_what_was_posted() {
     assert_eq!(received(pair.there.seen.pop_front().unwrap()).0.filled(), b"last");
     let late = pair.here.qp.post_receive(buffer(4)).unwrap_err();
     assert_eq!((late.reason, late.returned.capacity()), (RefusedReason::Closed, 4));
+}
+
+/// More slices than one system call takes, and the most that a message may have.
+#[tokio::test]
+async fn messages_gather_many_slices() {
+    let mut pair = Pair::open(V4, Config::default()).await;
+    let octets = pattern(MAX_GATHER + 1, 0);
+    let slices = |count: usize| (0..count).map(|at| octets.slice(at..at + 1)).collect::<Vec<Bytes>>();
+    for _ in 0..3 {
+        pair.here.qp.post_send(Send { octets: slices(MAX_GATHER), ..Send::default() }).unwrap();
+    }
+    let refused = pair.here.qp.post_send(Send { octets: slices(MAX_GATHER + 1), ..Send::default() }).unwrap_err();
+    assert!(matches!(refused.reason, RefusedReason::Limit { max: MAX_GATHER, .. }));
+    for _ in 0..3 {
+        assert_eq!(received(pair.next_there().await).0.filled(), &octets[..MAX_GATHER]);
+    }
 }
 
 #[tokio::test]

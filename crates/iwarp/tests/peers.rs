@@ -8,7 +8,8 @@ use common::{
     wire::{output, parse, send, tagged},
 };
 use rpcrdma_fabric::{
-    AcceptError, CloseReason, Completion, ConnectError, Connected, Fabric, Lent, RefusedReason, Send, Token, Write,
+    AcceptError, CloseReason, Completion, ConnectError, Connected, Fabric, Lent, Read, RefusedReason, RemoteSegment,
+    Send, Token, Write,
 };
 use rpcrdma_iwarp::{
     Config, Direction, Tap, TapStream,
@@ -257,6 +258,24 @@ async fn a_peer_that_stops_within_an_fpdu_is_given_up() {
     stream.write_all(&send(1, b"hello")[..21]).await.unwrap();
     let end = until_closed(qp).await;
     assert!(matches!(reason(&end), CloseReason::Stalled { .. }));
+}
+
+#[tokio::test]
+async fn a_peer_that_answers_no_read_is_given_up() {
+    let (mut stream, _, mut qp) = accepted(impatient(), request()).await;
+    stream.write_all(&send(1, b"hello")).await.unwrap();
+    let sources = vec![RemoteSegment { handle: 1, length: 10, offset: 0 }];
+    qp.post_read(Read { token: Token(4), sink: buffer(10), sources }).unwrap();
+    qp.disconnect();
+    let end = until_closed(qp).await;
+    assert!(matches!(reason(&end), CloseReason::Stalled { .. } | CloseReason::Local));
+    assert!(end.seen.iter().any(|c| matches!(c, Completion::Failed { token: Token(4), buffer: Some(_), .. })));
+
+    let (mut stream, _, mut qp) = accepted(impatient(), request()).await;
+    stream.write_all(&send(1, b"hello")).await.unwrap();
+    let sources = vec![RemoteSegment { handle: 1, length: 10, offset: 0 }];
+    qp.post_read(Read { token: Token(4), sink: buffer(10), sources }).unwrap();
+    assert!(matches!(reason(&until_closed(qp).await), CloseReason::Stalled { .. }));
 }
 
 #[tokio::test]

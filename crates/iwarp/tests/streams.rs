@@ -247,3 +247,29 @@ fn a_send_behind_a_short_write_is_found() {
     assert_eq!(seen[2].1[..10_000], pattern(10_000, 0));
     assert_eq!(seen[2].1[20_000..20_010], pattern(10, 2));
 }
+
+/// One read takes many segments straight into their place, and no more at a time than the limits say.
+#[test]
+fn a_read_takes_many_segments() {
+    for (fpdu, least, most) in [(1448, 128 * 1424, 129 * 1448), (65_535, 512 << 10, 640 << 10)] {
+        let mut there = endpoint(Role::Initiator, AGREED, 1, fpdu);
+        let mut here = endpoint(Role::Initiator, AGREED, 1, fpdu);
+        let sink = there.expose(Token(0), Lent::Sink(buffer(4 << 20))).unwrap();
+        let octets = vec![pattern(4 << 20, 0)];
+        here.post_write(Write { octets, handle: sink.handle, ..Write::default() }).unwrap();
+        let stream = output(&mut here);
+        there.feed(&stream[..20]);
+        let slices = there.read_slices();
+        let room: usize = slices.iter().map(|slice| slice.len()).sum();
+        assert!((least..most + (8 << 10)).contains(&room), "{room} octets in {} slices", slices.len());
+        drop(slices);
+        deliver(&mut there, &stream[20..], || usize::MAX);
+        there.invalidate(sink.handle);
+        match completions(&mut there).remove(0) {
+            Completion::Fenced { memory: Lent::Sink(mut sink), .. } => {
+                assert!(sink.octets_mut() == &pattern(4 << 20, 0)[..]);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -314,6 +314,12 @@ impl Endpoint {
         self.phase.is_live() && !self.rx.at_boundary()
     }
 
+    /// Whether octets of the peer's are due: the rest of an FPDU, or the answer to a Read, which takes nobody's decision
+    /// there. While none are due a peer may be silent for as long as it likes.
+    pub fn awaits_octets(&self) -> bool {
+        self.mid_fpdu() || (self.phase.is_live() && !self.held && self.inbound.reads.any_due())
+    }
+
     /// Whether our half of the connection is to be closed now. True once.
     pub fn wants_fin(&mut self) -> bool {
         matches!(self.phase, Phase::Lingering(_)) && !std::mem::replace(&mut self.fin_sent, true)

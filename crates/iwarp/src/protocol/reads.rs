@@ -44,6 +44,11 @@ impl Reads {
         self.jobs.is_empty()
     }
 
+    /// Whether the peer owes an answer.
+    pub(crate) fn any_due(&self) -> bool {
+        !self.due.is_empty()
+    }
+
     /// Segments posted and not filled.
     pub(crate) fn segments(&self) -> usize {
         self.segments

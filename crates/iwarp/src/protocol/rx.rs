@@ -19,6 +19,11 @@ use std::io::IoSliceMut;
 /// Segments that one read takes at most: with 1,448-octet segments as many as fit six reads per MiB, with large ones all of
 /// several MiB.
 const MAX_GUESSED_SEGMENTS: usize = 128;
+/// Octets of payload that one read takes at most, guesses included: few enough to be in the cache still when their CRC is
+/// computed, and what the spill buffer can come to hold.
+const MAX_PLANNED_OCTETS: usize = 512 << 10;
+/// A spill buffer of at most so many octets is kept for the next wrong guess.
+const KEPT_SPILL_OCTETS: usize = 64 << 10;
 /// Octets read behind the payload at least: an inline Send of 4,096 octets with its framing.
 const MIN_TAIL_OCTETS: usize = 4096 + 256;
 /// The same at most, when small messages come in numbers.
@@ -159,8 +164,8 @@ impl Receiver {
             let mut at = at + left;
             let mut room = if header.last { 0 } else { inbound.untouched(target, at) };
             let mut trailer = pad_octets(self.ulpdu_octets()) + CRC_OCTETS;
-            let mut guesses = 0;
-            while room > 0 && self.payload_octets > 0 && guesses < MAX_GUESSED_SEGMENTS {
+            let (mut guesses, end) = (0, at + MAX_PLANNED_OCTETS);
+            while room > 0 && self.payload_octets > 0 && guesses < MAX_GUESSED_SEGMENTS && at < end {
                 let between = trailer + self.head_want;
                 self.pieces.push(Piece::Stage { at: staged, len: between });
                 staged += between;
@@ -185,6 +190,9 @@ impl Receiver {
         let filled = octets >= planned;
         self.cursor = Cursor { left: octets.min(planned), piece: 0, at: 0 };
         let result = self.run(inbound);
+        if self.spill.capacity() > KEPT_SPILL_OCTETS {
+            self.spill = Vec::new();
+        }
         let bulk = matches!(self.phase, Phase::Payload { left, .. } if left > MIN_TAIL_OCTETS);
         if bulk {
             self.tail_octets = MIN_TAIL_OCTETS;

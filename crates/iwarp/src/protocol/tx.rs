@@ -14,7 +14,8 @@ use bytes::Bytes;
 use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
 use std::{collections::VecDeque, io::IoSlice};
 
-/// Octets framed ahead at most. One write takes them all if the socket does.
+/// Octets framed ahead at most. One write takes them all if the socket does. Four writes per MiB: with more, the octets have
+/// left the cache between their CRC and their copy into the socket.
 const MAX_FRAMED_OCTETS: usize = 256 << 10;
 /// Pieces framed ahead at most, and slices per write: well below the system's limit of 1,024, and with 1,448-octet segments
 /// six writes per MiB.
