@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{Caller, Changed, FileId, ReadData, Told, Written, failed};
 use rpcrdma_env::Buffer;
-use rpcrdma_nfs::v3::{Failure, FileType, Stability, Status, WeakCache};
+use rpcrdma_nfs::v3::{Failure, Stability, Status, WeakCache};
 use rustix::{
     fd::OwnedFd,
     fs::{Statx, fdatasync, fsync},
@@ -91,38 +91,46 @@ impl Inner {
         stability: Stability,
     ) -> Changed<Written> {
         let object = self.object(file).map_err(failed)?;
-        let (count, file) = self.change_file(&object, || {
+        let ((opened, count), file) = self.change_file(&object, || {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
                 return Err(Status::FBIG);
             }
             let (opened, _) = self.open(caller, &object, Mode::Write)?;
             let count = write_fully(&opened, data, offset).map_err(status)?;
-            match stability {
-                Stability::Unstable => {}
-                Stability::DataSync => fdatasync(&opened).map_err(status)?,
-                Stability::FileSync => fsync(&opened).map_err(status)?,
-            }
-            if stability != Stability::Unstable {
-                object.forget_writers();
-            }
-            Ok(count)
+            Ok((opened, count))
         })?;
+        // Waiting for the disk keeps nobody else from writing.
+        let synced = match stability {
+            Stability::Unstable => Ok(()),
+            Stability::DataSync => fdatasync(&opened),
+            Stability::FileSync => fsync(&opened),
+        };
+        if let Err(error) = synced {
+            return Err(Failure { status: status(error), info: file });
+        }
+        if stability != Stability::Unstable {
+            object.forget_writers();
+        }
         Ok(Written { count, committed: stability, file })
     }
 
+    /// Tells no attributes from before: others may change the file while the disk is waited for.
     pub(super) fn commit(&self, caller: &Caller, file: FileId) -> Changed<WeakCache> {
         let object = self.object(file).map_err(failed)?;
-        let ((), file) = self.change_file(&object, || {
-            // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
-            let (opened, _) = self
-                .open(caller, &object, Mode::Write)
-                .or_else(|status| self.open(caller, &object, Mode::Read).map_err(|_| status))?;
-            fsync(&opened).map_err(status)?;
-            // Most clients commit when they close the file; one that is open for writing cannot be executed.
-            object.forget_writers();
-            Ok(())
-        })?;
-        Ok(file)
+        // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
+        let (opened, _) = self
+            .open(caller, &object, Mode::Write)
+            .or_else(|status| self.open(caller, &object, Mode::Read).map_err(|_| status))
+            .map_err(failed)?;
+        let synced = fsync(&opened);
+        // Most clients commit when they close the file; one that is open for writing cannot be executed.
+        object.forget_writers();
+        let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        let info = WeakCache { before: None, after };
+        match synced {
+            Ok(()) => Ok(info),
+            Err(error) => Err(Failure { status: status(error), info }),
+        }
     }
 
     /// Does something to one file, with its attributes from before and after.
@@ -133,7 +141,7 @@ impl Inner {
     ) -> Result<(T, WeakCache), Failure<WeakCache>> {
         let changing = object.begin_change();
         let before = stat(&object.fd).map_err(|error| failed(status(error)))?;
-        if before.stx_nlink == 0 && object.file_type != FileType::Directory {
+        if before.stx_nlink == 0 {
             self.cache.remove(object.id);
             return Err(failed(Status::STALE));
         }

@@ -109,6 +109,14 @@ impl Inner {
             }
         }
         drop(assumed);
+        // As the server itself again: the index is the server's own.
+        for entry in &mut entries {
+            if let Some((id, _)) = &entry.file
+                && self.remember(*id, directory, &entry.name).is_err()
+            {
+                entry.file = None;
+            }
+        }
         Ok((entries, end))
     }
 

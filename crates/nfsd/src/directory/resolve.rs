@@ -330,7 +330,7 @@ impl Inner {
         Ok((id, attributes::attributes(&stat, self.id)))
     }
 
-    /// What an entry of a listing stands for, as far as it can be told.
+    /// What an entry of a listing stands for, as far as it can be told. It still has to be remembered.
     pub(super) fn entry(&self, directory: &Object, name: &[u8]) -> Option<(FileId, Attributes)> {
         match open_beneath(&directory.fd, name, OFlags::PATH) {
             Err(Errno::XDEV) => {
@@ -341,7 +341,6 @@ impl Inner {
                 let fd = other.ok()?;
                 let stat = stat(&fd).ok()?;
                 let id = identify(&fd, &stat, self.kernel_handles);
-                self.remember(id, directory, name).ok()?;
                 Some((id, attributes::attributes(&stat, self.id)))
             }
         }

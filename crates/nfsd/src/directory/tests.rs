@@ -359,6 +359,52 @@ fn one_state_serves_a_directory_once_at_a_time() {
     assert!(matches!(missing.map(|_| ()), Err(OpenError::Directory { .. })));
 }
 
+/// Counts the jobs.
+#[derive(Default)]
+struct Counted(std::sync::atomic::AtomicUsize);
+
+impl Workers for Counted {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        job();
+    }
+}
+
+#[test]
+fn what_is_in_memory_is_told_without_another_thread() {
+    let scratch = Scratch::new(true, true);
+    let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
+    let workers = Arc::new(Counted::default());
+    let directory = DirectoryFs::open(&scratch.served(), &state, workers.clone()).unwrap();
+    if !directory.inner.local {
+        return;
+    }
+    let identities = Identities { squash: Squash::None, ..Identities::default() };
+    let export = Export::new("/", Arc::new(directory)).with_identities(identities);
+    let client = Client::of(&Nfsd::new(vec![export], SECRET, &env()).unwrap());
+    let file = client.new_file(&client.root(), "file");
+    client.write(&file, 0, vec![7; 100_000]).unwrap();
+    client.read(&file, 0, 100).unwrap();
+    let before = workers.0.load(std::sync::atomic::Ordering::Relaxed);
+    for offset in [0, 4096, 99_990, 100_000, 200_000] {
+        client.read(&file, offset, 4096).unwrap();
+    }
+    client.attributes(&file).unwrap();
+    assert_eq!(workers.0.load(std::sync::atomic::Ordering::Relaxed), before);
+    assert!(client.as_user(77, 77, &[]).read(&file, 0, 10).is_ok());
+    assert_eq!(workers.0.load(std::sync::atomic::Ordering::Relaxed), before + 1, "another caller opens for himself");
+}
+
+#[test]
+fn the_superuser_finds_files_by_the_kernels_handles_where_there_are_some() {
+    let scratch = Scratch::new(true, true);
+    let directory = scratch.open();
+    let usable = geteuid().is_root() && resolve::has_kernel_handles(&directory.inner.root_fd);
+    assert_eq!(directory.inner.kernel_handles, usable);
+    let without = Scratch::new(false, true).open();
+    assert!(!without.inner.kernel_handles);
+}
+
 /// Loses every job.
 struct Lost;
 
