@@ -35,10 +35,19 @@ impl Server {
     }
 
     pub(crate) fn start_at(directory: &Path, state: &Path, rdma: &str, mount: &str, more: &[&str]) -> Self {
+        Self::start_all(directory, state, rdma, mount, Stdio::inherit(), more)
+    }
+
+    /// The same as [`start`](Self::start), with the log sent elsewhere.
+    pub(crate) fn start_logged(directory: &Path, state: &Path, log: Stdio, more: &[&str]) -> Self {
+        Self::start_all(directory, state, "127.0.0.1:0", "127.0.0.1:0", log, more)
+    }
+
+    fn start_all(directory: &Path, state: &Path, rdma: &str, mount: &str, log: Stdio, more: &[&str]) -> Self {
         let mut command = rpcrdma();
         command.arg("serve").arg(directory).arg("--json").arg("--state").arg(state);
         command.args(["--listen", rdma, "--mountd", mount]).args(more);
-        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
@@ -131,28 +140,29 @@ pub(crate) fn describe(root: &Path) -> Vec<String> {
     lines
 }
 
-/// A checksum of a file's contents; holes are read as cheaply as the system can.
+/// A checksum of a file's contents. Holes are skipped: they are zero by the system's word.
 fn checksum(path: &Path) -> u32 {
-    use std::io::Read;
-    let mut file = fs::File::open(path).unwrap();
+    use rustix::fs::{SeekFrom, seek};
+    use std::os::unix::fs::FileExt;
+    let file = fs::File::open(path).unwrap();
     let mut buffer = vec![0; 1 << 20];
     let mut sum = 0_u32;
-    let zeroes = vec![0; 1 << 20];
-    loop {
-        let read = file.read(&mut buffer).unwrap();
-        if read == 0 {
-            return sum;
-        }
-        if buffer[..read] == zeroes[..read] {
-            sum = sum.rotate_left(5) ^ read as u32;
-        } else {
-            for word in buffer[..read].chunks(4) {
-                let mut octets = [0; 4];
-                octets[..word.len()].copy_from_slice(word);
-                sum = sum.rotate_left(5).wrapping_add(u32::from_le_bytes(octets)).wrapping_mul(0x9E37_79B1);
+    let mut at = 0;
+    while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
+        let end = seek(&file, SeekFrom::Hole(data)).unwrap();
+        at = data;
+        while at < end {
+            let most = usize::try_from(end - at).unwrap_or(usize::MAX).min(buffer.len());
+            let read = file.read_at(&mut buffer[..most], at).unwrap();
+            assert!(read > 0, "the file became shorter");
+            for (place, &octet) in (at..).zip(&buffer[..read]).filter(|(_, octet)| **octet != 0) {
+                let mixed = (place as u32 ^ u32::from(octet) << 24).wrapping_mul(0x9E37_79B1);
+                sum = sum.wrapping_add(mixed ^ mixed >> 15);
             }
+            at += read as u64;
         }
     }
+    sum
 }
 
 /// Octets that are different at every place.

@@ -1,0 +1,141 @@
+//! A server under attack, with a decent client beside it, and what is left of it afterwards.
+
+use crate::{
+    common::{Server, contents, rpcrdma},
+    peer::{Peer, dial},
+    rpc::{self, Reply, Status, Xdr, status},
+};
+use std::{
+    fs::{self, File},
+    os::unix::fs::{PermissionsExt, symlink},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// The server's memory may have grown by this much afterwards, in KiB: allocators and pools keep some, the debug build more.
+const MEMORY_SLACK_KIB: u64 = 48 << 10;
+/// Descriptors that may be open beyond those before: files of the last calls that the server keeps open a while.
+const DESCRIPTOR_SLACK: usize = 8;
+/// Threads that may have come: those for the file system start when they are first needed.
+const THREAD_SLACK: u64 = 64;
+/// How soon everything is back.
+const RECOVERY: Duration = Duration::from_secs(10);
+/// What may stand in the log, in octets, whatever peers do: nothing, and a little room for what is none of their doing.
+const MAX_LOG_OCTETS: u64 = 2048;
+/// The size of the file that the decent client reads, in octets.
+pub(crate) const FILE_OCTETS: usize = 100_000;
+
+pub(crate) struct Stage {
+    pub(crate) scratch: TempDir,
+    pub(crate) server: Server,
+    good: Peer,
+    good_xid: u32,
+    before: Resources,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Resources {
+    descriptors: usize,
+    threads: u64,
+    memory_kib: u64,
+}
+
+impl Resources {
+    fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the server lives");
+        let number = |name: &str| -> u64 {
+            let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+            line.split_ascii_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        Self {
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count(),
+            threads: number("Threads:"),
+            memory_kib: number("VmRSS:"),
+        }
+    }
+}
+
+impl Stage {
+    /// A server with some files, and a decent client that has used it.
+    pub(crate) fn new(more: &[&str]) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        let export = scratch.path().join("export");
+        fs::create_dir(&export).unwrap();
+        fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).unwrap();
+        fs::write(export.join("file"), contents(FILE_OCTETS)).unwrap();
+        fs::set_permissions(export.join("file"), fs::Permissions::from_mode(0o666)).unwrap();
+        symlink("/etc/passwd", export.join("out")).unwrap();
+        let log = File::create(scratch.path().join("log")).unwrap();
+        let state = scratch.path().join("state");
+        let server = Server::start_logged(&export, &state, Stdio::from(log), more);
+        let mut good = Peer::connect(&server.rdma);
+        good.send(&rpc::inline(&rpc::null(1)));
+        assert_eq!(Reply::read(&good.message().unwrap()).xid(), 1);
+        let mut stage =
+            Self { scratch, good, good_xid: 1, before: Resources::of(server.pid()), server };
+        stage.a_good_client_is_served();
+        stage.before = Resources::of(stage.server.pid());
+        stage
+    }
+
+    /// The connection that was there all the time works, and so does a new one.
+    pub(crate) fn a_good_client_is_served(&mut self) {
+        self.the_open_connection_works();
+        let output = rpcrdma().arg("cat").arg(self.server.url("file")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout == contents(FILE_OCTETS), "other octets");
+    }
+
+    /// The connection that was there all the time works.
+    pub(crate) fn the_open_connection_works(&mut self) {
+        self.good_xid += 1;
+        self.good.send(&rpc::inline(&rpc::null(self.good_xid)));
+        let reply = Reply::read(&self.good.message().expect("the good connection stands"));
+        assert!(matches!(&reply, Reply::Rpc(octets) if status(octets) == Status::Success(Vec::new())), "{reply:?}");
+        assert_eq!(reply.xid(), self.good_xid);
+    }
+
+    /// After all attackers have gone: the good client is served, nothing is held, nothing was logged.
+    pub(crate) fn finish(mut self) {
+        self.a_good_client_is_served();
+        let begin = Instant::now();
+        let pid = self.server.pid();
+        loop {
+            let (now, before) = (Resources::of(pid), self.before);
+            let back = now.descriptors <= before.descriptors + DESCRIPTOR_SLACK
+                && now.threads <= before.threads + THREAD_SLACK
+                && now.memory_kib <= before.memory_kib + MEMORY_SLACK_KIB;
+            if back {
+                break;
+            }
+            assert!(begin.elapsed() < RECOVERY, "before {before:?}, now {now:?}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let log = self.scratch.path().join("log");
+        let logged = fs::metadata(&log).unwrap().len();
+        assert!(logged <= MAX_LOG_OCTETS, "{logged} octets: {}", fs::read_to_string(&log).unwrap());
+    }
+
+    /// The handle of the exported directory, by MOUNT over TCP.
+    pub(crate) fn root(&self) -> Vec<u8> {
+        let mut stream = dial(&self.server.mount);
+        rpc::send_record(&mut stream, &rpc::call(7, rpc::MOUNT, 3, 1).opaque(b"/").0);
+        let Status::Success(results) = status(&rpc::read_record(&mut stream).unwrap()) else { panic!() };
+        assert_eq!(rpc::word(&results, 0), 0);
+        results[8..8 + rpc::word(&results, 4) as usize].to_vec()
+    }
+
+    /// The handle of a name in the exported directory.
+    pub(crate) fn handle(&self, name: &[u8]) -> Vec<u8> {
+        let mut peer = Peer::connect(&self.server.rdma);
+        let args = Xdr::default().opaque(&self.root()).opaque(name);
+        let mut message = rpc::call(8, rpc::NFS, 3, 3);
+        message.0.extend(args.0);
+        peer.send(&rpc::inline(&message.0));
+        let Reply::Rpc(reply) = Reply::read(&peer.message().unwrap()) else { panic!() };
+        let Status::Success(results) = status(&reply) else { panic!() };
+        assert_eq!(rpc::word(&results, 0), 0);
+        results[8..8 + rpc::word(&results, 4) as usize].to_vec()
+    }
+}
