@@ -88,7 +88,8 @@ fn rest_behind<'a>(export: &Export, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
 }
 
 async fn find(server: &Server, client: IpAddr, path: &[u8]) -> Result<v3::Handle, Status> {
-    if path.first() != Some(&b'/') {
+    // libnfs asks for the root by an empty path.
+    if !matches!(path.first(), None | Some(b'/')) {
         return Err(Status::NOENT);
     }
     let behind = |export| rest_behind(export, path).map(|rest| (rest, export));
@@ -228,4 +229,24 @@ async fn execute(
         }
         _ => Answer::ProcUnavail,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_of_mounts_is_bounded_and_names_each_once() {
+        let table = MountTable::default();
+        let path = |n: usize| Bytes::from(format!("/{n}"));
+        for n in 0..MAX_MOUNTS {
+            table.add([127, 0, 0, 1].into(), path(n));
+            table.add([127, 0, 0, 1].into(), path(n));
+        }
+        assert_eq!(table.list().0.len(), MAX_MOUNTS);
+        assert_eq!(table.list().0[0].path.0, path(0));
+        table.add([127, 0, 0, 1].into(), path(MAX_MOUNTS));
+        let list = table.list().0;
+        assert_eq!((list.len(), &list[0].path.0), (MAX_MOUNTS, &path(1)));
+    }
 }

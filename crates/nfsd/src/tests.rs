@@ -544,6 +544,40 @@ fn rights_are_the_callers() {
 }
 
 #[test]
+fn memory_is_full_at_its_limit_and_free_again_after_removal() {
+    let identities = Identities { squash: Squash::None, ..Identities::default() };
+    let export = Export::new("/", Arc::new(MemoryFs::new(8192, &env()))).with_identities(identities);
+    let client = Client::of(&Nfsd::new(vec![export], SECRET, &env()).unwrap());
+    let root = client.root();
+    let file = client.new_file(&root, "file");
+    client.write(&file, 0, vec![1; 8192]).unwrap();
+    assert_eq!(client.write(&file, 8192, "x").map(|_| ()), Err(Status::NOSPC));
+    client.write(&file, 0, vec![2; 8192]).unwrap();
+    client.remove(&root, "file").unwrap();
+    let file = client.new_file(&root, "file");
+    client.write(&file, 1 << 40, vec![1; 8192]).unwrap();
+}
+
+#[test]
+fn a_listing_ends_at_the_servers_limit() {
+    let identities = Identities { squash: Squash::None, ..Identities::default() };
+    let export = Export::new("/", Arc::new(MemoryFs::new(1 << 20, &env()))).with_identities(identities);
+    let client = Client::of(&Nfsd::new(vec![export], SECRET, &env()).unwrap());
+    let root = client.root();
+    for n in 0..9000 {
+        client.new_file(&root, format!("n{n:06}").as_str());
+    }
+    let (cookie, verifier) = (0, Verifier::default());
+    let list = v3::ReadDirectory { directory: root.clone(), cookie, verifier, count: u32::MAX };
+    let listing = plain(client.ask(list)).unwrap();
+    let octets =
+        v3::read_directory_octets() + listing.entries.iter().map(|e| v3::entry_octets(e.name.0.len())).sum::<usize>();
+    let limit = crate::nfs3::MAX_LISTING_OCTETS;
+    assert!(!listing.end && octets <= limit && octets > limit - v3::entry_octets(8), "{octets}");
+    assert_eq!(client.names(&root, u32::MAX).len(), 9002);
+}
+
+#[test]
 fn every_procedure_is_there_and_no_other() {
     let client = Client::serving(Arc::new(MemoryFs::new(1 << 20, &env())));
     for procedure in Procedure::ALL {

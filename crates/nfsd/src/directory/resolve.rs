@@ -33,8 +33,9 @@ use std::{
 const KERNEL: u8 = 1;
 const INDEXED: u8 = 2;
 const COVER: u8 = 3;
-/// How deep a file may lie. Deeper ones are found while their directories are in the cache.
-const MAX_DEPTH: usize = 4096;
+/// How many directories are opened, at most, to find a file that only the index knows, and climbed to see where a
+/// directory lies whose path is too long for the kernel to tell. Some times deeper than real trees are.
+pub(super) const MAX_DEPTH: usize = 1024;
 
 /// A mount point below the served directory: an empty directory that belongs to the superuser.
 #[derive(Clone, Copy)]

@@ -347,6 +347,22 @@ fn many_files_do_not_use_many_descriptors() {
 }
 
 #[test]
+fn a_file_is_found_as_deep_as_the_limit_says() {
+    let scratch = Scratch::new(false, true);
+    let client = scratch.start();
+    let mut way = vec![client.root()];
+    for depth in 0..=resolve::MAX_DEPTH {
+        way.push(client.new_directory(&way[depth], "d"));
+    }
+    drop(client);
+    for (depth, found) in [(resolve::MAX_DEPTH + 1, false), (resolve::MAX_DEPTH, true)] {
+        // What is in the cache would be found at any depth.
+        let client = scratch.start();
+        assert_eq!(client.attributes(&way[depth]).is_ok(), found, "{depth}");
+    }
+}
+
+#[test]
 fn one_state_serves_a_directory_once_at_a_time() {
     let scratch = Scratch::new(true, true);
     let first = scratch.open();

@@ -31,7 +31,7 @@ const MESSAGE_OVERHEAD_OCTETS: usize = 1536;
 /// Transfers are multiples of it, so that they fall on pages.
 const TRANSFER_UNIT_OCTETS: usize = 4096;
 /// The largest READDIR or READDIRPLUS answer.
-const MAX_LISTING_OCTETS: usize = 256 << 10;
+pub(crate) const MAX_LISTING_OCTETS: usize = 256 << 10;
 
 impl Execution {
     fn open(&self, handle: &v3::Handle) -> Result<Opened, Status> {
