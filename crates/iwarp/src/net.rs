@@ -1,10 +1,10 @@
 //! What the driver asks of TCP: options of the socket, whole frames during set-up, and a time limit on both.
 
 use crate::{
-    config::{Config, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES},
+    config::{Config, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, LOOPBACK_SEND_BUFFER_OCTETS},
     protocol::{
         Fault,
-        fpdu::Segmentation,
+        fpdu::{LARGE_MSS_OCTETS, Segmentation},
         mpa::{Frame, HEAD_OCTETS, Head, Kind},
     },
     tap::{Direction, TapStream},
@@ -45,15 +45,20 @@ impl From<Fault> for FrameError {
 }
 
 impl Wire {
-    /// Takes over a fresh connection: no delay of small segments, keep-alive on. Buffer sizes are left to the system, whose
-    /// tuning of them would end with any size set here.
+    /// Takes over a fresh connection: no delay of small segments, keep-alive on. On a wire, buffer sizes are left to the
+    /// system, whose tuning of them would end with any size set here. On loopback there is no delay to be filled, and what
+    /// is buffered beyond the cache costs half of the throughput.
     pub(crate) fn new(stream: TcpStream, config: &Config, initiator: bool) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
         let keepalive = TcpKeepalive::new()
             .with_time(KEEPALIVE_IDLE)
             .with_interval(KEEPALIVE_INTERVAL)
             .with_retries(KEEPALIVE_PROBES);
-        SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+        let socket = SockRef::from(&stream);
+        socket.set_tcp_keepalive(&keepalive)?;
+        if socket.tcp_mss()? as usize >= LARGE_MSS_OCTETS {
+            socket.set_send_buffer_size(LOOPBACK_SEND_BUFFER_OCTETS)?;
+        }
         let tap = match &config.tap {
             Some(tap) => Some(tap.connection(stream.local_addr()?, stream.peer_addr()?, initiator)),
             None => None,
