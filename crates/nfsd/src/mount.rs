@@ -88,8 +88,7 @@ fn rest_behind<'a>(export: &Export, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
 }
 
 async fn find(server: &Server, client: IpAddr, path: &[u8]) -> Result<v3::Handle, Status> {
-    // libnfs asks for the root by an empty path.
-    if !matches!(path.first(), None | Some(b'/')) {
+    if path.first() != Some(&b'/') {
         return Err(Status::NOENT);
     }
     let behind = |export| rest_behind(export, path).map(|rest| (rest, export));
