@@ -51,12 +51,15 @@ impl Inner {
                 return Err(Status::FBIG);
             }
             let (opened, _) = self.open(caller, object, object::Mode::Write)?;
-            ftruncate(&opened, size).map_err(status)?;
+            // As the caller, for the same reasons as when writing.
+            let assumed = self.identity.assume(caller).map_err(status)?;
+            let cut = ftruncate(&opened, size);
+            drop(assumed);
+            cut.map_err(status)?;
         }
-        let stat = stat(&object.fd).map_err(status)?;
         let assumed = self.identity.assume(caller).map_err(status)?;
-        let differs = |new: Option<u32>, old: u32| new.filter(|new| *new != old);
-        let (uid, gid) = (differs(new.uid, stat.stx_uid), differs(new.gid, stat.stx_gid));
+        // What is the file's already is set, too: only its owner may, and set-user-ID and set-group-ID bits go.
+        let (uid, gid) = (new.uid, new.gid);
         if uid.is_some() || gid.is_some() {
             if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
                 return Err(Status::INVAL);

@@ -96,8 +96,12 @@ impl Inner {
                 return Err(Status::FBIG);
             }
             let (opened, _) = self.open(caller, &object, Mode::Write)?;
-            let count = write_fully(&opened, data, offset).map_err(status)?;
-            Ok((opened, count))
+            // As the caller, although the file is open: the kernel takes the set-user-ID and set-group-ID bits from a
+            // file that anybody but the superuser writes to, and counts quotas and reserved space for the writer.
+            let assumed = self.identity.assume(caller).map_err(status)?;
+            let written = write_fully(&opened, data, offset);
+            drop(assumed);
+            Ok((opened, written.map_err(status)?))
         })?;
         // Waiting for the disk keeps nobody else from writing.
         let synced = match stability {

@@ -426,6 +426,41 @@ fn the_superuser_finds_files_by_the_kernels_handles_where_there_are_some() {
     assert!(!without.inner.kernel_handles);
 }
 
+/// A program that the superuser made for another user runs with that user's rights only as long as nobody changes it.
+#[test]
+fn set_user_id_bits_go_when_anybody_but_the_superuser_changes_a_file() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new(true, true);
+    let client = scratch.start();
+    let file = client.new_file(&client.root(), "file");
+    let none = NewAttributes::default();
+    let fresh = NewAttributes { uid: Some(1000), gid: Some(1000), mode: Some(0o6777), ..none };
+    let mode = || client.attributes(&file).unwrap().mode & 0o7777;
+    let (owner, stranger) = (client.as_user(1000, 1000, &[]), client.as_user(2000, 2000, &[]));
+    for user in [&owner, &stranger] {
+        client.set(&file, fresh).unwrap();
+        // Twice, because the second write finds the file open.
+        for _ in 0..2 {
+            user.write(&file, 0, "x").unwrap();
+            assert_eq!(mode(), 0o777);
+            client.set(&file, fresh).unwrap();
+        }
+        user.set(&file, NewAttributes { size: Some(7), ..none }).unwrap();
+        assert_eq!(mode(), 0o777);
+    }
+    client.set(&file, fresh).unwrap();
+    let same = NewAttributes { uid: Some(1000), gid: Some(1000), ..none };
+    assert_eq!(stranger.set(&file, same).map(|_| ()), Err(Status::PERM), "only the owner may set what is so already");
+    assert_eq!(mode(), 0o6777);
+    owner.set(&file, same).unwrap();
+    assert_eq!(mode(), 0o777);
+    client.set(&file, fresh).unwrap();
+    client.write(&file, 0, "x").unwrap();
+    assert_eq!(mode(), 0o6777, "the superuser keeps them");
+}
+
 /// Loses every job.
 struct Lost;
 
