@@ -13,6 +13,11 @@ pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// After our FIN the peer has this long to send its own.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);
+/// After these times without a word from a responder, an initiator that has sent something sends an RDMA Write without octets,
+/// which changes nothing anywhere. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: it lies in the
+/// socket until more comes. Seen in one connection of four under load; a nudge always woke it.
+pub const NUDGE_DELAYS: [Duration; 3] =
+    [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(1000)];
 /// TCP asks an idle peer whether it is there after this time,
 pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// again after this,

@@ -20,6 +20,7 @@
 //! - iWARP has no "receiver not ready": a Send that finds no receive, or a shorter one, ends the connection.
 //! - A responder's work is held back until the initiator's first FPDU has come. If the initiator never sends, nothing
 //!   of the responder's leaves.
+//! - An initiator that has sent something and hears nothing nudges the responder ([`NUDGE_DELAYS`]).
 //! - Steering tags are unpredictable and valid on their own connection only; offsets count from zero. An exposure that is
 //!   invalidated while a Write to it arrives ends the connection, like one that arrives later.
 //! - The [`protocol`] itself does no input and output and can be driven otherwise.
@@ -35,7 +36,7 @@ mod tap;
 pub use config::{
     Config, DEFAULT_DEPTH, DEFAULT_LINGER, DEFAULT_MAX_EXPOSURES, DEFAULT_MAX_POSTED, DEFAULT_MAX_RECEIVES,
     DEFAULT_SETUP_TIMEOUT, DEFAULT_STALL_TIMEOUT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, LISTEN_BACKLOG,
-    LOOPBACK_SEND_BUFFER_OCTETS, MAX_GATHER, MAX_MESSAGE_OCTETS, MAX_PRIVATE_DATA_OCTETS,
+    LOOPBACK_SEND_BUFFER_OCTETS, MAX_GATHER, MAX_MESSAGE_OCTETS, MAX_PRIVATE_DATA_OCTETS, NUDGE_DELAYS,
 };
 pub use fabric::Iwarp;
 pub use tap::{Direction, Tap, TapStream};

@@ -6,6 +6,7 @@
 //! no system call is spent on being told so.
 
 use crate::{
+    config::NUDGE_DELAYS,
     fabric::Shared,
     net::{Wire, is_passing},
     protocol::{Endpoint, Phase},
@@ -31,21 +32,33 @@ pub(crate) struct IwarpQueuePair {
     wire: Option<Wire>,
     endpoint: Endpoint,
     info: ConnectionInfo,
-    /// Since when the peer owes us something: taking octets, sending octets that are due, its FIN.
-    owes: [Option<Timestamp>; 3],
+    /// Since when the peer owes us something.
+    owes: [Option<Timestamp>; OWES],
+    /// How often it was nudged.
+    nudges: usize,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
     /// Writing has failed. What was received before may still say why.
     mute: Option<String>,
 }
 
-/// The indices of `owes`.
+/// The indices of `owes`: taking octets, sending octets that are due, ending, saying anything at all.
 const TAKING: usize = 0;
 const SENDING: usize = 1;
-const ENDING: usize = 2;
+const ANSWERING: usize = 3;
+const OWES: usize = 4;
 
 impl IwarpQueuePair {
     pub(crate) fn new(shared: Arc<Shared>, wire: Wire, endpoint: Endpoint, info: ConnectionInfo) -> Self {
-        IwarpQueuePair { shared, wire: Some(wire), endpoint, info, owes: [None; 3], timer: None, mute: None }
+        IwarpQueuePair {
+            shared,
+            wire: Some(wire),
+            endpoint,
+            info,
+            owes: [None; OWES],
+            nudges: 0,
+            timer: None,
+            mute: None,
+        }
     }
 
     /// Writes until nothing is left or the socket is full. Says whether anything has changed.
@@ -135,29 +148,30 @@ impl IwarpQueuePair {
         }
     }
 
-    /// Looks after what the peer owes us. Says whether it was given up.
+    /// Looks after what the peer owes us. Says whether anything has changed.
     fn watch(&mut self, cx: &mut Context<'_>) -> bool {
         let config = &self.shared.config;
         let ending = matches!(self.endpoint.phase(), Phase::Terminating(_) | Phase::Lingering(_));
-        let due: [(bool, Duration); 3] = [
-            (self.endpoint.has_output(), config.stall_timeout),
-            (self.endpoint.awaits_octets(), config.stall_timeout),
-            (ending, config.linger),
+        let nudge = NUDGE_DELAYS.get(self.nudges).copied().filter(|_| self.endpoint.may_nudge());
+        let due: [Option<Duration>; OWES] = [
+            self.endpoint.has_output().then_some(config.stall_timeout),
+            self.endpoint.awaits_octets().then_some(config.stall_timeout),
+            ending.then_some(config.linger),
+            nudge,
         ];
-        debug_assert_eq!([TAKING, SENDING, ENDING], [0, 1, 2]);
         let clock = &self.shared.env.clock;
-        let mut first: Option<(Timestamp, Duration)> = None;
-        for ((owed, limit), since) in due.into_iter().zip(&mut self.owes) {
-            if !owed {
+        let mut first: Option<(Timestamp, Duration, usize)> = None;
+        for (what, (limit, since)) in due.into_iter().zip(&mut self.owes).enumerate() {
+            let Some(limit) = limit else {
                 *since = None;
                 continue;
-            }
+            };
             let when = *since.get_or_insert_with(|| clock.now()) + limit;
-            if first.is_none_or(|(earliest, _)| when < earliest) {
-                first = Some((when, limit));
+            if first.is_none_or(|(earliest, ..)| when < earliest) {
+                first = Some((when, limit, what));
             }
         }
-        let Some((when, limit)) = first else { return false };
+        let Some((when, limit, what)) = first else { return false };
         loop {
             // A timer that fires too early is set again; one that fires too late is replaced. It is not set anew for
             // every octet that comes.
@@ -170,7 +184,12 @@ impl IwarpQueuePair {
             }
             self.timer = None;
             if clock.now() >= when {
-                self.endpoint.time_up(limit.as_secs());
+                if what == ANSWERING {
+                    self.nudges += 1;
+                    self.endpoint.nudge();
+                } else {
+                    self.endpoint.time_up(limit.as_secs());
+                }
                 return true;
             }
         }

@@ -12,7 +12,7 @@ use rpcrdma_fabric::{
     Send, Token, Write,
 };
 use rpcrdma_iwarp::{
-    Config, Direction, Tap, TapStream,
+    Config, Direction, NUDGE_DELAYS, Tap, TapStream,
     protocol::{
         mpa::{Enhanced, Frame, HEAD_OCTETS, Head, Kind},
         rdmap::Opcode,
@@ -227,6 +227,15 @@ async fn an_offender_gets_its_terminate_and_an_orderly_end() {
     assert!(matches!(end.seen.front(), Some(Completion::Received { buffer, .. }) if buffer.filled() == b"hello"));
 }
 
+/// Drives one end for a while.
+async fn drive(end: &mut End, time: Duration) {
+    let forever = std::future::poll_fn(|cx| {
+        end.pump(cx);
+        std::task::Poll::<()>::Pending
+    });
+    let _ = tokio::time::timeout(time, forever).await;
+}
+
 /// Drives one end until it is closed.
 async fn until_closed(qp: Connected) -> End {
     let mut end = End::new(qp);
@@ -285,6 +294,38 @@ async fn an_idle_peer_is_not_given_up() {
     assert!(waited.is_err());
     pair.here.qp.post_send(Send { octets: vec![Bytes::from_static(b"still")], ..Send::default() }).unwrap();
     assert!(matches!(pair.next_there().await, Completion::Received { .. }));
+}
+
+/// A responder that has heard our first word and does not answer is nudged, a few times; one that answers is not.
+#[tokio::test]
+async fn a_responder_that_says_nothing_is_nudged() {
+    for answers in [false, true] {
+        let listener = TcpListener::bind(V4).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let here = iwarp(Config::default());
+        let peer = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let frame = read_frame(&mut stream, Kind::Request).await;
+            stream.write_all(&frame.encode(Kind::Reply)).await.unwrap();
+            stream
+        };
+        let (qp, mut stream) = both(here.connect(addr, params(1, 1000)), peer).await;
+        let mut end = End::new(qp.unwrap());
+        let silence: Duration = NUDGE_DELAYS.iter().sum();
+        drive(&mut end, SHORT).await;
+        end.qp.post_send(Send { octets: vec![Bytes::from_static(b"hello")], ..Send::default() }).unwrap();
+        if answers {
+            stream.write_all(&send(1, b"there")).await.unwrap();
+        }
+        drive(&mut end, silence + SHORT * 4).await;
+        drop(end);
+        let mut octets = Vec::new();
+        let _ = stream.read_to_end(&mut octets).await;
+        let seen: Vec<Opcode> = parse(&octets).iter().map(|(header, _)| header.opcode).collect();
+        let nudges = if answers { 0 } else { NUDGE_DELAYS.len() };
+        assert_eq!(seen[0], Opcode::Send, "nothing is sent before the owner's first word");
+        assert_eq!(seen[1..], vec![Opcode::Write; nudges]);
+    }
 }
 
 #[tokio::test]

@@ -57,6 +57,7 @@ pub struct Setup {
 /// One end of a connection.
 pub struct Endpoint {
     phase: Phase,
+    initiator: bool,
     /// A responder's work, until the peer's first FPDU.
     held: bool,
     fin_sent: bool,
@@ -74,6 +75,7 @@ impl Endpoint {
         let Setup { role, agreed, segmentation, receives, capabilities } = setup;
         Endpoint {
             phase: Phase::Open,
+            initiator: role == Role::Initiator,
             held: role == Role::Responder,
             fin_sent: false,
             closed_said: false,
@@ -318,6 +320,17 @@ impl Endpoint {
     /// there. While none are due a peer may be silent for as long as it likes.
     pub fn awaits_octets(&self) -> bool {
         self.mid_fpdu() || (self.phase.is_live() && !self.held && self.inbound.reads.any_due())
+    }
+
+    /// Whether a [nudge](Self::nudge) makes sense: the peer has been sent something, all of it is written, and it has not
+    /// said anything yet.
+    pub fn may_nudge(&self) -> bool {
+        self.initiator && self.phase.is_live() && !self.inbound.heard && self.tx.has_written() && !self.has_output()
+    }
+
+    /// Sends an RDMA Write without octets. It changes nothing but makes the peer look at its socket.
+    pub fn nudge(&mut self) {
+        self.tx.nudge();
     }
 
     /// Whether our half of the connection is to be closed now. True once.

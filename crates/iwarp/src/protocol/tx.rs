@@ -136,6 +136,16 @@ impl Transmitter {
         self.queue.push_back(message);
     }
 
+    /// An RDMA Write without octets, of which nobody is told.
+    pub(crate) fn nudge(&mut self) {
+        self.queue.push_back(Message::new(Opcode::Write, 0, 0, Vec::new(), None));
+    }
+
+    /// Whether anything was ever written.
+    pub(crate) fn has_written(&self) -> bool {
+        self.written > 0
+    }
+
     pub(crate) fn read_request(&mut self, request: ReadRequest) {
         let octets = vec![Bytes::copy_from_slice(&request.encode())];
         self.queue.push_back(Message::new(Opcode::ReadRequest, 0, 0, octets, None));
