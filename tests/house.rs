@@ -1,7 +1,12 @@
 //! The rules of the house: who may know whom, and where `unsafe` may stand. Reads the workspace's own metadata.
 
 use serde_json::Value;
-use std::{collections::BTreeMap, fs, path::Path, process::Command};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// What each crate may use of the others (normal dependencies). ARCHITECTURE.md says why.
 const MAY_USE: &[(&str, &[&str])] = &[
@@ -17,10 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nfs", &["xdr", "oncrpc"]),
     ("nfsd", &["nfs", "oncrpc", "xdr", "env"]),
     ("nfs-client", &["nfs", "oncrpc", "xdr", "env"]),
-    (
-        "cli",
-        &["nfsd", "nfs-client", "nfs", "rpcrdma", "engine", "iwarp", "fabric", "oncrpc", "wire", "xdr", "env"],
-    ),
+    ("cli", &["nfsd", "nfs-client", "nfs", "rpcrdma", "engine", "iwarp", "fabric", "oncrpc", "wire", "xdr", "env"]),
 ];
 
 /// Where `unsafe` may stand, in one file with its reasons; elsewhere the workspace's lints forbid it.
@@ -48,7 +50,8 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
     for package in metadata["packages"].as_array().unwrap() {
         let Some(name) = folder(package["manifest_path"].as_str().unwrap()) else { continue };
         let uses = package["dependencies"].as_array().unwrap().iter();
-        let uses = uses.filter(|dependency| dependency["kind"].is_null()).filter_map(|d| d["path"].as_str().and_then(folder));
+        let uses =
+            uses.filter(|dependency| dependency["kind"].is_null()).filter_map(|d| d["path"].as_str().and_then(folder));
         found.insert(name, uses.collect());
     }
     found
@@ -77,4 +80,48 @@ fn unsafe_is_forbidden_where_the_plan_forbids_it() {
     }
     let workspace = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     assert!(workspace.contains("unsafe_code = \"forbid\""));
+}
+
+/// The ids in a catalogue of requirements.
+fn ids_in(file: &str) -> Vec<String> {
+    let text = fs::read_to_string(root().join("spec").join(file)).unwrap();
+    let ids = text.lines().filter_map(|line| line.strip_prefix("id = \"")?.strip_suffix('"'));
+    ids.map(str::to_owned).collect()
+}
+
+/// All Rust files below a folder.
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn what_tests_say_they_prove_is_in_a_catalogue() {
+    let mut known: BTreeSet<String> = BTreeSet::new();
+    for file in ["requirements.toml", "requirements-extra.toml"] {
+        for id in ids_in(file) {
+            assert!(known.insert(id.clone()), "{id} stands twice");
+        }
+    }
+    let mut files = Vec::new();
+    sources(&root().join("crates"), &mut files);
+    sources(&root().join("tests"), &mut files);
+    let mut proven = BTreeSet::new();
+    for file in files {
+        for line in fs::read_to_string(&file).unwrap().lines() {
+            let Some(ids) = line.trim().strip_prefix("/// proves: ") else { continue };
+            for id in ids.split(',').map(str::trim) {
+                assert!(known.contains(id), "{}: {id} is in no catalogue", file.display());
+                proven.insert(id.to_owned());
+            }
+        }
+    }
+    let extra: Vec<_> = ids_in("requirements-extra.toml").into_iter().filter(|id| !proven.contains(id)).collect();
+    assert!(extra.is_empty(), "listed in requirements-extra.toml and proven by no test: {extra:?}");
 }
