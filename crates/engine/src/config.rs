@@ -36,10 +36,6 @@ pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 /// How long the peer may be silent while calls are unanswered, before it is probed.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the answer to the first message on a connection may take, where it is a probe. Linux's server has been seen to
-/// take the first call after it had started and never to answer it.
-pub const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// How long the answer to a probe may take.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -79,8 +75,6 @@ pub struct Config {
     pub max_gather: usize,
     /// The most octets in one Write or exposure.
     pub max_transfer_octets: usize,
-    /// Whether the first message is a NULL call, answered within [`GREETING_TIMEOUT`] or the connection is given up.
-    pub greets: bool,
     /// Limits on what the peer may ask for.
     pub limits: Limits,
 }
@@ -98,7 +92,6 @@ impl Config {
             initial_receives: 2,
             max_gather: 16,
             max_transfer_octets: u32::MAX as usize,
-            greets: false,
             limits: Limits::default(),
         }
     }

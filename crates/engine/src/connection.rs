@@ -226,14 +226,7 @@ impl Connection {
     }
 
     fn send_ready(&mut self, now: Timestamp, host: &mut dyn Host) {
-        if self.closing {
-            return;
-        }
-        if self.requester.greets(&self.config) {
-            if self.requester.greet(host, &mut shared!(self)) {
-                self.silence.greeted(now);
-            }
-        } else if self.requester.send_ready(host, &mut shared!(self)) {
+        if !self.closing && self.requester.send_ready(host, &mut shared!(self)) {
             self.silence.sent(now);
         }
     }

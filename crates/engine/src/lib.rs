@@ -36,8 +36,8 @@ pub use action::{
     Sink, SinkPlace,
 };
 pub use config::{
-    Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, FORGOTTEN_CALL_DEADLINE, GREETING_TIMEOUT,
-    Limits, Link, MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT, SILENCE_LIMIT, Side,
+    Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, FORGOTTEN_CALL_DEADLINE, Limits, Link,
+    MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT, SILENCE_LIMIT, Side,
 };
 pub use connection::{Connection, Stats};
 pub use error::{CallError, CallRefused, CloseCause, ExposeError, PeerFault};

@@ -17,7 +17,7 @@ use crate::{
     ledger::Ledger,
     plan::{CallPlan, join, plan},
     returned::Offered,
-    silence::{Means, is_null_call, null_call, program},
+    silence::{Means, null_call, program},
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
@@ -95,8 +95,6 @@ pub(crate) struct Requester {
     forgotten: VecDeque<(Timestamp, CallId)>,
     /// Credits that the peer has granted; `None` before its first reply.
     granted: Option<u32>,
-    /// Whether the peer has answered anything.
-    heard: bool,
     next_order: u64,
     next_exposure: u64,
     /// Program and version of the latest call, for probes.
@@ -155,27 +153,6 @@ impl Requester {
             1 => 1,
             limit => limit - 1,
         }
-    }
-
-    /// The first thing to be sent on a connection that greets: a call that is a NULL already, or one of our own. Returns
-    /// whether it was sent now.
-    pub(crate) fn greet(&mut self, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
-        if shared.ledger.unanswered() > 0 {
-            return false;
-        }
-        let Some(&xid) = self.queue.values().next() else { return false };
-        if self.calls.get(&xid).is_some_and(|call| is_null_call(&call.message)) {
-            self.queue.pop_first();
-            self.send(xid, host, shared);
-        } else {
-            self.probe(host, shared);
-        }
-        shared.ledger.unanswered() > 0
-    }
-
-    /// Whether calls have to wait for the answer to a greeting.
-    pub(crate) fn greets(&self, config: &Config) -> bool {
-        config.greets && !self.heard
     }
 
     /// Sends what credits allow. Returns whether anything was sent.
@@ -269,7 +246,6 @@ impl Requester {
             Body::Error(error) => Err(CallError::Remote(*error)),
             _ => return false,
         };
-        self.heard = true;
         // An ERR_VERS comes from a peer whose credits mean nothing in this version.
         if !matches!(end, Err(CallError::Remote(ErrorBody::Version { .. }))) {
             self.granted = Some(header.credit.clamp(1, MAX_CREDITS));

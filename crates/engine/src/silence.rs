@@ -4,7 +4,7 @@
 //! at all has come for [`SILENCE_LIMIT`], a NULL call on the credit that was kept back decides: any message within
 //! [`PROBE_TIMEOUT`] shows that the peer lives. Owns nothing. The verdict is the error: the connection is to be closed.
 
-use crate::config::{GREETING_TIMEOUT, PROBE_TIMEOUT, SILENCE_LIMIT};
+use crate::config::{PROBE_TIMEOUT, SILENCE_LIMIT};
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_xdr::{Part, Payload};
@@ -43,12 +43,6 @@ impl Silence {
     /// A call was sent.
     pub(crate) fn sent(&mut self, now: Timestamp) {
         self.since.get_or_insert(now);
-    }
-
-    /// The first call on the connection was sent: it is a probe.
-    pub(crate) fn greeted(&mut self, now: Timestamp) {
-        self.sent(now);
-        self.probe_until = Some(now + GREETING_TIMEOUT);
     }
 
     /// Something came from the peer; `waiting` says whether calls are still unanswered.
@@ -98,14 +92,6 @@ pub(crate) fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
     words.into_iter().flat_map(u32::to_be_bytes).collect()
 }
 
-/// Whether a call message is one of procedure 0.
-pub(crate) fn is_null_call(message: &Payload) -> bool {
-    message.parts().first().is_some_and(|part| match part {
-        Part::Run(run) => run.get(20..24) == Some(&[0; 4]),
-        Part::Item(_) => false,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -126,19 +112,6 @@ mod tests {
         assert_eq!(silence.wake(limit, Means::Reserve), Verdict::Probe);
         assert_eq!(silence.wake(limit + (PROBE_TIMEOUT - NANO), Means::Reserve), Verdict::Wait);
         assert_eq!(silence.wake(limit + PROBE_TIMEOUT, Means::Reserve), Verdict::Dead);
-    }
-
-    #[test]
-    fn a_greeting_is_a_probe_from_the_start() {
-        let mut silence = Silence::default();
-        silence.greeted(T);
-        assert_eq!(silence.next_wake(), Some(T + GREETING_TIMEOUT));
-        assert_eq!(silence.wake(T + (GREETING_TIMEOUT - NANO), Means::NeverHeard), Verdict::Wait);
-        assert_eq!(silence.wake(T + GREETING_TIMEOUT, Means::NeverHeard), Verdict::Dead);
-        let mut silence = Silence::default();
-        silence.greeted(T);
-        silence.heard(T + NANO, true);
-        assert_eq!(silence.next_wake(), Some(T + NANO + SILENCE_LIMIT));
     }
 
     #[test]

@@ -4,8 +4,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
     Action, Answer, CallError, CallId, CloseCause, Config, Connection, ExposeError, ExposureId,
-    FORGOTTEN_CALL_DEADLINE, GREETING_TIMEOUT, Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId,
-    SILENCE_LIMIT, Sink,
+    FORGOTTEN_CALL_DEADLINE, Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, Sink,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
@@ -384,39 +383,6 @@ fn a_silent_peer_is_probed_and_then_given_up() {
 }
 
 /// proves: V1-4.5.4-a
-/// proves: V1-3.3.3-c, V1-3.3.3-d
-#[test]
-fn a_greeting_comes_first_and_calls_wait_for_its_answer() {
-    let greeting = || Connection::new(Config { greets: true, ..Config::client() }, Some(&PEER));
-    let (mut engine, mut host) = (greeting(), Handles::default());
-    let first = start(&mut engine, &mut host, 1, 10);
-    assert!(
-        matches!(&first[..], [.., Action::Send { about, .. }] if about.kind == MessageKind::Probe && about.xid == 0xFFFF),
-        "{first:?}"
-    );
-    assert!(start(&mut engine, &mut host, 2, 11).is_empty());
-    assert_eq!(engine.next_wake(), Some(T + GREETING_TIMEOUT));
-    engine.received(&reply(0xFFFF, 8), T, &mut host);
-    let xids: Vec<u32> = sends(&actions(&mut engine)).iter().map(|header| header.xid).collect();
-    assert_eq!(xids, [10, 11], "in their order");
-
-    // An error is an answer too.
-    let (mut engine, mut host) = (greeting(), Handles::default());
-    start(&mut engine, &mut host, 1, 10);
-    let error = Header::new(0xFFFF, 8, Body::Error(ErrorBody::Version { low: 2, high: 2 })).to_bytes();
-    engine.received(&error, T, &mut host);
-    assert_eq!(sends(&actions(&mut engine)).len(), 1);
-
-    // A NULL call needs no other before it.
-    let (mut engine, mut host) = (greeting(), Handles::default());
-    let null = Payload::from(Bytes::from(words(&[10, 0, 2, 100_003, 3, 0, 0, 0, 0, 0])));
-    engine.call(CallId(1), 10, null, 24, &[], T, &mut host).unwrap();
-    assert_eq!(sends(&actions(&mut engine))[0].xid, 10);
-    assert_eq!(engine.next_wake(), Some(T + GREETING_TIMEOUT));
-    engine.wake(T + GREETING_TIMEOUT, &mut host);
-    assert_eq!(closed(&actions(&mut engine)), Some(CloseCause::Silent));
-}
-
 #[test]
 fn a_call_whose_memory_cannot_be_exposed_fails_or_waits_for_another_connection() {
     let (mut engine, mut host) = client();

@@ -89,7 +89,6 @@ impl ClientOptions {
             credits_granted: granted,
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
-            greets: true,
             ..Config::client()
         };
         fitted(config, capabilities)
