@@ -82,8 +82,7 @@ fn configurations() -> Vec<SimConfig> {
     ]
 }
 
-/// proves: V1-3.5.1-a, V1-3.5.2-a, V1-3.5.2-b, V1-3.5.3-a, V1-3.5.3-d, V1-3.5.3-f, V1-3.5.3-g, V1-3.2-a, V1-3.1-a, V1-3.2-b,
-/// proves: V1-3.3.1-k, V1-6.3-b, V1-8.2.2.3-c
+/// proves: V1-3.5.1-a, V1-3.5.2-a, V1-3.5.2-b, V1-3.5.3-a, V1-3.5.3-d, V1-3.5.3-f, V1-3.5.3-g, V1-3.2-a, V1-3.1-a, V1-3.2-b, V1-3.3.1-k, V1-6.3-b, V1-8.2.2.3-c
 #[test]
 fn messages_of_every_size_and_form_arrive() {
     for (seed, config) in configurations().into_iter().enumerate() {
