@@ -161,8 +161,7 @@ mod tests {
         plan.inline.as_ref().map(|inline| inline.iter().map(Bytes::len).sum())
     }
 
-    /// proves: V1-4.3.2-b, V1-4.3.2.1-b, V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6.2-b, V1-3.4.6.2-c, V1-3.5.3-f, V1-4.3.1-b,
-    /// proves: IE-3.7.1-a, IE-3.8.1-a, IE-3.9-a
+    /// proves: V1-4.3.2-b, V1-4.3.2.1-b, V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6.2-b, V1-3.4.6.2-c, V1-3.5.3-f, V1-4.3.1-b, IE-3.7.1-a, IE-3.8.1-a, IE-3.9-a
     #[test]
     fn results_go_to_their_chunks_in_order_and_without_padding() {
         let offered = WriteList(vec![chunk(1, &[100, 100]), chunk(2, &[50]), chunk(3, &[9])]);
@@ -186,8 +185,7 @@ mod tests {
         assert_eq!(inline_octets(&plan), Some(40 + 12 + 12), "the first with its padding");
     }
 
-    /// proves: V1-3.5.3-g, V1-4.3.3-b, V1-4.3.3-c, V1-4.3.3-d, V1-4.3.3-e, V1-3.5.3-h, V1-4.3.2.3-d,
-    /// proves: IE-3.6.1-c, IE-3.8.1-c, IE-3.9-b
+    /// proves: V1-3.5.3-g, V1-4.3.3-b, V1-4.3.3-c, V1-4.3.3-d, V1-4.3.3-e, V1-3.5.3-h, V1-4.3.2.3-d, IE-3.6.1-c, IE-3.8.1-c, IE-3.9-b
     #[test]
     fn the_reply_chunk_is_for_what_does_not_fit_inline() {
         let room = chunk(7, &[2000, 3000]);
