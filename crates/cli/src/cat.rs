@@ -11,7 +11,7 @@ use rpcrdma_nfs_client::Reader;
 use std::io::Write;
 
 pub(crate) async fn run(args: CatArgs) -> Result<()> {
-    let mut sessions = Sessions::new(Options { no_crc: args.no_crc })?;
+    let mut sessions = Sessions::new(Options { no_crc: args.no_crc, observer: None })?;
     let mut out = std::io::stdout().lock();
     for url in &args.urls {
         let (session, path) = sessions.open(url).await?;

@@ -14,7 +14,7 @@ use std::io::{BufWriter, StdoutLock, Write};
 
 impl From<ClientArgs> for Options {
     fn from(args: ClientArgs) -> Self {
-        Options { no_crc: args.no_crc }
+        Options { no_crc: args.no_crc, observer: None }
     }
 }
 

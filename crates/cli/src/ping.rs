@@ -1,35 +1,40 @@
 //! `rpcrdma ping`: NULL calls, one after the other.
 
-use crate::{args::PingArgs, names, session::Sessions};
+use crate::{args::PingArgs, names, session::Sessions, transports::Options};
 use anyhow::{Context, Result};
+use rpcrdma::{Event, Observer};
 use rpcrdma_nfs::v3;
-use rpcrdma_oncrpc::{Client, NoAuth};
+use rpcrdma_oncrpc::{Client, ClientTransport, NoAuth};
 use serde_json::json;
 use std::{
-    sync::Arc,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
+/// Keeps what the last connection was told when it was made.
+#[derive(Default)]
+struct LastConnected(Mutex<Option<Event>>);
+
+impl Observer for LastConnected {
+    fn event(&self, peer: SocketAddr, event: &Event) {
+        if let Event::Connected { .. } = event {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(event.clone());
+        }
+        rpcrdma::Tracing.event(peer, event);
+    }
+}
+
 pub(crate) async fn run(args: PingArgs) -> Result<()> {
-    let sessions = Sessions::new(args.client.into())?;
+    let observer = Arc::new(LastConnected::default());
+    let sessions = Sessions::new(Options { no_crc: args.client.no_crc, observer: Some(observer.clone()) })?;
     let begin = Instant::now();
     let transport = sessions.transport_for(&args.url).await?;
     let connected = begin.elapsed();
     let server = transport.server();
     if args.verbose {
-        let limits = transport.limits();
-        if args.client.json {
-            println!(
-                "{}",
-                json!({
-                    "server": server.to_string(), "connect_us": micros(connected),
-                    "max_call": limits.max_call, "max_reply": limits.max_reply,
-                })
-            );
-        } else {
-            println!("connected to {server} in {:.0} us", micros(connected));
-            println!("largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply);
-        }
+        let agreed = observer.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        describe(&*transport, connected, agreed.as_ref(), args.client.json);
     }
     let client = Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
     let mut times = Vec::new();
@@ -69,6 +74,41 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
     match failure {
         Some(error) => Err(error).with_context(|| format!("NULL to {}", names::escaped(args.url.host.as_bytes()))),
         None => Ok(()),
+    }
+}
+
+/// What the connection can do.
+fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: Option<&Event>, json: bool) {
+    let (server, limits, time) = (transport.server(), transport.limits(), micros(connected));
+    let rdma = match agreed {
+        Some(Event::Connected { send_inline, receive_inline, send_invalidates, ird, .. }) => {
+            Some((*send_inline, *receive_inline, *send_invalidates, *ird))
+        }
+        _ => None,
+    };
+    if json {
+        let mut line = json!({
+            "server": server.to_string(), "connect_us": time,
+            "max_call": limits.max_call, "max_reply": limits.max_reply,
+        });
+        if let Some((send, receive, invalidates, ird)) = rdma {
+            line["rpcrdma"] = 1.into();
+            line["call_inline"] = send.into();
+            line["reply_inline"] = receive.into();
+            line["remote_invalidation"] = invalidates.into();
+            line["ird"] = ird.into();
+        }
+        println!("{line}");
+        return;
+    }
+    println!("connected to {server} in {time:.0} us");
+    println!("largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply);
+    if let Some((send, receive, invalidates, ird)) = rdma {
+        println!("RPC-over-RDMA version 1, inline up to {send} octets there and {receive} back");
+        println!(
+            "remote invalidation {}; the server may have {ird} RDMA Reads under way",
+            if invalidates { "agreed" } else { "not offered by the server" }
+        );
     }
 }
 

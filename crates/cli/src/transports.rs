@@ -1,6 +1,7 @@
 //! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
 
 use anyhow::Result;
+use rpcrdma::Observer;
 use rpcrdma_env::{Env, Heap};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::{
@@ -13,10 +14,12 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 const RPCBIND_WAIT: Duration = Duration::from_secs(3);
 
 /// What the user has asked of the transport.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Options {
     /// Do not ask for iWARP's CRC.
     pub(crate) no_crc: bool,
+    /// Wants to know what a connection over RDMA does.
+    pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 fn connector(server: SocketAddr) -> Arc<dyn Connector> {
@@ -53,7 +56,7 @@ pub(crate) async fn rdma(server: SocketAddr, env: &Env, options: &Options) -> Re
     let mut config = Config::default();
     config.crc = !options.no_crc;
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
-    let observer = Arc::new(rpcrdma::Tracing);
+    let observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
     let (transport, driver) =
         rpcrdma::connect(fabric, server, env, rpcrdma::ClientOptions::default(), observer).await?;
     tokio::spawn(driver);
