@@ -246,8 +246,9 @@ fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
             Some([0, 0, 0, 1]) => Role::Requester,
             _ => forward,
         },
+        // A Reply chunk alone does not tell: as a server, which offers none in the reverse direction, it is a long call
+        // that lacks its call, and owed an ERR_CHUNK.
         Body::Nomsg(lists) if !lists.reads.is_empty() => Role::Responder,
-        Body::Nomsg(lists) if lists.reply.is_some() => Role::Requester,
         Body::Error(_) => Role::Requester,
         _ => forward,
     }

@@ -413,6 +413,16 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
+/// proves: V1-4.5-a
+#[test]
+fn a_long_call_that_has_a_reply_chunk_only_is_answered() {
+    let (mut engine, mut host) = server();
+    let reply = Some(WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]));
+    let header = Header::new(7, 2, Body::Nomsg(Lists { reply, ..Lists::default() }));
+    engine.received(&header.to_bytes(), T, &mut host);
+    assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
+}
+
 proptest! {
     /// Arbitrary octets, and valid messages with a word changed, cost neither a panic nor a receive.
     #[test]
