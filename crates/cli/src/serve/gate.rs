@@ -11,9 +11,13 @@ use std::{
 /// there may be many.
 pub(super) const SETUPS_PER_ADDRESS: usize = 64;
 
+/// The part of all places that one address leaves to others: a quarter, where there are as many places.
+const OTHERS_PART: usize = 4;
+
 /// Counts connections over all listeners and threads.
 pub(super) struct Gate {
     max_connections: usize,
+    max_per_address: usize,
     allow: Vec<Cidr>,
     counts: Mutex<Counts>,
 }
@@ -21,7 +25,25 @@ pub(super) struct Gate {
 #[derive(Default)]
 struct Counts {
     connections: usize,
-    setups: HashMap<IpAddr, usize>,
+    of: HashMap<IpAddr, OfAddress>,
+}
+
+/// Connections of one address.
+#[derive(Clone, Copy, Default)]
+struct OfAddress {
+    connections: usize,
+    setups: usize,
+}
+
+impl Counts {
+    /// Changes the counts of an address, and forgets it when it has nothing left.
+    fn change(&mut self, peer: IpAddr, change: impl FnOnce(&mut OfAddress)) {
+        let of = self.of.entry(peer).or_default();
+        change(of);
+        if of.connections == 0 {
+            self.of.remove(&peer);
+        }
+    }
 }
 
 /// Why somebody does not get in.
@@ -29,6 +51,7 @@ struct Counts {
 pub(super) enum Refusal {
     NotAllowed,
     TooMany,
+    TooManyOfAddress,
     TooManySetups,
 }
 
@@ -37,6 +60,7 @@ impl std::fmt::Display for Refusal {
         f.write_str(match self {
             Refusal::NotAllowed => "its address is not in --allow",
             Refusal::TooMany => "there are as many connections as --max-connections allows",
+            Refusal::TooManyOfAddress => "its address has its share of the connections",
             Refusal::TooManySetups => "too many unfinished connections from its address",
         })
     }
@@ -45,7 +69,8 @@ impl std::fmt::Display for Refusal {
 impl Gate {
     pub(super) fn new(max_connections: u32, allow: Vec<Cidr>) -> Self {
         let max_connections = usize::try_from(max_connections).unwrap_or(usize::MAX);
-        Self { max_connections, allow, counts: Mutex::default() }
+        let max_per_address = max_connections - max_connections / OTHERS_PART;
+        Self { max_connections, max_per_address, allow, counts: Mutex::default() }
     }
 
     /// Lets a connection in, to be set up.
@@ -58,20 +83,30 @@ impl Gate {
         if counts.connections >= self.max_connections {
             return Err(Refusal::TooMany);
         }
-        let setups = counts.setups.entry(peer).or_default();
-        if *setups >= SETUPS_PER_ADDRESS {
+        let of = counts.of.get(&peer).copied().unwrap_or_default();
+        if of.connections >= self.max_per_address {
+            return Err(Refusal::TooManyOfAddress);
+        }
+        if of.setups >= SETUPS_PER_ADDRESS {
             return Err(Refusal::TooManySetups);
         }
-        *setups += 1;
         counts.connections += 1;
-        Ok(Setup { admitted: Admitted { gate: self.clone() }, unfinished: Unfinished { gate: self.clone(), peer } })
+        counts.change(peer, |of| {
+            of.connections += 1;
+            of.setups += 1;
+        });
+        // The set-up ends before the place is given back: fields are dropped in their order.
+        Ok(Setup {
+            unfinished: Unfinished { gate: self.clone(), peer },
+            admitted: Admitted { gate: self.clone(), peer },
+        })
     }
 }
 
 /// A connection that is being set up.
 pub(super) struct Setup {
-    admitted: Admitted,
     unfinished: Unfinished,
+    admitted: Admitted,
 }
 
 impl Setup {
@@ -85,11 +120,14 @@ impl Setup {
 /// A connection's place. Dropping it gives it back.
 pub(super) struct Admitted {
     gate: Arc<Gate>,
+    peer: IpAddr,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner).connections -= 1;
+        let mut counts = self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        counts.connections -= 1;
+        counts.change(self.peer, |of| of.connections -= 1);
     }
 }
 
@@ -101,12 +139,7 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         let mut counts = self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(setups) = counts.setups.get_mut(&self.peer) {
-            *setups -= 1;
-            if *setups == 0 {
-                counts.setups.remove(&self.peer);
-            }
-        }
+        counts.change(self.peer, |of| of.setups -= 1);
     }
 }
 
@@ -128,7 +161,23 @@ mod tests {
         assert!(gate.enter(address("192.0.2.2")).is_ok());
         drop(second);
         let counts = gate.counts.lock().unwrap();
-        assert_eq!((counts.connections, counts.setups.len()), (0, 0));
+        assert_eq!((counts.connections, counts.of.len()), (0, 0));
+    }
+
+    #[test]
+    fn one_address_leaves_a_quarter_of_the_places_to_others() {
+        let gate = Arc::new(Gate::new(8, Vec::new()));
+        let mut held: Vec<_> = (0..6).map(|_| gate.enter(address("192.0.2.1")).ok().unwrap().finish()).collect();
+        assert_eq!(gate.enter(address("192.0.2.1")).err(), Some(Refusal::TooManyOfAddress));
+        held.extend((0..2).map(|_| gate.enter(address("192.0.2.2")).ok().unwrap().finish()));
+        assert_eq!(gate.enter(address("192.0.2.3")).err(), Some(Refusal::TooMany));
+        held.remove(0);
+        assert!(gate.enter(address("192.0.2.1")).is_ok());
+        held.clear();
+        assert_eq!(gate.counts.lock().unwrap().of.len(), 0);
+        // Where places are few, there is no quarter to keep.
+        let gate = Arc::new(Gate::new(3, Vec::new()));
+        let _held: Vec<_> = (0..3).map(|_| gate.enter(address("192.0.2.1")).ok().unwrap()).collect();
     }
 
     #[test]
