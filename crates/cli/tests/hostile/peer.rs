@@ -48,6 +48,8 @@ pub(crate) struct Peer {
     pub(crate) stream: TcpStream,
     /// The number of our next Send.
     pub(crate) msn: u32,
+    /// Read Requests of the server's that were answered.
+    pub(crate) answered: usize,
     heard: [u32; 3],
     arriving: Vec<u8>,
 }
@@ -90,7 +92,7 @@ impl Peer {
         let (flags, private) = read_reply(&mut stream).expect("a reply");
         assert_eq!(flags, CRC | ENHANCED);
         assert!(private.len() >= 4 + 8 && private[4..8] == PRIVATE_DATA[..4], "{private:02x?}");
-        Self { stream, msn: 1, heard: [0; 3], arriving: Vec::new() }
+        Self { stream, msn: 1, answered: 0, heard: [0; 3], arriving: Vec::new() }
     }
 
     /// Sends octets as they are. That the server has gone already is no failure: what it said is read afterwards.
@@ -227,6 +229,7 @@ impl Peer {
                 Heard::ReadRequest(asked) => {
                     let zeros = vec![0; asked.size as usize];
                     self.respond(&asked, &zeros);
+                    self.answered += 1;
                 }
                 Heard::Write { .. } => {}
                 Heard::Closed => return None,

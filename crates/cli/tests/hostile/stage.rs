@@ -65,6 +65,8 @@ impl Stage {
         fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).unwrap();
         fs::write(export.join("file"), contents(FILE_OCTETS)).unwrap();
         fs::set_permissions(export.join("file"), fs::Permissions::from_mode(0o666)).unwrap();
+        fs::write(export.join("written"), [0; 64]).unwrap();
+        fs::set_permissions(export.join("written"), fs::Permissions::from_mode(0o666)).unwrap();
         symlink("/etc/passwd", export.join("out")).unwrap();
         let log = File::create(scratch.path().join("log")).unwrap();
         let state = scratch.path().join("state");
@@ -72,8 +74,7 @@ impl Stage {
         let mut good = Peer::connect(&server.rdma);
         good.send(&rpc::inline(&rpc::null(1)));
         assert_eq!(Reply::read(&good.message().unwrap()).xid(), 1);
-        let mut stage =
-            Self { scratch, good, good_xid: 1, before: Resources::of(server.pid()), server };
+        let mut stage = Self { scratch, good, good_xid: 1, before: Resources::of(server.pid()), server };
         stage.a_good_client_is_served();
         stage.before = Resources::of(stage.server.pid());
         stage

@@ -1,0 +1,174 @@
+//! Valid exchanges with some octets changed, cut, doubled or swapped: whatever becomes of the connection, it ends, the server
+//! lives, and others notice nothing.
+//!
+//! The seed is printed. `RPCRDMA_HOSTILE_RUNS` says how many exchanges, `RPCRDMA_HOSTILE_SEED` which.
+
+use crate::{
+    iwarp::write_call,
+    peer::{Heard, Peer, dial, rest},
+    rpc::{self, Header, MOUNT, NFS, Xdr, call},
+    stage::Stage,
+    wire::{CRC, ENHANCED, PRIVATE_DATA, enhanced, request, seal},
+};
+use std::{io::Write, net::Shutdown};
+
+/// Exchanges of each kind when nothing else is said.
+const RUNS: u64 = 150;
+const SEED: u64 = 0x0008_1660_8267_8797;
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ z >> 31
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end.max(1) as u64) as usize
+    }
+
+    /// Changes octets as wires, bugs and people do.
+    fn mutate(&mut self, octets: &mut Vec<u8>) {
+        for _ in 0..=self.below(3) {
+            if octets.is_empty() {
+                return;
+            }
+            let at = self.below(octets.len());
+            match self.below(8) {
+                0 | 1 => octets[at] ^= 1 << self.below(8),
+                2 => octets[at] = [0, 1, 0x7F, 0x80, 0xFF][self.below(5)],
+                3 => octets[at] = self.next() as u8,
+                4 => octets.truncate(at),
+                5 => {
+                    let end = (at + 1 + self.below(16)).min(octets.len());
+                    let again = octets[at..end].to_vec();
+                    octets.splice(at..at, again);
+                }
+                // A word that is likely a length, a count or a position.
+                _ => {
+                    let at = at & !3;
+                    if let Some(word) = octets.get_mut(at..at + 4) {
+                        let value =
+                            [0, 1, 4, 0x7FFF_FFFF, 0x8000_0000, u32::MAX, 4097, self.next() as u32][self.below(8)];
+                        word.copy_from_slice(&value.to_be_bytes());
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn from_environment(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Messages that a decent client sends, read-only or harmless.
+fn messages(root: &[u8], file: &[u8]) -> Vec<Vec<u8>> {
+    let args = |procedure: u32, args: Xdr| [call(5, NFS, 3, procedure).0, args.0].concat();
+    let handle = |handle: &[u8]| Xdr::default().opaque(handle);
+    let read = args(6, handle(file).u64(0).u32(3000));
+    let write = write_call(5, file, 64).0;
+    let readdir = args(17, handle(root).u64(0).u64(0).u32(4096).u32(8192));
+    let mut messages: Vec<Vec<u8>> = [
+        rpc::null(5),
+        args(1, handle(root)),
+        args(3, handle(root).opaque(b"file")),
+        args(4, handle(file).u32(0x3F)),
+        args(2, handle(file).words(&[1, 0o666, 0, 0, 0, 0, 0, 0])),
+        args(8, handle(root).opaque(b"made").words(&[0, 0, 0, 0, 0, 0, 0])),
+        args(19, handle(root)),
+        readdir.clone(),
+        read.clone(),
+    ]
+    .iter()
+    .map(|stream| rpc::inline(stream))
+    .collect();
+    let lists = Header { reads: vec![(write.len() as u32, (7, 64, 0))], ..Header::default() };
+    messages.push(lists.message(5, &write));
+    let lists =
+        Header { writes: vec![vec![(7, 2000, 0), (8, 2000, 64)]], reply: Some(vec![(9, 600, 0)]), ..Header::default() };
+    messages.push(lists.message(5, &read));
+    let lists = Header { reply: Some(vec![(9, 9000, 0)]), ..Header::default() };
+    messages.push(lists.message(5, &readdir));
+    let lists = Header { reads: vec![(0, (7, readdir.len() as u32, 0))], long: true, ..Header::default() };
+    messages.push(lists.message(5, &[]));
+    messages
+}
+
+/// Takes everything until the connection ends, answering Reads with what comes to mind.
+fn play_out(peer: &mut Peer, dice: &mut Dice) {
+    for answered in 0.. {
+        match peer.hear() {
+            Heard::Closed => return,
+            Heard::ReadRequest(asked) if answered < 4 => {
+                let octets: Vec<u8> = (0..asked.size).map(|_| dice.next() as u8).collect();
+                peer.respond(&asked, &octets);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn mutated_exchanges_end_and_leave_the_server_whole() {
+    let (runs, seed) = (from_environment("RPCRDMA_HOSTILE_RUNS", RUNS), from_environment("RPCRDMA_HOSTILE_SEED", SEED));
+    println!("RPCRDMA_HOSTILE_SEED={seed} RPCRDMA_HOSTILE_RUNS={runs}");
+    let mut stage = Stage::new(&["--tcp", "127.0.0.1:0"]);
+    let mut dice = Dice(seed);
+    let messages = messages(&stage.root(), &stage.handle(b"written"));
+    let (rdma, mount, tcp) = (stage.server.rdma.clone(), stage.server.mount.clone(), stage.server.tcp.clone().unwrap());
+    for run in 0..runs {
+        // A message, changed under a right CRC; then one as it should be.
+        let mut peer = Peer::connect(&rdma);
+        let mut message = messages[dice.below(messages.len())].clone();
+        dice.mutate(&mut message);
+        message.truncate(4096);
+        peer.send(&message);
+        peer.send(&messages[dice.below(messages.len())]);
+        let mut frames = Vec::new();
+        for _ in 0..dice.below(3) {
+            let mut frame = peer.next_send(&messages[dice.below(messages.len())]);
+            dice.mutate(&mut frame);
+            if dice.below(2) == 0 {
+                seal(&mut frame);
+            }
+            frames.extend(frame);
+        }
+        peer.raw(&frames);
+        // Whatever the server waits for now does not come.
+        if dice.below(2) == 0 {
+            let _ = peer.stream.shutdown(Shutdown::Write);
+            play_out(&mut peer, &mut dice);
+        }
+
+        let mut setup = request(CRC | ENHANCED, 2, &enhanced(16, 16, &PRIVATE_DATA));
+        dice.mutate(&mut setup);
+        let mut stream = dial(&rdma);
+        let _ = stream.write_all(&setup);
+        let _ = stream.shutdown(Shutdown::Write);
+        rest(&mut stream);
+
+        let (address, mut record) = if run % 2 == 0 {
+            (&mount, call(5, MOUNT, 3, 1).opaque(b"/").0)
+        } else {
+            (&tcp, messages[dice.below(9)][28..].to_vec())
+        };
+        let head = 0x8000_0000 | record.len() as u32;
+        record.splice(..0, head.to_be_bytes());
+        dice.mutate(&mut record);
+        let mut stream = dial(address);
+        let _ = stream.write_all(&record);
+        let _ = stream.shutdown(Shutdown::Write);
+        rest(&mut stream);
+
+        if run % 16 == 0 {
+            stage.the_open_connection_works();
+        }
+    }
+    stage.finish();
+}
