@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::url::NfsUrl;
+use crate::{files, manual, url::NfsUrl};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -35,10 +35,24 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Copy files to a server
     Put(PutArgs),
+    /// Make directories
+    Mkdir(files::MkdirArgs),
+    /// Remove files
+    Rm(files::RmArgs),
+    /// Move files within a server
+    Mv(files::MvArgs),
+    /// Give a file a further name, or make a symbolic link
+    Ln(files::LnArgs),
+    /// Show how full file systems are
+    Df(files::DfArgs),
     /// Ask a server whether it answers, and how fast
     Ping(PingArgs),
     /// Say what RPC-over-RDMA messages contain
     Decode(DecodeArgs),
+    /// Print a shell's script that completes this command's arguments
+    Completions(manual::CompletionsArgs),
+    /// Write the manual pages
+    Man(manual::ManArgs),
 }
 
 #[derive(Debug, Args)]

@@ -77,7 +77,7 @@ impl Default for Tally {
 }
 
 /// A name that can stand for one file in one directory.
-fn checked_name(name: &[u8]) -> Result<&OsStr> {
+pub(crate) fn checked_name(name: &[u8]) -> Result<&OsStr> {
     ensure!(
         !name.is_empty() && !matches!(name, b"." | b"..") && !name.contains(&b'/') && !name.contains(&0),
         "the server has sent {:?} as a name",

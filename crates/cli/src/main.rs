@@ -6,11 +6,14 @@ mod args;
 mod cat;
 mod copy;
 mod decode;
+mod files;
 mod get;
 mod log;
 mod ls;
+mod manual;
 mod names;
 mod ping;
+mod place;
 mod put;
 mod serve;
 mod session;
@@ -63,6 +66,13 @@ fn run(command: Command) -> Result<()> {
         Command::Get(args) => block_on(get::run(args)),
         Command::Put(args) => block_on(put::run(args)),
         Command::Ping(args) => block_on(ping::run(args)),
+        Command::Mkdir(args) => block_on(files::mkdir(args)),
+        Command::Rm(args) => block_on(files::rm(args)),
+        Command::Mv(args) => block_on(files::mv(args)),
+        Command::Ln(args) => block_on(files::ln(args)),
+        Command::Df(args) => block_on(files::df(args)),
+        Command::Completions(args) => manual::completions(&args, &mut std::io::stdout().lock()),
+        Command::Man(args) => manual::pages(&args),
     }
 }
 

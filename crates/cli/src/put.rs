@@ -3,7 +3,7 @@
 use crate::{
     args::PutArgs,
     copy::{DEPTH, FILES, Tally, block_size, is_hopeless},
-    get::is_absent,
+    place::Target,
     session::{Session, Sessions},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -70,47 +70,6 @@ fn own_name(local: &Path) -> Result<Name> {
         }
     };
     Ok(Name::from(name.as_bytes()))
-}
-
-/// Where copies go.
-enum Target {
-    /// Into a directory that is there.
-    Directory(Handle),
-    /// To a name, new or not, in a directory that is there.
-    Name(Handle, Name),
-}
-
-impl Target {
-    async fn find(session: &Session, path: &[u8]) -> Result<Self> {
-        match session.nfs.walk(&session.root, path, true).await {
-            Ok(found) if found.attributes.file_type == FileType::Directory => return Ok(Target::Directory(found.file)),
-            Ok(_) => {}
-            Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(error).with_context(|| crate::names::escaped(path)),
-        }
-        let path = path.trim_ascii_end_slashes();
-        let (above, name) = match path.iter().rposition(|&octet| octet == b'/') {
-            Some(at) => (&path[..at], &path[at + 1..]),
-            None => (&path[..0], path),
-        };
-        ensure!(!matches!(name, b"" | b"." | b".."), "{} is not there", crate::names::escaped(path));
-        let directory = session.find(above, true).await?;
-        Ok(Target::Name(directory.file, Name::from(name)))
-    }
-}
-
-trait TrimSlashes {
-    fn trim_ascii_end_slashes(&self) -> &[u8];
-}
-
-impl TrimSlashes for [u8] {
-    fn trim_ascii_end_slashes(&self) -> &[u8] {
-        let mut path = self;
-        while let Some(shorter) = path.strip_suffix(b"/") {
-            path = shorter;
-        }
-        path
-    }
 }
 
 /// A further name of a file that has been copied.
@@ -443,11 +402,5 @@ mod tests {
     #[test]
     fn times_before_1970_become_1970() {
         assert_eq!(time(-5, 7), SetTime::Client(Time { seconds: 0, nanoseconds: 7 }));
-    }
-
-    #[test]
-    fn trailing_slashes_do_not_count() {
-        assert_eq!(b"/a/b//".trim_ascii_end_slashes(), b"/a/b");
-        assert_eq!(b"//".trim_ascii_end_slashes(), b"");
     }
 }

@@ -1,0 +1,70 @@
+//! `rpcrdma ln`.
+
+use super::Connecting;
+use crate::{
+    args::Cli,
+    names::escaped,
+    place::{Target, split_last},
+    session::Sessions,
+    url::NfsUrl,
+};
+use anyhow::{Context, Result, ensure};
+use clap::{Args, CommandFactory, error::ErrorKind};
+use rpcrdma_nfs::v3::{FileType, Name, NewAttributes, Path};
+use std::{ffi::OsString, os::unix::ffi::OsStrExt, sync::Arc};
+
+/// The permissions of a symbolic link, which nobody asks for.
+const LINK_MODE: u32 = 0o777;
+
+#[derive(Debug, Args)]
+pub(crate) struct LnArgs {
+    /// Make a symbolic link
+    #[arg(short)]
+    symbolic: bool,
+    /// The file that gets a further name, as a URL; with -s the path that the link shall contain, as it is
+    target: OsString,
+    /// The new name, or a directory that exists, in which it gets the name that it has
+    url: NfsUrl,
+    #[command(flatten)]
+    connecting: Connecting,
+}
+
+pub(crate) async fn run(args: LnArgs) -> Result<()> {
+    let existing = if args.symbolic { None } else { Some(existing(&args.target)) };
+    let mut sessions = Sessions::new(args.connecting.into())?;
+    let (there, path) = sessions.open(&args.url).await?;
+    let target = Target::find(&there, &path).await?;
+    let Some(existing) = existing else {
+        let (_, own) = split_last(args.target.as_bytes());
+        ensure!(!args.target.is_empty(), "a symbolic link cannot be empty");
+        let named = !matches!(own, b"" | b"." | b"..") || matches!(target, Target::Name(..));
+        ensure!(named, "{} says no name for the link", escaped(args.target.as_bytes()));
+        let place = target.for_file(&Name::from(own));
+        let attributes = NewAttributes { mode: Some(LINK_MODE), ..Default::default() };
+        let link = Path::from(args.target.as_bytes());
+        let made = there.nfs.symlink(&place.directory, &place.name, attributes, &link).await;
+        made.with_context(|| escaped(&args.url.path))?;
+        return Ok(());
+    };
+    let (here, path) = sessions.open(&existing).await?;
+    ensure!(Arc::ptr_eq(&here, &there), "a file can have names within one export of one server only");
+    let found = here.find(&path, false).await?;
+    let is_directory = found.attributes.file_type == FileType::Directory;
+    ensure!(!is_directory, "{} is a directory: it has one name", escaped(&existing.path));
+    let place = target.for_file(&Name::from(existing.last_name().unwrap_or_default()));
+    let made = there.nfs.link(&found.file, &place.directory, &place.name).await;
+    made.with_context(|| escaped(&args.url.path))?;
+    Ok(())
+}
+
+/// The URL of the file that gets a further name. What is no URL is wrong usage.
+fn existing(text: &OsString) -> NfsUrl {
+    let parsed = match text.to_str() {
+        Some(text) => text.parse::<NfsUrl>().map_err(|error| error.to_string()),
+        None => Err("a URL is text; write other octets as %XX".to_owned()),
+    };
+    parsed.unwrap_or_else(|error| {
+        let message = format!("{}: {error}\nWith -s it may be any path.\n", text.display());
+        Cli::command().error(ErrorKind::ValueValidation, message).exit()
+    })
+}

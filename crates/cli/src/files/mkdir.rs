@@ -1,0 +1,79 @@
+//! `rpcrdma mkdir`.
+
+use super::{Connecting, Errors};
+use crate::{
+    get::is_absent,
+    place::Place,
+    session::{Session, Sessions},
+    url::NfsUrl,
+};
+use anyhow::{Result, ensure};
+use clap::Args;
+use rpcrdma_nfs::v3::{FileType, NewAttributes, Status};
+use rustix::fs::Mode;
+
+#[derive(Debug, Args)]
+pub(crate) struct MkdirArgs {
+    /// Make the directories above as well; it is no error if the directory is there
+    #[arg(short)]
+    parents: bool,
+    /// Which directories
+    #[arg(required = true)]
+    urls: Vec<NfsUrl>,
+    #[command(flatten)]
+    connecting: Connecting,
+}
+
+pub(crate) async fn run(args: MkdirArgs) -> Result<()> {
+    let mut sessions = Sessions::new(args.connecting.into())?;
+    let mut errors = Errors::default();
+    let mode = 0o777 & !umask();
+    for url in &args.urls {
+        let (session, path) = sessions.open(url).await?;
+        let made = match args.parents {
+            true => make_all(&session, &path, mode).await,
+            false => make(&session, &path, mode).await,
+        };
+        errors.check(&url.path, made)?;
+    }
+    errors.finish()
+}
+
+/// The bits that new files of this process do not get.
+fn umask() -> u32 {
+    // It can only be read by setting it. Nothing else runs yet that makes files.
+    let mask = rustix::process::umask(Mode::empty());
+    rustix::process::umask(mask);
+    mask.as_raw_mode()
+}
+
+async fn make(session: &Session, path: &[u8], mode: u32) -> Result<()> {
+    let place = Place::find(session, path).await?;
+    let attributes = NewAttributes { mode: Some(mode), ..Default::default() };
+    session.nfs.mkdir(&place.directory, &place.name, attributes).await?;
+    Ok(())
+}
+
+/// Makes every directory on the path that is not there.
+async fn make_all(session: &Session, path: &[u8], mode: u32) -> Result<()> {
+    let ends = path.iter().enumerate().skip(1).filter(|(_, octet)| **octet == b'/').map(|(at, _)| at);
+    for end in ends.chain([path.len()]) {
+        let part = &path[..end];
+        match session.nfs.walk(&session.root, part, true).await {
+            Ok(found) => {
+                let is_directory = found.attributes.file_type == FileType::Directory;
+                ensure!(is_directory, "{} is there and no directory", crate::names::escaped(part));
+                continue;
+            }
+            Err(error) if is_absent(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let Err(error) = make(session, part, mode).await else { continue };
+        let nfs = error.downcast_ref::<rpcrdma_nfs_client::Error>();
+        ensure!(nfs.and_then(|error| error.status()) == Some(Status::EXIST), error);
+        // Somebody else was faster; or the name is a symbolic link to nowhere.
+        let there = session.nfs.walk(&session.root, part, true).await;
+        ensure!(there.is_ok_and(|found| found.attributes.file_type == FileType::Directory), error);
+    }
+    Ok(())
+}

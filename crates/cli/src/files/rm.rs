@@ -1,0 +1,52 @@
+//! `rpcrdma rm`.
+
+use super::{Connecting, Errors, tree::Tree};
+use crate::{
+    place::Place,
+    session::{Session, Sessions},
+    url::NfsUrl,
+};
+use anyhow::{Result, bail, ensure};
+use clap::Args;
+use rpcrdma_nfs::v3::FileType;
+
+#[derive(Debug, Args)]
+pub(crate) struct RmArgs {
+    /// Directories and what is in them, too; symbolic links are removed, not followed
+    #[arg(short)]
+    recursive: bool,
+    /// What to remove
+    #[arg(required = true)]
+    urls: Vec<NfsUrl>,
+    #[command(flatten)]
+    connecting: Connecting,
+}
+
+pub(crate) async fn run(args: RmArgs) -> Result<()> {
+    let mut sessions = Sessions::new(args.connecting.into())?;
+    let mut errors = Errors::default();
+    for url in &args.urls {
+        let (session, path) = sessions.open(url).await?;
+        let removed = remove(&session, &path, args.recursive, &url.path, &mut errors).await;
+        errors.check(&url.path, removed)?;
+    }
+    errors.finish()
+}
+
+async fn remove(session: &Session, path: &[u8], recursive: bool, shown: &[u8], errors: &mut Errors) -> Result<()> {
+    let place = Place::find(session, path).await?;
+    let found = session.nfs.lookup(&place.directory, &place.name).await?;
+    let attributes = match found.attributes {
+        Some(attributes) => attributes,
+        None => session.nfs.getattr(&found.file).await?,
+    };
+    if attributes.file_type != FileType::Directory {
+        ensure!(!place.slash, "is no directory");
+        session.nfs.remove(&place.directory, &place.name).await?;
+        return Ok(());
+    }
+    if !recursive {
+        bail!("is a directory; remove it with -r");
+    }
+    Tree::new(session, shown, errors).remove(place.directory, place.name, found.file).await
+}

@@ -1,0 +1,36 @@
+//! `rpcrdma completions` and `rpcrdma man`: written from the command's own definition, so that they are never behind it.
+
+use crate::args::Cli;
+use anyhow::{Context, Result};
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+use std::{io::Write, path::PathBuf};
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// For which shell
+    shell: Shell,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// Where to put the pages, rpcrdma.1 and one for each command; made if it is not there
+    directory: PathBuf,
+}
+
+/// Writes the shell's script to `out`.
+pub(crate) fn completions(args: &CompletionsArgs, out: &mut impl Write) -> Result<()> {
+    let mut command = Cli::command();
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, "rpcrdma", &mut script);
+    out.write_all(&script)?;
+    Ok(())
+}
+
+/// Writes a page for each command.
+pub(crate) fn pages(args: &ManArgs) -> Result<()> {
+    let directory = &args.directory;
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(Cli::command(), directory))
+        .with_context(|| directory.display().to_string())
+}
