@@ -128,3 +128,37 @@ fn a_server_answers_pings_and_an_absent_one_is_named() {
     let error = fails(1, ["ping", "-c", "1", &url]);
     assert!(error.contains("nothing listens there"), "{error}");
 }
+
+#[test]
+fn a_client_that_is_not_allowed_is_told_so_at_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::write(scratch.path().join("secret"), b"secret").unwrap();
+    let more = ["--allow", "198.51.100.0/24", "--tcp", "127.0.0.1:0"];
+    let server = Server::start(scratch.path(), &scratch.path().join("state"), &more);
+    for url in [server.url(""), server.tcp_url("")] {
+        let error = fails(1, ["ls", &url]);
+        assert!(error.contains("exports / to 198.51.100.0/24") || error.contains("does not export"), "{error}");
+    }
+    let error = fails(1, ["ping", "-c", "1", &server.url("")]);
+    assert!(error.contains("rejected the connection request"), "{error}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_read_only_server_on_ipv6_is_read_and_not_written() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("file"), b"contents").unwrap();
+    let state = scratch.path().join("state");
+    let server = Server::start_at(&served, &state, "[::1]:0", "[::1]:0", &["--read-only", "--tcp", "[::1]:0"]);
+    for url in [server.url("file"), server.tcp_url("file")] {
+        assert_eq!(run(["cat", &url]).stdout, b"contents");
+        let file = scratch.path().join("new");
+        fs::write(&file, b"new").unwrap();
+        let error = fails(1, ["put", file.to_str().unwrap(), &url]);
+        assert!(error.contains("NFS3ERR_ROFS"), "{error}");
+    }
+    assert_eq!(fs::read(served.join("file")).unwrap(), b"contents");
+    assert_eq!(server.stop(), Some(0));
+}

@@ -4,18 +4,18 @@
 use bytes::Bytes;
 use std::{io, net::SocketAddr};
 
-/// Why no connection came about.
+/// Why no connection came about. Whoever reports it says to whom.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// Nobody listens there.
-    #[error("{peer} refused the connection: nothing listens there")]
+    #[error("the connection was refused: nothing listens there")]
     Refused {
         /// Who.
         peer: SocketAddr,
     },
     /// The upper layer there rejected the request.
-    #[error("{peer} rejected the connection request")]
+    #[error("the server rejected the connection request; it may not serve this address")]
     Rejected {
         /// Who.
         peer: SocketAddr,
@@ -23,7 +23,7 @@ pub enum ConnectError {
         private_data: Bytes,
     },
     /// The set-up did not finish in time.
-    #[error("{peer} did not answer the connection request within {seconds} s")]
+    #[error("no answer to the connection request within {seconds} s")]
     TimedOut {
         /// Who.
         peer: SocketAddr,
@@ -31,7 +31,7 @@ pub enum ConnectError {
         seconds: u64,
     },
     /// The peer's answer breaks a rule.
-    #[error("{peer} does not speak this protocol")]
+    #[error("what listens there does not speak this protocol")]
     Violation {
         /// Who.
         peer: SocketAddr,
@@ -40,7 +40,7 @@ pub enum ConnectError {
         violation: PeerViolation,
     },
     /// The network or the device failed.
-    #[error("cannot connect to {peer}")]
+    #[error("the connection broke during set-up")]
     Io {
         /// Who.
         peer: SocketAddr,

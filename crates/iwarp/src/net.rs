@@ -79,7 +79,7 @@ impl Wire {
         while let Some(room) = out.get_mut(have..).filter(|room| !room.is_empty()) {
             self.stream.readable().await?;
             match self.stream.try_read(room) {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(0) => return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it was closed by the other side")),
                 Ok(octets) => have += octets,
                 Err(error) if is_passing(&error) => {}
                 Err(error) => return Err(error),

@@ -11,6 +11,10 @@ use std::{
 /// there may be many.
 pub(super) const SETUPS_PER_ADDRESS: usize = 64;
 
+/// Connections at a time from addresses that are not allowed. They are told so, and that costs them one of these places
+/// for a moment; whoever finds none is not told.
+const STRANGERS: usize = 32;
+
 /// The part of all places that one address leaves to others: a quarter, where there are as many places.
 const OTHERS_PART: usize = 4;
 
@@ -25,6 +29,7 @@ pub(super) struct Gate {
 #[derive(Default)]
 struct Counts {
     connections: usize,
+    strangers: usize,
     of: HashMap<IpAddr, OfAddress>,
 }
 
@@ -49,19 +54,19 @@ impl Counts {
 /// Why somebody does not get in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    NotAllowed,
-    TooMany,
-    TooManyOfAddress,
-    TooManySetups,
+    Strangers,
+    All,
+    Address,
+    Setups,
 }
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Refusal::NotAllowed => "its address is not in --allow",
-            Refusal::TooMany => "there are as many connections as --max-connections allows",
-            Refusal::TooManyOfAddress => "its address has its share of the connections",
-            Refusal::TooManySetups => "too many unfinished connections from its address",
+            Refusal::Strangers => "its address is not in --allow",
+            Refusal::All => "there are as many connections as --max-connections allows",
+            Refusal::Address => "its address has its share of the connections",
+            Refusal::Setups => "too many unfinished connections from its address",
         })
     }
 }
@@ -73,22 +78,26 @@ impl Gate {
         Self { max_connections, max_per_address, allow, counts: Mutex::default() }
     }
 
-    /// Lets a connection in, to be set up.
-    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Setup, Refusal> {
+    /// Lets a connection in, to be set up, or to be told that its address is not allowed.
+    pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Entry, Refusal> {
         let peer = peer.to_canonical();
-        if !self.allow.is_empty() && !self.allow.iter().any(|range| range.contains(peer)) {
-            return Err(Refusal::NotAllowed);
-        }
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.allow.is_empty() && !self.allow.iter().any(|range| range.contains(peer)) {
+            if counts.strangers >= STRANGERS {
+                return Err(Refusal::Strangers);
+            }
+            counts.strangers += 1;
+            return Ok(Entry::Stranger(Stranger { gate: self.clone() }));
+        }
         if counts.connections >= self.max_connections {
-            return Err(Refusal::TooMany);
+            return Err(Refusal::All);
         }
         let of = counts.of.get(&peer).copied().unwrap_or_default();
         if of.connections >= self.max_per_address {
-            return Err(Refusal::TooManyOfAddress);
+            return Err(Refusal::Address);
         }
         if of.setups >= SETUPS_PER_ADDRESS {
-            return Err(Refusal::TooManySetups);
+            return Err(Refusal::Setups);
         }
         counts.connections += 1;
         counts.change(peer, |of| {
@@ -96,10 +105,29 @@ impl Gate {
             of.setups += 1;
         });
         // The set-up ends before the place is given back: fields are dropped in their order.
-        Ok(Setup {
+        Ok(Entry::Guest(Setup {
             unfinished: Unfinished { gate: self.clone(), peer },
             admitted: Admitted { gate: self.clone(), peer },
-        })
+        }))
+    }
+}
+
+/// A connection that has come in.
+pub(super) enum Entry {
+    /// To be served.
+    Guest(Setup),
+    /// To be told that its address is not allowed.
+    Stranger(Stranger),
+}
+
+/// The place of a connection that is not served. Dropping it gives it back.
+pub(super) struct Stranger {
+    gate: Arc<Gate>,
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner).strangers -= 1;
     }
 }
 
@@ -151,14 +179,22 @@ mod tests {
         text.parse().unwrap()
     }
 
+    /// Comes in from an address that is allowed.
+    fn enter(gate: &Arc<Gate>, text: &str) -> Result<Setup, Refusal> {
+        gate.enter(address(text)).map(|entry| match entry {
+            Entry::Guest(setup) => setup,
+            Entry::Stranger(_) => panic!("{text} is allowed"),
+        })
+    }
+
     #[test]
     fn connections_are_counted_to_the_limit_and_no_further() {
         let gate = Arc::new(Gate::new(2, Vec::new()));
-        let first = gate.enter(address("192.0.2.1")).ok().unwrap().finish();
-        let second = gate.enter(address("192.0.2.1")).ok().unwrap();
-        assert_eq!(gate.enter(address("192.0.2.2")).err(), Some(Refusal::TooMany));
+        let first = enter(&gate, "192.0.2.1").ok().unwrap().finish();
+        let second = enter(&gate, "192.0.2.1").ok().unwrap();
+        assert_eq!(enter(&gate, "192.0.2.2").err(), Some(Refusal::All));
         drop(first);
-        assert!(gate.enter(address("192.0.2.2")).is_ok());
+        assert!(enter(&gate, "192.0.2.2").is_ok());
         drop(second);
         let counts = gate.counts.lock().unwrap();
         assert_eq!((counts.connections, counts.of.len()), (0, 0));
@@ -167,36 +203,43 @@ mod tests {
     #[test]
     fn one_address_leaves_a_quarter_of_the_places_to_others() {
         let gate = Arc::new(Gate::new(8, Vec::new()));
-        let mut held: Vec<_> = (0..6).map(|_| gate.enter(address("192.0.2.1")).ok().unwrap().finish()).collect();
-        assert_eq!(gate.enter(address("192.0.2.1")).err(), Some(Refusal::TooManyOfAddress));
-        held.extend((0..2).map(|_| gate.enter(address("192.0.2.2")).ok().unwrap().finish()));
-        assert_eq!(gate.enter(address("192.0.2.3")).err(), Some(Refusal::TooMany));
+        let mut held: Vec<_> = (0..6).map(|_| enter(&gate, "192.0.2.1").ok().unwrap().finish()).collect();
+        assert_eq!(enter(&gate, "192.0.2.1").err(), Some(Refusal::Address));
+        held.extend((0..2).map(|_| enter(&gate, "192.0.2.2").ok().unwrap().finish()));
+        assert_eq!(enter(&gate, "192.0.2.3").err(), Some(Refusal::All));
         held.remove(0);
-        assert!(gate.enter(address("192.0.2.1")).is_ok());
+        assert!(enter(&gate, "192.0.2.1").is_ok());
         held.clear();
         assert_eq!(gate.counts.lock().unwrap().of.len(), 0);
         // Where places are few, there is no quarter to keep.
         let gate = Arc::new(Gate::new(3, Vec::new()));
-        let _held: Vec<_> = (0..3).map(|_| gate.enter(address("192.0.2.1")).ok().unwrap()).collect();
+        let _held: Vec<_> = (0..3).map(|_| enter(&gate, "192.0.2.1").ok().unwrap()).collect();
     }
 
     #[test]
     fn unfinished_connections_are_limited_for_each_address() {
         let gate = Arc::new(Gate::new(1000, Vec::new()));
-        let mut setups: Vec<_> =
-            (0..SETUPS_PER_ADDRESS).map(|_| gate.enter(address("192.0.2.1")).ok().unwrap()).collect();
-        assert_eq!(gate.enter(address("192.0.2.1")).err(), Some(Refusal::TooManySetups));
-        assert!(gate.enter(address("192.0.2.2")).is_ok());
+        let mut setups: Vec<_> = (0..SETUPS_PER_ADDRESS).map(|_| enter(&gate, "192.0.2.1").ok().unwrap()).collect();
+        assert_eq!(enter(&gate, "192.0.2.1").err(), Some(Refusal::Setups));
+        assert!(enter(&gate, "192.0.2.2").is_ok());
         let admitted = setups.pop().map(Setup::finish);
-        assert!(gate.enter(address("192.0.2.1")).is_ok());
+        assert!(enter(&gate, "192.0.2.1").is_ok());
         drop(admitted);
     }
 
     #[test]
-    fn only_who_is_allowed_gets_in() {
+    fn who_is_not_allowed_is_told_so_a_few_at_a_time() {
         let gate = Arc::new(Gate::new(10, vec!["192.0.2.0/24".parse().unwrap()]));
-        assert!(gate.enter(address("192.0.2.9")).is_ok());
-        assert!(gate.enter(address("::ffff:192.0.2.9")).is_ok(), "the same address as an IPv6 socket tells it");
-        assert_eq!(gate.enter(address("198.51.100.1")).err(), Some(Refusal::NotAllowed));
+        assert!(enter(&gate, "192.0.2.9").is_ok());
+        assert!(enter(&gate, "::ffff:192.0.2.9").is_ok(), "the same address as an IPv6 socket tells it");
+        let stranger = || gate.enter(address("198.51.100.1"));
+        let mut held: Vec<_> = (0..STRANGERS).map(|_| stranger()).collect();
+        assert!(held.iter().all(|entry| matches!(entry, Ok(Entry::Stranger(_)))));
+        assert_eq!(stranger().err(), Some(Refusal::Strangers));
+        assert!(enter(&gate, "192.0.2.9").is_ok(), "guests do not notice");
+        held.pop();
+        assert!(stranger().is_ok());
+        held.clear();
+        assert_eq!(gate.counts.lock().unwrap().strangers, 0);
     }
 }

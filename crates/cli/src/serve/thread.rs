@@ -1,15 +1,17 @@
 //! The serving threads: each a single-threaded runtime with an accept loop on every port.
 
 use super::{
-    gate::{Admitted, Gate, Setup},
+    gate::{Admitted, Entry, Gate, Stranger},
     ports::{Ports, Spoken},
 };
 use anyhow::{Context as _, Result};
+use bytes::Bytes;
 use rpcrdma::{Server, ServerMemory, ServerOptions, Tracing};
 use rpcrdma_env::{Allocator, Env};
 use rpcrdma_fabric::{Listener, Pending, pool::Pool};
-use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_iwarp::{Config, Iwarp, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES};
 use rpcrdma_oncrpc::{Handler, tcp};
+use rustix::net::sockopt;
 use std::{
     future::{Future, poll_fn},
     net::{SocketAddr, TcpListener},
@@ -28,6 +30,9 @@ use tokio::{
 
 /// After accepting has failed (no descriptors left, say) it is tried again after this time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a client that is not allowed may take to be told so.
+const STRANGER_TIME: Duration = Duration::from_secs(10);
 
 /// What all threads share.
 #[derive(Clone)]
@@ -141,7 +146,7 @@ async fn stopped(stopping: &mut watch::Receiver<bool>) {
 async fn accept_all<T>(
     mut accept: impl FnMut(&mut Context<'_>) -> Poll<Result<(SocketAddr, T), String>>,
     shared: Shared,
-    connect: impl Fn(T, Setup, SocketAddr, watch::Receiver<bool>) -> rpcrdma_env::BoxFuture<'static, ()>,
+    connect: impl Fn(T, Entry, SocketAddr, watch::Receiver<bool>) -> rpcrdma_env::BoxFuture<'static, ()>,
 ) {
     let mut stopping = shared.stopping.clone();
     let mut connections = JoinSet::new();
@@ -154,8 +159,8 @@ async fn accept_all<T>(
         };
         match accepted {
             Ok((peer, connection)) => match shared.gate.enter(peer.ip()) {
-                Ok(setup) => {
-                    connections.spawn(connect(connection, setup, peer, shared.stopping.clone()));
+                Ok(entry) => {
+                    connections.spawn(connect(connection, entry, peer, shared.stopping.clone()));
                 }
                 Err(refusal) => tracing::debug!(%peer, %refusal, "not served"),
             },
@@ -173,9 +178,13 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|pending| (pending.peer(), pending)).map_err(|error| describe(&error)))
     };
-    let connect = |pending: Box<dyn Pending>, setup: Setup, peer, stopping| {
+    let connect = |pending: Box<dyn Pending>, entry: Entry, peer, stopping| {
         let server = server.clone();
         Box::pin(async move {
+            let setup = match entry {
+                Entry::Guest(setup) => setup,
+                Entry::Stranger(place) => return reject(pending, place, peer).await,
+            };
             match server.accept(pending).await {
                 Ok((handle, driver)) => {
                     let admitted = setup.finish();
@@ -199,20 +208,51 @@ async fn accept_tcp(
         Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
     };
     let inside = shared.clone();
-    let connect = move |stream: TcpStream, setup: Setup, peer, stopping| {
+    let connect = move |stream: TcpStream, entry: Entry, peer, stopping| {
         let (handler, shared, connections) = (handler.clone(), inside.clone(), connections.clone());
         Box::pin(async move {
-            // Replies are written whole; waiting for more would only add delay.
-            let _ = stream.set_nodelay(true);
+            prepare(&stream);
             let Ok(local) = stream.local_addr() else { return };
             let id = connections.fetch_add(1, Ordering::Relaxed);
             let endpoint = tcp::Endpoint { peer, local, id, allocator: shared.memory.tcp.clone() };
             let clock = shared.env.clock.clone();
             let (handle, driver) = tcp::serve(stream, endpoint, handler, clock, tcp::ServerOptions::default());
-            drive(driver, move || handle.drain(), peer, setup.finish(), stopping).await;
+            match entry {
+                Entry::Guest(setup) => drive(driver, move || handle.drain(), peer, setup.finish(), stopping).await,
+                // The services say that the address is not allowed.
+                Entry::Stranger(_place) => {
+                    tracing::debug!(%peer, "its address is not in --allow");
+                    let _ = tokio::time::timeout(STRANGER_TIME, driver).await;
+                }
+            }
         }) as rpcrdma_env::BoxFuture<'static, ()>
     };
     accept_all(accept, shared, connect).await;
+}
+
+/// Refuses a connection request from an address that is not allowed.
+async fn reject(pending: Box<dyn Pending>, place: Stranger, peer: SocketAddr) {
+    tracing::debug!(%peer, "its address is not in --allow");
+    let rejected = async { pending.request().await?.reject(Bytes::new()).await };
+    if let Err(error) = rejected.await {
+        tracing::debug!(%peer, error = describe(&error), "set-up failed");
+    }
+    drop(place);
+}
+
+/// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out.
+fn prepare(stream: &TcpStream) {
+    let set = || {
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+        sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+        sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+        std::io::Result::Ok(())
+    };
+    if let Err(error) = set() {
+        tracing::debug!(%error, "a socket option cannot be set");
+    }
 }
 
 /// Drives a connection to its end, and asks it to come to one when the server is to stop.
