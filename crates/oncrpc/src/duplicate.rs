@@ -3,16 +3,21 @@
 //! It owns copies of replies, so that no transport's memory is held by them. It is bounded in octets: the oldest
 //! replies go first, and a reply that is larger than a shard's share is not kept. Entries of calls in progress are
 //! never evicted; the transports bound how many there are. Nothing in it can fail.
+//!
+//! A duplicate of a call in progress is never executed. Over the call's own connection it is dropped: the answer is on
+//! its way. Over another one it waits for the answer: the first connection is most likely gone, and a client of a
+//! reliable transport does not send a third time, so that dropping it would leave the client waiting for ever.
 
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_xdr::{Part, Payload, StreamPart};
 use std::{
     collections::{HashMap, VecDeque},
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::oneshot;
 
 /// How long a reply is kept: longer than clients take to notice a lost connection and to send again.
 pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
@@ -20,6 +25,9 @@ pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
 pub const DUPLICATE_CACHE_OCTETS: usize = 16 << 20;
 /// What an entry costs beyond its reply's octets, roughly: key, bookkeeping, allocations.
 pub const DUPLICATE_ENTRY_OCTETS: usize = 256;
+/// How many duplicates wait for one call in progress. Each is from a connection of its own, and only the client's latest
+/// matters; when there are more, the one that has waited longest is dropped.
+pub(crate) const MAX_WAITING: usize = 4;
 /// Into how many parts the cache is divided, each with its lock, so that connections seldom wait for each other.
 const SHARDS: usize = 16;
 
@@ -37,6 +45,13 @@ pub(crate) struct Key {
     pub(crate) checksum: u64,
 }
 
+/// A connection, among all of a server's transports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) peer: SocketAddr,
+    pub(crate) id: u64,
+}
+
 /// The checksum of a whole call.
 pub(crate) fn checksum<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> u64 {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
@@ -51,8 +66,10 @@ pub(crate) fn checksum<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> u64 {
 pub(crate) enum Lookup {
     /// It is new, and from now on in progress until the guard is used or dropped.
     New(InProgress),
-    /// It is being executed.
+    /// It is being executed, and its answer goes over the same connection.
     InProgress,
+    /// It is being executed for another connection. The reply comes here; nothing if there is none to be kept.
+    Wait(oneshot::Receiver<Payload>),
     /// It was executed, with this reply.
     Done(Payload),
 }
@@ -73,7 +90,7 @@ struct Shard {
 }
 
 enum Entry {
-    InProgress,
+    InProgress(Origin, Vec<oneshot::Sender<Payload>>),
     Done(Payload),
 }
 
@@ -81,9 +98,17 @@ impl Shard {
     fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
             self.octets -= match entry {
-                Entry::InProgress => DUPLICATE_ENTRY_OCTETS,
+                Entry::InProgress(..) => DUPLICATE_ENTRY_OCTETS,
                 Entry::Done(reply) => DUPLICATE_ENTRY_OCTETS + reply.len(),
             };
+        }
+    }
+
+    /// Those who wait for a call in progress. They wait no longer.
+    fn take_waiting(&mut self, key: &Key) -> Vec<oneshot::Sender<Payload>> {
+        match self.entries.get_mut(key) {
+            Some(Entry::InProgress(_, waiting)) => std::mem::take(waiting),
+            _ => Vec::new(),
         }
     }
 
@@ -111,16 +136,25 @@ impl DuplicateCache {
         Self { shards, shard_octets: max_octets / SHARDS }
     }
 
-    pub(crate) fn lookup(&self, key: Key, now: Timestamp) -> Lookup {
+    pub(crate) fn lookup(&self, key: Key, origin: Origin, now: Timestamp) -> Lookup {
         let mut shard = self.shard(&key);
         shard.expire(now);
-        match shard.entries.get(&key) {
-            Some(Entry::InProgress) => Lookup::InProgress,
+        match shard.entries.get_mut(&key) {
+            Some(Entry::InProgress(first, _)) if *first == origin => Lookup::InProgress,
+            Some(Entry::InProgress(_, waiting)) => {
+                waiting.retain(|waiter| !waiter.is_closed());
+                if waiting.len() == MAX_WAITING {
+                    waiting.remove(0);
+                }
+                let (sender, receiver) = oneshot::channel();
+                waiting.push(sender);
+                Lookup::Wait(receiver)
+            }
             Some(Entry::Done(reply)) => Lookup::Done(reply.clone()),
             None => {
                 shard.make_room(DUPLICATE_ENTRY_OCTETS, self.shard_octets);
                 shard.octets += DUPLICATE_ENTRY_OCTETS;
-                shard.entries.insert(key, Entry::InProgress);
+                shard.entries.insert(key, Entry::InProgress(origin, Vec::new()));
                 Lookup::New(InProgress { cache: self.clone(), key, finished: false })
             }
         }
@@ -151,6 +185,10 @@ impl InProgress {
         let reply = copied(reply);
         let mut shard = self.cache.shard(&self.key);
         shard.expire(now);
+        for waiting in shard.take_waiting(&self.key) {
+            // Whoever has stopped waiting asks again.
+            let _ = waiting.send(reply.clone());
+        }
         shard.remove(&self.key);
         self.finished = true;
         let octets = DUPLICATE_ENTRY_OCTETS.saturating_add(reply.len());
@@ -195,19 +233,23 @@ mod tests {
         Key { client, xid, program: 1, version: 1, procedure: 1, len: 40, checksum: 7 }
     }
 
+    fn origin(id: u64) -> Origin {
+        Origin { peer: ([127, 0, 0, 1], 700).into(), id }
+    }
+
     fn reply(len: usize) -> Payload {
         Payload::from(Bytes::from(vec![9; len]))
     }
 
     fn execute(cache: &DuplicateCache, key: Key, len: usize, now: Timestamp) {
-        match cache.lookup(key, now) {
+        match cache.lookup(key, origin(1), now) {
             Lookup::New(call) => call.finish(&reply(len), now),
             _ => panic!("the call was known"),
         }
     }
 
     fn is_done(cache: &DuplicateCache, key: Key, now: Timestamp) -> bool {
-        matches!(cache.lookup(key, now), Lookup::Done(_))
+        matches!(cache.lookup(key, origin(1), now), Lookup::Done(_))
     }
 
     #[test]
@@ -234,7 +276,7 @@ mod tests {
             Key { checksum: 8, ..key(1) },
         ];
         for other in others {
-            assert!(matches!(cache.lookup(other, NOW), Lookup::New(_)), "{other:?}");
+            assert!(matches!(cache.lookup(other, origin(1), NOW), Lookup::New(_)), "{other:?}");
         }
         assert!(is_done(&cache, key(1), NOW));
     }
@@ -242,12 +284,36 @@ mod tests {
     #[test]
     fn a_call_in_progress_is_known_until_it_is_dropped() {
         let cache = DuplicateCache::new(0);
-        let call = cache.lookup(key(1), NOW);
+        let call = cache.lookup(key(1), origin(1), NOW);
         assert!(matches!(call, Lookup::New(_)), "even without any room");
-        assert!(matches!(cache.lookup(key(1), NOW), Lookup::InProgress));
+        assert!(matches!(cache.lookup(key(1), origin(1), NOW), Lookup::InProgress));
         drop(call);
-        assert!(matches!(cache.lookup(key(1), NOW), Lookup::New(_)));
+        assert!(matches!(cache.lookup(key(1), origin(1), NOW), Lookup::New(_)));
         assert_eq!(cache.octets(), 0);
+    }
+
+    /// proves: RPC-DRC-b
+    #[test]
+    fn duplicates_from_other_connections_wait_and_not_too_many() {
+        let cache = DuplicateCache::new(0);
+        let wait = |id| match cache.lookup(key(1), origin(id), NOW) {
+            Lookup::Wait(receiver) => receiver,
+            _ => panic!("connection {id} does not wait"),
+        };
+        let Lookup::New(call) = cache.lookup(key(1), origin(1), NOW) else { panic!("the call was known") };
+        let mut waiting: Vec<_> = (2..).take(MAX_WAITING).map(wait).collect();
+        assert!(waiting[0].try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Empty), "at the limit");
+        waiting.push(wait(99));
+        assert!(waiting[0].try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed), "one past it");
+        call.finish(&reply(10), NOW);
+        for waiter in &mut waiting[1..] {
+            assert_eq!(waiter.try_recv().unwrap().len(), 10, "though the reply is too large to be kept");
+        }
+        assert_eq!(cache.octets(), 0);
+        let Lookup::New(call) = cache.lookup(key(1), origin(1), NOW) else { panic!("the call was known") };
+        let mut waiter = wait(2);
+        drop(call);
+        assert!(waiter.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
     }
 
     #[test]

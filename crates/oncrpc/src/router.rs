@@ -7,7 +7,7 @@
 use crate::{
     AcceptNone, AcceptSys, Accepted, Answer, AuthStat, BadCall, CallContext, CallHeader, Handler, OpaqueAuth, Outcome,
     Rejection, ReplyFlavour, ReplyHeader, ServerFlavour, Service,
-    duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, checksum},
+    duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, checksum},
 };
 use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream, StreamPart};
@@ -103,9 +103,14 @@ impl Router {
                 Ok(()) => Outcome::Reply(reply(xid, flavour.as_deref(), Ok(Payload::new()))),
             });
         }
-        let in_progress = match key.map(|key| self.duplicates.lookup(key, self.clock.now())) {
+        let origin = Origin { peer: context.connection.peer, id: context.connection.id };
+        let in_progress = match key.map(|key| self.duplicates.lookup(key, origin, self.clock.now())) {
             Some(Lookup::Done(reply)) => return Err(Outcome::Reply(reply)),
             Some(Lookup::InProgress) => return Err(Outcome::Nothing),
+            Some(Lookup::Wait(reply)) => {
+                let answer = async move { reply.await.map_or(Outcome::Nothing, Outcome::Reply) };
+                return Ok(Box::pin(answer));
+            }
             Some(Lookup::New(in_progress)) => Some((in_progress, self.clock.clone())),
             None => None,
         };

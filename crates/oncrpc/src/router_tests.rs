@@ -182,19 +182,21 @@ async fn a_repeated_call_is_answered_from_the_cache_whatever_its_port() {
 
 /// proves: RPC-DRC-b
 #[tokio::test]
-async fn a_duplicate_of_a_call_in_progress_is_dropped_and_the_call_outlives_its_connection() {
+async fn a_duplicate_of_a_call_in_progress_is_not_executed_and_the_call_outlives_its_connection() {
     let sample = Sample { version: 1, ..Sample::default() };
     let gate = sample.gate.clone();
     let router = Router::new(&env()).with_service(Arc::new(sample));
     let message = call(5, 77, 1, 3, b"");
     let (signal, first) = context(700);
-    let running = router.handle(first, Stream::from(message.clone()));
+    let running = router.handle(first.clone(), Stream::from(message.clone()));
+    let duplicate = router.handle(first, Stream::from(message.clone())).await;
+    assert!(matches!(duplicate, Outcome::Nothing), "over the same connection: {duplicate:?}");
     drop(signal);
     let (_signal, second) = context(701);
-    let duplicate = router.handle(second.clone(), Stream::from(message.clone())).await;
-    assert!(matches!(duplicate, Outcome::Nothing), "{duplicate:?}");
+    let waiting = router.handle(second.clone(), Stream::from(message.clone()));
     gate.notify_one();
     assert!(matches!(running.await, Outcome::Reply(_)));
+    assert_eq!(outcome_to_header(waiting.await).1.u32(), Ok(0), "where the client is now, it gets the answer");
     let again = router.handle(second, Stream::from(message)).await;
     assert_eq!(outcome_to_header(again).1.u32(), Ok(0), "executed once");
 }
