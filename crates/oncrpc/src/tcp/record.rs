@@ -23,8 +23,12 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 const HEADER_OCTETS: usize = 4;
 /// The stage's size: how much is read at once while nothing large is expected.
 const STAGE_OCTETS: usize = 16 << 10;
-/// Fragments up to this many octets are taken from the stage; more get a buffer of their own.
-const SMALL_FRAGMENT_OCTETS: usize = 8 << 10;
+/// Records up to this many octets are taken from the stage; fragments beyond get buffers of their own, which the allocator
+/// counts.
+const SMALL_RECORD_OCTETS: usize = 8 << 10;
+/// Octets of one record whose arrival is progress, and octets written. A quarter of the largest record: a peer that holds
+/// memory by sending or taking an octet now and then gets nowhere.
+const PROGRESS_OCTETS: u64 = 256 << 10;
 /// The most slices in one vectored write.
 const WRITE_SLICES: usize = 64;
 
@@ -69,6 +73,7 @@ pub(crate) struct RecordReader {
     fragments: usize,
     last: bool,
     received: u64,
+    records: u64,
 }
 
 impl RecordReader {
@@ -83,6 +88,7 @@ impl RecordReader {
             fragments: 0,
             last: false,
             received: 0,
+            records: 0,
         }
     }
 
@@ -91,11 +97,17 @@ impl RecordReader {
         self.received
     }
 
-    /// Whether the peer owes the rest of a record.
+    /// Changes with every record that is complete and every large part of one.
+    pub(crate) fn progress(&self) -> u64 {
+        self.records.wrapping_add(self.received / PROGRESS_OCTETS)
+    }
+
+    /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already and
+    /// waits for more may wait for others who do the same, and must not for ever.
     pub(crate) fn is_inside_record(&self) -> bool {
         match self.state {
             State::Header => self.fragments > 0 || !self.stage.is_empty(),
-            State::Memory { .. } => false,
+            State::Memory { len, .. } => self.record_len.saturating_sub(len) > SMALL_RECORD_OCTETS,
             State::Small { .. } | State::Large { .. } => true,
         }
     }
@@ -172,7 +184,7 @@ impl RecordReader {
         if self.record_len > self.max_record {
             return Err(RecordError::TooLong { len: self.record_len, max: self.max_record });
         }
-        if len <= SMALL_FRAGMENT_OCTETS {
+        if self.record_len <= SMALL_RECORD_OCTETS || len == 0 {
             self.state = State::Small { len };
         } else if let Some(buffer) = self.allocator.try_allocate(len) {
             self.begin_large(len, buffer);
@@ -197,6 +209,7 @@ impl RecordReader {
         }
         self.record_len = 0;
         self.fragments = 0;
+        self.records += 1;
         Some(std::mem::take(&mut self.record))
     }
 
@@ -226,6 +239,7 @@ pub(crate) struct RecordWriter {
     headers: BytesMut,
     queued: usize,
     sent: u64,
+    emptied: u64,
 }
 
 impl RecordWriter {
@@ -270,8 +284,14 @@ impl RecordWriter {
     }
 
     /// Octets written so far.
-    pub(crate) fn sent(&self) -> u64 {
+    #[cfg(test)]
+    fn sent(&self) -> u64 {
         self.sent
+    }
+
+    /// Changes whenever everything is written, and with every large part of it.
+    pub(crate) fn progress(&self) -> u64 {
+        self.emptied.wrapping_add(self.sent / PROGRESS_OCTETS)
     }
 
     /// Writes what is queued.
@@ -299,6 +319,7 @@ impl RecordWriter {
     fn advance(&mut self, mut octets: usize) {
         self.sent += octets as u64;
         self.queued -= octets;
+        self.emptied += u64::from(self.queued == 0);
         while let Some(front) = self.queue.front_mut() {
             if octets < front.len() {
                 let _ = front.split_to(octets);
@@ -349,7 +370,7 @@ mod tests {
     /// proves: RPC-5531-11-a
     #[tokio::test]
     async fn fragments_are_joined_to_records() {
-        let large = vec![7; SMALL_FRAGMENT_OCTETS + 1];
+        let large = vec![7; SMALL_RECORD_OCTETS + 1];
         let octets = [
             fragment(true, b"whole"),
             fragment(false, b"first"),
@@ -371,6 +392,29 @@ mod tests {
         let mut io = &octets[..];
         let record = poll_fn(|cx| reader.poll_record(Pin::new(&mut io), cx)).await.unwrap().unwrap();
         assert_eq!(record.parts().count(), 1);
+    }
+
+    /// The allocator is asked for every octet but the first few of a record, however it is cut.
+    #[tokio::test]
+    async fn small_fragments_of_a_large_record_are_counted_by_the_allocator() {
+        #[derive(Default)]
+        struct Counting(std::sync::atomic::AtomicUsize);
+        impl Allocator for Counting {
+            fn try_allocate(&self, len: usize) -> Option<Buffer> {
+                self.0.fetch_add(len, std::sync::atomic::Ordering::Relaxed);
+                Heap.try_allocate(len)
+            }
+            fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+                Box::pin(async move { self.try_allocate(len).unwrap_or_else(|| Buffer::from_vec(vec![0; len])) })
+            }
+        }
+        let counting = Arc::new(Counting::default());
+        let mut reader = RecordReader::new(counting.clone(), MAX);
+        let octets = [fragment(false, &[1; 500]).repeat(60), fragment(true, b"")].concat();
+        let record = poll_fn(|cx| reader.poll_record(Pin::new(&mut &octets[..]), cx)).await.unwrap().unwrap();
+        assert_eq!(joined(&record), vec![1; 30_000]);
+        let counted = counting.0.load(std::sync::atomic::Ordering::Relaxed);
+        assert!((30_000 - SMALL_RECORD_OCTETS..=30_000).contains(&counted), "{counted}");
     }
 
     #[tokio::test]

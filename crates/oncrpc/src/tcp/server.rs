@@ -35,8 +35,8 @@ pub struct ServerOptions {
     pub max_record: usize,
     /// How many calls are executed at a time; no more are read meanwhile.
     pub max_calls: usize,
-    /// How long the peer may leave a record half sent or a reply unread, without any progress, before it is dropped.
-    /// Found out within twice this time.
+    /// How long the peer may leave a record half sent or a reply unread, without progress worth the name, before it is
+    /// dropped. Found out within twice this time.
     pub stall: Duration,
 }
 
@@ -142,7 +142,7 @@ struct Driver<T> {
     context: CallContext,
     signal: Option<GoneSignal>,
     handler: Arc<dyn Handler>,
-    /// Octets moved when the timer was set, and the timer.
+    /// The progress when the timer was set, and the timer.
     timer: Option<(u64, BoxFuture<'static, ()>)>,
     clock: Arc<dyn Clock>,
     options: ServerOptions,
@@ -220,7 +220,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     fn poll_stall(&mut self, cx: &mut Context<'_>) {
         while self.ended.is_none() {
             let waiting = self.writer.queued() > 0 || self.reading && self.reader.is_inside_record();
-            let moved = self.reader.received().wrapping_add(self.writer.sent());
+            let moved = self.reader.progress().wrapping_add(self.writer.progress());
             match &mut self.timer {
                 None if !waiting => return,
                 None => self.timer = Some((moved, self.clock.sleep_until(self.clock.now() + self.options.stall))),

@@ -384,6 +384,62 @@ async fn peers_that_stop_half_way_or_do_not_read_are_dropped() {
     assert!(sent > 10);
 }
 
+/// A peer that keeps a large record just alive is dropped, and so is one that holds memory and waits for more.
+#[tokio::test(start_paused = true)]
+async fn peers_that_hold_memory_and_get_nowhere_are_dropped() {
+    let (mut near, far) = duplex(64);
+    let (_, driver) = serve(far, endpoint(), router(Sample::default()), env().clock, ServerOptions::default());
+    let trickle = async {
+        near.write_all(&0x8010_0000_u32.to_be_bytes()).await.unwrap();
+        while near.write_all(&[0]).await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+        }
+    };
+    let (ended, ()) = tokio::join!(driver, trickle);
+    assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
+
+    let budget = Arc::new(Semaphore::new(1));
+    let endpoint = Endpoint { allocator: Arc::new(Budget(budget.clone(), Arc::default())), ..endpoint() };
+    let (mut near, far) = duplex(64);
+    let (_, driver) = serve(far, endpoint, router(Sample::default()), env().clock, ServerOptions::default());
+    let halves = async {
+        for _ in 0..2 {
+            near.write_all(&20_000_u32.to_be_bytes()).await.unwrap();
+            if near.write_all(&[0; 20_000]).await.is_err() {
+                return;
+            }
+        }
+    };
+    let (ended, ()) = tokio::join!(driver, halves);
+    assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
+}
+
+/// A slow peer is no stalled one: calls that come one by one, and a large one at some KiB a second.
+#[tokio::test(start_paused = true)]
+async fn peers_that_are_merely_slow_are_served() {
+    let (mut near, far) = duplex(64);
+    let (_, driver) = serve(far, endpoint(), router(Sample::default()), env().clock, ServerOptions::default());
+    let call: Vec<u8> = [0x8000_0028_u32, 1, 0, 2, 77, 1, 0, 0, 0, 0, 0].iter().flat_map(|w| w.to_be_bytes()).collect();
+    let client = async move {
+        for _ in 0..40 {
+            for half in call.chunks(call.len() / 2) {
+                near.write_all(half).await.unwrap();
+                tokio::time::sleep(Duration::from_secs(25)).await;
+            }
+            near.read_exact(&mut [0; 28]).await.unwrap();
+        }
+        near.write_all(&0x8010_0000_u32.to_be_bytes()).await.unwrap();
+        for _ in 0..128 {
+            near.write_all(&[0; 8192]).await.unwrap();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        // It was of RPC version 0, and is answered so.
+        near.read_exact(&mut [0; 28]).await.unwrap();
+    };
+    let (ended, ()) = tokio::join!(driver, client);
+    ended.unwrap();
+}
+
 #[tokio::test]
 async fn an_idle_connection_stays_and_a_hostile_record_ends_it() {
     let (mut near, far) = duplex(64);
