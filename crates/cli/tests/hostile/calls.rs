@@ -137,5 +137,6 @@ fn mount_refuses_what_is_not_exported() {
     assert_eq!(way.call(&call(9, MOUNT, 4, 0).0), Status::ProgMismatch(1, 3));
     assert_eq!(way.call(&call(9, MOUNT, 3, 6).0), Status::ProcUnavail);
     assert_eq!(way.call(&call(9, NFS, 3, 0).0), Status::ProgUnavail, "NFS has a port of its own");
+    drop(way);
     stage.finish();
 }

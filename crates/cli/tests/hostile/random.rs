@@ -12,8 +12,8 @@ use crate::{
 };
 use std::{io::Write, net::Shutdown};
 
-/// Exchanges of each kind when nothing else is said.
-const RUNS: u64 = 150;
+/// Exchanges of each kind when nothing else is said: a second or two.
+const RUNS: u64 = 1000;
 const SEED: u64 = 0x0008_1660_8267_8797;
 
 /// SplitMix64.
