@@ -136,6 +136,13 @@ impl ListingBudget {
         self.plus.is_some()
     }
 
+    /// How many entries there may be room for: as many as have the shortest names.
+    pub fn most_entries(&self) -> usize {
+        let name = entry_octets(1);
+        let whole = self.plus.map_or(name, |handle| entry_plus_octets(1, handle));
+        (self.total / whole).min(self.names / name)
+    }
+
     /// Takes room for an entry with a name of `name_octets`; false if there is none.
     pub fn take(&mut self, name_octets: usize) -> bool {
         let name = entry_octets(name_octets);
@@ -344,6 +351,8 @@ mod tests {
         let room = read_directory_octets() + 2 * entry_octets(5);
         let mut budget = ListingBudget::names_only(room);
         assert!(budget.take(5) && budget.take(5) && !budget.take(0));
+        let exact = ListingBudget::names_only(read_directory_octets() + 7 * entry_octets(1));
+        assert_eq!((exact.most_entries(), ListingBudget::names_only(0).most_entries()), (7, 0));
         let mut budget = ListingBudget::names_only(room - 1);
         assert!(budget.take(5) && !budget.take(5));
         let mut budget = ListingBudget::plus(entry_octets(1), 1 << 20, 64);

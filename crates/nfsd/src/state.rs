@@ -8,11 +8,14 @@ use rpcrdma_env::Random;
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 const SECRET_FILE: &str = "secret";
+/// Permissions of anybody but the owner, and those of them that let change.
+const OTHERS: u32 = 0o077;
+const OTHERS_WRITE: u32 = 0o022;
 
 /// An open state directory.
 #[derive(Debug)]
@@ -33,6 +36,12 @@ pub enum StateError {
         /// Why.
         source: io::Error,
     },
+    /// Others could change what is in it, or read the secret, and so make up handles.
+    #[error("{} must belong to the server's user, and to nobody else's use", path.display())]
+    Exposed {
+        /// The file or directory.
+        path: PathBuf,
+    },
     /// The secret is not what was once written.
     #[error("{} does not hold a secret of {SECRET_OCTETS} octets", path.display())]
     BadSecret {
@@ -45,7 +54,7 @@ impl StateDirectory {
     /// Opens the directory, and creates it and the secret if they are not there.
     ///
     /// # Errors
-    /// If that fails, or the secret is damaged.
+    /// If that fails, the secret is damaged, or others could change the directory or read the secret.
     pub fn open(path: impl Into<PathBuf>, random: &dyn Random) -> Result<Self, StateError> {
         let path = path.into();
         let secret_path = path.join(SECRET_FILE);
@@ -58,10 +67,15 @@ impl StateDirectory {
             }
             other => other.map_err(io)?,
         };
-        match octets.try_into() {
-            Ok(secret) => Ok(Self { path, secret }),
-            Err(_) => Err(StateError::BadSecret { path: secret_path }),
+        let Ok(secret) = octets.try_into() else { return Err(StateError::BadSecret { path: secret_path }) };
+        for (path, others) in [(&path, OTHERS_WRITE), (&secret_path, OTHERS)] {
+            let metadata = fs::metadata(path).map_err(io)?;
+            let owner = [0, rustix::process::geteuid().as_raw()];
+            if metadata.mode() & others != 0 || !owner.contains(&metadata.uid()) {
+                return Err(StateError::Exposed { path: path.clone() });
+            }
         }
+        Ok(Self { path, secret })
     }
 
     /// The secret.
@@ -113,6 +127,25 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&path), mode(&path.join("secret"))), (0o700, 0o600));
         assert_eq!(fs::read_dir(&path).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn what_others_could_read_or_change_is_refused() {
+        let scratch = tempfile::tempdir().unwrap();
+        let open = || StateDirectory::open(scratch.path(), &SeededRandom::new(1));
+        let set = |name: &str, mode| fs::set_permissions(scratch.path().join(name), fs::Permissions::from_mode(mode));
+        for (directory, secret, fine) in
+            [(0o755, 0o600, true), (0o775, 0o600, false), (0o1777, 0o600, false), (0o700, 0o640, false)]
+        {
+            set("", 0o700).unwrap();
+            drop(open());
+            set("", directory).unwrap();
+            set("secret", secret).unwrap();
+            match open() {
+                Ok(_) => assert!(fine, "{directory:o} {secret:o}"),
+                Err(error) => assert!(!fine && matches!(error, StateError::Exposed { .. }), "{error}"),
+            }
+        }
     }
 
     #[test]

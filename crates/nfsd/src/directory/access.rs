@@ -21,7 +21,7 @@ impl Inner {
         if let Some(cover) = Cover::of(file) {
             return Ok((rights & (access::READ | access::LOOKUP), Some(cover.attributes(self.id))));
         }
-        let object = self.object(file).map_err(failed)?;
+        let object = self.present(file).map_err(failed)?;
         let granted = self.granted(caller, &object, rights);
         let attributes = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
         match granted {

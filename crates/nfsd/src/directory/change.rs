@@ -31,7 +31,7 @@ impl Inner {
         if Cover::of(file).is_some() {
             return Err(failed(Status::ROFS));
         }
-        let object = self.object(file).map_err(failed)?;
+        let object = self.present(file).map_err(failed)?;
         let ((), changed) = self.change_file(&object, || {
             if let Some(guard) = guard {
                 let now = stat(&object.fd).map_err(status)?;

@@ -48,6 +48,8 @@ pub(super) struct Index {
     journal: File,
     path: PathBuf,
     records: usize,
+    /// A record may be half written, so that what is written behind it could not be read.
+    is_torn: bool,
 }
 
 impl Index {
@@ -67,6 +69,7 @@ impl Index {
             journal: open_journal(path)?,
             path: path.to_owned(),
             records: 0,
+            is_torn: false,
         };
         let mut rest = &octets[..];
         while let Some((add, file, place)) = read_record(&mut rest) {
@@ -166,12 +169,15 @@ impl Index {
     }
 
     fn append(&mut self, what: u8, file: FileId, place: &Place) -> io::Result<()> {
-        if self.records > 2 * self.files.len() + MAX_OBSOLETE {
+        if self.is_torn || self.records > 2 * self.files.len() + MAX_OBSOLETE {
             self.rewrite()?;
         }
         let mut record = Vec::new();
         write_record(&mut record, what, file, place);
+        // A full disk, for one. The next record waits for a journal that is whole again.
+        self.is_torn = true;
         self.journal.write_all(&record)?;
+        self.is_torn = false;
         self.records += 1;
         Ok(())
     }
@@ -193,6 +199,7 @@ impl Index {
         file.sync_all()?;
         fs::rename(&draft, &self.path)?;
         (self.journal, self.records) = (open_journal(&self.path)?, records);
+        self.is_torn = false;
         Ok(())
     }
 }
@@ -302,6 +309,25 @@ mod tests {
         }
         assert_eq!(index.places(id(1)).len(), 1);
         assert_eq!(index.within.get(&id(1)), Some(&2));
+    }
+
+    #[test]
+    fn after_a_record_that_could_not_be_written_the_journal_is_written_anew() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("index");
+        let mut index = Index::open(&path).unwrap();
+        index.add(id(2), place(1, "a")).unwrap();
+        // Half a record, as a full disk leaves it.
+        index.journal.write_all(&[0, 200, ADD]).unwrap();
+        let journal = OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let whole = std::mem::replace(&mut index.journal, journal);
+        assert!(index.add(id(3), place(1, "b")).is_err());
+        assert_eq!(index.places(id(3)), [], "what cannot be kept is not told");
+        index.journal = whole;
+        index.add(id(4), place(1, "c")).unwrap();
+        drop(index);
+        let index = Index::open(&path).unwrap();
+        assert_eq!((index.places(id(2)), index.places(id(4))), (&[place(1, "a")][..], &[place(1, "c")][..]));
     }
 
     #[test]

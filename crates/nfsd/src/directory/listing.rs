@@ -1,7 +1,8 @@
 //! Listing directories.
 //!
 //! Where the kernel's directory positions stay valid, they are the cookies. Elsewhere a cookie is a hash of the name, and
-//! entries come in the order of their hashes; each answer then reads the whole directory. Either way an entry that
+//! entries come in the order of their hashes; each answer then reads the whole directory, but keeps of it only what it
+//! may tell. Either way an entry that
 //! stays keeps its cookie whatever becomes of the others, also across a restart. The verifier says which way it is.
 
 use super::{
@@ -17,18 +18,19 @@ use rustix::{
     fs::{OFlags, RawDir, SeekFrom, seek},
     io::Errno,
 };
-use std::mem::MaybeUninit;
+use std::{collections::BinaryHeap, mem::MaybeUninit};
 
 /// How much is asked of the kernel at once.
 const BUFFER_OCTETS: usize = 32 << 10;
 /// The cookies of `.` and `..` where cookies are hashes.
 const DOT_COOKIES: [u64; 2] = [1, 2];
 
-/// An entry as the kernel tells it.
+/// An entry as the kernel tells it. They are ordered by their cookies.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct RawEntry {
     cookie: u64,
-    inode: u64,
     name: Bytes,
+    inode: u64,
 }
 
 impl Inner {
@@ -88,6 +90,7 @@ impl Inner {
         let fd = reopen(&directory.fd, OFlags::RDONLY | OFlags::DIRECTORY).map_err(status)?;
         let mut entries = Vec::new();
         let mut end = true;
+        let budget_at_first = budget;
         let mut add = |raw: RawEntry| {
             if !budget.take(raw.name.len()) {
                 end = false;
@@ -100,9 +103,11 @@ impl Inner {
             if cookie != 0 {
                 seek(&fd, SeekFrom::Start(cookie)).map_err(|_| Status::BAD_COOKIE)?;
             }
-            each_entry(&fd, &mut add).map_err(status)?;
+            each_entry(&fd, &mut |raw: RawName<'_>| add(raw.into())).map_err(status)?;
         } else {
-            for raw in sorted_after(&fd, cookie).map_err(status)? {
+            // One more than is told, so that it is seen whether there is more.
+            let most = budget_at_first.most_entries() + 1;
+            for raw in sorted_after(&fd, cookie, most).map_err(status)? {
                 if !add(raw) {
                     break;
                 }
@@ -136,35 +141,76 @@ impl Inner {
     }
 }
 
+/// The same, its name not yet copied.
+struct RawName<'a> {
+    cookie: u64,
+    inode: u64,
+    name: &'a [u8],
+}
+
+impl From<RawName<'_>> for RawEntry {
+    fn from(raw: RawName<'_>) -> Self {
+        Self { cookie: raw.cookie, name: Bytes::copy_from_slice(raw.name), inode: raw.inode }
+    }
+}
+
 /// Calls `add` with each entry from the descriptor's position on, until it says no.
-fn each_entry(fd: &OwnedFd, add: &mut dyn FnMut(RawEntry) -> bool) -> Result<(), Errno> {
+fn each_entry(fd: &OwnedFd, add: &mut dyn FnMut(RawName<'_>) -> bool) -> Result<(), Errno> {
     let mut buffer = vec![MaybeUninit::uninit(); BUFFER_OCTETS];
     let mut entries = RawDir::new(fd, &mut buffer);
     while let Some(entry) = entries.next() {
         let entry = entry?;
-        let name = Bytes::copy_from_slice(entry.file_name().to_bytes());
-        if !add(RawEntry { cookie: entry.next_entry_cookie(), inode: entry.ino(), name }) {
+        let name = entry.file_name().to_bytes();
+        if !add(RawName { cookie: entry.next_entry_cookie(), inode: entry.ino(), name }) {
             break;
         }
     }
     Ok(())
 }
 
-/// All entries whose hashes lie after `cookie`, in their order.
-fn sorted_after(fd: &OwnedFd, cookie: u64) -> Result<Vec<RawEntry>, Errno> {
-    let mut all = Vec::new();
+/// The first entries whose hashes lie after `cookie`, at most `most`, in their order. However large the directory is, no
+/// more are kept.
+fn sorted_after(fd: &OwnedFd, cookie: u64, most: usize) -> Result<Vec<RawEntry>, Errno> {
+    let mut first = BinaryHeap::new();
     each_entry(fd, &mut |mut entry| {
-        entry.cookie = match &entry.name[..] {
+        entry.cookie = match entry.name {
             b"." => DOT_COOKIES[0],
             b".." => DOT_COOKIES[1],
             // Positive, because some clients take it for a file offset.
             name => (name_hash(name) >> 1).max(DOT_COOKIES[1] + 1),
         };
-        if entry.cookie > cookie {
-            all.push(entry);
+        let is_wanted = first.len() < most || first.peek().is_some_and(|last: &RawEntry| entry.cookie < last.cookie);
+        if entry.cookie > cookie && is_wanted {
+            if first.len() == most {
+                first.pop();
+            }
+            first.push(entry.into());
         }
         true
     })?;
-    all.sort_unstable_by(|a, b| (a.cookie, &a.name).cmp(&(b.cookie, &b.name)));
-    Ok(all)
+    Ok(first.into_sorted_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_entries_are_kept_and_no_more() {
+        let scratch = tempfile::tempdir().unwrap();
+        for number in 0..50 {
+            std::fs::write(scratch.path().join(number.to_string()), "").unwrap();
+        }
+        let fd: OwnedFd = std::fs::File::open(scratch.path()).unwrap().into();
+        let listed = |cookie, most| {
+            seek(&fd, SeekFrom::Start(0)).unwrap();
+            sorted_after(&fd, cookie, most).unwrap().into_iter().map(|entry| entry.cookie).collect::<Vec<_>>()
+        };
+        let all = listed(0, 1000);
+        assert_eq!((all.len(), &all[..2]), (52, &DOT_COOKIES[..]));
+        assert!(all.is_sorted());
+        assert_eq!((listed(0, 52), listed(0, 51)), (all.clone(), all[..51].to_vec()));
+        assert_eq!(listed(all[9], 7), all[10..17]);
+        assert_eq!(listed(all[51], 7), []);
+    }
 }

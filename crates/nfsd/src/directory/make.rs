@@ -27,6 +27,8 @@ const DEFAULT_FILE_MODE: u32 = 0o644;
 const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 /// The mode of a file that was made exclusively, until the client sets another.
 const EXCLUSIVE_MODE: u32 = 0o600;
+/// On a directory: what is made in it gets its group, and directories this bit, too.
+const SET_GROUP_ID: u32 = 0o2000;
 
 impl Inner {
     pub(super) fn make(&self, caller: &Caller, directory: FileId, name: &[u8], new: New) -> Changed<Made> {
@@ -37,11 +39,11 @@ impl Inner {
                 New::Directory(new) => {
                     let mode = new.mode.unwrap_or(DEFAULT_DIRECTORY_MODE) & MODE_BITS;
                     self.as_caller(caller, || mkdirat(&directory.fd, name, Mode::from_raw_mode(mode)))?;
-                    self.finish(caller, &directory, name, Some(mode), new)?
+                    self.finish(caller, &directory, name, (FileType::Directory, Some(mode)), new)?
                 }
                 New::Symlink(new, path) => {
                     self.as_caller(caller, || symlinkat(&path[..], &directory.fd, name))?;
-                    self.finish(caller, &directory, name, None, new)?
+                    self.finish(caller, &directory, name, (FileType::Symlink, None), new)?
                 }
                 New::Node(kind) => self.make_node(caller, &directory, name, kind)?,
             };
@@ -130,29 +132,37 @@ impl Inner {
         kind: NodeKind,
     ) -> Result<Arc<Object>, Status> {
         let none = Specification::default();
-        let (kind, new, device) = match kind {
-            NodeKind::Block(new, device) => (fs::FileType::BlockDevice, new, device),
-            NodeKind::Character(new, device) => (fs::FileType::CharacterDevice, new, device),
-            NodeKind::Socket(new) => (fs::FileType::Socket, new, none),
-            NodeKind::Fifo(new) => (fs::FileType::Fifo, new, none),
+        let (kind, told, new, device) = match kind {
+            NodeKind::Block(new, device) => (fs::FileType::BlockDevice, FileType::Block, new, device),
+            NodeKind::Character(new, device) => (fs::FileType::CharacterDevice, FileType::Character, new, device),
+            NodeKind::Socket(new) => (fs::FileType::Socket, FileType::Socket, new, none),
+            NodeKind::Fifo(new) => (fs::FileType::Fifo, FileType::Fifo, new, none),
             NodeKind::Other(_) => return Err(Status::BADTYPE),
         };
         let mode = new.mode.unwrap_or(DEFAULT_FILE_MODE) & MODE_BITS;
         let device = makedev(device.major, device.minor);
         self.as_caller(caller, || mknodat(&directory.fd, name, kind, Mode::from_raw_mode(mode), device))?;
-        self.finish(caller, directory, name, Some(mode), new)
+        self.finish(caller, directory, name, (told, Some(mode)), new)
     }
 
-    /// Finds what was just made by its name, and gives it its attributes.
+    /// Finds what was just made by its name, and gives it its attributes. Somebody may have put something else in its
+    /// place meanwhile: what is not of the kind that was made, or would be given away without being the superuser's, is
+    /// left alone.
     fn finish(
         &self,
         caller: &Caller,
         directory: &Object,
         name: &[u8],
-        mode: Option<u32>,
+        (kind, mode): (FileType, Option<u32>),
         new: NewAttributes,
     ) -> Result<Arc<Object>, Status> {
         let fd = open_beneath(&directory.fd, name, OFlags::PATH).map_err(status)?;
+        let found = stat(&fd).map_err(status)?;
+        let is_other = file_type(&found) != kind || kind != FileType::Directory && found.stx_nlink != 1;
+        let given_away = self.gives_away(caller) && (new.uid.is_some() || new.gid.is_some());
+        if is_other || given_away && found.stx_uid != 0 {
+            return Err(Status::NOENT);
+        }
         let (object, _) = self.learn(directory, name, fd)?;
         if let Some(mode) = mode {
             self.set_mode(caller, &object, mode)?;
@@ -163,21 +173,32 @@ impl Inner {
 
     fn set_mode(&self, caller: &Caller, object: &Object, mode: u32) -> Result<(), Status> {
         let now = stat(&object.fd).map_err(status)?;
-        if u32::from(now.stx_mode) & MODE_BITS == mode {
-            return Ok(());
-        }
+        let has = u32::from(now.stx_mode) & MODE_BITS;
         // A directory may inherit its set-group-id bit.
         let inherited = match file_type(&now) {
-            FileType::Directory => u32::from(now.stx_mode) & 0o2000,
+            FileType::Directory => has & SET_GROUP_ID,
             _ => 0,
         };
-        self.as_caller(caller, || chmod(own_path(&object.fd), Mode::from_raw_mode(mode | inherited)))
+        // Setting what is there already is not harmless: the kernel takes an inherited bit from a directory when a
+        // caller who is not in its group sets its mode. The server itself, which sets it for the owner, keeps the bit.
+        if has == mode | inherited {
+            return Ok(());
+        }
+        let change = || chmod(own_path(&object.fd), Mode::from_raw_mode(mode | inherited));
+        if inherited != 0 && now.stx_uid == caller.uid {
+            return change().map_err(status);
+        }
+        self.as_caller(caller, change)
+    }
+
+    /// Whether the caller may make files for others.
+    fn gives_away(&self, caller: &Caller) -> bool {
+        caller.uid == 0 && self.identity.is_privileged()
     }
 
     /// All attributes but the mode. Only the superuser makes files for others; who else asks gets his own.
     fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes) -> Result<(), Status> {
-        let for_others = caller.uid == 0 && self.identity.is_privileged();
-        let (uid, gid) = if for_others { (new.uid, new.gid) } else { (None, None) };
+        let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no octets: cutting it to none would only change its times.
         let size = new.size.filter(|size| *size != 0);
         self.apply(caller, object, &NewAttributes { mode: None, uid, gid, size, ..new })

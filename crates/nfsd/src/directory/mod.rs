@@ -54,7 +54,7 @@ use std::{
 };
 use tokio::sync::oneshot;
 
-/// The most files that are kept open; a quarter of what the process may open, if that is less.
+/// The most files that are kept, if the process may open enough; see [`object_limit`].
 const MAX_OBJECTS: u64 = 4096;
 /// The most hard links to a file that Linux's usual file systems have: ext4's.
 const MAX_LINKS: u32 = 65_000;
@@ -159,7 +159,7 @@ impl DirectoryFs {
         let identity = Identity::current().map_err(directory)?;
         let kernel_handles = use_kernel_handles && identity.is_privileged() && resolve::has_kernel_handles(&root_fd);
         let root_id = resolve::identify(&root_path_fd, &stat, kernel_handles);
-        let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / 4;
+        let limit = object_limit(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
         let inner = Inner {
             root: Arc::new(Object::new(root_id, root_path_fd, attributes::file_type(&stat))),
             root_fd,
@@ -171,7 +171,7 @@ impl DirectoryFs {
             stable_cookies: use_positions && STABLE_COOKIES.contains(&kind),
             local: LOCAL.contains(&kind),
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
-            cache: Cache::new(limit.min(MAX_OBJECTS) as usize),
+            cache: Cache::new(limit),
             index: Mutex::new(index),
             _lock: lock,
         };
@@ -190,6 +190,12 @@ impl DirectoryFs {
         }));
         Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) })
     }
+}
+
+/// How many files are kept if the process may open `descriptors` files: their descriptors, with all that callers have
+/// opened, take at most half; the rest is for connections.
+fn object_limit(descriptors: u64) -> usize {
+    (descriptors / 2 / (1 + object::MAX_OPENED as u64)).min(MAX_OBJECTS) as usize
 }
 
 fn hash(words: &[u64]) -> u64 {

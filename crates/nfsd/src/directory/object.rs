@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The most descriptors that one object keeps for its callers.
-const MAX_OPENED: usize = 4;
+pub(super) const MAX_OPENED: usize = 4;
 /// Into how many parts the cache is divided, each with its lock.
 const SHARDS: usize = 16;
 

@@ -214,16 +214,36 @@ impl Inner {
         if object.file_type != FileType::Directory {
             return Err(Status::NOTDIR);
         }
-        if object.id == self.root.id || self.is_beneath(&object.fd)? { Ok(object) } else { Err(Status::STALE) }
+        self.check_present(&object)?;
+        Ok(object)
     }
 
-    /// Whether a directory lies in the served one, by the kernel's word.
+    /// The file of an id; if it is a directory, one that lies beneath the served one, now.
+    pub(super) fn present(&self, id: FileId) -> Result<Arc<Object>, Status> {
+        let object = self.object(id)?;
+        self.check_present(&object)?;
+        Ok(object)
+    }
+
+    /// That a directory has not been moved out.
+    fn check_present(&self, object: &Object) -> Result<(), Status> {
+        let is_present =
+            object.file_type != FileType::Directory || object.id == self.root.id || self.is_beneath(&object.fd)?;
+        if is_present { Ok(()) } else { Err(Status::STALE) }
+    }
+
+    /// Whether a directory lies in the served one, by the kernel's word. One that was removed lies nowhere.
     fn is_beneath(&self, directory: &OwnedFd) -> Result<bool, Status> {
         let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
         match (path(&self.root_fd), path(directory)) {
             (Ok(root), Ok(path)) => {
                 let root = root.to_bytes().strip_suffix(b"/").unwrap_or(root.to_bytes());
-                Ok(path.to_bytes().strip_prefix(root).is_some_and(|rest| rest.first() == Some(&b'/')))
+                let is_beneath = path.to_bytes().strip_prefix(root).is_some_and(|rest| rest.first() == Some(&b'/'));
+                // So the kernel marks what was removed; but it may be a name, too.
+                if is_beneath && path.to_bytes().ends_with(b" (deleted)") {
+                    return Ok(stat(directory).map_err(status)?.stx_nlink > 0);
+                }
+                Ok(is_beneath)
             }
             // A path that is too long for the kernel to tell, for one.
             _ => self.climb(directory).map_err(status),
@@ -367,6 +387,7 @@ impl Inner {
     }
 
     fn attributes_of(&self, object: &Object) -> Result<Attributes, Status> {
+        self.check_present(object)?;
         let stat = stat(&object.fd).map_err(status)?;
         if stat.stx_nlink == 0 {
             self.cache.remove(object.id);

@@ -11,7 +11,10 @@ use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
-use std::{fs as host, os::unix::fs::symlink};
+use std::{
+    fs as host,
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+};
 
 const NOBODY: u32 = 65_534;
 
@@ -477,4 +480,59 @@ fn a_job_that_is_dropped_fails_its_call() {
     let lost = DirectoryFs::open(&scratch.served(), &state, Arc::new(Lost)).unwrap();
     let client = Client::serving(Arc::new(lost));
     assert_eq!(client.lookup(&client.root(), "x").map(|_| ()), Err(Status::SERVERFAULT));
+}
+
+/// The descriptors of all files that are kept leave half for connections, however few there are.
+#[test]
+fn kept_files_leave_descriptors_for_connections() {
+    let each = 1 + object::MAX_OPENED;
+    for descriptors in [256, 1024, 40_959, 40_960, u64::MAX] {
+        assert!((object_limit(descriptors) * each) as u64 <= descriptors / 2);
+    }
+    assert_eq!((object_limit(40_959), object_limit(40_960), object_limit(u64::MAX)), (4095, 4096, 4096));
+}
+
+/// proves: NFS3-ESC-b
+#[test]
+fn a_directory_that_was_moved_out_or_removed_is_stale_for_everything() {
+    in_each_way(|scratch| {
+        let client = scratch.start();
+        let root = client.root();
+        let a = client.new_directory(&root, "a");
+        let b = client.new_directory(&root, "b");
+        let odd = client.new_directory(&root, "c (deleted)");
+        host::rename(scratch.served().join("a"), scratch.directory.path().join("outside")).unwrap();
+        host::remove_dir(scratch.served().join("b")).unwrap();
+        for gone in [&a, &b] {
+            assert_eq!(client.attributes(gone).unwrap_err(), Status::STALE);
+            let attributes = v3::NewAttributes { mode: Some(0o700), ..v3::NewAttributes::default() };
+            assert_eq!(client.set(gone, attributes).unwrap_err(), Status::STALE);
+            assert_eq!(client.access(gone, access::READ).unwrap_err(), Status::STALE);
+            assert_eq!(client.lookup(gone, "x").map(|_| ()), Err(Status::STALE));
+            let verifier = v3::Verifier::default();
+            let list = v3::ReadDirectory { directory: gone.clone(), cookie: 0, verifier, count: 4096 };
+            assert_eq!(plain(client.ask(list)).map(|_| ()), Err(Status::STALE));
+        }
+        assert!(client.attributes(&odd).is_ok(), "that is only its name");
+    });
+}
+
+/// A directory made in a set-group-ID directory by somebody who is not in its group.
+#[test]
+fn a_directory_keeps_the_group_and_the_bit_that_it_inherits() {
+    if !geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new(true, true);
+    std::os::unix::fs::chown(scratch.served(), Some(0), Some(3000)).unwrap();
+    host::set_permissions(scratch.served(), PermissionsExt::from_mode(0o2777)).unwrap();
+    let client = scratch.start().as_user(1000, 1000, &[]);
+    for mode in [0o755, 0o770] {
+        let attributes = v3::NewAttributes { mode: Some(mode), ..v3::NewAttributes::default() };
+        let name = format!("{mode:o}");
+        let make = v3::MakeDirectory { directory: client.root(), name: name.as_str().into(), attributes };
+        plain(client.ask(make)).unwrap();
+        let made = host::metadata(scratch.served().join(name)).unwrap();
+        assert_eq!((made.mode() & 0o7777, made.gid()), (0o2000 | mode, 3000));
+    }
 }
