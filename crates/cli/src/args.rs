@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{files, manual, url::NfsUrl};
+use crate::{bench, files, manual, url::NfsUrl};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Df(files::DfArgs),
     /// Ask a server whether it answers, and how fast
     Ping(PingArgs),
+    /// Measure how fast a server answers
+    Bench(bench::BenchArgs),
     /// Say what RPC-over-RDMA messages contain
     Decode(DecodeArgs),
     /// Print a shell's script that completes this command's arguments
@@ -231,7 +233,7 @@ pub(crate) enum Role {
 }
 
 /// A number of octets, with a suffix K, M, G or T for powers of 1024.
-fn parse_size(text: &str) -> Result<usize, String> {
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),
@@ -244,7 +246,7 @@ fn parse_size(text: &str) -> Result<usize, String> {
 }
 
 /// Seconds, with fractions.
-fn parse_seconds(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| format!("{text:?} is no number of seconds"))?;
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
 }

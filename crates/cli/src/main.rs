@@ -3,6 +3,7 @@
 //! The only place in the workspace where a fabric, a clock and a runtime are chosen.
 
 mod args;
+mod bench;
 mod cat;
 mod copy;
 mod decode;
@@ -71,12 +72,13 @@ fn run(command: Command) -> Result<()> {
         Command::Mv(args) => block_on(files::mv(args)),
         Command::Ln(args) => block_on(files::ln(args)),
         Command::Df(args) => block_on(files::df(args)),
+        Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => manual::completions(&args, &mut std::io::stdout().lock()),
         Command::Man(args) => manual::pages(&args),
     }
 }
 
 /// Runs a client command on this thread.
-fn block_on(command: impl Future<Output = Result<()>>) -> Result<()> {
+fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }

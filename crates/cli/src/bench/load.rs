@@ -1,0 +1,293 @@
+//! Keeping calls under way, and counting them.
+
+use super::{Op, target::pattern};
+use crate::{session::Sessions, transports::Options, url::NfsUrl};
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::FuturesUnordered};
+use hdrhistogram::Histogram;
+use rpcrdma_env::{Buffer, Memory};
+use rpcrdma_nfs::v3::{self, Handle, Stability, Status, Verifier};
+use rpcrdma_nfs_client::Nfs3;
+use rpcrdma_oncrpc::{Client, NoAuth};
+use rpcrdma_xdr::ItemData;
+use std::{
+    cell::RefCell,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::{oneshot, watch};
+
+/// The longest time that is told apart from longer ones, in nanoseconds: ten minutes.
+const LONGEST_NS: u64 = 600_000_000_000;
+/// Times are kept to this many decimal digits.
+const DIGITS: u8 = 3;
+/// The wait after a server has said "try again later".
+const WAIT: Duration = Duration::from_millis(100);
+
+/// What all connections do together.
+pub(super) struct Load {
+    op: Op,
+    block: u32,
+    depth: usize,
+    file: Option<(Handle, u64)>,
+    /// How many blocks have been asked for, by all connections: they walk the file together.
+    walked: AtomicU64,
+    octets: Bytes,
+}
+
+impl Load {
+    pub(super) fn new(op: Op, block: u32, depth: usize, file: Option<(Handle, u64)>) -> Self {
+        let octets = if op == Op::Write { pattern(block) } else { Bytes::new() };
+        Self { op, block, depth, file, walked: AtomicU64::new(0), octets }
+    }
+
+    /// The next block of a file: offset and octets, fewer than a block at the end of the file.
+    fn next_block(&self, size: u64) -> (u64, u32) {
+        let block = u64::from(self.block.max(1));
+        let number = self.walked.fetch_add(1, Ordering::Relaxed) % size.div_ceil(block).max(1);
+        let offset = number * block;
+        (offset, (size - offset).min(block) as u32)
+    }
+}
+
+/// What came of it.
+pub(super) struct Sample {
+    times_ns: Histogram<u64>,
+    pub(super) octets: u64,
+    verifier: Option<Verifier>,
+}
+
+impl Sample {
+    pub(super) fn new() -> Self {
+        let times_ns = Histogram::new_with_max(LONGEST_NS, DIGITS).expect("the bounds are constants in range");
+        Self { times_ns, octets: 0, verifier: None }
+    }
+
+    /// Counts an operation.
+    pub(super) fn record(&mut self, time: Duration, octets: u64) {
+        self.times_ns.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.octets += octets;
+    }
+
+    /// Adds what another connection did.
+    pub(super) fn add(&mut self, other: Sample) -> Result<()> {
+        self.times_ns.add(&other.times_ns)?;
+        self.octets += other.octets;
+        if let Some(verifier) = other.verifier {
+            ensure!(self.same_verifier(verifier), "the server has restarted meanwhile");
+        }
+        Ok(())
+    }
+
+    /// Whether nothing says that the server has restarted between the writes and `verifier`.
+    pub(super) fn same_verifier(&mut self, verifier: Verifier) -> bool {
+        *self.verifier.get_or_insert(verifier) == verifier
+    }
+
+    pub(super) fn ops(&self) -> u64 {
+        self.times_ns.len()
+    }
+
+    /// The time in microseconds below which this part of the operations took.
+    pub(super) fn micros(&self, part: f64) -> f64 {
+        self.times_ns.value_at_quantile(part) as f64 / 1000.0
+    }
+}
+
+/// One connection's work: connects, says that it is ready, waits for the word, and goes on until the time in it.
+///
+/// # Errors
+/// If a call fails after the start. Before it, `ready` is told.
+pub(super) async fn work(
+    load: &Load,
+    options: Options,
+    url: &NfsUrl,
+    ready: oneshot::Sender<Result<()>>,
+    mut going: watch::Receiver<Option<Instant>>,
+) -> Result<Sample> {
+    let connected = connect(load, options, url).await;
+    let caller = match connected {
+        Ok(caller) => caller,
+        Err(error) => {
+            let _ = ready.send(Err(error));
+            anyhow::bail!("no connection");
+        }
+    };
+    let _ = ready.send(Ok(()));
+    let end =
+        going.wait_for(Option::is_some).await.context("another connection has failed")?.unwrap_or_else(Instant::now);
+    let sample = RefCell::new(Sample::new());
+    let mut lanes: FuturesUnordered<_> = (0..load.depth).map(|_| lane(load, &caller, &sample, end)).collect();
+    while let Some(done) = lanes.next().await {
+        done?;
+    }
+    drop(lanes);
+    Ok(sample.into_inner())
+}
+
+/// Who calls.
+enum Caller {
+    Null(Client),
+    File { nfs: Nfs3, file: Handle, octets: u64, ring: Ring },
+}
+
+async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> {
+    let mut sessions = Sessions::new(options)?;
+    let Some((file, octets)) = load.file.clone() else {
+        let transport = sessions.transport_for(url).await?;
+        return Ok(Caller::Null(Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, v3::VERSION)));
+    };
+    let (session, _) = sessions.open(url).await?;
+    Ok(Caller::File { nfs: session.nfs.clone(), file, octets, ring: Ring::new(load.block) })
+}
+
+/// One call after the other, until the end.
+async fn lane(load: &Load, caller: &Caller, sample: &RefCell<Sample>, end: Instant) -> Result<()> {
+    let mut own_buffer = None;
+    let mut begin = Instant::now();
+    while begin < end {
+        let octets = match caller {
+            Caller::Null(client) => {
+                client.null().await?;
+                0
+            }
+            Caller::File { nfs, file, octets, ring } => match load.op {
+                Op::Read => read(load, nfs, file, *octets, ring, &mut own_buffer).await?,
+                Op::Write => {
+                    let (offset, len) = load.next_block(*octets);
+                    let data = load.octets.slice(..len as usize);
+                    let ok = nfs.write(file, offset, Stability::Unstable, data).await?;
+                    ensure!(sample.borrow_mut().same_verifier(ok.verifier), "the server has restarted meanwhile");
+                    u64::from(ok.count)
+                }
+                Op::Null | Op::Getattr => {
+                    nfs.getattr(file).await?;
+                    0
+                }
+            },
+        };
+        let now = Instant::now();
+        sample.borrow_mut().record(now - begin, octets);
+        begin = now;
+    }
+    Ok(())
+}
+
+async fn read(
+    load: &Load,
+    nfs: &Nfs3,
+    file: &Handle,
+    size: u64,
+    ring: &Ring,
+    own_buffer: &mut Option<Buffer>,
+) -> Result<u64> {
+    let (offset, len) = load.next_block(size);
+    loop {
+        let buffer = own_buffer.take().unwrap_or_else(|| ring.take());
+        let data = match nfs.read_into(file, offset, buffer).await {
+            Ok(ok) => ok.data,
+            Err(error) if error.status() == Some(Status::JUKEBOX) => {
+                tokio::time::sleep(WAIT).await;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let octets = data.as_slice().len();
+        ensure!(octets == len as usize, "{octets} of {len} octets came: the file has become shorter");
+        if let ItemData::Placed(buffer) = data {
+            *own_buffer = Some(buffer);
+        }
+        return Ok(octets as u64);
+    }
+}
+
+/// Buffers of one block each: a READ asks for as many octets as its buffer holds. They come back here when whoever has
+/// them lets go: the transport, where an answer came inline.
+#[derive(Clone)]
+struct Ring {
+    block: usize,
+    free: Arc<Mutex<Vec<Vec<u8>>>>,
+}
+
+impl Ring {
+    fn new(block: u32) -> Self {
+        Self { block: block as usize, free: Arc::default() }
+    }
+
+    fn take(&self) -> Buffer {
+        let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let octets = free.unwrap_or_else(|| vec![0; self.block]);
+        Buffer::new(Box::new(Block { octets, ring: self.clone() }))
+    }
+}
+
+struct Block {
+    octets: Vec<u8>,
+    ring: Ring,
+}
+
+impl Memory for Block {
+    fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        &mut self.octets
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let octets = std::mem::take(&mut self.octets);
+        self.ring.free.lock().unwrap_or_else(PoisonError::into_inner).push(octets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_walked_in_order_and_again() {
+        let load = Load::new(Op::Read, 100, 1, None);
+        let walked: Vec<_> = (0..4).map(|_| load.next_block(250)).collect();
+        assert_eq!(walked, [(0, 100), (100, 100), (200, 50), (0, 100)]);
+        let small = Load::new(Op::Read, 100, 1, None);
+        assert_eq!([small.next_block(7), small.next_block(7)], [(0, 7), (0, 7)]);
+    }
+
+    #[test]
+    fn buffers_are_used_again() {
+        let ring = Ring::new(100);
+        let mut buffer = ring.take();
+        assert_eq!(buffer.capacity(), 100);
+        let address = buffer.octets_mut().as_ptr();
+        drop(buffer);
+        assert_eq!(ring.take().octets_mut().as_ptr(), address);
+    }
+
+    #[test]
+    fn a_restart_is_noticed() {
+        let mut sample = Sample::new();
+        assert!(sample.same_verifier(Verifier::default()));
+        let mut other = Sample::new();
+        assert!(other.same_verifier(Verifier([1; 8])));
+        assert!(sample.add(other).is_err());
+    }
+
+    #[test]
+    fn quantiles_are_in_microseconds() {
+        let mut sample = Sample::new();
+        for time in 1..=100 {
+            sample.record(Duration::from_micros(time), 10);
+        }
+        assert_eq!((sample.ops(), sample.octets), (100, 1000));
+        assert!((sample.micros(0.5) - 50.0).abs() < 0.1 && (sample.micros(0.99) - 99.0).abs() < 0.1);
+        sample.record(Duration::MAX, 0);
+        assert!(sample.micros(1.0) >= 600e6);
+    }
+}

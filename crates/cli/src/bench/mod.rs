@@ -1,0 +1,203 @@
+//! `rpcrdma bench`: how fast a server answers, and beside what plain TCP does on the same machine.
+//!
+//! Calls of one kind are kept under way on one or more connections for a time, each connection on a thread of its own.
+//! Buffers for READ belong to the calls and are used again; WRITE sends the same octets again and again.
+
+mod baseline;
+mod cpu;
+mod load;
+mod report;
+mod target;
+
+use crate::{args, session::Sessions, transports::Options, url::NfsUrl};
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Args, ValueEnum};
+use cpu::CpuMeter;
+use load::{Load, Sample};
+use report::Report;
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use target::Target;
+use tokio::sync::{oneshot, watch};
+
+/// The most octets in a block: no server takes more in one call.
+const MAX_BLOCK_OCTETS: usize = 64 << 20;
+/// The most calls under way on one connection, far above any server's credits.
+const MAX_DEPTH: u64 = 4096;
+/// The most connections: each has a thread.
+const MAX_CONNECTIONS: u64 = 256;
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With --op read and --op write the file is walked in order and from its beginning again. Writes are UNSTABLE, over what is
+in the file; one COMMIT at the end is counted. Depth is for each connection.")]
+pub(crate) struct BenchArgs {
+    /// Which file; for null the path does not matter
+    #[arg(required_unless_present_any = ["baseline", "baseline_peer"], requires = "op")]
+    url: Option<NfsUrl>,
+    /// Which call
+    #[arg(long, value_name = "OP", conflicts_with = "baseline")]
+    op: Option<Op>,
+    /// Octets in a READ or WRITE, such as 4K or 1M
+    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_block)]
+    block: u32,
+    /// Calls under way at a time
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
+    depth: u64,
+    /// For how long
+    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_time)]
+    seconds: Duration,
+    /// Connections, each with its own thread
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
+    connections: u64,
+    /// Write over a file that exists (256 MiB are made if it does not)
+    #[arg(long)]
+    overwrite: bool,
+    /// Tell the processor time of this process, too: the server on this machine
+    #[arg(long, value_name = "PID")]
+    server_pid: Option<u32>,
+    /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 octets that are
+    /// answered with a block, one after the other
+    #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid"])]
+    baseline: bool,
+    /// The other process of --baseline
+    #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline"])]
+    baseline_peer: Option<SocketAddr>,
+    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    #[arg(long)]
+    no_crc: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Op {
+    /// Nothing is done: the transport alone
+    Null,
+    /// A file's attributes
+    Getattr,
+    /// Octets of a file
+    Read,
+    /// Octets into a file
+    Write,
+}
+
+impl Op {
+    fn name(self) -> &'static str {
+        match self {
+            Op::Null => "null",
+            Op::Getattr => "getattr",
+            Op::Read => "read",
+            Op::Write => "write",
+        }
+    }
+
+    fn moves_data(self) -> bool {
+        matches!(self, Op::Read | Op::Write)
+    }
+}
+
+fn parse_block(text: &str) -> Result<u32, String> {
+    let octets = args::parse_size(text)?;
+    match u32::try_from(octets) {
+        Ok(block) if octets <= MAX_BLOCK_OCTETS => Ok(block),
+        _ => Err(format!("{text:?} is above the limit of {} MiB", MAX_BLOCK_OCTETS >> 20)),
+    }
+}
+
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let time = args::parse_seconds(text)?;
+    if time.is_zero() { Err("nothing can be measured in no time".into()) } else { Ok(time) }
+}
+
+pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    if let Some(address) = args.baseline_peer {
+        return baseline::peer(address, args.block as usize);
+    }
+    if args.baseline {
+        for report in baseline::measure(args.block as usize, args.seconds)? {
+            report.print(args.json)?;
+        }
+        return Ok(());
+    }
+    let (Some(url), Some(op)) = (&args.url, args.op) else { bail!("nothing to measure") };
+    crate::block_on(async { measure(args, url, op).await?.print(args.json) })
+}
+
+/// A connection on its thread.
+struct Worker {
+    ready: oneshot::Receiver<Result<()>>,
+    done: oneshot::Receiver<Result<Sample>>,
+}
+
+async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
+    let options = || Options { no_crc: args.no_crc, ..Options::default() };
+    let meter = CpuMeter::new(args.server_pid)?;
+    let mut sessions = Sessions::new(options())?;
+    let target = match op {
+        Op::Null => None,
+        _ => Some(Target::open(&mut sessions, url, op, args.block, args.overwrite).await?),
+    };
+    let load = Load::new(op, args.block, args.depth as usize, target.as_ref().map(Target::file));
+    let load = Arc::new(load);
+
+    let (go, going) = watch::channel(None);
+    let mut workers = Vec::new();
+    for number in 0..args.connections {
+        let (ready, when_ready) = oneshot::channel();
+        let (done, when_done) = oneshot::channel();
+        let (load, options, url, going) = (load.clone(), options(), url.clone(), going.clone());
+        let work = move || {
+            // Nobody listens if another connection has failed.
+            let _ = done.send(crate::block_on(load::work(&load, options, &url, ready, going)));
+        };
+        std::thread::Builder::new().name(format!("connection {number}")).spawn(work).context("starting a thread")?;
+        workers.push(Worker { ready: when_ready, done: when_done });
+    }
+    for worker in &mut workers {
+        (&mut worker.ready).await.context("a connection's thread has died")??;
+    }
+
+    let begin = Instant::now();
+    let cpu = meter.start()?;
+    go.send_replace(Some(begin + args.seconds));
+    let mut all = Sample::new();
+    for worker in workers {
+        all.add(worker.done.await.context("a connection's thread has died")??)?;
+    }
+    if let (Op::Write, Some(target)) = (op, &target) {
+        let started = Instant::now();
+        let verifier = target.commit().await?;
+        ensure!(all.same_verifier(verifier), "the server has restarted meanwhile");
+        all.record(started.elapsed(), 0);
+    }
+    let elapsed = begin.elapsed();
+    let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
+    Ok(Report {
+        op: op.name(),
+        block: op.moves_data().then_some(args.block),
+        depth: args.depth,
+        elapsed,
+        sample: all,
+        cpu_s,
+        server_cpu_s,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_have_a_limit() {
+        assert_eq!(parse_block("64M"), Ok(64 << 20));
+        assert!(parse_block("67108865").is_err());
+        assert!(parse_block("8G").is_err());
+        assert!(parse_time("0").is_err() && parse_time("0.1").is_ok());
+    }
+}

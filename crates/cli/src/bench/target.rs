@@ -1,0 +1,102 @@
+//! The file that is read or written.
+
+use super::Op;
+use crate::{
+    copy::DEPTH,
+    get::is_absent,
+    names::escaped,
+    place::Place,
+    session::{Session, Sessions},
+    url::NfsUrl,
+};
+use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{CreateHow, FileType, Handle, NewAttributes, Verifier};
+use rpcrdma_nfs_client::Writer;
+use std::sync::Arc;
+
+/// What is made to be written over.
+const NEW_FILE_OCTETS: u64 = 256 << 20;
+/// The permissions of a file that is made.
+const NEW_FILE_MODE: u32 = 0o644;
+
+/// A file and the session that it was found by, over which it is committed.
+pub(super) struct Target {
+    session: Arc<Session>,
+    file: Handle,
+    octets: u64,
+}
+
+impl Target {
+    /// Finds the file, or makes it.
+    ///
+    /// # Errors
+    /// If it is not what `op` can use, or `block` is more than the server takes at a time.
+    pub(super) async fn open(
+        sessions: &mut Sessions,
+        url: &NfsUrl,
+        op: Op,
+        block: u32,
+        overwrite: bool,
+    ) -> Result<Self> {
+        let (session, path) = sessions.open(url).await?;
+        let limit = match op {
+            Op::Read => session.transfer.read,
+            Op::Write => session.transfer.write,
+            Op::Null | Op::Getattr => u32::MAX,
+        };
+        ensure!(block <= limit, "the server takes at most {limit} octets in a {}", op.name());
+        let found = match session.nfs.walk(&session.root, &path, true).await {
+            Err(error) if op == Op::Write && is_absent(&error) => {
+                let file = make(&session, &path).await.with_context(|| escaped(&url.path))?;
+                return Ok(Self { session, file, octets: NEW_FILE_OCTETS });
+            }
+            found => found.with_context(|| escaped(&url.path))?,
+        };
+        if op.moves_data() {
+            let name = escaped(&url.path);
+            ensure!(found.attributes.file_type == FileType::Regular, "{name} is no file that can be read");
+            if op == Op::Write && !overwrite {
+                bail!("{name} exists; with --overwrite its contents are written over");
+            }
+            ensure!(found.attributes.size > 0, "{name} is empty");
+        }
+        Ok(Self { session, file: found.file, octets: found.attributes.size })
+    }
+
+    /// The file's handle and size in octets.
+    pub(super) fn file(&self) -> (Handle, u64) {
+        (self.file.clone(), self.octets)
+    }
+
+    /// Makes everything durable.
+    pub(super) async fn commit(&self) -> Result<Verifier> {
+        Ok(self.session.nfs.commit(&self.file, 0, 0).await?.verifier)
+    }
+}
+
+async fn make(session: &Session, path: &[u8]) -> Result<Handle> {
+    let place = Place::find(session, path).await?;
+    let how = CreateHow::Guarded(NewAttributes { mode: Some(NEW_FILE_MODE), ..Default::default() });
+    let made = session.nfs.create(&place.directory, &place.name, how).await?;
+    let file = match made.file {
+        Some(file) => file,
+        None => session.nfs.lookup(&place.directory, &place.name).await?.file,
+    };
+    let block = u64::from(session.transfer.write);
+    let octets = pattern(session.transfer.write);
+    let mut writer = Writer::new(session.nfs.clone(), file.clone(), session.transfer.write, DEPTH);
+    let mut offset = 0;
+    while offset < NEW_FILE_OCTETS {
+        let len = block.min(NEW_FILE_OCTETS - offset);
+        writer.write(offset, octets.slice(..len as usize)).await?;
+        offset += len;
+    }
+    writer.finish().await?;
+    Ok(file)
+}
+
+/// Octets to write: not zero, which a file system could leave out.
+pub(super) fn pattern(len: u32) -> Bytes {
+    (0..len).map(|at| (at.wrapping_mul(0x9E37_79B1) >> 24) as u8 | 1).collect()
+}

@@ -1,0 +1,109 @@
+//! Every operation of the benchmark against a live server.
+
+mod common;
+
+use common::{Server, contents, fails, run};
+use serde_json::Value;
+use std::fs;
+
+const KEYS: [&str; 9] = ["op", "block", "depth", "ops_per_s", "mib_per_s", "p50_us", "p99_us", "cpu_s", "server_cpu_s"];
+
+/// The lines of one short run, checked for sense.
+fn bench(args: &[&str]) -> Vec<Value> {
+    let output = run([&["bench", "--json", "--seconds", "0.2"], args].concat());
+    let lines: Vec<Value> =
+        String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    for line in &lines {
+        let mut keys: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let mut expected = KEYS;
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        let number = |key: &str| line[key].as_f64().unwrap();
+        assert!(number("ops_per_s") > 1.0 && number("cpu_s") > 0.0, "{line}");
+        assert!(number("p50_us") > 0.0 && number("p50_us") <= number("p99_us"), "{line}");
+        assert!(number("p99_us") < 10e6, "{line}");
+        if let Some(block) = line["block"].as_f64() {
+            let mib = number("ops_per_s") * block / f64::from(1 << 20);
+            assert!(number("mib_per_s") > 0.0 && number("mib_per_s") <= mib * 1.01 + 0.01, "{line}");
+        } else {
+            assert_eq!(number("mib_per_s"), 0.0);
+        }
+    }
+    lines
+}
+
+#[test]
+fn every_operation_is_measured() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let octets = contents((3 << 20) + 1000);
+    fs::write(served.join("file"), &octets).unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
+    let pid = server.pid().to_string();
+    for url in [server.url("file"), server.tcp_url("file")] {
+        for op in ["null", "getattr"] {
+            let lines = bench(&[&url, "--op", op, "--depth", "4", "--server-pid", &pid]);
+            assert_eq!((&lines[0]["op"], &lines[0]["depth"]), (&op.into(), &4.into()));
+            assert!(lines[0]["block"].is_null() && lines[0]["server_cpu_s"].is_f64());
+        }
+        for block in ["512", "4K", "1M"] {
+            let lines = bench(&[&url, "--op", "read", "--block", block, "--depth", "3", "--connections", "2"]);
+            assert!(lines[0]["server_cpu_s"].is_null() && lines[0]["block"].is_u64(), "{lines:?}");
+        }
+    }
+    assert_eq!(fs::read(served.join("file")).unwrap(), octets, "reading changes nothing");
+
+    let existing = server.url("file");
+    let said = fails(1, ["bench", &existing, "--op", "write", "--seconds", "0.2"]);
+    assert!(said.contains("--overwrite"), "{said}");
+    assert_eq!(fs::read(served.join("file")).unwrap(), octets);
+    bench(&[&existing, "--op", "write", "--block", "64K", "--overwrite"]);
+    let written = fs::read(served.join("file")).unwrap();
+    assert!(written.len() == octets.len() && written != octets, "in place");
+    bench(&[&server.url("new"), "--op", "write", "--block", "1M", "--depth", "2", "--connections", "2"]);
+    assert_eq!(fs::metadata(served.join("new")).unwrap().len(), 256 << 20);
+}
+
+#[test]
+fn plain_tcp_is_measured() {
+    let lines = bench(&["--baseline", "--block", "64K"]);
+    assert_eq!(lines.len(), 2);
+    assert_eq!((&lines[0]["op"], &lines[1]["op"]), (&"baseline_stream".into(), &"baseline_request".into()));
+    assert!(lines.iter().all(|line| line["block"] == 65_536 && line["server_cpu_s"].is_f64()));
+    let text = String::from_utf8(run(["bench", "--baseline", "--seconds", "0.05"]).stdout).unwrap();
+    assert!(text.starts_with("baseline_stream of 1.00 MiB at depth 1: "), "{text}");
+}
+
+#[test]
+fn what_cannot_be_measured_is_said() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("empty"), b"").unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
+    for (args, part) in [
+        (vec!["bench", &server.url("none"), "--op", "read"], "no such file"),
+        (vec!["bench", &server.url("empty"), "--op", "read"], "is empty"),
+        (vec!["bench", &server.url(""), "--op", "read"], "no file that can be read"),
+        (vec!["bench", &server.url("empty"), "--op", "read", "--block", "64M"], "at most"),
+        (vec!["bench", &server.url(""), "--op", "null", "--server-pid", "4294967295"], "process 4294967295"),
+    ] {
+        let said = fails(1, &args);
+        assert!(said.contains(part), "{args:?}: {said}");
+    }
+    let url = server.url("");
+    for args in [
+        &["bench"][..],
+        &["bench", &url],
+        &["bench", "--op", "null"],
+        &["bench", &url, "--op", "null", "--depth", "0"],
+        &["bench", &url, "--op", "null", "--seconds", "0"],
+        &["bench", &url, "--baseline", "--op", "null"],
+    ] {
+        fails(2, args);
+    }
+    assert_eq!(server.stop(), Some(0));
+    fails(1, ["bench", &url, "--op", "null"]);
+}
