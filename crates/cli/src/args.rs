@@ -97,6 +97,9 @@ pub(crate) struct ServeArgs {
     /// Do not ask for iWARP's CRC; it is off only if the client does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
+    /// Serve numbers for Prometheus at http://ADDR:PORT/metrics
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) metrics: Option<SocketAddr>,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
     /// Print the ready line and log messages as JSON

@@ -141,6 +141,8 @@ pub struct Sent {
     pub write_chunks: usize,
     /// Whether there is a Reply chunk.
     pub reply_chunk: bool,
+    /// The handle of the peer's that the Send invalidates.
+    pub invalidates: Option<u32>,
 }
 
 /// What the driver has to do, in the order in which it is said.

@@ -197,6 +197,7 @@ impl Requester {
             read_chunks: plan.reads.len() + usize::from(plan.zero.is_some()),
             write_chunks: lists.writes.chunks().len(),
             reply_chunk: lists.reply.is_some(),
+            invalidates: None,
         };
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
         let header = Header::new(xid, about.credit, body).to_bytes();

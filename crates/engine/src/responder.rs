@@ -146,6 +146,7 @@ impl Responder {
             read_chunks: 0,
             write_chunks: plan.lists.writes.chunks().len(),
             reply_chunk: plan.inline.is_none(),
+            invalidates: request.handle.filter(|_| shared.link.send_invalidates),
         };
         for write in plan.writes {
             shared.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
@@ -157,8 +158,7 @@ impl Responder {
         let octets = gathered(Header::new(request.xid, credit, body).to_bytes(), inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
         self.undrained += 1;
-        let invalidate = request.handle.filter(|_| shared.link.send_invalidates);
-        shared.actions.push_back(Action::Send { octets, invalidate, signaled: true, about });
+        shared.actions.push_back(Action::Send { octets, invalidate: about.invalidates, signaled: true, about });
     }
 
     /// Answers a message with an error.
@@ -181,6 +181,7 @@ impl Responder {
             read_chunks: 0,
             write_chunks: 0,
             reply_chunk: false,
+            invalidates: None,
         };
         self.undrained += 1;
         shared.actions.push_back(Action::Send { octets: vec![header], invalidate: None, signaled: true, about });

@@ -60,6 +60,18 @@ pub(super) enum Refusal {
     Setups,
 }
 
+impl Refusal {
+    /// The reason in a word, for a counter.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Refusal::Strangers => "not_allowed",
+            Refusal::All => "max_connections",
+            Refusal::Address => "share_of_address",
+            Refusal::Setups => "unfinished_of_address",
+        }
+    }
+}
+
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

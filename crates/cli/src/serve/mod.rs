@@ -7,6 +7,7 @@
 mod gate;
 mod hints;
 mod memory;
+mod metrics;
 mod ports;
 mod register;
 mod thread;
@@ -15,9 +16,15 @@ use crate::args::ServeArgs;
 use anyhow::{Context, Result, bail, ensure};
 use gate::Gate;
 use ports::Ports;
+use rpcrdma::{Observer, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Squash, StateDirectory, Workers};
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 use tokio::{
     runtime::{Builder, Handle},
     signal::unix::{SignalKind, signal},
@@ -28,6 +35,9 @@ use tokio::{
 const DRAIN: Duration = Duration::from_secs(5);
 /// Threads for work on files that may sleep, for each serving thread.
 const FILE_THREADS: usize = 8;
+/// How many descriptors are asked for, if the administrator allows as many: what the served files and some thousands of
+/// connections take. The usual soft limit of 1024 is for programs that use select(2).
+const DESCRIPTORS: u64 = 65_536;
 
 /// Runs work on files on threads that may sleep.
 struct FileThreads(Handle);
@@ -74,18 +84,17 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
              encrypted; name the networks to serve with --allow"
         );
     }
-    let memory = memory::budget(args.memory);
+    let memory = thread::Memory::new(memory::budget(args.memory));
+    let (mut nfs, mut mount, mut observer) = (nfsd.nfs(), nfsd.mount(), Arc::new(Tracing) as Arc<dyn Observer>);
+    if let Some(address) = args.metrics {
+        metrics::serve(address)?;
+        metrics::watch_memory(memory.parts());
+        (nfs, mount) = (metrics::Timed::new(nfs), metrics::Timed::new(mount));
+        observer = Arc::new(metrics::Counting::new());
+    }
     let gate = Arc::new(Gate::new(args.max_connections, allow));
     let (stop, stopping) = watch::channel(false);
-    let shared = thread::Shared {
-        env: env.clone(),
-        nfs: nfsd.nfs(),
-        mount: nfsd.mount(),
-        gate,
-        memory: thread::memory(memory),
-        crc: !args.no_crc,
-        stopping,
-    };
+    let shared = thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc: !args.no_crc, stopping };
     let serving = thread::start(threads, &ports, shared)?;
     let registered = match args.rpcbind {
         true => Some(register::Registered::with_rpcbind(&ports, &env).await?),
@@ -124,7 +133,21 @@ fn parse_allow(texts: &[String]) -> Result<Vec<Cidr>> {
 fn build(args: &ServeArgs, env: &rpcrdma_env::Env, allow: Vec<Cidr>, files: Handle) -> Result<Nfsd> {
     let metadata = std::fs::metadata(&args.dir).with_context(|| args.dir.display().to_string())?;
     ensure!(metadata.is_dir(), "{}: not a directory", args.dir.display());
+    raise_descriptors();
     let state = StateDirectory::open(state_directory(args)?, &*env.random)?;
+    if is_served(state.path(), &args.dir) {
+        ensure!(
+            !args.no_root_squash || !rustix::process::geteuid().is_root(),
+            "{}: with --no-root-squash clients could read the secret here; say --state DIR outside of what is served",
+            state.path().display()
+        );
+        if !rustix::process::geteuid().is_root() {
+            tracing::warn!(
+                "clients can change the state in {}; keep it elsewhere with --state",
+                state.path().display()
+            );
+        }
+    }
     let directory = DirectoryFs::open(&args.dir, &state, Arc::new(FileThreads(files)))?;
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
     let export = Export::new("/", Arc::new(directory))
@@ -132,6 +155,28 @@ fn build(args: &ServeArgs, env: &rpcrdma_env::Env, allow: Vec<Cidr>, files: Hand
         .with_identities(Identities { squash, ..Identities::default() })
         .with_allow(allow);
     Ok(Nfsd::new(vec![export], state.secret(), env)?)
+}
+
+/// Allows this process what the administrator allows it.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS);
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Less is enough to serve, only for fewer clients.
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }) {
+            tracing::debug!(%error, "the limit of open files stays");
+        }
+    }
+}
+
+/// Whether clients reach `path` in the served directory: it lies there, on the same file system.
+fn is_served(path: &Path, directory: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
+    match (path.canonicalize(), directory.canonicalize()) {
+        (Ok(path), Ok(directory)) => path.starts_with(&directory) && device(&path) == device(&directory),
+        _ => false,
+    }
 }
 
 fn state_directory(args: &ServeArgs) -> Result<PathBuf> {
@@ -146,4 +191,22 @@ fn state_directory(args: &ServeArgs) -> Result<PathBuf> {
     }
     let home = std::env::var_os("HOME").context("HOME is not set: say where to keep state with --state")?;
     Ok(PathBuf::from(home).join(".local/state/rpcrdma"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_in_the_served_directory_is_noticed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let served = scratch.path().join("served");
+        std::fs::create_dir_all(served.join("state")).unwrap();
+        std::fs::create_dir(scratch.path().join("served-not")).unwrap();
+        std::os::unix::fs::symlink(served.join("state"), scratch.path().join("link")).unwrap();
+        assert!(is_served(&served.join("state"), &served) && is_served(&served, &served));
+        assert!(is_served(&scratch.path().join("link"), &served), "by another name");
+        assert!(!is_served(&scratch.path().join("served-not"), &served));
+        assert!(!is_served(Path::new("/proc"), Path::new("/")), "what is mounted below is not served");
+    }
 }

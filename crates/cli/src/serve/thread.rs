@@ -2,13 +2,17 @@
 
 use super::{
     gate::{Admitted, Entry, Gate, Stranger},
+    metrics,
     ports::{Ports, Spoken},
 };
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use rpcrdma::{Server, ServerMemory, ServerOptions, Tracing};
-use rpcrdma_env::{Allocator, Env};
-use rpcrdma_fabric::{Listener, Pending, pool::Pool};
+use rpcrdma::{Observer, Server, ServerMemory, ServerOptions};
+use rpcrdma_env::Env;
+use rpcrdma_fabric::{
+    Listener, Pending,
+    pool::{Budget, Pool},
+};
 use rpcrdma_iwarp::{Config, Iwarp, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES};
 use rpcrdma_oncrpc::{Handler, tcp};
 use rustix::net::sockopt;
@@ -42,21 +46,41 @@ pub(super) struct Shared {
     pub(super) mount: Arc<dyn Handler>,
     pub(super) gate: Arc<Gate>,
     pub(super) memory: Memory,
+    pub(super) observer: Arc<dyn Observer>,
     pub(super) crc: bool,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
 /// Memory for calls and replies in progress, over all threads: a part for each transport, so that neither starves the
-/// other.
+/// other, and over RDMA a part for each direction, so that calls that hold the one and wait for the other end.
 #[derive(Clone)]
 pub(super) struct Memory {
-    rdma: ServerMemory,
-    tcp: Arc<dyn Allocator>,
+    pool: Pool,
+    arguments: Budget,
+    results: Budget,
+    tcp: Budget,
 }
 
-/// Three quarters of `octets` for RDMA, which moves the data; a quarter for TCP.
-pub(super) fn memory(octets: usize) -> Memory {
-    Memory { rdma: ServerMemory::budget(octets / 4 * 3), tcp: Arc::new(Pool::new().budget(octets / 4)) }
+impl Memory {
+    /// Three quarters of `octets` for RDMA, which moves the data; a quarter for TCP.
+    pub(super) fn new(octets: usize) -> Self {
+        let pool = Pool::new();
+        let eighths = |count| pool.budget(octets / 8 * count);
+        Self { arguments: eighths(3), results: eighths(3), tcp: eighths(2), pool }
+    }
+
+    /// The parts and their names.
+    pub(super) fn parts(&self) -> Vec<(&'static str, Budget)> {
+        vec![("arguments", self.arguments.clone()), ("results", self.results.clone()), ("tcp", self.tcp.clone())]
+    }
+
+    fn rdma(&self) -> ServerMemory {
+        ServerMemory {
+            arguments: Arc::new(self.arguments.clone()),
+            results: Arc::new(self.results.clone()),
+            receives: Arc::new(self.pool.clone()),
+        }
+    }
 }
 
 /// The threads, as the main thread sees them.
@@ -109,10 +133,10 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
     let server = Server::new(
         &iwarp,
         shared.nfs.clone(),
-        shared.memory.rdma.clone(),
+        shared.memory.rdma(),
         shared.env.clone(),
         ServerOptions::default(),
-        Arc::new(Tracing),
+        shared.observer.clone(),
     );
     let mut loops = JoinSet::new();
     for (spoken, address, listener) in listeners {
@@ -162,7 +186,10 @@ async fn accept_all<T>(
                 Ok(entry) => {
                     connections.spawn(connect(connection, entry, peer, shared.stopping.clone()));
                 }
-                Err(refusal) => tracing::debug!(%peer, %refusal, "not served"),
+                Err(refusal) => {
+                    metrics::refused(refusal.word());
+                    tracing::debug!(%peer, %refusal, "not served");
+                }
             },
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -213,14 +240,16 @@ async fn accept_tcp(
         Box::pin(async move {
             prepare(&stream);
             let Ok(local) = stream.local_addr() else { return };
+            let _counted = metrics::TcpConnection::new();
             let id = connections.fetch_add(1, Ordering::Relaxed);
-            let endpoint = tcp::Endpoint { peer, local, id, allocator: shared.memory.tcp.clone() };
+            let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(shared.memory.tcp.clone()) };
             let clock = shared.env.clock.clone();
             let (handle, driver) = tcp::serve(stream, endpoint, handler, clock, tcp::ServerOptions::default());
             match entry {
                 Entry::Guest(setup) => drive(driver, move || handle.drain(), peer, setup.finish(), stopping).await,
                 // The services say that the address is not allowed.
                 Entry::Stranger(_place) => {
+                    metrics::refused("not_allowed");
                     tracing::debug!(%peer, "its address is not in --allow");
                     let _ = tokio::time::timeout(STRANGER_TIME, driver).await;
                 }
@@ -232,6 +261,7 @@ async fn accept_tcp(
 
 /// Refuses a connection request from an address that is not allowed.
 async fn reject(pending: Box<dyn Pending>, place: Stranger, peer: SocketAddr) {
+    metrics::refused("not_allowed");
     tracing::debug!(%peer, "its address is not in --allow");
     let rejected = async { pending.request().await?.reject(Bytes::new()).await };
     if let Err(error) = rejected.await {
