@@ -238,7 +238,10 @@ impl Copier {
 
     /// Makes the links, and gives directories their modes and times, the innermost first.
     fn finish(&self) {
-        for later in self.later.take() {
+        let mut later = self.later.take();
+        // A symbolic link may be the first name of a hard link.
+        later.sort_by_key(|later| matches!(later, Later::HardLink { .. }));
+        for later in later {
             let (local, made) = match later {
                 Later::HardLink { first, local } => {
                     let made = replace(&local, |local| fs::hard_link(&first, local));
@@ -276,17 +279,22 @@ fn make_directory(local: &Path) -> Result<()> {
     }
 }
 
-/// Opens a file to write it anew. Not through a symbolic link, whoever made it.
+/// Opens a file to write it anew. Not through a symbolic link, whoever made it, and nothing but a file: a server that
+/// lists one name as a pipe and again as a file would have us wait for the pipe's reader.
 fn create(local: &Path) -> Result<File> {
-    let flags = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    use rustix::fs::OFlags;
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags);
-    options.open(local).map_err(|error| match error.raw_os_error() {
+    let file = options.open(local).map_err(|error| match error.raw_os_error() {
         Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
             anyhow::anyhow!("is a symbolic link here; nothing is written through it")
         }
+        Some(code) if code == rustix::io::Errno::NXIO.raw_os_error() => anyhow::anyhow!("is no file here"),
         _ => error.into(),
-    })
+    })?;
+    ensure!(file.metadata()?.is_file(), "is no file here");
+    Ok(file)
 }
 
 fn make_fifo(local: &Path, attributes: &Attributes) -> Result<()> {
@@ -332,6 +340,55 @@ pub(crate) fn is_absent(error: &rpcrdma_nfs_client::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_but_a_file_is_written_to() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        rustix::fs::mknodat(CWD, path("pipe"), LocalType::Fifo, Mode::RWXU, 0).unwrap();
+        std::os::unix::fs::symlink(path("new"), path("link")).unwrap();
+        for not_a_file in [path("pipe"), path("link"), "/dev/null".into()] {
+            assert!(create(&not_a_file).is_err(), "{not_a_file:?}");
+        }
+        // Somebody who reads the pipe makes it no file.
+        let _reader = OpenOptions::new().read(true).write(true).open(path("pipe")).unwrap();
+        assert!(create(&path("pipe")).is_err());
+        assert!(create(&path("new")).is_ok() && create(&path("new")).is_ok());
+    }
+
+    fn sample_attributes() -> Attributes {
+        use rpcrdma_nfs::v3::{Specification, Time};
+        Attributes {
+            file_type: FileType::Symlink,
+            mode: 0o777,
+            links: 2,
+            uid: 0,
+            gid: 0,
+            size: 7,
+            used: 0,
+            device: Specification::default(),
+            file_system: 1,
+            file_id: 1,
+            accessed: Time::default(),
+            modified: Time::default(),
+            changed: Time::default(),
+        }
+    }
+
+    /// A symbolic link with two names, of which the second is known before the first one's target.
+    #[test]
+    fn a_symbolic_link_may_have_several_names() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [first, second] = ["first", "second"].map(|name| scratch.path().join(name));
+        let copier = Copier::default();
+        copier.later.borrow_mut().extend([
+            Later::HardLink { first: first.clone(), local: second.clone() },
+            Later::Symlink { target: b"nowhere".to_vec(), local: first, attributes: sample_attributes() },
+        ]);
+        copier.finish();
+        assert_eq!(copier.tally.borrow().errors, 0);
+        assert_eq!(fs::read_link(second).unwrap(), Path::new("nowhere"));
+    }
 
     #[test]
     fn a_server_cannot_name_what_lies_elsewhere() {
