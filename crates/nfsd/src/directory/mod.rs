@@ -22,6 +22,7 @@ mod listing;
 mod make;
 mod object;
 mod resolve;
+mod seldom;
 mod sys;
 
 use crate::{
@@ -116,6 +117,8 @@ struct Inner {
     max_name_octets: u32,
     cache: Cache,
     index: Mutex<Index>,
+    /// Failures to write the index, which clients can bring about by filling its disk.
+    index_failures: seldom::Seldom,
     /// Held for its lock.
     _lock: File,
 }
@@ -173,6 +176,7 @@ impl DirectoryFs {
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
             cache: Cache::new(limit),
             index: Mutex::new(index),
+            index_failures: seldom::Seldom::default(),
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner), workers })

@@ -288,7 +288,9 @@ impl Inner {
         let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
         self.index().add(id, place).map_err(|error| {
             // A handle that would not survive is not told.
-            tracing::error!(%error, "the index of files cannot be written");
+            if let Some(failures) = self.index_failures.count() {
+                tracing::error!(%error, failures, "the index of files cannot be written");
+            }
             Status::IO
         })
     }
@@ -296,8 +298,10 @@ impl Inner {
     /// A file is no longer where it was.
     pub(super) fn forget(&self, id: FileId, directory: &Object, name: &[u8]) {
         let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
-        if let Err(error) = self.index().remove(id, &place) {
-            tracing::warn!(%error, "the index of files cannot be written");
+        if let Err(error) = self.index().remove(id, &place)
+            && let Some(failures) = self.index_failures.count()
+        {
+            tracing::warn!(%error, failures, "the index of files cannot be written");
         }
     }
 

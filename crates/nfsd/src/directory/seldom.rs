@@ -1,0 +1,30 @@
+//! How often something is said that clients can make happen again and again.
+//!
+//! The first time, the second, the fourth and so on: a full disk is told at once, and a client that goes on provoking it fills
+//! no log. Owns a count and nothing else; nothing fails.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+#[derive(Debug, Default)]
+pub(super) struct Seldom(AtomicU64);
+
+impl Seldom {
+    /// Counts an occurrence, and gives the count if it is to be told.
+    pub(super) fn count(&self) -> Option<u64> {
+        let count = self.0.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        count.is_power_of_two().then_some(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_million_occurrences_are_told_twenty_times() {
+        let seldom = Seldom::default();
+        let told: Vec<u64> = (0..1_000_000).filter_map(|_| seldom.count()).collect();
+        assert_eq!(told[..4], [1, 2, 4, 8]);
+        assert_eq!(told.len(), 20);
+    }
+}
