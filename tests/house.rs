@@ -22,7 +22,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nfs", &["xdr", "oncrpc"]),
     ("nfsd", &["nfs", "oncrpc", "xdr", "env"]),
     ("nfs-client", &["nfs", "oncrpc", "xdr", "env"]),
-    ("cli", &["nfsd", "nfs-client", "nfs", "rpcrdma", "engine", "iwarp", "fabric", "oncrpc", "wire", "xdr", "env"]),
+    ("capture", &["iwarp", "wire", "nfs", "oncrpc", "xdr", "env"]),
+    (
+        "cli",
+        &[
+            "capture",
+            "nfsd",
+            "nfs-client",
+            "nfs",
+            "rpcrdma",
+            "engine",
+            "iwarp",
+            "fabric",
+            "oncrpc",
+            "wire",
+            "xdr",
+            "env",
+        ],
+    ),
 ];
 
 /// Where `unsafe` may stand, in one file with its reasons; elsewhere the workspace's lints forbid it.
