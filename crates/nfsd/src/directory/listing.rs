@@ -1,13 +1,14 @@
 //! Listing directories.
 //!
 //! Where the kernel's directory positions stay valid, they are the cookies. Elsewhere a cookie is a hash of the name, and
-//! entries come in the order of their hashes; each answer then reads the whole directory, but keeps of it only what it
-//! may tell. Either way an entry that
+//! entries come in the order of their hashes; reading on then takes the whole directory, of which a bounded part is kept
+//! for the answers that follow (see [`kept`](super::kept)). Either way an entry that
 //! stays keeps its cookie whatever becomes of the others, also across a restart. The verifier says which way it is.
 
 use super::{
     Cover, Inner, Object,
     attributes::{self, stat, status},
+    kept::{KEPT_ENTRIES, Part},
     resolve::{name_hash, reopen},
 };
 use crate::{Caller, FileId, Listing, ListingBudget, ListingEntry, Told, failed};
@@ -26,11 +27,11 @@ const BUFFER_OCTETS: usize = 32 << 10;
 const DOT_COOKIES: [u64; 2] = [1, 2];
 
 /// An entry as the kernel tells it. They are ordered by their cookies.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct RawEntry {
-    cookie: u64,
-    name: Bytes,
-    inode: u64,
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RawEntry {
+    pub(super) cookie: u64,
+    pub(super) name: Bytes,
+    pub(super) inode: u64,
 }
 
 impl Inner {
@@ -107,8 +108,9 @@ impl Inner {
         } else {
             // One more than is told, so that it is seen whether there is more.
             let most = budget_at_first.most_entries() + 1;
-            for raw in sorted_after(&fd, cookie, most).map_err(status)? {
-                if !add(raw) {
+            let part = self.part(directory, &fd, cookie, most).map_err(status)?;
+            for raw in part.behind(cookie, most).unwrap_or_default() {
+                if !add(raw.clone()) {
                     break;
                 }
             }
@@ -123,6 +125,21 @@ impl Inner {
             }
         }
         Ok((entries, end))
+    }
+
+    /// At least the first `most` entries after `cookie`, or all that there are.
+    fn part(&self, directory: &Object, fd: &OwnedFd, cookie: u64, most: usize) -> Result<Part, Errno> {
+        let before = stat(fd)?;
+        // A new listing shows what is there now, however coarse the clock of the file system is.
+        if cookie != 0
+            && let Some(part) = self.kept.find(directory.id, &before, cookie, most)
+        {
+            return Ok(part);
+        }
+        let kept = most.max(KEPT_ENTRIES);
+        let part = Part::new(cookie, sorted_after(fd, cookie, kept)?, kept);
+        self.kept.keep(directory.id, &before, part.clone());
+        Ok(part)
     }
 
     /// Adds what READDIRPLUS tells beside the name.

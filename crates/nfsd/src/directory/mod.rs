@@ -18,6 +18,7 @@ mod change;
 mod data;
 mod identity;
 mod index;
+mod kept;
 mod listing;
 mod make;
 mod object;
@@ -32,6 +33,7 @@ use crate::{
 use bytes::Bytes;
 use identity::Identity;
 use index::Index;
+use kept::Kept;
 use object::{Cache, Object};
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -117,6 +119,7 @@ struct Inner {
     max_name_octets: u32,
     cache: Cache,
     index: Mutex<Index>,
+    kept: Kept,
     /// Failures to write the index, which clients can bring about by filling its disk.
     index_failures: seldom::Seldom,
     /// Held for its lock.
@@ -176,6 +179,7 @@ impl DirectoryFs {
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
             cache: Cache::new(limit),
             index: Mutex::new(index),
+            kept: Kept::default(),
             index_failures: seldom::Seldom::default(),
             _lock: lock,
         };
