@@ -90,7 +90,7 @@ impl Inner {
             self.cache.remove(object.id);
             return Err(Status::STALE);
         }
-        if object.still_may(caller, mode, &stat)
+        if object.still_may(caller, mode, &stat, self.identity.is_privileged())
             && let Some(file) = object.opened(caller, mode)
         {
             return Ok((file, stat));

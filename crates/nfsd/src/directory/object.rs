@@ -36,6 +36,10 @@ impl From<&Statx> for Rights {
     }
 }
 
+fn changed(stat: &Statx) -> (i64, u32) {
+    (stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec)
+}
+
 /// For what a file was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
@@ -47,6 +51,8 @@ struct Opened {
     caller: Caller,
     mode: Mode,
     rights: Rights,
+    /// When the inode had last changed, as the kernel says: access lists change without a trace in the mode.
+    changed: (i64, u32),
     file: Arc<OwnedFd>,
 }
 
@@ -78,11 +84,17 @@ impl Object {
         opened.iter().find(|opened| opened.mode == mode && opened.caller == *caller).map(|opened| opened.file.clone())
     }
 
-    /// Whether the caller opened the file under the rights that it has now. If not, forgets what was opened.
-    pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx) -> bool {
+    /// Whether the caller opened the file under the rights that it has now. If not, forgets what was opened. With
+    /// `strictly`, any change of the inode counts, since it may be one of an access list; but not for the owner, who may
+    /// always.
+    pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx, strictly: bool) -> bool {
         let rights = Rights::from(stat);
         let mut opened = lock(&self.opened);
-        opened.retain(|opened| opened.rights == rights);
+        let is_allowed = |opened: &Opened| {
+            let is_same = !strictly || opened.caller.uid == rights.uid || opened.changed == changed(stat);
+            opened.rights == rights && is_same
+        };
+        opened.retain(is_allowed);
         opened.iter().any(|opened| opened.mode == mode && opened.caller == *caller)
     }
 
@@ -93,7 +105,7 @@ impl Object {
         if opened.len() == MAX_OPENED {
             opened.remove(0);
         }
-        opened.push(Opened { caller: caller.clone(), mode, rights: stat.into(), file });
+        opened.push(Opened { caller: caller.clone(), mode, rights: stat.into(), changed: changed(stat), file });
     }
 
     /// Closes what was opened for writing, so that the file can be executed.
@@ -209,9 +221,13 @@ mod tests {
         assert!(object.opened(&user(1), Mode::Read).is_some());
         assert!(object.opened(&user(2), Mode::Read).is_none());
         assert!(object.opened(&user(1), Mode::Write).is_none());
-        assert!(object.still_may(&user(1), Mode::Read, &stat));
+        assert!(object.still_may(&user(1), Mode::Read, &stat, true));
+        stat.stx_ctime.tv_nsec ^= 1;
+        assert!(object.still_may(&user(1), Mode::Read, &stat, false));
+        assert!(!object.still_may(&user(1), Mode::Read, &stat, true));
+        object.keep(&user(1), Mode::Read, &stat, file());
         stat.stx_mode ^= 0o400;
-        assert!(!object.still_may(&user(1), Mode::Read, &stat));
+        assert!(!object.still_may(&user(1), Mode::Read, &stat, false));
         assert!(object.opened(&user(1), Mode::Read).is_none());
         for uid in 0..10 {
             object.keep(&user(uid), Mode::Write, &stat, file());
