@@ -2,7 +2,24 @@
 //!
 //! * [`capture`] gives a [`Tap`](rpcrdma_iwarp::Tap) for `iwarp` and a [`CaptureWriter`], which turns the octet streams into
 //!   packets of a pcapng file. The tap never waits: what the writer cannot keep up with is left out, and the file says so.
+//! * [`read_capture`] takes a pcap or pcapng file apart, from TCP to NFS, and reports [`Event`]s: one for each message.
+//! * [`show`] makes text, JSON or a ladder of them.
+//!
+//! Files are hostile input: whatever stands in one, memory stays within the limits that [`read`] and [`write`] name.
+//!
+//! ```no_run
+//! use rpcrdma_capture::{read_capture, show::Text};
+//! let file = std::fs::File::open("session.pcapng")?;
+//! let mut text = Text::new(std::io::stdout());
+//! read_capture(file, &mut text)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
+pub mod event;
+pub mod read;
+pub mod show;
 pub mod write;
 
+pub use event::{Event, EventKind};
+pub use read::{ReadError, Sink, Summary, read_capture};
 pub use write::{Capture, CaptureWriter, Options, WriteError, Written, capture};

@@ -1,0 +1,252 @@
+//! What a capture shows: one [`Event`] for each message, with the connection and the call that it belongs to.
+//!
+//! Events own what they tell; it is bounded by what one Send can hold of chunk lists.
+
+use rpcrdma_iwarp::protocol::{
+    mpa::{Frame, Kind},
+    rdmap::{Opcode, ReadRequest},
+    terminate::Reading,
+};
+use rpcrdma_nfs::{mount, v3};
+use rpcrdma_oncrpc::{CallId, Rejection};
+use rpcrdma_wire::v1::{Header, HeaderError};
+use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
+
+/// The program of access control lists, which Linux asks for beside NFS version 3.
+const NFS_ACL_PROGRAM: u32 = 100_227;
+/// The program that Linux gives version 4's callbacks (RFC 8881 leaves the number to the client).
+const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+/// A TCP connection that carries iWARP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// Counts from 1 in the order in which the capture shows them.
+    pub number: u64,
+    /// Who asked for it, drawn on the left: by its SYN, by MPA's request, or, where neither was captured, by ports.
+    pub initiator: SocketAddr,
+    /// The other end.
+    pub responder: SocketAddr,
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// Who asked for the connection.
+    Initiator,
+    /// Who was asked.
+    Responder,
+}
+
+impl End {
+    /// The other one.
+    pub fn other(self) -> End {
+        match self {
+            End::Initiator => End::Responder,
+            End::Responder => End::Initiator,
+        }
+    }
+}
+
+/// An RPC program's procedure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcedureName {
+    /// The program.
+    pub program: u32,
+    /// Its version.
+    pub version: u32,
+    /// The procedure.
+    pub procedure: u32,
+}
+
+impl From<CallId> for ProcedureName {
+    fn from(id: CallId) -> Self {
+        ProcedureName { program: id.program, version: id.version, procedure: id.procedure }
+    }
+}
+
+impl ProcedureName {
+    /// Whether it is a procedure of NFS version 3 whose results begin with a status.
+    pub fn has_nfs3_status(&self) -> bool {
+        (self.program, self.version) == (v3::PROGRAM, v3::VERSION) && self.procedure != 0
+    }
+
+    /// The procedure's name, if it has a known one.
+    pub fn procedure_name(&self) -> Option<&'static str> {
+        match (self.program, self.version, self.procedure) {
+            (_, _, 0) => Some("NULL"),
+            (v3::PROGRAM, v3::VERSION, procedure) => v3::Procedure::from_number(procedure).map(v3::Procedure::name),
+            (v3::PROGRAM, 4, 1) | (NFS4_CALLBACK_PROGRAM, _, 1) => Some("COMPOUND"),
+            (mount::PROGRAM, _, mount::procedure::MOUNT) => Some("MNT"),
+            (mount::PROGRAM, _, mount::procedure::DUMP) => Some("DUMP"),
+            (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
+            (mount::PROGRAM, _, mount::procedure::UNMOUNT_ALL) => Some("UMNTALL"),
+            (mount::PROGRAM, _, mount::procedure::EXPORT | mount::procedure::EXPORT_ALL) => Some("EXPORT"),
+            _ => None,
+        }
+    }
+
+    /// The program's name, if it has a known one.
+    pub fn program_name(&self) -> Option<&'static str> {
+        match self.program {
+            v3::PROGRAM => Some("NFS"),
+            mount::PROGRAM => Some("MOUNT"),
+            NFS_ACL_PROGRAM => Some("NFSACL"),
+            NFS4_CALLBACK_PROGRAM => Some("NFS callback"),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ProcedureName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.program_name() {
+            Some(name) => write!(f, "{name} {} ", self.version)?,
+            None => write!(f, "program {} version {} ", self.program, self.version)?,
+        }
+        match self.procedure_name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "procedure {}", self.procedure),
+        }
+    }
+}
+
+/// The call that a message belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallTag {
+    /// Counts from 1 on its connection.
+    pub number: u64,
+    /// Its XID.
+    pub xid: u32,
+    /// Who made it.
+    pub requester: End,
+    /// What it is for, once that was seen.
+    pub name: Option<ProcedureName>,
+}
+
+/// A reply's outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The call was executed; with the status of NFS version 3, where there is one.
+    Executed(Option<v3::Status>),
+    /// It was not.
+    Rejected(Rejection),
+}
+
+/// An RPC message's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rpc {
+    /// A Call.
+    Call(CallId),
+    /// A Reply.
+    Reply {
+        /// The call's XID.
+        xid: u32,
+        /// What has become of it.
+        outcome: Outcome,
+    },
+}
+
+/// What a Send carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// No octet.
+    Empty,
+    /// A message of RPC-over-RDMA version 1.
+    Transport {
+        /// Its header.
+        header: Header,
+        /// Octets behind it.
+        inline_octets: u64,
+        /// The RPC message that begins behind it.
+        rpc: Option<Rpc>,
+    },
+    /// No such message.
+    Unreadable(HeaderError),
+    /// The capture has not all of it.
+    Partial,
+}
+
+/// Something that happened on a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A set-up frame of MPA.
+    SetUp(Kind, Frame),
+    /// What follows is not read, for this reason.
+    Unread(&'static str),
+    /// The capture lacks octets here.
+    Gap {
+        /// How many.
+        octets: u64,
+    },
+    /// FPDUs are read from here on, after octets that could not be.
+    Resumed {
+        /// How many.
+        skipped_octets: u64,
+    },
+    /// An FPDU whose CRC is wrong.
+    BadCrc {
+        /// The octets of its ULPDU.
+        octets: usize,
+    },
+    /// One of the four Sends.
+    Send {
+        /// Which.
+        opcode: Opcode,
+        /// The handle it invalidates.
+        invalidate: Option<u32>,
+        /// Its octets.
+        octets: u64,
+        /// The FPDUs it came in.
+        fpdus: u32,
+        /// What it carries.
+        message: Message,
+        /// In a Reply: the time since its Call.
+        since_call: Option<Duration>,
+    },
+    /// An RDMA Read Request.
+    ReadRequest(ReadRequest),
+    /// An RDMA Read Response.
+    ReadResponse(Tagged),
+    /// An RDMA Write.
+    Write(Tagged),
+    /// A Terminate, as far as it can be read.
+    Terminate(Option<Reading>),
+    /// The end of the connection.
+    Closed {
+        /// By a reset.
+        reset: bool,
+    },
+}
+
+/// A message to memory that was advertised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tagged {
+    /// The handle.
+    pub handle: u32,
+    /// Where its first octet goes.
+    pub offset: u64,
+    /// Its octets.
+    pub octets: u64,
+    /// The FPDUs it came in.
+    pub fpdus: u32,
+    /// Its last segment was seen.
+    pub complete: bool,
+    /// The RPC message that it carries, if it is a long one.
+    pub rpc: Option<Rpc>,
+}
+
+/// Something that happened, where and when.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// Since the capture's first packet: when the message's last octet was seen.
+    pub time: Duration,
+    /// On which connection.
+    pub connection: Rc<Connection>,
+    /// Who sent it.
+    pub from: End,
+    /// The call that it belongs to.
+    pub call: Option<CallTag>,
+    /// What it is.
+    pub kind: EventKind,
+}

@@ -1,0 +1,125 @@
+//! Which call a message belongs to: by XID, by the handles that the call's chunks name, by the order of RDMA Reads.
+//!
+//! Holds what is unanswered, within limits: a capture whose replies are missing pushes the oldest out.
+
+use crate::event::{CallTag, End, ProcedureName};
+use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
+use rpcrdma_wire::v1::{Lists, Segment};
+use std::{collections::VecDeque, time::Duration};
+
+/// Unanswered calls on one connection: several times the credits in use.
+pub(super) const MAX_CALLS: usize = 1024;
+/// Handles of one call that are remembered; the largest chunk lists in use name some dozens.
+pub(super) const MAX_HANDLES: usize = 256;
+/// RDMA Reads of one end that are not answered: several times the depth in use.
+pub(super) const MAX_READS: usize = 1024;
+
+#[derive(Debug)]
+struct Call {
+    tag: CallTag,
+    time: Duration,
+    handles: Vec<u32>,
+    /// Where the whole call stands, if it is a long one: its Position Zero chunk.
+    long_call: Option<Segment>,
+    /// Where the whole reply goes, if it is a long one.
+    reply_chunk: Option<Segment>,
+}
+
+#[derive(Debug)]
+struct Read {
+    from: End,
+    sink: u32,
+    call: Option<CallTag>,
+    /// It fetches the beginning of a long call.
+    fetches_call: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    count: u64,
+    open: VecDeque<Call>,
+    reads: VecDeque<Read>,
+}
+
+impl Calls {
+    /// A Call was sent.
+    pub(super) fn call(
+        &mut self,
+        xid: u32,
+        requester: End,
+        name: Option<ProcedureName>,
+        lists: &Lists,
+        time: Duration,
+    ) -> CallTag {
+        self.count += 1;
+        let tag = CallTag { number: self.count, xid, requester, name };
+        self.open.retain(|call| (call.tag.xid, call.tag.requester) != (xid, requester));
+        if self.open.len() >= MAX_CALLS {
+            self.open.pop_front();
+        }
+        let read = lists.reads.segments().iter().map(|read| &read.segment);
+        let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(|chunk| chunk.segments());
+        let handles = read.chain(written).map(|segment| segment.handle).take(MAX_HANDLES).collect();
+        let long_call = lists.reads.segments().first().filter(|read| read.position == 0).map(|read| read.segment);
+        let reply_chunk = lists.reply.as_ref().and_then(|chunk| chunk.segments().first()).copied();
+        self.open.push_back(Call { tag, time, handles, long_call, reply_chunk });
+        tag
+    }
+
+    /// A Reply was sent by `from`: the call, and the time since it.
+    pub(super) fn reply(&mut self, xid: u32, from: End, time: Duration) -> Option<(CallTag, Duration)> {
+        let at = self.open.iter().position(|call| (call.tag.xid, call.tag.requester.other()) == (xid, from))?;
+        let call = self.open.remove(at)?;
+        Some((call.tag, time.saturating_sub(call.time)))
+    }
+
+    /// What the call with this XID is for.
+    pub(super) fn name(&self, xid: u32, replier: End) -> Option<ProcedureName> {
+        let call = self.open.iter().find(|call| (call.tag.xid, call.tag.requester.other()) == (xid, replier));
+        call?.tag.name
+    }
+
+    /// The youngest call that exposed `handle` to `user`.
+    fn exposed(&self, handle: u32, user: End) -> Option<&Call> {
+        let mut calls = self.open.iter().rev();
+        calls.find(|call| call.tag.requester.other() == user && call.handles.contains(&handle))
+    }
+
+    /// An RDMA Read Request was sent.
+    pub(super) fn read_request(&mut self, from: End, request: &ReadRequest) -> Option<CallTag> {
+        let call = self.exposed(request.source_stag, from);
+        let fetches_call = call
+            .and_then(|call| call.long_call)
+            .is_some_and(|chunk| (chunk.handle, chunk.offset) == (request.source_stag, request.source_offset));
+        let call = call.map(|call| call.tag);
+        if self.reads.len() >= MAX_READS {
+            self.reads.pop_front();
+        }
+        self.reads.push_back(Read { from, sink: request.sink_stag, call, fetches_call });
+        call
+    }
+
+    /// An RDMA Read Response was sent: the call, and whether it brings the beginning of a long one.
+    pub(super) fn read_response(&mut self, from: End, sink: u32) -> (Option<CallTag>, bool) {
+        let at = self.reads.iter().position(|read| (read.from, read.sink) == (from.other(), sink));
+        match at.and_then(|at| self.reads.remove(at)) {
+            Some(read) => (read.call, read.fetches_call),
+            None => (None, false),
+        }
+    }
+
+    /// What a long call is for has been seen.
+    pub(super) fn named(&mut self, tag: CallTag, name: ProcedureName) -> CallTag {
+        for call in self.open.iter_mut().filter(|call| call.tag.number == tag.number) {
+            call.tag.name = Some(name);
+        }
+        CallTag { name: Some(name), ..tag }
+    }
+
+    /// An RDMA Write was sent: the call, and whether a long reply begins with it.
+    pub(super) fn write(&self, from: End, handle: u32, offset: u64) -> (Option<CallTag>, bool) {
+        let Some(call) = self.exposed(handle, from) else { return (None, false) };
+        let begins_reply = call.reply_chunk.is_some_and(|chunk| (chunk.handle, chunk.offset) == (handle, offset));
+        (Some(call.tag), begins_reply)
+    }
+}

@@ -1,0 +1,324 @@
+//! One TCP connection: joins the layers of both directions and reports what they give.
+//!
+//! Owns what is under way in each layer, all of it bounded there.
+
+use super::{
+    Shared, Sink,
+    calls::Calls,
+    framing::{Framing, Known, Unit},
+    messages::{Messages, TaggedRun, Whole},
+    packet::Segment,
+    reassembly::{Piece, Reassembly},
+    rpc,
+};
+use crate::event::{CallTag, Connection, End, Event, EventKind, Message, Rpc, Tagged};
+use rpcrdma_iwarp::protocol::{mpa::Kind, rdmap::Opcode, terminate};
+use rpcrdma_wire::v1::{Body, Header};
+use std::{io, net::SocketAddr, rc::Rc, time::Duration};
+
+/// Where NFS over RDMA is served: tells the ends apart where the beginning was not captured.
+const NFS_RDMA_PORT: u16 = 20049;
+
+/// One direction.
+#[derive(Debug)]
+struct Half {
+    reassembly: Reassembly,
+    framing: Framing,
+    messages: Messages,
+    fin: bool,
+}
+
+impl Half {
+    fn new() -> Self {
+        Half {
+            reassembly: Reassembly::default(),
+            framing: Framing::new(false),
+            messages: Messages::default(),
+            fin: false,
+        }
+    }
+}
+
+/// What both directions share.
+#[derive(Debug)]
+struct Common {
+    ends: [SocketAddr; 2],
+    /// Which of the two asked for the connection.
+    initiator: usize,
+    /// Once it is known to carry iWARP.
+    identity: Option<Rc<Connection>>,
+    calls: Calls,
+    request_crc: bool,
+    /// Nothing more is to be read.
+    ended: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Flow {
+    halves: [Half; 2],
+    common: Common,
+    known: Known,
+    closed: bool,
+    /// The number of the last packet.
+    pub(super) last_used: u64,
+}
+
+/// What a packet is handled with.
+pub(super) struct Context<'a> {
+    pub(super) shared: &'a mut Shared,
+    pub(super) time: Duration,
+    pub(super) sink: &'a mut dyn Sink,
+}
+
+impl Flow {
+    pub(super) fn new(ends: [SocketAddr; 2]) -> Flow {
+        let port = |end: SocketAddr| (end.port() != NFS_RDMA_PORT, end.port());
+        let initiator = usize::from(port(ends[0]) < port(ends[1]));
+        let (identity, calls) = (None, Calls::default());
+        let common = Common { ends, initiator, identity, calls, request_crc: false, ended: false };
+        Flow { halves: [Half::new(), Half::new()], common, known: Known::default(), closed: false, last_used: 0 }
+    }
+
+    /// Whether the segment begins another connection between the same ports.
+    pub(super) fn is_other(&self, from: usize, segment: &Segment<'_>) -> bool {
+        segment.syn
+            && (self.closed || self.halves.get(from).is_some_and(|half| half.reassembly.is_other(segment.sequence)))
+    }
+
+    /// Takes a segment sent by the end number `from`.
+    pub(super) fn segment(&mut self, from: usize, segment: &Segment<'_>, context: &mut Context<'_>) -> io::Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        if segment.syn {
+            self.common.initiator = if segment.acknowledgment.is_none() { from } else { 1 - from };
+            let half = &mut self.halves[from];
+            if !half.reassembly.is_begun() {
+                half.reassembly.begin(segment.sequence);
+                half.framing = Framing::new(true);
+            }
+        }
+        if let Some(acknowledgment) = segment.acknowledgment {
+            self.reassemble(1 - from, context, |stream, waiting, out| {
+                stream.acknowledged(acknowledgment, waiting, out)
+            })?;
+        }
+        // A SYN takes the first number.
+        let sequence = segment.sequence.wrapping_add(u32::from(segment.syn));
+        self.reassemble(from, context, |stream, waiting, out| stream.segment(sequence, segment.payload, waiting, out))?;
+        self.halves[from].fin |= segment.fin;
+        if segment.reset || self.halves.iter().all(|half| half.fin) {
+            self.close(from, segment.reset, context)?;
+        }
+        Ok(())
+    }
+
+    fn reassemble(
+        &mut self,
+        from: usize,
+        context: &mut Context<'_>,
+        act: impl FnOnce(&mut Reassembly, &mut usize, &mut dyn FnMut(Piece<'_>) -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (Half { reassembly, framing, messages, .. }, common, known) =
+            (&mut self.halves[from], &mut self.common, &mut self.known);
+        known.searched_octets = context.shared.searched_octets;
+        let mut waiting = context.shared.waiting_octets;
+        act(reassembly, &mut waiting, &mut |piece| match piece {
+            Piece::Octets(octets) => framing
+                .octets(octets, false, known, &mut |unit, known| common.unit(from, unit, known, messages, context)),
+            Piece::Gap(octets) => {
+                context.shared.summary.missing_octets += octets;
+                framing.gap();
+                if common.identity.is_some() && !common.ended {
+                    common.report(from, None, EventKind::Gap { octets }, context)?;
+                }
+                Ok(())
+            }
+        })?;
+        context.shared.waiting_octets = waiting;
+        context.shared.searched_octets = known.searched_octets;
+        if common.ended {
+            self.halves.iter_mut().for_each(|half| half.framing.end());
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, from: usize, reset: bool, context: &mut Context<'_>) -> io::Result<()> {
+        self.finish(context)?;
+        if self.common.identity.is_some() {
+            self.common.report(from, None, EventKind::Closed { reset }, context)?;
+        }
+        Ok(())
+    }
+
+    /// No more comes: what is held is read as far as it goes, and given up.
+    pub(super) fn finish(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.closed {
+            return Ok(());
+        }
+        for from in 0..2 {
+            self.reassemble(from, context, |stream, waiting, out| stream.finish(waiting, out))?;
+            let (half, common) = (&mut self.halves[from], &mut self.common);
+            let (framing, messages) = (&mut half.framing, &mut half.messages);
+            framing.octets(&[], true, &mut self.known, &mut |unit, known| {
+                common.unit(from, unit, known, messages, context)
+            })?;
+            for whole in messages.finish() {
+                common.message(from, whole, context)?;
+            }
+        }
+        self.closed = true;
+        self.halves = [Half::new(), Half::new()];
+        self.common.calls = Calls::default();
+        if self.common.identity.is_none() {
+            context.shared.summary.other_connections += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Common {
+    fn end(&self, index: usize) -> End {
+        if index == self.initiator { End::Initiator } else { End::Responder }
+    }
+
+    fn report(
+        &mut self,
+        from: usize,
+        call: Option<CallTag>,
+        kind: EventKind,
+        context: &mut Context<'_>,
+    ) -> io::Result<()> {
+        let connection = self.identity.get_or_insert_with(|| {
+            context.shared.summary.connections += 1;
+            Rc::new(Connection {
+                number: context.shared.summary.connections,
+                initiator: self.ends[self.initiator],
+                responder: self.ends[1 - self.initiator],
+            })
+        });
+        let connection = connection.clone();
+        context.sink.event(&Event { time: context.time, connection, from: self.end(from), call, kind })
+    }
+
+    fn unit(
+        &mut self,
+        from: usize,
+        unit: Unit<'_>,
+        known: &mut Known,
+        messages: &mut Messages,
+        context: &mut Context<'_>,
+    ) -> io::Result<()> {
+        match unit {
+            Unit::SetUp(kind, frame) => {
+                match kind {
+                    Kind::Request => {
+                        if self.identity.is_none() {
+                            self.initiator = from;
+                        }
+                        self.request_crc = frame.head.crc;
+                        known.crc = frame.head.crc.then_some(true).or(known.crc);
+                    }
+                    Kind::Reply => known.crc = Some(frame.head.crc || self.request_crc),
+                }
+                let markers = frame.head.markers;
+                self.ended |= frame.head.reject || markers;
+                self.report(from, None, EventKind::SetUp(kind, frame), context)?;
+                if markers {
+                    self.report(from, None, EventKind::Unread("markers are asked for"), context)?;
+                }
+                Ok(())
+            }
+            Unit::Ulpdu(ulpdu) => {
+                messages.ulpdu(ulpdu).into_iter().try_for_each(|whole| self.message(from, whole, context))
+            }
+            Unit::BadCrc { octets } => {
+                context.shared.summary.bad_crcs += 1;
+                self.report(from, None, EventKind::BadCrc { octets }, context)
+            }
+            Unit::Resumed { skipped_octets } => self.report(from, None, EventKind::Resumed { skipped_octets }, context),
+            Unit::Unread(why) => self.report(from, None, EventKind::Unread(why), context),
+            Unit::Foreign => {
+                self.ended |= self.identity.is_none();
+                Ok(())
+            }
+        }
+    }
+
+    fn message(&mut self, from: usize, whole: Whole, context: &mut Context<'_>) -> io::Result<()> {
+        context.shared.summary.messages += 1;
+        let end = self.end(from);
+        let (call, kind) = match whole {
+            Whole::Send { opcode, invalidate, octets, fpdus, head, partial } => {
+                let message = match (partial, octets) {
+                    (true, _) => Message::Partial,
+                    (false, 0) => Message::Empty,
+                    (false, _) => self.transport(end, &head, octets),
+                };
+                let (call, since_call) = self.sent(end, &message, context.time);
+                (call, EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call })
+            }
+            Whole::ReadRequest(request) => (self.calls.read_request(end, &request), EventKind::ReadRequest(request)),
+            Whole::Tagged(run) => self.tagged(end, &run),
+            Whole::Terminate(payload) => (None, EventKind::Terminate(terminate::decode(&payload))),
+        };
+        self.report(from, call, kind, context)
+    }
+
+    fn transport(&self, from: End, head: &[u8], octets: u64) -> Message {
+        match Header::decode(head) {
+            Ok((header, end)) => {
+                let rpc = header.body.has_payload().then(|| head.get(end..)).flatten();
+                let rpc = rpc.and_then(|octets| rpc::header(octets, |xid| self.calls.name(xid, from)));
+                Message::Transport { header, inline_octets: octets.saturating_sub(end as u64), rpc }
+            }
+            Err(error) => Message::Unreadable(error),
+        }
+    }
+
+    /// The call that a Send makes or answers.
+    fn sent(&mut self, from: End, message: &Message, time: Duration) -> (Option<CallTag>, Option<Duration>) {
+        let Message::Transport { header, rpc, .. } = message else { return (None, None) };
+        let name = match rpc {
+            Some(Rpc::Call(id)) => Some((*id).into()),
+            _ => None,
+        };
+        match (&header.body, rpc) {
+            (Body::Msg(lists) | Body::Msgp { lists, .. }, Some(Rpc::Call(_))) => {
+                (Some(self.calls.call(header.xid, from, name, lists, time)), None)
+            }
+            // Only a long Call has something to read.
+            (Body::Nomsg(lists), _) if !lists.reads.is_empty() => {
+                (Some(self.calls.call(header.xid, from, name, lists, time)), None)
+            }
+            (Body::Msg(_) | Body::Msgp { .. }, Some(Rpc::Reply { .. })) | (Body::Nomsg(_) | Body::Error(_), _) => {
+                self.calls.reply(header.xid, from, time).unzip()
+            }
+            _ => (None, None),
+        }
+    }
+
+    fn tagged(&mut self, from: End, run: &TaggedRun) -> (Option<CallTag>, EventKind) {
+        let mut tagged = Tagged {
+            handle: run.handle,
+            offset: run.offset,
+            octets: run.octets,
+            fpdus: run.fpdus,
+            complete: run.complete,
+            rpc: None,
+        };
+        let is_read = run.opcode == Opcode::ReadResponse;
+        let (call, brings_header) = match is_read {
+            true => self.calls.read_response(from, run.handle),
+            false => self.calls.write(from, run.handle, run.offset),
+        };
+        if brings_header {
+            tagged.rpc = rpc::header(&run.head, |xid| self.calls.name(xid, from));
+        }
+        let call = match (call, tagged.rpc) {
+            (Some(tag), Some(Rpc::Call(id))) if is_read => Some(self.calls.named(tag, id.into())),
+            (call, _) => call,
+        };
+        (call, if is_read { EventKind::ReadResponse(tagged) } else { EventKind::Write(tagged) })
+    }
+}

@@ -1,0 +1,123 @@
+//! Reading a capture: packets, TCP streams, FPDUs, messages, calls.
+//!
+//! One pass over the file; nothing is kept but what is under way. Whatever a file holds, memory stays within the limits
+//! named here and in the modules; what they cut off is reported as a gap.
+
+mod calls;
+mod connection;
+mod file;
+mod framing;
+mod messages;
+mod packet;
+mod reassembly;
+mod rpc;
+mod table;
+
+use crate::event::Event;
+use std::io::{self, Read};
+
+/// TCP connections that are followed at a time; the one that was silent longest is given up for a new one.
+pub const MAX_CONNECTIONS: usize = 1024;
+/// Octets that wait for earlier ones, over all connections.
+pub const MAX_WAITING_OCTETS: usize = 64 << 20;
+/// Octets whose CRC is computed in search of an FPDU, in a whole file: some seconds. Without a limit, a file made for it would
+/// take the square of its length.
+pub const MAX_SEARCHED_OCTETS: u64 = 1 << 30;
+
+/// Takes events.
+pub trait Sink {
+    /// The next one, in the order in which messages were complete.
+    ///
+    /// # Errors
+    /// If it cannot be shown; reading ends.
+    fn event(&mut self, event: &Event) -> io::Result<()>;
+
+    /// There are no more.
+    ///
+    /// # Errors
+    /// If what was held back cannot be shown.
+    fn finish(&mut self, summary: &Summary) -> io::Result<()>;
+}
+
+/// What a capture held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Summary {
+    /// Packets.
+    pub packets: u64,
+    /// Packets that are no TCP, or could not be read.
+    pub other_packets: u64,
+    /// Connections that carry iWARP.
+    pub connections: u64,
+    /// TCP connections that do not.
+    pub other_connections: u64,
+    /// Messages of RDMAP.
+    pub messages: u64,
+    /// Octets that the capture lacks, as far as sequence numbers tell.
+    pub missing_octets: u64,
+    /// FPDUs with a wrong CRC.
+    pub bad_crcs: u64,
+    /// The file ends in the middle of a packet.
+    pub cut_short: bool,
+}
+
+/// Why a capture could not be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// The file.
+    #[error("cannot read the capture")]
+    Io(#[source] io::Error),
+    /// It is neither pcap nor pcapng.
+    #[error("not a pcap or pcapng file")]
+    UnknownFormat,
+    /// A block of a pcapng file is wrong.
+    #[error("packet {packet}: the pcapng file is damaged")]
+    Pcapng {
+        /// Packets before it.
+        packet: u64,
+        /// What is wrong.
+        #[source]
+        source: pcap_file::pcapng::PcapNgReadError,
+    },
+    /// A record of a pcap file is wrong.
+    #[error("packet {packet}: the pcap file is damaged")]
+    Pcap {
+        /// Packets before it.
+        packet: u64,
+        /// What is wrong.
+        #[source]
+        source: pcap_file::pcap::PcapReadError,
+    },
+    /// More interfaces than [`file::MAX_INTERFACES`].
+    #[error("the file names more than {max} interfaces")]
+    Interfaces {
+        /// How many it may name.
+        max: usize,
+    },
+    /// What was read cannot be shown.
+    #[error("cannot write what was read")]
+    Sink(#[source] io::Error),
+}
+
+/// What all connections share.
+#[derive(Debug, Default)]
+struct Shared {
+    summary: Summary,
+    waiting_octets: usize,
+    searched_octets: u64,
+}
+
+/// Reads a pcap or pcapng file to its end.
+///
+/// # Errors
+/// If it is no capture, damaged, or the sink fails. What stands before the damage has been reported by then.
+pub fn read_capture(file: impl Read, sink: &mut dyn Sink) -> Result<Summary, ReadError> {
+    let mut table = table::Table::new();
+    let read =
+        file::packets(file, &mut |time, link, octets| table.packet(time, link, octets, sink).map_err(ReadError::Sink));
+    let cut_short = *read.as_ref().unwrap_or(&false);
+    let summary = table.finish(cut_short, sink).map_err(ReadError::Sink)?;
+    read?;
+    Ok(summary)
+}

@@ -1,0 +1,212 @@
+//! What a message is, in words: shared by text and ladder.
+
+use crate::event::{CallTag, EventKind, Message, Outcome, Rpc, Tagged};
+use crate::read::Summary;
+use rpcrdma_iwarp::protocol::{
+    mpa::{Frame, Kind},
+    rdmap::Opcode,
+};
+use rpcrdma_wire::{
+    PrivateData,
+    v1::{Body, ErrorBody, Header, Lists},
+};
+use std::fmt::Write as _;
+
+/// Chunks of one kind that are told one by one.
+const MAX_TOLD_CHUNKS: usize = 4;
+
+pub(super) fn count(number: u64, thing: &str) -> String {
+    let end = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{end}")
+}
+
+pub(super) fn event(kind: &EventKind) -> String {
+    match kind {
+        EventKind::SetUp(kind, frame) => set_up(*kind, frame),
+        EventKind::Unread(why) => format!("not read from here on: {why}"),
+        EventKind::Gap { octets } => format!("{} not in the capture", count(*octets, "octet")),
+        EventKind::Resumed { skipped_octets: 0 } => "read from here on".into(),
+        EventKind::Resumed { skipped_octets } => {
+            format!("read again from here on, after {} that could not be", count(*skipped_octets, "octet"))
+        }
+        EventKind::BadCrc { octets } => format!("FPDU with a wrong CRC, {}", count(*octets as u64, "octet")),
+        EventKind::Send { opcode, invalidate, octets, message, .. } => {
+            let mut text = send_name(*opcode, *invalidate);
+            match message {
+                Message::Empty => text += ", empty",
+                Message::Partial => {
+                    let _ = write!(text, ", not all of it in the capture ({})", count(*octets, "octet"));
+                }
+                Message::Unreadable(error) => {
+                    let _ = write!(text, ", {}: {error}", count(*octets, "octet"));
+                }
+                Message::Transport { header, inline_octets, rpc } => {
+                    text += " ";
+                    text += &transport(header, *inline_octets, *rpc);
+                }
+            }
+            text
+        }
+        EventKind::ReadRequest(request) => format!(
+            "RDMA Read Request {:#010x}+{:#x}, {}",
+            request.source_stag,
+            request.source_offset,
+            count(request.size.into(), "octet")
+        ),
+        EventKind::ReadResponse(message) => tagged("RDMA Read Response", message),
+        EventKind::Write(message) => tagged("RDMA Write", message),
+        EventKind::Terminate(Some(reading)) => format!("Terminate: {reading}"),
+        EventKind::Terminate(None) => "Terminate".into(),
+        EventKind::Closed { reset: true } => "connection reset".into(),
+        EventKind::Closed { reset: false } => "connection closed".into(),
+    }
+}
+
+fn set_up(kind: Kind, frame: &Frame) -> String {
+    let head = &frame.head;
+    let mut text = match kind {
+        Kind::Request => "MPA Request".to_owned(),
+        Kind::Reply if head.reject => "MPA Reply, refused".into(),
+        Kind::Reply => "MPA Reply".into(),
+    };
+    let _ = write!(text, ", revision {}, CRC {}", head.revision, if head.crc { "on" } else { "off" });
+    if head.markers {
+        text += ", markers";
+    }
+    if let Some(enhanced) = &frame.enhanced {
+        let _ = write!(text, ", IRD {}, ORD {}", enhanced.ird, enhanced.ord);
+        if enhanced.peer_to_peer {
+            text += ", peer-to-peer";
+        }
+    }
+    match PrivateData::find(&frame.private_data) {
+        Some(data) => {
+            let _ = write!(text, ", sends {}, receives {}", data.send_size, data.receive_size);
+            if data.remote_invalidation {
+                text += ", remote invalidation";
+            }
+        }
+        None if frame.private_data.is_empty() => {}
+        None => {
+            let _ = write!(text, ", {} of private data", count(frame.private_data.len() as u64, "octet"));
+        }
+    }
+    text
+}
+
+fn send_name(opcode: Opcode, invalidate: Option<u32>) -> String {
+    let solicited = matches!(opcode, Opcode::SendSolicited | Opcode::SendSolicitedInvalidate);
+    let mut text = if solicited { "Send with SE".to_owned() } else { "Send".into() };
+    if let Some(handle) = invalidate {
+        let _ = write!(text, "{} Invalidate {handle:#010x}", if solicited { " and" } else { " with" });
+    }
+    text
+}
+
+fn tagged(name: &str, message: &Tagged) -> String {
+    let mut text = format!(
+        "{name} {:#010x}+{:#x}, {} in {}",
+        message.handle,
+        message.offset,
+        count(message.octets, "octet"),
+        count(message.fpdus.into(), "FPDU")
+    );
+    if !message.complete {
+        text += ", without its end";
+    }
+    if let Some(rpc) = message.rpc {
+        text += ": ";
+        text += &self::rpc(rpc);
+    }
+    text
+}
+
+fn rpc(rpc: Rpc) -> String {
+    match rpc {
+        Rpc::Call(id) => format!("Call {}", crate::event::ProcedureName::from(id)),
+        Rpc::Reply { outcome, .. } => format!("Reply {}", self::outcome(outcome)),
+    }
+}
+
+fn outcome(outcome: Outcome) -> String {
+    match outcome {
+        Outcome::Executed(None) => "executed".into(),
+        Outcome::Executed(Some(status)) => status.name().into(),
+        Outcome::Rejected(rejection) => format!("rejected: {rejection}"),
+    }
+}
+
+fn transport(header: &Header, inline_octets: u64, rpc: Option<Rpc>) -> String {
+    let mut text = header.body.procedure().name().to_owned();
+    if let Some(rpc) = rpc {
+        text += " ";
+        text += &self::rpc(rpc);
+    }
+    let _ = write!(text, ", xid {:#010x}, credits {}", header.xid, header.credit);
+    if let Some(lists) = header.body.lists() {
+        text += &chunks(lists);
+    }
+    match &header.body {
+        Body::Error(ErrorBody::Version { low, high }) => {
+            let _ = write!(text, ", ERR_VERS {low} to {high}");
+        }
+        Body::Error(error) => {
+            let _ = write!(text, ", {}", error.name());
+        }
+        body if body.has_payload() => {
+            let _ = write!(text, ", {} inline", count(inline_octets, "octet"));
+        }
+        _ => {}
+    }
+    text
+}
+
+fn chunks(lists: &Lists) -> String {
+    let sized =
+        |segments: usize, octets: u64| format!("({}, {})", count(segments as u64, "segment"), count(octets, "octet"));
+    let mut text = String::new();
+    let reads = lists.reads.chunks();
+    for chunk in reads.iter().take(MAX_TOLD_CHUNKS) {
+        let _ = write!(text, ", Read chunk at {} {}", chunk.position, sized(chunk.segments.len(), chunk.len()));
+    }
+    let writes = lists.writes.chunks();
+    for chunk in writes.iter().take(MAX_TOLD_CHUNKS) {
+        let _ = write!(text, ", Write chunk {}", sized(chunk.segments().len(), chunk.len()));
+    }
+    let untold = reads.len().saturating_sub(MAX_TOLD_CHUNKS) + writes.len().saturating_sub(MAX_TOLD_CHUNKS);
+    if untold > 0 {
+        let _ = write!(text, ", {}", count(untold as u64, "more chunk"));
+    }
+    if let Some(chunk) = &lists.reply {
+        let _ = write!(text, ", Reply chunk {}", sized(chunk.segments().len(), chunk.len()));
+    }
+    text
+}
+
+/// The call that a message belongs to.
+pub(super) fn call(tag: &CallTag) -> String {
+    match tag.name {
+        Some(name) => format!("call {} {name}", tag.number),
+        None => format!("call {}", tag.number),
+    }
+}
+
+pub(super) fn summary(summary: &Summary) -> String {
+    let mut text = format!(
+        "{}, {} with iWARP, {} without, {}",
+        count(summary.packets, "packet"),
+        count(summary.connections, "connection"),
+        summary.other_connections,
+        count(summary.messages, "message"),
+    );
+    if summary.missing_octets > 0 {
+        let _ = write!(text, ", {} missing", count(summary.missing_octets, "octet"));
+    }
+    if summary.bad_crcs > 0 {
+        let _ = write!(text, ", {}", count(summary.bad_crcs, "wrong CRC"));
+    }
+    if summary.cut_short {
+        text += ", the file ends in the middle of a packet";
+    }
+    text
+}

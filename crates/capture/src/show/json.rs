@@ -1,0 +1,198 @@
+//! One JSON object for each message, on a line of its own; the last one is the summary.
+
+use crate::{
+    event::{CallTag, End, Event, EventKind, Message, Outcome, Rpc, Tagged},
+    read::{Sink, Summary},
+};
+use rpcrdma_iwarp::protocol::mpa::Kind;
+use rpcrdma_wire::v1::{Body, ErrorBody, Header, Segment};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// Writes JSON lines. Numbers are those of the wire; times are seconds since the first packet.
+#[derive(Debug)]
+pub struct Json<W> {
+    out: W,
+}
+
+impl<W: Write> Json<W> {
+    /// Writes to `out`, best a buffered one.
+    pub fn new(out: W) -> Self {
+        Json { out }
+    }
+}
+
+impl<W: Write> Sink for Json<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        let connection = &event.connection;
+        let (from, to) = match event.from {
+            End::Initiator => (connection.initiator, connection.responder),
+            End::Responder => (connection.responder, connection.initiator),
+        };
+        let mut line = Map::new();
+        line.insert("time".into(), event.time.as_secs_f64().into());
+        line.insert("connection".into(), connection.number.into());
+        line.insert("from".into(), from.to_string().into());
+        line.insert("to".into(), to.to_string().into());
+        line.insert("call".into(), event.call.as_ref().map_or(Value::Null, call));
+        if let Value::Object(rest) = kind(&event.kind) {
+            line.extend(rest);
+        }
+        writeln!(self.out, "{}", Value::Object(line))
+    }
+
+    fn finish(&mut self, summary: &Summary) -> io::Result<()> {
+        let line = json!({
+            "type": "summary",
+            "packets": summary.packets,
+            "other_packets": summary.other_packets,
+            "connections": summary.connections,
+            "other_connections": summary.other_connections,
+            "messages": summary.messages,
+            "missing_octets": summary.missing_octets,
+            "bad_crcs": summary.bad_crcs,
+            "cut_short": summary.cut_short,
+        });
+        writeln!(self.out, "{line}")?;
+        self.out.flush()
+    }
+}
+
+fn call(tag: &CallTag) -> Value {
+    let requester = match tag.requester {
+        End::Initiator => "initiator",
+        End::Responder => "responder",
+    };
+    let mut fields = json!({ "number": tag.number, "xid": tag.xid, "requester": requester });
+    if let Some(name) = tag.name {
+        fields["program"] = name.program.into();
+        fields["version"] = name.version.into();
+        fields["procedure"] = name.procedure.into();
+        fields["name"] = name.to_string().into();
+    }
+    fields
+}
+
+fn kind(kind: &EventKind) -> Value {
+    match kind {
+        EventKind::SetUp(kind, frame) => {
+            let name = match kind {
+                Kind::Request => "mpa_request",
+                Kind::Reply => "mpa_reply",
+            };
+            json!({
+                "type": name,
+                "revision": frame.head.revision,
+                "crc": frame.head.crc,
+                "markers": frame.head.markers,
+                "reject": frame.head.reject,
+                "ird": frame.enhanced.map(|enhanced| enhanced.ird),
+                "ord": frame.enhanced.map(|enhanced| enhanced.ord),
+                "private_data": hex(&frame.private_data),
+            })
+        }
+        EventKind::Unread(why) => json!({ "type": "unread", "reason": why }),
+        EventKind::Gap { octets } => json!({ "type": "gap", "octets": octets }),
+        EventKind::Resumed { skipped_octets } => json!({ "type": "resumed", "skipped_octets": skipped_octets }),
+        EventKind::BadCrc { octets } => json!({ "type": "bad_crc", "octets": octets }),
+        EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call } => {
+            let mut fields = json!({
+                "type": "send",
+                "opcode": *opcode as u8,
+                "invalidate": invalidate,
+                "octets": octets,
+                "fpdus": fpdus,
+            });
+            match message {
+                Message::Empty => {}
+                Message::Partial => fields["partial"] = true.into(),
+                Message::Unreadable(error) => fields["error"] = error.to_string().into(),
+                Message::Transport { header, inline_octets, rpc } => {
+                    fields["header"] = header_fields(header);
+                    fields["inline_octets"] = (*inline_octets).into();
+                    fields["rpc"] = rpc.map_or(Value::Null, rpc_fields);
+                }
+            }
+            if let Some(since) = since_call {
+                fields["since_call"] = since.as_secs_f64().into();
+            }
+            fields
+        }
+        EventKind::ReadRequest(request) => json!({
+            "type": "read_request",
+            "sink_handle": request.sink_stag,
+            "sink_offset": request.sink_offset,
+            "octets": request.size,
+            "handle": request.source_stag,
+            "offset": request.source_offset,
+        }),
+        EventKind::ReadResponse(message) => tagged("read_response", message),
+        EventKind::Write(message) => tagged("write", message),
+        EventKind::Terminate(reading) => {
+            json!({ "type": "terminate", "reason": reading.map(|reading| reading.to_string()) })
+        }
+        EventKind::Closed { reset } => json!({ "type": "closed", "reset": reset }),
+    }
+}
+
+fn tagged(name: &str, message: &Tagged) -> Value {
+    json!({
+        "type": name,
+        "handle": message.handle,
+        "offset": message.offset,
+        "octets": message.octets,
+        "fpdus": message.fpdus,
+        "complete": message.complete,
+        "rpc": message.rpc.map_or(Value::Null, rpc_fields),
+    })
+}
+
+fn rpc_fields(rpc: Rpc) -> Value {
+    match rpc {
+        Rpc::Call(id) => json!({
+            "type": "call", "xid": id.xid, "program": id.program, "version": id.version, "procedure": id.procedure,
+        }),
+        Rpc::Reply { xid, outcome: Outcome::Executed(status) } => {
+            json!({ "type": "reply", "xid": xid, "nfs_status": status.map(|status| status.0) })
+        }
+        Rpc::Reply { xid, outcome: Outcome::Rejected(rejection) } => {
+            json!({ "type": "reply", "xid": xid, "rejected": rejection.to_string() })
+        }
+    }
+}
+
+fn segment(segment: &Segment) -> Value {
+    json!({ "handle": segment.handle, "length": segment.length, "offset": segment.offset })
+}
+
+fn header_fields(header: &Header) -> Value {
+    let mut fields = json!({
+        "version": header.version,
+        "xid": header.xid,
+        "credit": header.credit,
+        "type": header.body.procedure().name(),
+    });
+    if let Some(lists) = header.body.lists() {
+        let chunk = |segments: &[Segment]| segments.iter().map(segment).collect::<Vec<_>>();
+        let reads = lists.reads.segments().iter().map(|read| {
+            let mut fields = segment(&read.segment);
+            fields["position"] = read.position.into();
+            fields
+        });
+        fields["reads"] = reads.collect::<Vec<_>>().into();
+        fields["writes"] = lists.writes.chunks().iter().map(|write| chunk(write.segments())).collect::<Vec<_>>().into();
+        fields["reply"] = lists.reply.as_ref().map_or(Value::Null, |reply| chunk(reply.segments()).into());
+    }
+    if let Body::Error(error) = &header.body {
+        fields["error"] = error.name().into();
+        if let ErrorBody::Version { low, high } = error {
+            fields["vers_low"] = (*low).into();
+            fields["vers_high"] = (*high).into();
+        }
+    }
+    fields
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|octet| format!("{octet:02x}")).collect()
+}
