@@ -11,13 +11,14 @@ use rpcrdma_nfs_client::Reader;
 use std::io::Write;
 
 pub(crate) async fn run(args: CatArgs) -> Result<()> {
-    let mut sessions = Sessions::new(Options { no_crc: args.no_crc, observer: None })?;
+    let mut sessions = Sessions::new(Options { no_crc: args.no_crc, capture: args.capture, ..Options::default() })?;
     let mut out = std::io::stdout().lock();
     for url in &args.urls {
         let (session, path) = sessions.open(url).await?;
         let found = session.find(&path, true).await?;
-        let (block, depth) = block_size(found.attributes.size, session.transfer.read, DEPTH);
-        let mut reader = Reader::new(session.nfs.clone(), found.file, 0, u64::MAX, block, depth);
+        let size = found.attributes.size;
+        let (block, depth) = block_size(size, session.transfer.read, DEPTH);
+        let mut reader = Reader::new(session.nfs.clone(), found.file, 0, u64::MAX, block, depth).expecting(size);
         while let Some(block) = reader.next().await.with_context(|| crate::names::escaped(&url.path))? {
             out.write_all(&block.data)?;
         }

@@ -28,7 +28,7 @@ use std::{
 };
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.client.into())?;
+    let mut sessions = Sessions::new(args.client.clone().into())?;
     let into_directory = args.local.is_dir();
     ensure!(
         into_directory || args.urls.len() == 1,
@@ -191,7 +191,8 @@ impl Copier {
         // A file that uses less storage than it has octets has holes.
         let sparse = attributes.used < attributes.size;
         let (block, depth) = block_size(attributes.size, session.transfer.read, DEPTH);
-        let mut reader = Reader::new(session.nfs.clone(), file.clone(), 0, u64::MAX, block, depth);
+        let mut reader =
+            Reader::new(session.nfs.clone(), file.clone(), 0, u64::MAX, block, depth).expecting(attributes.size);
         let mut len = 0;
         while let Some(block) = reader.next().await? {
             if sparse {

@@ -24,6 +24,8 @@ pub struct Reader {
     file: Handle,
     next: u64,
     end: u64,
+    /// Up to where the file is thought to go: calls beyond are made one at a time.
+    expected: u64,
     block: u32,
     depth: usize,
     under_way: FuturesOrdered<BoxFuture<'static, Result<Part, Error>>>,
@@ -39,11 +41,24 @@ impl Reader {
             file,
             next: offset,
             end,
+            expected: end,
             block: block.max(1),
             depth: depth.max(1),
             under_way: FuturesOrdered::new(),
             ready: VecDeque::new(),
         }
+    }
+
+    /// Says where the file is thought to end, so that no calls are spent beyond it. If it is longer, it is read all the same.
+    pub fn expecting(mut self, size: u64) -> Self {
+        self.expected = size;
+        self
+    }
+
+    /// Whether another call is to be made now.
+    fn wants_more(&self) -> bool {
+        let wanted = self.next < self.end && (self.next < self.expected || self.under_way.is_empty());
+        wanted && self.under_way.len() < self.depth
     }
 
     /// The next octets of the file, or `None` at the end.
@@ -55,7 +70,7 @@ impl Reader {
             if let Some(block) = self.ready.pop_front() {
                 return Ok(Some(block));
             }
-            while self.under_way.len() < self.depth && self.next < self.end {
+            while self.wants_more() {
                 let count = u32::try_from(self.end - self.next).unwrap_or(u32::MAX).min(self.block);
                 self.under_way.push_back(Box::pin(read_whole(self.nfs.clone(), self.file.clone(), self.next, count)));
                 self.next += u64::from(count);

@@ -13,21 +13,38 @@ fn contents(len: usize) -> Vec<u8> {
     (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
 }
 
-/// Reads a file of `len` octets from a server that returns at most `most` at a time.
-async fn read(len: usize, most: usize, block: u32, depth: usize) -> Vec<u8> {
+/// Reads a file of `len` octets, thought to have `expected`, from a server that returns at most `most` at a time.
+async fn read_expecting(len: usize, expected: u64, most: usize, block: u32, depth: usize) -> (Vec<u8>, usize) {
+    let calls = Arc::new(Mutex::new(0));
+    let counted = calls.clone();
     let nfs = client(move |_, decoder| {
         let read: v3::Read = args(decoder);
+        *counted.lock().unwrap() += 1;
         let from = (read.offset as usize).min(len);
         let to = (from + (read.count as usize).min(most)).min(len);
         once(&read_ok(&contents(len)[from..to], to == len))
     });
-    let mut reader = Reader::new(nfs, handle("file"), 0, u64::MAX, block, depth);
+    let mut reader = Reader::new(nfs, handle("file"), 0, u64::MAX, block, depth).expecting(expected);
     let mut octets = Vec::new();
     while let Some(block) = reader.next().await.unwrap() {
         assert_eq!(block.offset, octets.len() as u64, "in order");
         octets.extend_from_slice(&block.data);
     }
-    octets
+    let calls = *calls.lock().unwrap();
+    (octets, calls)
+}
+
+async fn read(len: usize, most: usize, block: u32, depth: usize) -> Vec<u8> {
+    read_expecting(len, u64::MAX, most, block, depth).await.0
+}
+
+#[tokio::test]
+async fn no_call_is_spent_beyond_the_expected_end() {
+    assert_eq!(read_expecting(300, 300, 1000, 100, 8).await, (contents(300), 3));
+    assert_eq!(read_expecting(301, 301, 1000, 100, 8).await, (contents(301), 4));
+    // The file has grown or shrunk since.
+    assert_eq!(read_expecting(500, 300, 1000, 100, 8).await, (contents(500), 5));
+    assert_eq!(read_expecting(150, 300, 1000, 100, 2).await, (contents(150), 2));
 }
 
 #[tokio::test]

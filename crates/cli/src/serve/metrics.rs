@@ -117,8 +117,9 @@ impl Observer for Counting {
                 self.connections_total.increment(1);
             }
             Event::Closed { error } => {
-                self.connections.decrement(1);
                 counter!("rpcrdma_connections_ended_total", "reason" => reason(error.as_ref())).increment(1);
+                // Last: whoever sees it gone has its end counted.
+                self.connections.decrement(1);
             }
             Event::Sent(sent) => {
                 self.inline_out.increment(sent.inline_octets as u64);
