@@ -5,7 +5,7 @@
 //! * [`read_capture`] takes a pcap or pcapng file apart, from TCP to NFS, and reports [`Event`]s: one for each message.
 //! * [`show`] makes text, JSON or a ladder of them.
 //!
-//! Files are hostile input: whatever stands in one, memory stays within the limits that [`read`] and [`write`] name.
+//! Files are hostile input: whatever stands in one, memory stays within the limits that [`mod@read`] and [`mod@write`] name.
 //!
 //! ```no_run
 //! use rpcrdma_capture::{read_capture, show::Text};

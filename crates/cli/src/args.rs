@@ -49,7 +49,7 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// Measure how fast a server answers
     Bench(bench::BenchArgs),
-    /// Say what RPC-over-RDMA messages contain
+    /// Say what captures and RPC-over-RDMA messages contain
     Decode(DecodeArgs),
     /// Print a shell's script that completes this command's arguments
     Completions(manual::CompletionsArgs),
@@ -97,6 +97,9 @@ pub(crate) struct ServeArgs {
     /// Do not ask for iWARP's CRC; it is off only if the client does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
+    /// Write what goes over RDMA connections to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// Serve numbers for Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
@@ -118,8 +121,11 @@ pub(crate) struct Verbosity {
 }
 
 /// What the client commands have in common.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct ClientArgs {
+    /// Write what goes over RDMA connections to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
@@ -155,6 +161,9 @@ pub(crate) struct CatArgs {
     /// Which files
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
+    /// Write what goes over RDMA connections to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) capture: Option<PathBuf>,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
@@ -214,16 +223,25 @@ pub(crate) struct PingArgs {
 #[derive(Debug, Args)]
 pub(crate) struct DecodeArgs {
     /// Messages in hex on standard input, one a line
-    #[arg(long, required = true)]
+    #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     pub(crate) hex: bool,
-    /// Print JSON: {"decode": the header or null, "classify": what a receiver does}
+    /// A capture to read: pcap or pcapng
+    #[arg(value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Print JSON, one object a line; with --hex: {"decode": the header or null, "classify": what a receiver does}
     #[arg(long)]
     pub(crate) json: bool,
+    /// Draw each call as a ladder: requester left, responder right
+    #[arg(long, requires = "file", conflicts_with = "json")]
+    pub(crate) ladder: bool,
+    /// Draw with Unicode's lines and arrows
+    #[arg(long, requires = "ladder")]
+    pub(crate) unicode: bool,
     /// The version of RPC-over-RDMA
     #[arg(long, value_name = "1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=1))]
     pub(crate) rpcrdma: u8,
     /// Say what this receiver does with the message
-    #[arg(long, value_name = "ROLE")]
+    #[arg(long, value_name = "ROLE", conflicts_with = "file")]
     pub(crate) classify: Option<Role>,
 }
 

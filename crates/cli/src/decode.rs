@@ -1,7 +1,11 @@
 //! `rpcrdma decode`: what messages contain, and what a receiver does with them.
 
-use crate::args::{DecodeArgs, Role};
+use crate::{
+    args::{DecodeArgs, Role},
+    capture::{self, Shown},
+};
 use anyhow::{Context, Result, bail};
+use rpcrdma_capture::show::Style;
 use rpcrdma_wire::v1::{self, Body, ErrorBody, Header, Judgement, Lists, Segment};
 use serde_json::{Map, Value, json};
 use std::io::{BufRead, Write};
@@ -10,6 +14,15 @@ use std::io::{BufRead, Write};
 const MAX_LINE_CHARACTERS: u64 = 2 * (1 << 20);
 
 pub(crate) fn run(args: &DecodeArgs, input: impl BufRead, output: &mut impl Write) -> Result<()> {
+    if let Some(file) = &args.file {
+        let shown = match (args.json, args.ladder, args.unicode) {
+            (true, _, _) => Shown::Json,
+            (false, false, _) => Shown::Text,
+            (false, true, true) => Shown::Ladder(Style::Unicode),
+            (false, true, false) => Shown::Ladder(Style::Ascii),
+        };
+        return capture::show(file, shown, output);
+    }
     let mut input = input;
     let mut unreadable = 0_u64;
     for number in 1_u64.. {
@@ -180,7 +193,7 @@ mod tests {
 
     fn decode(input: &str, json: bool, classify: Option<Role>) -> (Result<()>, String) {
         let mut output = Vec::new();
-        let args = DecodeArgs { hex: true, json, rpcrdma: 1, classify };
+        let args = DecodeArgs { hex: true, file: None, json, ladder: false, unicode: false, rpcrdma: 1, classify };
         let result = run(&args, input.as_bytes(), &mut output);
         (result, String::from_utf8(output).unwrap())
     }

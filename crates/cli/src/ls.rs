@@ -14,7 +14,7 @@ use std::io::{BufWriter, StdoutLock, Write};
 
 impl From<ClientArgs> for Options {
     fn from(args: ClientArgs) -> Self {
-        Options { no_crc: args.no_crc, observer: None }
+        Options { no_crc: args.no_crc, capture: args.capture, ..Options::default() }
     }
 }
 
@@ -27,7 +27,7 @@ struct Line {
 }
 
 pub(crate) async fn run(args: LsArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.client.into())?;
+    let mut sessions = Sessions::new(args.client.clone().into())?;
     let (session, path) = sessions.open(&args.url).await?;
     let found = session.find(&path, true).await?;
     let mut lister = Lister { session: &session, args: &args, out: BufWriter::new(std::io::stdout().lock()) };

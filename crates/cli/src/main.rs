@@ -4,6 +4,7 @@
 
 mod args;
 mod bench;
+mod capture;
 mod cat;
 mod copy;
 mod decode;

@@ -27,7 +27,7 @@ impl Observer for LastConnected {
 
 pub(crate) async fn run(args: PingArgs) -> Result<()> {
     let observer = Arc::new(LastConnected::default());
-    let sessions = Sessions::new(Options { no_crc: args.client.no_crc, observer: Some(observer.clone()) })?;
+    let sessions = Sessions::new(Options { observer: Some(observer.clone()), ..args.client.clone().into() })?;
     let begin = Instant::now();
     let transport = sessions.transport_for(&args.url).await?;
     let connected = begin.elapsed();

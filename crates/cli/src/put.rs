@@ -26,7 +26,7 @@ use std::{
 };
 
 pub(crate) async fn run(args: PutArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.client.into())?;
+    let mut sessions = Sessions::new(args.client.clone().into())?;
     let (session, path) = sessions.open(&args.url).await?;
     let tally = RefCell::new(Tally::new(args.quiet || args.client.json));
     let target = Target::find(&session, &path).await?;

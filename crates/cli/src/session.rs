@@ -44,8 +44,11 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(options: Options) -> Result<Self> {
+    pub(crate) fn new(mut options: Options) -> Result<Self> {
         let env = tokio_env().context("cannot read random numbers from the system")?;
+        if let Some(path) = options.capture.take() {
+            options.tap = Some(crate::capture::start(&path, &env)?.tap());
+        }
         Ok(Self { env, options, open: Vec::new() })
     }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use std::io::Write;
 
 pub(crate) async fn run(args: StatArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.client.into())?;
+    let mut sessions = Sessions::new(args.client.clone().into())?;
     let (session, path) = sessions.open(&args.url).await?;
     let found = session.find(&path, false).await?;
     let a = &found.attributes;

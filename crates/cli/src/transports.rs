@@ -3,12 +3,12 @@
 use anyhow::Result;
 use rpcrdma::Observer;
 use rpcrdma_env::{Env, Heap};
-use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_iwarp::{Config, Iwarp, Tap};
 use rpcrdma_oncrpc::{
     ClientTransport,
     tcp::{self, ClientOptions, Connector, TcpConnector},
 };
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 /// How long rpcbind may take before the usual port is tried: a firewall that drops silently must not hold up a command.
 const RPCBIND_WAIT: Duration = Duration::from_secs(3);
@@ -18,6 +18,10 @@ const RPCBIND_WAIT: Duration = Duration::from_secs(3);
 pub(crate) struct Options {
     /// Do not ask for iWARP's CRC.
     pub(crate) no_crc: bool,
+    /// Where to capture what goes over RDMA.
+    pub(crate) capture: Option<PathBuf>,
+    /// Sees what goes over RDMA.
+    pub(crate) tap: Option<Arc<dyn Tap>>,
     /// Wants to know what a connection over RDMA does.
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
@@ -55,6 +59,7 @@ pub(crate) async fn tcp_once(server: SocketAddr, env: &Env) -> Result<Arc<dyn Cl
 pub(crate) async fn rdma(server: SocketAddr, env: &Env, options: &Options) -> Result<Arc<dyn ClientTransport>> {
     let mut config = Config::default();
     config.crc = !options.no_crc;
+    config.tap = options.tap.clone();
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
     let observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
     let (transport, driver) =

@@ -89,7 +89,7 @@ pub enum ReadError {
         #[source]
         source: pcap_file::pcap::PcapReadError,
     },
-    /// More interfaces than [`file::MAX_INTERFACES`].
+    /// More interfaces than 4096.
     #[error("the file names more than {max} interfaces")]
     Interfaces {
         /// How many it may name.

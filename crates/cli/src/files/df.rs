@@ -19,7 +19,7 @@ pub(crate) struct DfArgs {
 
 pub(crate) async fn run(args: DfArgs) -> Result<()> {
     let json = args.client.json;
-    let mut sessions = Sessions::new(args.client.into())?;
+    let mut sessions = Sessions::new(args.client.clone().into())?;
     let mut out = std::io::stdout().lock();
     if !json {
         let (size, used, available, files) = ("Size", "Used", "Avail", "Free files");

@@ -31,7 +31,7 @@ pub(crate) struct LnArgs {
 
 pub(crate) async fn run(args: LnArgs) -> Result<()> {
     let existing = if args.symbolic { None } else { Some(existing(&args.target)) };
-    let mut sessions = Sessions::new(args.connecting.into())?;
+    let mut sessions = Sessions::new(args.connecting.clone().into())?;
     let (there, path) = sessions.open(&args.url).await?;
     let target = Target::find(&there, &path).await?;
     let Some(existing) = existing else {

@@ -25,7 +25,7 @@ pub(crate) struct MkdirArgs {
 }
 
 pub(crate) async fn run(args: MkdirArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.connecting.into())?;
+    let mut sessions = Sessions::new(args.connecting.clone().into())?;
     let mut errors = Errors::default();
     let mode = 0o777 & !umask();
     for url in &args.urls {

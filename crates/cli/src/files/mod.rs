@@ -24,10 +24,14 @@ pub(crate) use rm::run as rm;
 use crate::{Failed, copy::is_hopeless, names::escaped, transports::Options};
 use anyhow::Result;
 use clap::Args;
+use std::path::PathBuf;
 
 /// What these commands have in common.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Connecting {
+    /// Write what goes over RDMA connections to this pcapng file
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,
@@ -35,7 +39,7 @@ pub(crate) struct Connecting {
 
 impl From<Connecting> for Options {
     fn from(args: Connecting) -> Self {
-        Options { no_crc: args.no_crc, ..Options::default() }
+        Options { no_crc: args.no_crc, capture: args.capture, ..Options::default() }
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct MvArgs {
 }
 
 pub(crate) async fn run(args: MvArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.connecting.into())?;
+    let mut sessions = Sessions::new(args.connecting.clone().into())?;
     let (there, path) = sessions.open(&args.target).await?;
     let target = Target::find(&there, &path).await?;
     ensure!(

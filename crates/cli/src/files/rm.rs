@@ -23,7 +23,7 @@ pub(crate) struct RmArgs {
 }
 
 pub(crate) async fn run(args: RmArgs) -> Result<()> {
-    let mut sessions = Sessions::new(args.connecting.into())?;
+    let mut sessions = Sessions::new(args.connecting.clone().into())?;
     let mut errors = Errors::default();
     for url in &args.urls {
         let (session, path) = sessions.open(url).await?;

@@ -94,7 +94,9 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
     }
     let gate = Arc::new(Gate::new(args.max_connections, allow));
     let (stop, stopping) = watch::channel(false);
-    let shared = thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc: !args.no_crc, stopping };
+    let capturing = args.capture.as_deref().map(|path| crate::capture::start(path, &env)).transpose()?;
+    let (crc, tap) = (!args.no_crc, capturing.as_ref().map(crate::capture::Capturing::tap));
+    let shared = thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc, tap, stopping };
     let serving = thread::start(threads, &ports, shared)?;
     let registered = match args.rpcbind {
         true => Some(register::Registered::with_rpcbind(&ports, &env).await?),
@@ -122,7 +124,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
         () = finish => tracing::info!("stopped"),
         () = tokio::time::sleep(DRAIN) => tracing::info!("stopped, some calls had not finished"),
     }
-    Ok(())
+    // Threads that have not ended may still hold it.
+    capturing.map_or(Ok(()), |capturing| capturing.finish())
 }
 
 fn parse_allow(texts: &[String]) -> Result<Vec<Cidr>> {

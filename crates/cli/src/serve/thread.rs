@@ -13,7 +13,7 @@ use rpcrdma_fabric::{
     Listener, Pending,
     pool::{Budget, Pool},
 };
-use rpcrdma_iwarp::{Config, Iwarp, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES};
+use rpcrdma_iwarp::{Config, Iwarp, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, Tap};
 use rpcrdma_oncrpc::{Handler, tcp};
 use rustix::net::sockopt;
 use std::{
@@ -48,6 +48,7 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) crc: bool,
+    pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) stopping: watch::Receiver<bool>,
 }
 
@@ -129,6 +130,7 @@ pub(super) fn start(threads: usize, ports: &Ports, shared: Shared) -> Result<Ser
 async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared, connections: Arc<AtomicU64>) {
     let mut config = Config::default();
     config.crc = shared.crc;
+    config.tap = shared.tap.clone();
     let iwarp = Iwarp::new(shared.env.clone(), config);
     let server = Server::new(
         &iwarp,
