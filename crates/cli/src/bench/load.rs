@@ -12,9 +12,8 @@ use rpcrdma_nfs_client::Nfs3;
 use rpcrdma_oncrpc::{Client, NoAuth};
 use rpcrdma_xdr::ItemData;
 use std::{
-    cell::RefCell,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -103,13 +102,13 @@ impl Sample {
 /// # Errors
 /// If a call fails after the start. Before it, `ready` is told.
 pub(super) async fn work(
-    load: &Load,
+    load: Arc<Load>,
     options: Options,
     url: &NfsUrl,
     ready: oneshot::Sender<Result<()>>,
     mut going: watch::Receiver<Option<Instant>>,
 ) -> Result<Sample> {
-    let connected = connect(load, options, url).await;
+    let connected = connect(&load, options, url).await;
     let caller = match connected {
         Ok(caller) => caller,
         Err(error) => {
@@ -120,13 +119,19 @@ pub(super) async fn work(
     let _ = ready.send(Ok(()));
     let end =
         going.wait_for(Option::is_some).await.context("another connection has failed")?.unwrap_or_else(Instant::now);
-    let sample = RefCell::new(Sample::new());
-    let mut lanes: FuturesUnordered<_> = (0..load.depth).map(|_| lane(load, &caller, &sample, end)).collect();
+    // The runtime wakes its outermost future only after it has asked the system for events, a task at once.
+    tokio::spawn(lanes(load, caller, end)).await?
+}
+
+/// Keeps calls under way until the time.
+async fn lanes(load: Arc<Load>, caller: Caller, end: Instant) -> Result<Sample> {
+    let sample = Mutex::new(Sample::new());
+    let mut lanes: FuturesUnordered<_> = (0..load.depth).map(|_| lane(&load, &caller, &sample, end)).collect();
     while let Some(done) = lanes.next().await {
         done?;
     }
     drop(lanes);
-    Ok(sample.into_inner())
+    Ok(sample.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Who calls.
@@ -145,8 +150,13 @@ async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> 
     Ok(Caller::File { nfs: session.nfs.clone(), file, octets, ring: Ring::new(load.block) })
 }
 
+/// Never contended: one thread does a connection's work.
+fn lock(sample: &Mutex<Sample>) -> MutexGuard<'_, Sample> {
+    sample.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One call after the other, until the end.
-async fn lane(load: &Load, caller: &Caller, sample: &RefCell<Sample>, end: Instant) -> Result<()> {
+async fn lane(load: &Load, caller: &Caller, sample: &Mutex<Sample>, end: Instant) -> Result<()> {
     let mut own_buffer = None;
     let mut begin = Instant::now();
     while begin < end {
@@ -161,7 +171,7 @@ async fn lane(load: &Load, caller: &Caller, sample: &RefCell<Sample>, end: Insta
                     let (offset, len) = load.next_block(*octets);
                     let data = load.octets.slice(..len as usize);
                     let ok = nfs.write(file, offset, Stability::Unstable, data).await?;
-                    ensure!(sample.borrow_mut().same_verifier(ok.verifier), "the server has restarted meanwhile");
+                    ensure!(lock(sample).same_verifier(ok.verifier), "the server has restarted meanwhile");
                     u64::from(ok.count)
                 }
                 Op::Null | Op::Getattr => {
@@ -171,7 +181,7 @@ async fn lane(load: &Load, caller: &Caller, sample: &RefCell<Sample>, end: Insta
             },
         };
         let now = Instant::now();
-        sample.borrow_mut().record(now - begin, octets);
+        lock(sample).record(now - begin, octets);
         begin = now;
     }
     Ok(())

@@ -154,7 +154,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
         let (load, options, url, going) = (load.clone(), options(), url.clone(), going.clone());
         let work = move || {
             // Nobody listens if another connection has failed.
-            let _ = done.send(crate::block_on(load::work(&load, options, &url, ready, going)));
+            let _ = done.send(crate::block_on(load::work(load, options, &url, ready, going)));
         };
         std::thread::Builder::new().name(format!("connection {number}")).spawn(work).context("starting a thread")?;
         workers.push(Worker { ready: when_ready, done: when_done });
