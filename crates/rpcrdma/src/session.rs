@@ -11,8 +11,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, CloseCause, Config, Connection, ExposeError, ExposureId, Host, MessageKind, PrivateData,
-    RequestId, Segment, Sink,
+    Action, Answer, CallId, CloseCause, Config, Connection, ExposeError, ExposureId, Host, MessageKind, Piece,
+    PrivateData, RequestId, Segment, Sink,
 };
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{
@@ -21,12 +21,16 @@ use rpcrdma_fabric::{
 };
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     net::SocketAddr,
     sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
+
+/// Octets of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait behind
+/// these anyway, and so the memory of results stays within a processor's cache. Larger answers go one at a time.
+const UNTAKEN_OCTETS: usize = 1 << 20;
 
 /// Completions that one poll handles before other connections get their turn.
 const COMPLETIONS_PER_POLL: usize = 256;
@@ -45,6 +49,9 @@ pub(crate) struct Session {
     owed: usize,
     owed_since: Timestamp,
     stall: Duration,
+    /// Calls that are executed when the peer has taken more of what was answered.
+    delivered: VecDeque<Delivered>,
+    untaken: Untaken,
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
     error: Option<ConnectionError>,
@@ -55,6 +62,38 @@ pub(crate) struct Session {
     discarded: u64,
     /// Since when the connection stands.
     pub(crate) started: Timestamp,
+}
+
+/// A call that can be executed.
+struct Delivered {
+    request: RequestId,
+    xid: u32,
+    pieces: Vec<Piece>,
+}
+
+/// Octets of answers that were posted and are not sent.
+#[derive(Default)]
+struct Untaken {
+    octets: usize,
+    /// Those before each signaled Send, in their order.
+    before_sends: VecDeque<usize>,
+    /// Those since the last.
+    since: usize,
+}
+
+impl Untaken {
+    fn write(&mut self, octets: usize) {
+        self.octets += octets;
+        self.since += octets;
+    }
+
+    fn signaled_send(&mut self) {
+        self.before_sends.push_back(std::mem::take(&mut self.since));
+    }
+
+    fn sent(&mut self) {
+        self.octets = self.octets.saturating_sub(self.before_sends.pop_front().unwrap_or(0));
+    }
 }
 
 /// What a session is made of.
@@ -98,6 +137,8 @@ impl Session {
             timer: None,
             owed: 0,
             stall,
+            delivered: VecDeque::new(),
+            untaken: Untaken::default(),
             closing: None,
             error: None,
             unwritable: Vec::new(),
@@ -179,8 +220,9 @@ impl Session {
                 while let Some(ready) = service.as_mut().and_then(|service| service.poll(cx)) {
                     self.ready(ready);
                 }
-                self.act(cx, calls, service);
-                if !service.as_ref().is_some_and(Service::has_ready) {
+                self.act(calls, service);
+                self.execute(cx, service);
+                if !service.as_ref().is_some_and(Service::has_ready) && !self.may_execute() {
                     break;
                 }
             }
@@ -262,6 +304,7 @@ impl Session {
             }
             Completion::Done { kind: WorkKind::Send, .. } => {
                 self.paid();
+                self.untaken.sent();
                 self.engine.drained();
             }
             Completion::Read { token, sink } => {
@@ -297,7 +340,7 @@ impl Session {
     }
 
     /// Carries out what the engine asks for.
-    fn act(&mut self, cx: &mut Context<'_>, calls: &mut Calls, service: &mut Option<Service>) {
+    fn act(&mut self, calls: &mut Calls, service: &mut Option<Service>) {
         while let Some(action) = self.engine.poll() {
             match action {
                 Action::PostReceives { count } => self.post_receives(count),
@@ -310,11 +353,13 @@ impl Session {
                     let posted = self.qp.post_send(send);
                     if signaled && posted.is_ok() {
                         self.owe();
+                        self.untaken.signaled_send();
                     }
                     self.posted(posted);
                 }
                 Action::Write { xid, to, octets } => {
                     let token = Token(xid.into());
+                    self.untaken.write(octets.iter().map(Bytes::len).sum());
                     let write = Write { token, octets, handle: to.handle, offset: to.offset, signaled: false };
                     let posted = self.qp.post_write(write);
                     self.posted(posted);
@@ -327,13 +372,9 @@ impl Session {
                     }
                     None => self.engine.answer(request, Answer::NotEligible),
                 },
-                Action::Deliver { request, xid, pieces } => match service {
-                    Some(service) => {
-                        let (inline_octets, pulled_octets) = service.deliver(request, xid, pieces, cx);
-                        self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
-                    }
-                    None => self.engine.answer(request, Answer::Nothing),
-                },
+                Action::Deliver { request, xid, pieces } => {
+                    self.delivered.push_back(Delivered { request, xid, pieces });
+                }
                 Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
                 Action::Close(cause) => {
                     let error = match cause {
@@ -345,6 +386,25 @@ impl Session {
                 }
                 other => self.report(other, calls),
             }
+        }
+    }
+
+    fn may_execute(&self) -> bool {
+        !self.delivered.is_empty() && self.untaken.octets < UNTAKEN_OCTETS
+    }
+
+    /// Hands the next call to the service, if it is time for it.
+    fn execute(&mut self, cx: &mut Context<'_>, service: &mut Option<Service>) {
+        if !self.may_execute() {
+            return;
+        }
+        let Some(Delivered { request, xid, pieces }) = self.delivered.pop_front() else { return };
+        match service {
+            Some(service) => {
+                let (inline_octets, pulled_octets) = service.deliver(request, xid, pieces, cx);
+                self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
+            }
+            None => self.engine.answer(request, Answer::Nothing),
         }
     }
 

@@ -4,14 +4,14 @@ mod common;
 
 use bytes::Bytes;
 use common::{Log, bytes, router, store};
-use rpcrdma::{CLOSE_TIMEOUT, ConnectionError, STALL_LIMIT, Server, ServerMemory, ServerOptions};
+use rpcrdma::{CLOSE_TIMEOUT, ConnectionError, Event, STALL_LIMIT, Server, ServerMemory, ServerOptions};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::{
     AcceptError, Buffer, Capabilities, Completion, Connected, ConnectionInfo, ConnectionParams, Fabric, Incoming, Lent,
     Pending, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token, Write,
 };
 use rpcrdma_sim::World;
-use rpcrdma_wire::v1::{Body, Header, Lists, ReadList, ReadSegment, Segment};
+use rpcrdma_wire::v1::{Body, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -95,13 +95,16 @@ impl Incoming for Arriving {
 
 /// Serves a dead peer that says this. Returns how the connection ended and after what time, and the server's memory.
 fn serve(says: &[Bytes]) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
+    serve_logged(says, &Arc::default())
+}
+
+fn serve_logged(says: &[Bytes], log: &Arc<Log>) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
     let world = World::new(1);
     let env = world.env();
     let fabric = world.fabric(SERVER);
     let memory = ServerMemory::budget(4 << 20);
     let handler = router(&env, &store(&env));
-    let log = Arc::new(Log::default());
-    let server = Server::new(&fabric, handler, memory.clone(), env, ServerOptions::default(), log);
+    let server = Server::new(&fabric, handler, memory.clone(), env, ServerOptions::default(), log.clone());
     let address = SocketAddr::new(SERVER, 1);
     let info = ConnectionInfo { local: address, peer: address, private_data: Bytes::new(), ird: 4, ord: 4 };
     let says = says.iter().cloned().collect();
@@ -115,8 +118,12 @@ fn serve(says: &[Bytes]) -> (Result<(), ConnectionError>, Duration, ServerMemory
 }
 
 fn call(lists: Lists, procedure: u32, args: &[u32]) -> Bytes {
-    let mut octets = Header::new(1, 8, Body::Msg(lists)).to_bytes().to_vec();
-    octets.extend_from_slice(&bytes(&[1, 0, 2, common::PROGRAM, 1, procedure, 0, 0, 0, 0]));
+    call_with(1, lists, procedure, args)
+}
+
+fn call_with(xid: u32, lists: Lists, procedure: u32, args: &[u32]) -> Bytes {
+    let mut octets = Header::new(xid, 8, Body::Msg(lists)).to_bytes().to_vec();
+    octets.extend_from_slice(&bytes(&[xid, 0, 2, common::PROGRAM, 1, procedure, 0, 0, 0, 0]));
     octets.extend_from_slice(&bytes(args));
     octets.into()
 }
@@ -137,6 +144,22 @@ fn a_peer_that_takes_no_answers_is_dropped() {
     assert_eq!(ended, Err(ConnectionError::Stalled { after: STALL_LIMIT }));
     assert_eq!(took, STALL_LIMIT);
     assert!(memory.results.try_allocate(2 << 20).is_some());
+}
+
+/// What a peer does not take costs no more memory when it asks for more.
+#[test]
+fn a_peer_that_takes_no_data_has_no_further_calls_executed() {
+    let log = Arc::new(Log::default());
+    let reads: Vec<_> = (1..=8)
+        .map(|handle| {
+            let segment = Segment { handle, length: 400_000, offset: 0 };
+            let lists = Lists { writes: WriteList(vec![WriteChunk(vec![segment])]), ..Lists::default() };
+            call_with(handle, lists, common::READ, &[0, 0, 400_000, 1])
+        })
+        .collect();
+    let (ended, ..) = serve_logged(&reads, &log);
+    assert_eq!(ended, Err(ConnectionError::Stalled { after: STALL_LIMIT }));
+    assert_eq!(log.count(|event| matches!(event, Event::Called { .. })), 3, "the first to pass 1 MiB is the last");
 }
 
 /// A provider that does not close in time is not waited for.
