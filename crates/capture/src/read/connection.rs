@@ -25,7 +25,8 @@ struct Half {
     reassembly: Reassembly,
     framing: Framing,
     messages: Messages,
-    fin: bool,
+    /// The sequence number of its FIN.
+    fin: Option<u32>,
 }
 
 impl Half {
@@ -34,7 +35,7 @@ impl Half {
             reassembly: Reassembly::default(),
             framing: Framing::new(false),
             messages: Messages::default(),
-            fin: false,
+            fin: None,
         }
     }
 }
@@ -106,8 +107,11 @@ impl Flow {
         // A SYN takes the first number.
         let sequence = segment.sequence.wrapping_add(u32::from(segment.syn));
         self.reassemble(from, context, |stream, waiting, out| stream.segment(sequence, segment.payload, waiting, out))?;
-        self.halves[from].fin |= segment.fin;
-        if segment.reset || self.halves.iter().all(|half| half.fin) {
+        if segment.fin {
+            // At most an IP packet's octets.
+            self.halves[from].fin = Some(sequence.wrapping_add(segment.payload.len() as u32));
+        }
+        if segment.reset || self.halves.iter().all(|half| half.fin.is_some()) {
             self.close(from, segment.reset, context)?;
         }
         Ok(())
@@ -157,7 +161,8 @@ impl Flow {
             return Ok(());
         }
         for from in 0..2 {
-            self.reassemble(from, context, |stream, waiting, out| stream.finish(waiting, out))?;
+            let fin = self.halves[from].fin;
+            self.reassemble(from, context, |stream, waiting, out| stream.finish(fin, waiting, out))?;
             let (half, common) = (&mut self.halves[from], &mut self.common);
             let (framing, messages) = (&mut half.framing, &mut half.messages);
             framing.octets(&[], true, &mut self.known, &mut |unit, known| {

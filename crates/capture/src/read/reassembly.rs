@@ -114,16 +114,24 @@ impl Reassembly {
         Ok(())
     }
 
-    /// Gives everything that waits.
+    /// Gives everything that waits. `end`: the sequence number behind the last octet, if it is known.
     pub(super) fn finish<E>(
         &mut self,
+        end: Option<u32>,
         all_waiting: &mut usize,
         out: &mut dyn FnMut(Piece<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         while !self.waiting.is_empty() {
             self.skip(all_waiting, out)?;
         }
-        Ok(())
+        let missing = end.filter(|_| self.is_begun()).map_or(0, |end| self.distance(end));
+        match u64::try_from(missing) {
+            Ok(missing @ 1..) => {
+                self.advance(missing);
+                out(Piece::Gap(missing))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn advance(&mut self, octets: u64) {
