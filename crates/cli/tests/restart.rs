@@ -35,11 +35,13 @@ fn killed_during_put(url: fn(&Server, &str) -> String, tcp: bool) {
         .spawn()
         .unwrap();
     let mut kills = 0;
-    for _ in 0..KILLS {
-        sleep(Duration::from_millis(150));
-        if put.try_wait().unwrap().is_some() {
-            break;
+    while kills < KILLS && put.try_wait().unwrap().is_none() {
+        // First when data are on their way, then at other moments.
+        if kills == 0 && !served.join("copy/large-0").exists() {
+            sleep(Duration::from_millis(1));
+            continue;
         }
+        sleep(Duration::from_millis(30 * kills as u64));
         server.kill();
         kills += 1;
         sleep(Duration::from_millis(50));
@@ -48,6 +50,7 @@ fn killed_during_put(url: fn(&Server, &str) -> String, tcp: bool) {
             again.extend(["--tcp", nfs]);
         }
         server = Server::start_at(&served, &state, &rdma, &mount, &again);
+        sleep(Duration::from_millis(150));
     }
     let output = put.wait_with_output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
