@@ -232,7 +232,7 @@ pub(crate) struct DecodeArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// Draw each call as a ladder: requester left, responder right
-    #[arg(long, requires = "file", conflicts_with = "json")]
+    #[arg(long, conflicts_with_all = ["hex", "json"])]
     pub(crate) ladder: bool,
     /// Draw with Unicode's lines and arrows
     #[arg(long, requires = "ladder")]

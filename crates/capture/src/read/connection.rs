@@ -112,7 +112,8 @@ impl Flow {
             self.halves[from].fin = Some(sequence.wrapping_add(segment.payload.len() as u32));
         }
         if segment.reset || self.halves.iter().all(|half| half.fin.is_some()) {
-            self.close(from, segment.reset, context)?;
+            // Who was first.
+            self.close(if segment.reset { from } else { 1 - from }, segment.reset, context)?;
         }
         Ok(())
     }

@@ -1,0 +1,119 @@
+//! `--capture` and `decode FILE`: a session over loopback, captured at both ends, read by us and by tshark.
+
+mod common;
+
+use common::{Server, fails, run};
+use serde_json::Value;
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+fn decoded(file: &Path, more: &[&str]) -> String {
+    let output = run([&["decode"], more, &[file.to_str().unwrap()]].concat());
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What went one way over a connection, without its times.
+fn messages(file: &Path, connection: u64, from_port: &str) -> Vec<Value> {
+    let lines = decoded(file, &["--json"]);
+    let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let ours = lines.filter(|line| {
+        line["connection"] == connection
+            && line["type"] != "closed"
+            && line["from"].as_str().is_some_and(|from| from.ends_with(from_port))
+    });
+    let timeless = ours.map(|mut line| {
+        for key in ["time", "since_call"] {
+            line.as_object_mut().unwrap().remove(key);
+        }
+        line
+    });
+    timeless.collect()
+}
+
+/// What tshark prints of the packets that `filter` lets through. `None` if there is no tshark here.
+fn tshark(file: &Path, filter: &str) -> Option<String> {
+    let mut command = Command::new("tshark");
+    command.args(["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE", "-Y", filter]).arg("-r").arg(file);
+    let output = command.args(["-T", "fields", "-e", "_ws.col.Info"]).stderr(Stdio::null()).output().ok()?;
+    assert!(output.status.success(), "tshark: {:?}", output.status);
+    Some(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[test]
+fn a_session_is_captured_at_both_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("served")).unwrap();
+    fs::set_permissions(path("served"), fs::Permissions::from_mode(0o777)).unwrap();
+    let contents: Vec<u8> = (0..300_000u32).map(|at| (at * 7 % 251) as u8).collect();
+    fs::write(path("served/data"), &contents).unwrap();
+    let text = |name: &str| path(name).to_str().unwrap().to_owned();
+
+    let server = Server::start(&path("served"), &path("state"), &["--capture", &text("server.pcapng")]);
+    run(["get", "-q", "--capture", &text("get.pcapng"), &server.url("data"), &text("copy")]);
+    run(["put", "-q", "--capture", &text("put.pcapng"), &text("copy"), &server.url("again")]);
+    let port = server.rdma.rsplit_once(':').unwrap().1.to_owned();
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(fs::read(path("served/again")).unwrap(), contents);
+
+    for (number, client) in [(1, "get.pcapng"), (2, "put.pcapng")] {
+        for from in [port.clone(), client_port(&path(client), &port)] {
+            let here = messages(&path(client), 1, &from);
+            let mut there = messages(&path("server.pcapng"), number, &from);
+            there.iter_mut().for_each(|line| line["connection"] = 1.into());
+            assert!(here.len() >= 5, "{client}: {here:#?}");
+            assert_eq!(here, there, "{client} from {from}");
+        }
+    }
+    let read = decoded(&path("get.pcapng"), &[]);
+    assert!(read.contains("Call NFS 3 READ, xid") && read.contains("RDMA Write 0x"), "{read}");
+    assert!(read.ends_with("messages\n"), "nothing is missing: {read}");
+    let ladder = decoded(&path("put.pcapng"), &["--ladder"]);
+    assert!(ladder.contains("|<- RDMA Read Request 0x") && ladder.contains("|-- RDMA Read Response 0x"), "{ladder}");
+    let ladder = decoded(&path("server.pcapng"), &["--ladder", "--unicode"]);
+    assert!(ladder.contains("│◀─ Send with Invalidate 0x") || ladder.contains("Send with Invalidate 0x"), "{ladder}");
+    assert!(ladder.contains("connection closed"), "{ladder}");
+
+    if tshark(&path("get.pcapng"), "tcp").is_none() {
+        eprintln!("tshark is not installed here: only our own reader has checked the captures");
+        return;
+    }
+    for (file, calls) in [("get.pcapng", ["LOOKUP", "READ"]), ("put.pcapng", ["CREATE", "WRITE"])] {
+        let named = tshark(&path(file), "nfs").unwrap();
+        for call in calls {
+            let call = format!("V3 {call} Call");
+            assert!(named.lines().any(|line| line.contains(&call)), "{file}: no {call} in {named}");
+        }
+        let wrong = "ip.checksum.status == \"Bad\" || tcp.checksum.status == \"Bad\" || tcp.analysis.flags";
+        assert_eq!(tshark(&path(file), wrong).unwrap(), "", "{file}");
+        assert_ne!(tshark(&path(file), "tcp.checksum.status == \"Good\"").unwrap(), "", "{file}");
+    }
+}
+
+/// The port that a capture's client has.
+fn client_port(file: &Path, server_port: &str) -> String {
+    let lines = decoded(file, &["--json"]);
+    let first: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
+    let (from, to) = (first["from"].as_str().unwrap(), first["to"].as_str().unwrap());
+    assert!(to.ends_with(server_port), "the client begins: {first}");
+    from.rsplit_once(':').unwrap().1.to_owned()
+}
+
+#[test]
+fn wrong_usage_and_wrong_files_are_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("no.pcapng");
+    fs::write(&file, b"this is no capture").unwrap();
+    let file = file.to_str().unwrap();
+    assert!(fails(1, ["decode", file]).contains("not a pcap or pcapng file"));
+    assert!(fails(1, ["decode", "--ladder", "/nonexistent"]).contains("/nonexistent"));
+    fails(2, ["decode"]);
+    fails(2, ["decode", "--hex", file]);
+    fails(2, ["decode", "--classify", "responder", file]);
+    fails(2, ["decode", "--hex", "--ladder"]);
+    fails(1, ["ls", "--capture", "/nonexistent/file", "nfs://127.0.0.1:1/"]);
+}
