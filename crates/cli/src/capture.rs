@@ -5,7 +5,7 @@ use rpcrdma_capture::{
     Capture, CaptureWriter, Options, WriteError, Written, capture, read_capture,
     show::{Json, Ladder, Style, Text},
 };
-use rpcrdma_env::Env;
+use rpcrdma_env::TokioClock;
 use rpcrdma_iwarp::{Direction, Tap, TapStream};
 use std::{
     fs::File,
@@ -24,9 +24,9 @@ pub(crate) struct Capturing {
 }
 
 /// Makes the file and starts to capture.
-pub(crate) fn start(path: &Path, env: &Env) -> Result<Arc<Capturing>> {
+pub(crate) fn start(path: &Path) -> Result<Arc<Capturing>> {
     let file = File::create(path).with_context(|| path.display().to_string())?;
-    let (tap, writer) = capture(env.clock.clone(), Options::default());
+    let (tap, writer) = capture(Arc::new(TokioClock::new()), Options::default());
     let thread = std::thread::Builder::new()
         .name("rpcrdma-capture".into())
         .spawn(move || CaptureWriter::run(writer, file))

@@ -46,9 +46,7 @@ pub(crate) struct Sessions {
 impl Sessions {
     pub(crate) fn new(mut options: Options) -> Result<Self> {
         let env = tokio_env().context("cannot read random numbers from the system")?;
-        if let Some(path) = options.capture.take() {
-            options.tap = Some(crate::capture::start(&path, &env)?.tap());
-        }
+        options.open_capture()?;
         Ok(Self { env, options, open: Vec::new() })
     }
 

@@ -26,6 +26,16 @@ pub(crate) struct Options {
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
+impl Options {
+    /// Starts the capture, if one is asked for; clones share it.
+    pub(crate) fn open_capture(&mut self) -> Result<()> {
+        if let Some(path) = self.capture.take() {
+            self.tap = Some(crate::capture::start(&path)?.tap());
+        }
+        Ok(())
+    }
+}
+
 fn connector(server: SocketAddr) -> Arc<dyn Connector> {
     // Servers take a reserved port for a sign that root is calling.
     if rustix::process::geteuid().is_root() {

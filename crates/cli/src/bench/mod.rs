@@ -17,6 +17,7 @@ use load::{Load, Sample};
 use report::Report;
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -66,6 +67,9 @@ pub(crate) struct BenchArgs {
     /// The other process of --baseline
     #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline"])]
     baseline_peer: Option<SocketAddr>,
+    /// Write what goes over RDMA connections to this pcapng file; costs speed
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["baseline", "baseline_peer"])]
+    capture: Option<PathBuf>,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,
@@ -136,7 +140,9 @@ struct Worker {
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
-    let options = || Options { no_crc: args.no_crc, ..Options::default() };
+    let mut options = Options { no_crc: args.no_crc, capture: args.capture.clone(), ..Options::default() };
+    options.open_capture()?;
+    let options = || options.clone();
     let meter = CpuMeter::new(args.server_pid)?;
     let mut sessions = Sessions::new(options())?;
     let target = match op {

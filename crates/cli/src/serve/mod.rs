@@ -94,7 +94,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
     }
     let gate = Arc::new(Gate::new(args.max_connections, allow));
     let (stop, stopping) = watch::channel(false);
-    let capturing = args.capture.as_deref().map(|path| crate::capture::start(path, &env)).transpose()?;
+    let capturing = args.capture.as_deref().map(crate::capture::start).transpose()?;
     let (crc, tap) = (!args.no_crc, capturing.as_ref().map(crate::capture::Capturing::tap));
     let shared = thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc, tap, stopping };
     let serving = thread::start(threads, &ports, shared)?;
