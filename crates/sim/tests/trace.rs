@@ -136,11 +136,11 @@ fn failures_of_the_set_up_are_told() {
         lines.of(0),
         [
             "connecting",
-            "not connected: 10.0.0.2:1 refused the connection: nothing listens there",
+            "not connected: the connection was refused: nothing listens there",
             "connecting",
             "requested with 0 octets",
             "rejecting with 2 octets",
-            "not connected: 10.0.0.2:2 rejected the connection request",
+            "not connected: the server rejected the connection request; it may not serve this address",
         ]
     );
 }
