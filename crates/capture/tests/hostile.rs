@@ -3,6 +3,10 @@
 mod common;
 
 use common::{captured, read};
+use pcap_file::{
+    DataLink,
+    pcapng::{PcapNgWriter, blocks::interface_description::InterfaceDescriptionBlock},
+};
 use proptest::prelude::*;
 use rpcrdma_capture::{
     ReadError, read_capture,
@@ -36,6 +40,18 @@ fn a_file_may_end_anywhere() {
         most = most.max(events.len());
     }
     assert!(most + 2 >= whole, "{most} of {whole}");
+}
+
+/// As many interfaces as a file may name, and one more.
+#[test]
+fn interfaces_end_at_their_limit() {
+    let mut file = PcapNgWriter::new(Vec::new()).unwrap();
+    for _ in 0..4096 {
+        file.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0)).unwrap();
+    }
+    assert!(read(file.get_ref()).1.is_ok());
+    file.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::ETHERNET, 0)).unwrap();
+    assert!(matches!(read(file.get_ref()).1, Err(ReadError::Interfaces { max: 4096 })));
 }
 
 proptest! {

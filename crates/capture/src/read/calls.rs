@@ -123,3 +123,53 @@ impl Calls {
         (Some(call.tag), begins_reply)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_wire::v1::{ReadList, ReadSegment};
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn lists(handles: std::ops::Range<u32>) -> Lists {
+        let reads =
+            handles.map(|handle| ReadSegment { position: 4, segment: Segment { handle, length: 1, offset: 0 } });
+        Lists { reads: ReadList(reads.collect()), ..Lists::default() }
+    }
+
+    fn request(sink_stag: u32, source_stag: u32) -> ReadRequest {
+        ReadRequest { sink_stag, sink_offset: 0, size: 1, source_stag, source_offset: 0 }
+    }
+
+    #[test]
+    fn unanswered_calls_end_at_their_limit() {
+        let mut calls = Calls::default();
+        for xid in 0..MAX_CALLS as u32 {
+            calls.call(xid, End::Initiator, None, &Lists::default(), NOW);
+        }
+        // A repeated XID takes the place of the first.
+        calls.call(1, End::Initiator, None, &Lists::default(), NOW);
+        assert_eq!(calls.open.len(), MAX_CALLS);
+        calls.call(u32::MAX, End::Initiator, None, &Lists::default(), NOW);
+        assert_eq!(calls.open.len(), MAX_CALLS);
+        assert!(calls.reply(0, End::Responder, NOW).is_none(), "the oldest is gone");
+        assert!(calls.reply(2, End::Initiator, NOW).is_none(), "its own end does not answer it");
+        assert!(calls.reply(2, End::Responder, NOW).is_some());
+    }
+
+    #[test]
+    fn remembered_handles_and_reads_end_at_their_limits() {
+        let mut calls = Calls::default();
+        calls.call(7, End::Initiator, None, &lists(0..MAX_HANDLES as u32 + 1), NOW);
+        let last = MAX_HANDLES as u32 - 1;
+        assert!(calls.read_request(End::Responder, &request(100, last)).is_some());
+        assert!(calls.read_request(End::Responder, &request(101, last + 1)).is_none());
+        assert!(calls.read_request(End::Initiator, &request(102, last)).is_none(), "it is not exposed to its owner");
+        for sink in 1000..1000 + MAX_READS as u32 - 2 {
+            calls.read_request(End::Responder, &request(sink, last));
+        }
+        assert_eq!(calls.reads.len(), MAX_READS);
+        assert!(calls.read_response(End::Initiator, 100).0.is_none(), "the oldest is gone");
+        assert!(calls.read_response(End::Initiator, 1000).0.is_some());
+    }
+}

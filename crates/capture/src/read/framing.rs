@@ -388,4 +388,15 @@ mod tests {
         assert_eq!(read(&mut framing, &mut known, &most, false), [""; 0]);
         assert_eq!(read(&mut framing, &mut known, &[0xEE; LOOK_OCTETS + 1], false), ["Foreign"]);
     }
+
+    #[test]
+    fn a_search_ends_at_its_limit() {
+        let octets = fpdu(b"found", true);
+        let before = super::super::MAX_SEARCHED_OCTETS - octets.len() as u64;
+        for (searched_octets, expected) in [(before, "Resumed"), (before + 1, "Unread")] {
+            let (mut framing, mut known) = (Framing::new(false), Known { searched_octets, ..Known::default() });
+            let seen = read(&mut framing, &mut known, &octets, false);
+            assert!(seen[0].starts_with(expected), "{seen:?}");
+        }
+    }
 }

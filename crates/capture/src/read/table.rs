@@ -66,3 +66,43 @@ impl Table {
         Ok(self.shared.summary)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Event;
+    use etherparse::PacketBuilder;
+
+    struct Nothing;
+
+    impl Sink for Nothing {
+        fn event(&mut self, event: &Event) -> io::Result<()> {
+            panic!("{event:?}")
+        }
+
+        fn finish(&mut self, _: &Summary) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn connections_end_at_their_limit() {
+        let mut table = Table::new();
+        let mut packet = |port: u16| {
+            let mut octets = Vec::new();
+            let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(port, 22, 1, 2);
+            builder.write(&mut octets, b"x").unwrap();
+            table.packet(Duration::ZERO, DataLink::RAW, &octets, &mut Nothing).unwrap();
+            (table.flows.len(), table.shared.summary.other_connections)
+        };
+        let most = MAX_CONNECTIONS as u16;
+        for port in 0..most {
+            packet(1000 + port);
+        }
+        assert_eq!(packet(1000), (MAX_CONNECTIONS, 0), "all have room");
+        assert_eq!(packet(1000 + most), (MAX_CONNECTIONS, 1));
+        assert_eq!(packet(1000), (MAX_CONNECTIONS, 1), "it was not the one silent longest");
+        assert_eq!(packet(1001), (MAX_CONNECTIONS, 2), "that one was");
+        assert_eq!(table.finish(false, &mut Nothing).unwrap().other_connections, 2 + u64::from(most));
+    }
+}

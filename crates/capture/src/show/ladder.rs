@@ -234,3 +234,42 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
     }
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Connection;
+    use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
+    use std::rc::Rc;
+
+    #[test]
+    fn held_lines_end_at_their_limit() {
+        let (initiator, responder) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
+        let connection = Rc::new(Connection { number: 1, initiator, responder });
+        let request = ReadRequest { sink_stag: 1, sink_offset: 0, size: 9, source_stag: 2, source_offset: 0 };
+        let mut ladder = Ladder::new(Vec::new(), Style::Ascii);
+        let mut read = |number: u64| {
+            let call = Some(CallTag { number, xid: 7, requester: End::Initiator, name: None });
+            let kind = EventKind::ReadRequest(request);
+            let (time, connection, from) = (Duration::ZERO, connection.clone(), End::Responder);
+            ladder.event(&Event { time, connection, from, call, kind }).unwrap();
+            (ladder.held, ladder.out.is_empty())
+        };
+        for number in 1..MAX_HELD_LINES as u64 {
+            read(number);
+        }
+        assert_eq!(read(MAX_HELD_LINES as u64), (MAX_HELD_LINES, true));
+        assert_eq!(read(MAX_HELD_LINES as u64 + 1), (MAX_HELD_LINES, false));
+        assert!(
+            String::from_utf8(ladder.out).unwrap().contains("call 1: an unknown procedure, xid 0x00000007, no answer")
+        );
+    }
+
+    #[test]
+    fn rows_break_at_spaces() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("one two three", 6), ["one", "two", "three"]);
+        assert_eq!(wrap("extraordinary", 6), ["extraordinary"]);
+        assert_eq!(wrap("", 6), [""]);
+    }
+}
