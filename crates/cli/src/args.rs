@@ -103,6 +103,9 @@ pub(crate) struct ServeArgs {
     /// Serve numbers for Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
+    /// How log messages are written, to standard error
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log: LogFormat,
     #[command(flatten)]
     pub(crate) verbosity: Verbosity,
     /// Print the ready line and log messages as JSON
@@ -118,6 +121,15 @@ pub(crate) struct Verbosity {
     /// Say only what went wrong
     #[arg(short, long)]
     pub(crate) quiet: bool,
+}
+
+/// How log messages are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for a person
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 /// What the client commands have in common.

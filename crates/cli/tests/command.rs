@@ -60,9 +60,10 @@ fn a_ready_server_says_how_to_use_it() {
     let scratch = tempfile::tempdir().unwrap();
     let mut server = rpcrdma()
         .args(["serve".as_ref(), scratch.path().as_os_str()])
-        .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--state"])
+        .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--log", "json", "--state"])
         .arg(scratch.path().join("state"))
         .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
@@ -73,7 +74,10 @@ fn a_ready_server_says_how_to_use_it() {
     let url = list.split('\'').nth(1).unwrap();
     run(["ls", url]);
     assert!(Command::new("kill").args(["-INT", &server.id().to_string()]).status().unwrap().success());
-    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let output = server.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    let log = json_lines(&output.stderr);
+    assert_eq!(log.last().unwrap()["fields"]["message"], "stopped");
 }
 
 fn json_lines(output: &[u8]) -> Vec<Value> {

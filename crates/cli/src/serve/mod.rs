@@ -12,7 +12,7 @@ mod ports;
 mod register;
 mod thread;
 
-use crate::args::ServeArgs;
+use crate::args::{LogFormat, ServeArgs};
 use anyhow::{Context, Result, bail, ensure};
 use gate::Gate;
 use ports::Ports;
@@ -49,7 +49,7 @@ impl Workers for FileThreads {
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
-    crate::log::start(args.verbosity, args.json);
+    crate::log::start(args.verbosity, args.json || args.log == LogFormat::Json);
     let threads = match args.threads {
         Some(threads) => usize::from(threads),
         None => std::thread::available_parallelism().map_or(1, usize::from),
