@@ -89,6 +89,15 @@ impl Tally {
         }
     }
 
+    /// Tells an error and goes on, unless that is hopeless.
+    pub(crate) fn check(&mut self, what: &[u8], error: anyhow::Error) -> Result<()> {
+        if is_hopeless(&error) {
+            return Err(error);
+        }
+        self.failed(what, &error);
+        Ok(())
+    }
+
     /// Tells what could not be copied, and goes on.
     pub(crate) fn failed(&mut self, what: &[u8], error: &anyhow::Error) {
         self.errors += 1;

@@ -5,7 +5,7 @@
 
 use crate::{
     args::GetArgs,
-    copy::{DEPTH, FILES, Tally, block_size, data_runs, is_hopeless},
+    copy::{DEPTH, FILES, Tally, block_size, data_runs},
     session::{Session, Sessions},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -218,19 +218,11 @@ impl Copier {
     }
 
     fn done(&self, (local, result): (PathBuf, Result<()>)) -> Result<()> {
-        match result {
-            Ok(()) => Ok(()),
-            Err(error) => self.check(&local, error),
-        }
+        result.or_else(|error| self.check(&local, error))
     }
 
-    /// Tells an error and goes on, unless that is hopeless.
     fn check(&self, local: &Path, error: anyhow::Error) -> Result<()> {
-        if is_hopeless(&error) {
-            return Err(error);
-        }
-        self.failed(local, &error);
-        Ok(())
+        self.tally.borrow_mut().check(local.as_os_str().as_bytes(), error)
     }
 
     fn failed(&self, local: &Path, error: &anyhow::Error) {

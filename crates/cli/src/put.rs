@@ -2,7 +2,7 @@
 
 use crate::{
     args::PutArgs,
-    copy::{DEPTH, FILES, Tally, block_size, is_hopeless},
+    copy::{DEPTH, FILES, Tally, block_size},
     place::Target,
     session::{Session, Sessions},
 };
@@ -272,19 +272,11 @@ impl Copier<'_> {
     }
 
     fn done(&self, (local, result): (PathBuf, Result<()>)) -> Result<()> {
-        match result {
-            Ok(()) => Ok(()),
-            Err(error) => self.check(&local, error),
-        }
+        result.or_else(|error| self.check(&local, error))
     }
 
-    /// Tells an error and goes on, unless that is hopeless.
     fn check(&self, local: &Path, error: anyhow::Error) -> Result<()> {
-        if is_hopeless(&error) {
-            return Err(error);
-        }
-        self.failed(local, &error);
-        Ok(())
+        self.tally.borrow_mut().check(local.as_os_str().as_bytes(), error)
     }
 
     fn failed(&self, local: &Path, error: &anyhow::Error) {

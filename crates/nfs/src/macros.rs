@@ -45,3 +45,19 @@ macro_rules! xdr_enum {
         }
     )*};
 }
+
+/// Implements [`Call`](crate::Call) for arguments whose largest results do not depend on them.
+macro_rules! calls {
+    ($program:expr, $version:expr; $($type:ident, $number:expr, $reply:ty, $shape:expr;)*) => {$(
+        impl $crate::Call for $type {
+            const PROGRAM: u32 = $program;
+            const VERSION: u32 = $version;
+            const PROCEDURE: u32 = $number;
+            type Reply = $reply;
+
+            fn reply_shape(&self) -> ::rpcrdma_oncrpc::ReplyShape {
+                $shape
+            }
+        }
+    )*};
+}

@@ -2,7 +2,7 @@
 //!
 //! It has no binding to RPC-over-RDMA and travels over TCP (RFC 8267 section 4).
 
-use crate::{Call, v3::Handle};
+use crate::v3::Handle;
 use bytes::Bytes;
 use rpcrdma_oncrpc::ReplyShape;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -316,24 +316,10 @@ impl Decode for Mounts {
     }
 }
 
-macro_rules! call {
-    ($($type:ident, $number:expr, $reply:ty, $largest:expr;)*) => {$(
-        impl Call for $type {
-            const PROGRAM: u32 = PROGRAM;
-            const VERSION: u32 = VERSION_3;
-            const PROCEDURE: u32 = $number;
-            type Reply = $reply;
-
-            fn reply_shape(&self) -> ReplyShape {
-                ReplyShape::inline($largest)
-            }
-        }
-    )*};
-}
-
-call! {
-    Mount, procedure::MOUNT, MountReply, 4 + 4 + 64 + 4 + 4 * MAX_FLAVORS;
-    Unmount, procedure::UNMOUNT, (), 0;
-    ListExports, procedure::EXPORT, Exports, MAX_LIST_OCTETS;
-    ListMounts, procedure::DUMP, Mounts, MAX_LIST_OCTETS;
+calls! {
+    PROGRAM, VERSION_3;
+    Mount, procedure::MOUNT, MountReply, ReplyShape::inline(4 + 4 + 64 + 4 + 4 * MAX_FLAVORS);
+    Unmount, procedure::UNMOUNT, (), ReplyShape::inline(0);
+    ListExports, procedure::EXPORT, Exports, ReplyShape::inline(MAX_LIST_OCTETS);
+    ListMounts, procedure::DUMP, Mounts, ReplyShape::inline(MAX_LIST_OCTETS);
 }

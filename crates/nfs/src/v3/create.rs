@@ -1,7 +1,6 @@
 //! Making, removing and renaming (RFC 1813 sections 3.3.8 to 3.3.15).
 
 use super::{Answer, Attributes, Handle, Name, NewAttributes, Path, Specification, Verifier, WeakCache, sizes};
-use crate::Call;
 use rpcrdma_oncrpc::ReplyShape;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -207,30 +206,21 @@ xdr_struct! {
     }
 }
 
-macro_rules! call {
-    ($($type:ident, $number:literal, $reply:ty, $largest:expr;)*) => {$(
-        impl Call for $type {
-            const PROGRAM: u32 = super::PROGRAM;
-            const VERSION: u32 = super::VERSION;
-            const PROCEDURE: u32 = $number;
-            type Reply = $reply;
-
-            fn reply_shape(&self) -> ReplyShape {
-                ReplyShape::inline(sizes::STATUS + $largest)
-            }
-        }
-    )*};
-}
-
 const CREATED: usize = sizes::OPTIONAL_HANDLE + sizes::OPTIONAL_ATTRIBUTES + sizes::WEAK_CACHE;
 
-call! {
-    Create, 8, Answer<Created, WeakCache>, CREATED;
-    MakeDirectory, 9, Answer<Created, WeakCache>, CREATED;
-    SymbolicLink, 10, Answer<Created, WeakCache>, CREATED;
-    MakeNode, 11, Answer<Created, WeakCache>, CREATED;
-    Remove, 12, Answer<WeakCache, WeakCache>, sizes::WEAK_CACHE;
-    RemoveDirectory, 13, Answer<WeakCache, WeakCache>, sizes::WEAK_CACHE;
-    Rename, 14, Answer<RenameInfo, RenameInfo>, 2 * sizes::WEAK_CACHE;
-    Link, 15, Answer<LinkInfo, LinkInfo>, sizes::OPTIONAL_ATTRIBUTES + sizes::WEAK_CACHE;
+/// Results on success: a status and `more` octets.
+const fn inline(more: usize) -> ReplyShape {
+    ReplyShape::inline(sizes::STATUS + more)
+}
+
+calls! {
+    super::PROGRAM, super::VERSION;
+    Create, 8, Answer<Created, WeakCache>, inline(CREATED);
+    MakeDirectory, 9, Answer<Created, WeakCache>, inline(CREATED);
+    SymbolicLink, 10, Answer<Created, WeakCache>, inline(CREATED);
+    MakeNode, 11, Answer<Created, WeakCache>, inline(CREATED);
+    Remove, 12, Answer<WeakCache, WeakCache>, inline(sizes::WEAK_CACHE);
+    RemoveDirectory, 13, Answer<WeakCache, WeakCache>, inline(sizes::WEAK_CACHE);
+    Rename, 14, Answer<RenameInfo, RenameInfo>, inline(2 * sizes::WEAK_CACHE);
+    Link, 15, Answer<LinkInfo, LinkInfo>, inline(sizes::OPTIONAL_ATTRIBUTES + sizes::WEAK_CACHE);
 }

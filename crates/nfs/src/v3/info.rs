@@ -2,7 +2,6 @@
 //! 3.3.20).
 
 use super::{Answer, Attributes, Handle, MAX_PATH_OCTETS, Name, Path, Time, sizes};
-use crate::Call;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
 use rpcrdma_xdr::padded;
 
@@ -170,27 +169,13 @@ xdr_struct! {
     }
 }
 
-macro_rules! call {
-    ($($type:ident, $number:literal, $reply:ty, $shape:expr;)*) => {$(
-        impl Call for $type {
-            const PROGRAM: u32 = super::PROGRAM;
-            const VERSION: u32 = super::VERSION;
-            const PROCEDURE: u32 = $number;
-            type Reply = $reply;
-
-            fn reply_shape(&self) -> ReplyShape {
-                $shape
-            }
-        }
-    )*};
-}
-
 /// Results on success: a status, the file's attributes, and `more` octets.
 const fn with_attributes(more: usize) -> ReplyShape {
     ReplyShape::inline(sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + more)
 }
 
-call! {
+calls! {
+    super::PROGRAM, super::VERSION;
     Null, 0, (), ReplyShape::inline(0);
     Lookup, 3, Answer<LookupOk, Option<Attributes>>, with_attributes(sizes::HANDLE + sizes::OPTIONAL_ATTRIBUTES);
     Access, 4, Answer<AccessOk, Option<Attributes>>, with_attributes(sizes::WORD);
