@@ -22,8 +22,8 @@ fn wrong_usage_is_exit_code_2() {
 
 #[test]
 fn a_server_that_cannot_serve_says_why_in_one_line() {
-    let scratch = tempfile::tempdir().unwrap();
-    let state = scratch.path().join("state");
+    let (scratch, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let state = elsewhere.path().join("state");
     let state = state.to_str().unwrap();
     let directory = scratch.path().to_str().unwrap();
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

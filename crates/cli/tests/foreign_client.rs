@@ -41,6 +41,7 @@ async fn another_client_reads_and_writes() {
     let mut client = Nfs3ConnectionBuilder::new(TokioConnector, "127.0.0.1", "/")
         .mount_port(port(&server.mount))
         .nfs3_port(port(server.tcp.as_ref().unwrap()))
+        .connect_from_privileged_port(false)
         .credential(opaque_auth::auth_unix(&identity))
         .mount()
         .await
