@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &["fabric", "env"]),
     ("iwarp", &["fabric", "env"]),
     ("engine", &["wire", "xdr", "env"]),
-    ("rpcrdma", &["engine", "fabric", "oncrpc", "wire", "xdr", "env"]),
+    ("rpcrdma", &["engine", "fabric", "oncrpc", "xdr", "env"]),
     ("nfs", &["xdr", "oncrpc"]),
     ("nfsd", &["nfs", "oncrpc", "xdr", "env"]),
     ("nfs-client", &["nfs", "oncrpc", "xdr", "env"]),

@@ -106,7 +106,10 @@ impl Service {
             .into_iter()
             .map(|Segment { handle, length, offset }| RemoteSegment { handle, length, offset })
             .collect();
-        if let Some(sink) = self.arguments.try_allocate(octets).filter(|_| self.waiting.is_empty()) {
+        // Whoever waits already comes first.
+        if self.waiting.is_empty()
+            && let Some(sink) = self.arguments.try_allocate(octets)
+        {
             self.ready.push_back(Ready::Buffer { request, sink, sources });
             return false;
         }
