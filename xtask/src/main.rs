@@ -1,0 +1,35 @@
+//! `cargo xtask`: starts the programs that this repository builds, and others beside them, and judges from outside what they did.
+//!
+//! Nothing here uses a crate of the project as a library: what is judged is what a user gets.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+mod interop;
+
+/// Start the built programs and judge what they did.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Let a real Linux kernel mount us, and mount a real Linux server
+    Interop(interop::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Interop(arguments) => interop::run(&arguments),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
