@@ -8,6 +8,7 @@ use crate::{
     ClientOptions, Event, Observer, Reverse, STALL_LIMIT,
     calls::{Caller, Calls, Command},
     options::{INITIAL_RECEIVES, MAX_PAUSE, MIN_PAUSE},
+    pulls::Pulls,
     service::Service,
     session::{Parts, Session},
 };
@@ -189,7 +190,9 @@ impl ClientDriver {
         let pool = self.pool.clone();
         let kind = TransportKind::Rdma;
         let connection = Connection::new(info.peer, info.local, self.connections, kind, limits, pool.clone(), gone);
-        Service::new(reverse.handler.clone(), CallContext::new(Arc::new(connection)), pool, signal, None)
+        let context = CallContext::new(Arc::new(connection));
+        let pulls = Pulls::new(STALL_LIMIT);
+        Service::new(reverse.handler.clone(), context, pool, pulls, self.env.clock.clone(), signal, None)
     }
 
     fn command(&mut self, command: Command) {

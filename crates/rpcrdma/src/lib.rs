@@ -27,6 +27,7 @@ mod client;
 mod error;
 mod event;
 mod options;
+mod pulls;
 mod refused;
 mod server;
 mod service;
@@ -39,6 +40,7 @@ pub use options::{
     CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_OUTAGE, DEFAULT_READS, Reverse, STALL_LIMIT,
     ServerOptions,
 };
+pub use pulls::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
 pub use rpcrdma_engine::{CloseCause, Limits as EngineLimits, MessageKind, PeerFault, Sent};
 pub use server::{ConnectionHandle, Server, ServerDriver};
 pub use service::ServerMemory;

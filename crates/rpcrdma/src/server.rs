@@ -7,6 +7,7 @@ use crate::{
     ConnectionError, Observer, RdmaTransport, ServerMemory, ServerOptions,
     calls::{Caller, Calls, Command},
     client::params,
+    pulls::Pulls,
     refused::Refused,
     service::{RefusedCalls, Service},
     session::{Parts, Session},
@@ -90,7 +91,9 @@ impl Server {
             RefusedCalls { table: self.refused.clone(), clock: self.env.clock.clone(), client: info.peer.ip() };
         let context = CallContext::new(Arc::new(connection));
         let arguments = self.memory.arguments.clone();
-        let service = Service::new(self.handler.clone(), context, arguments, signal, Some(refused));
+        let pulls = Pulls::new(self.options.stall);
+        let clock = self.env.clock.clone();
+        let service = Service::new(self.handler.clone(), context, arguments, pulls, clock, signal, Some(refused));
         let session = Session::new(Parts {
             qp,
             config,

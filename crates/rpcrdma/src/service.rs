@@ -1,13 +1,16 @@
 //! Calls of the peer: memory for what is pulled, execution, answers.
 //!
-//! Owns calls that wait for memory, what was pulled for them, and the futures of the service. A call that was
+//! Owns calls that wait for their turn or for memory, what was pulled for them, and the futures of the service. A call that was
 //! dispatched runs to its end though its connection is gone; what it returns then goes nowhere.
 
-use crate::refused::Refused;
+use crate::{
+    pulls::{Pulls, Wanted},
+    refused::Refused,
+};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rpcrdma_engine::{Answer, Piece, RequestId, Segment};
-use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Timestamp};
 use rpcrdma_fabric::{
     RemoteSegment,
     pool::{Budget, Pool},
@@ -20,6 +23,7 @@ use std::{
     net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 /// The memory of all connections of a server. Arguments that are pulled and results have a half each, so that calls which
@@ -55,6 +59,8 @@ pub(crate) enum Ready {
     Buffer { request: RequestId, sink: Buffer, sources: Vec<RemoteSegment> },
     /// The service has an answer.
     Answer(RequestId, Answer),
+    /// The peer has not let a call's chunks be pulled in this time.
+    Overdue(Duration),
 }
 
 /// Where to look for calls that cannot be answered.
@@ -69,6 +75,10 @@ pub(crate) struct Service {
     context: CallContext,
     arguments: Arc<dyn Allocator>,
     waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
+    pulls: Pulls,
+    clock: Arc<dyn Clock>,
+    /// For the first call whose chunks are due.
+    timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
     pulled: HashMap<RequestId, Bytes>,
     executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
     ready: VecDeque<Ready>,
@@ -83,6 +93,8 @@ impl Service {
         handler: Arc<dyn Handler>,
         context: CallContext,
         arguments: Arc<dyn Allocator>,
+        pulls: Pulls,
+        clock: Arc<dyn Clock>,
         signal: GoneSignal,
         refused: Option<RefusedCalls>,
     ) -> Self {
@@ -91,6 +103,9 @@ impl Service {
             context,
             arguments,
             waiting: FuturesUnordered::new(),
+            pulls,
+            clock,
+            timer: None,
             pulled: HashMap::new(),
             executing: FuturesUnordered::new(),
             ready: VecDeque::new(),
@@ -100,30 +115,46 @@ impl Service {
         }
     }
 
-    /// Finds memory for a call's chunks. Returns whether it has to wait for it.
+    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory.
     pub(crate) fn pull(&mut self, request: RequestId, octets: usize, sources: Vec<Segment>) -> bool {
         let sources: Vec<RemoteSegment> = sources
             .into_iter()
             .map(|Segment { handle, length, offset }| RemoteSegment { handle, length, offset })
             .collect();
-        // Whoever waits already comes first.
-        if self.waiting.is_empty()
-            && let Some(sink) = self.arguments.try_allocate(octets)
-        {
-            self.ready.push_back(Ready::Buffer { request, sink, sources });
-            return false;
+        self.pulls.add(Wanted { request, octets, sources });
+        self.pull_next()
+    }
+
+    fn pull_next(&mut self) -> bool {
+        let mut waits = false;
+        while let Some(Wanted { request, octets, sources }) = self.pulls.next() {
+            // Whoever waits already comes first.
+            if self.waiting.is_empty()
+                && let Some(sink) = self.arguments.try_allocate(octets)
+            {
+                self.ready.push_back(Ready::Buffer { request, sink, sources });
+                continue;
+            }
+            let allocator = self.arguments.clone();
+            self.waiting.push(Box::pin(async move {
+                let sink = allocator.allocate(octets).await;
+                Ready::Buffer { request, sink, sources }
+            }));
+            waits = true;
         }
-        let allocator = self.arguments.clone();
-        self.waiting.push(Box::pin(async move {
-            let sink = allocator.allocate(octets).await;
-            Ready::Buffer { request, sink, sources }
-        }));
-        true
+        waits
     }
 
     /// A call's chunks have come.
     pub(crate) fn pulled(&mut self, request: RequestId, octets: Bytes) {
         self.pulled.insert(request, octets);
+        self.not_pulled(request);
+    }
+
+    /// A call's chunks will not come.
+    pub(crate) fn not_pulled(&mut self, request: RequestId) {
+        self.pulls.ended(request);
+        self.pull_next();
     }
 
     /// Hands a call to the service. Most are answered at once. Returns the octets that came inline and in chunks.
@@ -167,6 +198,14 @@ impl Service {
 
     /// What the session has to do next.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
+        let ready = self.next_ready(cx).or_else(|| self.poll_due(cx));
+        if let Some(Ready::Buffer { request, .. }) = &ready {
+            self.pulls.asked(*request, self.clock.now());
+        }
+        ready
+    }
+
+    fn next_ready(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
         if let Some(ready) = self.ready.pop_front() {
             return Some(ready);
         }
@@ -176,6 +215,26 @@ impl Service {
         match self.waiting.poll_next_unpin(cx) {
             Poll::Ready(ready) => ready,
             Poll::Pending => None,
+        }
+    }
+
+    /// Whether the first chunks that are due have not come.
+    fn poll_due(&mut self, cx: &mut Context<'_>) -> Option<Ready> {
+        loop {
+            let due = self.pulls.due()?;
+            // A timer that is too early is kept: one for each call would be dear.
+            if self.timer.as_ref().is_none_or(|(when, _)| *when > due) {
+                self.timer = Some((due, self.clock.sleep_until(due)));
+            }
+            let (_, timer) = self.timer.as_mut()?;
+            if timer.as_mut().poll(cx).is_pending() {
+                return None;
+            }
+            self.timer = None;
+            if self.clock.now() >= due {
+                self.pulls.clear();
+                return Some(Ready::Overdue(self.pulls.limit()));
+            }
         }
     }
 
@@ -193,6 +252,8 @@ impl Service {
     pub(crate) fn gone(&mut self) {
         self.signal = None;
         self.waiting.clear();
+        self.pulls.clear();
+        self.timer = None;
         self.pulled.clear();
         self.ready.clear();
     }

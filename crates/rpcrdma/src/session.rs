@@ -218,7 +218,7 @@ impl Session {
             // What is answered at once is posted together, before the queue pair gets to send it.
             loop {
                 while let Some(ready) = service.as_mut().and_then(|service| service.poll(cx)) {
-                    self.ready(ready);
+                    self.ready(ready, service);
                 }
                 self.act(calls, service);
                 self.execute(cx, service);
@@ -262,17 +262,29 @@ impl Session {
     }
 
     /// What a service has ready.
-    fn ready(&mut self, ready: Ready) {
+    fn ready(&mut self, ready: Ready, service: &mut Option<Service>) {
         match ready {
             Ready::Answer(request, answer) => self.engine.answer(request, answer),
             Ready::Buffer { request, sink, sources } => {
                 match self.qp.post_read(Read { token: Token(request.0), sink, sources }) {
                     Ok(()) => self.owe(),
                     // The peer allows no RDMA Reads, or the connection has just ended.
-                    Err(_) => self.engine.answer(request, Answer::NotEligible),
+                    Err(_) => self.not_pulled(request, service),
                 }
             }
+            // Nothing orderly is to be expected of such a peer.
+            Ready::Overdue(after) => {
+                self.error = Some(ConnectionError::Stalled { after });
+                self.closing = Some(self.env.clock.now());
+            }
         }
+    }
+
+    fn not_pulled(&mut self, request: RequestId, service: &mut Option<Service>) {
+        if let Some(service) = service {
+            service.not_pulled(request);
+        }
+        self.engine.answer(request, Answer::NotEligible);
     }
 
     fn owe(&mut self) {
@@ -330,7 +342,7 @@ impl Session {
                 }
                 WorkKind::Read if error != WorkError::Flushed => {
                     self.paid();
-                    self.engine.answer(RequestId(token.0), Answer::NotEligible);
+                    self.not_pulled(RequestId(token.0), service);
                 }
                 // The connection's end follows.
                 _ => {}

@@ -4,30 +4,47 @@ mod common;
 
 use bytes::Bytes;
 use common::{Log, bytes, router, store};
-use rpcrdma::{CLOSE_TIMEOUT, ConnectionError, Event, STALL_LIMIT, Server, ServerMemory, ServerOptions};
-use rpcrdma_env::BoxFuture;
+use rpcrdma::{
+    CLOSE_TIMEOUT, ConnectionError, Event, MAX_PULLS, PULL_STALLS, STALL_LIMIT, Server, ServerMemory, ServerOptions,
+};
+use rpcrdma_env::{BoxFuture, Clock};
 use rpcrdma_fabric::{
-    AcceptError, Buffer, Capabilities, Completion, Connected, ConnectionInfo, ConnectionParams, Fabric, Incoming, Lent,
-    Pending, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token, Write,
+    AcceptError, Buffer, Capabilities, CloseReason, Completion, Connected, ConnectionInfo, ConnectionParams, Fabric,
+    Incoming, Lent, Pending, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token, WorkKind, Write,
 };
 use rpcrdma_sim::World;
 use rpcrdma_wire::v1::{Body, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use std::{
     collections::VecDeque,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// Says what it was told to say, and completes nothing. It does not even close.
+/// Says what it was told to say, and completes nothing. It does not even close. If it is one that drips, it takes answers,
+/// says all but the first after it has got one, completes an RDMA Read now and then, and
+/// goes when everything is answered.
 struct Dead {
     info: ConnectionInfo,
     capabilities: Capabilities,
     says: VecDeque<Bytes>,
-    held: Vec<Read>,
+    held: VecDeque<Read>,
+    /// Sends that it has not told to be done, and how many there were.
+    sent: VecDeque<Token>,
+    answers: usize,
+    said: usize,
+    /// How often a Read completes, if ever, and when the next does.
+    drip: Option<Duration>,
+    due: BoxFuture<'static, ()>,
+    clock: Arc<dyn Clock>,
+    /// The most Reads that were posted at a time.
+    most_held: Arc<AtomicUsize>,
 }
 
 impl QueuePair for Dead {
@@ -43,14 +60,17 @@ impl QueuePair for Dead {
     fn posted_receives(&self) -> usize {
         0
     }
-    fn post_send(&mut self, _: Send) -> Result<(), Refused<Send>> {
+    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+        self.answers += 1;
+        self.sent.extend(send.signaled.then_some(send.token));
         Ok(())
     }
     fn post_write(&mut self, _: Write) -> Result<(), Refused<Write>> {
         Ok(())
     }
     fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
-        self.held.push(read);
+        self.held.push_back(read);
+        self.most_held.fetch_max(self.held.len(), Ordering::Relaxed);
         Ok(())
     }
     fn expose(&mut self, _: Token, returned: Lent) -> Result<RemoteSegment, Refused<Lent>> {
@@ -58,16 +78,35 @@ impl QueuePair for Dead {
     }
     fn invalidate(&mut self, _: u32) {}
     fn disconnect(&mut self) {}
-    fn poll(&mut self, _: &mut Context<'_>) -> Poll<Completion> {
-        match self.says.pop_front() {
-            Some(octets) => {
-                let mut buffer = Buffer::from_vec(octets.to_vec());
-                buffer.set_len(octets.len());
-                Poll::Ready(Completion::Received { buffer, invalidated: None })
-            }
-            None => Poll::Pending,
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
+        let Some(drip) = self.drip else {
+            return self.says.pop_front().map_or(Poll::Pending, received);
+        };
+        if let Some(token) = self.sent.pop_front() {
+            return Poll::Ready(Completion::Done { token, kind: WorkKind::Send });
         }
+        if (self.said == 0 || self.answers > 0)
+            && let Some(octets) = self.says.pop_front()
+        {
+            self.said += 1;
+            return received(octets);
+        }
+        if self.held.is_empty() {
+            let over = self.said == self.answers;
+            return if over { Poll::Ready(Completion::Closed { reason: CloseReason::Remote }) } else { Poll::Pending };
+        }
+        std::task::ready!(self.due.as_mut().poll(cx));
+        self.due = self.clock.sleep_until(self.clock.now() + drip);
+        let Some(Read { token, mut sink, .. }) = self.held.pop_front() else { return Poll::Pending };
+        sink.set_len(sink.capacity());
+        Poll::Ready(Completion::Read { token, sink })
     }
+}
+
+fn received(octets: Bytes) -> Poll<Completion> {
+    let mut buffer = Buffer::from_vec(octets.to_vec());
+    buffer.set_len(octets.len());
+    Poll::Ready(Completion::Received { buffer, invalidated: None })
 }
 
 struct Arriving(Dead);
@@ -99,17 +138,40 @@ fn serve(says: &[Bytes]) -> (Result<(), ConnectionError>, Duration, ServerMemory
 }
 
 fn serve_logged(says: &[Bytes], log: &Arc<Log>) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
+    serve_dripping(says, log, None, &Arc::default())
+}
+
+/// The same with a peer that completes a Read every so often. Tells how many were posted at a time, too.
+fn serve_dripping(
+    says: &[Bytes],
+    log: &Arc<Log>,
+    drip: Option<Duration>,
+    most_held: &Arc<AtomicUsize>,
+) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
     let world = World::new(1);
     let env = world.env();
     let fabric = world.fabric(SERVER);
     let memory = ServerMemory::budget(4 << 20);
     let handler = router(&env, &store(&env));
+    let clock = env.clock.clone();
     let server = Server::new(&fabric, handler, memory.clone(), env, ServerOptions::default(), log.clone());
     let address = SocketAddr::new(SERVER, 1);
     let info = ConnectionInfo { local: address, peer: address, private_data: Bytes::new(), ird: 4, ord: 4 };
     let says = says.iter().cloned().collect();
-    let dead = Dead { info, capabilities: fabric.capabilities().clone(), says, held: Vec::new() };
     let started = world.now();
+    let dead = Dead {
+        info,
+        capabilities: fabric.capabilities().clone(),
+        says,
+        held: VecDeque::new(),
+        sent: VecDeque::new(),
+        answers: 0,
+        said: 0,
+        drip,
+        due: clock.sleep_until(started + drip.unwrap_or_default()),
+        clock,
+        most_held: most_held.clone(),
+    };
     let ended = world.block_on(async {
         let (_, driver) = server.accept(Box::new(Arriving(dead))).await.unwrap();
         driver.await
@@ -136,6 +198,41 @@ fn a_peer_that_serves_no_reads_is_dropped_with_the_memory_that_it_held() {
     assert_eq!(ended, Err(ConnectionError::Stalled { after: STALL_LIMIT }));
     assert_eq!(took, STALL_LIMIT, "neither sooner nor later");
     assert!(memory.arguments.try_allocate(2 << 20).is_some());
+}
+
+/// A small call, whose answer grants credits, and calls with a chunk of so many octets each.
+fn writes(count: usize, octets: u32) -> Vec<Bytes> {
+    let write = |xid| {
+        let segment = Segment { handle: 1, length: octets, offset: 0 };
+        let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+        call_with(xid, lists, common::WRITE, &[1, octets])
+    };
+    let first = call_with(1000, Lists::default(), common::READ, &[0, 0, 100, 1]);
+    std::iter::once(first).chain((1..=count as u32).map(write)).collect()
+}
+
+/// Each Read comes before the peer would be taken for stalled, but all together take too long.
+#[test]
+fn a_peer_that_answers_reads_one_by_one_is_dropped_when_a_calls_chunks_are_overdue() {
+    let drip = STALL_LIMIT - Duration::from_secs(1);
+    let held = Arc::default();
+    let (ended, took, memory) = serve_dripping(&writes(MAX_PULLS, 4096), &Arc::default(), Some(drip), &held);
+    let limit = STALL_LIMIT * PULL_STALLS;
+    assert_eq!(ended, Err(ConnectionError::Stalled { after: limit }));
+    assert_eq!(took, limit, "neither sooner nor later");
+    assert!(memory.arguments.try_allocate(2 << 20).is_some());
+}
+
+/// The calls beyond the limit wait until it is their turn, and are executed then.
+#[test]
+fn a_connection_pulls_for_a_few_calls_at_a_time() {
+    for calls in [MAX_PULLS, MAX_PULLS + 1, 3 * MAX_PULLS] {
+        let (log, held) = (Arc::new(Log::default()), Arc::new(AtomicUsize::new(0)));
+        let (ended, ..) = serve_dripping(&writes(calls, 4096), &log, Some(Duration::from_secs(1)), &held);
+        assert_eq!(ended, Ok(()));
+        assert_eq!(held.load(Ordering::Relaxed), MAX_PULLS);
+        assert_eq!(log.count(|event| matches!(event, Event::Called { .. })), 1 + calls);
+    }
 }
 
 #[test]
