@@ -26,8 +26,8 @@ const STAGE_OCTETS: usize = 16 << 10;
 /// Records up to this many octets are taken from the stage; fragments beyond get buffers of their own, which the allocator
 /// counts.
 const SMALL_RECORD_OCTETS: usize = 8 << 10;
-/// Octets of one record whose arrival is progress, and octets written. A quarter of the largest record: a peer that holds
-/// memory by sending or taking an octet now and then gets nowhere.
+/// Octets written that are progress. A quarter of the largest record: a peer that holds memory by taking an octet now and then
+/// gets nowhere.
 const PROGRESS_OCTETS: u64 = 256 << 10;
 /// The most slices in one vectored write.
 const WRITE_SLICES: usize = 64;
@@ -97,9 +97,9 @@ impl RecordReader {
         self.received
     }
 
-    /// Changes with every record that is complete and every large part of one.
-    pub(crate) fn progress(&self) -> u64 {
-        self.records.wrapping_add(self.received / PROGRESS_OCTETS)
+    /// Records that are complete. Parts are no progress: half a record holds memory, however slowly the rest comes.
+    pub(crate) fn records(&self) -> u64 {
+        self.records
     }
 
     /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already and

@@ -35,8 +35,8 @@ pub struct ServerOptions {
     pub max_record: usize,
     /// How many calls are executed at a time; no more are read meanwhile.
     pub max_calls: usize,
-    /// How long the peer may leave a record half sent or a reply unread, without progress worth the name, before it is
-    /// dropped. Found out within twice this time.
+    /// How long the peer may take for a whole record, and how long it may leave replies unread without progress worth the
+    /// name, before it is dropped. Found out within twice this time.
     pub stall: Duration,
 }
 
@@ -122,7 +122,8 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
         context: CallContext::new(Arc::new(connection)),
         signal: Some(signal),
         handler,
-        timer: None,
+        sending: Watch::default(),
+        taking: Watch::default(),
         clock,
         options,
     };
@@ -142,8 +143,9 @@ struct Driver<T> {
     context: CallContext,
     signal: Option<GoneSignal>,
     handler: Arc<dyn Handler>,
-    /// The progress when the timer was set, and the timer.
-    timer: Option<(u64, BoxFuture<'static, ()>)>,
+    /// Whether the rest of a record comes, and whether replies are taken.
+    sending: Watch,
+    taking: Watch,
     clock: Arc<dyn Clock>,
     options: ServerOptions,
 }
@@ -216,21 +218,46 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.signal = None;
     }
 
-    /// Ends the connection if the peer owes something and moved nothing since the timer was set.
+    /// Ends the connection if the peer owes something and has got nowhere with it in time. What it does in one direction is
+    /// no excuse for the other.
     fn poll_stall(&mut self, cx: &mut Context<'_>) {
-        while self.ended.is_none() {
-            let waiting = self.writer.queued() > 0 || self.reading && self.reader.is_inside_record();
-            let moved = self.reader.progress().wrapping_add(self.writer.progress());
-            match &mut self.timer {
-                None if !waiting => return,
-                None => self.timer = Some((moved, self.clock.sleep_until(self.clock.now() + self.options.stall))),
-                Some((before, timer)) => match timer.as_mut().poll(cx) {
-                    Poll::Pending => return,
-                    Poll::Ready(()) if waiting && *before == moved => {
-                        self.end(ConnectionError::Stalled { after: self.options.stall });
+        if self.ended.is_some() {
+            return;
+        }
+        let (clock, limit) = (&*self.clock, self.options.stall);
+        let inside = self.reading && self.reader.is_inside_record();
+        let sending = self.sending.poll(cx, clock, limit, inside.then(|| self.reader.records()));
+        let unread = self.writer.queued() > 0;
+        let taking = self.taking.poll(cx, clock, limit, unread.then(|| self.writer.progress()));
+        if sending.is_ready() || taking.is_ready() {
+            self.end(ConnectionError::Stalled { after: limit });
+        }
+    }
+}
+
+/// Finds out whether the peer gets anywhere with what it owes.
+#[derive(Default)]
+struct Watch {
+    /// The progress when the timer was set, and the timer.
+    timer: Option<(u64, BoxFuture<'static, ()>)>,
+}
+
+impl Watch {
+    /// Ready if the peer has owed something since the timer was set, and its `progress` is the same. `None`: it owes nothing.
+    fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock, limit: Duration, progress: Option<u64>) -> Poll<()> {
+        loop {
+            match (&mut self.timer, progress) {
+                (None, None) => return Poll::Pending,
+                (None, Some(progress)) => {
+                    self.timer = Some((progress, clock.sleep_until(clock.now() + limit)));
+                }
+                (Some((before, timer)), progress) => {
+                    std::task::ready!(timer.as_mut().poll(cx));
+                    if progress == Some(*before) {
+                        return Poll::Ready(());
                     }
-                    Poll::Ready(()) => self.timer = None,
-                },
+                    self.timer = None;
+                }
             }
         }
     }

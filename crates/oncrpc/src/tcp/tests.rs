@@ -414,7 +414,44 @@ async fn peers_that_hold_memory_and_get_nowhere_are_dropped() {
     assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
 }
 
-/// A slow peer is no stalled one: calls that come one by one, and a large one at some KiB a second.
+/// A large record that comes in time for every part of it, but not for the whole; and one that comes just as slowly while
+/// small replies are taken.
+#[tokio::test(start_paused = true)]
+async fn a_record_has_to_be_whole_in_time() {
+    for replies in [false, true] {
+        let options = ServerOptions::default();
+        let (mut near, far) = duplex(64);
+        let sample = Sample::default();
+        let (gate, running) = (sample.gate.clone(), sample.running.clone());
+        let (_, driver) = serve(far, endpoint(), router(sample), env().clock, options);
+        let begin = tokio::time::Instant::now();
+        let trickle = async {
+            if replies {
+                // A call whose reply can be taken while the record comes.
+                let call = [0x8000_0028_u32, 1, 0, 2, 77, 1, 2, 0, 0, 0, 0];
+                near.write_all(&call.iter().flat_map(|w| w.to_be_bytes()).collect::<Vec<_>>()).await.unwrap();
+                while running.load(Ordering::SeqCst) == 0 {
+                    tokio::task::yield_now().await;
+                }
+            }
+            near.write_all(&0x8010_0000_u32.to_be_bytes()).await.unwrap();
+            for part in 0..128 {
+                if near.write_all(&[0; 8192]).await.is_err() {
+                    break;
+                }
+                if part == 20 {
+                    gate.notify_waiters();
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let (ended, ()) = tokio::join!(driver, trickle);
+        assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
+        assert!(begin.elapsed() < 2 * options.stall, "{:?}", begin.elapsed());
+    }
+}
+
+/// A slow peer is no stalled one: calls that come one by one, and a large one that takes most of the time that it has.
 #[tokio::test(start_paused = true)]
 async fn peers_that_are_merely_slow_are_served() {
     let (mut near, far) = duplex(64);
@@ -431,7 +468,7 @@ async fn peers_that_are_merely_slow_are_served() {
         near.write_all(&0x8010_0000_u32.to_be_bytes()).await.unwrap();
         for _ in 0..128 {
             near.write_all(&[0; 8192]).await.unwrap();
-            tokio::time::sleep(Duration::from_secs(1)).await;
+            tokio::time::sleep(Duration::from_millis(450)).await;
         }
         // It was of RPC version 0, and is answered so.
         near.read_exact(&mut [0; 28]).await.unwrap();
