@@ -94,6 +94,10 @@ pub(crate) struct ServeArgs {
     /// Connections at a time, over all listeners
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
+    /// Drop a client that makes no progress for so long in the middle of a message, with the answers that it was sent, or
+    /// with RDMA Reads; a call's Read chunks as a whole may take twice as long
+    #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
+    pub(crate) stall_timeout: Duration,
     /// Do not ask for iWARP's CRC; it is off only if the client does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
@@ -284,6 +288,22 @@ pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| format!("{text:?} is out of range"))
 }
 
+/// The shortest time limit: below, a busy machine would be taken for a peer that does nothing.
+const MIN_TIME_LIMIT: Duration = Duration::from_millis(500);
+
+/// The longest: the system counts it in milliseconds in a word.
+const MAX_TIME_LIMIT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Seconds, as a limit on what peers may take.
+fn parse_time_limit(text: &str) -> Result<Duration, String> {
+    let limit = parse_seconds(text)?;
+    if (MIN_TIME_LIMIT..=MAX_TIME_LIMIT).contains(&limit) {
+        return Ok(limit);
+    }
+    let (min, max) = (MIN_TIME_LIMIT.as_secs_f32(), MAX_TIME_LIMIT.as_secs());
+    Err(format!("{text:?} is out of range: {min} to {max} seconds"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -292,6 +312,15 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn time_limits_are_neither_too_short_nor_too_long() {
+        assert_eq!(parse_time_limit("0.5"), Ok(MIN_TIME_LIMIT));
+        assert_eq!(parse_time_limit("86400"), Ok(MAX_TIME_LIMIT));
+        for wrong in ["0.499", "86400.1", "0", "-1", "NaN", "soon"] {
+            assert!(parse_time_limit(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

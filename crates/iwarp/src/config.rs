@@ -9,7 +9,7 @@ pub const DEFAULT_DEPTH: u16 = 16;
 /// Within this time a connection is set up, TCP included, or given up. Linux waits as long.
 pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// A peer that takes nothing for this long while something is to be written, or sends nothing for this long in the middle of
-/// an FPDU or while it owes the answer to an RDMA Read, is taken for dead.
+/// an FPDU or while it owes the answer to an RDMA Read, or whose host acknowledges nothing for this long, is taken for dead.
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// After our FIN the peer has this long to send its own.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);

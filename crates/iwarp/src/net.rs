@@ -45,7 +45,7 @@ impl From<Fault> for FrameError {
 }
 
 impl Wire {
-    /// Takes over a fresh connection: no delay of small segments, keep-alive on. On a wire, buffer sizes are left to the
+    /// Takes over a fresh connection: no delay of small segments, keep-alive on, and an end when the other host is gone. On a wire, buffer sizes are left to the
     /// system, whose tuning of them would end with any size set here. On loopback there is no delay to be filled, and what
     /// is buffered beyond the cache costs half of the throughput.
     pub(crate) fn new(stream: TcpStream, config: &Config, initiator: bool) -> io::Result<Wire> {
@@ -56,6 +56,8 @@ impl Wire {
             .with_retries(KEEPALIVE_PROBES);
         let socket = SockRef::from(&stream);
         socket.set_tcp_keepalive(&keepalive)?;
+        // What lies in the socket and is not acknowledged is not asked about by keep-alive.
+        socket.set_tcp_user_timeout(Some(config.stall_timeout))?;
         if socket.tcp_mss()? as usize >= LARGE_MSS_OCTETS {
             socket.set_send_buffer_size(LOOPBACK_SEND_BUFFER_OCTETS)?;
         }

@@ -48,6 +48,8 @@ pub(super) struct Shared {
     pub(super) memory: Memory,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) crc: bool,
+    /// How long a peer may make no progress.
+    pub(super) stall: Duration,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) stopping: watch::Receiver<bool>,
 }
@@ -131,13 +133,16 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
     let mut config = Config::default();
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
+    config.stall_timeout = shared.stall;
     let iwarp = Iwarp::new(shared.env.clone(), config);
+    let mut options = ServerOptions::default();
+    options.stall = shared.stall;
     let server = Server::new(
         &iwarp,
         shared.nfs.clone(),
         shared.memory.rdma(),
         shared.env.clone(),
-        ServerOptions::default(),
+        options,
         shared.observer.clone(),
     );
     let mut loops = JoinSet::new();
@@ -240,13 +245,15 @@ async fn accept_tcp(
     let connect = move |stream: TcpStream, entry: Entry, peer, stopping| {
         let (handler, shared, connections) = (handler.clone(), inside.clone(), connections.clone());
         Box::pin(async move {
-            prepare(&stream);
+            prepare(&stream, shared.stall);
             let Ok(local) = stream.local_addr() else { return };
             let _counted = metrics::TcpConnection::new();
             let id = connections.fetch_add(1, Ordering::Relaxed);
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(shared.memory.tcp.clone()) };
             let clock = shared.env.clock.clone();
-            let (handle, driver) = tcp::serve(stream, endpoint, handler, clock, tcp::ServerOptions::default());
+            let mut options = tcp::ServerOptions::default();
+            options.stall = shared.stall;
+            let (handle, driver) = tcp::serve(stream, endpoint, handler, clock, options);
             match entry {
                 Entry::Guest(setup) => drive(driver, move || handle.drain(), peer, setup.finish(), stopping).await,
                 // The services say that the address is not allowed.
@@ -272,14 +279,16 @@ async fn reject(pending: Box<dyn Pending>, place: Stranger, peer: SocketAddr) {
     drop(place);
 }
 
-/// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out.
-fn prepare(stream: &TcpStream) {
+/// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out, whether it
+/// owes an acknowledgement or was idle.
+fn prepare(stream: &TcpStream, stall: Duration) {
     let set = || {
         stream.set_nodelay(true)?;
         sockopt::set_socket_keepalive(stream, true)?;
         sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
         sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
         sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+        sockopt::set_tcp_user_timeout(stream, u32::try_from(stall.as_millis()).unwrap_or(u32::MAX))?;
         std::io::Result::Ok(())
     };
     if let Err(error) = set() {
