@@ -17,6 +17,7 @@
 //! # Ok::<(), rpcrdma_wire::v1::HeaderError>(())
 //! ```
 
+pub mod chunk;
 mod cursor;
 pub mod private_data;
 pub mod v1;

@@ -3,8 +3,8 @@
 //! Matching the XID with outstanding calls, credits and limits come later and elsewhere. Owns nothing but the
 //! decoded header that it hands on. It cannot fail: whatever the octets are, there is one judgement.
 
-use super::{Body, ErrorBody, Header, HeaderError, Lists, MIN_MESSAGE_OCTETS, Procedure, VERSION, XID_OCTETS};
-use rpcrdma_xdr::UNIT;
+use super::{Body, ErrorBody, Header, HeaderError, MIN_MESSAGE_OCTETS, Procedure, VERSION};
+use crate::chunk::fit::{position_zero_len, positions_fit, same_xid};
 
 /// What the receiver is for the RPC that the message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -147,38 +147,9 @@ fn as_requester(header: Header, payload_offset: usize, payload: &[u8]) -> Judgem
     if well_formed { Judgement::Accept { header, payload_offset } } else { Judgement::Discard(Discard::Malformed) }
 }
 
-/// Whether the Payload stream begins with the header's XID.
-fn same_xid(xid: u32, payload: &[u8]) -> bool {
-    payload.first_chunk::<XID_OCTETS>() == Some(&xid.to_be_bytes())
-}
-
-/// The octets of the Position Zero chunk, if there is one that is not empty.
-fn position_zero_len(lists: &Lists) -> Option<usize> {
-    let zero = lists.reads.chunks().into_iter().find(|chunk| chunk.position == 0)?;
-    usize::try_from(zero.len()).ok().filter(|&len| len > 0)
-}
-
-/// Whether the Read chunks can be laid into the stream: each Position a multiple of four, not within the data of
-/// another chunk, and not beyond the end of the stream. `inline` octets of the stream come otherwise, behind the
-/// header or in a Position Zero chunk.
-fn positions_fit(lists: &Lists, inline: usize) -> bool {
-    let mut inline_before = 0;
-    let mut in_chunks = 0u64;
-    for chunk in lists.reads.chunks().iter().filter(|chunk| chunk.position != 0) {
-        let position = u64::from(chunk.position);
-        let Some(at) = position.checked_sub(in_chunks) else { return false };
-        if !position.is_multiple_of(UNIT as u64) || at < inline_before || at > inline as u64 {
-            return false;
-        }
-        inline_before = at;
-        in_chunks = in_chunks.saturating_add(chunk.len().next_multiple_of(UNIT as u64));
-    }
-    true
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{ReadList, ReadSegment, Segment};
+    use super::super::{Lists, ReadList, ReadSegment, Segment};
     use super::*;
 
     fn call(reads: &[(u32, u32)], payload: usize) -> Judgement {

@@ -6,19 +6,11 @@
 mod classify;
 mod error;
 mod header;
-mod read_list;
-mod segment;
-mod write_list;
 
+pub use crate::chunk::{Lists, ReadChunk, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 pub use classify::{Discard, Judgement, Role, judge, judge_by};
 pub use error::ErrorBody;
-pub use header::{Body, FIXED_OCTETS, Header, HeaderError, Lists, MIN_MESSAGE_OCTETS, NO_CHUNKS_OCTETS, Procedure};
-pub use read_list::{ReadChunk, ReadList, ReadSegment};
-pub use segment::Segment;
-pub use write_list::{WriteChunk, WriteList};
+pub use header::{Body, FIXED_OCTETS, Header, HeaderError, MIN_MESSAGE_OCTETS, NO_CHUNKS_OCTETS, Procedure};
 
 /// The version that stands in `rdma_vers`.
 pub const VERSION: u32 = 1;
-
-/// Octets of the RPC message that are looked at here: its XID, the first word of every RPC message.
-pub(crate) const XID_OCTETS: usize = 4;

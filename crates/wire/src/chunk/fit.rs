@@ -1,0 +1,38 @@
+//! Whether what a header describes can be put together: the same questions in both versions.
+//!
+//! Owns nothing and cannot fail.
+
+use super::Lists;
+use rpcrdma_xdr::UNIT;
+
+/// Octets of the RPC message's XID, its first word.
+pub(crate) const XID_OCTETS: usize = 4;
+
+/// Whether the Payload stream begins with the header's XID.
+pub(crate) fn same_xid(xid: u32, payload: &[u8]) -> bool {
+    payload.first_chunk::<XID_OCTETS>() == Some(&xid.to_be_bytes())
+}
+
+/// The octets of the Position Zero chunk, if there is one that is not empty.
+pub(crate) fn position_zero_len(lists: &Lists) -> Option<usize> {
+    let zero = lists.reads.chunks().into_iter().find(|chunk| chunk.position == 0)?;
+    usize::try_from(zero.len()).ok().filter(|&len| len > 0)
+}
+
+/// Whether the Read chunks can be laid into the stream: each Position a multiple of four, not within the data of
+/// another chunk, and not beyond the end of the stream. `inline` octets of the stream come otherwise, behind the
+/// header or in a Position Zero chunk.
+pub(crate) fn positions_fit(lists: &Lists, inline: usize) -> bool {
+    let mut inline_before = 0;
+    let mut in_chunks = 0u64;
+    for chunk in lists.reads.chunks().iter().filter(|chunk| chunk.position != 0) {
+        let position = u64::from(chunk.position);
+        let Some(at) = position.checked_sub(in_chunks) else { return false };
+        if !position.is_multiple_of(UNIT as u64) || at < inline_before || at > inline as u64 {
+            return false;
+        }
+        inline_before = at;
+        in_chunks = in_chunks.saturating_add(chunk.len().next_multiple_of(UNIT as u64));
+    }
+    true
+}

@@ -1,0 +1,54 @@
+//! The chunk lists of a header: Read list, Write list, Reply chunk (RFC 8166 section 4.1.2; version 2 draft section 6.2.3).
+//!
+//! In this order, each ended by a zero word or absent. Owns the decoded lists.
+
+use super::{ReadList, WriteChunk, WriteList};
+use crate::cursor::Cursor;
+use bytes::BufMut;
+use rpcrdma_xdr::DecodeError;
+
+/// The three kinds of chunk that a header can carry.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lists {
+    /// What the responder reads. Empty in a Reply.
+    pub reads: ReadList,
+    /// Where the responder writes results.
+    pub writes: WriteList,
+    /// Where the responder writes the whole Reply.
+    pub reply: Option<WriteChunk>,
+}
+
+impl Lists {
+    /// Octets of the encoded lists.
+    pub fn encoded_len(&self) -> usize {
+        self.reads.encoded_len()
+            + self.writes.encoded_len()
+            + 4
+            + self.reply.as_ref().map_or(0, WriteChunk::encoded_len)
+    }
+
+    /// Whether there is no chunk at all.
+    pub fn is_empty(&self) -> bool {
+        self.reads.is_empty() && self.writes.is_empty() && self.reply.is_none()
+    }
+
+    /// How many segments there are in all chunks together.
+    pub fn segment_count(&self) -> usize {
+        let written = self.writes.0.iter().chain(&self.reply).map(|chunk| chunk.0.len()).sum::<usize>();
+        self.reads.0.len() + written
+    }
+
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            reads: ReadList::decode(cursor)?,
+            writes: WriteList::decode(cursor)?,
+            reply: WriteChunk::decode_optional(cursor)?,
+        })
+    }
+
+    pub(crate) fn encode(&self, out: &mut impl BufMut) {
+        self.reads.encode(out);
+        self.writes.encode(out);
+        WriteChunk::encode_optional(self.reply.as_ref(), out);
+    }
+}

@@ -1,0 +1,15 @@
+//! Chunks: which memory of the requester an RPC message is moved from or to. Both versions have the same.
+//!
+//! Owns the decoded segments. A list that is cut off, whose presence words are neither 0 nor 1, or whose counts go
+//! beyond the message, is an error of the header; no room is reserved for segments that are not there.
+
+pub(crate) mod fit;
+mod lists;
+mod read_list;
+mod segment;
+mod write_list;
+
+pub use lists::Lists;
+pub use read_list::{ReadChunk, ReadList, ReadSegment};
+pub use segment::Segment;
+pub use write_list::{WriteChunk, WriteList};
