@@ -3,6 +3,7 @@
 //! Borrows the octets. The first word that is not whole is an error, which says where.
 
 use rpcrdma_xdr::{DecodeError, UNIT};
+use std::ops::Range;
 
 pub(crate) struct Cursor<'a> {
     octets: &'a [u8],
@@ -48,6 +49,15 @@ impl<'a> Cursor<'a> {
         let len = usize::try_from(self.u32()?).unwrap_or(usize::MAX);
         let max = self.remaining() / element.max(UNIT);
         if len > max { Err(DecodeError::TooLong { position, len, max }) } else { Ok(len) }
+    }
+
+    /// Passes over octets. `None` if there are not so many.
+    pub(crate) fn skip(&mut self, len: usize) -> Option<Range<usize>> {
+        let (_, tail) = self.octets.split_at_checked(len)?;
+        let start = self.position;
+        self.octets = tail;
+        self.position += len;
+        Some(start..self.position)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {

@@ -1,0 +1,236 @@
+//! What a receiver owes a message of version 2, judged by the message alone (draft sections 6 and 7).
+//!
+//! Matching the XID with outstanding calls, sequences of continued messages, the state of the property exchange, credits
+//! and limits come later and elsewhere. Owns nothing but the decoded header that it hands on. It cannot fail: whatever the
+//! octets are, there is one judgement.
+//!
+//! Which half of an end a message is for stands in the message: with `RDMA2_F_RESPONSE` clear its XID is the sender's and
+//! an error about it means something there, with the flag set it is the receiver's own and an answer could hit an
+//! unrelated call of the peer. So only the former is answered, but for what the draft has every receiver answer.
+
+use super::{
+    Body, Chunks, Credits, ErrorBody, Extensions, Header, HeaderError, HeaderType, NoExtensions, Prefix, Role, VERSION,
+};
+use crate::chunk::fit::{XID_OCTETS, position_zero_len, positions_fit};
+use bytes::Bytes;
+
+/// Octets at the beginning of an RPC message that the transport knows: the XID, and whether it is a Call or a Reply.
+const KNOWN_OCTETS: usize = 8;
+/// The second word of a Call.
+const CALL: u32 = 0;
+/// The second word of a Reply.
+const REPLY: u32 = 1;
+
+/// Who receives, and where in a sequence of continued messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Receiver<'a> {
+    /// Only who answers calls in the forward direction answers an unknown version.
+    pub role: Role,
+    /// What it knows beyond the draft.
+    pub extensions: &'a dyn Extensions,
+    /// Where the message stands.
+    pub place: Place<'a>,
+}
+
+impl Receiver<'_> {
+    /// A receiver that knows the draft and has no sequence under way.
+    pub fn new(role: Role) -> Self {
+        Self { role, extensions: &NoExtensions, place: Place::First }
+    }
+}
+
+/// Where a message stands in a sequence of continued messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place<'a> {
+    /// No sequence is under way, or the message is not of it.
+    First,
+    /// It continues a sequence: it has its XID, header type and `RDMA2_F_RESPONSE`.
+    Later {
+        /// The first octets of what the earlier messages brought, at least eight if there are so many.
+        head: &'a [u8],
+        /// How many octets they brought.
+        octets: usize,
+    },
+}
+
+/// What the receiver does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// The message is passed on.
+    Accept {
+        /// Its header.
+        header: Header,
+        /// Where what follows the header begins, in octets.
+        payload_offset: usize,
+    },
+    /// It is dropped, and nothing is sent.
+    Discard {
+        /// Why.
+        why: Discard,
+        /// The credits that its prefix granted, if there was one of this version.
+        credits: Option<Credits>,
+    },
+    /// It is dropped, and answered with an `RDMA2_ERROR`.
+    Reply {
+        /// The XID to repeat.
+        xid: u32,
+        /// The version to repeat.
+        version: u32,
+        /// The error.
+        error: ErrorBody,
+        /// As in `Discard`.
+        credits: Option<Credits>,
+    },
+}
+
+/// Why a message is dropped in silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Discard {
+    /// It is shorter than any message.
+    Short,
+    /// It is of another version.
+    Version,
+    /// It is an error that is not known or cannot be decoded.
+    UnknownError,
+    /// Its header type is not known, and an answer could hit an unrelated call.
+    HeaderType,
+    /// It claims to be continued and cannot be, and an answer could hit an unrelated call.
+    Continuation,
+    /// Its header, or what it describes, is wrong, and an answer could hit an unrelated call.
+    Malformed,
+}
+
+/// Judges a message.
+pub fn judge(receiver: &Receiver<'_>, message: &Bytes) -> Judgement {
+    let prefix = match Prefix::decode(message) {
+        Ok(prefix) if prefix.version == VERSION => prefix,
+        Ok(prefix) => return of_other_version(receiver.role, &prefix, message),
+        Err(_) => return Judgement::Discard { why: Discard::Short, credits: None },
+    };
+    if let Err(judgement) = flags_fit(receiver, &prefix) {
+        return judgement;
+    }
+    let decoded = match receiver.place {
+        Place::First => Header::decode(message),
+        Place::Later { .. } => Header::decode_piece(message),
+    };
+    let (header, payload_offset) = match decoded {
+        Ok(decoded) => decoded,
+        Err(HeaderError::Property { .. }) => return reply(&prefix, ErrorBody::BadPropertyValue),
+        Err(_) => return malformed(&prefix),
+    };
+    let payload = message.get(payload_offset..).unwrap_or_default();
+    match &header.body {
+        Body::Error(ErrorBody::Unknown(_)) => discard(&prefix, Discard::UnknownError),
+        Body::Connprop(set) if !set.fits(receiver.extensions) => reply(&prefix, ErrorBody::BadPropertyValue),
+        Body::Msg(chunks) if header.flags.more && !chunks.is_empty() => broken_sequence(&prefix),
+        Body::Msg(chunks) if !msg_fits(&prefix, chunks, payload, receiver.place) => malformed(&prefix),
+        Body::Nomsg(chunks) if !nomsg_fits(&prefix, chunks) => malformed(&prefix),
+        _ => Judgement::Accept { header, payload_offset },
+    }
+}
+
+/// A message of another version: an error about the version, or something to answer with one.
+fn of_other_version(role: Role, prefix: &Prefix, message: &Bytes) -> Judgement {
+    // An answer to an error could be answered with an error, without end.
+    let is_error = prefix.header_type == HeaderType::Error.code();
+    match (role, is_error) {
+        (Role::Responder, false) => Judgement::Reply {
+            xid: prefix.xid,
+            version: prefix.version,
+            error: ErrorBody::Version { low: VERSION, high: VERSION },
+            credits: None,
+        },
+        (Role::Requester, true) => match Header::decode(message) {
+            Ok((header, payload_offset)) => Judgement::Accept { header, payload_offset },
+            Err(_) => Judgement::Discard { why: Discard::Version, credits: None },
+        },
+        _ => Judgement::Discard { why: Discard::Version, credits: None },
+    }
+}
+
+/// Whether the header type is known and may have these flags.
+fn flags_fit(receiver: &Receiver<'_>, prefix: &Prefix) -> Result<(), Judgement> {
+    let header_type = HeaderType::from_code(prefix.header_type);
+    if prefix.flags.tpmore && header_type != Some(HeaderType::Connprop) {
+        return Err(reply(prefix, ErrorBody::InvalidHeaderType));
+    }
+    if header_type.is_none() && !receiver.extensions.header_type(prefix.header_type) {
+        return Err(match prefix.flags.response {
+            true => discard(prefix, Discard::HeaderType),
+            false => reply(prefix, ErrorBody::InvalidHeaderType),
+        });
+    }
+    if prefix.flags.more && !header_type.is_some_and(HeaderType::can_continue) {
+        return Err(broken_sequence(prefix));
+    }
+    Ok(())
+}
+
+/// Whether an RPC message, or the part of it that is there, belongs to the prefix, and the chunks fit it.
+fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) -> bool {
+    let (head, before) = match place {
+        Place::First => (&[][..], 0),
+        Place::Later { head, octets } => (head, octets),
+    };
+    let known = head.iter().chain(payload).copied().take(KNOWN_OCTETS).collect::<Vec<_>>();
+    if !begins_with(prefix, &known) || (known.len() < XID_OCTETS && !prefix.flags.more) {
+        return false;
+    }
+    if prefix.flags.response {
+        return chunks.lists.reads.is_empty();
+    }
+    // A part is put together when the last has come; until then there are no chunks.
+    prefix.flags.more
+        // Two payloads at offset 0 have no sensible meaning.
+        || (chunks.lists.reads.segments().iter().all(|entry| entry.position != 0)
+            && positions_fit(&chunks.lists, before.saturating_add(payload.len())))
+}
+
+/// Whether as much as is there of an RPC message's beginning has the XID and the direction of the prefix.
+fn begins_with(prefix: &Prefix, known: &[u8]) -> bool {
+    let direction = if prefix.flags.response { REPLY } else { CALL };
+    let (xid, rest) = known.split_at(known.len().min(XID_OCTETS));
+    let direction_fits = rest.first_chunk() == Some(&direction.to_be_bytes());
+    prefix.xid.to_be_bytes().starts_with(xid) && (direction_fits || known.len() < KNOWN_OCTETS)
+}
+
+/// Whether there is an RPC message in a chunk, or neither: a grant.
+fn nomsg_fits(prefix: &Prefix, chunks: &Chunks) -> bool {
+    if chunks.is_empty() {
+        return prefix.xid == 0;
+    }
+    let lists = &chunks.lists;
+    if prefix.flags.response {
+        return lists.reads.is_empty() && lists.reply.as_ref().is_some_and(|reply| !reply.is_empty());
+    }
+    position_zero_len(lists).is_some_and(|len| positions_fit(lists, len))
+}
+
+fn malformed(prefix: &Prefix) -> Judgement {
+    if prefix.header_type == HeaderType::Error.code() {
+        discard(prefix, Discard::UnknownError)
+    } else if prefix.flags.response {
+        discard(prefix, Discard::Malformed)
+    } else {
+        reply(prefix, ErrorBody::BadXdr)
+    }
+}
+
+fn broken_sequence(prefix: &Prefix) -> Judgement {
+    if prefix.flags.response || prefix.header_type == HeaderType::Error.code() {
+        discard(prefix, Discard::Continuation)
+    } else {
+        reply(prefix, ErrorBody::InvalidContinuation)
+    }
+}
+
+fn discard(prefix: &Prefix, why: Discard) -> Judgement {
+    Judgement::Discard { why, credits: Some(prefix.credits) }
+}
+
+fn reply(prefix: &Prefix, error: ErrorBody) -> Judgement {
+    let Prefix { xid, version, credits, .. } = *prefix;
+    Judgement::Reply { xid, version, error, credits: Some(credits) }
+}

@@ -1,0 +1,328 @@
+//! The transport header of version 2 (draft sections 6.1 to 6.3).
+//!
+//! A prefix of five words (XID, version, credits, header type, flags), then what the header type asks for. Owns the
+//! decoded lists; opaque octets share the message's buffer. Decoding stops at the first thing that is no such header;
+//! the error keeps the prefix, which an answer needs.
+
+use super::{Chunks, Credits, ErrorBody, Flags, HeaderError, PropertyError, PropertySet, VERSION};
+use crate::cursor::Cursor;
+use bytes::{BufMut, Bytes, BytesMut};
+use rpcrdma_xdr::DecodeError;
+
+/// Octets of the prefix. A shorter message is discarded unparsed (draft section 7).
+pub const PREFIX_OCTETS: usize = 20;
+
+/// The header types that the draft defines (table 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeaderType {
+    /// `RDMA2_MSG` (0): chunk lists, then all or part of an RPC message.
+    Msg,
+    /// `RDMA2_NOMSG` (1): chunk lists only; without any, a grant of credits.
+    Nomsg,
+    /// `RDMA2_ERROR` (4).
+    Error,
+    /// `RDMA2_CONNPROP` (5): transport properties.
+    Connprop,
+}
+
+impl HeaderType {
+    /// The word on the wire.
+    pub fn code(self) -> u32 {
+        match self {
+            HeaderType::Msg => 0,
+            HeaderType::Nomsg => 1,
+            HeaderType::Error => 4,
+            HeaderType::Connprop => 5,
+        }
+    }
+
+    /// The header type of a word, if the draft defines it.
+    pub fn from_code(code: u32) -> Option<Self> {
+        [HeaderType::Msg, HeaderType::Nomsg, HeaderType::Error, HeaderType::Connprop]
+            .into_iter()
+            .find(|header_type| header_type.code() == code)
+    }
+
+    /// The name in the draft.
+    pub fn name(self) -> &'static str {
+        match self {
+            HeaderType::Msg => "RDMA2_MSG",
+            HeaderType::Nomsg => "RDMA2_NOMSG",
+            HeaderType::Error => "RDMA2_ERROR",
+            HeaderType::Connprop => "RDMA2_CONNPROP",
+        }
+    }
+
+    /// Whether a message of this type can be one of several whose payloads belong together.
+    pub fn can_continue(self) -> bool {
+        matches!(self, HeaderType::Msg | HeaderType::Connprop)
+    }
+}
+
+/// The words at the beginning of every header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// `rdma_xid`.
+    pub xid: u32,
+    /// `rdma_vers`.
+    pub version: u32,
+    /// `rdma_credit`.
+    pub credits: Credits,
+    /// `rdma_htype`, known or not.
+    pub header_type: u32,
+    /// `rdma_flags`, less the reserved bits.
+    pub flags: Flags,
+}
+
+impl Prefix {
+    /// The prefix of a message, whatever its version.
+    ///
+    /// # Errors
+    /// If the message is shorter.
+    pub fn decode(message: &[u8]) -> Result<Self, HeaderError> {
+        Self::decode_from(&mut Cursor::new(message)).map_err(|_| HeaderError::Short { len: message.len() })
+    }
+
+    fn decode_from(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            xid: cursor.u32()?,
+            version: cursor.u32()?,
+            credits: Credits::from_word(cursor.u32()?),
+            header_type: cursor.u32()?,
+            flags: Flags::from_word(cursor.u32()?),
+        })
+    }
+
+    fn encode(&self, out: &mut impl BufMut) {
+        out.put_u32(self.xid);
+        out.put_u32(self.version);
+        out.put_u32(self.credits.word());
+        out.put_u32(self.header_type);
+        out.put_u32(self.flags.word());
+    }
+
+    /// The header type's name in the draft, if it has one.
+    pub fn type_name(&self) -> Option<&'static str> {
+        HeaderType::from_code(self.header_type).map(HeaderType::name)
+    }
+}
+
+/// The body of a header type that the draft does not define.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherBody {
+    header_type: u32,
+    octets: Bytes,
+}
+
+impl OtherBody {
+    /// A body of an extension's. `None` if the code is one of the draft's.
+    pub fn new(header_type: u32, octets: Bytes) -> Option<Self> {
+        HeaderType::from_code(header_type).is_none().then_some(Self { header_type, octets })
+    }
+
+    /// The word on the wire.
+    pub fn header_type(&self) -> u32 {
+        self.header_type
+    }
+
+    /// Everything behind the prefix. Only the extension knows where its header ends.
+    pub fn octets(&self) -> &Bytes {
+        &self.octets
+    }
+}
+
+/// What follows the prefix.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Body {
+    /// `RDMA2_MSG`.
+    Msg(Chunks),
+    /// `RDMA2_NOMSG`.
+    Nomsg(Chunks),
+    /// `RDMA2_ERROR`.
+    Error(ErrorBody),
+    /// `RDMA2_CONNPROP`, complete.
+    Connprop(PropertySet),
+    /// `RDMA2_CONNPROP`, of which other messages have the rest: octets of an encoded [`PropertySet`].
+    ConnpropPiece(Bytes),
+    /// A header type that the draft does not define.
+    Other(OtherBody),
+}
+
+impl Body {
+    /// The word on the wire.
+    pub fn type_code(&self) -> u32 {
+        match self {
+            Body::Msg(_) => HeaderType::Msg.code(),
+            Body::Nomsg(_) => HeaderType::Nomsg.code(),
+            Body::Error(_) => HeaderType::Error.code(),
+            Body::Connprop(_) | Body::ConnpropPiece(_) => HeaderType::Connprop.code(),
+            Body::Other(other) => other.header_type,
+        }
+    }
+
+    /// The chunks, where the header type has any.
+    pub fn chunks(&self) -> Option<&Chunks> {
+        match self {
+            Body::Msg(chunks) | Body::Nomsg(chunks) => Some(chunks),
+            _ => None,
+        }
+    }
+
+    /// Whether octets of an RPC message follow the header.
+    pub fn has_payload(&self) -> bool {
+        matches!(self, Body::Msg(_))
+    }
+
+    fn decode(prefix: &Prefix, piece: bool, cursor: &mut Cursor<'_>, message: &Bytes) -> Result<Self, PropertyError> {
+        let rest = |cursor: &mut Cursor<'_>| {
+            let octets = cursor.skip(cursor.remaining()).map(|range| message.slice(range));
+            octets.unwrap_or_default()
+        };
+        Ok(match HeaderType::from_code(prefix.header_type) {
+            Some(HeaderType::Msg) => Body::Msg(Chunks::decode(cursor)?),
+            Some(HeaderType::Nomsg) => Body::Nomsg(Chunks::decode(cursor)?),
+            Some(HeaderType::Error) => Body::Error(ErrorBody::decode(cursor)?),
+            Some(HeaderType::Connprop) if piece || prefix.flags.more => Body::ConnpropPiece(rest(cursor)),
+            Some(HeaderType::Connprop) => Body::Connprop(PropertySet::decode_from(cursor, message)?),
+            None => Body::Other(OtherBody { header_type: prefix.header_type, octets: rest(cursor) }),
+        })
+    }
+}
+
+/// A transport header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The XID of the RPC message, or of the exchange.
+    pub xid: u32,
+    /// `rdma_vers`: 2, but for an error, which repeats the version of what it answers.
+    pub version: u32,
+    /// Credits for the receiver.
+    pub credits: Credits,
+    /// The flags.
+    pub flags: Flags,
+    /// The rest.
+    pub body: Body,
+}
+
+impl Header {
+    /// A message with payload: all of an RPC message, or with `more` the next part of it. Chunks belong in the last.
+    pub fn msg(xid: u32, credits: Credits, response: bool, more: bool, chunks: Chunks) -> Self {
+        Self { xid, version: VERSION, credits, flags: Flags { response, more, tpmore: false }, body: Body::Msg(chunks) }
+    }
+
+    /// A message whose RPC message is in a chunk.
+    pub fn nomsg(xid: u32, credits: Credits, response: bool, chunks: Chunks) -> Self {
+        let flags = Flags { response, ..Flags::default() };
+        Self { xid, version: VERSION, credits, flags, body: Body::Nomsg(chunks) }
+    }
+
+    /// A grant of credits and nothing else: no chunks, XID zero.
+    pub fn grant(credits: Credits) -> Self {
+        Self::nomsg(0, credits, false, Chunks::default())
+    }
+
+    /// An error about the message with this XID and version.
+    pub fn error(xid: u32, version: u32, credits: Credits, error: ErrorBody) -> Self {
+        let flags = Flags { response: true, ..Flags::default() };
+        Self { xid, version, credits, flags, body: Body::Error(error) }
+    }
+
+    /// Transport properties; with `tpmore`, more of them follow in another message.
+    pub fn connprop(xid: u32, credits: Credits, tpmore: bool, properties: PropertySet) -> Self {
+        let flags = Flags { tpmore, ..Flags::default() };
+        Self { xid, version: VERSION, credits, flags, body: Body::Connprop(properties) }
+    }
+
+    /// A part of an encoded property set that one message cannot hold. `more` in all but the last; `tpmore` as in
+    /// [`connprop`](Self::connprop), the same in all.
+    pub fn connprop_piece(xid: u32, credits: Credits, more: bool, tpmore: bool, octets: Bytes) -> Self {
+        let flags = Flags { response: false, more, tpmore };
+        Self { xid, version: VERSION, credits, flags, body: Body::ConnpropPiece(octets) }
+    }
+
+    /// A message of an extension's header type.
+    pub fn other(xid: u32, credits: Credits, response: bool, body: OtherBody) -> Self {
+        let flags = Flags { response, ..Flags::default() };
+        Self { xid, version: VERSION, credits, flags, body: Body::Other(body) }
+    }
+
+    /// Decodes the header at the beginning of a message that is no later part of a sequence. Returns with it the offset
+    /// of what follows.
+    ///
+    /// # Errors
+    /// If the message is too short for the prefix, of another version, or malformed.
+    pub fn decode(message: &Bytes) -> Result<(Self, usize), HeaderError> {
+        Self::decode_as(message, false)
+    }
+
+    /// As [`decode`](Self::decode), for a message that may continue the one before: properties are left as octets.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_piece(message: &Bytes) -> Result<(Self, usize), HeaderError> {
+        Self::decode_as(message, true)
+    }
+
+    fn decode_as(message: &Bytes, piece: bool) -> Result<(Self, usize), HeaderError> {
+        let mut cursor = Cursor::new(message);
+        let prefix = Prefix::decode_from(&mut cursor).map_err(|_| HeaderError::Short { len: message.len() })?;
+        let ours = prefix.version == VERSION;
+        if !ours && prefix.header_type != HeaderType::Error.code() {
+            return Err(HeaderError::Version { prefix });
+        }
+        match Body::decode(&prefix, piece, &mut cursor, message) {
+            // An error about the version repeats one that the answerer may not know.
+            Ok(body) if ours || matches!(body, Body::Error(ErrorBody::Version { .. })) => {
+                let Prefix { xid, version, credits, flags, .. } = prefix;
+                Ok((Self { xid, version, credits, flags, body }, cursor.position()))
+            }
+            Ok(_) => Err(HeaderError::Version { prefix }),
+            Err(_) if !ours => Err(HeaderError::Version { prefix }),
+            Err(PropertyError::Xdr(cause)) => Err(HeaderError::Malformed { prefix, cause }),
+            Err(cause) => Err(HeaderError::Property { prefix, cause }),
+        }
+    }
+
+    /// The words at the beginning.
+    pub fn prefix(&self) -> Prefix {
+        let Self { xid, version, credits, flags, .. } = *self;
+        Prefix { xid, version, credits, header_type: self.body.type_code(), flags }
+    }
+
+    /// Whether it grants credits and does nothing else, whatever its XID (draft section 6.3.2).
+    pub fn is_grant(&self) -> bool {
+        matches!(&self.body, Body::Nomsg(chunks) if chunks.is_empty())
+    }
+
+    /// Octets of the encoded header.
+    pub fn encoded_len(&self) -> usize {
+        PREFIX_OCTETS
+            + match &self.body {
+                Body::Msg(chunks) | Body::Nomsg(chunks) => chunks.encoded_len(),
+                Body::Error(error) => error.encoded_len(),
+                Body::Connprop(properties) => properties.encoded_len(),
+                Body::ConnpropPiece(octets) => octets.len(),
+                Body::Other(other) => other.octets.len(),
+            }
+    }
+
+    /// Appends the encoded header.
+    pub fn encode(&self, out: &mut impl BufMut) {
+        self.prefix().encode(out);
+        match &self.body {
+            Body::Msg(chunks) | Body::Nomsg(chunks) => chunks.encode(out),
+            Body::Error(error) => error.encode(out),
+            Body::Connprop(properties) => properties.encode(out),
+            Body::ConnpropPiece(octets) => out.put_slice(octets),
+            Body::Other(other) => out.put_slice(&other.octets),
+        }
+    }
+
+    /// The encoded header.
+    pub fn to_bytes(&self) -> Bytes {
+        let mut out = BytesMut::with_capacity(self.encoded_len());
+        self.encode(&mut out);
+        out.freeze()
+    }
+}

@@ -1,0 +1,114 @@
+//! The answer to a client's first message, of which no version is known yet (draft sections 4.2.3.1 and 4.2.3.2).
+//!
+//! An `ERR_VERS` has 28 octets in version 1's layout and 32 in version 2's, which has a flags word before the code; its
+//! version word may be anything, since the answerer repeats the client's. So the length tells them apart. Owns nothing.
+
+use super::{Body, ErrorBody, Header, HeaderType, PREFIX_OCTETS, VERSION};
+use crate::v1;
+use bytes::Bytes;
+
+/// Octets of an `ERR_VERS` of version 1, which every version's servers send before a version is settled.
+const V1_LAYOUT_OCTETS: usize = 28;
+/// Octets of an `ERR_VERS` of version 2.
+const V2_LAYOUT_OCTETS: usize = 32;
+
+/// What the answer to the first message says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Answer {
+    /// The server speaks version 2; the message is to be judged as one of it.
+    Version2,
+    /// The server speaks these versions, both ends included.
+    Versions {
+        /// The XID that it repeats.
+        xid: u32,
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// Another error, as servers send that do not know the header type: no version 2.
+    OtherError {
+        /// The XID that it repeats.
+        xid: u32,
+    },
+    /// No message that could be an answer.
+    Unreadable,
+}
+
+/// Reads the answer.
+pub fn answer(message: &Bytes) -> Answer {
+    let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
+    let (Some(xid), Some(version), Some(header_type)) = (word(0), word(4), word(12)) else {
+        return Answer::Unreadable;
+    };
+    if header_type != HeaderType::Error.code() {
+        return match version == VERSION && message.len() >= PREFIX_OCTETS {
+            true => Answer::Version2,
+            false => Answer::Unreadable,
+        };
+    }
+    let v1_range = || match v1::Header::decode(message).ok()?.0.body {
+        v1::Body::Error(v1::ErrorBody::Version { low, high }) => Some((low, high)),
+        _ => None,
+    };
+    let v2_range = || match Header::decode(message).ok()?.0.body {
+        Body::Error(ErrorBody::Version { low, high }) => Some((low, high)),
+        _ => None,
+    };
+    let range = match message.len() {
+        V1_LAYOUT_OCTETS => v1_range(),
+        V2_LAYOUT_OCTETS => v2_range(),
+        _ => None,
+    };
+    range.map_or(Answer::OtherError { xid }, |(low, high)| Answer::Versions { xid, low, high })
+}
+
+/// The refusal of a first message whose version the server does not speak, in version 1's layout. `credit` is the whole
+/// credit word.
+pub fn refusal(xid: u32, version: u32, credit: u32, low: u32, high: u32) -> Bytes {
+    v1::Header { xid, version, credit, body: v1::Body::Error(v1::ErrorBody::Version { low, high }) }.to_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::v2::{Credits, PropertySet};
+
+    fn words(words: &[u32]) -> Bytes {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    /// proves: V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3.2-g, V2-4.2.3-e
+    #[test]
+    fn ranges_of_versions_are_told_apart_by_length() {
+        let range = Answer::Versions { xid: 7, low: 1, high: 3 };
+        for version in [0, 1, 2, 3, u32::MAX] {
+            let refusal = refusal(7, version, 32, 1, 3);
+            assert_eq!(refusal, words(&[7, version, 32, 4, 1, 1, 3]));
+            assert_eq!(answer(&refusal), range);
+            let v2 = Header::error(7, version, Credits::new(1, 2), ErrorBody::Version { low: 1, high: 3 });
+            assert_eq!(v2.encoded_len(), 32);
+            assert_eq!(answer(&v2.to_bytes()), range);
+        }
+        // The version 1 server that repeats the probe's version and knows version 1 only: as version 2 it would say
+        // "RDMA2_ERR_VERS, low 1" and be cut off.
+        assert_eq!(answer(&words(&[7, 2, 32, 4, 1, 1, 1])), Answer::Versions { xid: 7, low: 1, high: 1 });
+    }
+
+    /// proves: V2-4.2.3.2-h, V2-4.2.3.1-a
+    #[test]
+    fn any_other_error_means_no_version_2() {
+        assert_eq!(answer(&words(&[7, 1, 32, 4, 2])), Answer::OtherError { xid: 7 }, "ERR_CHUNK");
+        assert_eq!(answer(&words(&[7, 2, 32, 4, 2])), Answer::OtherError { xid: 7 }, "with the probe's version");
+        assert_eq!(answer(&words(&[7, 2, 32, 4, 1, 3])), Answer::OtherError { xid: 7 });
+        assert_eq!(answer(&words(&[7, 2, 32, 4, 9, 9, 9])), Answer::OtherError { xid: 7 });
+        assert_eq!(answer(&words(&[7, 2, 32, 4, 1, 1, 1]).slice(..27)), Answer::OtherError { xid: 7 });
+        let connprop = Header::connprop(7, Credits::new(1, 1), false, PropertySet::default());
+        assert_eq!(answer(&connprop.to_bytes()), Answer::Version2);
+        assert_eq!(answer(&Header::grant(Credits::new(1, 1)).to_bytes()), Answer::Version2);
+        assert_eq!(answer(&words(&[7, 1, 32, 0, 0, 0, 0])), Answer::Unreadable);
+        assert_eq!(answer(&words(&[7, 2, 32, 0])), Answer::Unreadable);
+        assert_eq!(answer(&Bytes::new()), Answer::Unreadable);
+    }
+}
