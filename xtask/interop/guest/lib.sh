@@ -1,0 +1,41 @@
+# What the jobs' scripts in the guest have in common. Variables come from /job/env: HOST, NFS_PORT, MOUNT_PORT, EXPORT, SEED, OPS, ...
+# A script prints "== STEP" before each step; the first command that fails ends the job and names the step.
+set -eEuo pipefail
+STEP=start
+trap 'echo "FAILED in step \"$STEP\": line $LINENO: $BASH_COMMAND"' ERR
+
+# step WORDS...: what is done next.
+step() { STEP=$*; echo "== $STEP ($(cut -d' ' -f1 /proc/uptime) s)"; }
+# fail WORDS...: ends the job.
+fail() { echo "FAILED in step \"$STEP\": $*"; exit 1; }
+# equal FOUND WANTED [WHAT]
+equal() { [ "$1" = "$2" ] || fail "${3:-value}: found \"$1\", wanted \"$2\""; }
+# refused COMMAND...: the command must fail.
+refused() { if "$@" 2>/tmp/refused; then fail "was allowed: $*"; fi; }
+
+# nfs_mount [OPTIONS [FOLDER [PATH]]]: mounts the server at /mnt, or FOLDER; options like ",rsize=4096".
+nfs_mount() {
+    mkdir -p "${2:-/mnt}"
+    mount -t nfs -o "vers=3,proto=rdma,port=$NFS_PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$HOST:${3:-$EXPORT}" "${2:-/mnt}"
+}
+# nfs_unmount [FOLDER]: with the mount's statistics in /job/mountstats-N before it goes.
+UNMOUNTS=0
+nfs_unmount() {
+    UNMOUNTS=$((UNMOUNTS + 1))
+    cp /proc/self/mountstats "/job/mountstats-$UNMOUNTS"
+    cd /
+    umount "${1:-/mnt}"
+}
+# forget: reads after it come from the server.
+forget() { sync; echo 3 >/proc/sys/vm/drop_caches; }
+
+# mark NAME: tells the host that the job has come so far. await NAME [SECONDS]: waits for the host's word.
+mark() { : >"/job/mark-$1"; }
+await() {
+    local i
+    for ((i = 0; i < ${2:-60} * 10; i++)); do
+        [ ! -e "/job/go-$1" ] || return 0
+        sleep 0.1
+    done
+    fail "the host did not say \"$1\" within ${2:-60} s"
+}

@@ -1,0 +1,46 @@
+# Linux serves /exports (in memory, root not squashed) over RDMA: version 3, mountd on port 20048, nfsd on port 20049.
+step make what is served
+mount -t tmpfs -o mode=0777,size=${EXPORT_SIZE:-300M} none /exports
+cd /exports
+echo 'hello from linux nfsd' >hello.txt
+head -c 3145728 /dev/urandom >random.bin
+ln -s hello.txt link
+mkdir dir
+for ((i = 0; i < 300; i++)); do echo "file $i" >"dir/file-$i"; done
+sha256sum hello.txt random.bin >SHA256SUMS
+cp SHA256SUMS /job/
+chmod -R a+rwX .
+cd /job
+
+step start nfsd
+modprobe nfsd
+mount -t rpc_pipefs none /var/lib/nfs/rpc_pipefs
+mount -t nfsd none /proc/fs/nfsd
+echo 10 >/proc/fs/nfsd/nfsv4leasetime
+echo 10 >/proc/fs/nfsd/nfsv4gracetime
+rpcbind -w
+echo '/exports *(rw,insecure,no_root_squash,no_subtree_check,fsid=0,sync)' >/etc/exports
+exportfs -ra
+rpc.statd --no-notify
+rpc.mountd --port 20048
+rpc.nfsd --rdma=20049 4
+echo Y >/proc/fs/nfsd/v4_end_grace
+for ((i = 0; i < 100; i++)); do
+    ! grep -q rdma /proc/fs/nfsd/portlist || break
+    sleep 0.1
+done
+grep -q rdma /proc/fs/nfsd/portlist || fail "no RDMA listener"
+mark serves
+
+step serve
+while [ ! -e /job/go-end ]; do
+    if [ -e /job/command ]; then
+        status=0
+        bash /job/command >/job/command-out 2>&1 </dev/null || status=$?
+        rm -f /job/command
+        echo $status >/job/command-status.new
+        mv /job/command-status.new /job/command-status
+    fi
+    sleep 0.1
+done
+rpc.nfsd 0

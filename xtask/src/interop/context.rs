@@ -1,0 +1,163 @@
+//! What a job is given: a folder, a budget, and ways to start servers, guests and commands.
+
+use super::{
+    guest::{Guest, GuestOptions},
+    image::Image,
+    jobs::Job,
+    nfsd::{Nfsd, NfsdOptions},
+    process::{self, Finished},
+    serve::{ServeOptions, Server},
+};
+use anyhow::Context as _;
+use std::{
+    ffi::OsStr,
+    fmt::Display,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// What is the same for all jobs of a run.
+pub(super) struct Settings {
+    /// The `rpcrdma` command.
+    pub(super) program: PathBuf,
+    /// Holds a folder for each job.
+    pub(super) run: PathBuf,
+    /// Random operations in all.
+    pub(super) ops: u64,
+    /// Where random things begin.
+    pub(super) seed: u64,
+    /// Whether data of passed jobs stay.
+    pub(super) keep: bool,
+    /// The guest.
+    pub(super) image: Image,
+}
+
+/// What one job is given.
+pub(super) struct Context<'a> {
+    settings: &'a Settings,
+    dir: PathBuf,
+    deadline: Instant,
+    notes: Mutex<Vec<String>>,
+}
+
+impl<'a> Context<'a> {
+    /// Begins a job: its folder is emptied, its time runs.
+    pub(super) fn begin(settings: &'a Settings, job: &Job) -> anyhow::Result<Self> {
+        let dir = settings.run.join(job.name);
+        if dir.exists() {
+            fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        }
+        fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
+        let deadline = Instant::now() + job.budget(settings.ops);
+        Ok(Self { settings, dir, deadline, notes: Mutex::default() })
+    }
+
+    /// The job's folder, `target/interop/run/JOB`.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// A folder below it, made if it is not there.
+    pub(super) fn folder(&self, name: &str) -> anyhow::Result<PathBuf> {
+        let path = self.dir.join(name);
+        fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(path)
+    }
+
+    /// When the budget ends. All waiting ends then.
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Where random things begin.
+    pub(super) fn seed(&self) -> u64 {
+        self.settings.seed
+    }
+
+    /// Random operations in all.
+    pub(super) fn ops(&self) -> u64 {
+        self.settings.ops
+    }
+
+    /// The guest's kernel and initramfs.
+    pub(super) fn image(&self) -> &Image {
+        &self.settings.image
+    }
+
+    /// The `rpcrdma` command.
+    pub(super) fn program(&self) -> &Path {
+        &self.settings.program
+    }
+
+    /// Something seen that belongs into the results.
+    pub(super) fn note(&self, words: impl Display) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(words.to_string());
+    }
+
+    /// What was noted.
+    pub(super) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// An error that names the file to look at.
+    pub(super) fn failed(&self, words: impl Display, look_at: &Path) -> anyhow::Error {
+        anyhow::anyhow!("{words}; see {}", look_at.display())
+    }
+
+    /// Starts `rpcrdma serve` and waits until it is ready.
+    pub(super) fn serve(&self, options: ServeOptions) -> anyhow::Result<Server> {
+        Server::start_new(self, options)
+    }
+
+    /// Boots a guest, which runs its script.
+    pub(super) fn boot(&self, options: GuestOptions) -> anyhow::Result<Guest> {
+        Guest::boot(self, options)
+    }
+
+    /// Boots a guest with Linux's nfsd and waits until it serves.
+    pub(super) fn nfsd(&self, options: NfsdOptions) -> anyhow::Result<Nfsd> {
+        Nfsd::boot(self, options)
+    }
+
+    /// Runs `rpcrdma ARGUMENTS...` to its end; its output goes to `NAME.out` and `NAME.err`.
+    pub(super) fn rpcrdma<A: AsRef<OsStr>>(
+        &self,
+        name: &str,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> anyhow::Result<Finished> {
+        let mut command = Command::new(&self.settings.program);
+        command.args(arguments);
+        process::run(self, name, command)
+    }
+
+    /// Runs any program to its end; its output goes to `NAME.out` and `NAME.err`.
+    pub(super) fn run(&self, name: &str, command: Command) -> anyhow::Result<Finished> {
+        process::run(self, name, command)
+    }
+
+    /// Waits until something is so, at most the time given and not beyond the budget.
+    pub(super) fn wait_for(
+        &self,
+        what: &str,
+        at_most: Duration,
+        mut so: impl FnMut() -> anyhow::Result<bool>,
+    ) -> anyhow::Result<()> {
+        let begin = Instant::now();
+        let end = (begin + at_most).min(self.deadline);
+        while !so()? {
+            if Instant::now() >= end {
+                anyhow::bail!(
+                    "after {:.1} s still not so: {what}; see {}",
+                    begin.elapsed().as_secs_f64(),
+                    self.dir.display()
+                );
+            }
+            thread::sleep(process::LOOK);
+        }
+        Ok(())
+    }
+}

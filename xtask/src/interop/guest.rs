@@ -1,0 +1,301 @@
+//! A guest: QEMU with Linux, which runs one shell script and ends, or is ended.
+
+use super::{
+    context::Context,
+    kernel_log::{self, Allowed},
+    process::{LOOK, Running, last_lines},
+    serve::Server,
+};
+use anyhow::{Context as _, bail};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Goes before each script.
+const LIBRARY: &str = include_str!("../../interop/guest/lib.sh");
+
+/// Memory of a guest, in MiB: the initramfs takes 40, the programs little, the page cache the rest.
+const MEMORY: u32 = 640;
+
+/// Octets of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
+const CAPTURED_LENGTH: u32 = 262_144;
+
+/// How long a guest may take to boot with another one and a compiler beside it.
+const BOOT_PATIENCE: Duration = Duration::from_secs(90);
+
+/// The host's loopback as the guest sees it.
+pub(super) const HOST: &str = "10.0.2.2";
+
+/// How a guest is to be booted.
+pub(super) struct GuestOptions {
+    name: String,
+    script: String,
+    variables: Vec<(String, String)>,
+    forwards: Vec<(u16, u16)>,
+    capture: bool,
+    link: String,
+    tools: bool,
+    allowed: Vec<Allowed>,
+}
+
+impl GuestOptions {
+    /// A guest that runs this script (after `lib.sh`). The name is its folder's.
+    pub(super) fn new(name: &str, script: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            script: script.to_owned(),
+            variables: vec![("HOST".into(), HOST.into())],
+            forwards: Vec::new(),
+            capture: false,
+            link: "siw".into(),
+            tools: false,
+            allowed: Vec::new(),
+        }
+    }
+
+    /// A variable of the script.
+    pub(super) fn set(mut self, name: &str, value: impl ToString) -> Self {
+        self.variables.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// `nfs_mount` mounts this server (its first port; `NFS_PORTS` has all).
+    pub(super) fn mounts(self, server: &Server) -> Self {
+        let ports: Vec<_> = server.ports().iter().map(u16::to_string).collect();
+        self.mounts_at(server.port(), server.mount_port(), "/").set("NFS_PORTS", ports.join(" "))
+    }
+
+    /// `nfs_mount` mounts what answers at these ports of the host's loopback.
+    pub(super) fn mounts_at(self, port: u16, mount_port: u16, export: &str) -> Self {
+        self.set("NFS_PORT", port).set("MOUNT_PORT", mount_port).set("EXPORT", export)
+    }
+
+    /// The host's port leads to this port of the guest.
+    pub(super) fn forward(mut self, host: u16, guest: u16) -> Self {
+        self.forwards.push((host, guest));
+        self
+    }
+
+    /// Writes what the guest's network interface sees to `NAME/wire.pcap`.
+    pub(super) fn capture(mut self) -> Self {
+        self.capture = true;
+        self
+    }
+
+    /// Puts this program into the guest as `/job/xtask` (`xtask fsx` runs there).
+    pub(super) fn with_tools(mut self) -> Self {
+        self.tools = true;
+        self
+    }
+
+    /// A line of the kernel's log that this job expects; `*` stands for anything. The reason is for whoever reads the job.
+    pub(super) fn allow(mut self, pattern: &'static str, reason: &'static str) -> Self {
+        self.allowed.push(Allowed { pattern, reason });
+        self
+    }
+}
+
+/// A guest that was booted. Dropped, it is killed.
+pub(super) struct Guest {
+    options: GuestOptions,
+    dir: PathBuf,
+    deadline: Instant,
+    running: Running,
+}
+
+impl Guest {
+    pub(super) fn boot(context: &Context, options: GuestOptions) -> anyhow::Result<Self> {
+        let dir = context.folder(&options.name)?;
+        let mut variables = String::new();
+        for (name, value) in &options.variables {
+            variables.push_str(&format!("export {name}='{}'\n", value.replace('\'', "'\\''")));
+        }
+        let variables = format!("{variables}export SEED={} OPS={}\n", context.seed(), context.ops());
+        fs::write(dir.join("job.sh"), format!("{variables}\n{LIBRARY}\n{}", options.script))?;
+        if options.tools {
+            fs::copy(std::env::current_exe()?, dir.join("xtask")).context("copying this program into the guest")?;
+        }
+        let command = qemu(context, &options, &dir);
+        let log = dir.join("qemu.log");
+        let running = Running::start(command, &log, &log)?;
+        Ok(Self { options, dir, deadline: context.deadline(), running })
+    }
+
+    /// Its folder on the host, `/job` in the guest.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What its network interface saw, if that was asked for.
+    pub(super) fn wire(&self) -> PathBuf {
+        self.dir.join("wire.pcap")
+    }
+
+    /// What the script printed so far.
+    pub(super) fn out(&self) -> String {
+        self.text("out.log")
+    }
+
+    /// QEMU's process.
+    pub(super) fn process(&self) -> u32 {
+        self.running.id()
+    }
+
+    /// Waits until the script says `mark NAME`.
+    pub(super) fn wait_for_mark(&mut self, name: &str) -> anyhow::Result<()> {
+        let file = self.dir.join(format!("mark-{name}"));
+        while !file.exists() {
+            if self.running.ended()?.is_some() || self.dir.join("status").exists() {
+                bail!("guest {} ended before it came to {name:?}: {}", self.options.name, self.why());
+            }
+            if Instant::now() >= self.deadline {
+                bail!("guest {} did not come to {name:?} within the budget: {}", self.options.name, self.why());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+
+    /// What the script waits for with `await NAME`.
+    pub(super) fn say(&self, name: &str) -> anyhow::Result<()> {
+        Ok(fs::write(self.dir.join(format!("go-{name}")), [])?)
+    }
+
+    /// Waits for the script's end; fails if a step failed, or a line of the kernel's log is not expected.
+    pub(super) fn finish(mut self) -> anyhow::Result<Ended> {
+        let name = self.options.name.clone();
+        let Some(status) = self.running.wait_until(self.deadline)? else {
+            bail!("the budget ended before guest {name} did: {}", self.why());
+        };
+        let said = fs::read_to_string(self.dir.join("status")).unwrap_or_default();
+        match said.trim() {
+            "0" => self.judge_log()?,
+            "" => bail!("guest {name} died (qemu: {status}): {}", self.why()),
+            _ => bail!("guest {name}: {}", self.why()),
+        }
+        Ok(Ended { dir: self.dir.clone() })
+    }
+
+    /// Cuts the guest's power (SIGKILL to QEMU): its TCP connections to the host end as the host's kernel ends those of a process.
+    pub(super) fn kill(mut self) -> Ended {
+        self.running.kill();
+        Ended { dir: self.dir.clone() }
+    }
+
+    /// Stops or continues the whole guest (SIGSTOP, SIGCONT to QEMU): its peers hear nothing, TCP stays.
+    pub(super) fn freeze(&self, frozen: bool) {
+        self.running.signal(if frozen { rustix::process::Signal::STOP } else { rustix::process::Signal::CONT });
+    }
+
+    /// Fails if the kernel's log has a line, since the script began, that is not expected.
+    pub(super) fn judge_log(&self) -> anyhow::Result<()> {
+        let log = self.text("dmesg.log");
+        let unexpected = kernel_log::unexpected(&log, &self.options.allowed);
+        if unexpected.is_empty() {
+            return Ok(());
+        }
+        let shown = unexpected.iter().take(3).copied().collect::<Vec<_>>().join(" | ");
+        bail!(
+            "guest {}'s kernel said {} unexpected lines: {shown}; see {}",
+            self.options.name,
+            unexpected.len(),
+            self.dir.join("dmesg.log").display()
+        )
+    }
+
+    fn text(&self, file: &str) -> String {
+        fs::read(self.dir.join(file)).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
+    }
+
+    /// Why the script failed, as far as its output tells, and where to look.
+    fn why(&self) -> String {
+        let out = self.out();
+        let said = match out.lines().find(|line| line.starts_with("FAILED")) {
+            Some(line) => {
+                let before = out.split_once(line).map_or("", |(before, _)| before);
+                format!("{line} (before: {})", last_lines(before, 3))
+            }
+            None if out.is_empty() => {
+                format!("its script did not begin; console: {}", last_lines(&self.text("console.log"), 3))
+            }
+            None => format!("its output ends with: {}", last_lines(&out, 3)),
+        };
+        format!("{said}; see {} and dmesg.log, console.log beside it", self.dir.join("out.log").display())
+    }
+
+    /// Waits until the script has begun.
+    pub(super) fn wait_until_up(&mut self) -> anyhow::Result<()> {
+        let end = (Instant::now() + BOOT_PATIENCE).min(self.deadline);
+        while !self.dir.join("out.log").exists() {
+            if self.running.ended()?.is_some() || Instant::now() >= end {
+                bail!("guest {} did not boot: {}", self.options.name, self.why());
+            }
+            thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// What a guest left.
+pub(super) struct Ended {
+    dir: PathBuf,
+}
+
+impl Ended {
+    /// Its folder.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What its network interface saw.
+    pub(super) fn wire(&self) -> PathBuf {
+        self.dir.join("wire.pcap")
+    }
+
+    /// A file that the script or `lib.sh` left.
+    pub(super) fn read(&self, file: &str) -> anyhow::Result<String> {
+        let path = self.dir.join(file);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    }
+}
+
+fn qemu(context: &Context, options: &GuestOptions, dir: &Path) -> Command {
+    let image = &context.image().folder;
+    let mut network = "user,id=net0,ipv6=off".to_owned();
+    for (host, guest) in &options.forwards {
+        network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
+    }
+    let mut command = Command::new("nice");
+    command.args([
+        "-n",
+        "5",
+        "qemu-system-x86_64",
+        "-name",
+        "rpcrdma-interop",
+        "-machine",
+        "pc,accel=tcg",
+        "-cpu",
+        "max,la57=off",
+    ]);
+    command.args(["-m", &MEMORY.to_string(), "-smp", "1", "-nodefaults", "-display", "none", "-no-reboot"]);
+    command.arg("-serial").arg(format!("file:{}", dir.join("console.log").display()));
+    command.arg("-kernel").arg(image.join("vmlinuz")).arg("-initrd").arg(image.join("initramfs.cpio"));
+    command.arg("-append").arg(format!(
+        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on link={}",
+        options.link
+    ));
+    command.args(["-netdev", &network, "-device", "virtio-net-pci,netdev=net0,romfile=", "-device", "virtio-rng-pci"]);
+    command
+        .arg("-virtfs")
+        .arg(format!("local,path={},mount_tag=job,security_model=none,multidevs=remap", dir.display()));
+    if options.capture {
+        let file = dir.join("wire.pcap");
+        command.arg("-object");
+        command.arg(format!("filter-dump,id=dump,netdev=net0,file={},maxlen={CAPTURED_LENGTH}", file.display()));
+    }
+    command
+}

@@ -1,0 +1,127 @@
+//! This machine: where the repository is, which packages it lacks, and the program under judgement.
+//!
+//! Missing packages are installed by root; anybody else is told the command. No service is started: these are tools only, and what
+//! the guest needs is unpacked below the cache and not installed.
+
+use anyhow::{Context as _, bail};
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Debian's packages that the harness needs here, and what for.
+const PACKAGES: &[(&str, &str)] = &[
+    ("qemu-system-x86", "runs the guest"),
+    ("tshark", "reads the captures"),
+    ("gcc", "builds siw"),
+    ("make", "builds siw"),
+    ("libc6-dev", "builds siw"),
+    ("libelf1", "a tool of the kernel's build needs it"),
+    ("binutils", "finds the libraries of the guest's programs"),
+    ("kmod", "finds the kernel's modules"),
+    ("xz-utils", "unpacks modules and siw's source"),
+    ("cpio", "packs the guest"),
+    ("util-linux", "flock"),
+];
+
+/// The repository's root.
+pub(super) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// Sees that all packages are there, or says how to get them.
+pub(super) fn provide_packages() -> anyhow::Result<()> {
+    let output = Command::new("dpkg-query").args(["-W", "-f=${Package} ${db:Status-Status}\n"]).output();
+    let output = output.with_context(|| {
+        format!(
+            "this machine has no dpkg: the harness needs a Debian-like one, with {}",
+            names(PACKAGES.iter()).join(" ")
+        )
+    })?;
+    let missing = missing(&String::from_utf8_lossy(&output.stdout));
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let line = format!("apt-get install --no-install-recommends {}", missing.join(" "));
+    if !rustix::process::geteuid().is_root() {
+        bail!("missing packages; as root: {line}");
+    }
+    eprintln!("installing {}", missing.join(" "));
+    // A list of packages that is old may name files that are gone.
+    let _ = apt(&["update"]);
+    let mut install = vec!["install", "--no-install-recommends"];
+    install.extend(missing);
+    apt(&install).with_context(|| format!("could not install what is missing: {line}"))
+}
+
+fn apt(arguments: &[&str]) -> anyhow::Result<()> {
+    let output = Command::new("apt-get")
+        .args(["-y", "-q", "-o", "DPkg::Lock::Timeout=600"])
+        .args(arguments)
+        .env("DEBIAN_FRONTEND", "noninteractive")
+        .output()?;
+    if !output.status.success() {
+        bail!("{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// Which of [`PACKAGES`] are not installed, after dpkg's list of `NAME STATE` lines.
+fn missing(installed: &str) -> Vec<&'static str> {
+    let has = |name: &str| {
+        installed
+            .lines()
+            .any(|line| line.split_once(' ').is_some_and(|(found, state)| found == name && state == "installed"))
+    };
+    names(PACKAGES.iter().filter(|(name, _)| !has(name)))
+}
+
+fn names<'a>(packages: impl Iterator<Item = &'a (&'static str, &'static str)>) -> Vec<&'static str> {
+    packages.map(|(name, _)| *name).collect()
+}
+
+/// Builds the `rpcrdma` command as `cargo build` does, and says where it is.
+pub(super) fn build_program(root: &Path) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--package", "rpcrdma-cli", "--bin", "rpcrdma", "--message-format", "json-render-diagnostics"])
+        .current_dir(root)
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cargo")?;
+    if !output.status.success() {
+        bail!("the rpcrdma command does not build");
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let values = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
+    programs.last().context("cargo did not say where it put the rpcrdma command")
+}
+
+/// A seed that nobody chose.
+pub(super) fn new_seed() -> u64 {
+    let mut octets = [0; 4];
+    let read = std::fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut octets));
+    if read.is_err() {
+        octets = std::process::id().to_le_bytes();
+    }
+    u64::from(u32::from_le_bytes(octets))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{PACKAGES, missing};
+
+    #[test]
+    fn a_fresh_machine_lacks_everything() {
+        assert_eq!(missing("").len(), PACKAGES.len());
+    }
+
+    #[test]
+    fn installed_counts_and_removed_does_not() {
+        let found = missing("gcc installed\nmake config-files\nmake-doc installed\n");
+        assert!(!found.contains(&"gcc"));
+        assert!(found.contains(&"make"));
+    }
+}

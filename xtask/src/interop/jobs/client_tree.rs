@@ -1,0 +1,29 @@
+//! Linux copies a tree to our server and back.
+
+use super::Job;
+use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions, wire::Wire};
+use std::{fs, process::Command};
+
+pub(super) const JOB: Job = Job {
+    name: "client-tree",
+    about: "Linux mounts our server: a tree is copied in and out, with checksums, links, modes and times; remount",
+    seconds: 120,
+    guests: 1,
+    scales: false,
+    run,
+};
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let server = context.serve(ServeOptions::new(context.folder("export")?).capture())?;
+    let guest = GuestOptions::new("client", include_str!("../../../interop/guest/tree.sh"));
+    let ended = context.boot(guest.mounts(&server).capture())?.finish()?;
+    // What the client believes is there must be on the disk.
+    let tree = server.export().join("tree");
+    fs::copy(ended.dir().join("sums"), context.dir().join("sums"))?;
+    let mut sums = Command::new("sha256sum");
+    sums.args(["--quiet", "-c"]).arg(context.dir().join("sums")).current_dir(&tree);
+    context.run("sums-on-disk", sums)?.expect_success()?;
+    context.note(Wire::read(context, &ended.wire())?.in_short());
+    server.finish()?;
+    Ok(())
+}

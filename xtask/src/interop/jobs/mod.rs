@@ -1,0 +1,44 @@
+//! The jobs. Each is a file of its own, with a line in [`JOBS`]; how to write one stands in the parent module.
+
+use super::{USUAL_OPS, context::Context};
+use std::time::Duration;
+
+mod client_tree;
+mod linux_linux;
+
+/// One thing that is tried.
+pub(super) struct Job {
+    /// Unique; what filters look at, and the name of its folder.
+    pub(super) name: &'static str,
+    /// In one line.
+    pub(super) about: &'static str,
+    /// Its budget. All waiting ends then, and the job fails.
+    pub(super) seconds: u64,
+    /// Guests that run at a time.
+    pub(super) guests: usize,
+    /// Whether the number of random operations decides how long it takes.
+    pub(super) scales: bool,
+    /// Does it.
+    pub(super) run: fn(&Context) -> anyhow::Result<()>,
+}
+
+impl Job {
+    /// Its budget for a number of random operations.
+    pub(super) fn budget(&self, ops: u64) -> Duration {
+        let times = if self.scales { ops.div_ceil(USUAL_OPS).max(1) } else { 1 };
+        Duration::from_secs(self.seconds.saturating_mul(times))
+    }
+}
+
+/// All jobs, in the order in which they begin. The first makes the capture that the others' captures are compared with.
+pub(super) const JOBS: &[Job] = &[linux_linux::JOB, client_tree::JOB];
+
+/// The jobs whose name contains one of the words; all, if there is none.
+pub(super) fn chosen(filter: &[String]) -> anyhow::Result<Vec<&'static Job>> {
+    let wanted = |job: &&Job| filter.is_empty() || filter.iter().any(|word| job.name.contains(word.as_str()));
+    let chosen: Vec<_> = JOBS.iter().filter(wanted).collect();
+    if chosen.is_empty() {
+        anyhow::bail!("no job's name contains {}; cargo xtask interop --list names them", filter.join(" or "));
+    }
+    Ok(chosen)
+}

@@ -1,0 +1,100 @@
+//! The guest's kernel log: between the beginning and the end of a job each line must be expected, with a reason.
+
+/// A line that may appear; `*` stands for anything.
+pub(super) struct Allowed {
+    pub(super) pattern: &'static str,
+    /// For whoever reads the table or the job.
+    #[allow(dead_code, reason = "written for people")]
+    pub(super) reason: &'static str,
+}
+
+const fn allowed(pattern: &'static str, reason: &'static str) -> Allowed {
+    Allowed { pattern, reason }
+}
+
+/// What may appear in any job.
+const EVERYWHERE: &[Allowed] = &[
+    allowed("iwpm_register_pid: Unable to send a nlmsg*", "no iwpmd runs in the guest, and none is needed"),
+    allowed("Key type * registered", "modules that come with the first mount"),
+    allowed("NFS: Registering the id_resolver key type", "version 4 as a module"),
+    allowed("RPC: Registered *", "transports as modules"),
+    allowed("NFSD: Using *", "nfsd says how it keeps version 4 clients"),
+    allowed("NFSD: starting *-second grace period*", "nfsd after its start"),
+    allowed("NFSD: Unable to initialize client recovery tracking*", "the guest has no nfsdcld"),
+    allowed("NFSD: no clients to reclaim, skipping NFSv4 grace period*", "version 4, unused"),
+    allowed("clocksource: *", "emulated time under load"),
+    allowed("hrtimer: interrupt took *", "emulated time under load"),
+    allowed("TSC found unstable*", "emulated time under load"),
+    allowed("sched: *", "emulated time under load"),
+    allowed("random: *", "the entropy pool"),
+    allowed("loop: module loaded", "busybox looks for it"),
+    allowed("* (*): drop_caches: *", "the script asked for it"),
+];
+
+/// Where judging begins and ends: `/init` writes these lines.
+const BEGINS: &str = "rpcrdma: the job begins";
+const ENDS: &str = "rpcrdma: the job ends";
+
+/// The lines that nobody expects.
+pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
+    let lines = log.lines().skip_while(|line| !line.contains(BEGINS)).skip(1);
+    let lines = lines.take_while(|line| !line.contains(ENDS));
+    let judged = lines.filter(|line| {
+        let words = without_time(line);
+        !words.is_empty() && !EVERYWHERE.iter().chain(also).any(|allowed| fits(words, allowed.pattern))
+    });
+    judged.collect()
+}
+
+/// A line without `[    1.234567] `.
+fn without_time(line: &str) -> &str {
+    match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
+        Some((_, words)) => words.trim(),
+        None => line.trim(),
+    }
+}
+
+/// Whether a text has the form of a pattern, in which `*` stands for anything.
+pub(super) fn fits(text: &str, pattern: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };
+    let mut open = false;
+    for part in parts {
+        open = true;
+        if part.is_empty() {
+            continue;
+        }
+        // The last part must end the text; an earlier one may stand at its first place.
+        let Some(place) =
+            (if pattern.ends_with(part) && rest.ends_with(part) { rest.rfind(part) } else { rest.find(part) })
+        else {
+            return false;
+        };
+        rest = &rest[place + part.len()..];
+        open = false;
+    }
+    open || rest.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{allowed, fits, unexpected};
+
+    #[test]
+    fn patterns() {
+        assert!(fits("siw: crc error", "siw: crc error"));
+        assert!(!fits("siw: crc error.", "siw: crc error"));
+        assert!(fits("siw: crc error. rcved 12", "siw: crc error*"));
+        assert!(fits("nfs: server x not responding, still trying", "nfs: server * not responding, still trying"));
+        assert!(fits("a b b", "a*b"));
+        assert!(!fits("xa", "a*"));
+        assert!(fits("1 (2): drop_caches: 3", "* (*): drop_caches: *"));
+    }
+
+    #[test]
+    fn only_the_job_is_judged() {
+        let log = "[ 1.0] boot noise\n[ 2.0] rpcrdma: the job begins\n[ 3.0] siw: oops\n[ 3.1] mine: 1\n[ 3.2] Key type a registered\n\
+                   [ 4.0] rpcrdma: the job ends\n[ 5.0] later\n";
+        assert_eq!(unexpected(log, &[allowed("mine: *", "")]), ["[ 3.0] siw: oops"]);
+    }
+}

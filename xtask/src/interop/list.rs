@@ -1,0 +1,97 @@
+//! `interop.toml`: what interoperates, held by CI; and docs/interop.md, which is made from it.
+
+use super::report::Outcome;
+use anyhow::Context as _;
+use serde::Deserialize;
+use std::{fmt::Write as _, fs, path::Path};
+
+/// The file.
+#[derive(Deserialize)]
+struct List {
+    /// The kernel that the claims were made with.
+    linux: String,
+    /// What was tried.
+    claim: Vec<Claim>,
+}
+
+/// One thing that works between Linux and us.
+#[derive(Deserialize)]
+struct Claim {
+    /// The job that shows it.
+    job: String,
+    /// `Linux client`, `Linux server` or `both`.
+    with: String,
+    /// In words.
+    shows: String,
+}
+
+fn read(root: &Path) -> anyhow::Result<List> {
+    let path = root.join("interop.toml");
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    toml::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// What the list claims and this run does not show: jobs that failed, and, of a run of all, jobs that did not run.
+pub(super) fn judge(root: &Path, outcomes: &[Outcome], all: bool) -> anyhow::Result<Vec<String>> {
+    let list = read(root)?;
+    let wrong = list.claim.iter().filter_map(|claim| match outcomes.iter().find(|outcome| outcome.name == claim.job) {
+        Some(outcome) if outcome.failure.is_some() => {
+            Some(format!("interop.toml says that this works, and it does not: {} ({})", claim.shows, claim.job))
+        }
+        None if all => Some(format!("interop.toml names {}, which did not run", claim.job)),
+        _ => None,
+    });
+    Ok(wrong.collect())
+}
+
+/// Writes docs/interop.md.
+pub(super) fn write_docs(root: &Path) -> anyhow::Result<()> {
+    let path = root.join("docs/interop.md");
+    fs::write(&path, document(&read(root)?)).with_context(|| path.display().to_string())
+}
+
+fn document(list: &List) -> String {
+    let mut text = String::from(
+        "# What interoperates\n\n\
+         Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots Linux in a guest and tries each of these; CI\n\
+         runs it and fails when one of them is missing or fails. Software iWARP at both ends, NFS version 3, RPC-over-RDMA version 1.\n\n",
+    );
+    let _ =
+        writeln!(text, "Last claimed with Linux {} (Debian's kernel, soft-iWARP built from its source).\n", list.linux);
+    text.push_str("| with | works | job |\n|---|---|---|\n");
+    for claim in &list.claim {
+        let _ = writeln!(text, "| {} | {} | `{}` |", claim.with, claim.shows, claim.job);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::jobs::JOBS, document, read};
+    use crate::interop::host::root;
+    use std::fs;
+
+    #[test]
+    fn each_claim_has_its_job_and_each_job_its_claim() {
+        let list = read(&root()).unwrap();
+        for claim in &list.claim {
+            assert!(JOBS.iter().any(|job| job.name == claim.job), "interop.toml names {}, which is no job", claim.job);
+        }
+        for job in JOBS {
+            assert!(list.claim.iter().any(|claim| claim.job == job.name), "{} is missing from interop.toml", job.name);
+        }
+    }
+
+    #[test]
+    fn the_table_is_up_to_date() {
+        let found = fs::read_to_string(root().join("docs/interop.md")).unwrap();
+        assert_eq!(found, document(&read(&root()).unwrap()), "run cargo xtask interop --write-docs");
+    }
+
+    #[test]
+    fn jobs_have_names_of_their_own() {
+        for (at, job) in JOBS.iter().enumerate() {
+            assert!(JOBS[..at].iter().all(|before| before.name != job.name), "{} stands twice", job.name);
+        }
+    }
+}

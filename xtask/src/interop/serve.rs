@@ -1,0 +1,237 @@
+//! `rpcrdma serve` under a job's control: started, killed, started again with the same ports and state, ended in order.
+
+use super::{
+    context::Context,
+    exposition::Metrics,
+    ports,
+    process::{Running, last_lines},
+};
+use anyhow::bail;
+use std::{
+    cell::RefCell,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+/// How long the server may take to be ready, and to end when it is asked to.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How a server is to be started.
+pub(super) struct ServeOptions {
+    name: String,
+    export: PathBuf,
+    listeners: usize,
+    tcp: bool,
+    capture: bool,
+    arguments: Vec<String>,
+}
+
+impl ServeOptions {
+    /// A server of this folder, with root as root if the harness is.
+    pub(super) fn new(export: PathBuf) -> Self {
+        let arguments =
+            if rustix::process::geteuid().is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
+        Self { name: "serve".into(), export, listeners: 1, tcp: false, capture: false, arguments }
+    }
+
+    /// Names its log, capture and state (`serve`), for a job with several.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// How many RDMA ports it listens on.
+    pub(super) fn listeners(mut self, count: usize) -> Self {
+        self.listeners = count;
+        self
+    }
+
+    /// Serves plain TCP, too.
+    pub(super) fn tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    /// Writes what goes over its connections to `NAME.pcapng`.
+    pub(super) fn capture(mut self) -> Self {
+        self.capture = true;
+        self
+    }
+
+    /// A further argument of `rpcrdma serve`.
+    pub(super) fn argument(mut self, argument: impl Into<String>) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+}
+
+/// A server.
+pub(super) struct Server {
+    program: PathBuf,
+    dir: PathBuf,
+    options: ServeOptions,
+    ports: Vec<u16>,
+    mount_port: u16,
+    tcp_port: u16,
+    metrics_port: u16,
+    starts: RefCell<usize>,
+    running: RefCell<Option<Running>>,
+}
+
+impl Server {
+    pub(super) fn start_new(context: &Context, options: ServeOptions) -> anyhow::Result<Self> {
+        let mut rdma = Vec::new();
+        for _ in 0..options.listeners {
+            rdma.push(ports::free()?);
+        }
+        let server = Self {
+            program: context.program().to_owned(),
+            dir: context.dir().to_owned(),
+            options,
+            ports: rdma,
+            mount_port: ports::free()?,
+            tcp_port: ports::free()?,
+            metrics_port: ports::free()?,
+            starts: RefCell::new(0),
+            running: RefCell::new(None),
+        };
+        server.start()?;
+        Ok(server)
+    }
+
+    /// Starts it, again after [`Self::kill`] or [`Self::stop`], and waits until it is ready.
+    pub(super) fn start(&self) -> anyhow::Result<()> {
+        *self.starts.borrow_mut() += 1;
+        let name = &self.options.name;
+        let mut command = Command::new(&self.program);
+        command.arg("serve").arg(&self.options.export);
+        for port in &self.ports {
+            command.arg("--listen").arg(format!("127.0.0.1:{port}"));
+        }
+        command.arg("--mountd").arg(format!("127.0.0.1:{}", self.mount_port));
+        command.arg("--metrics").arg(format!("127.0.0.1:{}", self.metrics_port));
+        command.arg("--state").arg(self.dir.join(format!("{name}-state")));
+        command.args(["--json", "--log", "json"]).args(&self.options.arguments);
+        if self.options.tcp {
+            command.arg("--tcp").arg(format!("127.0.0.1:{}", self.tcp_port));
+        }
+        if self.options.capture {
+            let number = *self.starts.borrow();
+            let file = if number == 1 { format!("{name}.pcapng") } else { format!("{name}-{number}.pcapng") };
+            command.arg("--capture").arg(self.dir.join(file));
+        }
+        let out = self.dir.join(format!("{name}.out"));
+        let _ = fs::remove_file(&out);
+        let mut running = Running::start(command, &out, &self.log())?;
+        let end = Instant::now() + PATIENCE;
+        while !fs::read_to_string(&out)?.contains("\"ready\"") {
+            if running.ended()?.is_some() || Instant::now() > end {
+                bail!("the server did not become ready: {}", self.said());
+            }
+            std::thread::sleep(super::process::LOOK);
+        }
+        *self.running.borrow_mut() = Some(running);
+        Ok(())
+    }
+
+    /// Where it listens for RDMA (the first).
+    pub(super) fn port(&self) -> u16 {
+        self.ports[0]
+    }
+
+    /// All ports where it listens for RDMA.
+    pub(super) fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// Where MOUNT is served.
+    pub(super) fn mount_port(&self) -> u16 {
+        self.mount_port
+    }
+
+    /// Where plain TCP is served, if it was asked for.
+    pub(super) fn tcp_port(&self) -> u16 {
+        self.tcp_port
+    }
+
+    /// A URL of a path of it, for our client.
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("nfs://127.0.0.1:{}/{}?mountport={}", self.port(), path.trim_start_matches('/'), self.mount_port)
+    }
+
+    /// The folder that it serves.
+    pub(super) fn export(&self) -> &Path {
+        &self.options.export
+    }
+
+    /// Its process, while it runs.
+    pub(super) fn process(&self) -> Option<u32> {
+        self.running.borrow().as_ref().map(Running::id)
+    }
+
+    /// Its log.
+    pub(super) fn log(&self) -> PathBuf {
+        self.dir.join(format!("{}.log", self.options.name))
+    }
+
+    /// Its metrics now.
+    pub(super) fn metrics(&self) -> anyhow::Result<Metrics> {
+        Metrics::fetch(self.metrics_port)
+    }
+
+    /// Ends it without asking, as a crash does. [`Self::start`] starts it again.
+    pub(super) fn kill(&self) -> anyhow::Result<()> {
+        let Some(mut running) = self.running.take() else { bail!("the server does not run") };
+        if running.ended()?.is_some() {
+            bail!("the server had ended by itself: {}", self.said());
+        }
+        running.kill();
+        Ok(())
+    }
+
+    /// Asks it to end, and fails if it does not end well.
+    pub(super) fn stop(&self) -> anyhow::Result<()> {
+        let Some(mut running) = self.running.take() else { bail!("the server does not run") };
+        if running.ended()?.is_some() {
+            bail!("the server had ended by itself: {}", self.said());
+        }
+        running.terminate();
+        match running.wait_until(Instant::now() + PATIENCE)? {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => bail!("the server ended with {status}: {}", self.said()),
+            None => bail!("the server did not end within {} s of SIGTERM: {}", PATIENCE.as_secs(), self.said()),
+        }
+    }
+
+    /// Stops it and judges what it counted: no connection ended for a violation of either side, none refused. Its metrics stay in
+    /// `NAME.metrics`, and are returned.
+    pub(super) fn finish(&self) -> anyhow::Result<Metrics> {
+        let metrics = self.metrics()?;
+        let file = self.dir.join(format!("{}.metrics", self.options.name));
+        fs::write(&file, &metrics.text)?;
+        self.stop()?;
+        for reason in ["rpcrdma_violation", "fabric_violation", "terminated_by_peer"] {
+            let ended = metrics.sum("rpcrdma_connections_ended_total", &[&format!("reason=\"{reason}\"")]);
+            if ended > 0.0 {
+                bail!("{ended} connections ended for {reason}; see {} and {}", file.display(), self.log().display());
+            }
+        }
+        let errors = metrics.sum("rpcrdma_messages_sent_total", &["kind=\"error\""]);
+        if errors > 0.0 {
+            bail!("the server answered {errors} messages with RDMA_ERROR; see {}", self.log().display());
+        }
+        let log = fs::read_to_string(self.log())?;
+        if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
+            bail!("the server panicked: {line}; see {}", self.log().display());
+        }
+        Ok(metrics)
+    }
+
+    fn said(&self) -> String {
+        let log = self.log();
+        let said = fs::read(&log).map(|text| last_lines(&String::from_utf8_lossy(&text), 4)).unwrap_or_default();
+        format!("{said}; see {}", log.display())
+    }
+}

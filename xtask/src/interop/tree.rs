@@ -1,0 +1,101 @@
+//! Trees of files on this machine: made from a seed, and compared.
+
+use super::context::Context;
+use anyhow::Context as _;
+use std::{
+    fs,
+    io::{Seek as _, SeekFrom, Write as _},
+    os::unix::fs::{PermissionsExt as _, symlink},
+    path::Path,
+    process::Command,
+};
+
+/// Sizes around every border that matters: nothing, XDR's padding, inline thresholds of 1,024 and 4,096 octets less their headers, pages, and the
+/// largest READ and WRITE.
+pub(super) const SIZES: &[usize] = &[
+    0, 1, 2, 3, 4, 5, 63, 511, 900, 1023, 1024, 1025, 3000, 3900, 3950, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,
+    8193, 65_535, 65_536, 65_537, 131_071, 262_145, 1_048_575, 1_048_576, 1_048_577, 3_145_733,
+];
+
+/// Numbers that look random, from a seed (splitmix64).
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    /// The next one.
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// Octets that look random.
+    pub(super) fn octets(&mut self, count: usize) -> Vec<u8> {
+        let mut octets = Vec::with_capacity(count + 8);
+        while octets.len() < count {
+            octets.extend_from_slice(&self.next().to_le_bytes());
+        }
+        octets.truncate(count);
+        octets
+    }
+}
+
+/// A tree of files of all [`SIZES`], folders, links, holes and odd names.
+pub(super) fn make(folder: &Path, seed: u64) -> anyhow::Result<()> {
+    let mut numbers = Numbers(seed);
+    fs::create_dir_all(folder)?;
+    for (count, size) in SIZES.iter().enumerate() {
+        let place = folder.join(format!("level-{}", count % 4)).join(format!("below-{}", count % 3));
+        fs::create_dir_all(&place)?;
+        let file = place.join(format!("size-{size}"));
+        fs::write(&file, numbers.octets(*size))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode([0o644, 0o600, 0o755, 0o444][count % 4]))?;
+    }
+    fs::create_dir_all(folder.join("empty"))?;
+    fs::write(folder.join("n".repeat(255)), "a name of 255 octets")?;
+    fs::write(folder.join("Größe, 大きさ \u{1}\n'\"*?[%20"), "odd octets")?;
+    let mut deep = folder.join("deep");
+    for level in 0..40 {
+        deep.push(format!("a-folder-of-the-level-{level}"));
+    }
+    fs::create_dir_all(&deep)?;
+    fs::write(deep.join("bottom"), numbers.octets(5000))?;
+    symlink("level-0/below-0", folder.join("link-to-folder"))?;
+    symlink("nowhere/at all", folder.join("link-to-nothing"))?;
+    symlink("x".repeat(1000), folder.join("long-link"))?;
+    let mut holes = fs::File::create(folder.join("holes"))?;
+    holes.seek(SeekFrom::Start(2_000_003))?;
+    holes.write_all(&numbers.octets(70_001))?;
+    holes.set_len(9_000_001)?;
+    for number in 0..300 {
+        let many = folder.join("many");
+        fs::create_dir_all(&many)?;
+        fs::write(many.join(format!("{number:04}")), format!("file {number}\n"))?;
+    }
+    Ok(())
+}
+
+/// Fails if two trees differ in names, contents, links or modes.
+pub(super) fn same(context: &Context, name: &str, left: &Path, right: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new("diff");
+    command.args(["-r", "--no-dereference"]).arg(left).arg(right);
+    let look = context.run(name, command)?;
+    if !look.ok {
+        return Err(context.failed(format!("{} and {} differ", left.display(), right.display()), &look.out));
+    }
+    let list = |side: &str, folder: &Path| -> anyhow::Result<Vec<String>> {
+        let mut command = Command::new("find");
+        command.current_dir(folder).args([".", "-mindepth", "1", "-printf", "%p %y %m %l\\n"]);
+        let found = context.run(&format!("{name}-{side}"), command)?.expect_success()?;
+        let mut lines: Vec<_> = found.stdout.lines().map(str::to_owned).collect();
+        lines.sort();
+        Ok(lines)
+    };
+    let (left_lines, right_lines) = (list("left", left)?, list("right", right)?);
+    let other = left_lines.iter().zip(&right_lines).find(|(left, right)| left != right);
+    if let Some((left_line, right_line)) = other {
+        anyhow::bail!("{} has {left_line:?} where {} has {right_line:?}", left.display(), right.display());
+    }
+    (left_lines.len() == right_lines.len()).then_some(()).context("one tree has more entries than the other")
+}

@@ -1,0 +1,120 @@
+//! The second reader: tshark reads each capture of a job, and may mark malformed only what it also marks between two Linux kernels.
+//!
+//! The project's own reader goes over the same captures, for credits and CRCs ([`Wire::judge`]).
+
+use super::{context::Context, process, wire::Wire};
+use anyhow::bail;
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What tshark marks although it is right, and does not mark in the capture of two Linux kernels. The kind as [`kind`] makes it, the reason.
+const KNOWN: &[(&str, &str)] = &[];
+
+/// Reads all captures in the job's folder and in its guests' folders.
+pub(super) fn judge_all(context: &Context) -> anyhow::Result<()> {
+    let mut captures = Vec::new();
+    find(context.dir(), 1, &mut captures);
+    captures.sort();
+    for capture in captures {
+        Wire::read(context, &capture)?.judge(&capture)?;
+        judge(context, &capture)?;
+    }
+    Ok(())
+}
+
+/// Captures in a folder and in those below it.
+fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if path.is_dir() && depth > 0 && path.join("console.log").exists() {
+            find(&path, depth - 1, found);
+        } else if path.extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng") {
+            found.push(path);
+        }
+    }
+}
+
+/// A file's name with its folder's, for files beside the job's others.
+pub(super) fn flat_name(context: &Context, path: &Path) -> String {
+    let inside = path.strip_prefix(context.dir()).unwrap_or(path);
+    inside.display().to_string().replace(['/', '.'], "-")
+}
+
+fn judge(context: &Context, capture: &Path) -> anyhow::Result<()> {
+    let found = malformed(context, capture)?;
+    let reference = context.image().reference();
+    if !reference.exists() {
+        bail!("{} is not there: run the job linux-linux", reference.display());
+    }
+    let usual = malformed(context, &reference)?;
+    for (kind, (count, frame)) in found {
+        let known = usual.contains_key(&kind) || KNOWN.iter().any(|(known, _)| *known == kind);
+        if !known {
+            bail!(
+                "tshark marks {count} packets as malformed in a way that it does not between two Linux kernels: {kind:?}, first in \
+                 packet {frame}; see {}",
+                capture.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// What tshark marks as malformed: kind, number of packets, the first one.
+fn malformed(context: &Context, capture: &Path) -> anyhow::Result<BTreeMap<String, (usize, String)>> {
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(capture).args([
+        "-Y",
+        "_ws.malformed",
+        "-T",
+        "fields",
+        "-e",
+        "frame.number",
+        "-e",
+        "_ws.col.Info",
+    ]);
+    let finished = process::run(context, &format!("tshark-{}", flat_name(context, capture)), command)?;
+    let finished = finished.expect_success()?;
+    let mut kinds = BTreeMap::new();
+    for line in finished.stdout.lines() {
+        let Some((frame, info)) = line.split_once('\t') else { continue };
+        kinds.entry(kind(info)).or_insert((0, frame.to_owned())).0 += 1;
+    }
+    Ok(kinds)
+}
+
+/// What tshark says of a packet, without its numbers and without what it says of DDP segments before.
+fn kind(info: &str) -> String {
+    let last = ["[more DDP segments]", "[last DDP segment]"]
+        .iter()
+        .filter_map(|mark| info.rfind(mark).map(|at| at + mark.len()))
+        .max()
+        .unwrap_or(0);
+    let mut kind = String::new();
+    for letter in info[last..].chars() {
+        match letter {
+            digit if digit.is_ascii_digit() => {
+                if !kind.ends_with('#') {
+                    kind.push('#');
+                }
+            }
+            other => kind.push(other),
+        }
+    }
+    kind.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::kind;
+
+    #[test]
+    fn kinds_have_no_numbers() {
+        let info = "21049 > 55170 Write [more DDP segments]V3 READ Reply (Call In 83) Len: 32768[Malformed Packet]";
+        assert_eq!(kind(info), "V# READ Reply (Call In #) Len: #[Malformed Packet]");
+    }
+}

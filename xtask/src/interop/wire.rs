@@ -1,0 +1,271 @@
+//! A capture, as `rpcrdma decode --json` reads it: what the two ends agreed on, what they used, and whether credits were kept.
+
+use super::{context::Context, process};
+use anyhow::{Context as _, bail};
+use serde_json::Value;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+    process::Command,
+};
+
+/// Where version 1 ends without RFC 8797: messages above this show that a larger threshold is in use.
+const OLD_INLINE_THRESHOLD: u64 = 1024;
+
+/// Credits before the first reply of a connection: none were granted, and RFC 8166 allows one call.
+const FIRST_CREDITS: u64 = 1;
+
+/// What went one way over all connections of a capture, by who connected (`initiator`) or who listened.
+#[derive(Default)]
+pub(super) struct Way {
+    /// Connections whose set-up carried RFC 8797 private data: the receive size that it names in octets, whether it allows remote invalidation.
+    pub(super) private_data: Vec<(u64, bool)>,
+    /// Sends in all.
+    pub(super) sends: u64,
+    /// Octets of the longest Send.
+    pub(super) longest_send: u64,
+    /// Sends longer than 1,024 octets.
+    pub(super) long_sends: u64,
+    /// Sends with Invalidate.
+    pub(super) invalidations: u64,
+    /// RDMA Reads requested.
+    pub(super) reads: u64,
+    /// The most Reads outstanding on one connection.
+    pub(super) reads_at_a_time: usize,
+    /// RDMA Writes.
+    pub(super) writes: u64,
+    /// The most calls outstanding on one connection.
+    pub(super) calls_at_a_time: usize,
+    /// The most credits that a reply granted to this side.
+    pub(super) credits: u64,
+    /// Connections where more Reads were outstanding than the peer's IRD, or calls than credits: what was seen.
+    pub(super) overruns: Vec<String>,
+}
+
+/// What a capture shows.
+#[derive(Default)]
+pub(super) struct Wire {
+    /// Connections seen from their beginning.
+    pub(super) connections: u64,
+    /// From those who connected.
+    pub(super) initiator: Way,
+    /// From those who listened.
+    pub(super) responder: Way,
+    /// Terminates, with their reading.
+    pub(super) terminates: Vec<String>,
+    /// FPDUs with a wrong CRC.
+    pub(super) bad_crcs: u64,
+    /// Headers that could not be read.
+    pub(super) unreadable: u64,
+    /// Octets that the capture lacks.
+    pub(super) missing_octets: u64,
+    /// The answered calls by name, such as `NFS 3 READ`.
+    pub(super) calls: BTreeMap<String, u64>,
+}
+
+/// What is known of one connection while it is read.
+#[derive(Default)]
+struct Connection {
+    initiator: String,
+    /// By side (0 initiator, 1 responder): calls not answered, credits, Reads not answered, the Reads that the peer serves.
+    calls: [BTreeSet<u64>; 2],
+    credits: [u64; 2],
+    reads: [usize; 2],
+    served: [Option<u64>; 2],
+}
+
+impl Wire {
+    /// Lets the `rpcrdma` command read a capture.
+    pub(super) fn read(context: &Context, capture: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(context.program());
+        command.args(["decode", "--json"]).arg(capture);
+        let name = format!("decode-{}", super::tshark::flat_name(context, capture));
+        let finished = process::run(context, &name, command)?.expect_success()?;
+        let mut wire = Self::default();
+        let mut connections = BTreeMap::new();
+        for line in finished.stdout.lines() {
+            let record = serde_json::from_str(line).with_context(|| finished.out.display().to_string())?;
+            wire.take(&record, &mut connections);
+        }
+        // It is as long as the capture, and can be made again.
+        let _ = fs::remove_file(&finished.out);
+        let _ = fs::remove_file(&finished.err);
+        Ok(wire)
+    }
+
+    /// Fails if one side sent more than it was granted, or octets arrived that nobody could have sent.
+    pub(super) fn judge(&self, capture: &Path) -> anyhow::Result<()> {
+        let see = capture.display();
+        if let Some(what) = self.initiator.overruns.iter().chain(&self.responder.overruns).next() {
+            bail!("{what}; see {see}");
+        }
+        if self.bad_crcs > 0 {
+            bail!("{} FPDUs with a wrong CRC; see {see}", self.bad_crcs);
+        }
+        if self.unreadable > 0 {
+            bail!("{} transport headers could not be read; see {see}", self.unreadable);
+        }
+        Ok(())
+    }
+
+    fn way(&mut self, side: usize) -> &mut Way {
+        if side == 0 { &mut self.initiator } else { &mut self.responder }
+    }
+
+    fn take(&mut self, record: &Value, connections: &mut BTreeMap<u64, Connection>) {
+        let number = record["connection"].as_u64().unwrap_or(0);
+        let from = record["from"].as_str().unwrap_or("");
+        let kind = record["type"].as_str().unwrap_or("");
+        if kind == "mpa_request" {
+            self.connections += 1;
+            connections.insert(
+                number,
+                Connection { initiator: from.to_owned(), credits: [FIRST_CREDITS; 2], ..Connection::default() },
+            );
+        }
+        if kind == "summary" {
+            self.bad_crcs = record["bad_crcs"].as_u64().unwrap_or(0);
+            self.missing_octets = record["missing_octets"].as_u64().unwrap_or(0);
+            return;
+        }
+        // A connection whose beginning is not in the capture tells nothing of credits.
+        let Some(connection) = connections.get_mut(&number) else { return };
+        let side = usize::from(from != connection.initiator);
+        match kind {
+            "mpa_request" | "mpa_reply" => {
+                connection.served[1 - side] = record["ird"].as_u64();
+                let data = record["private_data"].as_str().and_then(private_data);
+                self.way(side).private_data.extend(data);
+            }
+            "send" => self.send(record, connection, side),
+            "write" => self.way(side).writes += 1,
+            "read_request" => {
+                connection.reads[side] += 1;
+                let (count, most) = (connection.reads[side], connection.served[side]);
+                let way = self.way(side);
+                way.reads += 1;
+                way.reads_at_a_time = way.reads_at_a_time.max(count);
+                if most.is_some_and(|most| most > 0 && count as u64 > most) {
+                    way.overruns
+                        .push(format!("connection {number}: {count} RDMA Reads outstanding, the peer serves {most:?}"));
+                }
+            }
+            // The answer goes the other way.
+            "read_response" if record["complete"] == true => {
+                connection.reads[1 - side] = connection.reads[1 - side].saturating_sub(1);
+            }
+            "terminate" => self.terminates.push(record["reason"].as_str().unwrap_or("unread").to_owned()),
+            "closed" => connection.reads = [0; 2],
+            _ => {}
+        }
+    }
+
+    fn send(&mut self, record: &Value, connection: &mut Connection, side: usize) {
+        let octets = record["octets"].as_u64().unwrap_or(0);
+        let header = &record["header"];
+        let xid = header["xid"].as_u64();
+        let is_call = is_call(record);
+        let answered = xid.is_some_and(|xid| !is_call && connection.calls[1 - side].remove(&xid));
+        if answered {
+            connection.credits[1 - side] = header["credit"].as_u64().unwrap_or(0);
+            let name = record["call"]["name"].as_str().unwrap_or("?").to_owned();
+            *self.calls.entry(name).or_default() += 1;
+            let granted = connection.credits[1 - side];
+            let other = self.way(1 - side);
+            other.credits = other.credits.max(granted);
+        }
+        if let Some(xid) = xid.filter(|_| is_call) {
+            connection.calls[side].insert(xid);
+        }
+        let (calls, credits) = (connection.calls[side].len(), connection.credits[side]);
+        if header.is_null() && octets > 0 {
+            self.unreadable += 1;
+        }
+        let way = self.way(side);
+        way.sends += 1;
+        way.longest_send = way.longest_send.max(octets);
+        way.long_sends += u64::from(octets > OLD_INLINE_THRESHOLD);
+        way.invalidations += u64::from(!record["invalidate"].is_null());
+        way.calls_at_a_time = way.calls_at_a_time.max(calls);
+        if is_call && calls as u64 > credits {
+            way.overruns.push(format!(
+                "connection {}, xid {xid:?}: {calls} calls outstanding with {credits} credits",
+                record["connection"]
+            ));
+        }
+    }
+
+    /// In one line, for the results.
+    pub(super) fn in_short(&self) -> String {
+        let way = |way: &Way| {
+            format!(
+                "longest Send {}, {} with Invalidate of {}, {} Reads ({} at a time), {} Writes, {} calls at a time of {} credits",
+                way.longest_send,
+                way.invalidations,
+                way.sends,
+                way.reads,
+                way.reads_at_a_time,
+                way.writes,
+                way.calls_at_a_time,
+                way.credits
+            )
+        };
+        format!("{} connections; client: {}; server: {}", self.connections, way(&self.initiator), way(&self.responder))
+    }
+}
+
+/// Whether a Send carries a call: its RPC header says so, or, of a message without one, its lists do.
+fn is_call(record: &Value) -> bool {
+    match record["rpc"]["type"].as_str() {
+        Some(kind) => kind == "call",
+        None => {
+            let header = &record["header"];
+            header["type"] == "RDMA_NOMSG" && header["reads"].as_array().is_some_and(|reads| !reads.is_empty())
+        }
+    }
+}
+
+/// RFC 8797's private data: the format's number, version, flags (bit 0: remote invalidation), then the send and the receive
+/// size, each in units of 1,024 octets less one.
+fn private_data(hex: &str) -> Option<(u64, bool)> {
+    let rest = hex.strip_prefix("f6ab0e18")?;
+    let octet = |at: usize| rest.get(2 * at..2 * at + 2).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    (octet(0)? == 1).then_some(())?;
+    Some(((octet(3)? + 1) * 1024, octet(1)? & 1 == 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Wire, private_data};
+    use serde_json::json;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn private_data_is_read() {
+        assert_eq!(private_data("f6ab0e1801010303"), Some((4096, true)));
+        assert_eq!(private_data("f6ab0e1801000003"), Some((4096, false)));
+        assert_eq!(private_data("f6ab0e1802000003"), None);
+        assert_eq!(private_data(""), None);
+    }
+
+    #[test]
+    fn a_call_beyond_the_credits_is_seen() {
+        let mut wire = Wire::default();
+        let mut connections = BTreeMap::new();
+        let mut take = |record| wire.take(&record, &mut connections);
+        take(json!({"type": "mpa_request", "connection": 1, "from": "a", "ird": 1, "private_data": ""}));
+        let send = |from: &str, kind: &str, xid: u32, credit: u32| {
+            json!({"type": "send", "connection": 1, "from": from, "octets": 68, "invalidate": null, "rpc": {"type": kind},
+                   "header": {"type": "RDMA_MSG", "credit": credit, "xid": xid, "reads": []}})
+        };
+        take(send("a", "call", 1, 9));
+        take(send("b", "reply", 1, 2));
+        take(send("a", "call", 2, 9));
+        take(send("a", "call", 3, 9));
+        take(send("b", "reply", 2, 1));
+        take(send("a", "call", 4, 9));
+        assert_eq!(wire.initiator.overruns.len(), 1);
+        assert_eq!(wire.initiator.calls_at_a_time, 2);
+    }
+}
