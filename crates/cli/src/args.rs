@@ -253,8 +253,8 @@ pub(crate) struct DecodeArgs {
     /// Draw with Unicode's lines and arrows
     #[arg(long, requires = "ladder")]
     pub(crate) unicode: bool,
-    /// The version of RPC-over-RDMA
-    #[arg(long, value_name = "1", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=1))]
+    /// With --hex: the version of RPC-over-RDMA that the connection has settled
+    #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) rpcrdma: u8,
     /// Say what this receiver does with the message
     #[arg(long, value_name = "ROLE", conflicts_with = "file")]

@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(answer(&words(&[7, 2, 32, 4, 1, 1, 1])), Answer::Versions { xid: 7, low: 1, high: 1 });
     }
 
-    /// proves: V2-4.2.3.2-h, V2-4.2.3.1-a
+    /// proves: V2-4.2.3.2-h
     #[test]
     fn any_other_error_means_no_version_2() {
         assert_eq!(answer(&words(&[7, 1, 32, 4, 2])), Answer::OtherError { xid: 7 }, "ERR_CHUNK");

@@ -166,7 +166,7 @@ mod tests {
         assert_eq!(end(u32::MAX, 0).inline_threshold_to(&end(0, MIN_SIZE_OCTETS + 1)), MIN_SIZE_OCTETS + 1);
     }
 
-    /// proves: V2-5.2.5-b, V2-5.2.5-c, V2-5.2.5-d, V2-5.2.5-f
+    /// proves: V2-5.2.5-b, V2-5.2.5-d, V2-5.2.5-f
     #[test]
     fn four_levels_are_told_apart_and_others_are_none() {
         for level in 0..4 {
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(ReverseSupport::from_level(u32::MAX), ReverseSupport::None);
     }
 
-    /// proves: V2-5.2.6-b, V2-5.1-l
+    /// proves: V2-5.1-l
     #[test]
     fn an_announcement_is_read_as_it_was_meant() {
         let mut properties = Properties {
