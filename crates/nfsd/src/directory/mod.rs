@@ -25,6 +25,7 @@ mod object;
 mod resolve;
 mod seldom;
 mod sys;
+mod turns;
 
 use crate::{
     Caller, Changed, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, New, ReadData, StateDirectory,
@@ -56,6 +57,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tokio::sync::oneshot;
+use turns::Turns;
 
 /// The most files that are kept, if the process may open enough; see [`object_limit`].
 const MAX_OBJECTS: u64 = 4096;
@@ -103,6 +105,7 @@ pub enum OpenError {
 pub struct DirectoryFs {
     inner: Arc<Inner>,
     workers: Arc<dyn Workers>,
+    turns: Arc<Turns>,
 }
 
 struct Inner {
@@ -183,7 +186,7 @@ impl DirectoryFs {
             index_failures: seldom::Seldom::default(),
             _lock: lock,
         };
-        Ok(Self { inner: Arc::new(inner), workers })
+        Ok(Self { inner: Arc::new(inner), workers, turns: Arc::default() })
     }
 
     /// Runs a job on the program's threads. One that is dropped there fails its call.
@@ -191,12 +194,32 @@ impl DirectoryFs {
         &self,
         job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
     ) -> BoxFuture<'_, Result<T, Failure<F>>> {
+        let (job, done) = self.job(job);
+        self.workers.run(job);
+        done
+    }
+
+    /// The same, after all jobs of the same file that were run in this way before.
+    fn run_in_turn<T: Send + 'static, F: Default + Send + 'static>(
+        &self,
+        file: FileId,
+        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, Failure<F>>> {
+        let (job, done) = self.job(job);
+        self.turns.run(file, &*self.workers, job);
+        done
+    }
+
+    fn job<T: Send + 'static, F: Default + Send + 'static>(
+        &self,
+        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
+    ) -> (Box<dyn FnOnce() + Send>, BoxFuture<'static, Result<T, Failure<F>>>) {
         let (sender, receiver) = oneshot::channel();
         let inner = self.inner.clone();
-        self.workers.run(Box::new(move || {
+        let job = Box::new(move || {
             let _ = sender.send(job(&inner));
-        }));
-        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) })
+        });
+        (job, Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) }))
     }
 }
 
@@ -309,7 +332,9 @@ impl FileSystem for DirectoryFs {
         data: Bytes,
         stability: Stability,
     ) -> BoxFuture<'_, Changed<Written>> {
-        self.run(move |inner| inner.write(&caller, file, offset, &data, stability))
+        let write = move |inner: &Inner| inner.write(&caller, file, offset, &data, stability);
+        // One that waits for the disk is no one's to wait for.
+        if stability == Stability::Unstable { self.run_in_turn(file, write) } else { self.run(write) }
     }
 
     fn commit(&self, caller: Caller, file: FileId, _: u64, _: u32) -> BoxFuture<'_, Changed<WeakCache>> {

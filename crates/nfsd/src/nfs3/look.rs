@@ -10,6 +10,9 @@ use rpcrdma_nfs::v3::{
 /// The best READDIR, in octets: some 400 entries with attributes.
 const PREFERRED_LISTING_OCTETS: u32 = 64 << 10;
 
+/// A READ of so many octets gets memory for all of them, however small the file is.
+const UNASKED_READ_OCTETS: usize = 64 << 10;
+
 type Info = Option<Attributes>;
 
 fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
@@ -70,7 +73,10 @@ impl Execution {
         let opened = self.open(&args.file).map_err(failed)?;
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
-        if let Some(size) = opened.file_system.size_hint(opened.file) {
+        // Asking costs as much as a small read.
+        if count > UNASKED_READ_OCTETS
+            && let Some(size) = opened.file_system.size_hint(opened.file)
+        {
             let left = size.saturating_sub(args.offset);
             count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         }
