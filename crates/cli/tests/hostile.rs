@@ -8,6 +8,8 @@ mod common;
 mod calls;
 #[path = "hostile/files.rs"]
 mod files;
+#[path = "hostile/idlers.rs"]
+mod idlers;
 #[path = "hostile/iwarp.rs"]
 mod iwarp;
 #[path = "hostile/peer.rs"]
@@ -22,6 +24,8 @@ mod rpc;
 mod setup;
 #[path = "hostile/stage.rs"]
 mod stage;
+#[path = "hostile/stalls.rs"]
+mod stalls;
 #[path = "hostile/transport.rs"]
 mod transport;
 #[path = "hostile/wire.rs"]

@@ -2,7 +2,7 @@
 
 use crate::{
     peer::{Asked, Heard, Peer},
-    rpc::{self, Header, Reply, Status, Xdr, status},
+    rpc::{self, Header, Reply, Status, status},
     stage::Stage,
     wire::{
         READ_REQUEST, READ_RESPONSE, SEND, SEND_INVALIDATE, TERMINATE, Tagged, Untagged, WRITE, fpdu, read_request,
@@ -204,19 +204,12 @@ fn guessed_steering_tags_hit_nothing() {
 fn asked(stage: &Stage, size: u32) -> (Peer, Asked) {
     let file = stage.handle(b"written");
     let mut peer = Peer::connect(&stage.server.rdma);
-    let stream = write_call(99, &file, size).0;
+    let stream = rpc::write_call(99, &file, size).0;
     let header = Header { reads: vec![(stream.len() as u32, (0xABCD, size, 4096))], ..Header::default() };
     peer.send(&header.message(99, &stream));
     let Heard::ReadRequest(asked) = peer.hear() else { panic!("no Read Request") };
     assert_eq!((asked.size, asked.source, asked.source_offset), (size, 0xABCD, 4096));
     (peer, asked)
-}
-
-/// A WRITE up to its data.
-pub(crate) fn write_call(xid: u32, file: &[u8], count: u32) -> Xdr {
-    let mut stream = rpc::call(xid, rpc::NFS, 3, 7);
-    stream.0.extend(Xdr::default().opaque(file).u64(0).words(&[count, 0, count]).0);
-    stream
 }
 
 /// proves: RDMAP-5040-5.2-a

@@ -86,7 +86,14 @@ impl Peer {
 
     /// With these depths of RDMA Reads.
     pub(crate) fn connect_with(address: &str, ird: u16, ord: u16) -> Self {
-        let mut stream = dial(address);
+        Self::over(dial(address), ird, ord)
+    }
+
+    /// Over a TCP connection on which nothing was said.
+    pub(crate) fn over(mut stream: TcpStream, ird: u16, ord: u16) -> Self {
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
         let request = wire::request(CRC | ENHANCED, 2, &wire::enhanced(ird, ord, &PRIVATE_DATA));
         stream.write_all(&request).unwrap();
         let (flags, private) = read_reply(&mut stream).expect("a reply");

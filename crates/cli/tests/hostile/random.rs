@@ -4,7 +4,6 @@
 //! The seed is printed. `RPCRDMA_HOSTILE_RUNS` says how many exchanges, `RPCRDMA_HOSTILE_SEED` which.
 
 use crate::{
-    iwarp::write_call,
     peer::{Heard, Peer, dial, rest},
     rpc::{self, Header, MOUNT, NFS, Xdr, call},
     stage::Stage,
@@ -72,7 +71,7 @@ fn messages(root: &[u8], file: &[u8]) -> Vec<Vec<u8>> {
     let args = |procedure: u32, args: Xdr| [call(5, NFS, 3, procedure).0, args.0].concat();
     let handle = |handle: &[u8]| Xdr::default().opaque(handle);
     let read = args(6, handle(file).u64(0).u32(3000));
-    let write = write_call(5, file, 64).0;
+    let write = rpc::write_call(5, file, 64).0;
     let readdir = args(17, handle(root).u64(0).u64(0).u32(4096).u32(8192));
     let mut messages: Vec<Vec<u8>> = [
         rpc::null(5),

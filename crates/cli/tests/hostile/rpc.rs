@@ -55,6 +55,13 @@ pub(crate) fn null(xid: u32) -> Vec<u8> {
     call(xid, NFS, 3, 0).0
 }
 
+/// A WRITE up to its data.
+pub(crate) fn write_call(xid: u32, file: &[u8], count: u32) -> Xdr {
+    let mut stream = call(xid, NFS, 3, 7);
+    stream.0.extend(Xdr::default().opaque(file).u64(0).words(&[count, 0, count]).0);
+    stream
+}
+
 /// A segment: handle, length, offset.
 pub(crate) type Segment = (u32, u32, u64);
 

@@ -1,15 +1,15 @@
 //! The set-up of a connection: frames that are none, silence, and floods.
 
 use crate::{
+    idlers::dial_from,
     peer::{PATIENCE, Peer, dial, read_reply, rest},
     rpc,
     stage::Stage,
     wire::{CRC, ENHANCED, MARKERS, PRIVATE_DATA, REJECT, enhanced, request},
 };
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, TcpStream},
     time::{Duration, Instant},
 };
 
@@ -114,14 +114,6 @@ fn an_unfinished_request_is_given_up_in_time() {
         assert!(SETUP_TIMEOUT[0] < took && took < SETUP_TIMEOUT[1], "{took:?}");
     }
     stage.finish();
-}
-
-/// A connection from one of this machine's other loopback addresses.
-fn dial_from(from: [u8; 4], to: &str) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-    bind(&socket, &SocketAddr::from((from, 0))).unwrap();
-    connect(&socket, &to.parse::<SocketAddr>().unwrap()).unwrap();
-    TcpStream::from(socket)
 }
 
 /// Whether the server has ended a connection on which it says nothing.

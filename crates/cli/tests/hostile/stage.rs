@@ -20,6 +20,8 @@ const MEMORY_SLACK_KIB: u64 = 48 << 10;
 const DESCRIPTOR_SLACK: usize = 0;
 /// Threads that may have come: those for the file system start when they are first needed.
 const THREAD_SLACK: u64 = 64;
+/// How long nothing changes when nothing is under way.
+const SETTLED: Duration = Duration::from_millis(200);
 /// How soon everything is back.
 const RECOVERY: Duration = Duration::from_secs(10);
 /// What may stand in the log, in octets, whatever peers do: nothing, and a little room for what is none of their doing.
@@ -105,8 +107,36 @@ impl Stage {
         assert_eq!(reply.xid(), self.good_xid);
     }
 
+    /// Descriptors that the server has open, but for served files.
+    pub(crate) fn descriptors(&self) -> usize {
+        Resources::of(self.server.pid()).descriptors
+    }
+
+    /// The same when nothing has changed for a moment: the server closes its end of a connection after the client.
+    pub(crate) fn settled_descriptors(&self) -> usize {
+        let mut seen = (self.descriptors(), Instant::now());
+        while seen.1.elapsed() < SETTLED {
+            std::thread::sleep(SETTLED / 20);
+            let now = self.descriptors();
+            if now != seen.0 {
+                seen = (now, Instant::now());
+            }
+        }
+        seen.0
+    }
+
+    /// The server's resident memory, in KiB, beyond what it had at the beginning.
+    pub(crate) fn grown_kib(&self) -> u64 {
+        Resources::of(self.server.pid()).memory_kib.saturating_sub(self.before.memory_kib)
+    }
+
     /// After all attackers have gone: the good client is served, nothing is held, nothing was logged.
-    pub(crate) fn finish(mut self) {
+    pub(crate) fn finish(self) {
+        self.finish_keeping(0);
+    }
+
+    /// The same, where the server keeps some more memory for later use, in KiB.
+    pub(crate) fn finish_keeping(mut self, kept_kib: u64) {
         self.a_good_client_is_served();
         let begin = Instant::now();
         let pid = self.server.pid();
@@ -114,7 +144,7 @@ impl Stage {
             let (now, before) = (Resources::of(pid), self.before);
             let back = now.descriptors <= before.descriptors + DESCRIPTOR_SLACK
                 && now.threads <= before.threads + THREAD_SLACK
-                && now.memory_kib <= before.memory_kib + MEMORY_SLACK_KIB;
+                && now.memory_kib <= before.memory_kib + MEMORY_SLACK_KIB + kept_kib;
             if back {
                 break;
             }

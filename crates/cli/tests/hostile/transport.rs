@@ -1,7 +1,6 @@
 //! Transport headers of version 1: every judged vector over a real connection, chunks that lie, and credits.
 
 use crate::{
-    iwarp::write_call,
     peer::{Heard, Peer},
     rpc::{self, Header, Reply, Segment, Status, Xdr, status},
     stage::{FILE_OCTETS, Stage},
@@ -94,7 +93,7 @@ fn chunks_that_lie_are_refused_and_the_connection_goes_on() {
     let stage = Stage::new(&[]);
     let (root, file, written) = (stage.root(), stage.handle(b"file"), stage.handle(b"written"));
     let mut peer = Peer::connect(&stage.server.rdma);
-    let write = write_call(55, &written, 64).0;
+    let write = rpc::write_call(55, &written, 64).0;
     let at = write.len() as u32;
     let one = |position: u32, segment: Segment| Header { reads: vec![(position, segment)], ..Header::default() };
     let lookup = procedure(3, &root).u32(4).0;
@@ -179,7 +178,7 @@ fn sends_beyond_the_credits_end_the_connection() {
     let file = stage.handle(b"written");
     let mut peer = Peer::connect(&stage.server.rdma);
     assert_eq!(until_barrier(&mut peer), []);
-    let stream = write_call(1, &file, 64).0;
+    let stream = rpc::write_call(1, &file, 64).0;
     let header = Header { reads: vec![(stream.len() as u32, (7, 64, 0))], ..Header::default() };
     let mut burst = Vec::new();
     for xid in 0..=CREDITS as u32 {
@@ -227,7 +226,7 @@ fn calls_that_are_never_completed_hold_nothing_afterwards() {
     for _ in 0..8 {
         let mut peer = Peer::connect(&stage.server.rdma);
         assert_eq!(until_barrier(&mut peer), []);
-        let stream = write_call(1, &file, 1 << 20).0;
+        let stream = rpc::write_call(1, &file, 1 << 20).0;
         let header = Header { reads: vec![(stream.len() as u32, (7, 1 << 20, 0))], ..Header::default() };
         for xid in 0..CREDITS as u32 {
             let mut stream = stream.clone();
