@@ -2,6 +2,7 @@
 //!
 //! Events own what they tell; it is bounded by what one Send can hold of chunk lists.
 
+use crate::header::{TransportHeader, Unreadable};
 use rpcrdma_iwarp::protocol::{
     mpa::{Frame, Kind},
     rdmap::{Opcode, ReadRequest},
@@ -9,7 +10,6 @@ use rpcrdma_iwarp::protocol::{
 };
 use rpcrdma_nfs::{mount, v3};
 use rpcrdma_oncrpc::{CallId, Rejection};
-use rpcrdma_wire::v1::{Header, HeaderError};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
 /// The program of access control lists, which Linux asks for beside NFS version 3.
@@ -151,17 +151,19 @@ pub enum Rpc {
 pub enum Message {
     /// No octet.
     Empty,
-    /// A message of RPC-over-RDMA version 1.
+    /// A message of RPC-over-RDMA.
     Transport {
         /// Its header.
-        header: Header,
+        header: TransportHeader,
         /// Octets behind it.
         inline_octets: u64,
         /// The RPC message that begins behind it.
         rpc: Option<Rpc>,
+        /// It continues the message before, as version 2 allows.
+        continues: bool,
     },
     /// No such message.
-    Unreadable(HeaderError),
+    Unreadable(Unreadable),
     /// The capture has not all of it.
     Partial,
 }

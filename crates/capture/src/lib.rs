@@ -16,10 +16,12 @@
 //! ```
 
 pub mod event;
+mod header;
 pub mod read;
 pub mod show;
 pub mod write;
 
 pub use event::{Event, EventKind};
+pub use header::{TransportHeader, Unreadable};
 pub use read::{ReadError, Sink, Summary, read_capture};
 pub use write::{Capture, CaptureWriter, Options, WriteError, Written, capture};

@@ -4,7 +4,7 @@
 
 use crate::event::{CallTag, End, ProcedureName};
 use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
-use rpcrdma_wire::v1::{Lists, Segment};
+use rpcrdma_wire::chunk::{Lists, Segment};
 use std::{collections::VecDeque, time::Duration};
 
 /// Unanswered calls on one connection: several times the credits in use.
@@ -23,6 +23,19 @@ struct Call {
     long_call: Option<Segment>,
     /// Where the whole reply goes, if it is a long one.
     reply_chunk: Option<Segment>,
+}
+
+impl Call {
+    fn expose(&mut self, lists: &Lists) {
+        let read = lists.reads.segments().iter().map(|read| &read.segment);
+        let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(|chunk| chunk.segments());
+        let room = MAX_HANDLES.saturating_sub(self.handles.len());
+        self.handles.extend(read.chain(written).map(|segment| segment.handle).take(room));
+        let long_call = lists.reads.segments().first().filter(|read| read.position == 0).map(|read| read.segment);
+        self.long_call = self.long_call.or(long_call);
+        let reply_chunk = lists.reply.as_ref().and_then(|chunk| chunk.segments().first()).copied();
+        self.reply_chunk = self.reply_chunk.or(reply_chunk);
+    }
 }
 
 #[derive(Debug)]
@@ -57,12 +70,9 @@ impl Calls {
         if self.open.len() >= MAX_CALLS {
             self.open.pop_front();
         }
-        let read = lists.reads.segments().iter().map(|read| &read.segment);
-        let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(|chunk| chunk.segments());
-        let handles = read.chain(written).map(|segment| segment.handle).take(MAX_HANDLES).collect();
-        let long_call = lists.reads.segments().first().filter(|read| read.position == 0).map(|read| read.segment);
-        let reply_chunk = lists.reply.as_ref().and_then(|chunk| chunk.segments().first()).copied();
-        self.open.push_back(Call { tag, time, handles, long_call, reply_chunk });
+        let mut call = Call { tag, time, handles: Vec::new(), long_call: None, reply_chunk: None };
+        call.expose(lists);
+        self.open.push_back(call);
         tag
     }
 
@@ -71,6 +81,19 @@ impl Calls {
         let at = self.open.iter().position(|call| (call.tag.xid, call.tag.requester.other()) == (xid, from))?;
         let call = self.open.remove(at)?;
         Some((call.tag, time.saturating_sub(call.time)))
+    }
+
+    /// A later part of a Call was sent: the call, which has these chunks too.
+    pub(super) fn goes_on(&mut self, xid: u32, requester: End, lists: &Lists) -> Option<CallTag> {
+        let call = self.open.iter_mut().find(|call| (call.tag.xid, call.tag.requester) == (xid, requester))?;
+        call.expose(lists);
+        Some(call.tag)
+    }
+
+    /// A part of a Reply was sent by `from` that others follow: the call.
+    pub(super) fn being_answered(&self, xid: u32, from: End) -> Option<CallTag> {
+        let call = self.open.iter().find(|call| (call.tag.xid, call.tag.requester.other()) == (xid, from))?;
+        Some(call.tag)
     }
 
     /// What the call with this XID is for.
@@ -127,7 +150,7 @@ impl Calls {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_wire::v1::{ReadList, ReadSegment};
+    use rpcrdma_wire::chunk::{ReadList, ReadSegment};
 
     const NOW: Duration = Duration::ZERO;
 

@@ -11,9 +11,13 @@ use super::{
     reassembly::{Piece, Reassembly},
     rpc,
 };
-use crate::event::{CallTag, Connection, End, Event, EventKind, Message, Rpc, Tagged};
+use crate::{
+    event::{CallTag, Connection, End, Event, EventKind, Message, Rpc, Tagged},
+    header::{Meaning, TransportHeader},
+};
+use bytes::Bytes;
 use rpcrdma_iwarp::protocol::{mpa::Kind, rdmap::Opcode, terminate};
-use rpcrdma_wire::v1::{Body, Header};
+use rpcrdma_wire::v2;
 use std::{io, net::SocketAddr, rc::Rc, time::Duration};
 
 /// Where NFS over RDMA is served: tells the ends apart where the beginning was not captured.
@@ -40,6 +44,20 @@ impl Half {
     }
 }
 
+/// Messages of version 2 whose payloads belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sequence {
+    xid: u32,
+    header_type: u32,
+    response: bool,
+}
+
+impl Sequence {
+    fn of(prefix: &v2::Prefix) -> Self {
+        Sequence { xid: prefix.xid, header_type: prefix.header_type, response: prefix.flags.response }
+    }
+}
+
 /// What both directions share.
 #[derive(Debug)]
 struct Common {
@@ -49,6 +67,8 @@ struct Common {
     /// Once it is known to carry iWARP.
     identity: Option<Rc<Connection>>,
     calls: Calls,
+    /// For each end: what it has begun and not ended.
+    sequences: [Option<Sequence>; 2],
     request_crc: bool,
     /// Nothing more is to be read.
     ended: bool,
@@ -76,7 +96,8 @@ impl Flow {
         let port = |end: SocketAddr| (end.port() != NFS_RDMA_PORT, end.port());
         let initiator = usize::from(port(ends[0]) < port(ends[1]));
         let (identity, calls) = (None, Calls::default());
-        let common = Common { ends, initiator, identity, calls, request_crc: false, ended: false };
+        let sequences = [None; 2];
+        let common = Common { ends, initiator, identity, calls, sequences, request_crc: false, ended: false };
         Flow { halves: [Half::new(), Half::new()], common, known: Known::default(), closed: false, last_used: 0 }
     }
 
@@ -259,7 +280,7 @@ impl Common {
                 let message = match (partial, octets) {
                     (true, _) => Message::Partial,
                     (false, 0) => Message::Empty,
-                    (false, _) => self.transport(end, &head, octets),
+                    (false, _) => self.transport(from, head, octets),
                 };
                 let (call, since_call) = self.sent(end, &message, context.time);
                 (call, EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call })
@@ -271,36 +292,44 @@ impl Common {
         self.report(from, call, kind, context)
     }
 
-    fn transport(&self, from: End, head: &[u8], octets: u64) -> Message {
-        match Header::decode(head) {
-            Ok((header, end)) => {
-                let rpc = header.body.has_payload().then(|| head.get(end..)).flatten();
-                let rpc = rpc.and_then(|octets| rpc::header(octets, |xid| self.calls.name(xid, from)));
-                Message::Transport { header, inline_octets: octets.saturating_sub(end as u64), rpc }
-            }
-            Err(error) => Message::Unreadable(error),
+    fn transport(&mut self, from: usize, head: Vec<u8>, octets: u64) -> Message {
+        let head = Bytes::from(head);
+        let sequence = self.sequences.get(from).copied().flatten();
+        let prefix = v2::Prefix::decode(&head).ok().filter(|prefix| prefix.version == v2::VERSION);
+        let begun = prefix.as_ref().map(Sequence::of);
+        let continues = sequence.is_some() && sequence == begun;
+        let (header, end) = match TransportHeader::decode(&head, octets, continues) {
+            Ok(decoded) => decoded,
+            Err(error) => return Message::Unreadable(error),
+        };
+        let more = header.flags().more;
+        if let Some(sequence) = self.sequences.get_mut(from).filter(|_| more || continues) {
+            *sequence = begun.filter(|_| more);
         }
+        let rpc = (header.has_payload() && !continues).then(|| head.get(end..)).flatten();
+        let end_of = self.end(from);
+        let rpc = rpc.and_then(|octets| rpc::header(octets, |xid| self.calls.name(xid, end_of)));
+        Message::Transport { header, inline_octets: octets.saturating_sub(end as u64), rpc, continues }
     }
 
     /// The call that a Send makes or answers.
     fn sent(&mut self, from: End, message: &Message, time: Duration) -> (Option<CallTag>, Option<Duration>) {
-        let Message::Transport { header, rpc, .. } = message else { return (None, None) };
+        let Message::Transport { header, rpc, continues, .. } = message else { return (None, None) };
+        let xid = header.xid();
         let name = match rpc {
             Some(Rpc::Call(id)) => Some((*id).into()),
             _ => None,
         };
-        match (&header.body, rpc) {
-            (Body::Msg(lists) | Body::Msgp { lists, .. }, Some(Rpc::Call(_))) => {
-                (Some(self.calls.call(header.xid, from, name, lists, time)), None)
+        match (header.meaning(), rpc) {
+            (Meaning::Call(lists), _) if *continues => (self.calls.goes_on(xid, from, lists), None),
+            (Meaning::Call(lists), _) | (Meaning::CallOrReply(lists), Some(Rpc::Call(_))) => {
+                (Some(self.calls.call(xid, from, name, lists, time)), None)
             }
-            // Only a long Call has something to read.
-            (Body::Nomsg(lists), _) if !lists.reads.is_empty() => {
-                (Some(self.calls.call(header.xid, from, name, lists, time)), None)
+            (Meaning::Reply, _) | (Meaning::CallOrReply(_), Some(Rpc::Reply { .. })) => {
+                self.calls.reply(xid, from, time).unzip()
             }
-            (Body::Msg(_) | Body::Msgp { .. }, Some(Rpc::Reply { .. })) | (Body::Nomsg(_) | Body::Error(_), _) => {
-                self.calls.reply(header.xid, from, time).unzip()
-            }
-            _ => (None, None),
+            (Meaning::ReplyPart, _) => (self.calls.being_answered(xid, from), None),
+            (Meaning::CallOrReply(_) | Meaning::Nothing, _) => (None, None),
         }
     }
 

@@ -1,19 +1,14 @@
 //! What a message is, in words: shared by text and ladder.
 
+use super::header_text;
 use crate::event::{CallTag, EventKind, Message, Outcome, Rpc, Tagged};
 use crate::read::Summary;
 use rpcrdma_iwarp::protocol::{
     mpa::{Frame, Kind},
     rdmap::Opcode,
 };
-use rpcrdma_wire::{
-    PrivateData,
-    v1::{Body, ErrorBody, Header, Lists},
-};
+use rpcrdma_wire::PrivateData;
 use std::fmt::Write as _;
-
-/// Chunks of one kind that are told one by one.
-const MAX_TOLD_CHUNKS: usize = 4;
 
 pub(super) fn count(number: u64, thing: &str) -> String {
     let end = if number == 1 { "" } else { "s" };
@@ -39,10 +34,13 @@ pub(super) fn event(kind: &EventKind) -> String {
                 }
                 Message::Unreadable(error) => {
                     let _ = write!(text, ", {}: {error}", count(*octets, "octet"));
+                    if let Some(cause) = std::error::Error::source(error) {
+                        let _ = write!(text, ": {cause}");
+                    }
                 }
-                Message::Transport { header, inline_octets, rpc } => {
+                Message::Transport { header, inline_octets, rpc, continues } => {
                     text += " ";
-                    text += &transport(header, *inline_octets, *rpc);
+                    text += &header_text::text(header, *inline_octets, rpc.map(self::rpc), *continues);
                 }
             }
             text
@@ -134,53 +132,6 @@ fn outcome(outcome: Outcome) -> String {
         Outcome::Executed(Some(status)) => status.name().into(),
         Outcome::Rejected(rejection) => format!("rejected: {rejection}"),
     }
-}
-
-fn transport(header: &Header, inline_octets: u64, rpc: Option<Rpc>) -> String {
-    let mut text = header.body.procedure().name().to_owned();
-    if let Some(rpc) = rpc {
-        text += " ";
-        text += &self::rpc(rpc);
-    }
-    let _ = write!(text, ", xid {:#010x}, credits {}", header.xid, header.credit);
-    if let Some(lists) = header.body.lists() {
-        text += &chunks(lists);
-    }
-    match &header.body {
-        Body::Error(ErrorBody::Version { low, high }) => {
-            let _ = write!(text, ", ERR_VERS {low} to {high}");
-        }
-        Body::Error(error) => {
-            let _ = write!(text, ", {}", error.name());
-        }
-        body if body.has_payload() => {
-            let _ = write!(text, ", {} inline", count(inline_octets, "octet"));
-        }
-        _ => {}
-    }
-    text
-}
-
-fn chunks(lists: &Lists) -> String {
-    let sized =
-        |segments: usize, octets: u64| format!("({}, {})", count(segments as u64, "segment"), count(octets, "octet"));
-    let mut text = String::new();
-    let reads = lists.reads.chunks();
-    for chunk in reads.iter().take(MAX_TOLD_CHUNKS) {
-        let _ = write!(text, ", Read chunk at {} {}", chunk.position, sized(chunk.segments.len(), chunk.len()));
-    }
-    let writes = lists.writes.chunks();
-    for chunk in writes.iter().take(MAX_TOLD_CHUNKS) {
-        let _ = write!(text, ", Write chunk {}", sized(chunk.segments().len(), chunk.len()));
-    }
-    let untold = reads.len().saturating_sub(MAX_TOLD_CHUNKS) + writes.len().saturating_sub(MAX_TOLD_CHUNKS);
-    if untold > 0 {
-        let _ = write!(text, ", {}", count(untold as u64, "more chunk"));
-    }
-    if let Some(chunk) = &lists.reply {
-        let _ = write!(text, ", Reply chunk {}", sized(chunk.segments().len(), chunk.len()));
-    }
-    text
 }
 
 /// The call that a message belongs to.

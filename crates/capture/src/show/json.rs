@@ -1,11 +1,11 @@
 //! One JSON object for each message, on a line of its own; the last one is the summary.
 
+use super::header_json;
 use crate::{
     event::{CallTag, End, Event, EventKind, Message, Outcome, Rpc, Tagged},
     read::{Sink, Summary},
 };
 use rpcrdma_iwarp::protocol::mpa::Kind;
-use rpcrdma_wire::v1::{Body, ErrorBody, Header, Segment};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -107,8 +107,11 @@ fn kind(kind: &EventKind) -> Value {
                 Message::Empty => {}
                 Message::Partial => fields["partial"] = true.into(),
                 Message::Unreadable(error) => fields["error"] = error.to_string().into(),
-                Message::Transport { header, inline_octets, rpc } => {
-                    fields["header"] = header_fields(header);
+                Message::Transport { header, inline_octets, rpc, continues } => {
+                    fields["header"] = header_json::fields(header);
+                    if *continues {
+                        fields["continues"] = true.into();
+                    }
                     fields["inline_octets"] = (*inline_octets).into();
                     fields["rpc"] = rpc.map_or(Value::Null, rpc_fields);
                 }
@@ -161,38 +164,6 @@ fn rpc_fields(rpc: Rpc) -> Value {
     }
 }
 
-fn segment(segment: &Segment) -> Value {
-    json!({ "handle": segment.handle, "length": segment.length, "offset": segment.offset })
-}
-
-fn header_fields(header: &Header) -> Value {
-    let mut fields = json!({
-        "version": header.version,
-        "xid": header.xid,
-        "credit": header.credit,
-        "type": header.body.procedure().name(),
-    });
-    if let Some(lists) = header.body.lists() {
-        let chunk = |segments: &[Segment]| segments.iter().map(segment).collect::<Vec<_>>();
-        let reads = lists.reads.segments().iter().map(|read| {
-            let mut fields = segment(&read.segment);
-            fields["position"] = read.position.into();
-            fields
-        });
-        fields["reads"] = reads.collect::<Vec<_>>().into();
-        fields["writes"] = lists.writes.chunks().iter().map(|write| chunk(write.segments())).collect::<Vec<_>>().into();
-        fields["reply"] = lists.reply.as_ref().map_or(Value::Null, |reply| chunk(reply.segments()).into());
-    }
-    if let Body::Error(error) = &header.body {
-        fields["error"] = error.name().into();
-        if let ErrorBody::Version { low, high } = error {
-            fields["vers_low"] = (*low).into();
-            fields["vers_high"] = (*high).into();
-        }
-    }
-    fields
-}
-
-fn hex(octets: &[u8]) -> String {
+pub(super) fn hex(octets: &[u8]) -> String {
     octets.iter().map(|octet| format!("{octet:02x}")).collect()
 }

@@ -176,7 +176,12 @@ impl<W: Write> Sink for Ladder<W> {
         let mut mark = Mark::None;
         match &event.kind {
             EventKind::Send { since_call, message, .. } => {
-                mark = if event.from == tag.requester { Mark::Call } else { Mark::Reply };
+                mark = match (event.from == tag.requester, since_call) {
+                    (true, _) => Mark::Call,
+                    // Others follow.
+                    (false, None) => Mark::None,
+                    (false, Some(_)) => Mark::Reply,
+                };
                 group.answered = *since_call;
                 if let Message::Transport { rpc: Some(Rpc::Reply { outcome, .. }), .. } = message {
                     group.outcome = Some(*outcome);

@@ -1,6 +1,8 @@
 //! Showing what a capture holds: [`Text`] and [`Json`] with one line for each message, [`Ladder`] with arrows for each call.
 
 mod describe;
+mod header_json;
+mod header_text;
 mod json;
 mod ladder;
 mod text;

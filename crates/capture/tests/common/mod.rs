@@ -60,19 +60,19 @@ pub(crate) fn fpdu(opcode: Opcode, last: bool, placement: Placement, payload: &[
     out
 }
 
-fn untagged(queue: u32, msn: u32, invalidate: u32) -> Placement {
+pub(crate) fn untagged(queue: u32, msn: u32, invalidate: u32) -> Placement {
     Placement::Untagged { queue, msn, offset: 0, invalidate }
 }
 
-fn words(words: &[u32]) -> Vec<u8> {
+pub(crate) fn words(words: &[u32]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-fn call(xid: u32, procedure: u32) -> Vec<u8> {
+pub(crate) fn call(xid: u32, procedure: u32) -> Vec<u8> {
     words(&[xid, 0, 2, 100_003, 3, procedure, 0, 0, 0, 0, 4, 7])
 }
 
-fn reply(xid: u32, status: u32) -> Vec<u8> {
+pub(crate) fn reply(xid: u32, status: u32) -> Vec<u8> {
     words(&[xid, 1, 0, 0, 0, 0, status])
 }
 
@@ -82,24 +82,24 @@ fn message(xid: u32, credits: u32, body: Body, rpc: &[u8]) -> Vec<u8> {
     out
 }
 
-fn segment(handle: u32, length: u32, offset: u64) -> Segment {
+pub(crate) fn segment(handle: u32, length: u32, offset: u64) -> Segment {
     Segment { handle, length, offset }
 }
 
-fn writes(handle: u32, length: u32) -> Lists {
+pub(crate) fn writes(handle: u32, length: u32) -> Lists {
     Lists { writes: WriteList(vec![WriteChunk(vec![segment(handle, length, 0x1000)])]), ..Lists::default() }
 }
 
-fn long_reply(handle: u32, length: u32) -> Lists {
+pub(crate) fn long_reply(handle: u32, length: u32) -> Lists {
     Lists { reply: Some(WriteChunk(vec![segment(handle, length, 0)])), ..Lists::default() }
 }
 
-fn reads(position: u32, handle: u32, length: u32) -> Lists {
+pub(crate) fn reads(position: u32, handle: u32, length: u32) -> Lists {
     let read = ReadSegment { position, segment: segment(handle, length, 0) };
     Lists { reads: ReadList(vec![read]), ..Lists::default() }
 }
 
-fn set_up(kind: Kind) -> Vec<u8> {
+pub(crate) fn set_up(kind: Kind) -> Vec<u8> {
     let head = Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
     let enhanced = Some(Enhanced { ird: 16, ord: 16, ..Enhanced::default() });
     let data = PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 };
@@ -152,11 +152,21 @@ pub(crate) fn exchange() -> Vec<(bool, Vec<u8>)> {
 
 /// The exchange's capture.
 pub(crate) fn captured(initiator: &str, responder: &str, segment_octets: usize) -> (Vec<u8>, Written) {
+    captured_steps(exchange(), initiator, responder, segment_octets)
+}
+
+/// The capture of these steps.
+pub(crate) fn captured_steps(
+    steps: Vec<(bool, Vec<u8>)>,
+    initiator: &str,
+    responder: &str,
+    segment_octets: usize,
+) -> (Vec<u8>, Written) {
     let mut options = Options::default();
     options.segment_octets = segment_octets;
     let (tap, writer) = capture(Arc::new(Ticking(AtomicU64::new(0))), options);
     let mut stream = tap.connection(initiator.parse().unwrap(), responder.parse().unwrap(), true);
-    for (from_initiator, octets) in exchange() {
+    for (from_initiator, octets) in steps {
         let direction = if from_initiator { Direction::Sent } else { Direction::Received };
         stream.octets(direction, &octets);
     }
