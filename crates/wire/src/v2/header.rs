@@ -326,3 +326,53 @@ impl Header {
         out.freeze()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CREDITS: Credits = Credits { granted: 3, maximum: 9 };
+
+    fn words(header: &Header) -> Vec<u32> {
+        header.to_bytes().chunks_exact(4).map(|w| u32::from_be_bytes([w[0], w[1], w[2], w[3]])).collect()
+    }
+
+    /// proves: V2-6.2.2.1-d, V2-6.2.2.1-f, V2-6.2.2.3-c, V2-6.3.2-d, V2-6.3.4-d, V2-7-b, V2-7-c, V2-7-d, V2-7-e, V2-4.5.1-f, V2-4.5.2-e, V2-6.2.4-f, V2-6.2.2-c
+    #[test]
+    fn headers_are_made_with_the_flags_that_they_must_have() {
+        let credits = 0x0009_0003;
+        let chunks = || Chunks { inv_handle: 0x77, ..Chunks::default() };
+        assert_eq!(words(&Header::msg(5, CREDITS, false, false, chunks())), [5, 2, credits, 0, 0, 0x77, 0, 0, 0]);
+        assert_eq!(words(&Header::msg(5, CREDITS, true, true, chunks())), [5, 2, credits, 0, 3, 0x77, 0, 0, 0]);
+        assert_eq!(words(&Header::nomsg(5, CREDITS, true, chunks())), [5, 2, credits, 1, 1, 0x77, 0, 0, 0]);
+        assert_eq!(words(&Header::grant(CREDITS)), [0, 2, credits, 1, 0, 0, 0, 0, 0]);
+        assert_eq!(words(&Header::error(5, 3, CREDITS, ErrorBody::BadXdr)), [5, 3, credits, 4, 1, 2]);
+        assert_eq!(words(&Header::connprop(5, CREDITS, false, PropertySet::default())), [5, 2, credits, 5, 0, 0]);
+        assert_eq!(words(&Header::connprop(5, CREDITS, true, PropertySet::default())), [5, 2, credits, 5, 4, 0]);
+        let piece = |more, tpmore| Header::connprop_piece(5, CREDITS, more, tpmore, Bytes::from_static(&[0, 0, 0, 8]));
+        assert_eq!(words(&piece(true, true)), [5, 2, credits, 5, 6, 8]);
+        assert_eq!(words(&piece(false, false)), [5, 2, credits, 5, 0, 8]);
+        let other = |response| Header::other(5, CREDITS, response, OtherBody::new(9, Bytes::new()).unwrap());
+        assert_eq!(words(&other(false)), [5, 2, credits, 9, 0]);
+        assert_eq!(words(&other(true)), [5, 2, credits, 9, 1]);
+    }
+
+    /// proves: V2-6.1-a, V2-6.1-d, V2-8.4-b
+    #[test]
+    fn four_header_types_are_defined() {
+        let known: Vec<_> = (0..1000).filter_map(|code| Some((code, HeaderType::from_code(code)?.name()))).collect();
+        assert_eq!(known, [(0, "RDMA2_MSG"), (1, "RDMA2_NOMSG"), (4, "RDMA2_ERROR"), (5, "RDMA2_CONNPROP")]);
+        assert!([2, 3, u32::MAX].into_iter().all(|code| HeaderType::from_code(code).is_none()));
+        assert!(known.iter().all(|(code, _)| OtherBody::new(*code, Bytes::new()).is_none()));
+    }
+
+    /// proves: V2-4.2.3-d, V2-4.2.3-f
+    #[test]
+    fn the_first_message_of_a_client_fits_where_only_version_1_is_known() {
+        let set = crate::v2::Properties::default().to_set();
+        let header = Header::connprop(1, CREDITS, false, set);
+        // Five numbers of twelve octets, behind the prefix and a count.
+        assert_eq!(header.encoded_len(), PREFIX_OCTETS + 4 + 5 * 12);
+        assert!(header.encoded_len() <= crate::v2::MIN_SIZE_OCTETS as usize);
+    }
+}
