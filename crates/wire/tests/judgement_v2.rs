@@ -238,3 +238,22 @@ fn only_a_responder_answers_another_version() {
     assert_eq!(dropped(&judge(&requester, &call)), Some(Discard::Version));
     assert!(accepted(&judge(&requester, &error)));
 }
+
+/// The order that docs/version2.md states for messages with two faults.
+///
+/// proves: V2-6.2.2.3-b, V2-6.1-e, V2-6.2.2.2-d, V2-7.2.1-a, V2-C.1-a
+#[test]
+fn the_first_of_two_faults_counts() {
+    let octets = |words: &[u32]| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Bytes>();
+    let judged = |words: &[u32]| judge(&responder(), &octets(words));
+    const MORE: u32 = 2;
+    const TPMORE: u32 = 4;
+    let version = Some(ErrorBody::Version { low: 2, high: 2 });
+    assert_eq!(answered(&judged(&[XID, 3, 1, 9, TPMORE])), version);
+    assert_eq!(answered(&judged(&[XID, 2, 1, 1, TPMORE | MORE])), Some(ErrorBody::InvalidHeaderType));
+    assert_eq!(answered(&judged(&[XID, 2, 1, 9, MORE])), Some(ErrorBody::InvalidHeaderType));
+    assert_eq!(answered(&judged(&[XID, 2, 1, 1, MORE])), Some(ErrorBody::InvalidContinuation), "and cut off");
+    assert_eq!(answered(&judged(&[XID, 2, 1, 0, MORE, 0, 1])), Some(ErrorBody::BadXdr), "and with a chunk");
+    let chunk_and_other_xid = [XID, 2, 1, 0, MORE, 0, 0, 1, 0, 0, 0, XID + 1];
+    assert_eq!(answered(&judged(&chunk_and_other_xid)), Some(ErrorBody::InvalidContinuation));
+}

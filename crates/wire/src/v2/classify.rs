@@ -174,8 +174,14 @@ fn msg_fits(prefix: &Prefix, chunks: &Chunks, payload: &[u8], place: Place<'_>) 
         Place::First => (&[][..], 0),
         Place::Later { head, octets } => (head, octets),
     };
-    let known = head.iter().chain(payload).copied().take(KNOWN_OCTETS).collect::<Vec<_>>();
-    if !begins_with(prefix, &known) || (known.len() < XID_OCTETS && !prefix.flags.more) {
+    let mut known = [0; KNOWN_OCTETS];
+    let mut len = 0;
+    for (to, octet) in known.iter_mut().zip(head.iter().chain(payload)) {
+        *to = *octet;
+        len += 1;
+    }
+    let known = known.get(..len).unwrap_or_default();
+    if !begins_with(prefix, known) || (len < XID_OCTETS && !prefix.flags.more) {
         return false;
     }
     if prefix.flags.response {

@@ -366,7 +366,7 @@ mod tests {
         assert!(known.iter().all(|(code, _)| OtherBody::new(*code, Bytes::new()).is_none()));
     }
 
-    /// proves: V2-4.2.3-d, V2-4.2.3-f
+    /// proves: V2-4.2.3-d
     #[test]
     fn the_first_message_of_a_client_fits_where_only_version_1_is_known() {
         let set = crate::v2::Properties::default().to_set();

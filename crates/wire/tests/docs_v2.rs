@@ -1,0 +1,28 @@
+//! docs/version2.md says how every contradiction of the draft is read.
+
+use std::collections::BTreeSet;
+
+fn repository(file: &str) -> String {
+    std::fs::read_to_string(format!("{}/../../{file}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+#[test]
+fn every_ambiguity_of_the_draft_has_its_reading() {
+    let catalogue = repository("spec/requirements.toml");
+    let ambiguities: BTreeSet<&str> = catalogue
+        .split("[[requirement]]")
+        .filter(|entry| entry.contains("level = \"AMBIGUITY\""))
+        .filter_map(|entry| entry.split_once("id = \"")?.1.split_once('"'))
+        .map(|(id, _)| id)
+        .filter(|id| id.starts_with("V2-"))
+        .collect();
+    assert!(ambiguities.len() > 50);
+    let page = repository("docs/version2.md");
+    let told: BTreeSet<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split_once(" |"))
+        .flat_map(|(ids, _)| ids.split(", "))
+        .filter(|id| id.starts_with("V2-"))
+        .collect();
+    assert_eq!(told, ambiguities);
+}
