@@ -98,6 +98,10 @@ pub(crate) struct ServeArgs {
     /// with RDMA Reads; a call's Read chunks as a whole may take twice as long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
     pub(crate) stall_timeout: Duration,
+    /// Look for the next message for so long before the thread sleeps: answers faster, and takes that much of a
+    /// processor's time after each message
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = parse_busy_poll)]
+    pub(crate) busy_poll: Duration,
     /// Do not ask for iWARP's CRC; it is off only if the client does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
@@ -304,6 +308,18 @@ fn parse_time_limit(text: &str) -> Result<Duration, String> {
     Err(format!("{text:?} is out of range: {min} to {max} seconds"))
 }
 
+/// The longest: beyond it a sleep would be cheaper than anything it saves.
+const MAX_BUSY_POLL: Duration = Duration::from_millis(10);
+
+/// Microseconds of a thread's time after each message.
+pub(crate) fn parse_busy_poll(text: &str) -> Result<Duration, String> {
+    let time = text.parse().map(Duration::from_micros).map_err(|error| format!("{text:?}: {error}"))?;
+    if time > MAX_BUSY_POLL {
+        return Err(format!("{text:?} is out of range: 0 to {} microseconds", MAX_BUSY_POLL.as_micros()));
+    }
+    Ok(time)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -312,6 +328,13 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn busy_polling_is_bounded() {
+        assert_eq!(parse_busy_poll("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_busy_poll("10000"), Ok(MAX_BUSY_POLL));
+        assert!(parse_busy_poll("10001").is_err() && parse_busy_poll("-1").is_err() && parse_busy_poll("a").is_err());
     }
 
     #[test]

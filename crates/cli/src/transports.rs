@@ -18,6 +18,8 @@ const RPCBIND_WAIT: Duration = Duration::from_secs(3);
 pub(crate) struct Options {
     /// Do not ask for iWARP's CRC.
     pub(crate) no_crc: bool,
+    /// How long a thread looks for the next message before it sleeps.
+    pub(crate) busy_poll: Duration,
     /// Where to capture what goes over RDMA.
     pub(crate) capture: Option<PathBuf>,
     /// Sees what goes over RDMA.
@@ -69,6 +71,7 @@ pub(crate) async fn tcp_once(server: SocketAddr, env: &Env) -> Result<Arc<dyn Cl
 pub(crate) async fn rdma(server: SocketAddr, env: &Env, options: &Options) -> Result<Arc<dyn ClientTransport>> {
     let mut config = Config::default();
     config.crc = !options.no_crc;
+    config.busy_poll = options.busy_poll;
     config.tap = options.tap.clone();
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
     let observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));

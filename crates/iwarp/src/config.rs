@@ -68,6 +68,9 @@ pub struct Config {
     pub max_receives: usize,
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
+    /// For so long after a peer was heard, its socket is asked again and again before the thread sleeps. Zero, the
+    /// default, never does. It takes the wake-up out of every answer, and costs that much of a processor's time for each.
+    pub busy_poll: Duration,
     /// Sees all octets of all connections.
     pub tap: Option<Arc<dyn Tap>>,
 }
@@ -86,6 +89,7 @@ impl Default for Config {
             max_exposures: DEFAULT_MAX_EXPOSURES,
             max_receives: DEFAULT_MAX_RECEIVES,
             max_posted: DEFAULT_MAX_POSTED,
+            busy_poll: Duration::ZERO,
             tap: None,
         }
     }

@@ -39,6 +39,37 @@ pub(crate) struct IwarpQueuePair {
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
     /// Writing has failed. What was received before may still say why.
     mute: Option<String>,
+    spin: Spin,
+}
+
+/// Asking the socket again and again for a while, instead of sleeping until it has something: on most machines it takes
+/// longer to wake another processor than to answer a call.
+#[derive(Default)]
+enum Spin {
+    #[default]
+    Off,
+    /// The peer has said something.
+    Heard,
+    Until(Timestamp),
+}
+
+impl Spin {
+    fn heard(&mut self) {
+        *self = Spin::Heard;
+    }
+
+    /// Whether to ask once more.
+    fn goes_on(&mut self, shared: &Shared) -> bool {
+        let busy_poll = shared.config.busy_poll;
+        match *self {
+            Spin::Off => return false,
+            _ if busy_poll.is_zero() => *self = Spin::Off,
+            Spin::Heard => *self = Spin::Until(shared.env.clock.now() + busy_poll),
+            Spin::Until(end) if shared.env.clock.now() >= end => *self = Spin::Off,
+            Spin::Until(_) => {}
+        }
+        !matches!(self, Spin::Off)
+    }
 }
 
 /// The indices of `owes`: taking octets, sending octets that are due, ending, saying anything at all.
@@ -58,6 +89,7 @@ impl IwarpQueuePair {
             nudges: 0,
             timer: None,
             mute: None,
+            spin: Spin::Off,
         }
     }
 
@@ -111,26 +143,38 @@ impl IwarpQueuePair {
 
     /// Reads once. Says whether anything has changed.
     fn pump_in(&mut self, cx: &mut Context<'_>) -> bool {
-        let IwarpQueuePair { wire: Some(Wire { stream, tap }), endpoint, owes, .. } = self else { return false };
+        let IwarpQueuePair { shared, wire: Some(Wire { stream, tap }), endpoint, owes, spin, .. } = self else {
+            return false;
+        };
         loop {
-            match stream.poll_read_ready(cx) {
-                Poll::Pending => return false,
-                Poll::Ready(Ok(())) => {}
+            let told = match stream.poll_read_ready(cx) {
+                Poll::Pending => false,
+                Poll::Ready(Ok(())) => true,
                 Poll::Ready(Err(error)) => {
                     endpoint.broken(error.to_string());
                     return true;
                 }
+            };
+            if !told && !spin.goes_on(shared) {
+                return false;
             }
             let mut slices = endpoint.read_slices();
             let room: usize = slices.iter().map(|slice| slice.len()).sum();
             let mut came = None;
-            let result = stream.try_io(Interest::READABLE, || {
+            let mut read = || {
                 let octets = (&*SockRef::from(&*stream)).read_vectored(&mut slices)?;
                 came = Some(octets);
                 // After the peer's FIN the socket stays readable.
                 if 0 < octets && octets < room { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
-            });
+            };
+            let result = if told { stream.try_io(Interest::READABLE, read) } else { read() };
             drop(slices);
+            if !told && came.is_none() && result.as_ref().is_err_and(is_passing) {
+                // Whoever else has work on this processor, or waits for the same thread, comes first.
+                std::thread::yield_now();
+                cx.waker().wake_by_ref();
+                return false;
+            }
             match (came, result) {
                 (Some(0), _) => endpoint.peer_closed(),
                 (Some(octets), _) => {
@@ -138,6 +182,7 @@ impl IwarpQueuePair {
                         endpoint.show_read(octets, |octets| tap.octets(Direction::Received, octets));
                     }
                     owes[SENDING] = None;
+                    spin.heard();
                     endpoint.read(octets);
                 }
                 (None, Err(error)) if is_passing(&error) => continue,

@@ -1,19 +1,18 @@
 //! The behaviour that every provider owes, over loopback TCP in both address families, with CRC and without, with FPDUs
-//! as large as they go and as small as hardware has them.
+//! as large as they go and as small as hardware has them, with threads that sleep and that look again.
 
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::suite::{Setup, cases};
 use rpcrdma_iwarp::{Config, Iwarp};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Octets of an FPDU on an Ethernet with TCP time stamps.
 const ETHERNET_FPDU_OCTETS: usize = 1448;
 
-async fn run_all(listen: &str, crc: bool, fpdu_octets: Option<usize>) {
+async fn run_all(listen: &str, set: impl FnOnce(&mut Config)) {
     let env = tokio_env().unwrap();
     let mut config = Config::default();
-    config.crc = crc;
-    config.fpdu_octets = fpdu_octets;
+    set(&mut config);
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
     for case in cases() {
         let setup = Setup { a: fabric.clone(), b: fabric.clone(), listen: listen.parse().unwrap(), env: env.clone() };
@@ -24,20 +23,25 @@ async fn run_all(listen: &str, crc: bool, fpdu_octets: Option<usize>) {
 
 #[tokio::test]
 async fn over_ipv4() {
-    run_all("127.0.0.1:0", true, None).await;
+    run_all("127.0.0.1:0", |_| {}).await;
 }
 
 #[tokio::test]
 async fn over_ipv6() {
-    run_all("[::1]:0", true, None).await;
+    run_all("[::1]:0", |_| {}).await;
 }
 
 #[tokio::test]
 async fn without_crc() {
-    run_all("127.0.0.1:0", false, None).await;
+    run_all("127.0.0.1:0", |config| config.crc = false).await;
 }
 
 #[tokio::test]
 async fn with_small_fpdus() {
-    run_all("127.0.0.1:0", true, Some(ETHERNET_FPDU_OCTETS)).await;
+    run_all("127.0.0.1:0", |config| config.fpdu_octets = Some(ETHERNET_FPDU_OCTETS)).await;
+}
+
+#[tokio::test]
+async fn with_busy_polling() {
+    run_all("127.0.0.1:0", |config| config.busy_poll = Duration::from_micros(200)).await;
 }

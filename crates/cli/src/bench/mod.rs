@@ -70,6 +70,9 @@ pub(crate) struct BenchArgs {
     /// Write what goes over RDMA connections to this pcapng file; costs speed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["baseline", "baseline_peer"])]
     capture: Option<PathBuf>,
+    /// Look for the next message for so long before the thread sleeps
+    #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = args::parse_busy_poll)]
+    busy_poll: Duration,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,
@@ -140,7 +143,12 @@ struct Worker {
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
-    let mut options = Options { no_crc: args.no_crc, capture: args.capture.clone(), ..Options::default() };
+    let mut options = Options {
+        no_crc: args.no_crc,
+        capture: args.capture.clone(),
+        busy_poll: args.busy_poll,
+        ..Options::default()
+    };
     options.open_capture()?;
     let options = || options.clone();
     let meter = CpuMeter::new(args.server_pid)?;

@@ -50,6 +50,8 @@ pub(super) struct Shared {
     pub(super) crc: bool,
     /// How long a peer may make no progress.
     pub(super) stall: Duration,
+    /// How long a thread looks for the next message before it sleeps.
+    pub(super) busy_poll: Duration,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) stopping: watch::Receiver<bool>,
 }
@@ -134,6 +136,7 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
     config.stall_timeout = shared.stall;
+    config.busy_poll = shared.busy_poll;
     let iwarp = Iwarp::new(shared.env.clone(), config);
     let mut options = ServerOptions::default();
     options.stall = shared.stall;
