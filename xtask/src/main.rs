@@ -5,6 +5,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod figures;
 mod interop;
 
 /// Start the built programs and judge what they did.
@@ -17,12 +18,15 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Measure and draw how fast the command is
+    Figures(figures::Arguments),
     /// Let a real Linux kernel mount us, and mount a real Linux server
     Interop(interop::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
     };
     match result {

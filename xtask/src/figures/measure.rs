@@ -1,0 +1,197 @@
+//! Measuring: a server of the built program, and `rpcrdma bench` against it, again and again.
+
+use super::{
+    data::{Figures, Measurement, Place, Sample},
+    machine::Machine,
+    plan::{self, Step},
+};
+use anyhow::{Context as _, bail};
+use indicatif::ProgressBar;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use serde_json::Value;
+use std::{
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// Builds the command as its users do, and says where it is.
+pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let output = Command::new(cargo)
+        .args(["build", "--release", "--package", "rpcrdma-cli", "--message-format", "json-render-diagnostics"])
+        .current_dir(root)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cargo")?;
+    if !output.status.success() {
+        bail!("the rpcrdma command does not build");
+    }
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let values = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let mut programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
+    programs.next_back().context("cargo did not say where it put the rpcrdma command")
+}
+
+/// What was measured: where, operation, octets in a block, depth.
+type Key = (Place, String, Option<u32>, u64);
+
+/// Measures every step so many rounds, each for so many seconds.
+pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Figures> {
+    let steps = plan::steps();
+    let progress = ProgressBar::new((steps.len() * rounds) as u64);
+    let export = scratch.join("export");
+    fs::create_dir(&export)?;
+    // The server may run as root, and does not let clients act as such.
+    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let mut found: Vec<(Key, Vec<Sample>)> = Vec::new();
+    for _ in 0..rounds {
+        for place in [Place::Free, Place::OneCpu] {
+            let _pinned = (place == Place::OneCpu).then(Pinned::new).transpose()?;
+            let server = Server::start(program, &export, &scratch.join("state"))?;
+            // Made, or made warm.
+            server.bench(program, "write", Some(plan::MIB), plan::DEPTH, 0.01)?;
+            for step in steps.iter().copied().filter(|step| step.place() == place) {
+                let reports = match step {
+                    Step::Baseline { block, .. } => baseline(program, block, seconds)?,
+                    Step::Bench { op, block, depth, .. } => server.bench(program, op, block, depth, seconds)?,
+                };
+                for Report { op, block, depth, sample } in reports {
+                    let key = (place, op, block, depth);
+                    match found.iter_mut().find(|(found, _)| *found == key) {
+                        Some((_, samples)) => samples.push(sample),
+                        None => found.push((key, vec![sample])),
+                    }
+                }
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    let measurements =
+        found.into_iter().map(|((place, op, block, depth), rounds)| Measurement::new(place, &op, block, depth, rounds));
+    Ok(Figures { machine: Machine::this(&export), seconds, measurements: measurements.collect() })
+}
+
+/// A line of `rpcrdma bench --json`.
+#[derive(serde::Deserialize)]
+struct Report {
+    op: String,
+    block: Option<u32>,
+    depth: u64,
+    #[serde(flatten)]
+    sample: Sample,
+}
+
+/// Runs `rpcrdma bench` and reads what it reports.
+fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Vec<Report>> {
+    let output = Command::new(program).arg("bench").args(arguments).arg("--json").output()?;
+    if !output.status.success() {
+        bail!("bench {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    let lines = String::from_utf8(output.stdout)?;
+    lines.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
+}
+
+fn baseline(program: &Path, block: u32, seconds: f64) -> anyhow::Result<Vec<Report>> {
+    let arguments = ["--baseline", "--block", &block.to_string(), "--seconds", &seconds.to_string()];
+    run(program, &arguments.map(str::to_owned))
+}
+
+/// A server that runs. It ends when it is dropped.
+struct Server {
+    child: Child,
+    url: String,
+}
+
+impl Server {
+    /// Serves a directory on ports that the system chooses.
+    fn start(program: &Path, export: &Path, state: &Path) -> anyhow::Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("serve").arg(export).arg("--json").arg("--state").arg(state);
+        command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]);
+        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?;
+        let stdout = child.stdout.take();
+        let mut server = Self { child, url: String::new() };
+        let mut line = String::new();
+        BufReader::new(stdout.context("the server's output")?).read_line(&mut line)?;
+        let ready: Value = serde_json::from_str(&line).context("the server does not say that it is ready")?;
+        let address = |key: &str| ready["ready"][key][0].as_str();
+        let rdma = address("rdma").context("no address")?;
+        let (_, mount_port) = address("mountd").and_then(|mount| mount.rsplit_once(':')).context("no port of MOUNT")?;
+        server.url = format!("nfs://{rdma}/bench?mountport={mount_port}");
+        Ok(server)
+    }
+
+    fn bench(
+        &self,
+        program: &Path,
+        op: &str,
+        block: Option<u32>,
+        depth: u64,
+        seconds: f64,
+    ) -> anyhow::Result<Vec<Report>> {
+        let mut arguments = vec![self.url.clone(), "--op".into(), op.into()];
+        arguments.extend(["--depth".into(), depth.to_string(), "--seconds".into(), seconds.to_string()]);
+        arguments.extend(["--server-pid".into(), self.child.id().to_string()]);
+        if let Some(block) = block {
+            arguments.extend(["--block".into(), block.to_string()]);
+        }
+        if op == plan::WRITE {
+            arguments.push("--overwrite".into());
+        }
+        run(program, &arguments)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// While it lives, this thread and what it starts run on one processor.
+struct Pinned(CpuSet);
+
+impl Pinned {
+    fn new() -> anyhow::Result<Self> {
+        let before = sched_getaffinity(None).context("reading the affinity")?;
+        let first = (0..CpuSet::MAX_CPU).find(|&cpu| before.is_set(cpu)).context("no processor is allowed")?;
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(None, &one).context("setting the affinity")?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // What comes after would merely be slower.
+        let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_read() {
+        let line = r#"{"op":"read","block":4096,"depth":1,"ops_per_s":1.5,"mib_per_s":2.0,"p50_us":3.0,"p99_us":4.0,"cpu_s":0.1,"server_cpu_s":null}"#;
+        let report: Report = serde_json::from_str(line).unwrap();
+        assert_eq!((&*report.op, report.block, report.depth), ("read", Some(4096), 1));
+        assert_eq!((report.sample.p50_us, report.sample.server_cpu_s), (3.0, None));
+    }
+
+    #[test]
+    fn one_processor_is_one_and_comes_back_as_it_was() {
+        let before = sched_getaffinity(None).unwrap();
+        let pinned = Pinned::new().unwrap();
+        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+        drop(pinned);
+        assert_eq!(sched_getaffinity(None).unwrap(), before);
+    }
+}

@@ -1,0 +1,88 @@
+//! What is measured. One list, walked once in each round, so that what is compared is measured close together.
+
+use super::data::Place;
+
+pub(super) const READ: &str = "read";
+pub(super) const WRITE: &str = "write";
+pub(super) const NULL: &str = "null";
+/// What `rpcrdma bench --baseline` calls its two parts.
+pub(super) const STREAM: &str = "baseline_stream";
+pub(super) const REQUEST: &str = "baseline_request";
+
+pub(super) const KIB_4: u32 = 4 << 10;
+pub(super) const MIB: u32 = 1 << 20;
+/// The sizes of blocks in the picture by size, and the depth there and in the table.
+pub(super) const BLOCKS: [u32; 5] = [KIB_4, 16 << 10, 64 << 10, 256 << 10, MIB];
+pub(super) const DEPTH: u64 = 8;
+/// The depths in the pictures by depth.
+pub(super) const DEPTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
+/// The depth of small calls in the table.
+pub(super) const MAX_DEPTH: u64 = 32;
+
+/// One run of `rpcrdma bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Plain TCP, in blocks: gives [`STREAM`] and [`REQUEST`].
+    Baseline { place: Place, block: u32 },
+    /// An operation over NFS/RDMA.
+    Bench { place: Place, op: &'static str, block: Option<u32>, depth: u64 },
+}
+
+impl Step {
+    pub(super) fn place(self) -> Place {
+        match self {
+            Step::Baseline { place, .. } | Step::Bench { place, .. } => place,
+        }
+    }
+}
+
+/// All steps of one round, each once, those in one place together.
+pub(super) fn steps() -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut add = |step: Step| {
+        if !steps.contains(&step) {
+            steps.push(step);
+        }
+    };
+    let free = |op, block, depth| Step::Bench { place: Place::Free, op, block, depth };
+    for block in BLOCKS.into_iter().rev() {
+        add(Step::Baseline { place: Place::Free, block });
+        add(free(READ, Some(block), DEPTH));
+        add(free(WRITE, Some(block), DEPTH));
+        if block == KIB_4 {
+            add(free(READ, Some(block), 1));
+        }
+    }
+    for depth in DEPTHS {
+        add(free(READ, Some(MIB), depth));
+        add(free(WRITE, Some(MIB), depth));
+        add(free(READ, Some(KIB_4), depth));
+        add(free(NULL, None, depth));
+    }
+    let pinned = |op, block, depth| Step::Bench { place: Place::OneCpu, op, block, depth };
+    add(Step::Baseline { place: Place::OneCpu, block: KIB_4 });
+    add(pinned(READ, Some(KIB_4), 1));
+    add(pinned(NULL, None, 1));
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_step_stands_once_and_beside_its_baseline() {
+        let steps = steps();
+        for (at, step) in steps.iter().enumerate() {
+            assert!(!steps[..at].contains(step), "{step:?} twice");
+        }
+        let at = |wanted: Step| steps.iter().position(|step| *step == wanted).unwrap();
+        let place = Place::Free;
+        let baseline = at(Step::Baseline { place, block: MIB });
+        assert!(at(Step::Bench { place, op: READ, block: Some(MIB), depth: DEPTH }) - baseline <= 2);
+        let baseline = at(Step::Baseline { place, block: KIB_4 });
+        assert!(at(Step::Bench { place, op: READ, block: Some(KIB_4), depth: 1 }) - baseline <= 3);
+        let first_pinned = steps.iter().position(|step| step.place() == Place::OneCpu).unwrap();
+        assert!(steps[first_pinned..].iter().all(|step| step.place() == Place::OneCpu), "one server for each place");
+    }
+}
