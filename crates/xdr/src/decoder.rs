@@ -3,9 +3,12 @@
 //! Owns the stream and gives its octets away as shared slices. An error leaves the decoder where it
 //! stood or further on; nothing that follows an error means anything.
 
-use crate::{Buffer, Decode, DecodeError, Placed, Stream, StreamPart, UNIT, padded};
+use crate::{
+    Buffer, Decode, DecodeError, Placed, Stream, StreamPart, UNIT, padded,
+    stream::{USUAL_PARTS, USUAL_PLACED},
+};
 use bytes::{Buf, Bytes};
-use std::collections::VecDeque;
+use smallvec::SmallVec;
 
 /// The data of an item, wherever it travelled.
 #[derive(Debug)]
@@ -37,8 +40,10 @@ impl ItemData {
 /// Reads values from a received [`Stream`].
 #[derive(Debug)]
 pub struct Decoder {
-    parts: VecDeque<StreamPart>,
-    placed: VecDeque<Placed>,
+    /// The next comes last.
+    parts: SmallVec<[StreamPart; USUAL_PARTS]>,
+    /// The next comes last.
+    placed: SmallVec<[Placed; USUAL_PLACED]>,
     position: usize,
     remaining: usize,
 }
@@ -47,7 +52,10 @@ impl Decoder {
     /// A decoder at the beginning of `stream`.
     pub fn new(stream: Stream) -> Self {
         let remaining = stream.len();
-        Self { parts: stream.parts, placed: stream.placed, position: 0, remaining }
+        let Stream { mut parts, mut placed } = stream;
+        parts.reverse();
+        placed.reverse();
+        Self { parts, placed, position: 0, remaining }
     }
 
     /// The offset of what comes next, in the whole stream.
@@ -155,16 +163,16 @@ impl Decoder {
     /// chunk was offered for it.
     pub fn item(&mut self, max: usize) -> Result<ItemData, DecodeError> {
         let len = self.count(max)?;
-        if let Some(placed) = self.placed.pop_front() {
+        if let Some(placed) = self.placed.pop() {
             return self.placed_item(len, placed);
         }
-        if let Some(StreamPart::Chunk(data)) = self.parts.front_mut() {
+        if let Some(StreamPart::Chunk(data)) = self.parts.last_mut() {
             // A chunk may carry the roundup padding or not (RFC 8166 section 3.4.5.2).
             if data.len() != len && data.len() != padded(len) {
                 return Err(DecodeError::ChunkLength { position: self.position, len, chunk_len: data.len() });
             }
             let octets = data.split_to(len);
-            self.parts.pop_front();
+            self.parts.pop();
             self.advance(padded(len));
             return Ok(ItemData::Shared(octets));
         }
@@ -210,7 +218,7 @@ impl Decoder {
     /// If octets are left in the stream, or the peer placed data that nothing asked for.
     pub fn finish(mut self) -> Result<(), DecodeError> {
         self.skip_empty_chunks();
-        if let Some(StreamPart::Chunk(_)) = self.parts.front() {
+        if let Some(StreamPart::Chunk(_)) = self.parts.last() {
             return Err(DecodeError::NotEligible { position: self.position });
         }
         if self.remaining > 0 {
@@ -226,6 +234,7 @@ impl Decoder {
     pub fn take_unused_buffers(&mut self) -> Vec<Buffer> {
         self.placed
             .iter_mut()
+            .rev()
             .filter(|placed| placed.returned() == 0)
             .filter_map(|placed| placed.buffer.take())
             .collect()
@@ -234,7 +243,7 @@ impl Decoder {
     fn word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let mut out = [0; N];
         self.skip_empty_chunks();
-        match self.parts.front_mut() {
+        match self.parts.last_mut() {
             Some(StreamPart::Run(run)) if run.len() >= N => run.copy_to_slice(&mut out),
             _ => {
                 self.check_inline(N)?;
@@ -257,7 +266,7 @@ impl Decoder {
             return Ok(Bytes::new());
         }
         self.check_inline(whole)?;
-        let mut octets = match self.parts.front_mut() {
+        let mut octets = match self.parts.last_mut() {
             Some(StreamPart::Run(run)) if run.len() >= whole => run.split_to(whole),
             _ => {
                 // Cut up by the transport. The octets are here already, so their number is no peer's mere word.
@@ -280,7 +289,7 @@ impl Decoder {
         }
         self.skip_empty_chunks();
         let mut here = 0;
-        for part in &self.parts {
+        for part in self.parts.iter().rev() {
             match part {
                 StreamPart::Run(run) => here += run.len(),
                 StreamPart::Chunk(data) if data.is_empty() => {}
@@ -296,7 +305,7 @@ impl Decoder {
     /// Up to `max` octets of the run in front.
     fn piece(&mut self, max: usize) -> Result<Bytes, DecodeError> {
         self.skip_empty_chunks();
-        match self.parts.front_mut() {
+        match self.parts.last_mut() {
             Some(StreamPart::Run(run)) => Ok(run.split_to(run.len().min(max))),
             Some(StreamPart::Chunk(_)) => Err(DecodeError::NotEligible { position: self.position }),
             None => Err(self.truncated(max)),
@@ -305,22 +314,22 @@ impl Decoder {
 
     /// Drops runs that are used up and chunks without data, which stand for empty items.
     fn skip_empty_chunks(&mut self) {
-        while let Some(StreamPart::Run(octets) | StreamPart::Chunk(octets)) = self.parts.front() {
+        while let Some(StreamPart::Run(octets) | StreamPart::Chunk(octets)) = self.parts.last() {
             if !octets.is_empty() {
                 break;
             }
-            self.parts.pop_front();
+            self.parts.pop();
         }
     }
 
     fn advance(&mut self, len: usize) {
         self.position += len;
         self.remaining -= len;
-        while let Some(StreamPart::Run(run)) = self.parts.front() {
+        while let Some(StreamPart::Run(run)) = self.parts.last() {
             if !run.is_empty() {
                 break;
             }
-            self.parts.pop_front();
+            self.parts.pop();
         }
     }
 

@@ -9,6 +9,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// Shared octets up to this many are copied into the current run: cheaper than a part of their own.
 const COPY_LIMIT_OCTETS: usize = 256;
 
+/// The first memory of a run that nobody has sized: a reply without an item, in most cases.
+const FIRST_RUN_OCTETS: usize = 192;
+
 /// Builds a [`Payload`].
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -32,24 +35,34 @@ impl Encoder {
         self.done.len() + self.run.len()
     }
 
+    /// Memory for `octets` more, and not little by little.
+    #[inline]
+    fn make_room(&mut self, octets: usize) {
+        if self.run.capacity() - self.run.len() < octets {
+            self.run.reserve(octets.max(FIRST_RUN_OCTETS));
+        }
+    }
+
     /// An unsigned integer.
     pub fn u32(&mut self, value: u32) {
+        self.make_room(size_of_val(&value));
         self.run.put_u32(value);
     }
 
     /// An integer.
     pub fn i32(&mut self, value: i32) {
-        self.run.put_i32(value);
+        self.u32(value as u32);
     }
 
     /// An unsigned hyper integer.
     pub fn u64(&mut self, value: u64) {
+        self.make_room(size_of_val(&value));
         self.run.put_u64(value);
     }
 
     /// A hyper integer.
     pub fn i64(&mut self, value: i64) {
-        self.run.put_i64(value);
+        self.u64(value as u64);
     }
 
     /// A boolean: one word, 0 or 1.
@@ -59,6 +72,7 @@ impl Encoder {
 
     /// Octets of a length that both sides know, and their padding.
     pub fn opaque_fixed(&mut self, octets: &[u8]) {
+        self.make_room(octets.len() + padding(octets.len()));
         self.run.put_slice(octets);
         self.run.put_bytes(0, padding(octets.len()));
     }
@@ -127,9 +141,10 @@ impl Encoder {
     }
 
     /// The stream.
-    pub fn finish(mut self) -> Payload {
-        self.end_run();
-        self.done
+    pub fn finish(self) -> Payload {
+        let Self { mut done, run } = self;
+        done.push_run(run.freeze());
+        done
     }
 
     fn length(&mut self, len: usize) {

@@ -5,7 +5,7 @@
 
 use crate::{Buffer, padded};
 use bytes::Bytes;
-use std::collections::VecDeque;
+use smallvec::SmallVec;
 
 /// A piece of a [`Stream`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +32,17 @@ impl Placed {
     }
 }
 
+/// Parts that need no memory of their own: what stands before an item, the item, and what follows it.
+pub(crate) const USUAL_PARTS: usize = 3;
+/// The same for Write chunks.
+pub(crate) const USUAL_PLACED: usize = 1;
+
 /// A received XDR stream. In a Call, chunks stand at their Positions among the runs. In a Reply, the runs are
 /// the reduced stream, and the Write chunks stand beside it in list order.
 #[derive(Debug, Default)]
 pub struct Stream {
-    pub(crate) parts: VecDeque<StreamPart>,
-    pub(crate) placed: VecDeque<Placed>,
+    pub(crate) parts: SmallVec<[StreamPart; USUAL_PARTS]>,
+    pub(crate) placed: SmallVec<[Placed; USUAL_PLACED]>,
 }
 
 impl Stream {
@@ -49,18 +54,18 @@ impl Stream {
     /// Appends inline octets.
     pub fn push_run(&mut self, run: Bytes) {
         if !run.is_empty() {
-            self.parts.push_back(StreamPart::Run(run));
+            self.parts.push(StreamPart::Run(run));
         }
     }
 
     /// Appends the data of a Read chunk whose Position is where the stream now ends.
     pub fn push_chunk(&mut self, data: Bytes) {
-        self.parts.push_back(StreamPart::Chunk(data));
+        self.parts.push(StreamPart::Chunk(data));
     }
 
     /// Adds the next Write chunk that came back.
     pub fn push_placed(&mut self, placed: Placed) {
-        self.placed.push_back(placed);
+        self.placed.push(placed);
     }
 
     /// The length in octets of runs and chunks, chunks rounded up to the next unit.

@@ -16,20 +16,17 @@ use super::{
     lifecycle::{Event, Phase},
     negotiation::Agreed,
     receive_queue::ReceiveQueue,
-    rx::Receiver,
+    rx::{ReadSlices, Receiver},
     stags::Stags,
     terminate,
-    tx::Transmitter,
+    tx::{Transmitter, WriteSlices},
 };
 use rpcrdma_env::Random;
 use rpcrdma_fabric::{
     Buffer, Capabilities, CloseReason, Completion, FenceCause, Lent, Read, Refused, RefusedReason, RemoteSegment, Send,
     Token, WorkError, WorkKind, Write,
 };
-use std::{
-    io::{IoSlice, IoSliceMut},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 /// Who asked for the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -240,7 +237,7 @@ impl Endpoint {
     }
 
     /// Slices to read into, in this order.
-    pub fn read_slices(&mut self) -> Vec<IoSliceMut<'_>> {
+    pub fn read_slices(&mut self) -> ReadSlices<'_> {
         self.rx.slices(&mut self.inbound)
     }
 
@@ -292,9 +289,9 @@ impl Endpoint {
     }
 
     /// Slices to write, in this order; none if there is nothing to write now.
-    pub fn write_slices(&mut self) -> Vec<IoSlice<'_>> {
+    pub fn write_slices(&mut self) -> WriteSlices<'_> {
         if self.held {
-            return Vec::new();
+            return WriteSlices::new();
         }
         self.tx.fill(&mut self.inbound.served);
         self.tx.slices()

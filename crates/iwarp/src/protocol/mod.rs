@@ -25,4 +25,5 @@ pub use endpoint::{Endpoint, Role, Setup};
 pub use fault::{ErrorCode, Fault};
 pub use lifecycle::{Event, Phase};
 pub use receive_queue::ReceiveQueue;
-pub use tx::terminate_fpdu;
+pub use rx::ReadSlices;
+pub use tx::{WriteSlices, terminate_fpdu};

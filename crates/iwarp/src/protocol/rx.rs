@@ -14,7 +14,11 @@ use super::{
     inbound::{Inbound, Target},
     terminate::Offender,
 };
+use smallvec::SmallVec;
 use std::io::IoSliceMut;
+
+/// Slices to read into: usually the rest of a segment, and what follows it.
+pub type ReadSlices<'a> = SmallVec<[IoSliceMut<'a>; 4]>;
 
 /// Segments that one read takes at most: with 1,448-octet segments as many as fit six reads per MiB, with large ones all of
 /// several MiB.
@@ -127,9 +131,9 @@ impl Receiver {
     }
 
     /// The slices to read into next, in this order. At least one octet long.
-    pub(crate) fn slices<'a>(&'a mut self, inbound: &'a mut Inbound) -> Vec<IoSliceMut<'a>> {
+    pub(crate) fn slices<'a>(&'a mut self, inbound: &'a mut Inbound) -> ReadSlices<'a> {
         self.plan(inbound);
-        let mut slices = Vec::with_capacity(self.pieces.len());
+        let mut slices = ReadSlices::with_capacity(self.pieces.len());
         let mut stage = &mut self.stage[..];
         let mut place = inbound.memory(self.planned).unwrap_or_default();
         let mut place_at = 0;

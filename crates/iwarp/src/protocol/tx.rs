@@ -12,6 +12,7 @@ use super::{
 };
 use bytes::Bytes;
 use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
+use smallvec::SmallVec;
 use std::{collections::VecDeque, io::IoSlice};
 
 /// Octets framed ahead at most. One write takes them all if the socket does. Four writes per MiB: with more, the octets have
@@ -22,6 +23,9 @@ const MAX_FRAMED_OCTETS: usize = 256 << 10;
 const MAX_PIECES: usize = 256;
 /// Slices handed to one system call at most: more would be an error of the call. A single segment may have more.
 const MAX_SLICES: usize = 1024;
+
+/// Slices to write: a few for a small message.
+pub type WriteSlices<'a> = SmallVec<[IoSlice<'a>; 12]>;
 /// The room of a piece of framing: a trailer and the next header, with some to spare.
 const INLINE_OCTETS: usize = 62;
 
@@ -277,8 +281,8 @@ impl Transmitter {
     }
 
     /// The slices to write next, in this order.
-    pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
-        let mut slices = Vec::with_capacity(self.pieces.len().min(MAX_SLICES));
+    pub(crate) fn slices(&self) -> WriteSlices<'_> {
+        let mut slices = WriteSlices::with_capacity(self.pieces.len().min(MAX_SLICES));
         let mut skip = self.skip;
         for piece in self.pieces.iter().take(MAX_SLICES) {
             slices.push(IoSlice::new(piece.octets().get(skip..).unwrap_or_default()));
