@@ -137,7 +137,7 @@ if [ "$(cat .packed 2>/dev/null)" != "$want" ]; then
     ln -s ../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$R/usr/lib64/ld-linux-x86-64.so.2"
     for name in libgcc_s.so.1 libm.so.6 libnss_files.so.2 libpthread.so.0 libdl.so.2; do library $name; done
     program bash kmod dmesg mount umount mount.nfs rpcbind rpcinfo exportfs rpc.mountd rpc.nfsd rpc.statd sm-notify showmount nfsstat strace \
-        getfattr setfattr getfacl setfacl rdma ip ss stat dd timeout touch cp ls setpriv truncate sha256sum sort head tail diff cmp find xargs mkfifo mknod ln mv
+        getfattr setfattr getfacl setfacl rdma ip ss stat dd timeout touch cp ls setpriv truncate sha256sum sort seq head tail diff cmp find xargs mkfifo mknod ln mv
     cp system/bin/busybox "$R/bin/busybox"
     for name in $(system/bin/busybox --list); do
         [ -e "$R/bin/$name" ] || [ -e "$R/sbin/$name" ] || ln -s busybox "$R/bin/$name"

@@ -6,7 +6,9 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 mod figures;
+mod fsx;
 mod interop;
+mod numbers;
 
 /// Start the built programs and judge what they did.
 #[derive(Parser)]
@@ -22,12 +24,15 @@ enum Command {
     Figures(figures::Arguments),
     /// Let a real Linux kernel mount us, and mount a real Linux server
     Interop(interop::Arguments),
+    /// Exercise one file with random operations and compare it with a model; runs in the guest
+    Fsx(fsx::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
+        Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

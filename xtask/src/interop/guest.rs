@@ -35,6 +35,7 @@ pub(super) struct GuestOptions {
     name: String,
     script: String,
     variables: Vec<(String, String)>,
+    late: Vec<(String, String)>,
     forwards: Vec<(u16, u16)>,
     capture: bool,
     link: String,
@@ -49,6 +50,7 @@ impl GuestOptions {
             name: name.to_owned(),
             script: script.to_owned(),
             variables: vec![("HOST".into(), HOST.into())],
+            late: Vec::new(),
             forwards: Vec::new(),
             capture: false,
             link: "siw".into(),
@@ -60,6 +62,12 @@ impl GuestOptions {
     /// A variable of the script.
     pub(super) fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.variables.push((name.to_owned(), value.to_string()));
+        self
+    }
+
+    /// A variable that is set after all others, [`Context::seed`] and [`Context::ops`] included (`SEED`, `OPS`).
+    pub(super) fn after_all(mut self, name: &str, value: impl ToString) -> Self {
+        self.late.push((name.to_owned(), value.to_string()));
         self
     }
 
@@ -110,11 +118,11 @@ pub(super) struct Guest {
 impl Guest {
     pub(super) fn boot(context: &Context, options: GuestOptions) -> anyhow::Result<Self> {
         let dir = context.folder(&options.name)?;
+        let usual = [("SEED".to_owned(), context.seed().to_string()), ("OPS".to_owned(), context.ops().to_string())];
         let mut variables = String::new();
-        for (name, value) in &options.variables {
+        for (name, value) in options.variables.iter().chain(&usual).chain(&options.late) {
             variables.push_str(&format!("export {name}='{}'\n", value.replace('\'', "'\\''")));
         }
-        let variables = format!("{variables}export SEED={} OPS={}\n", context.seed(), context.ops());
         fs::write(dir.join("job.sh"), format!("{variables}\n{LIBRARY}\n{}", options.script))?;
         if options.tools {
             fs::copy(std::env::current_exe()?, dir.join("xtask")).context("copying this program into the guest")?;

@@ -95,8 +95,8 @@ pub(super) fn build_program(root: &Path) -> anyhow::Result<PathBuf> {
     }
     let lines = String::from_utf8_lossy(&output.stdout);
     let values = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
-    programs.last().context("cargo did not say where it put the rpcrdma command")
+    let mut programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
+    programs.next_back().context("cargo did not say where it put the rpcrdma command")
 }
 
 /// A seed that nobody chose.

@@ -14,8 +14,9 @@ pub(super) struct RdmaTransport {
     pub(super) read_chunks: u64,
     pub(super) write_chunks: u64,
     pub(super) reply_chunks: u64,
-    /// Calls that could not be put into a message, and replies that could not be understood.
+    /// Calls that could not be put into a message, mostly because they had to wait for memory regions of their own.
     pub(super) failed_marshal: u64,
+    /// Replies that could not be understood.
     pub(super) bad_replies: u64,
     /// Long calls.
     pub(super) nomsg_calls: u64,

@@ -1,6 +1,7 @@
 //! Trees of files on this machine: made from a seed, and compared.
 
 use super::context::Context;
+use crate::numbers::Numbers;
 use anyhow::Context as _;
 use std::{
     fs,
@@ -16,30 +17,6 @@ pub(super) const SIZES: &[usize] = &[
     0, 1, 2, 3, 4, 5, 63, 511, 900, 1023, 1024, 1025, 3000, 3900, 3950, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,
     8193, 65_535, 65_536, 65_537, 131_071, 262_145, 1_048_575, 1_048_576, 1_048_577, 3_145_733,
 ];
-
-/// Numbers that look random, from a seed (splitmix64).
-pub(super) struct Numbers(pub(super) u64);
-
-impl Numbers {
-    /// The next one.
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// Octets that look random.
-    pub(super) fn octets(&mut self, count: usize) -> Vec<u8> {
-        let mut octets = Vec::with_capacity(count + 8);
-        while octets.len() < count {
-            octets.extend_from_slice(&self.next().to_le_bytes());
-        }
-        octets.truncate(count);
-        octets
-    }
-}
 
 /// A tree of files of all [`SIZES`], folders, links, holes and odd names.
 pub(super) fn make(folder: &Path, seed: u64) -> anyhow::Result<()> {

@@ -3,8 +3,15 @@
 use super::{USUAL_OPS, context::Context};
 use std::time::Duration;
 
+mod client_fsx;
+mod client_races;
+mod client_scripts;
 mod client_tree;
+mod client_uses;
 mod linux_linux;
+mod server_commands;
+mod server_tree;
+mod server_uses;
 
 /// One thing that is tried.
 pub(super) struct Job {
@@ -31,7 +38,21 @@ impl Job {
 }
 
 /// All jobs, in the order in which they begin. The first makes the capture that the others' captures are compared with.
-pub(super) const JOBS: &[Job] = &[linux_linux::JOB, client_tree::JOB];
+pub(super) const JOBS: &[Job] = &[
+    linux_linux::JOB,
+    client_fsx::DIRECT,
+    client_fsx::JOB,
+    client_tree::JOB,
+    client_scripts::NAMES,
+    client_scripts::FILES,
+    client_scripts::USERS,
+    client_scripts::PROCESSES,
+    client_races::JOB,
+    client_uses::JOB,
+    server_commands::JOB,
+    server_tree::JOB,
+    server_uses::JOB,
+];
 
 /// The jobs whose name contains one of the words; all, if there is none.
 pub(super) fn chosen(filter: &[String]) -> anyhow::Result<Vec<&'static Job>> {

@@ -1,0 +1,35 @@
+# Two clients race: the same script runs in two guests at once. What each wins is counted by the host. Who wins rests a little, so
+# that the other comes near.
+nfs_mount "noac,lookupcache=none"
+cd /mnt
+mark create
+await create
+step exclusive creation
+set -C
+won=0
+for ((i = 0; i < 150; i++)); do
+    if { echo "$WHO" >"race-$i"; } 2>/dev/null; then
+        won=$((won + 1))
+        echo "race-$i" >>/tmp/won
+    fi
+done
+set +C
+echo "$won" >/job/won-create
+step what was won stays
+while read -r file; do equal "$(cat "$file")" "$WHO" "$file"; done </tmp/won
+step folders
+mark mkdir
+await mkdir
+won=0
+for ((i = 0; i < 150; i++)); do if mkdir "folder-$i" 2>/dev/null; then won=$((won + 1)); sleep 0.02; fi; done
+echo "$won" >/job/won-mkdir
+step links
+echo "$WHO" >"own-$WHO"
+mark link
+await link
+won=0
+for ((i = 0; i < 150; i++)); do if ln "own-$WHO" "link-$i" 2>/dev/null; then won=$((won + 1)); sleep 0.02; fi; done
+echo "$won" >/job/won-link
+equal "$(stat -c %h "own-$WHO")" $((won + 1)) "links"
+cd /
+nfs_unmount

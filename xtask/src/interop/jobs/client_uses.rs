@@ -1,0 +1,78 @@
+//! Linux's client and our server use what they agreed on. Shown three times: by the capture, by the client's counters, by our metrics.
+
+use super::Job;
+use crate::interop::{context::Context, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};
+use anyhow::ensure;
+
+pub(super) const JOB: Job = Job {
+    name: "client-uses",
+    about: "4,096-octet Sends, remote invalidation, several RDMA Reads and calls at a time, credits kept: capture, mountstats, metrics",
+    seconds: 90,
+    guests: 1,
+    scales: false,
+    run,
+};
+
+/// What both ends announce by RFC 8797.
+const INLINE: u64 = 4096;
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let server = context.serve(ServeOptions::new(context.folder("export")?).capture())?;
+    let guest = GuestOptions::new("client", include_str!("../../../interop/guest/uses.sh"));
+    let ended = context.boot(guest.mounts(&server).capture())?.finish()?;
+    let metrics = server.finish()?;
+
+    let wire = Wire::read(context, &ended.wire())?;
+    context.note(wire.in_short());
+    let (client, ours) = (&wire.initiator, &wire.responder);
+    let see = ended.wire();
+    let see = see.display();
+    ensure!(wire.connections > 0, "no connection in {see}");
+    ensure!(client.private_data.contains(&(INLINE, true)), "Linux announced {:?}; see {see}", client.private_data);
+    ensure!(
+        ours.private_data.len() as u64 == wire.connections && ours.private_data.iter().all(|(size, _)| *size == INLINE),
+        "our server announced {:?}; see {see}",
+        ours.private_data
+    );
+    ensure!(
+        client.long_sends > 0 && client.longest_send <= INLINE,
+        "Linux's longest Send has {} octets; see {see}",
+        client.longest_send
+    );
+    ensure!(
+        ours.long_sends > 0 && ours.longest_send <= INLINE,
+        "our longest Send has {} octets; see {see}",
+        ours.longest_send
+    );
+    ensure!(ours.invalidations > 0, "our server invalidated nothing; see {see}");
+    ensure!(ours.reads_at_a_time > 1, "our server never had two RDMA Reads outstanding; see {see}");
+    ensure!(client.calls_at_a_time > 1, "Linux never had two calls outstanding; see {see}");
+    ensure!(wire.terminates.is_empty(), "Terminates: {:?}; see {see}", wire.terminates);
+
+    // The client's own counters.
+    let stats = mountstats::first(&ended.read("mountstats-1")?)?;
+    context.note(format!("mountstats: {stats:?}"));
+    ensure!(stats.read_chunks > 0 && stats.write_chunks > 0 && stats.reply_chunks > 0, "{stats:?}");
+    ensure!(stats.bad_xids == 0 && stats.bad_replies == 0, "{stats:?}");
+    let with_chunks = stats.read_chunks + stats.write_chunks + stats.reply_chunks;
+    ensure!(
+        stats.local_invalidations * 2 < with_chunks,
+        "Linux invalidated {} times itself for {with_chunks} calls with chunks: {stats:?}",
+        stats.local_invalidations
+    );
+
+    // Our metrics.
+    let invalidations = metrics.sum("rpcrdma_invalidations_total", &[]);
+    ensure!(
+        invalidations as u64 == ours.invalidations,
+        "metrics count {invalidations} invalidations, the capture {}",
+        ours.invalidations
+    );
+    let placed = metrics.sum("rpcrdma_octets_total", &["direction=\"in\"", "way=\"placed\""]);
+    ensure!(placed > 32e6, "metrics count {placed} octets by RDMA Read");
+    for kind in ["read", "write", "reply"] {
+        let count = metrics.sum("rpcrdma_chunks_total", &[&format!("kind=\"{kind}\"")]);
+        ensure!(count > 0.0, "metrics count no {kind} chunk");
+    }
+    Ok(())
+}

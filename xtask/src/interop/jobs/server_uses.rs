@@ -1,0 +1,68 @@
+//! Our client and Linux's nfsd use what they agreed on, under `bench`'s load. Shown by both captures and by the guest's counters.
+
+use super::Job;
+use crate::interop::{context::Context, nfsd::NfsdOptions, wire::Wire};
+use anyhow::{Context as _, ensure};
+
+pub(super) const JOB: Job = Job {
+    name: "server-uses",
+    about: "our bench against Linux's nfsd: 4,096-octet Sends, remote invalidation, several RDMA Reads and calls at a time, credits kept",
+    seconds: 120,
+    guests: 1,
+    scales: false,
+    run,
+};
+
+/// What both ends announce by RFC 8797.
+const INLINE: u64 = 4096;
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()))?;
+    let capture = context.dir().join("ours.pcapng").to_string_lossy().into_owned();
+    let bench = |name: &str, arguments: &[&str]| -> anyhow::Result<()> {
+        let mut all = vec!["bench", "--json", "--seconds", "2"];
+        all.extend_from_slice(arguments);
+        let finished =
+            context.rpcrdma(name, &all)?.expect_success().with_context(|| format!("rpcrdma {}", all.join(" ")))?;
+        finished.json()?;
+        Ok(())
+    };
+    nfsd.run("truncate -s 64M /exports/bench; head -c 16M /dev/urandom | dd of=/exports/bench conv=notrunc 2>/dev/null; chmod 666 /exports/bench")?;
+    let file = nfsd.url("bench");
+    bench("null", &["--op", "null", "--depth", "40", &file])?;
+    bench("getattr", &["--op", "getattr", "--depth", "64", &file])?;
+    bench("read-small", &["--op", "read", "--block", "3K", "--depth", "16", &file])?;
+    bench("read", &["--op", "read", "--block", "1M", "--depth", "8", &file])?;
+    bench("write-small", &["--op", "write", "--block", "3K", "--depth", "16", "--overwrite", &file])?;
+    bench("write", &["--op", "write", "--block", "1M", "--depth", "8", "--overwrite", "--capture", &capture, &file])?;
+    bench("connections", &["--op", "getattr", "--connections", "4", "--depth", "16", &file])?;
+    let counters = nfsd.run("cd /proc/sys/sunrpc/svc_rdma; grep . rdma_stat_* 2>/dev/null || true")?;
+    context.note(counters.split_whitespace().collect::<Vec<_>>().join(" "));
+
+    let see = nfsd.wire();
+    nfsd.finish()?;
+    let wire = Wire::read(context, &see)?;
+    context.note(wire.in_short());
+    let see = see.display();
+    let (ours, linux) = (&wire.initiator, &wire.responder);
+    ensure!(
+        !ours.private_data.is_empty() && ours.private_data.iter().all(|data| *data == (INLINE, true)),
+        "our client announced {:?}; see {see}",
+        ours.private_data
+    );
+    ensure!(
+        linux.private_data.iter().all(|(size, _)| *size == INLINE),
+        "Linux announced {:?}; see {see}",
+        linux.private_data
+    );
+    ensure!(
+        ours.long_sends > 0 && ours.longest_send <= INLINE,
+        "our longest Send has {} octets; see {see}",
+        ours.longest_send
+    );
+    ensure!(linux.invalidations > 0, "Linux invalidated nothing of ours; see {see}");
+    ensure!(linux.reads_at_a_time > 1, "Linux never had two RDMA Reads outstanding; see {see}");
+    ensure!(ours.calls_at_a_time > 16, "at most {} calls of ours were outstanding; see {see}", ours.calls_at_a_time);
+    ensure!(wire.terminates.is_empty(), "Terminates: {:?}; see {see}", wire.terminates);
+    Ok(())
+}
