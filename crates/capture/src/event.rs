@@ -17,11 +17,22 @@ const NFS_ACL_PROGRAM: u32 = 100_227;
 /// The program that Linux gives version 4's callbacks (RFC 8881 leaves the number to the client).
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
-/// A TCP connection that carries iWARP.
+/// What a TCP connection carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// iWARP.
+    Iwarp,
+    /// RPC in records.
+    Records,
+}
+
+/// A TCP connection that carries iWARP, or RPC in records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// Counts from 1 in the order in which the capture shows them.
     pub number: u64,
+    /// What it carries.
+    pub carries: Carries,
     /// Who asked for it, drawn on the left: by its SYN, by MPA's request, or, where neither was captured, by ports.
     pub initiator: SocketAddr,
     /// The other end.
@@ -68,6 +79,11 @@ impl ProcedureName {
     /// Whether it is a procedure of NFS version 3 whose results begin with a status.
     pub fn has_nfs3_status(&self) -> bool {
         (self.program, self.version) == (v3::PROGRAM, v3::VERSION) && self.procedure != 0
+    }
+
+    /// Whether it is the procedure of MOUNT whose results begin with a status.
+    pub fn has_mount_status(&self) -> bool {
+        (self.program, self.procedure) == (mount::PROGRAM, mount::procedure::MOUNT)
     }
 
     /// The procedure's name, if it has a known one.
@@ -123,11 +139,30 @@ pub struct CallTag {
     pub name: Option<ProcedureName>,
 }
 
+/// What the results of an executed call begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// A status of NFS version 3.
+    Nfs3(v3::Status),
+    /// A status of MOUNT.
+    Mount(mount::Status),
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::Nfs3(status) => f.write_str(status.name()),
+            Status::Mount(mount::Status::OK) => f.write_str("OK"),
+            Status::Mount(status) => write!(f, "MOUNT status {}: {status}", status.0),
+        }
+    }
+}
+
 /// A reply's outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The call was executed; with the status of NFS version 3, where there is one.
-    Executed(Option<v3::Status>),
+    /// The call was executed; with its status, where there is one.
+    Executed(Option<Status>),
     /// It was not.
     Rejected(Rejection),
 }
@@ -203,6 +238,17 @@ pub enum EventKind {
         fpdus: u32,
         /// What it carries.
         message: Message,
+        /// In a Reply: the time since its Call.
+        since_call: Option<Duration>,
+    },
+    /// A record, on a connection that carries no iWARP.
+    Record {
+        /// Its octets.
+        octets: u64,
+        /// The fragments it came in.
+        fragments: u32,
+        /// The RPC message that it is, as far as that can be read.
+        rpc: Option<Rpc>,
         /// In a Reply: the time since its Call.
         since_call: Option<Duration>,
     },

@@ -9,15 +9,16 @@ use super::{
     messages::{Messages, TaggedRun, Whole},
     packet::Segment,
     reassembly::{Piece, Reassembly},
+    records::{Record, Records},
     rpc,
 };
 use crate::{
-    event::{CallTag, Connection, End, Event, EventKind, Message, Rpc, Tagged},
+    event::{CallTag, Carries, Connection, End, Event, EventKind, Message, Rpc, Tagged},
     header::{Meaning, TransportHeader},
 };
 use bytes::Bytes;
 use rpcrdma_iwarp::protocol::{mpa::Kind, rdmap::Opcode, terminate};
-use rpcrdma_wire::v2;
+use rpcrdma_wire::{chunk::Lists, v2};
 use std::{io, net::SocketAddr, rc::Rc, time::Duration};
 
 /// Where NFS over RDMA is served: tells the ends apart where the beginning was not captured.
@@ -29,6 +30,7 @@ struct Half {
     reassembly: Reassembly,
     framing: Framing,
     messages: Messages,
+    records: Records,
     /// The sequence number of its FIN.
     fin: Option<u32>,
 }
@@ -39,6 +41,7 @@ impl Half {
             reassembly: Reassembly::default(),
             framing: Framing::new(false),
             messages: Messages::default(),
+            records: Records::new(),
             fin: None,
         }
     }
@@ -64,7 +67,9 @@ struct Common {
     ends: [SocketAddr; 2],
     /// Which of the two asked for the connection.
     initiator: usize,
-    /// Once it is known to carry iWARP.
+    /// Whether it was seen who asked for it.
+    begun: bool,
+    /// Once it is known what it carries.
     identity: Option<Rc<Connection>>,
     calls: Calls,
     /// For each end: what it has begun and not ended.
@@ -97,7 +102,8 @@ impl Flow {
         let initiator = usize::from(port(ends[0]) < port(ends[1]));
         let (identity, calls) = (None, Calls::default());
         let sequences = [None; 2];
-        let common = Common { ends, initiator, identity, calls, sequences, request_crc: false, ended: false };
+        let common =
+            Common { ends, initiator, begun: false, identity, calls, sequences, request_crc: false, ended: false };
         Flow { halves: [Half::new(), Half::new()], common, known: Known::default(), closed: false, last_used: 0 }
     }
 
@@ -114,6 +120,7 @@ impl Flow {
         }
         if segment.syn {
             self.common.initiator = if segment.acknowledgment.is_none() { from } else { 1 - from };
+            self.common.begun = true;
             let half = &mut self.halves[from];
             if !half.reassembly.is_begun() {
                 half.reassembly.begin(segment.sequence);
@@ -145,17 +152,29 @@ impl Flow {
         context: &mut Context<'_>,
         act: impl FnOnce(&mut Reassembly, &mut usize, &mut dyn FnMut(Piece<'_>) -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<()> {
-        let (Half { reassembly, framing, messages, .. }, common, known) =
+        let (Half { reassembly, framing, messages, records, .. }, common, known) =
             (&mut self.halves[from], &mut self.common, &mut self.known);
         known.searched_octets = context.shared.searched_octets;
         let mut waiting = context.shared.waiting_octets;
         act(reassembly, &mut waiting, &mut |piece| match piece {
-            Piece::Octets(octets) => framing
-                .octets(octets, false, known, &mut |unit, known| common.unit(from, unit, known, messages, context)),
+            Piece::Octets(octets) => {
+                if common.carries() != Some(Carries::Iwarp) {
+                    let end = common.end(from);
+                    let sought = records.sought(octets, |xid| common.calls.name(xid, end).is_some());
+                    records.octets(&sought, &mut |record| common.record(from, &record, context))?;
+                }
+                framing
+                    .octets(octets, false, known, &mut |unit, known| common.unit(from, unit, known, messages, context))
+            }
             Piece::Gap(octets) => {
                 context.shared.summary.missing_octets += octets;
                 framing.gap();
-                if common.identity.is_some() && !common.ended {
+                records.gap();
+                let goes_on = match common.carries() {
+                    Some(Carries::Iwarp) => !common.ended,
+                    carries => carries.is_some(),
+                };
+                if goes_on {
                     common.report(from, None, EventKind::Gap { octets }, context)?;
                 }
                 Ok(())
@@ -216,16 +235,53 @@ impl Common {
         kind: EventKind,
         context: &mut Context<'_>,
     ) -> io::Result<()> {
+        let connection = self.identify(Carries::Iwarp, context);
+        context.sink.event(&Event { time: context.time, connection, from: self.end(from), call, kind })
+    }
+
+    /// What it carries, once that is known.
+    fn carries(&self) -> Option<Carries> {
+        self.identity.as_ref().map(|connection| connection.carries)
+    }
+
+    /// The connection, which carries this unless something else was known before.
+    fn identify(&mut self, carries: Carries, context: &mut Context<'_>) -> Rc<Connection> {
         let connection = self.identity.get_or_insert_with(|| {
-            context.shared.summary.connections += 1;
+            let summary = &mut context.shared.summary;
+            match carries {
+                Carries::Iwarp => summary.connections += 1,
+                Carries::Records => summary.record_connections += 1,
+            }
             Rc::new(Connection {
-                number: context.shared.summary.connections,
+                number: summary.connections + summary.record_connections,
+                carries,
                 initiator: self.ends[self.initiator],
                 responder: self.ends[1 - self.initiator],
             })
         });
-        let connection = connection.clone();
-        context.sink.event(&Event { time: context.time, connection, from: self.end(from), call, kind })
+        connection.clone()
+    }
+
+    fn record(&mut self, from: usize, record: &Record, context: &mut Context<'_>) -> io::Result<()> {
+        let replier = self.end(from);
+        let rpc = rpc::header(&record.head, |xid| self.calls.name(xid, replier));
+        if !self.begun && self.identity.is_none() && matches!(rpc, Some(Rpc::Call(_))) {
+            self.initiator = from;
+        }
+        self.identify(Carries::Records, context);
+        // Nothing here is iWARP's.
+        self.ended = true;
+        context.shared.summary.records += 1;
+        let end = self.end(from);
+        let (call, since_call) = match rpc {
+            Some(Rpc::Call(id)) => {
+                (Some(self.calls.call(id.xid, end, Some(id.into()), &Lists::default(), context.time)), None)
+            }
+            Some(Rpc::Reply { xid, .. }) => self.calls.reply(xid, end, context.time).unzip(),
+            None => (None, None),
+        };
+        let kind = EventKind::Record { octets: record.octets, fragments: record.fragments, rpc, since_call };
+        self.report(from, call, kind, context)
     }
 
     fn unit(

@@ -1,4 +1,4 @@
-//! Reading a capture: packets, TCP streams, FPDUs, messages, calls.
+//! Reading a capture: packets, TCP streams, FPDUs or records, messages, calls.
 //!
 //! One pass over the file; nothing is kept but what is under way. Whatever a file holds, memory stays within the limits
 //! named here and in the modules; what they cut off is reported as a gap.
@@ -10,6 +10,7 @@ mod framing;
 mod messages;
 mod packet;
 mod reassembly;
+mod records;
 mod rpc;
 mod table;
 
@@ -49,10 +50,14 @@ pub struct Summary {
     pub other_packets: u64,
     /// Connections that carry iWARP.
     pub connections: u64,
-    /// TCP connections that do not.
+    /// Connections that carry RPC in records, as MOUNT does.
+    pub record_connections: u64,
+    /// TCP connections that carry neither.
     pub other_connections: u64,
     /// Messages of RDMAP.
     pub messages: u64,
+    /// Records.
+    pub records: u64,
     /// Octets that the capture lacks, as far as sequence numbers tell.
     pub missing_octets: u64,
     /// FPDUs with a wrong CRC.

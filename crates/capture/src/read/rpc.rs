@@ -1,8 +1,8 @@
-//! RPC headers at the beginning of a message, and NFS's status behind a reply's.
+//! RPC headers at the beginning of a message, and the status of NFS or MOUNT behind a reply's.
 
-use crate::event::{Outcome, ProcedureName, Rpc};
+use crate::event::{Outcome, ProcedureName, Rpc, Status};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::Status;
+use rpcrdma_nfs::{mount, v3};
 use rpcrdma_oncrpc::{CallHeader, ReplyHeader};
 use rpcrdma_xdr::{Decode, Decoder, Stream};
 
@@ -23,10 +23,18 @@ pub(super) fn header(octets: &[u8], called: impl FnOnce(u32) -> Option<Procedure
     let header = ReplyHeader::decode(&mut decoder).ok()?;
     let outcome = match header.status {
         Err(rejection) => Outcome::Rejected(rejection),
-        Ok(()) => {
-            let status = called(header.xid).filter(ProcedureName::has_nfs3_status);
-            Outcome::Executed(status.and_then(|_| Status::decode(&mut decoder).ok()))
-        }
+        Ok(()) => Outcome::Executed(called(header.xid).and_then(|called| status(called, &mut decoder))),
     };
     Some(Rpc::Reply { xid: header.xid, outcome })
+}
+
+/// The status at the beginning of a call's results.
+fn status(called: ProcedureName, results: &mut Decoder) -> Option<Status> {
+    if called.has_nfs3_status() {
+        v3::Status::decode(results).ok().map(Status::Nfs3)
+    } else if called.has_mount_status() {
+        results.u32().ok().map(|status| Status::Mount(mount::Status(status)))
+    } else {
+        None
+    }
 }

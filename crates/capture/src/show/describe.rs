@@ -45,6 +45,17 @@ pub(super) fn event(kind: &EventKind) -> String {
             }
             text
         }
+        EventKind::Record { octets, fragments, rpc, .. } => {
+            let mut text = format!("Record, {}", count(*octets, "octet"));
+            if *fragments != 1 {
+                let _ = write!(text, " in {}", count((*fragments).into(), "fragment"));
+            }
+            match rpc {
+                Some(rpc) => text = format!("{text}: {}", self::rpc(*rpc)),
+                None => text += ", no RPC message",
+            }
+            text
+        }
         EventKind::ReadRequest(request) => format!(
             "RDMA Read Request {:#010x}+{:#x}, {}",
             request.source_stag,
@@ -129,7 +140,7 @@ fn rpc(rpc: Rpc) -> String {
 fn outcome(outcome: Outcome) -> String {
     match outcome {
         Outcome::Executed(None) => "executed".into(),
-        Outcome::Executed(Some(status)) => status.name().into(),
+        Outcome::Executed(Some(status)) => status.to_string(),
         Outcome::Rejected(rejection) => format!("rejected: {rejection}"),
     }
 }
@@ -143,13 +154,15 @@ pub(super) fn call(tag: &CallTag) -> String {
 }
 
 pub(super) fn summary(summary: &Summary) -> String {
-    let mut text = format!(
-        "{}, {} with iWARP, {} without, {}",
-        count(summary.packets, "packet"),
-        count(summary.connections, "connection"),
-        summary.other_connections,
-        count(summary.messages, "message"),
-    );
+    let mut text =
+        format!("{}, {} with iWARP", count(summary.packets, "packet"), count(summary.connections, "connection"));
+    if summary.record_connections > 0 {
+        let _ = write!(text, ", {} with RPC in records", summary.record_connections);
+    }
+    let _ = write!(text, ", {} without, {}", summary.other_connections, count(summary.messages, "message"));
+    if summary.record_connections > 0 {
+        let _ = write!(text, ", {}", count(summary.records, "record"));
+    }
     if summary.missing_octets > 0 {
         let _ = write!(text, ", {} missing", count(summary.missing_octets, "octet"));
     }

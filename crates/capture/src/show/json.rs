@@ -2,7 +2,7 @@
 
 use super::header_json;
 use crate::{
-    event::{CallTag, End, Event, EventKind, Message, Outcome, Rpc, Tagged},
+    event::{CallTag, End, Event, EventKind, Message, Outcome, Rpc, Status, Tagged},
     read::{Sink, Summary},
 };
 use rpcrdma_iwarp::protocol::mpa::Kind;
@@ -47,8 +47,10 @@ impl<W: Write> Sink for Json<W> {
             "packets": summary.packets,
             "other_packets": summary.other_packets,
             "connections": summary.connections,
+            "record_connections": summary.record_connections,
             "other_connections": summary.other_connections,
             "messages": summary.messages,
+            "records": summary.records,
             "missing_octets": summary.missing_octets,
             "bad_crcs": summary.bad_crcs,
             "cut_short": summary.cut_short,
@@ -121,6 +123,13 @@ fn kind(kind: &EventKind) -> Value {
             }
             fields
         }
+        EventKind::Record { octets, fragments, rpc, since_call } => json!({
+            "type": "record",
+            "octets": octets,
+            "fragments": fragments,
+            "rpc": rpc.map_or(Value::Null, rpc_fields),
+            "since_call": since_call.map(|since| since.as_secs_f64()),
+        }),
         EventKind::ReadRequest(request) => json!({
             "type": "read_request",
             "sink_handle": request.sink_stag,
@@ -155,9 +164,11 @@ fn rpc_fields(rpc: Rpc) -> Value {
         Rpc::Call(id) => json!({
             "type": "call", "xid": id.xid, "program": id.program, "version": id.version, "procedure": id.procedure,
         }),
-        Rpc::Reply { xid, outcome: Outcome::Executed(status) } => {
-            json!({ "type": "reply", "xid": xid, "nfs_status": status.map(|status| status.0) })
-        }
+        Rpc::Reply { xid, outcome: Outcome::Executed(status) } => match status {
+            Some(Status::Mount(status)) => json!({ "type": "reply", "xid": xid, "mount_status": status.0 }),
+            Some(Status::Nfs3(status)) => json!({ "type": "reply", "xid": xid, "nfs_status": status.0 }),
+            None => json!({ "type": "reply", "xid": xid, "nfs_status": null }),
+        },
         Rpc::Reply { xid, outcome: Outcome::Rejected(rejection) } => {
             json!({ "type": "reply", "xid": xid, "rejected": rejection.to_string() })
         }

@@ -123,7 +123,7 @@ impl<W: Write> Ladder<W> {
             None => write!(self.out, ", no answer seen")?,
         }
         match group.outcome {
-            Some(Outcome::Executed(Some(status))) => write!(self.out, ": {}", status.name())?,
+            Some(Outcome::Executed(Some(status))) => write!(self.out, ": {status}")?,
             Some(Outcome::Rejected(rejection)) => write!(self.out, ": {rejection}")?,
             _ => {}
         }
@@ -187,6 +187,13 @@ impl<W: Write> Sink for Ladder<W> {
                     group.outcome = Some(*outcome);
                 }
             }
+            EventKind::Record { rpc, since_call, .. } => {
+                mark = if since_call.is_some() { Mark::Reply } else { Mark::Call };
+                group.answered = *since_call;
+                if let Some(Rpc::Reply { outcome, .. }) = rpc {
+                    group.outcome = Some(*outcome);
+                }
+            }
             EventKind::Write(tagged) => {
                 if let Some(Rpc::Reply { outcome, .. }) = tagged.rpc {
                     group.outcome = Some(outcome);
@@ -243,14 +250,14 @@ fn wrap(text: &str, columns: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::Connection;
+    use crate::event::{Carries, Connection};
     use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
     use std::rc::Rc;
 
     #[test]
     fn held_lines_end_at_their_limit() {
         let (initiator, responder) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:2".parse().unwrap());
-        let connection = Rc::new(Connection { number: 1, initiator, responder });
+        let connection = Rc::new(Connection { number: 1, carries: Carries::Iwarp, initiator, responder });
         let request = ReadRequest { sink_stag: 1, sink_offset: 0, size: 9, source_stag: 2, source_offset: 0 };
         let mut ladder = Ladder::new(Vec::new(), Style::Ascii);
         let mut read = |number: u64| {

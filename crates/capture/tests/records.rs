@@ -1,0 +1,220 @@
+//! Captures of RPC over plain TCP, as other programs make them: MOUNT, and NFS without RDMA.
+
+mod common;
+
+use common::words;
+use etherparse::PacketBuilder;
+use rpcrdma_capture::{
+    EventKind, Summary,
+    event::{Carries, End, Outcome, Rpc, Status},
+    read_capture,
+    show::{Json, Ladder, Style, Text},
+};
+use rpcrdma_nfs::{mount, v3};
+
+const CLIENT: End4 = ([10, 0, 0, 1], 863);
+const MOUNTD: End4 = ([10, 0, 0, 2], 20_048);
+const NFSD: End4 = ([10, 0, 0, 2], 2049);
+
+/// An address and a port.
+type End4 = ([u8; 4], u16);
+
+/// A pcap file in the making.
+struct File {
+    octets: Vec<u8>,
+    time: u32,
+}
+
+impl File {
+    fn new() -> Self {
+        // pcap's header with microseconds, version 2.4, packets that begin with IP.
+        let mut octets = 0xA1B2_C3D4_u32.to_be_bytes().to_vec();
+        octets.extend([0, 2, 0, 4]);
+        octets.extend(words(&[0, 0, 65_535, 101]));
+        File { octets, time: 0 }
+    }
+
+    /// A packet, a millisecond after the one before. It is a SYN if it acknowledges nothing.
+    fn packet(&mut self, from: End4, to: End4, [sequence, acknowledged]: [u32; 2], payload: &[u8]) {
+        let mut builder = PacketBuilder::ipv4(from.0, to.0, 64).tcp(from.1, to.1, sequence, 1000);
+        builder = if acknowledged == 0 { builder.syn() } else { builder.ack(acknowledged) };
+        let mut packet = Vec::new();
+        builder.write(&mut packet, payload).unwrap();
+        let len = packet.len() as u32;
+        self.octets.extend(words(&[1, self.time, len, len]));
+        self.octets.extend(packet);
+        self.time += 1000;
+    }
+}
+
+/// A TCP connection of a client's to a server.
+struct Stream {
+    server: End4,
+    next: [u32; 2],
+}
+
+impl Stream {
+    fn unseen(server: End4) -> Self {
+        Stream { server, next: [100, 5000] }
+    }
+
+    fn begun(server: End4, file: &mut File) -> Self {
+        let mut stream = Self::unseen(server);
+        file.packet(CLIENT, server, [100, 0], &[]);
+        stream.next[0] += 1;
+        stream
+    }
+
+    fn asks(&mut self, file: &mut File, octets: &[u8]) {
+        file.packet(CLIENT, self.server, self.next, octets);
+        self.next[0] += octets.len() as u32;
+    }
+
+    fn answers(&mut self, file: &mut File, octets: &[u8]) {
+        file.packet(self.server, CLIENT, [self.next[1], self.next[0]], octets);
+        self.next[1] += octets.len() as u32;
+    }
+
+    /// Octets from the client that the capture lacks.
+    fn lost(&mut self, octets: u32) {
+        self.next[0] += octets;
+    }
+}
+
+fn record(body: &[u8]) -> Vec<u8> {
+    [&(0x8000_0000 | body.len() as u32).to_be_bytes()[..], body].concat()
+}
+
+fn call(xid: u32, program: u32, version: u32, procedure: u32, more: usize) -> Vec<u8> {
+    let mut body = words(&[xid, 0, 2, program, version, procedure, 0, 0, 0, 0]);
+    body.resize(body.len() + more, 7);
+    record(&body)
+}
+
+fn reply(xid: u32, results: &[u32]) -> Vec<u8> {
+    record(&words(&[&[xid, 1, 0, 0, 0, 0][..], results].concat()))
+}
+
+/// MNT granted and refused, an old version's UMNT, then NFS over TCP.
+fn exchange() -> Vec<u8> {
+    let mut file = File::new();
+    let mut mountd = Stream::begun(MOUNTD, &mut file);
+    mountd.asks(&mut file, &call(1, mount::PROGRAM, 3, 1, 8));
+    mountd.answers(&mut file, &reply(1, &[0, 4, 0xFEED, 0]));
+    mountd.asks(&mut file, &call(2, mount::PROGRAM, 3, 1, 8));
+    mountd.answers(&mut file, &reply(2, &[13]));
+    let both = [call(3, mount::PROGRAM, 1, 3, 8), call(4, mount::PROGRAM, 3, 5, 0)].concat();
+    mountd.asks(&mut file, &both[..50]);
+    mountd.asks(&mut file, &both[50..]);
+    mountd.answers(&mut file, &reply(4, &[0]));
+    let mut nfsd = Stream::unseen(NFSD);
+    nfsd.asks(&mut file, &call(7, v3::PROGRAM, 3, 1, 36));
+    nfsd.answers(&mut file, &reply(7, &[70]));
+    file.octets
+}
+
+fn summary_of(file: &[u8]) -> (Vec<rpcrdma_capture::Event>, Summary) {
+    let (events, summary) = common::read(file);
+    (events, summary.unwrap())
+}
+
+#[test]
+fn calls_of_mount_and_nfs_over_tcp_are_named() {
+    let (events, summary) = summary_of(&exchange());
+    assert_eq!((summary.connections, summary.record_connections, summary.other_connections), (0, 2, 0));
+    assert_eq!((summary.messages, summary.records), (0, 9));
+    assert!(events.iter().all(|event| event.connection.carries == Carries::Records));
+    let outcomes: Vec<_> = events
+        .iter()
+        .filter_map(|event| match event.kind {
+            EventKind::Record { rpc: Some(Rpc::Reply { xid, outcome }), since_call: Some(_), .. } => {
+                Some((xid, outcome))
+            }
+            _ => None,
+        })
+        .collect();
+    let executed = |status| Outcome::Executed(Some(status));
+    assert_eq!(
+        outcomes,
+        [
+            (1, executed(Status::Mount(mount::Status::OK))),
+            (2, executed(Status::Mount(mount::Status::ACCES))),
+            (4, Outcome::Executed(None)),
+            (7, executed(Status::Nfs3(v3::Status::STALE))),
+        ]
+    );
+    // The client is told from the server where the beginning was not captured.
+    let last = events.last().unwrap();
+    assert_eq!((last.from, last.connection.responder.port()), (End::Responder, NFSD.1));
+    let name = last.call.and_then(|tag| tag.name).unwrap();
+    assert_eq!(name.to_string(), "NFS 3 GETATTR");
+}
+
+#[test]
+fn every_view_shows_them() {
+    let file = exchange();
+    let mut text = Vec::new();
+    read_capture(&file[..], &mut Text::new(&mut text)).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    for line in [
+        "    0.001000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 3 MNT  [call 1 MOUNT 3 MNT]",
+        "    0.002000 #1 10.0.0.2:20048 > 10.0.0.1:863  Record, 40 octets: Reply OK  [call 1 MOUNT 3 MNT]",
+        "    0.006000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 1 UMNT  [call 3 MOUNT 1 UMNT]",
+        "    0.008000 #2 10.0.0.1:863 > 10.0.0.2:2049  Record, 76 octets: Call NFS 3 GETATTR  [call 1 NFS 3 GETATTR]",
+    ] {
+        assert!(text.lines().any(|found| found == line), "{line}\n{text}");
+    }
+    assert!(text.contains("Reply MOUNT status 13"), "{text}");
+    assert!(
+        text.ends_with("0 connections with iWARP, 2 with RPC in records, 0 without, 0 messages, 9 records\n"),
+        "{text}"
+    );
+
+    let mut ladder = Vec::new();
+    read_capture(&file[..], &mut Ladder::new(&mut ladder, Style::Ascii)).unwrap();
+    let ladder = String::from_utf8(ladder).unwrap();
+    assert!(ladder.contains("call 1: MOUNT 3 MNT, xid 0x00000001, answered after 1.000 ms: OK"), "{ladder}");
+    assert!(ladder.contains("call 3: MOUNT 1 UMNT, xid 0x00000003, no answer seen"), "{ladder}");
+    assert!(ladder.lines().any(|line| line.contains(" Call ") && line.contains("Call MOUNT 3 MNT --")), "{ladder}");
+
+    let mut json = Vec::new();
+    read_capture(&file[..], &mut Json::new(&mut json)).unwrap();
+    let lines: Vec<serde_json::Value> =
+        String::from_utf8(json).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["type"], &lines[0]["call"]["name"]), (&"record".into(), &"MOUNT 3 MNT".into()));
+    assert_eq!((&lines[1]["rpc"]["mount_status"], &lines[1]["fragments"]), (&0.into(), &1.into()));
+    assert_eq!(lines.last().unwrap()["record_connections"], 2);
+}
+
+/// Octets are lost in the middle of a large WRITE: the calls behind it are read.
+#[test]
+fn what_comes_after_a_gap_is_read() {
+    let mut file = File::new();
+    let mut nfsd = Stream::begun(NFSD, &mut file);
+    let write = call(1, v3::PROGRAM, 3, 7, 6000);
+    nfsd.asks(&mut file, &write[..1400]);
+    nfsd.lost(1400);
+    nfsd.asks(&mut file, &write[2800..]);
+    nfsd.asks(&mut file, &call(2, v3::PROGRAM, 3, 21, 0));
+    nfsd.answers(&mut file, &reply(2, &[0]));
+    let (events, summary) = summary_of(&file.octets);
+    assert_eq!((summary.missing_octets, summary.records), (1400, 2));
+    let calls = events.iter().filter(|event| matches!(event.kind, EventKind::Record { rpc: Some(Rpc::Call(_)), .. }));
+    assert_eq!(calls.filter_map(|event| event.call).map(|tag| tag.xid).collect::<Vec<_>>(), [2]);
+}
+
+/// A stream of something else is none of records, and an iWARP connection is none either.
+#[test]
+fn what_carries_no_records_shows_none() {
+    let mut file = File::new();
+    let mut other = Stream::begun(([10, 0, 0, 2], 22), &mut file);
+    other.asks(&mut file, b"SSH-2.0-client\r\n");
+    other.answers(&mut file, b"SSH-2.0-server\r\n");
+    let (events, summary) = summary_of(&file.octets);
+    assert!(events.is_empty());
+    assert_eq!((summary.other_connections, summary.record_connections), (1, 0));
+    let (iwarp, _) = common::captured("10.0.0.1:700", "10.0.0.2:20049", 1448);
+    let (events, summary) = summary_of(&iwarp);
+    assert!(events.iter().all(|event| !matches!(event.kind, EventKind::Record { .. })));
+    assert_eq!((summary.connections, summary.record_connections, summary.records), (1, 0, 0));
+}
