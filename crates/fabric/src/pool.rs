@@ -49,24 +49,24 @@ impl Pool {
     /// An allocator over this pool that hands out at most `octets` at a time.
     pub fn budget(&self, octets: usize) -> Budget {
         let units = (octets / BUDGET_UNIT_OCTETS).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
-        Budget { pool: self.clone(), units: units as u32, left: Arc::new(Semaphore::new(units)) }
+        Budget { pool: self.clone(), units: units as u32, left: Arc::new(Semaphore::new(units)), whole: None }
     }
 
-    fn take(&self, len: usize, permit: Option<OwnedSemaphorePermit>) -> Buffer {
+    fn take(&self, len: usize, permits: Permits) -> Buffer {
         let kept = class_of(len)
             .and_then(|class| self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
         let octets = kept.unwrap_or_else(|| vec![0; block_octets(len)]);
-        Buffer::new(Box::new(Block { octets, free: self.free.clone(), _permit: permit }))
+        Buffer::new(Box::new(Block { octets, free: self.free.clone(), _permits: permits }))
     }
 }
 
 impl Allocator for Pool {
     fn try_allocate(&self, len: usize) -> Option<Buffer> {
-        Some(self.take(len, None))
+        Some(self.take(len, Permits::default()))
     }
 
     fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
-        Box::pin(std::future::ready(self.take(len, None)))
+        Box::pin(std::future::ready(self.take(len, Permits::default())))
     }
 }
 
@@ -76,9 +76,26 @@ pub struct Budget {
     pool: Pool,
     units: u32,
     left: Arc<Semaphore>,
+    /// The budget that this one is a share of, with its units.
+    whole: Option<(Arc<Semaphore>, u32)>,
+}
+
+/// What a block takes from a budget, and from the one that this is a share of.
+#[derive(Debug, Default)]
+struct Permits {
+    _own: Option<OwnedSemaphorePermit>,
+    _whole: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
+    /// A share of this budget: an allocator that hands out at most `octets` of it at a time, so that its users leave the rest
+    /// to others. A share of a share is one of the whole.
+    pub fn share(&self, octets: usize) -> Budget {
+        let whole = self.whole.clone().unwrap_or_else(|| (self.left.clone(), self.units));
+        let share = self.pool.budget(octets.min(whole.1 as usize * BUDGET_UNIT_OCTETS));
+        Budget { whole: Some(whole), ..share }
+    }
+
     /// Octets that may be handed out in all.
     pub fn limit(&self) -> usize {
         self.units as usize * BUDGET_UNIT_OCTETS
@@ -89,23 +106,35 @@ impl Budget {
         (self.units as usize).saturating_sub(self.left.available_permits()) * BUDGET_UNIT_OCTETS
     }
 
-    fn units_for(&self, len: usize) -> u32 {
+    /// What a block of `len` octets takes; more than there is means all of it.
+    fn units_for(len: usize) -> u32 {
         let units = block_octets(len).div_ceil(BUDGET_UNIT_OCTETS);
-        u32::try_from(units).unwrap_or(u32::MAX).min(self.units)
+        u32::try_from(units).unwrap_or(u32::MAX)
     }
 }
 
 impl Allocator for Budget {
     fn try_allocate(&self, len: usize) -> Option<Buffer> {
-        let permit = self.left.clone().try_acquire_many_owned(self.units_for(len)).ok()?;
-        Some(self.pool.take(len, Some(permit)))
+        let units = Self::units_for(len);
+        let own = self.left.clone().try_acquire_many_owned(units.min(self.units)).ok()?;
+        let whole = match &self.whole {
+            Some((left, all)) => Some(left.clone().try_acquire_many_owned(units.min(*all)).ok()?),
+            None => None,
+        };
+        Some(self.pool.take(len, Permits { _own: Some(own), _whole: whole }))
     }
 
     fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
         Box::pin(async move {
             // The semaphore is never closed; without a permit the block would merely go uncounted.
-            let permit = self.left.clone().acquire_many_owned(self.units_for(len)).await.ok();
-            self.pool.take(len, permit)
+            let units = Self::units_for(len);
+            let own = self.left.clone().acquire_many_owned(units.min(self.units)).await.ok();
+            // Who waits here holds a part of his share: so he is in nobody's way but his own.
+            let whole = match &self.whole {
+                Some((left, all)) => left.clone().acquire_many_owned(units.min(*all)).await.ok(),
+                None => None,
+            };
+            self.pool.take(len, Permits { _own: own, _whole: whole })
         })
     }
 }
@@ -113,7 +142,7 @@ impl Allocator for Budget {
 struct Block {
     octets: Vec<u8>,
     free: Arc<FreeLists>,
-    _permit: Option<OwnedSemaphorePermit>,
+    _permits: Permits,
 }
 
 impl Memory for Block {
@@ -197,6 +226,29 @@ mod tests {
         assert!(poll(&mut small).is_pending());
         drop(large);
         assert!(poll(&mut small).is_ready());
+    }
+
+    #[test]
+    fn a_share_leaves_the_rest_to_others() {
+        let budget = Pool::new().budget(64 << 10);
+        let (greedy, modest) = (budget.share(48 << 10), budget.share(48 << 10));
+        let held: Vec<_> = (0..6).map(|_| greedy.try_allocate(8 << 10).unwrap()).collect();
+        assert_eq!((greedy.in_use(), greedy.limit()), (48 << 10, 48 << 10));
+        assert!(greedy.try_allocate(1).is_none(), "its share, and no octet more");
+        let mut waits = greedy.allocate(8 << 10);
+        assert!(poll(&mut waits).is_pending());
+        let other: Vec<_> = (0..2).map(|_| modest.try_allocate(8 << 10).unwrap()).collect();
+        assert_eq!((budget.in_use(), modest.in_use()), (64 << 10, 16 << 10));
+        assert!(modest.try_allocate(1).is_none(), "all is in use, though not all of its share");
+        drop(other);
+        assert!(modest.try_allocate(1).is_some(), "and what failed has given back what it had taken of it");
+        drop(held);
+        assert!(poll(&mut waits).is_ready());
+        drop(waits);
+        assert_eq!((budget.in_use(), greedy.in_use(), modest.in_use()), (0, 0, 0));
+        // Above its share, and above the whole.
+        assert!(greedy.try_allocate(1 << 20).is_some());
+        assert_eq!(budget.share(1 << 20).limit(), budget.limit());
     }
 
     #[test]
