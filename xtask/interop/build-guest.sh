@@ -24,11 +24,20 @@ CACHE=$(cd "$CACHE" && pwd)
 exec 9>"$CACHE/.lock"
 flock 9
 
-# ---- which kernel
-version=$(cd "$CACHE" && find . -maxdepth 1 -name "linux-$KERNEL*" | sed 's/^.*linux-//' | sort -V | tail -1)
+# ---- which kernel: 6.1 is not the beginning of 6.12
+pattern=$(sed 's/[.+]/\\&/g' <<<"$KERNEL")'([^0-9]|$)'
+version=$(cd "$CACHE" && find . -maxdepth 1 -name 'linux-*' | sed 's/^.*linux-//' | { grep -E "^$pattern" || true; } | sort -V | tail -1)
 if [ -z "$version" ]; then
-    version=$(apt-cache search --names-only "^linux-headers-${KERNEL//+/\\+}.*-amd64\$" | awk '{print $1}' |
-        grep -E '^linux-headers-[0-9]+\.[0-9]+\.[0-9]+' | grep -vE -- '-(rt|cloud)-amd64$' | sed 's/^linux-headers-//; s/-amd64$//' | sort -V | tail -1 || true)
+    offered() {
+        apt-cache search --names-only '^linux-headers-[0-9].*-amd64$' | awk '{print $1}' | grep -E '^linux-headers-[0-9]+\.[0-9]+\.[0-9]+' |
+            grep -vE -- '-(rt|cloud)-amd64$' | sed 's/^linux-headers-//; s/-amd64$//' | grep -E "^$pattern" | sort -V | tail -1 || true
+    }
+    version=$(offered)
+    if [ -z "$version" ] && [ "$(id -u)" = 0 ]; then
+        # A fresh machine may have no lists of packages at all.
+        apt-get -q update >/dev/null 2>&1 || true
+        version=$(offered)
+    fi
     [ -n "$version" ] || die "apt offers no package linux-headers-$KERNEL*-amd64: is Debian's security or backports suite in /etc/apt, and did 'apt-get update' run?"
 fi
 SERIES=$(echo "$version" | grep -oE '^[0-9]+\.[0-9]+')
@@ -63,7 +72,10 @@ if [ ! -e siw/.done ]; then
     source=linux-source-$SERIES
     if apt-cache madison "$source" | awk '{print $3}' | grep -qxF "$of"; then source=$source=$of
     else say "$source of $of is not offered: siw is built from its newest version"; fi
-    download "linux-headers-$KVER=$of" "linux-headers-$version-common=$of" "linux-kbuild-$version=$of" "$source"
+    # Older kernels share these tools over a whole series.
+    kbuild=linux-kbuild-$version
+    [ -n "$(apt-cache show "$kbuild" 2>/dev/null)" ] || kbuild=linux-kbuild-$SERIES
+    download "linux-headers-$KVER=$of" "linux-headers-$version-common=$of" "$kbuild" "$source"
     for file in ./*.deb; do nice dpkg -x "$file" . && rm -f "$file"; done
     mkdir module
     nice tar -C module --strip-components=5 -xJf usr/src/linux-source-*.tar.xz --wildcards '*/drivers/infiniband/sw/siw/*'
@@ -72,7 +84,7 @@ if [ ! -e siw/.done ]; then
     sed -i "s#\([ =]\)/usr/src/linux-headers-#\1$PWD/usr/src/linux-headers-#g" "$headers/Makefile"
     for link in scripts tools; do
         for place in "$headers" "$PWD/usr/src/linux-headers-$version-common"; do
-            [ ! -L "$place/$link" ] || ln -sfn "$PWD/usr/lib/linux-kbuild-$version/$link" "$place/$link"
+            [ ! -L "$place/$link" ] || ln -sfn "$PWD/usr/lib/$kbuild/$link" "$place/$link"
         done
     done
     # The kernel's own compiler where it is installed, else the machine's: siw is content with both.

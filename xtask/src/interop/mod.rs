@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         keep: arguments.keep,
         image,
     };
-    println!("linux {}, seed {}, {} operations", settings.image.version, settings.seed, settings.ops);
+    eprintln!("linux {}, seed {}, {} operations", settings.image.version, settings.seed, settings.ops);
     let results = schedule::run_all(&chosen, &settings, arguments.guests);
     let missing = list::judge(&root, &results, arguments.filter.is_empty())?;
     report::write(&root.join("target/interop/results.json"), &settings, &results)?;

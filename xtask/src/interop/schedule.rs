@@ -90,7 +90,7 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
             bar.finish_and_clear();
             let _ = all.println(line);
         }
-        _ => println!("{line}"),
+        _ => eprintln!("{line}"),
     }
     Outcome { name: job.name, about: job.about, took, budget: job.budget(settings.ops), failure, notes }
 }

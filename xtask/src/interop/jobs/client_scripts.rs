@@ -40,7 +40,7 @@ pub(super) const USERS: Job = Job {
 pub(super) const PROCESSES: Job = Job {
     name: "client-processes",
     about: "several processes at once: files, renames, links, appends, direct I/O",
-    seconds: 180,
+    seconds: 240,
     guests: 1,
     scales: false,
     run: processes,
