@@ -85,7 +85,8 @@ pub(crate) struct ServeArgs {
     /// Threads that serve connections (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
-    /// Memory for calls and replies in progress, such as 512M or 2G (default: a quarter of RAM)
+    /// Memory for calls and replies in progress, such as 512M or 2G (default: a quarter of RAM); the clients of one address get
+    /// three quarters of it at most
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
     /// Where the server keeps what must survive a restart (default: below $XDG_STATE_HOME; /var/lib/rpcrdma as root)

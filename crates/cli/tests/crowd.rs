@@ -221,6 +221,35 @@ fn a_decent_client_keeps_its_speed_beside_peers_that_idle() {
     stage.finish_keeping(POOLED_KIB);
 }
 
+/// One address takes all the memory that it can get, by data that it withholds, by answers that it does not read and by records
+/// that it does not end: what is left to others is enough for their speed.
+#[test]
+fn a_decent_client_keeps_its_speed_beside_one_that_takes_all_its_memory() {
+    let mut stage = Stage::new(&["--stall-timeout", STALL, "--memory", "32M", "--tcp", "127.0.0.1:0"]);
+    let before = stage.settled_descriptors();
+    keeps_its_speed(&mut stage, BESIDE_IDLERS, |stage| {
+        until(PATIENCE, || stage.descriptors() <= before);
+        let (file, written) = (stage.handle(b"file"), stage.handle(b"written"));
+        let (rdma, tcp) = (&stage.server.rdma, stage.server.tcp.as_ref().unwrap());
+        let greedy = [127, 0, 0, 2];
+        let mut peers: Vec<Peer> = (0..4).map(|_| withholding(greedy, rdma, &written, 16, 1 << 20)).collect();
+        peers.extend((0..16).map(|_| deaf(greedy, rdma, &file, 60)));
+        let records: Vec<TcpStream> = (0..16)
+            .map(|_| {
+                let mut stream = dial_from(greedy, tcp);
+                stream.write_all(&0x8010_0000_u32.to_be_bytes()).unwrap();
+                stream.write_all(&[0; 9000]).unwrap();
+                stream
+            })
+            .collect();
+        // It has what it can get.
+        std::thread::sleep(Duration::from_millis(300));
+        (peers, records)
+    });
+    let _ = gone(&stage, before);
+    stage.finish();
+}
+
 /// Waits until the server has let go of everybody. Returns the memory that it keeps, in KiB.
 fn gone(stage: &Stage, descriptors: usize) -> u64 {
     until(PATIENCE, || stage.descriptors() <= descriptors);

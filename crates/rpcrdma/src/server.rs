@@ -69,16 +69,29 @@ impl Server {
         self: Arc<Self>,
         pending: Box<dyn Pending>,
     ) -> Result<(ConnectionHandle, ServerDriver), AcceptError> {
+        let memory = self.memory.clone();
+        self.accept_with(pending, memory).await
+    }
+
+    /// The same with memory of the connection's own: a share of the server's, so that one client leaves some to others.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_with(
+        self: Arc<Self>,
+        pending: Box<dyn Pending>,
+        memory: ServerMemory,
+    ) -> Result<(ConnectionHandle, ServerDriver), AcceptError> {
         let incoming = pending.request().await?;
         let config = self.options.config(&self.capabilities);
-        let params = params(&config, &self.capabilities, self.options.ord.max(1), &*self.memory.receives);
+        let params = params(&config, &self.capabilities, self.options.ord.max(1), &*memory.receives);
         let qp = incoming.accept(params).await?;
 
         let info = qp.info().clone();
         let (signal, gone) = GoneSignal::new();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let limits = Limits::new(self.options.max_message, self.options.max_message);
-        let results = self.memory.results.clone();
+        let results = memory.results;
         let mut connection = Connection::new(info.peer, info.local, id, TransportKind::Rdma, limits, results, gone);
         let xids = Arc::new(XidSource::new(&*self.env.random));
         let mut commands = None;
@@ -90,14 +103,14 @@ impl Server {
         let refused =
             RefusedCalls { table: self.refused.clone(), clock: self.env.clock.clone(), client: info.peer.ip() };
         let context = CallContext::new(Arc::new(connection));
-        let arguments = self.memory.arguments.clone();
+        let arguments = memory.arguments;
         let pulls = Pulls::new(self.options.stall);
         let clock = self.env.clock.clone();
         let service = Service::new(self.handler.clone(), context, arguments, pulls, clock, signal, Some(refused));
         let session = Session::new(Parts {
             qp,
             config,
-            receives: self.memory.receives.clone(),
+            receives: memory.receives.clone(),
             env: self.env.clone(),
             observer: self.observer.clone(),
             stall: self.options.stall,
@@ -106,7 +119,7 @@ impl Server {
         let driver = ServerDriver {
             session,
             service: Some(service),
-            calls: Calls::new(self.memory.receives.clone(), info.peer, xids),
+            calls: Calls::new(memory.receives.clone(), info.peer, xids),
             commands,
             drain: Box::pin(async move {
                 if draining.wait_for(|draining| *draining).await.is_err() {

@@ -143,12 +143,8 @@ struct Worker {
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
-    let mut options = Options {
-        no_crc: args.no_crc,
-        capture: args.capture.clone(),
-        busy_poll: args.busy_poll,
-        ..Options::default()
-    };
+    let mut options =
+        Options { no_crc: args.no_crc, capture: args.capture.clone(), busy_poll: args.busy_poll, ..Options::default() };
     options.open_capture()?;
     let options = || options.clone();
     let meter = CpuMeter::new(args.server_pid)?;

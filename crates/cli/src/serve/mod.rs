@@ -84,7 +84,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
              encrypted; name the networks to serve with --allow"
         );
     }
-    let memory = thread::Memory::new(memory::budget(args.memory));
+    let memory = memory::Memory::new(memory::budget(args.memory));
     let (mut nfs, mut mount, mut observer) = (nfsd.nfs(), nfsd.mount(), Arc::new(Tracing) as Arc<dyn Observer>);
     if let Some(address) = args.metrics {
         metrics::serve(address)?;
@@ -97,7 +97,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
     let capturing = args.capture.as_deref().map(crate::capture::start).transpose()?;
     let (crc, tap) = (!args.no_crc, capturing.as_ref().map(crate::capture::Capturing::tap));
     let (stall, busy_poll) = (args.stall_timeout, args.busy_poll);
-    let shared = thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc, stall, busy_poll, tap, stopping };
+    let shared =
+        thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc, stall, busy_poll, tap, stopping };
     let serving = thread::start(threads, &ports, shared)?;
     let registered = match args.rpcbind {
         true => Some(register::Registered::with_rpcbind(&ports, &env).await?),

@@ -2,17 +2,15 @@
 
 use super::{
     gate::{Admitted, Entry, Gate, Stranger},
+    memory::Memory,
     metrics,
     ports::{Ports, Spoken},
 };
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use rpcrdma::{Observer, Server, ServerMemory, ServerOptions};
+use rpcrdma::{Observer, Server, ServerOptions};
 use rpcrdma_env::Env;
-use rpcrdma_fabric::{
-    Listener, Pending,
-    pool::{Budget, Pool},
-};
+use rpcrdma_fabric::{Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, Tap};
 use rpcrdma_oncrpc::{Handler, tcp};
 use rustix::net::sockopt;
@@ -54,38 +52,6 @@ pub(super) struct Shared {
     pub(super) busy_poll: Duration,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) stopping: watch::Receiver<bool>,
-}
-
-/// Memory for calls and replies in progress, over all threads: a part for each transport, so that neither starves the
-/// other, and over RDMA a part for each direction, so that calls that hold the one and wait for the other end.
-#[derive(Clone)]
-pub(super) struct Memory {
-    pool: Pool,
-    arguments: Budget,
-    results: Budget,
-    tcp: Budget,
-}
-
-impl Memory {
-    /// Three quarters of `octets` for RDMA, which moves the data; a quarter for TCP.
-    pub(super) fn new(octets: usize) -> Self {
-        let pool = Pool::new();
-        let eighths = |count| pool.budget(octets / 8 * count);
-        Self { arguments: eighths(3), results: eighths(3), tcp: eighths(2), pool }
-    }
-
-    /// The parts and their names.
-    pub(super) fn parts(&self) -> Vec<(&'static str, Budget)> {
-        vec![("arguments", self.arguments.clone()), ("results", self.results.clone()), ("tcp", self.tcp.clone())]
-    }
-
-    fn rdma(&self) -> ServerMemory {
-        ServerMemory {
-            arguments: Arc::new(self.arguments.clone()),
-            results: Arc::new(self.results.clone()),
-            receives: Arc::new(self.pool.clone()),
-        }
-    }
 }
 
 /// The threads, as the main thread sees them.
@@ -216,13 +182,13 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
         Poll::Ready(accepted.map(|pending| (pending.peer(), pending)).map_err(|error| describe(&error)))
     };
     let connect = |pending: Box<dyn Pending>, entry: Entry, peer, stopping| {
-        let server = server.clone();
+        let (server, memory) = (server.clone(), shared.memory.of(pending.peer().ip()));
         Box::pin(async move {
             let setup = match entry {
                 Entry::Guest(setup) => setup,
                 Entry::Stranger(place) => return reject(pending, place, peer).await,
             };
-            match server.accept(pending).await {
+            match server.accept_with(pending, memory.rdma()).await {
                 Ok((handle, driver)) => {
                     let admitted = setup.finish();
                     drive(driver, move || handle.drain(), peer, admitted, stopping).await;
@@ -245,14 +211,15 @@ async fn accept_tcp(
         Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
     };
     let inside = shared.clone();
-    let connect = move |stream: TcpStream, entry: Entry, peer, stopping| {
+    let connect = move |stream: TcpStream, entry: Entry, peer: SocketAddr, stopping| {
         let (handler, shared, connections) = (handler.clone(), inside.clone(), connections.clone());
         Box::pin(async move {
             prepare(&stream, shared.stall);
             let Ok(local) = stream.local_addr() else { return };
             let _counted = metrics::TcpConnection::new();
             let id = connections.fetch_add(1, Ordering::Relaxed);
-            let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(shared.memory.tcp.clone()) };
+            let memory = shared.memory.of(peer.ip());
+            let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
             let clock = shared.env.clock.clone();
             let mut options = tcp::ServerOptions::default();
             options.stall = shared.stall;
