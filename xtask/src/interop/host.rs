@@ -30,6 +30,11 @@ pub(super) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
+/// Whether this runs as root.
+pub(super) fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
 /// Sees that all packages are there, or says how to get them.
 pub(super) fn provide_packages() -> anyhow::Result<()> {
     let output = Command::new("dpkg-query").args(["-W", "-f=${Package} ${db:Status-Status}\n"]).output();
@@ -44,7 +49,7 @@ pub(super) fn provide_packages() -> anyhow::Result<()> {
         return Ok(());
     }
     let line = format!("apt-get install --no-install-recommends {}", missing.join(" "));
-    if !rustix::process::geteuid().is_root() {
+    if !is_root() {
         bail!("missing packages; as root: {line}");
     }
     eprintln!("installing {}", missing.join(" "));

@@ -88,6 +88,18 @@ mod tests {
         assert_eq!(found, document(&read(&root()).unwrap()), "run cargo xtask interop --write-docs");
     }
 
+    /// What the README tells a person to type is what the jobs do.
+    #[test]
+    fn the_readme_mounts_as_the_jobs_do() {
+        let readme = fs::read_to_string(root().join("README.md")).unwrap();
+        let line = readme.lines().find(|line| line.starts_with("mount -t nfs -o ")).unwrap();
+        let library = include_str!("../../interop/guest/lib.sh");
+        let ours = library.lines().find_map(|line| line.trim().strip_prefix("mount -t nfs -o \"")).unwrap();
+        let (ours, _) = ours.split_once("${1").unwrap();
+        let ours = ours.replace("$NFS_PORT", "20049").replace("$MOUNT_PORT", "20048");
+        assert!(line.starts_with(&format!("mount -t nfs -o {ours} ")), "{line} does not mount with {ours}");
+    }
+
     #[test]
     fn jobs_have_names_of_their_own() {
         for (at, job) in JOBS.iter().enumerate() {

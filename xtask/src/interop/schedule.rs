@@ -50,7 +50,6 @@ fn take<'a>(queue: &Mutex<Queue<'a>>, changed: &Condvar, most: usize) -> Option<
     let mut queue = queue.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         let room = most - queue.guests;
-        // The first job makes what others are compared with; nothing overtakes it.
         let next = queue.waiting.iter().position(|job| job.guests.min(most) <= room);
         match next {
             Some(at) => {
@@ -109,12 +108,19 @@ fn attempt(job: &Job, settings: &Settings) -> (anyhow::Result<()>, Vec<String>) 
     (result, context.notes())
 }
 
-/// Removes what takes room and tells nothing: what was served and copied, and this program's copies.
+/// Captures of passed jobs stay up to this many octets.
+const KEPT_CAPTURE: u64 = 64 << 20;
+
+/// Removes what takes room and tells nothing: what was served and copied, this program's copies, long captures.
 fn clean(context: &Context) {
     for entry in fs::read_dir(context.dir()).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.join("console.log").exists() {
             let _ = fs::remove_file(path.join("xtask"));
+            let wire = path.join("wire.pcap");
+            if fs::metadata(&wire).is_ok_and(|metadata| metadata.len() > KEPT_CAPTURE) {
+                let _ = fs::remove_file(wire);
+            }
         } else if path.is_dir() {
             let _ = fs::remove_dir_all(path);
         }

@@ -31,8 +31,7 @@ pub(super) struct ServeOptions {
 impl ServeOptions {
     /// A server of this folder, with root as root if the harness is.
     pub(super) fn new(export: PathBuf) -> Self {
-        let arguments =
-            if rustix::process::geteuid().is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
+        let arguments = if super::host::is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
         Self { name: "serve".into(), export, listeners: 1, tcp: false, capture: false, arguments }
     }
 

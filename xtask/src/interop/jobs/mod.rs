@@ -30,6 +30,11 @@ pub(super) struct Job {
 }
 
 impl Job {
+    /// Whether our server must be able to act as any user: Linux's client calls as several of them.
+    pub(super) fn needs_root(&self) -> bool {
+        !self.name.starts_with("server") && self.name != reference().name
+    }
+
     /// Its budget for a number of random operations.
     pub(super) fn budget(&self, ops: u64) -> Duration {
         let times = if self.scales { ops.div_ceil(USUAL_OPS).max(1) } else { 1 };
@@ -53,6 +58,11 @@ pub(super) const JOBS: &[Job] = &[
     server_tree::JOB,
     server_uses::JOB,
 ];
+
+/// The job whose capture the others' are compared with.
+pub(super) fn reference() -> &'static Job {
+    &JOBS[0]
+}
 
 /// The jobs whose name contains one of the words; all, if there is none.
 pub(super) fn chosen(filter: &[String]) -> anyhow::Result<Vec<&'static Job>> {

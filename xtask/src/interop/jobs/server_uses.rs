@@ -63,6 +63,14 @@ fn run(context: &Context) -> anyhow::Result<()> {
     ensure!(linux.invalidations > 0, "Linux invalidated nothing of ours; see {see}");
     ensure!(linux.reads_at_a_time > 1, "Linux never had two RDMA Reads outstanding; see {see}");
     ensure!(ours.calls_at_a_time > 16, "at most {} calls of ours were outstanding; see {see}", ours.calls_at_a_time);
+    // What our own transport handed to the capture, in our order.
+    let own = Wire::read(context, &context.dir().join("ours.pcapng"))?;
+    ensure!(own.responder.invalidations > 0, "our own capture has no invalidation by Linux: {}", own.in_short());
+    ensure!(
+        own.responder.reads_at_a_time > 1,
+        "our own capture has at most one RDMA Read at a time: {}",
+        own.in_short()
+    );
     ensure!(wire.terminates.is_empty(), "Terminates: {:?}; see {see}", wire.terminates);
     Ok(())
 }
