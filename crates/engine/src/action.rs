@@ -1,8 +1,8 @@
 //! What a connection asks its driver to do, and the names that it gives to things.
 
-use crate::{CallError, CloseCause, ExposeError};
+use crate::{CallError, CloseCause, ExposeError, Link, v2::Received};
 use bytes::Bytes;
-use rpcrdma_wire::v1::Segment;
+use rpcrdma_wire::{v1::Segment, v2::Properties};
 use rpcrdma_xdr::Payload;
 use std::ops::Range;
 
@@ -74,6 +74,8 @@ pub enum Answer {
     Reply(Payload),
     /// The call placed directly what may not be (RFC 8166 section 6.1): it is refused as a whole.
     NotEligible,
+    /// The call's chunks could not be fetched, here or on an earlier connection: it is refused as a whole.
+    Unreadable,
     /// Nothing.
     Nothing,
 }
@@ -108,6 +110,39 @@ pub struct ReplyParts {
     pub items: Vec<PlacedItem>,
 }
 
+/// Why version 2 is not spoken though we asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoVersion2 {
+    /// The server speaks these versions.
+    Range {
+        /// The lowest.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
+    /// The server answered with an error that says nothing about versions.
+    OtherError,
+}
+
+/// How a connection is spoken on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Negotiated {
+    /// The version of RPC-over-RDMA.
+    pub version: u32,
+    /// Why it is not version 2, if we asked for that.
+    pub refused: Option<NoVersion2>,
+    /// Thresholds, and what Sends may invalidate.
+    pub link: Link,
+    /// Credits of ours: calls in version 1, messages in version 2.
+    pub credits: u32,
+    /// The most credits of the peer that are believed, as far as it is known; zero in version 1, where replies say.
+    pub peer_credits: u32,
+    /// What the peer has announced (version 2).
+    pub peer: Option<Properties>,
+}
+
 /// What kind of message was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -120,6 +155,14 @@ pub enum MessageKind {
     Reply,
     /// An error instead of a reply.
     Error,
+    /// A part of a call or reply that is not the last (version 2).
+    Part,
+    /// Credits and nothing else (version 2).
+    Grant,
+    /// Transport properties (version 2).
+    Properties,
+    /// A header type of an extension's (version 2).
+    Extension,
 }
 
 /// A summary of a message, for those who watch.
@@ -129,7 +172,7 @@ pub struct Sent {
     pub kind: MessageKind,
     /// Its XID.
     pub xid: u32,
-    /// The credit value in its header.
+    /// The credit value in its header; in version 2 what it adds.
     pub credit: u32,
     /// Octets in the Send: header and inline stream.
     pub inline_octets: usize,
@@ -225,6 +268,10 @@ pub enum Action {
         /// Which.
         call: CallId,
     },
+    /// It is settled how the connection is spoken on. Said once.
+    Negotiated(Negotiated),
+    /// Something for the extension of version 2.
+    Extension(Received),
     /// End the connection.
     Close(CloseCause),
 }

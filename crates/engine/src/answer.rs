@@ -5,12 +5,16 @@
 //! anything is written.
 
 use bytes::Bytes;
-use rpcrdma_wire::v1::{FIXED_OCTETS, Lists, ReadList, Segment, WriteChunk, WriteList};
+use rpcrdma_wire::v1::{Lists, ReadList, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::{Part, Payload, padding};
 
 /// What one Send and one Write can carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Carrier {
+    /// Octets of a header before its lists.
+    pub(crate) fixed: usize,
+    /// Whether a reply can be sent in several messages.
+    pub(crate) continues: bool,
     /// Octets of header and inline stream in a Send.
     pub(crate) send_inline: usize,
     /// Slices in a Write.
@@ -41,7 +45,22 @@ pub(crate) struct AnswerPlan {
 
 /// The reply does not fit what was offered for it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct DoesNotFit;
+pub(crate) enum Misfit {
+    /// A Write chunk is too small for its result.
+    Write {
+        /// Which one, counted from 0.
+        index: usize,
+        /// Octets of the result.
+        needed: usize,
+    },
+    /// What is left fits neither a Send nor the Reply chunk.
+    Reply {
+        /// Its octets.
+        needed: usize,
+    },
+    /// A chunk goes beyond the end of memory.
+    Chunk,
+}
 
 /// Pairs the k-th marked item with the k-th Write chunk, then chooses between a short and a long reply.
 pub(crate) fn plan(
@@ -49,7 +68,7 @@ pub(crate) fn plan(
     reply: Option<&WriteChunk>,
     payload: &Payload,
     carrier: &Carrier,
-) -> Result<AnswerPlan, DoesNotFit> {
+) -> Result<AnswerPlan, Misfit> {
     let mut writes = Vec::new();
     let mut placed = 0;
     let mut rest = Vec::with_capacity(payload.parts().len());
@@ -62,7 +81,8 @@ pub(crate) fn plan(
                 // An empty chunk asks for its result inline; so does a list that has run out.
                 Some(chunk) if !chunk.segments().is_empty() => {
                     let octets = data.len() as u64;
-                    returned.push(chunk.filled(octets).ok_or(DoesNotFit)?);
+                    let misfit = Misfit::Write { index: returned.len(), needed: data.len() };
+                    returned.push(chunk.filled(octets).ok_or(misfit)?);
                     scatter(std::slice::from_ref(data), chunk, carrier, &mut writes)?;
                     placed += octets;
                 }
@@ -74,20 +94,26 @@ pub(crate) fn plan(
         }
     }
     for chunk in chunks {
-        returned.push(chunk.filled(0).ok_or(DoesNotFit)?);
+        returned.push(chunk.filled(0).ok_or(Misfit::Chunk)?);
     }
     let mut lists = Lists {
         reads: ReadList::default(),
         writes: WriteList(returned),
-        reply: reply.map(|chunk| chunk.filled(0).ok_or(DoesNotFit)).transpose()?,
+        reply: reply.map(|chunk| chunk.filled(0).ok_or(Misfit::Chunk)).transpose()?,
     };
     let rest_octets: usize = rest.iter().map(Bytes::len).sum();
-    let header = FIXED_OCTETS + lists.encoded_len();
+    let header = carrier.fixed + lists.encoded_len();
     if header + rest_octets <= carrier.send_inline {
         return Ok(AnswerPlan { lists, inline: Some(rest), writes, placed });
     }
-    let chunk = reply.filter(|_| header <= carrier.send_inline && rest_octets > 0).ok_or(DoesNotFit)?;
-    lists.reply = Some(chunk.filled(rest_octets as u64).ok_or(DoesNotFit)?);
+    let chunk = reply.filter(|_| header <= carrier.send_inline && rest_octets > 0);
+    let Some((chunk, filled)) = chunk.and_then(|chunk| Some((chunk, chunk.filled(rest_octets as u64)?))) else {
+        return match carrier.continues {
+            true => Ok(AnswerPlan { lists, inline: Some(rest), writes, placed }),
+            false => Err(Misfit::Reply { needed: rest_octets }),
+        };
+    };
+    lists.reply = Some(filled);
     scatter(&rest, chunk, carrier, &mut writes)?;
     Ok(AnswerPlan { lists, inline: None, writes, placed: placed + rest_octets as u64 })
 }
@@ -102,13 +128,13 @@ fn push_padded(rest: &mut Vec<Bytes>, data: &Bytes) {
 }
 
 /// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier allows.
-fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut Vec<Write>) -> Result<(), DoesNotFit> {
+fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut Vec<Write>) -> Result<(), Misfit> {
     let mut slices = slices.iter().filter(|slice| !slice.is_empty()).cloned();
     let mut current = slices.next();
     for segment in chunk.segments() {
         let mut done = 0u32;
         while done < segment.length && current.is_some() {
-            let offset = segment.offset.checked_add(done.into()).ok_or(DoesNotFit)?;
+            let offset = segment.offset.checked_add(done.into()).ok_or(Misfit::Chunk)?;
             let max = carrier.max_transfer.min((segment.length - done) as usize);
             let mut octets = Vec::new();
             let mut len = 0;
@@ -123,22 +149,24 @@ fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut
                     current = slices.next();
                 }
             }
-            let length = u32::try_from(len).map_err(|_| DoesNotFit)?;
+            let length = u32::try_from(len).map_err(|_| Misfit::Chunk)?;
             if length == 0 {
-                return Err(DoesNotFit);
+                return Err(Misfit::Chunk);
             }
             writes.push(Write { to: Segment { handle: segment.handle, length, offset }, octets });
             done += length;
         }
     }
-    if current.is_some() { Err(DoesNotFit) } else { Ok(()) }
+    if current.is_some() { Err(Misfit::Chunk) } else { Ok(()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpcrdma_wire::v1::FIXED_OCTETS;
 
-    const CARRIER: Carrier = Carrier { send_inline: 1024, max_gather: 4, max_transfer: 1 << 20 };
+    const CARRIER: Carrier =
+        Carrier { fixed: FIXED_OCTETS, continues: false, send_inline: 1024, max_gather: 4, max_transfer: 1 << 20 };
 
     fn chunk(handle: u32, lengths: &[u32]) -> WriteChunk {
         WriteChunk(lengths.iter().map(|&length| Segment { handle, length, offset: 1000 }).collect())
@@ -196,8 +224,11 @@ mod tests {
         assert_eq!(long.placed, 2060, "padding included");
         let full = plan(&WriteList::default(), Some(&room), &reply(5000, &[]), &CARRIER);
         assert!(full.is_ok());
-        assert_eq!(plan(&WriteList::default(), Some(&room), &reply(5004, &[]), &CARRIER), Err(DoesNotFit));
-        assert_eq!(plan(&WriteList::default(), None, &reply(1000, &[]), &CARRIER), Err(DoesNotFit));
+        assert_eq!(
+            plan(&WriteList::default(), Some(&room), &reply(5004, &[]), &CARRIER),
+            Err(Misfit::Reply { needed: 5004 })
+        );
+        assert_eq!(plan(&WriteList::default(), None, &reply(1000, &[]), &CARRIER), Err(Misfit::Reply { needed: 1000 }));
     }
 
     /// proves: V1-4.5.3-a
@@ -205,7 +236,7 @@ mod tests {
     fn a_chunk_that_is_too_small_is_found_before_anything_is_written() {
         let offered = WriteList(vec![chunk(1, &[20, 29])]);
         assert!(plan(&offered, None, &reply(40, &[49]), &CARRIER).is_ok());
-        assert_eq!(plan(&offered, None, &reply(40, &[50]), &CARRIER), Err(DoesNotFit));
+        assert_eq!(plan(&offered, None, &reply(40, &[50]), &CARRIER), Err(Misfit::Write { index: 0, needed: 50 }));
     }
 
     #[test]
@@ -222,6 +253,6 @@ mod tests {
         assert!(cut.writes.iter().all(|write| write.octets.len() <= 2));
         assert_eq!(cut.writes.iter().map(|write| write.to.length).sum::<u32>(), 2400);
         let end = WriteChunk(vec![Segment { handle: 1, length: 100, offset: u64::MAX - 10 }]);
-        assert_eq!(plan(&WriteList(vec![end]), None, &reply(40, &[100]), &carrier), Err(DoesNotFit));
+        assert_eq!(plan(&WriteList(vec![end]), None, &reply(40, &[100]), &carrier), Err(Misfit::Chunk));
     }
 }

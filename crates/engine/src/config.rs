@@ -1,7 +1,8 @@
 //! What a connection is told about itself, and what both ends' private data make of it.
 
-use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS};
-use std::time::Duration;
+use crate::v2::{Extension, MAX_PEER_CREDITS};
+use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS, v2::ReverseSupport};
+use std::{sync::Arc, time::Duration};
 
 /// Which end of the connection this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,9 @@ pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 /// How long the peer may be silent while calls are unanswered, before it is probed.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long a server may take to answer the first message of version 2, before it is taken for one of version 1.
+pub const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// How long the answer to a probe may take.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -46,11 +50,36 @@ pub struct Limits {
     pub segments: usize,
     /// The most octets of one call that are pulled by RDMA Read.
     pub call_octets: u64,
+    /// The most Read chunks of one call (version 2 says so in an error; version 1 has none for it).
+    pub read_chunks: usize,
+    /// The most Write chunks of one call (version 2).
+    pub write_chunks: usize,
+}
+
+/// The most Read chunks, and the most Write chunks, of one call. No binding has more than a few eligible items in a
+/// procedure but NFSv4's, whose compounds are far below this.
+pub const MAX_CHUNKS_PER_LIST: usize = 64;
+
+/// Which versions of RPC-over-RDMA are spoken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Versions {
+    /// Version 1 only.
+    #[default]
+    One,
+    /// Version 2 only.
+    Two,
+    /// Both: a client asks for version 2 first, a server goes by the client's first message.
+    Auto,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { segments: MAX_SEGMENTS_PER_MESSAGE, call_octets: DEFAULT_MAX_CALL_OCTETS }
+        Self {
+            segments: MAX_SEGMENTS_PER_MESSAGE,
+            call_octets: DEFAULT_MAX_CALL_OCTETS,
+            read_chunks: MAX_CHUNKS_PER_LIST,
+            write_chunks: MAX_CHUNKS_PER_LIST,
+        }
     }
 }
 
@@ -77,6 +106,14 @@ pub struct Config {
     pub max_transfer_octets: usize,
     /// Limits on what the peer may ask for.
     pub limits: Limits,
+    /// Which versions are spoken.
+    pub versions: Versions,
+    /// Version 2: the most credits of the peer's that are believed. Each costs a receive.
+    pub peer_credits: u16,
+    /// Version 2: what a client announces for the reverse direction, if it grants credits for it.
+    pub reverse: ReverseSupport,
+    /// Version 2: header types and properties beyond the draft's.
+    pub extension: Option<Arc<dyn Extension>>,
 }
 
 impl Config {
@@ -93,6 +130,10 @@ impl Config {
             max_gather: 16,
             max_transfer_octets: u32::MAX as usize,
             limits: Limits::default(),
+            versions: Versions::One,
+            peer_credits: MAX_PEER_CREDITS,
+            reverse: ReverseSupport::General,
+            extension: None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! Why a call fails, a connection is given up, or a command is refused.
 
-use rpcrdma_wire::v1::ErrorBody;
+use rpcrdma_wire::{v1::ErrorBody, v2};
 
 /// A rule that the peer broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -21,6 +21,12 @@ pub enum PeerFault {
     /// A short reply says that its Reply chunk was used (RFC 8166 section 4.3.3).
     #[error("a short reply claims to use its Reply chunk")]
     ReplyChunkBesideMessage,
+    /// The parts of its reply do not belong together (version 2, section 6.2.2.2).
+    #[error("the parts of the reply do not belong together")]
+    BrokenSequence,
+    /// The parts of its reply are more than we put together.
+    #[error("the reply in parts is above the limit")]
+    TooLong,
 }
 
 impl PeerFault {
@@ -32,6 +38,8 @@ impl PeerFault {
             PeerFault::ChunksChanged => "a reply repeats the chunks of its call",
             PeerFault::NoReplyChunk => "a long reply needs a Reply chunk",
             PeerFault::ReplyChunkBesideMessage => "a short reply leaves the Reply chunk unused",
+            PeerFault::BrokenSequence => "the parts of a reply follow each other",
+            PeerFault::TooLong => "a reply in parts keeps within the limit",
         }
     }
 }
@@ -46,6 +54,17 @@ pub enum CloseCause {
     /// The peer did not answer, not even a probe.
     #[error("the peer is silent")]
     Silent,
+    /// The server did not answer the first message of version 2 in time. It may speak version 1, on another connection.
+    #[error("the server did not answer in version 2")]
+    NoAnswer,
+    /// No version is spoken by both ends.
+    #[error("the server speaks versions {low} to {high} of RPC-over-RDMA only")]
+    NoCommonVersion {
+        /// The lowest version of the server's.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
 }
 
 /// Why memory could not be exposed.
@@ -70,6 +89,9 @@ pub enum CallError {
     /// The peer answered with `RDMA_ERROR`.
     #[error("the peer refused the message: {}", .0.name())]
     Remote(ErrorBody),
+    /// The peer answered with `RDMA2_ERROR`, and there is no other way to send the call.
+    #[error("the peer refused the message: {}", .0.name().unwrap_or("an unknown error"))]
+    Rejected(v2::ErrorBody),
     /// The peer's reply breaks a rule.
     #[error("the peer broke a rule: {0}")]
     Peer(#[from] PeerFault),

@@ -1,6 +1,7 @@
-//! RPC-over-RDMA version 1 (RFC 8166) and its reverse direction (RFC 8167) on one connection, without IO.
+//! RPC-over-RDMA on one connection, without IO: version 1 (RFC 8166, in the reverse direction RFC 8167) in
+//! [`Connection`], version 2 in [`v2::Connection`], and whichever of them both ends speak in [`Endpoint`].
 //!
-//! A [`Connection`] is a state machine. Whoever drives it
+//! Each is a state machine. Whoever drives it
 //!
 //! 1. makes it once the connection stands, with the receives of [`Config::initial_receives`] posted;
 //! 2. gives it what happens: [`received`](Connection::received), [`fenced`](Connection::fenced),
@@ -22,24 +23,30 @@ mod action;
 mod answer;
 mod config;
 mod connection;
+mod endpoint;
 mod error;
 mod ledger;
 mod plan;
 mod pull;
 mod requester;
+mod requests;
 mod responder;
 mod returned;
 mod silence;
+mod table;
+pub mod v2;
 
 pub use action::{
-    Action, Answer, CallId, ExposureId, Host, MessageKind, Piece, PlacedItem, ReplyBase, ReplyParts, RequestId, Sent,
-    Sink, SinkPlace,
+    Action, Answer, CallId, ExposureId, Host, MessageKind, Negotiated, NoVersion2, Piece, PlacedItem, ReplyBase,
+    ReplyParts, RequestId, Sent, Sink, SinkPlace,
 };
 pub use config::{
     Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, FORGOTTEN_CALL_DEADLINE, Limits, Link,
-    MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT, SILENCE_LIMIT, Side,
+    MAX_CHUNKS_PER_LIST, MAX_CREDITS, MAX_SEGMENTS_PER_MESSAGE, PROBE_TIMEOUT, SILENCE_LIMIT, Side, VERSION_TIMEOUT,
+    Versions,
 };
 pub use connection::{Connection, Stats};
+pub use endpoint::Endpoint;
 pub use error::{CallError, CallRefused, CloseCause, ExposeError, PeerFault};
 pub use rpcrdma_wire::{
     PrivateData,

@@ -9,7 +9,7 @@ use rpcrdma_xdr::{Part, Payload, padded, padding};
 
 /// An item shorter than this is copied into a Position Zero chunk rather than exposed on its own, in octets. An
 /// exposure and an RDMA Read cost more than the copy.
-const MIN_REDUCED_BESIDE_ZERO: usize = 1024;
+pub(crate) const MIN_REDUCED_BESIDE_ZERO: usize = 1024;
 
 /// An item to be moved to a Read chunk.
 #[derive(Debug, PartialEq, Eq)]
@@ -77,8 +77,7 @@ fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (Vec<usize>, Op
 /// Moves the largest items to Read chunks until the rest fits a Send, or else the rest to a Position Zero chunk.
 fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
     let base = plan.header_octets();
-    let mut by_size: Vec<(usize, &Bytes)> = message.items().filter(|(_, data)| !data.is_empty()).collect();
-    by_size.sort_by_key(|(position, data)| (usize::MAX - data.len(), *position));
+    let mut by_size = largest_first(message);
     let mut total = base.saturating_add(message.len());
     let mut count = 0;
     while total > link.send_inline && count < by_size.len() {
@@ -90,11 +89,7 @@ fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
         count = by_size.iter().take_while(|(_, data)| data.len() >= MIN_REDUCED_BESIDE_ZERO).count();
     }
     by_size.truncate(count);
-    let mut reduced: Vec<Reduced> = by_size
-        .into_iter()
-        .filter_map(|(position, data)| Some(Reduced { position: u32::try_from(position).ok()?, data: data.clone() }))
-        .collect();
-    reduced.sort_by_key(|reduced| reduced.position);
+    let reduced = reduced(&by_size);
     let rest = rest(message, &reduced);
     if fits {
         plan.inline = rest;
@@ -104,8 +99,25 @@ fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
     plan.reads = reduced;
 }
 
+/// The eligible items of a message and their places, the largest first.
+pub(crate) fn largest_first(message: &Payload) -> Vec<(usize, &Bytes)> {
+    let mut by_size: Vec<(usize, &Bytes)> = message.items().filter(|(_, data)| !data.is_empty()).collect();
+    by_size.sort_by_key(|(position, data)| (usize::MAX - data.len(), *position));
+    by_size
+}
+
+/// These items as Read chunks, in stream order.
+pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> Vec<Reduced> {
+    let reduced = |(position, data): &(usize, &Bytes)| {
+        Some(Reduced { position: u32::try_from(*position).ok()?, data: Bytes::clone(data) })
+    };
+    let mut reduced: Vec<Reduced> = items.iter().filter_map(reduced).collect();
+    reduced.sort_by_key(|reduced| reduced.position);
+    reduced
+}
+
 /// The stream without the reduced items and their padding.
-fn rest(message: &Payload, reduced: &[Reduced]) -> Vec<Bytes> {
+pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Vec<Bytes> {
     let mut out = Vec::with_capacity(message.parts().len());
     let mut position = 0;
     let mut gone = reduced.iter().map(|reduced| reduced.position as usize).peekable();
@@ -163,7 +175,7 @@ impl CallPlan {
             + usize::from(self.reply.is_some())
     }
 
-    fn longest_chunk(&self) -> usize {
+    pub(crate) fn longest_chunk(&self) -> usize {
         let reads = self.reads.iter().map(|reduced| reduced.data.len());
         let zero = self.zero.iter().map(Bytes::len);
         reads.chain(zero).chain(self.writes.iter().copied()).chain(self.reply).max().unwrap_or(0)

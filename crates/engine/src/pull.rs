@@ -127,7 +127,7 @@ mod tests {
     /// proves: V1-8.1.4-a, V1-3.4.4-b
     #[test]
     fn limits_hold_at_the_limit_and_one_past_it() {
-        let limits = Limits { segments: 2, call_octets: 100 };
+        let limits = Limits { segments: 2, call_octets: 100, ..Limits::default() };
         let stream = Bytes::from(vec![0; 8]);
         assert!(layout(&lists(&[(8, 50), (60, 50)]), &stream, false, &limits).is_ok());
         assert_eq!(layout(&lists(&[(8, 50), (60, 51)]), &stream, false, &limits), Err(AboveLimit));

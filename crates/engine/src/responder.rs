@@ -3,52 +3,24 @@
 //! Owns shares of received messages until they are delivered, and what a call offered for its result until it is
 //! answered. A call whose header or limits are wrong is answered with ERR_CHUNK. A peer that sends more calls than it
 //! has credits, or faulty messages faster than it takes their answers, loses the connection.
-//!
-//! A credit is free again for the peer when the answer is on its way, but the answer's memory is in use until the
-//! peer has taken it. So a call beyond `granted` answers and calls together is held until an answer is out: a peer that
-//! does not read pins no more than twice its credits.
 
 use crate::{
-    Action, Answer, CloseCause, MessageKind, PeerFault, Piece, RequestId, Sent,
+    Action, Answer, CloseCause, MessageKind, PeerFault, RequestId, Sent,
     answer::{AnswerPlan, Carrier, plan},
     config::MAX_CREDITS,
     pull::layout,
     requester::{Shared, gathered},
+    requests::{Request, Requests},
 };
 use bytes::Bytes;
-use rpcrdma_wire::v1::{Body, ErrorBody, Header, Lists, WriteChunk, WriteList};
-use std::collections::{BTreeMap, VecDeque};
+use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, WriteChunk};
 
 /// Answers to faulty messages that may wait to be taken, beyond the peer's credits.
-const FAULT_ANSWERS: usize = 16;
-
-#[derive(Debug)]
-struct Request {
-    xid: u32,
-    writes: WriteList,
-    reply: Option<WriteChunk>,
-    /// A handle of the call's that the reply may invalidate.
-    handle: Option<u32>,
-    stage: Stage,
-}
-
-#[derive(Debug)]
-enum Stage {
-    /// Its memory would be one too many: what is to be pulled, and how it is put together.
-    Held(crate::pull::Layout),
-    /// Its chunks are to come.
-    Pulling { pieces: Vec<Piece>, long: bool },
-    /// The service has it.
-    Delivered,
-}
+pub(crate) const FAULT_ANSWERS: usize = 16;
 
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
-    requests: BTreeMap<RequestId, Request>,
-    held: VecDeque<RequestId>,
-    /// Answers that were sent and not yet taken.
-    undrained: usize,
-    next_request: u64,
+    requests: Requests,
 }
 
 impl Responder {
@@ -70,60 +42,38 @@ impl Responder {
         let Some(layout) = layout.filter(|_| !reverse || lists.is_empty()) else {
             return self.error(xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
         };
-        let id = RequestId(self.next_request);
-        self.next_request += 1;
         let handle = handle_of(&lists);
-        let stage = Stage::Held(layout);
-        self.requests.insert(id, Request { xid, writes: lists.writes, reply: lists.reply, handle, stage });
-        self.held.push_back(id);
+        self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
         self.admit(shared);
     }
 
     /// Starts calls that were held, as many as may pin memory.
     fn admit(&mut self, shared: &mut Shared<'_>) {
         let most = shared.ledger.granted().max(shared.config.credits_granted.min(MAX_CREDITS)) as usize;
-        while self.requests.len() - self.held.len() + self.undrained < most {
-            let Some(id) = self.held.pop_front() else { break };
-            self.begin(id, shared);
-        }
-    }
-
-    fn begin(&mut self, id: RequestId, shared: &mut Shared<'_>) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
-        let Stage::Held(layout) = std::mem::replace(&mut request.stage, Stage::Delivered) else { return };
-        if layout.octets == 0 {
-            shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces: layout.pieces });
-            return;
-        }
-        request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
-        shared.actions.push_back(Action::Pull { request: id, octets: layout.octets, sources: layout.sources });
+        self.requests.admit(most, shared.actions);
     }
 
     /// The call's chunks have come. `head` is the beginning of what was pulled.
     pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], shared: &mut Shared<'_>) {
-        let Some(request) = self.requests.get_mut(&id) else { return };
-        let Stage::Pulling { pieces, long } = &mut request.stage else { return };
-        // A long call begins with the header's XID like any other.
-        if *long && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
-            return self.answer(id, Answer::NotEligible, shared);
+        if !self.requests.pulled(id, head, shared.actions) {
+            self.answer(id, Answer::NotEligible, shared);
         }
-        let pieces = std::mem::take(pieces);
-        request.stage = Stage::Delivered;
-        shared.actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
     }
 
     /// What the service says, or that the call cannot be served.
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, shared: &mut Shared<'_>) {
-        let Some(request) = self.requests.remove(&id) else { return };
+        let Some(request) = self.requests.take(id) else { return };
         let payload = match answer {
             Answer::Reply(payload) => payload,
-            Answer::NotEligible => {
+            Answer::NotEligible | Answer::Unreadable => {
                 self.error(request.xid, rpcrdma_wire::v1::VERSION, ErrorBody::Chunk, shared);
                 return self.admit(shared);
             }
             Answer::Nothing => return self.admit(shared),
         };
         let carrier = Carrier {
+            fixed: FIXED_OCTETS,
+            continues: false,
             send_inline: shared.link.send_inline,
             max_gather: shared.config.max_gather,
             max_transfer: shared.config.max_transfer_octets,
@@ -157,7 +107,7 @@ impl Responder {
         };
         let octets = gathered(Header::new(request.xid, credit, body).to_bytes(), inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
-        self.undrained += 1;
+        self.requests.undrained += 1;
         shared.actions.push_back(Action::Send { octets, invalidate: about.invalidates, signaled: true, about });
     }
 
@@ -167,7 +117,7 @@ impl Responder {
             return;
         }
         let credit = grant(shared);
-        if self.undrained > shared.ledger.granted() as usize + FAULT_ANSWERS {
+        if self.requests.undrained > shared.ledger.granted() as usize + FAULT_ANSWERS {
             shared.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::AnswersNotTaken)));
             return;
         }
@@ -183,20 +133,19 @@ impl Responder {
             reply_chunk: false,
             invalidates: None,
         };
-        self.undrained += 1;
+        self.requests.undrained += 1;
         shared.actions.push_back(Action::Send { octets: vec![header], invalidate: None, signaled: true, about });
     }
 
     /// The peer has taken an answer.
     pub(crate) fn drained(&mut self, shared: &mut Shared<'_>) {
-        self.undrained = self.undrained.saturating_sub(1);
+        self.requests.drained();
         self.admit(shared);
     }
 
     /// The connection is over: nothing can be answered any more.
     pub(crate) fn closed(&mut self) {
-        self.requests.clear();
-        self.held.clear();
+        self.requests.closed();
     }
 
     /// Calls of the peer that are not answered.

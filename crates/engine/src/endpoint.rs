@@ -1,0 +1,443 @@
+//! One connection of whichever version both ends speak (version 2 draft, section 4.2.3).
+//!
+//! A client that speaks version 2 begins with a message of it, and holds its calls back until the server has answered. The
+//! answer settles the version, or the connection goes on in version 1, or is closed when nothing comes in time. A server
+//! goes by the client's first message that it does not refuse. Owns the connection of the version, and held calls.
+//!
+//! | state | means | leaves it when |
+//! |---|---|---|
+//! | `Probing` | a client has sent its properties | the server has answered, or refused version 2 |
+//! | `Listening` | a server has heard nothing that it speaks | a message of a version that it speaks has come |
+//! | `One`, `Two` | the version is settled | never |
+
+use crate::{
+    Action, Answer, CallError, CallId, CallRefused, CloseCause, Config, Connection, ExposureId, Host, Link,
+    MessageKind, Negotiated, NoVersion2, PeerFault, RequestId, Sent, Side, Stats,
+    config::{MAX_CREDITS, VERSION_TIMEOUT, Versions},
+    responder::FAULT_ANSWERS,
+    v2,
+};
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::{
+    PrivateData, v1,
+    v2::{HeaderType, PREFIX_OCTETS, probe},
+};
+use rpcrdma_xdr::Payload;
+use std::collections::VecDeque;
+
+/// A call that waits for the version to be settled.
+#[derive(Debug)]
+struct Held {
+    call: CallId,
+    xid: u32,
+    message: Payload,
+    reply_max: usize,
+    items: Vec<usize>,
+    repeatable: bool,
+}
+
+#[derive(Debug)]
+struct Probing {
+    two: v2::Connection,
+    deadline: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Listening {
+    posted: usize,
+    /// Refusals that the peer has not taken.
+    undrained: usize,
+    discarded: u64,
+}
+
+#[derive(Debug)]
+enum State {
+    One(Box<Connection>),
+    Two(Box<v2::Connection>),
+    Probing(Box<Probing>),
+    Listening(Listening),
+}
+
+/// One connection, in one of the versions of [`Config::versions`].
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    peer: Option<PrivateData>,
+    state: State,
+    held: Vec<Held>,
+    actions: VecDeque<Action>,
+    closing: bool,
+}
+
+impl Endpoint {
+    /// A connection that has just been made. `peer` is what the other end's private data said. A client then calls
+    /// [`start`](Self::start).
+    pub fn new(config: Config, peer: Option<&PrivateData>) -> Self {
+        let posted = config.initial_receives;
+        let peer = peer.copied();
+        let mut actions = VecDeque::new();
+        let state = match (config.versions, config.side) {
+            (Versions::One, _) => {
+                let one = Connection::new(config.clone(), peer.as_ref());
+                actions.push_back(Action::Negotiated(of_version_1(&config, *one.link(), None)));
+                State::One(Box::new(one))
+            }
+            (_, Side::Client) => {
+                let two = v2::Connection::new(config.clone(), posted);
+                State::Probing(Box::new(Probing { two, deadline: None }))
+            }
+            (_, Side::Server) => State::Listening(Listening { posted, undrained: 0, discarded: 0 }),
+        };
+        Self { config, peer, state, held: Vec::new(), actions, closing: false }
+    }
+
+    /// A client's first message, if there is one to send before any call.
+    pub fn start(&mut self, now: Timestamp, host: &mut dyn Host) {
+        if let State::Probing(probing) = &mut self.state {
+            probing.two.start(now, host);
+            probing.deadline = Some(now + VERSION_TIMEOUT);
+        }
+    }
+
+    /// Whether a client has not yet heard which version its server speaks.
+    pub fn is_probing(&self) -> bool {
+        matches!(self.state, State::Probing(_))
+    }
+
+    /// What holds on this connection at the moment.
+    pub fn link(&self) -> Link {
+        match &self.state {
+            State::One(one) => *one.link(),
+            State::Two(two) => two.link(),
+            State::Probing(_) | State::Listening(_) => Link::new(&self.config, self.peer.as_ref()),
+        }
+    }
+
+    /// Numbers of the moment.
+    pub fn stats(&self) -> Stats {
+        let mut stats = match &self.state {
+            State::One(one) => one.stats(),
+            State::Two(two) => two.stats(),
+            State::Probing(probing) => probing.two.stats(),
+            State::Listening(Listening { posted, discarded, .. }) => {
+                Stats { receives: *posted, discarded: *discarded, ..Stats::default() }
+            }
+        };
+        stats.queued += self.held.len();
+        stats
+    }
+
+    /// The next thing to do.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.actions.pop_front().or_else(|| match &mut self.state {
+            State::One(one) => one.poll(),
+            State::Two(two) => two.poll(),
+            State::Probing(probing) => probing.two.poll(),
+            State::Listening(_) => None,
+        })
+    }
+
+    /// Starts a call of ours, as [`Connection::call`] and [`v2::Connection::call`] do.
+    ///
+    /// # Errors
+    /// As theirs. A call that is held until the version is settled may also fail later, by [`Action::Fail`].
+    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
+    pub fn call(
+        &mut self,
+        call: CallId,
+        xid: u32,
+        message: Payload,
+        reply_max: usize,
+        items: &[usize],
+        repeatable: bool,
+        now: Timestamp,
+        host: &mut dyn Host,
+    ) -> Result<(), CallRefused> {
+        match &mut self.state {
+            State::One(one) => one.call(call, xid, message, reply_max, items, now, host),
+            State::Two(two) => two.call(call, xid, message, reply_max, items, repeatable, now, host),
+            _ if self.config.credits_wanted == 0 => Err(CallRefused::NotEnabled),
+            _ if self.held.iter().any(|held| held.xid == xid) => Err(CallRefused::XidInUse { xid }),
+            _ => {
+                let items = items.to_vec();
+                self.held.push(Held { call, xid, message, reply_max, items, repeatable });
+                Ok(())
+            }
+        }
+    }
+
+    /// As [`Connection::cancel`].
+    pub fn cancel(&mut self, call: CallId) {
+        if self.take_held(call) {
+            return self.actions.push_back(Action::Cancelled { call });
+        }
+        match &mut self.state {
+            State::One(one) => one.cancel(call),
+            State::Two(two) => two.cancel(call),
+            State::Probing(_) | State::Listening(_) => {}
+        }
+    }
+
+    /// As [`Connection::forget`].
+    pub fn forget(&mut self, call: CallId, now: Timestamp) {
+        if self.take_held(call) {
+            return self.actions.push_back(Action::Released { call });
+        }
+        match &mut self.state {
+            State::One(one) => one.forget(call, now),
+            State::Two(two) => two.forget(call, now),
+            State::Probing(_) | State::Listening(_) => {}
+        }
+    }
+
+    fn take_held(&mut self, call: CallId) -> bool {
+        let at = self.held.iter().position(|held| held.call == call);
+        at.map(|at| self.held.remove(at)).is_some()
+    }
+
+    /// As [`v2::Connection::send_extension`].
+    ///
+    /// # Errors
+    /// As there, and if version 2 is not settled.
+    pub fn send_extension(
+        &mut self,
+        xid: u32,
+        response: bool,
+        body: v2::OtherBody,
+        now: Timestamp,
+        host: &mut dyn Host,
+    ) -> Result<(), v2::ExtensionRefused> {
+        match &mut self.state {
+            State::Two(two) => two.send_extension(xid, response, body, now, host),
+            _ => Err(v2::ExtensionRefused::Version),
+        }
+    }
+
+    /// A Send of the peer has arrived.
+    pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+        match &mut self.state {
+            State::One(one) => one.received(message, now, host),
+            State::Two(two) => two.received(message, now, host),
+            _ if self.closing => {}
+            State::Probing(_) => self.answered(message, now, host),
+            State::Listening(_) => self.first(message, now, host),
+        }
+    }
+
+    /// The server's answer to the first message, or something else.
+    fn answered(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+        let State::Probing(probing) = &mut self.state else { return };
+        let ours = probing.two.exchange_xid();
+        let refused = match probe::answer(message) {
+            probe::Answer::Version2 => return self.settle_2(message, now, host),
+            probe::Answer::Versions { xid, low, high } if xid == ours => NoVersion2::Range { low, high },
+            probe::Answer::OtherError { xid } if xid == ours => NoVersion2::OtherError,
+            // Nothing that answers us. Its receive is replaced, and time goes on.
+            _ => return probing.two.received(&Bytes::new(), now, host),
+        };
+        let (low, high) = match refused {
+            NoVersion2::Range { low, high } => (low, high),
+            NoVersion2::OtherError => (v1::VERSION, v1::VERSION),
+        };
+        if self.config.versions == Versions::Auto && (low..=high).contains(&v1::VERSION) {
+            self.settle_1(message, Some(refused), now, host);
+        } else {
+            self.close(CloseCause::NoCommonVersion { low, high });
+        }
+    }
+
+    /// A client's first message, or another one after a refusal.
+    fn first(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+        let word = |at: usize| message.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
+        let (one, two) = match self.config.versions {
+            Versions::One => (true, false),
+            Versions::Two => (false, true),
+            Versions::Auto => (true, true),
+        };
+        match (word(0), word(4), word(12)) {
+            (Some(_), Some(v1::VERSION), Some(_)) if one => self.settle_1(message, None, now, host),
+            (Some(_), Some(rpcrdma_wire::v2::VERSION), Some(_)) if two && message.len() >= PREFIX_OCTETS => {
+                self.settle_2(message, now, host);
+            }
+            (Some(xid), Some(version), Some(kind)) if kind != HeaderType::Error.code() => {
+                self.replace_receive();
+                let refusal = if two && version == rpcrdma_wire::v2::VERSION { None } else { Some((xid, version)) };
+                match refusal {
+                    Some((xid, version)) => self.refuse(xid, version),
+                    None => self.discard(),
+                }
+            }
+            // Too short for any version, or an error about nothing.
+            _ => {
+                self.replace_receive();
+                self.discard();
+            }
+        }
+    }
+
+    fn discard(&mut self) {
+        if let State::Listening(listening) = &mut self.state {
+            listening.discarded += 1;
+        }
+    }
+
+    fn replace_receive(&mut self) {
+        self.actions.push_back(Action::PostReceives { count: 1 });
+    }
+
+    /// Answers a message of a version that is not spoken here.
+    fn refuse(&mut self, xid: u32, version: u32) {
+        let State::Listening(listening) = &mut self.state else { return };
+        if listening.undrained > FAULT_ANSWERS {
+            return self.close(CloseCause::Peer(PeerFault::AnswersNotTaken));
+        }
+        listening.undrained += 1;
+        let (low, high) = match self.config.versions {
+            Versions::One => (v1::VERSION, v1::VERSION),
+            Versions::Two => (rpcrdma_wire::v2::VERSION, rpcrdma_wire::v2::VERSION),
+            Versions::Auto => (v1::VERSION, rpcrdma_wire::v2::VERSION),
+        };
+        let credit = self.config.credits_granted.clamp(1, MAX_CREDITS);
+        let octets = probe::refusal(xid, version, credit, low, high);
+        let about = Sent {
+            kind: MessageKind::Error,
+            xid,
+            credit,
+            inline_octets: octets.len(),
+            placed_octets: 0,
+            read_chunks: 0,
+            write_chunks: 0,
+            reply_chunk: false,
+            invalidates: None,
+        };
+        self.actions.push_back(Action::Send { octets: vec![octets], invalidate: None, signaled: true, about });
+    }
+
+    fn settle_1(&mut self, message: &Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {
+        let config = Config { initial_receives: self.stats().receives, ..self.config.clone() };
+        // What was about to be done is done first: receives that were counted are posted.
+        while let State::Probing(probing) = &mut self.state
+            && let Some(action) = probing.two.poll()
+        {
+            self.actions.push_back(action);
+        }
+        let mut one = Connection::new(config, self.peer.as_ref());
+        self.actions.push_back(Action::Negotiated(of_version_1(&self.config, *one.link(), refused)));
+        one.received(message, now, host);
+        self.state = State::One(Box::new(one));
+        self.release_held(now, host);
+    }
+
+    fn settle_2(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
+        let placeholder = State::Listening(Listening { posted: 0, undrained: 0, discarded: 0 });
+        let mut two = match std::mem::replace(&mut self.state, placeholder) {
+            State::Probing(probing) => probing.two,
+            State::Listening(listening) => v2::Connection::new(self.config.clone(), listening.posted),
+            settled => {
+                self.state = settled;
+                return;
+            }
+        };
+        two.received(message, now, host);
+        self.state = State::Two(Box::new(two));
+        self.release_held(now, host);
+    }
+
+    fn release_held(&mut self, now: Timestamp, host: &mut dyn Host) {
+        for Held { call, xid, message, reply_max, items, repeatable } in std::mem::take(&mut self.held) {
+            if let Err(refused) = self.call(call, xid, message, reply_max, &items, repeatable, now, host) {
+                self.actions.push_back(Action::Fail { call, error: CallError::Refused(refused) });
+            }
+        }
+    }
+
+    fn close(&mut self, cause: CloseCause) {
+        if !self.closing {
+            self.closing = true;
+            self.actions.push_back(Action::Close(cause));
+        }
+    }
+
+    /// As [`Connection::fenced`].
+    pub fn fenced(&mut self, exposure: ExposureId) {
+        match &mut self.state {
+            State::One(one) => one.fenced(exposure),
+            State::Two(two) => two.fenced(exposure),
+            State::Probing(_) | State::Listening(_) => {}
+        }
+    }
+
+    /// As [`Connection::pulled`].
+    pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
+        match &mut self.state {
+            State::One(one) => one.pulled(request, head),
+            State::Two(two) => two.pulled(request, head),
+            State::Probing(_) | State::Listening(_) => {}
+        }
+    }
+
+    /// As [`Connection::drained`].
+    pub fn drained(&mut self) {
+        match &mut self.state {
+            State::One(one) => one.drained(),
+            State::Two(two) => two.drained(),
+            State::Probing(probing) => probing.two.drained(),
+            State::Listening(listening) => listening.undrained = listening.undrained.saturating_sub(1),
+        }
+    }
+
+    /// As [`Connection::answer`].
+    pub fn answer(&mut self, request: RequestId, answer: Answer) {
+        match &mut self.state {
+            State::One(one) => one.answer(request, answer),
+            State::Two(two) => two.answer(request, answer),
+            State::Probing(_) | State::Listening(_) => {}
+        }
+    }
+
+    /// When to call [`wake`](Self::wake) at the latest.
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        match &self.state {
+            _ if self.closing => None,
+            State::One(one) => one.next_wake(),
+            State::Two(two) => two.next_wake(),
+            State::Probing(probing) => probing.deadline,
+            State::Listening(_) => None,
+        }
+    }
+
+    /// Time has passed.
+    pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
+        match &mut self.state {
+            _ if self.closing => {}
+            State::One(one) => one.wake(now, host),
+            State::Two(two) => two.wake(now, host),
+            State::Probing(probing) if probing.deadline.is_some_and(|deadline| deadline <= now) => {
+                self.close(CloseCause::NoAnswer);
+            }
+            State::Probing(_) | State::Listening(_) => {}
+        }
+    }
+
+    /// As [`Connection::closed`].
+    pub fn closed(&mut self) -> Vec<CallId> {
+        self.closing = true;
+        let held = std::mem::take(&mut self.held);
+        let mut left = match &mut self.state {
+            State::One(one) => one.closed(),
+            State::Two(two) => two.closed(),
+            State::Probing(_) | State::Listening(_) => Vec::new(),
+        };
+        left.extend(held.into_iter().map(|held| held.call));
+        left
+    }
+}
+
+fn of_version_1(config: &Config, link: Link, refused: Option<NoVersion2>) -> Negotiated {
+    let credits = match config.side {
+        Side::Client => config.credits_wanted,
+        Side::Server => config.credits_granted,
+    };
+    Negotiated { version: v1::VERSION, refused, link, credits, peer_credits: 0, peer: None }
+}

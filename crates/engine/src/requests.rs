@@ -1,0 +1,110 @@
+//! The table of the peer's calls, of both versions: from the header to the service's answer.
+//!
+//! Owns shares of received messages until they are delivered, and what a call offered for its result until it is
+//! answered. A credit is free again for the peer when the answer is on its way, but the answer's memory is in use until
+//! the peer has taken it. So a call beyond `most` answers and calls together is held until an answer is out: a peer that
+//! does not read pins no more than twice its credits.
+
+use crate::{Action, Piece, RequestId, pull::Layout};
+use rpcrdma_wire::v1::{WriteChunk, WriteList};
+use std::collections::{BTreeMap, VecDeque};
+
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) xid: u32,
+    pub(crate) writes: WriteList,
+    pub(crate) reply: Option<WriteChunk>,
+    /// A handle of the call's that the reply may invalidate.
+    pub(crate) handle: Option<u32>,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Its memory would be one too many: what is to be pulled, and how it is put together.
+    Held(Layout),
+    /// Its chunks are to come.
+    Pulling { pieces: Vec<Piece>, long: bool },
+    /// The service has it.
+    Delivered,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
+    requests: BTreeMap<RequestId, Request>,
+    held: VecDeque<RequestId>,
+    /// Answers that were sent and not yet taken.
+    pub(crate) undrained: usize,
+    next_request: u64,
+}
+
+impl Requests {
+    /// Calls that are not answered.
+    pub(crate) fn len(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Takes a call in. It is held until [`admit`](Self::admit).
+    pub(crate) fn insert(
+        &mut self,
+        xid: u32,
+        writes: WriteList,
+        reply: Option<WriteChunk>,
+        handle: Option<u32>,
+        layout: Layout,
+    ) {
+        let id = RequestId(self.next_request);
+        self.next_request += 1;
+        self.requests.insert(id, Request { xid, writes, reply, handle, stage: Stage::Held(layout) });
+        self.held.push_back(id);
+    }
+
+    /// Starts calls that were held, until `most` pin memory.
+    pub(crate) fn admit(&mut self, most: usize, actions: &mut VecDeque<Action>) {
+        while self.requests.len() - self.held.len() + self.undrained < most {
+            let Some(id) = self.held.pop_front() else { break };
+            self.begin(id, actions);
+        }
+    }
+
+    fn begin(&mut self, id: RequestId, actions: &mut VecDeque<Action>) {
+        let Some(request) = self.requests.get_mut(&id) else { return };
+        let Stage::Held(layout) = std::mem::replace(&mut request.stage, Stage::Delivered) else { return };
+        if layout.octets == 0 {
+            actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces: layout.pieces });
+            return;
+        }
+        request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
+        actions.push_back(Action::Pull { request: id, octets: layout.octets, sources: layout.sources });
+    }
+
+    /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether it is a call at all.
+    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], actions: &mut VecDeque<Action>) -> bool {
+        let Some(request) = self.requests.get_mut(&id) else { return true };
+        let Stage::Pulling { pieces, long } = &mut request.stage else { return true };
+        // A long call begins with the header's XID like any other.
+        if *long && head.first_chunk() != Some(&request.xid.to_be_bytes()) {
+            return false;
+        }
+        let pieces = std::mem::take(pieces);
+        request.stage = Stage::Delivered;
+        actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces });
+        true
+    }
+
+    /// Takes a call out, to answer it.
+    pub(crate) fn take(&mut self, id: RequestId) -> Option<Request> {
+        self.requests.remove(&id)
+    }
+
+    /// The peer has taken an answer.
+    pub(crate) fn drained(&mut self) {
+        self.undrained = self.undrained.saturating_sub(1);
+    }
+
+    /// The connection is over: nothing can be answered any more.
+    pub(crate) fn closed(&mut self) {
+        self.requests.clear();
+        self.held.clear();
+    }
+}

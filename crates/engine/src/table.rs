@@ -1,0 +1,409 @@
+//! The table of our calls, of both versions: from the queue to the fenced reply.
+//!
+//! Owns shares of the messages that wait or are under way, and the names of what was exposed for them. A call ends in
+//! exactly one of four actions (Complete, Fail, Cancelled, Released), and never before all its exposures have ended.
+//! Each version keeps what it needs beyond that in `X`.
+//!
+//! | state | means | leaves it when |
+//! |---|---|---|
+//! | `Queued` | no credit yet | a credit is free, or it is taken back |
+//! | `Sent` | the peer may answer | a reply or an error comes |
+//! | `Ending` | answered, or never sent | the last exposure has ended |
+//! | `Again` | refused unexecuted, to be sent in another way | the last exposure has ended |
+
+use crate::{
+    Action, CallError, CallId, ExposeError, ExposureId, Host, ReplyParts, Sink, SinkPlace,
+    config::FORGOTTEN_CALL_DEADLINE, plan::CallPlan, returned::Offered, silence::program,
+};
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::v1::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
+use rpcrdma_xdr::Payload;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+/// Who wants to know how a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// The caller waits for the reply.
+    Caller,
+    /// The caller has gone away and left the memory behind.
+    Nobody,
+    /// The caller had gone away for so long that the memory is taken back.
+    Expired,
+    /// The caller wants its memory back and nothing else.
+    Canceller,
+    /// The memory was given back; only the XID and the credit are still in use.
+    Ghost,
+    /// It is a probe of our own.
+    Probe,
+}
+
+#[derive(Debug)]
+pub(crate) enum State {
+    Queued,
+    Sent,
+    Ending(Result<ReplyParts, CallError>),
+    Again,
+}
+
+#[derive(Debug)]
+struct Exposure {
+    id: ExposureId,
+    handle: u32,
+    state: Exposed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exposed {
+    Open,
+    Closing,
+    Closed,
+}
+
+#[derive(Debug)]
+pub(crate) struct Call<X> {
+    pub(crate) id: CallId,
+    order: u64,
+    pub(crate) owner: Owner,
+    pub(crate) state: State,
+    pub(crate) message: Payload,
+    pub(crate) plan: CallPlan,
+    exposures: Vec<Exposure>,
+    pub(crate) offered: Offered,
+    pub(crate) extra: X,
+}
+
+impl<X> Call<X> {
+    fn fenced(&self) -> bool {
+        self.exposures.iter().all(|exposure| exposure.state == Exposed::Closed)
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Table<X> {
+    /// Calls by XID, the peer's name for them.
+    calls: HashMap<u32, Call<X>>,
+    /// XIDs by our name for a call.
+    xids: HashMap<CallId, u32>,
+    /// Whose an exposure is.
+    exposures: HashMap<ExposureId, u32>,
+    /// Calls without a credit, by order and XID.
+    queue: BTreeMap<u64, u32>,
+    /// When forgotten calls lose their memory, in that order.
+    forgotten: VecDeque<(Timestamp, CallId)>,
+    next_order: u64,
+    next_exposure: u64,
+    /// Program and version of the latest call, for probes.
+    pub(crate) program: Option<(u32, u32)>,
+}
+
+impl<X> Default for Table<X> {
+    fn default() -> Self {
+        Self {
+            calls: HashMap::new(),
+            xids: HashMap::new(),
+            exposures: HashMap::new(),
+            queue: BTreeMap::new(),
+            forgotten: VecDeque::new(),
+            next_order: 0,
+            next_exposure: 0,
+            program: None,
+        }
+    }
+}
+
+impl<X> Table<X> {
+    /// Whether a call with this XID has not ended.
+    pub(crate) fn contains(&self, xid: u32) -> bool {
+        self.calls.contains_key(&xid)
+    }
+
+    pub(crate) fn get(&mut self, xid: u32) -> Option<&mut Call<X>> {
+        self.calls.get_mut(&xid)
+    }
+
+    /// The call with this XID, if the peer may answer it.
+    pub(crate) fn sent(&mut self, xid: u32) -> Option<&mut Call<X>> {
+        self.calls.get_mut(&xid).filter(|call| matches!(call.state, State::Sent))
+    }
+
+    /// Takes a call of the program in, at the end of the queue.
+    pub(crate) fn insert(&mut self, xid: u32, id: CallId, message: Payload, plan: CallPlan, items: usize, extra: X) {
+        self.program = program(&message).or(self.program);
+        let order = self.next_order;
+        self.next_order += 1;
+        self.queue.insert(order, xid);
+        self.xids.insert(id, xid);
+        let (owner, state) = (Owner::Caller, State::Queued);
+        let offered = Offered { items, ..Offered::default() };
+        self.calls.insert(xid, Call { id, order, owner, state, message, plan, exposures: Vec::new(), offered, extra });
+    }
+
+    /// Takes a probe in, which has no name and waits for nothing: nobody asks about it, and it is found by its XID.
+    pub(crate) fn insert_probe(&mut self, xid: u32, message: Payload, plan: CallPlan, extra: X) {
+        let order = self.next_order;
+        self.next_order += 1;
+        let (id, owner, state) = (CallId(u64::MAX), Owner::Probe, State::Queued);
+        let offered = Offered::default();
+        self.calls.insert(xid, Call { id, order, owner, state, message, plan, exposures: Vec::new(), offered, extra });
+    }
+
+    /// The XID of the call that has waited longest, which waits no more.
+    pub(crate) fn pop_queued(&mut self) -> Option<u32> {
+        self.queue.pop_first().map(|(_, xid)| xid)
+    }
+
+    /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the octets that the
+    /// peer may read.
+    pub(crate) fn expose(
+        &mut self,
+        xid: u32,
+        plan: &CallPlan,
+        segment_octets: u32,
+        host: &mut dyn Host,
+    ) -> Result<(Lists, u64), ExposeError> {
+        let call = self.calls.get_mut(&xid).ok_or(ExposeError::Refused)?;
+        let (owners, next) = (&mut self.exposures, &mut self.next_exposure);
+        let mut exposing = Exposing { call, owners, next, host, xid, segment_octets, octets: 0 };
+        let lists = exposing.expose(plan)?;
+        Ok((lists, exposing.octets))
+    }
+
+    /// Ends what is still exposed for a call, and the call itself if nothing is.
+    pub(crate) fn fence(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
+        let Some(call) = self.calls.get_mut(&xid) else { return };
+        for exposure in call.exposures.iter_mut().filter(|exposure| exposure.state == Exposed::Open) {
+            exposure.state = Exposed::Closing;
+            actions.push_back(Action::Invalidate { exposure: exposure.id, handle: exposure.handle });
+        }
+        self.settle(xid, actions);
+    }
+
+    /// An exposure has ended. Returns whether it was one of ours.
+    pub(crate) fn fenced(&mut self, id: ExposureId, actions: &mut VecDeque<Action>) -> bool {
+        let Some(xid) = self.exposures.remove(&id) else { return false };
+        let Some(call) = self.calls.get_mut(&xid) else { return false };
+        for exposure in call.exposures.iter_mut().filter(|exposure| exposure.id == id) {
+            exposure.state = Exposed::Closed;
+        }
+        self.settle(xid, actions);
+        true
+    }
+
+    /// Says how a call ended, once nothing of it is exposed.
+    fn settle(&mut self, xid: u32, actions: &mut VecDeque<Action>) {
+        let Some(call) = self.calls.get_mut(&xid).filter(|call| call.fenced()) else { return };
+        let id = call.id;
+        let ended = matches!(call.state, State::Ending(_) | State::Again);
+        match (call.owner, ended) {
+            (Owner::Canceller, _) => {
+                actions.push_back(Action::Cancelled { call: id });
+                self.xids.remove(&id);
+                call.owner = Owner::Ghost;
+            }
+            (Owner::Expired, _) | (Owner::Nobody, true) => {
+                actions.push_back(Action::Released { call: id });
+                self.xids.remove(&id);
+                call.owner = Owner::Ghost;
+            }
+            _ => {}
+        }
+        if !ended {
+            return;
+        }
+        if matches!((call.owner, &call.state), (Owner::Caller, State::Again)) {
+            call.state = State::Queued;
+            call.exposures.clear();
+            self.queue.insert(call.order, xid);
+            return;
+        }
+        let Some(call) = self.calls.remove(&xid) else { return };
+        let State::Ending(end) = call.state else { return };
+        if call.owner == Owner::Caller {
+            self.xids.remove(&id);
+            actions.push_back(match end {
+                Ok(reply) => Action::Complete { call: id, reply },
+                Err(error) => Action::Fail { call: id, error },
+            });
+        }
+    }
+
+    /// Takes the memory of a call back at once.
+    pub(crate) fn cancel(&mut self, id: CallId, actions: &mut VecDeque<Action>) {
+        self.disown(id, Owner::Canceller, actions);
+        let Some(&xid) = self.xids.get(&id) else { return };
+        self.fence(xid, actions);
+    }
+
+    /// Leaves a call to itself: its memory stays lent until its reply or a deadline.
+    pub(crate) fn forget(&mut self, id: CallId, now: Timestamp, actions: &mut VecDeque<Action>) {
+        self.disown(id, Owner::Nobody, actions);
+        if self.xids.contains_key(&id) {
+            self.forgotten.push_back((now + FORGOTTEN_CALL_DEADLINE, id));
+        }
+    }
+
+    fn disown(&mut self, id: CallId, owner: Owner, actions: &mut VecDeque<Action>) {
+        let Some(&xid) = self.xids.get(&id) else { return };
+        let Some(call) = self.calls.get_mut(&xid) else { return };
+        call.owner = owner;
+        if matches!(call.state, State::Queued) {
+            self.queue.remove(&call.order);
+            self.calls.remove(&xid);
+            self.xids.remove(&id);
+            actions.push_back(match owner {
+                Owner::Canceller => Action::Cancelled { call: id },
+                _ => Action::Released { call: id },
+            });
+        }
+    }
+
+    /// When the next forgotten call loses its memory.
+    pub(crate) fn next_deadline(&self) -> Option<Timestamp> {
+        self.forgotten.front().map(|(when, _)| *when)
+    }
+
+    /// Takes back the memory of calls that were forgotten long ago.
+    pub(crate) fn expire(&mut self, now: Timestamp, actions: &mut VecDeque<Action>) {
+        while let Some((_, id)) = self.forgotten.pop_front_if(|(when, _)| *when <= now) {
+            let Some(&xid) = self.xids.get(&id) else { continue };
+            let Some(call) = self.calls.get_mut(&xid) else { continue };
+            if call.owner != Owner::Nobody {
+                continue;
+            }
+            call.owner = Owner::Expired;
+            self.fence(xid, actions);
+        }
+    }
+
+    /// The connection is over and every exposure has ended: the calls that are not answered, those sent first before
+    /// those that waited, each in its order. Forgotten ones are released instead.
+    pub(crate) fn unanswered(&mut self, actions: &mut VecDeque<Action>) -> Vec<CallId> {
+        let mut left: Vec<Call<X>> = self.calls.drain().map(|(_, call)| call).collect();
+        left.sort_by_key(|call| call.order);
+        self.xids.clear();
+        self.queue.clear();
+        self.forgotten.clear();
+        self.exposures.clear();
+        left.into_iter()
+            .filter_map(|call| match call.owner {
+                Owner::Caller => Some(call.id),
+                Owner::Nobody | Owner::Expired => {
+                    actions.push_back(Action::Released { call: call.id });
+                    None
+                }
+                Owner::Canceller => {
+                    actions.push_back(Action::Cancelled { call: call.id });
+                    None
+                }
+                Owner::Ghost | Owner::Probe => None,
+            })
+            .collect()
+    }
+
+    /// Calls that wait for a credit.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Exposures that have not ended.
+    pub(crate) fn exposed(&self) -> usize {
+        self.exposures.len()
+    }
+}
+
+/// Exposing the memory of one call.
+struct Exposing<'a, X> {
+    call: &'a mut Call<X>,
+    owners: &'a mut HashMap<ExposureId, u32>,
+    next: &'a mut u64,
+    host: &'a mut dyn Host,
+    xid: u32,
+    segment_octets: u32,
+    octets: u64,
+}
+
+impl<X> Exposing<'_, X> {
+    fn expose(&mut self, plan: &CallPlan) -> Result<Lists, ExposeError> {
+        let mut reads = Vec::with_capacity(plan.reads.len() + 1);
+        if let Some(zero) = &plan.zero {
+            self.source(0, zero, &mut reads)?;
+        }
+        for reduced in &plan.reads {
+            self.source(reduced.position, &reduced.data, &mut reads)?;
+        }
+        let mut writes = Vec::with_capacity(plan.writes.len());
+        for (index, &octets) in plan.writes.iter().enumerate() {
+            writes.push(match octets {
+                0 => WriteChunk::default(),
+                _ => self.sink(SinkPlace::Item(index), octets)?,
+            });
+        }
+        let reply = plan.reply.map(|octets| self.sink(SinkPlace::Reply, octets)).transpose()?;
+        Ok(Lists { reads: ReadList(reads), writes: WriteList(writes), reply })
+    }
+
+    fn source(&mut self, position: u32, octets: &Bytes, reads: &mut Vec<ReadSegment>) -> Result<(), ExposeError> {
+        let id = self.name();
+        let segment = self.host.expose_source(id, octets)?;
+        self.octets += octets.len() as u64;
+        self.keep(id, segment.handle);
+        reads.extend(cut(segment, self.segment_octets).map(|segment| ReadSegment { position, segment }));
+        Ok(())
+    }
+
+    fn sink(&mut self, place: SinkPlace, octets: usize) -> Result<WriteChunk, ExposeError> {
+        let id = self.name();
+        let segment = self.host.expose_sink(id, Sink { call: self.call.id, place, octets })?;
+        self.keep(id, segment.handle);
+        // The memory may be larger than what is offered.
+        let length = u32::try_from(octets).map_err(|_| ExposeError::Refused)?.min(segment.length);
+        Ok(WriteChunk(cut(Segment { length, ..segment }, self.segment_octets).collect()))
+    }
+
+    fn name(&mut self) -> ExposureId {
+        let id = ExposureId(*self.next);
+        *self.next += 1;
+        id
+    }
+
+    fn keep(&mut self, id: ExposureId, handle: u32) {
+        self.owners.insert(id, self.xid);
+        self.call.exposures.push(Exposure { id, handle, state: Exposed::Open });
+    }
+}
+
+/// Consecutive segments of at most `max` octets that are `whole` together; at least one.
+fn cut(whole: Segment, max: u32) -> impl Iterator<Item = Segment> {
+    let max = max.max(1);
+    let count = whole.length.div_ceil(max).max(1);
+    (0..count).map(move |index| {
+        let before = index * max;
+        Segment { length: (whole.length - before).min(max), offset: whole.offset + u64::from(before), ..whole }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: V2-4.3.4-a, V2-4.3.4-b, V2-5.2.3-a
+    #[test]
+    fn a_chunk_is_cut_into_segments_of_the_largest_size() {
+        let lengths = |length, max| {
+            let whole = Segment { handle: 7, length, offset: 1 << 40 };
+            let cut: Vec<Segment> = cut(whole, max).collect();
+            let mut next = whole.offset;
+            for segment in &cut {
+                assert_eq!((segment.handle, segment.offset), (7, next));
+                next += u64::from(segment.length);
+            }
+            cut.iter().map(|segment| segment.length).collect::<Vec<_>>()
+        };
+        assert_eq!(lengths(100, u32::MAX), [100]);
+        assert_eq!(lengths(100, 100), [100]);
+        assert_eq!(lengths(101, 100), [100, 1]);
+        assert_eq!(lengths(u32::MAX, u32::MAX - 1), [u32::MAX - 1, 1]);
+        assert_eq!(lengths(0, 100), [0]);
+    }
+}

@@ -1,0 +1,240 @@
+//! Credits of version 2: one is one message, in each direction on its own (draft section 4.2.1).
+//!
+//! What the peer may send is backed by receives, posted before they are promised: our ceiling, the peer's (each of its
+//! messages obliges us to grant one, whether there is a receive to spare or not), and spare ones. What we may send is a
+//! balance that the peer's messages add to, up to the peer's ceiling. Owns numbers only.
+//!
+//! | number | goes up | goes down |
+//! |---|---|---|
+//! | `balance` | by what a message grants, up to the peer's ceiling | by each message of ours |
+//! | `count` | when a receive can be used for something new | by what a message of ours grants, at least one: a loan |
+//! | `least` | by what a message of ours grants, up to our ceiling | by each message of the peer |
+//!
+//! `least` never exceeds what the peer has once it has read all that we sent: at nothing, it may be waiting for us.
+
+use crate::{Action, Config, Side, config::MAX_CREDITS};
+use rpcrdma_wire::v2::Credits as Word;
+use std::collections::VecDeque;
+
+/// The most credits of the peer's that are believed, unless told otherwise. Each one costs a receive, since a message of
+/// ours that spends one has to grant one.
+pub const MAX_PEER_CREDITS: u16 = 64;
+
+/// Receives beyond those that credits cover: one for a grant without a credit (V2-4.2.1.2-b), and three for grants that
+/// crossed messages of ours on their way.
+pub const SPARE_RECEIVES: usize = 4;
+
+/// The fewest messages that we let be under way: a call and a message that it has to wait for.
+const MIN_CEILING: u32 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Credits {
+    /// The most that we let be outstanding.
+    own: i32,
+    /// The most of the peer's ceiling that is believed.
+    peer_limit: i32,
+    /// The peer's ceiling, as far as it is believed.
+    peer: i32,
+    balance: i32,
+    /// Whether a grant was sent without a credit since the peer was heard.
+    on_reserve: bool,
+    count: i32,
+    least: i32,
+    /// What the peer can have at most: granted, and not seen to be used.
+    most: i64,
+    /// Grants that the peer may send without a credit: one for each message of ours that it can have read.
+    free: i64,
+    posted: usize,
+}
+
+impl Credits {
+    /// Credits of a connection with `posted` receives on which nothing was said in this version.
+    pub(crate) fn new(config: &Config, posted: usize) -> Self {
+        let wanted = config.credits_wanted.max(config.credits_granted).clamp(MIN_CEILING, MAX_CREDITS);
+        let own = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let initial = match config.side {
+            Side::Client => (1, 0),
+            // The client's first message needs no word of ours.
+            Side::Server => (0, 1),
+        };
+        Self {
+            own,
+            peer_limit: i32::from(config.peer_credits.max(1)),
+            peer: 0,
+            balance: initial.0,
+            on_reserve: false,
+            count: own - initial.1,
+            least: initial.1,
+            most: initial.1.into(),
+            free: 1,
+            posted,
+        }
+    }
+
+    /// Receives that are posted.
+    pub(crate) fn posted(&self) -> usize {
+        self.posted
+    }
+
+    /// What we announce as the most that can be outstanding.
+    pub(crate) fn own(&self) -> usize {
+        usize::try_from(self.own).unwrap_or(0)
+    }
+
+    /// What the peer has announced, as far as it is believed.
+    pub(crate) fn peer(&self) -> usize {
+        usize::try_from(self.peer).unwrap_or(0)
+    }
+
+    /// A message has used up a receive.
+    pub(crate) fn consumed(&mut self) {
+        self.posted = self.posted.saturating_sub(1);
+    }
+
+    /// What the message grants, whatever else is made of it. Returns whether the peer may have sent it.
+    pub(crate) fn heard(&mut self, word: Word, bare_grant: bool) -> bool {
+        let ceiling = i32::from(word.maximum.max(word.granted)).min(self.peer_limit);
+        self.peer = ceiling.max(1);
+        self.balance = (self.balance + i32::from(word.granted)).min(self.peer).max(0);
+        self.on_reserve = false;
+        self.least = (self.least - 1).max(0);
+        if bare_grant && self.free > 0 {
+            self.free -= 1;
+            return true;
+        }
+        self.most -= 1;
+        self.most >= 0
+    }
+
+    /// The receive of a message can be promised for something new: at once, or for a call when it is answered.
+    pub(crate) fn released(&mut self) {
+        self.count = (self.count + 1).min(self.own);
+    }
+
+    /// Whether a message may be sent.
+    pub(crate) fn may_send(&self) -> bool {
+        self.balance > 0
+    }
+
+    /// Whether another call may be sent while `unanswered` are. One credit is kept for answers, which calls may be
+    /// waiting for.
+    pub(crate) fn may_call(&self, unanswered: usize) -> bool {
+        self.balance > 1 || (self.balance == 1 && unanswered == 0)
+    }
+
+    /// Whether a grant may be sent.
+    pub(crate) fn may_grant(&self) -> bool {
+        self.balance > 0 || !self.on_reserve
+    }
+
+    /// Whether the peer may be waiting for a grant, or will soon.
+    pub(crate) fn peer_is_short(&self) -> bool {
+        self.least <= 0 || (self.count > 0 && self.least <= self.own / 4)
+    }
+
+    /// The word of the next message, which is sent at once: receives first.
+    pub(crate) fn stamp(&mut self, actions: &mut VecDeque<Action>) -> Word {
+        self.settle(actions);
+        if self.balance > 0 {
+            self.balance -= 1;
+        } else {
+            self.on_reserve = true;
+        }
+        let granted = self.count.clamp(1, i32::from(u16::MAX));
+        self.count = (self.count - granted).max(-self.peer);
+        self.least = (self.least + granted).min(self.own);
+        self.most += i64::from(granted);
+        self.free = (self.free + 1).min(i64::from(self.own));
+        Word::new(u16::try_from(granted).unwrap_or(u16::MAX), u16::try_from(self.own).unwrap_or(u16::MAX))
+    }
+
+    /// Asks for the receives that are missing.
+    pub(crate) fn settle(&mut self, actions: &mut VecDeque<Action>) {
+        let needed = self.own() + self.peer() + SPARE_RECEIVES;
+        if let Some(count) = needed.checked_sub(self.posted).filter(|&count| count > 0) {
+            self.posted += count;
+            actions.push_back(Action::PostReceives { count });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credits(side: Side, own: u32) -> Credits {
+        let config = Config { credits_wanted: own, credits_granted: own, side, ..Config::client() };
+        Credits::new(&config, 2)
+    }
+
+    fn stamp(credits: &mut Credits) -> (u16, u16) {
+        let word = credits.stamp(&mut VecDeque::new());
+        (word.granted, word.maximum)
+    }
+
+    /// proves: V2-4.2.1.1-j, V2-4.2.1.1-d, V2-4.2.1.1-c, V2-4.2.1.2-c, V2-4.2.1.1-b
+    #[test]
+    fn the_client_begins_with_one_credit_and_the_server_with_none() {
+        let (mut client, mut server) = (credits(Side::Client, 8), credits(Side::Server, 4));
+        assert!(client.may_send() && !server.may_send());
+        let mut actions = VecDeque::new();
+        client.stamp(&mut actions);
+        assert!(matches!(actions[0], Action::PostReceives { count: 10 }) && actions.len() == 1, "{actions:?}");
+        assert!(!client.may_send(), "one message until the server has answered");
+        server.consumed();
+        assert!(server.heard(Word::new(8, 8), false));
+        server.released();
+        assert_eq!(stamp(&mut server), (4, 4));
+        assert_eq!(server.posted(), 4 + 8 + SPARE_RECEIVES);
+        assert_eq!(stamp(&mut server), (1, 4), "never zero: a loan");
+    }
+
+    /// proves: V2-4.2.1.1-h, V2-4.2.1.1-f, V2-4.2.1.1-i
+    #[test]
+    fn the_balance_keeps_within_the_peers_ceiling_and_ours() {
+        let mut credits = credits(Side::Server, 4);
+        for (granted, maximum, balance) in [(3, 9, 3), (0, 9, 3), (7, 9, 9), (0, 5, 5), (8, 2, 8), (u16::MAX, 1, 64)] {
+            credits.heard(Word::new(granted, maximum), false);
+            assert_eq!((credits.balance, granted, maximum), (balance, granted, maximum));
+        }
+        assert_eq!(credits.peer(), usize::from(MAX_PEER_CREDITS), "a ceiling is believed up to the limit");
+        credits.settle(&mut VecDeque::new());
+        assert_eq!(credits.posted(), 4 + 64 + SPARE_RECEIVES);
+    }
+
+    /// proves: V2-4.2.1.2-d
+    #[test]
+    fn without_a_credit_one_grant_may_be_sent_until_the_peer_is_heard() {
+        let mut credits = credits(Side::Server, 4);
+        assert!(credits.may_grant() && !credits.may_send());
+        stamp(&mut credits);
+        assert!(!credits.may_grant());
+        credits.heard(Word::new(0, 4), true);
+        assert!(credits.may_grant() && !credits.may_send());
+        credits.heard(Word::new(1, 4), true);
+        stamp(&mut credits);
+        assert!(credits.may_grant(), "that one cost a credit");
+    }
+
+    #[test]
+    fn a_loan_is_repaid_by_receives_and_never_above_the_peers_ceiling() {
+        let mut credits = credits(Side::Server, 2);
+        credits.heard(Word::new(3, 3), false);
+        for _ in 0..10 {
+            stamp(&mut credits);
+        }
+        assert_eq!(credits.count, -3);
+        for count in [-2, -1, 0, 1, 2, 2] {
+            credits.released();
+            assert_eq!(credits.count, count);
+        }
+    }
+
+    #[test]
+    fn a_peer_that_sends_more_than_it_has_is_found_out() {
+        let mut credits = credits(Side::Server, 2);
+        assert!(credits.heard(Word::new(1, 1), false));
+        assert!(credits.heard(Word::new(1, 1), true), "the reserved receive");
+        assert!(!credits.heard(Word::new(1, 1), true));
+    }
+}

@@ -1,0 +1,205 @@
+//! The exchange of transport properties (draft sections 5 and 6.3.4).
+//!
+//! Each end announces its own in one or more messages, TPMORE set in all but the last; a property that fits no message
+//! goes in pieces. What the peer announces counts from its arrival, in whole messages: one that is wrong changes nothing.
+//! Owns both ends' properties and what is not yet sent.
+
+use super::Extension;
+use crate::{Config, Link, Side};
+use bytes::{Bytes, BytesMut};
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::v2::{
+    Credits, Header, MIN_SIZE_OCTETS, PREFIX_OCTETS, Properties, Property, PropertySet, ReverseSupport,
+};
+use std::{collections::VecDeque, time::Duration};
+
+/// Octets of the client's messages of the exchange: the first may go to a server that knows version 1 only.
+const CLIENT_OCTETS: usize = MIN_SIZE_OCTETS as usize;
+
+/// Octets of the server's messages of the exchange: version 2's default threshold.
+const SERVER_OCTETS: usize = 4096;
+
+/// How long the peer's part of the exchange may take before calls are made with what is known.
+pub const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The most messages of the exchange that are taken from the peer. The draft's six properties need two at most.
+const MAX_PEER_SETS: usize = 64;
+
+/// One message of ours.
+#[derive(Debug)]
+enum Unsent {
+    Set(PropertySet),
+    Piece { octets: Bytes, more: bool },
+}
+
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    ours: Properties,
+    theirs: Properties,
+    unsent: VecDeque<Unsent>,
+    /// The XID of our messages, by which errors about them are known. Not zero once there is one.
+    xid: u32,
+    heard: usize,
+    heard_all: bool,
+    /// When to go on without the rest.
+    deadline: Option<Timestamp>,
+}
+
+impl Exchange {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut ours = Properties::default();
+        ours.send_size = config.send_octets;
+        ours.receive_size = config.receive_octets;
+        ours.segment_size = u32::try_from(config.max_transfer_octets).unwrap_or(u32::MAX);
+        ours.segment_count = u32::try_from(config.limits.segments).unwrap_or(u32::MAX);
+        ours.reverse = reverse_of(config);
+        let mut set = ours.to_set();
+        let announced = config.extension.iter().flat_map(|extension| extension.announced());
+        set.0.extend(announced.map(Property::Other));
+        let max = match config.side {
+            Side::Client => CLIENT_OCTETS,
+            Side::Server => SERVER_OCTETS,
+        } - PREFIX_OCTETS;
+        let unsent = set.split(max).into_iter().flat_map(|set| in_messages(set, max)).collect();
+        let theirs = Properties::default();
+        Self { ours, theirs, unsent, xid: 0, heard: 0, heard_all: false, deadline: None }
+    }
+
+    /// Whether there is an XID for our messages.
+    pub(crate) fn has_xid(&self) -> bool {
+        self.xid != 0
+    }
+
+    pub(crate) fn set_xid(&mut self, xid: u32) {
+        self.xid = xid.max(1);
+    }
+
+    /// Whether this is the XID of our messages.
+    pub(crate) fn is_about(&self, xid: u32) -> bool {
+        self.xid == xid && xid != 0
+    }
+
+    pub(crate) fn xid(&self) -> u32 {
+        self.xid
+    }
+
+    /// What the peer has announced so far.
+    pub(crate) fn theirs(&self) -> &Properties {
+        &self.theirs
+    }
+
+    /// What holds now. Before the exchange is over these are the defaults, which ours are never below.
+    pub(crate) fn link(&self, config: &Config) -> Link {
+        let default = Properties::default();
+        let (ours, theirs) = if self.is_over() { (&self.ours, &self.theirs) } else { (&default, &default) };
+        let octets = |octets: u32| usize::try_from(octets).unwrap_or(usize::MAX);
+        Link {
+            send_inline: octets(ours.inline_threshold_to(theirs)),
+            receive_inline: octets(theirs.inline_threshold_to(ours)),
+            send_invalidates: config.remote_invalidation,
+        }
+    }
+
+    /// Whether something is to be sent.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    /// The next message of ours.
+    pub(crate) fn next(&mut self, credits: Credits) -> Option<Header> {
+        let next = self.unsent.pop_front()?;
+        Some(match next {
+            Unsent::Set(set) => Header::connprop(self.xid, credits, self.has_unsent(), set),
+            Unsent::Piece { octets, more } => {
+                // All pieces of one set say whether another set follows.
+                let end = |unsent: &Unsent| matches!(unsent, Unsent::Piece { more: false, .. });
+                let rest = if more { self.unsent.iter().position(end).map_or(0, |at| at + 1) } else { 0 };
+                let tpmore = self.unsent.len() > rest;
+                Header::connprop_piece(self.xid, credits, more, tpmore, octets)
+            }
+        })
+    }
+
+    /// A message of the peer's was taken. Returns whether it may send another: the last is the last.
+    pub(crate) fn may_hear(&self) -> bool {
+        !self.heard_all && self.heard < MAX_PEER_SETS
+    }
+
+    /// A set of the peer's.
+    pub(crate) fn hear(&mut self, set: &PropertySet, tpmore: bool) {
+        self.theirs.apply(set);
+        // The material shares the receive buffer.
+        self.theirs.host_auth = self.theirs.host_auth.as_ref().map(|octets| Bytes::copy_from_slice(octets));
+        self.heard_set(tpmore);
+    }
+
+    /// A message of the exchange has come, whatever it said.
+    pub(crate) fn heard_set(&mut self, tpmore: bool) {
+        self.heard += 1;
+        self.heard_all |= !tpmore;
+    }
+
+    /// The peer does without the exchange: the defaults hold for it, and ours is not sent.
+    pub(crate) fn skip(&mut self) {
+        self.unsent.clear();
+        self.heard_all = true;
+    }
+
+    /// Whether both ends have said everything.
+    pub(crate) fn is_over(&self) -> bool {
+        self.heard_all && self.unsent.is_empty()
+    }
+
+    /// Whether the peer has said nothing of it yet.
+    pub(crate) fn is_unheard(&self) -> bool {
+        self.heard == 0 && !self.heard_all
+    }
+
+    /// The peer was heard for the first time, or ours has begun.
+    pub(crate) fn begin(&mut self, now: Timestamp) {
+        self.deadline.get_or_insert(now + EXCHANGE_TIMEOUT);
+    }
+
+    pub(crate) fn next_wake(&self) -> Option<Timestamp> {
+        self.deadline.filter(|_| !self.is_over())
+    }
+
+    /// Goes on without the rest, if it is time.
+    pub(crate) fn wake(&mut self, now: Timestamp) -> bool {
+        let due = self.next_wake().is_some_and(|when| when <= now);
+        if due {
+            self.skip();
+        }
+        due
+    }
+}
+
+/// A set as one message, or in pieces if it is one property that fits none.
+fn in_messages(set: PropertySet, max: usize) -> Vec<Unsent> {
+    if set.encoded_len() <= max {
+        return vec![Unsent::Set(set)];
+    }
+    let mut octets = BytesMut::with_capacity(set.encoded_len());
+    set.encode(&mut octets);
+    let mut octets = octets.freeze();
+    let mut pieces = Vec::new();
+    while octets.len() > max {
+        pieces.push(Unsent::Piece { octets: octets.split_to(max), more: true });
+    }
+    pieces.push(Unsent::Piece { octets, more: false });
+    pieces
+}
+
+/// What a client can do in the reverse direction; a server serves the forward one.
+pub(crate) fn reverse_of(config: &Config) -> ReverseSupport {
+    match config.side {
+        Side::Client if config.credits_granted == 0 => ReverseSupport::None,
+        Side::Client => config.reverse,
+        Side::Server => ReverseSupport::General,
+    }
+}
+
+/// Whether `extension` knows a property.
+pub(crate) fn knows(extension: &dyn Extension, property: &rpcrdma_wire::v2::OtherProperty) -> bool {
+    !property.data().is_empty() && extension.property(property) == rpcrdma_wire::v2::Fit::Fits
+}

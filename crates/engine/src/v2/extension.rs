@@ -1,0 +1,65 @@
+//! What an embedder adds to version 2 (draft appendix B): header types and properties of its own.
+//!
+//! The engine carries them and does not read them. An extension says which it knows and what it announces; what comes is
+//! handed up as an action. Owned octets are copies, so that nothing keeps a receive buffer.
+
+use rpcrdma_wire::v2::{ErrorBody, Extensions, OtherBody, OtherProperty};
+use std::fmt::Debug;
+
+/// Header types and properties beyond the draft's.
+pub trait Extension: Extensions + Debug + Send + Sync {
+    /// The properties to announce.
+    fn announced(&self) -> Vec<OtherProperty> {
+        Vec::new()
+    }
+}
+
+/// Something for the extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Received {
+    /// The peer has announced a property that the extension knows.
+    Property(OtherProperty),
+    /// A message of one of the extension's header types.
+    Message {
+        /// Its XID.
+        xid: u32,
+        /// Whether its XID was chosen at this end.
+        response: bool,
+        /// The rest.
+        body: OtherBody,
+    },
+    /// The peer has answered a message of the extension's with an error.
+    Error {
+        /// The message's XID.
+        xid: u32,
+        /// What it said.
+        error: ErrorBody,
+    },
+}
+
+/// Why a message of an extension is not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtensionRefused {
+    /// The peer has said that it does not know the header type (draft section 7.1.2).
+    #[error("the peer does not know the header type {header_type}")]
+    Unsupported {
+        /// The header type.
+        header_type: u32,
+    },
+    /// It does not fit a message.
+    #[error("a message of {len} octets does not fit the inline threshold of {max}")]
+    TooLarge {
+        /// Its octets.
+        len: usize,
+        /// The threshold.
+        max: usize,
+    },
+    /// Too many wait to be sent.
+    #[error("too many messages wait for credits")]
+    Busy,
+    /// This connection is not one of version 2.
+    #[error("the connection does not speak version 2")]
+    Version,
+}

@@ -1,0 +1,200 @@
+//! What waits to be sent: errors, messages of extensions, replies, and the message that is under way in parts.
+//!
+//! Owns shares of the octets until they are sent. A message that does not fit one Send goes in several, and nothing but
+//! control messages goes between them. Chunks go with the last.
+
+use crate::{Action, MessageKind, Sent, requester::gathered};
+use bytes::Bytes;
+use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, OtherBody};
+use rpcrdma_xdr::UNIT;
+use std::collections::VecDeque;
+
+/// Errors and messages of extensions that may wait for credits. A peer that causes more is not to be helped.
+pub const MAX_WAITING_ERRORS: usize = 160;
+
+/// A message without payload.
+#[derive(Debug)]
+pub(crate) enum Control {
+    Error { xid: u32, version: u32, error: ErrorBody },
+    Other { xid: u32, response: bool, body: OtherBody },
+}
+
+/// An RPC message on its way.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) xid: u32,
+    pub(crate) response: bool,
+    /// What goes with the last part.
+    pub(crate) chunks: Chunks,
+    /// The payload of each part; none if it is in a chunk.
+    parts: VecDeque<Vec<Bytes>>,
+    pub(crate) invalidate: Option<u32>,
+    pub(crate) signaled: bool,
+    pub(crate) about: Sent,
+}
+
+/// The chunks leave no room for payload in a Send.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NoRoom;
+
+impl Outgoing {
+    /// A message whose payload goes inline, in as many parts as it takes.
+    pub(crate) fn inline(
+        about: Sent,
+        chunks: Chunks,
+        payload: Vec<Bytes>,
+        threshold: usize,
+        max_gather: usize,
+    ) -> Result<Self, NoRoom> {
+        let header = NO_CHUNKS_OCTETS - Chunks::default().encoded_len() + chunks.encoded_len();
+        let last = threshold.checked_sub(header).filter(|&room| room >= UNIT).ok_or(NoRoom)?;
+        let each = threshold.saturating_sub(NO_CHUNKS_OCTETS) / UNIT * UNIT;
+        let parts = cut(payload, each.max(UNIT), last, max_gather);
+        Ok(Self::new(about, chunks, parts))
+    }
+
+    /// A message whose payload is in a chunk.
+    pub(crate) fn external(about: Sent, chunks: Chunks) -> Self {
+        Self::new(about, chunks, VecDeque::new())
+    }
+
+    fn new(about: Sent, chunks: Chunks, parts: VecDeque<Vec<Bytes>>) -> Self {
+        let response = about.kind == MessageKind::Reply;
+        Self { xid: about.xid, response, chunks, parts, invalidate: None, signaled: response, about }
+    }
+
+    /// The next part as a Send, and whether it was the last.
+    pub(crate) fn send(&mut self, credits: Credits, max_gather: usize) -> (Action, bool) {
+        let payload = self.parts.pop_front();
+        let last = self.parts.is_empty();
+        let chunks = if last { std::mem::take(&mut self.chunks) } else { Chunks::default() };
+        let header = match &payload {
+            Some(_) => Header::msg(self.xid, credits, self.response, !last, chunks),
+            None => Header::nomsg(self.xid, credits, self.response, chunks),
+        };
+        let octets = gathered(header.to_bytes(), payload.unwrap_or_default(), max_gather);
+        let about = Sent {
+            credit: credits.granted.into(),
+            inline_octets: octets.iter().map(Bytes::len).sum(),
+            ..if last { self.about } else { part_of(self.about) }
+        };
+        let invalidate = self.invalidate.filter(|_| last);
+        (Action::Send { octets, invalidate, signaled: self.signaled && last, about }, last)
+    }
+}
+
+/// What is said of a part that is not the last.
+fn part_of(about: Sent) -> Sent {
+    Sent {
+        kind: MessageKind::Part,
+        placed_octets: 0,
+        read_chunks: 0,
+        write_chunks: 0,
+        reply_chunk: false,
+        invalidates: None,
+        ..about
+    }
+}
+
+/// Cuts a payload: parts of `each` octets, the last of at most `last`, none of nothing.
+fn cut(payload: Vec<Bytes>, each: usize, last: usize, max_gather: usize) -> VecDeque<Vec<Bytes>> {
+    let mut left: usize = payload.iter().map(Bytes::len).sum();
+    let mut slices = payload.into_iter();
+    let mut current = Bytes::new();
+    let mut parts = VecDeque::with_capacity(left.div_ceil(each).max(1));
+    loop {
+        // What is left for the last part has to be at least one unit, or there would be a part without octets.
+        let wanted = if left <= last { left } else { each.min(left.saturating_sub(UNIT)).max(UNIT) };
+        let mut part = Vec::with_capacity(max_gather.min(4));
+        let mut len = 0;
+        while len < wanted {
+            if current.is_empty() {
+                let Some(next) = slices.next() else { break };
+                current = next;
+                continue;
+            }
+            let here = current.split_to(current.len().min(wanted - len));
+            len += here.len();
+            part.push(here);
+        }
+        let is_last = left <= last;
+        left = left.saturating_sub(len);
+        parts.push_back(part);
+        if is_last || len == 0 {
+            return parts;
+        }
+    }
+}
+
+/// An error as a Send.
+pub(crate) fn control(control: Control, credits: Credits) -> Action {
+    let (header, kind) = match control {
+        Control::Error { xid, version, error } => (Header::error(xid, version, credits, error), MessageKind::Error),
+        Control::Other { xid, response, body } => (Header::other(xid, credits, response, body), MessageKind::Extension),
+    };
+    bare(&header, kind)
+}
+
+/// A message that is nothing but a header.
+pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
+    let octets = header.to_bytes();
+    let about = Sent {
+        kind,
+        xid: header.xid,
+        credit: header.credits.granted.into(),
+        inline_octets: octets.len(),
+        placed_octets: 0,
+        read_chunks: 0,
+        write_chunks: 0,
+        reply_chunk: false,
+        invalidates: None,
+    };
+    Action::Send { octets: vec![octets], invalidate: None, signaled: true, about }
+}
+
+/// Everything that waits.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) controls: VecDeque<Control>,
+    pub(crate) replies: VecDeque<Outgoing>,
+    pub(crate) current: Option<Outgoing>,
+}
+
+impl Outbox {
+    /// An error about a message.
+    pub(crate) fn error(&mut self, xid: u32, version: u32, error: ErrorBody) {
+        self.controls.push_back(Control::Error { xid, version, error });
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.controls.is_empty() && self.replies.is_empty() && self.current.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lengths(total: usize, each: usize, last: usize) -> Vec<usize> {
+        let payload = Bytes::from((0..total).map(|at| at as u8).collect::<Vec<_>>());
+        let slices = vec![payload.slice(..total / 3), Bytes::new(), payload.slice(total / 3..)];
+        let parts = cut(slices, each, last, 8);
+        let joined: Vec<u8> = parts.iter().flatten().flat_map(|slice| slice.to_vec()).collect();
+        assert_eq!(joined, payload, "in order, nothing lost");
+        parts.iter().map(|part| part.iter().map(Bytes::len).sum()).collect()
+    }
+
+    /// proves: V2-4.4.2-a, V2-4.1-c, V2-4.1-d, V2-6.3.1-b
+    #[test]
+    fn a_payload_is_cut_into_parts_that_fit() {
+        assert_eq!(lengths(40, 100, 100), [40]);
+        assert_eq!(lengths(100, 100, 100), [100]);
+        assert_eq!(lengths(104, 100, 100), [100, 4]);
+        assert_eq!(lengths(100, 100, 60), [96, 4], "the last part is never without octets");
+        assert_eq!(lengths(100, 100, 4), [96, 4]);
+        assert_eq!(lengths(312, 100, 20), [100, 100, 100, 12]);
+        assert_eq!(lengths(320, 100, 16), [100, 100, 100, 16, 4]);
+        assert_eq!(lengths(0, 100, 100), [0]);
+    }
+}

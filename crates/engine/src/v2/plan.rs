@@ -1,0 +1,280 @@
+//! Which way a call of version 2 travels (draft sections 4.4 and 6.4).
+//!
+//! As in version 1 the largest eligible items go into Read chunks until the rest fits a Send. What is still too long goes
+//! in several messages, which costs no registration, or into a Position Zero chunk if it would take many. The reply gets
+//! Write chunks for eligible results, and a Reply chunk only where it would take many messages. Owns shares of the
+//! message's octets.
+
+use crate::{
+    CallRefused, Link,
+    plan::{CallPlan, MIN_REDUCED_BESIDE_ZERO, join, largest_first, reduced, rest},
+};
+use bytes::Bytes;
+use rpcrdma_wire::v2::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
+use rpcrdma_xdr::{Payload, padded};
+
+/// What may be used for a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) link: Link,
+    /// Whether there may be chunks.
+    pub(crate) chunks: bool,
+    /// Whether a message may come in several parts.
+    pub(crate) continues: bool,
+    /// The most parts of a call that could also be pulled.
+    pub(crate) call_parts: usize,
+    /// The most parts of a reply that could also be placed.
+    pub(crate) reply_parts: usize,
+    /// The most octets in one segment.
+    pub(crate) segment_octets: u32,
+    /// The most octets in one chunk.
+    pub(crate) chunk_octets: usize,
+    pub(crate) narrowed: Narrowed,
+}
+
+/// What a refusal of the peer's has left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Narrowed {
+    /// The most Read chunks.
+    pub(crate) reads: usize,
+    /// Whether there may be Write chunks.
+    pub(crate) writes: bool,
+    /// The most segments in the header.
+    pub(crate) segments: usize,
+    /// Octets that the Reply chunk has to have.
+    pub(crate) reply: Option<usize>,
+}
+
+impl Default for Narrowed {
+    fn default() -> Self {
+        Self { reads: usize::MAX, writes: true, segments: usize::MAX, reply: None }
+    }
+}
+
+/// Plans a call whose reply has at most `reply_max` octets, of which the eligible results have at most `items`.
+pub(crate) fn plan(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
+    let plan = with_chunks(way, message, reply_max, items);
+    let fits = plan.as_ref().is_ok_and(|plan| segments(plan, way) <= way.narrowed.segments);
+    if fits || !way.chunks {
+        return plan;
+    }
+    // The peer takes few segments, or none: everything inline, if need be in parts.
+    let way = Way { chunks: false, ..*way };
+    with_chunks(&way, message, reply_max, items).or(plan)
+}
+
+fn with_chunks(way: &Way, message: &Payload, reply_max: usize, items: &[usize]) -> Result<CallPlan, CallRefused> {
+    let way = Way { chunks: way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0, ..*way };
+    let too_large = |len: usize, max| CallRefused::TooLargeInline { len: len.saturating_add(NO_CHUNKS_OCTETS), max };
+    let (writes, reply) = plan_reply(&way, reply_max, items);
+    if !way.chunks && !way.continues && reply_max.saturating_add(NO_CHUNKS_OCTETS) > way.link.receive_inline {
+        return Err(too_large(reply_max, way.link.receive_inline));
+    }
+    let mut plan = CallPlan { writes, reply, ..CallPlan::default() };
+    if !plan_call(&way, message, &mut plan) {
+        return Err(too_large(message.len(), way.link.send_inline));
+    }
+    let header = header_octets(&plan, &way);
+    if header.saturating_add(rpcrdma_xdr::UNIT) > way.link.send_inline {
+        return Err(CallRefused::HeaderTooLarge { len: header, max: way.link.send_inline });
+    }
+    match plan.longest_chunk() {
+        len if len > way.chunk_octets => Err(CallRefused::ChunkTooLarge { len, max: way.chunk_octets }),
+        _ => Ok(plan),
+    }
+}
+
+/// How many messages a payload takes, with nothing but the smallest header.
+fn parts(octets: usize, inline: usize) -> usize {
+    octets.div_ceil(inline.saturating_sub(NO_CHUNKS_OCTETS).max(1))
+}
+
+fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (Vec<usize>, Option<usize>) {
+    let inline = way.link.receive_inline;
+    if let Some(octets) = way.narrowed.reply.filter(|_| way.chunks) {
+        return (Vec::new(), Some(octets));
+    }
+    if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= inline || !way.chunks {
+        return (Vec::new(), None);
+    }
+    let reducible: usize = items.iter().map(|&len| padded(len)).fold(0, usize::saturating_add);
+    let writes = if reducible > 0 && way.narrowed.writes { items.to_vec() } else { Vec::new() };
+    let reduced = reply_max.saturating_sub(if writes.is_empty() { 0 } else { reducible });
+    let header = NO_CHUNKS_OCTETS + write_list_octets(&writes, way);
+    let long = header.saturating_add(reduced) > inline;
+    let place = long && (!way.continues || parts(reduced, inline) > way.reply_parts);
+    (writes, place.then_some(reduced))
+}
+
+/// Returns whether there is a way at all.
+fn plan_call(way: &Way, message: &Payload, plan: &mut CallPlan) -> bool {
+    let inline = way.link.send_inline;
+    let mut by_size = largest_first(message);
+    by_size.truncate(if way.chunks { way.narrowed.reads } else { 0 });
+    let mut total = header_octets(plan, way).saturating_add(message.len());
+    let mut count = 0;
+    while total > inline && count < by_size.len() {
+        let len = by_size[count].1.len();
+        total = total.saturating_sub(padded(len)).saturating_add(pieces(len, way) * ReadSegment::OCTETS);
+        count += 1;
+    }
+    if total > inline {
+        count = by_size.iter().take_while(|(_, data)| data.len() >= MIN_REDUCED_BESIDE_ZERO).count();
+    }
+    by_size.truncate(count);
+    let reduced = reduced(&by_size);
+    let slices = rest(message, &reduced);
+    plan.reads = reduced;
+    let octets: usize = slices.iter().map(Bytes::len).sum();
+    // A Position Zero chunk is a Read chunk too.
+    let may_pull = way.chunks && plan.reads.len() < way.narrowed.reads;
+    if total <= inline || (way.continues && (!may_pull || parts(octets, inline) <= way.call_parts)) {
+        plan.inline = slices;
+    } else if may_pull {
+        plan.zero = Some(join(&slices));
+    } else {
+        return false;
+    }
+    true
+}
+
+/// Segments of a chunk.
+fn pieces(octets: usize, way: &Way) -> usize {
+    octets.div_ceil(usize::try_from(way.segment_octets).unwrap_or(usize::MAX).max(1))
+}
+
+fn write_list_octets(writes: &[usize], way: &Way) -> usize {
+    writes.iter().map(|&len| 8 + pieces(len, way) * Segment::OCTETS).sum()
+}
+
+fn header_octets(plan: &CallPlan, way: &Way) -> usize {
+    let reads = plan.reads.iter().map(|reduced| reduced.data.len()).chain(plan.zero.iter().map(Bytes::len));
+    NO_CHUNKS_OCTETS
+        + reads.map(|len| pieces(len, way) * ReadSegment::OCTETS).sum::<usize>()
+        + write_list_octets(&plan.writes, way)
+        + plan.reply.map_or(0, |len| 4 + pieces(len, way) * Segment::OCTETS)
+}
+
+fn segments(plan: &CallPlan, way: &Way) -> usize {
+    let reads = plan.reads.iter().map(|reduced| reduced.data.len()).chain(plan.zero.iter().map(Bytes::len));
+    reads.chain(plan.writes.iter().copied()).chain(plan.reply).map(|len| pieces(len, way)).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WAY: Way = Way {
+        link: Link { send_inline: 1024, receive_inline: 1024, send_invalidates: false },
+        chunks: true,
+        continues: true,
+        call_parts: 4,
+        reply_parts: 4,
+        segment_octets: 1 << 20,
+        chunk_octets: 1 << 30,
+        narrowed: Narrowed { reads: usize::MAX, writes: true, segments: 16, reply: None },
+    };
+    /// Octets of payload beside the smallest header.
+    const ROOM: usize = 1024 - NO_CHUNKS_OCTETS;
+
+    fn message(run: usize, items: &[usize]) -> Payload {
+        let mut payload = Payload::from(Bytes::from(vec![1; run]));
+        for &len in items {
+            payload.push_item(Bytes::from(vec![2; len]));
+            payload.push_run(Bytes::from(vec![3; 4]));
+        }
+        payload
+    }
+
+    fn inline(plan: &CallPlan) -> usize {
+        plan.inline.iter().map(Bytes::len).sum()
+    }
+
+    /// proves: V2-4.4-a, V2-4.4.1-a, V2-4.4.1.1-a, V2-6.3.2-e, V2-4.4.3-d, V2-4.4.2.1-a, V2-4.4.3-j
+    #[test]
+    fn a_long_call_goes_in_parts_or_into_a_chunk() {
+        let call = |run, items: &[usize]| plan(&WAY, &message(run, items), 100, &[]).unwrap();
+        let short = call(ROOM, &[]);
+        assert_eq!((inline(&short), short.reads.len(), short.zero.is_some()), (ROOM, 0, false));
+        let continued = call(4 * ROOM, &[]);
+        assert_eq!((inline(&continued), continued.zero.is_some()), (4 * ROOM, false));
+        let special = call(4 * ROOM + 4, &[]);
+        assert_eq!((inline(&special), special.zero.as_ref().map(Bytes::len)), (0, Some(4 * ROOM + 4)));
+        let reduced = call(400, &[5000]);
+        assert_eq!((inline(&reduced), reduced.reads.len()), (404, 1));
+        let both = call(2000, &[5000, 8]);
+        assert_eq!((inline(&both), both.reads.len()), (2000 + 4 + 12, 1), "continued, with a Read chunk");
+        let all = call(9000, &[5000]);
+        assert_eq!((all.zero.as_ref().map(Bytes::len), all.reads.len()), (Some(9004), 1));
+    }
+
+    /// proves: V2-A.2-a, V2-6.4-a, V2-6.4-b, V2-4.3.6-b, V2-4.3.6.2-a, V2-4.4.3-c, V2-5.2.2-b
+    #[test]
+    fn a_reply_chunk_is_offered_where_many_parts_would_be_needed() {
+        let offered = |reply_max, items: &[usize]| {
+            let plan = plan(&WAY, &message(40, &[]), reply_max, items).unwrap();
+            (plan.writes, plan.reply)
+        };
+        assert_eq!(offered(ROOM, &[500]), (vec![], None));
+        assert_eq!(offered(ROOM + 4, &[500]), (vec![500], None));
+        assert_eq!(offered(4 * ROOM, &[]), (vec![], None), "in parts");
+        assert_eq!(offered(4 * ROOM + 4, &[]), (vec![], Some(4 * ROOM + 4)));
+        assert_eq!(offered(100_001 + 3 + 4 * ROOM, &[100_001]), (vec![100_001], None));
+        assert_eq!(offered(100_001 + 3 + 4 * ROOM + 4, &[100_001]), (vec![100_001], Some(4 * ROOM + 4)));
+    }
+
+    /// proves: V2-5.2.4-b, V2-5.2.4-a, V2-5.2.3-a
+    #[test]
+    fn segments_keep_within_what_the_peer_takes() {
+        let way = Way { segment_octets: 1000, narrowed: Narrowed { segments: 4, ..WAY.narrowed }, ..WAY };
+        let four = plan(&way, &message(40, &[2001]), 1500, &[1000]).unwrap();
+        assert_eq!((segments(&four, &way), four.reads.len(), &four.writes[..]), (4, 1, &[1000][..]));
+        let five = plan(&way, &message(40, &[3001]), 1500, &[1000]).unwrap();
+        assert_eq!((segments(&five, &way), inline(&five)), (0, 40 + 3004 + 4), "all inline");
+        for none in
+            [Way { segment_octets: 0, ..way }, Way { narrowed: Narrowed { segments: 0, ..way.narrowed }, ..way }]
+        {
+            let plan = plan(&none, &message(40, &[70_000]), 70_000, &[60_000]).unwrap();
+            assert_eq!((segments(&plan, &none), inline(&plan), plan.reply), (0, 70_044, None));
+        }
+    }
+
+    /// proves: V2-4.5.4-c, V2-5.2.5-b
+    #[test]
+    fn without_chunks_or_parts_there_are_limits() {
+        let simple = Way { chunks: false, continues: false, ..WAY };
+        assert!(plan(&simple, &message(ROOM, &[]), ROOM, &[]).is_ok());
+        let long = plan(&simple, &message(ROOM + 4, &[]), 0, &[]);
+        assert_eq!(long, Err(CallRefused::TooLargeInline { len: 1028, max: 1024 }));
+        let long = plan(&simple, &message(40, &[]), ROOM + 4, &[500]);
+        assert_eq!(long, Err(CallRefused::TooLargeInline { len: 1028, max: 1024 }));
+        let continued = Way { chunks: false, ..WAY };
+        let plan = plan(&continued, &message(9000, &[5000]), 90_000, &[80_000]).unwrap();
+        assert_eq!((inline(&plan), plan.reads.len(), plan.writes.len(), plan.reply), (14_004, 0, 0, None));
+    }
+
+    /// proves: V2-7.3.1-d, V2-7.3.2-b, V2-7.3.3-b, V2-6.4-f
+    #[test]
+    fn a_refused_call_is_planned_again_within_what_is_left() {
+        let again = |narrowed, reply_max, items: &[usize]| {
+            plan(&Way { narrowed, ..WAY }, &message(40, &[5000, 2000]), reply_max, items).unwrap()
+        };
+        let one = again(Narrowed { reads: 1, ..WAY.narrowed }, 100, &[]);
+        assert_eq!((one.reads.len(), one.zero.is_some(), inline(&one)), (1, false, 40 + 8 + 2000));
+        let none = again(Narrowed { reads: 0, ..WAY.narrowed }, 100, &[]);
+        assert_eq!((none.reads.len(), none.zero.is_some(), inline(&none)), (0, false, 7048));
+        let no_writes = again(Narrowed { writes: false, ..WAY.narrowed }, 60_000, &[50_000]);
+        assert_eq!((no_writes.writes.len(), no_writes.reply), (0, Some(60_000)));
+        let larger = again(Narrowed { reply: Some(9000), ..WAY.narrowed }, 100, &[]);
+        assert_eq!((larger.writes.len(), larger.reply), (0, Some(9000)));
+    }
+
+    #[test]
+    fn a_chunk_has_a_limit() {
+        let way = Way { chunk_octets: 5000, ..WAY };
+        assert!(plan(&way, &message(40, &[5000]), 0, &[]).is_ok());
+        // Longer than a chunk can be: in parts after all.
+        let long = plan(&way, &message(40, &[5004]), 0, &[]).unwrap();
+        assert_eq!((long.reads.len(), inline(&long)), (0, 40 + 5004 + 4));
+    }
+}

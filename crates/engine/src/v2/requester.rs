@@ -1,0 +1,329 @@
+//! The requester half of version 2: calls of ours, and what errors make of them (draft sections 6.4 and 7).
+//!
+//! Owns the table of calls, and of each what it takes to send it again in another way. A call is planned when it is sent,
+//! since only then it is known what the peer takes. A refusal that says that the call was not executed, or of a call that
+//! may be executed twice, leads to another attempt where there is another way; all others end the call.
+
+use super::{
+    credits::Credits,
+    outbox::Outgoing,
+    plan::{Narrowed, Way, plan},
+};
+use crate::{
+    Action, CallError, CallId, CallRefused, Config, ExposeError, ExposureId, Host, MessageKind, PeerFault, ReplyParts,
+    Sent, Side,
+    config::MAX_CREDITS,
+    plan::CallPlan,
+    silence::null_call,
+    table::{Owner, State, Table},
+};
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, Properties, ReverseSupport, WriteChunk};
+use rpcrdma_xdr::Payload;
+use std::collections::VecDeque;
+
+/// How often one call is sent again in another way: once for each side of it.
+const MAX_AGAIN: u8 = 2;
+
+/// What it takes to plan a call again.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    reply_max: usize,
+    items: Vec<usize>,
+    /// Whether it may be executed twice.
+    repeatable: bool,
+    narrowed: Narrowed,
+    again: u8,
+    /// What it was sent with.
+    reads: usize,
+    writes: usize,
+    segments: usize,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Requester {
+    pub(crate) table: Table<Terms>,
+    /// Calls that were sent and are not answered.
+    unanswered: usize,
+}
+
+/// What stands outside of this half while a call is sent.
+pub(crate) struct Sending<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) theirs: &'a Properties,
+    pub(crate) credits: &'a Credits,
+    pub(crate) link: crate::Link,
+    pub(crate) actions: &'a mut VecDeque<Action>,
+}
+
+impl Sending<'_> {
+    /// What the peer lets us use, or `None` if it takes no calls at all.
+    fn way(&self) -> Option<Way> {
+        let level = match self.config.side {
+            Side::Client => ReverseSupport::General,
+            Side::Server => self.theirs.reverse,
+        };
+        if level == ReverseSupport::None {
+            return None;
+        }
+        let segments = usize::try_from(self.theirs.segment_count).unwrap_or(usize::MAX);
+        Some(Way {
+            link: self.link,
+            chunks: level == ReverseSupport::General,
+            continues: level >= ReverseSupport::Continued,
+            // Longer messages would use up the window in which the other direction has to grant.
+            call_parts: self.credits.peer() / 2,
+            reply_parts: self.credits.own() / 2,
+            segment_octets: self.theirs.segment_size,
+            chunk_octets: self.config.max_transfer_octets,
+            narrowed: Narrowed { segments, ..Narrowed::default() },
+        })
+    }
+}
+
+impl Requester {
+    /// Takes a call. It is planned and sent when its turn comes.
+    #[allow(clippy::too_many_arguments, reason = "a call has these parts")]
+    pub(crate) fn call(
+        &mut self,
+        id: CallId,
+        xid: u32,
+        message: Payload,
+        reply_max: usize,
+        items: &[usize],
+        repeatable: bool,
+        config: &Config,
+    ) -> Result<(), CallRefused> {
+        if config.credits_wanted == 0 {
+            return Err(CallRefused::NotEnabled);
+        }
+        if self.table.contains(xid) {
+            return Err(CallRefused::XidInUse { xid });
+        }
+        let terms = Terms { reply_max, items: items.to_vec(), repeatable, ..Terms::default() };
+        self.table.insert(xid, id, message, CallPlan::default(), items.len(), terms);
+        Ok(())
+    }
+
+    /// Calls that were sent and are not answered.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.unanswered
+    }
+
+    /// Whether another call may be under way.
+    fn may_start(&self, config: &Config, credits: &Credits) -> bool {
+        let most = usize::try_from(config.credits_wanted.min(MAX_CREDITS)).unwrap_or(usize::MAX);
+        self.unanswered < most.min(credits.peer()) && credits.may_call(self.unanswered)
+    }
+
+    /// The next call that can be sent, its memory exposed.
+    pub(crate) fn start(&mut self, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
+        while self.may_start(sending.config, sending.credits) {
+            let xid = self.table.pop_queued()?;
+            if let Some(outgoing) = self.begin(xid, host, sending) {
+                return Some(outgoing);
+            }
+        }
+        None
+    }
+
+    /// A NULL call, to find out whether the peer is alive.
+    pub(crate) fn probe(&mut self, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
+        let xid = host.next_xid();
+        if self.table.contains(xid) {
+            return None;
+        }
+        let message = Payload::from(null_call(xid, self.table.program));
+        self.table.insert_probe(xid, message, CallPlan::default(), Terms::default());
+        self.begin(xid, host, sending)
+    }
+
+    fn begin(&mut self, xid: u32, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
+        let call = self.table.get(xid)?;
+        let terms = &call.extra;
+        let planned = sending.way().ok_or(CallRefused::NotEnabled).and_then(|way| {
+            let segments = way.narrowed.segments.min(terms.narrowed.segments);
+            let way = Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way };
+            plan(&way, &call.message, terms.reply_max, &terms.items)
+        });
+        let mut plan = match planned {
+            Ok(plan) => plan,
+            Err(refused) => {
+                self.end(xid, Err(refused.into()), sending.actions);
+                return None;
+            }
+        };
+        let exposed = self.table.expose(xid, &plan, sending.theirs.segment_size, host);
+        let call = self.table.get(xid)?;
+        let (lists, placed_octets) = match exposed {
+            Ok(exposed) => exposed,
+            Err(ExposeError::Closed) => {
+                // Nothing is sent, and the call is among those that the connection's end leaves unanswered.
+                call.state = State::Sent;
+                return None;
+            }
+            Err(error) => {
+                self.end(xid, Err(error.into()), sending.actions);
+                return None;
+            }
+        };
+        call.offered.writes = lists.writes.clone();
+        call.offered.reply = lists.reply.clone();
+        call.extra.reads = plan.reads.len() + usize::from(plan.zero.is_some());
+        call.extra.writes = lists.writes.chunks().len();
+        call.extra.segments = lists.segment_count();
+        let about = Sent {
+            kind: if call.owner == Owner::Probe { MessageKind::Probe } else { MessageKind::Call },
+            xid,
+            credit: 0,
+            inline_octets: 0,
+            placed_octets,
+            read_chunks: call.extra.reads,
+            write_chunks: call.extra.writes,
+            reply_chunk: lists.reply.is_some(),
+            invalidates: None,
+        };
+        let inv_handle = if sending.config.remote_invalidation { handle_of(&lists) } else { 0 };
+        let chunks = Chunks { inv_handle, lists };
+        let inline = std::mem::take(&mut plan.inline);
+        let outgoing = match plan.zero {
+            Some(_) => Outgoing::external(about, chunks),
+            None => {
+                let max = sending.link.send_inline;
+                match Outgoing::inline(about, chunks, inline, max, sending.config.max_gather) {
+                    Ok(outgoing) => outgoing,
+                    Err(_) => {
+                        self.end(xid, Err(CallRefused::HeaderTooLarge { len: max, max }.into()), sending.actions);
+                        return None;
+                    }
+                }
+            }
+        };
+        call.state = State::Sent;
+        self.unanswered += 1;
+        Some(outgoing)
+    }
+
+    /// Ends a call that was never sent.
+    fn end(&mut self, xid: u32, end: Result<ReplyParts, CallError>, actions: &mut VecDeque<Action>) {
+        if let Some(call) = self.table.get(xid) {
+            call.state = State::Ending(end);
+            self.table.fence(xid, actions);
+        }
+    }
+
+    /// Ends a call that was sent. Returns whether there was one.
+    fn answered(&mut self, xid: u32, state: State, actions: &mut VecDeque<Action>) -> bool {
+        let Some(call) = self.table.sent(xid) else { return false };
+        call.state = state;
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.table.fence(xid, actions);
+        true
+    }
+
+    /// A reply: in the message, or with `None` in the Reply chunk. Returns whether it answered a call.
+    pub(crate) fn replied(
+        &mut self,
+        xid: u32,
+        lists: &Lists,
+        stream: Option<Bytes>,
+        actions: &mut VecDeque<Action>,
+    ) -> bool {
+        let Some(call) = self.table.sent(xid) else { return false };
+        let reply = match stream {
+            Some(stream) => call.offered.short(lists, stream),
+            None => call.offered.long(lists),
+        };
+        let reply = reply.map(|mut reply| {
+            // What came back unused is inline, and that is good enough (V2-A.1-h).
+            for item in reply.items.iter_mut().filter(|item| item.returned == 0) {
+                item.offered = 0;
+            }
+            reply
+        });
+        self.answered(xid, State::Ending(reply.map_err(CallError::from)), actions)
+    }
+
+    /// The reply of a call cannot be read.
+    pub(crate) fn spoiled(&mut self, xid: u32, fault: PeerFault, actions: &mut VecDeque<Action>) {
+        self.answered(xid, State::Ending(Err(fault.into())), actions);
+    }
+
+    /// An error. Returns whether it answered a call.
+    pub(crate) fn refused(
+        &mut self,
+        xid: u32,
+        error: ErrorBody,
+        config: &Config,
+        actions: &mut VecDeque<Action>,
+    ) -> bool {
+        let Some(call) = self.table.sent(xid) else { return false };
+        let terms = &mut call.extra;
+        let max_octets =
+            usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX).min(config.max_transfer_octets);
+        let again = (terms.again < MAX_AGAIN).then(|| narrower(terms, error, config.side, max_octets)).flatten();
+        let state = match again {
+            Some(narrowed) => {
+                terms.narrowed = narrowed;
+                terms.again += 1;
+                State::Again
+            }
+            None => State::Ending(Err(CallError::Rejected(error))),
+        };
+        self.answered(xid, state, actions)
+    }
+
+    /// An exposure has ended.
+    pub(crate) fn fenced(&mut self, id: ExposureId, actions: &mut VecDeque<Action>) {
+        self.table.fenced(id, actions);
+    }
+
+    /// Takes back the memory of calls that were forgotten long ago.
+    pub(crate) fn expire(&mut self, now: Timestamp, actions: &mut VecDeque<Action>) {
+        self.table.expire(now, actions);
+    }
+}
+
+/// What to use when a call that was refused is sent again, if that can help and is safe.
+fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> Option<Narrowed> {
+    let now = terms.narrowed;
+    let count = |count: u32| usize::try_from(count).unwrap_or(usize::MAX);
+    let reply_octets = |needed: u32| Some(count(needed)).filter(|&octets| octets > 0 && octets <= max_octets);
+    let whole_reply = Some(terms.reply_max).filter(|&octets| octets > 0 && octets <= max_octets);
+    match error {
+        // The client takes no chunks after all; none of these was executed.
+        ErrorBody::ReadChunks { .. } | ErrorBody::WriteChunks { .. } | ErrorBody::Segments { .. }
+            if side == Side::Server =>
+        {
+            (terms.segments > 0).then_some(Narrowed { segments: 0, ..now })
+        }
+        ErrorBody::ReadChunks { max_chunks } => {
+            (count(max_chunks) < terms.reads).then(|| Narrowed { reads: count(max_chunks), ..now })
+        }
+        ErrorBody::WriteChunks { max_chunks } => {
+            (count(max_chunks) < terms.writes).then_some(Narrowed { writes: false, reply: whole_reply, ..now })
+        }
+        ErrorBody::Segments { max_segments } => {
+            (count(max_segments) < terms.segments).then(|| Narrowed { segments: count(max_segments), ..now })
+        }
+        // These two are found out when the call has been executed.
+        ErrorBody::WriteResource { length_needed, .. } if terms.repeatable && terms.writes > 0 => {
+            let octets = terms.reply_max.saturating_add(count(length_needed));
+            let octets = reply_octets(length_needed).and(Some(octets)).filter(|&octets| octets <= max_octets);
+            octets.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
+        }
+        ErrorBody::ReplyResource { length_needed } if terms.repeatable => {
+            let larger = reply_octets(length_needed).filter(|octets| now.reply.is_none_or(|reply| reply < *octets));
+            larger.map(|octets| Narrowed { writes: false, reply: Some(octets), ..now })
+        }
+        _ => None,
+    }
+}
+
+/// The handle that the reply may invalidate: that of the memory which the reply fills, if any.
+fn handle_of(lists: &Lists) -> u32 {
+    let written = lists.writes.chunks().iter().chain(&lists.reply).flat_map(WriteChunk::segments);
+    let read = lists.reads.segments().iter().map(|entry| &entry.segment);
+    written.chain(read).map(|segment| segment.handle).next().unwrap_or(0)
+}

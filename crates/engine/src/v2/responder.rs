@@ -1,0 +1,197 @@
+//! The responder half of version 2: calls of the peer, and the errors that answer them (draft sections 4.5.4 and 7.3).
+//!
+//! Owns the table of calls. Which error answers what:
+//!
+//! | what is wrong | error |
+//! |---|---|
+//! | calls are not served here, chunks that are too large, or could not be read | `SYSTEM` |
+//! | chunks where the client has announced that it takes none | `READ_CHUNKS 0`, `WRITE_CHUNKS 0`, `REPLY_RESOURCE 0` |
+//! | more Read chunks, Write chunks, segments than are handled | `READ_CHUNKS`, `WRITE_CHUNKS`, `SEGMENTS`, with the limit |
+//! | an argument in a chunk that may not be there | `BAD_XDR` |
+//! | a Write chunk that its result does not fit | `WRITE_RESOURCE` |
+//! | a reply that can neither be placed nor continued | `REPLY_RESOURCE` |
+
+use super::{
+    credits::Credits,
+    exchange::reverse_of,
+    outbox::{Outbox, Outgoing},
+};
+use crate::{
+    Action, Answer, CloseCause, Config, Link, MessageKind, PeerFault, RequestId, Sent, Side,
+    answer::{AnswerPlan, Carrier, Misfit, plan},
+    pull::layout,
+    requests::{Request, Requests},
+};
+use bytes::Bytes;
+use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, ReverseSupport, VERSION};
+use std::collections::VecDeque;
+
+/// The most calls of the peer that are not answered, those that wait for their turn included. Credits keep a peer far
+/// below that; one that gathers them all the same is not one to work with.
+pub const MAX_REQUESTS: usize = 256;
+
+/// Octets of a header before its lists.
+const FIXED_OCTETS: usize = NO_CHUNKS_OCTETS - 12;
+
+#[derive(Debug, Default)]
+pub(crate) struct Responder {
+    pub(crate) requests: Requests,
+}
+
+/// What stands outside of this half while a call is handled.
+pub(crate) struct Serving<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) link: Link,
+    pub(crate) credits: &'a mut Credits,
+    pub(crate) outbox: &'a mut Outbox,
+    pub(crate) actions: &'a mut VecDeque<Action>,
+}
+
+impl Serving<'_> {
+    fn level(&self) -> ReverseSupport {
+        match self.config.side {
+            Side::Client => reverse_of(self.config),
+            Side::Server => ReverseSupport::General,
+        }
+    }
+
+    fn most(&self) -> usize {
+        self.credits.own()
+    }
+}
+
+impl Responder {
+    /// A call that was judged well-formed: with its stream, or with `None` in its chunks. Returns whether it was taken, and
+    /// with it its credit.
+    pub(crate) fn received(
+        &mut self,
+        xid: u32,
+        chunks: Chunks,
+        stream: Option<Bytes>,
+        serving: &mut Serving<'_>,
+    ) -> bool {
+        let handle = chunks.invalidatable();
+        let lists = chunks.lists;
+        if let Some(error) = refusal(&lists, serving) {
+            serving.outbox.error(xid, VERSION, error);
+            return false;
+        }
+        let long = stream.is_none();
+        let Ok(layout) = layout(&lists, &stream.unwrap_or_default(), long, &serving.config.limits) else {
+            serving.outbox.error(xid, VERSION, ErrorBody::System);
+            return false;
+        };
+        if self.requests.len() >= MAX_REQUESTS {
+            serving.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::CreditsOverrun)));
+            return false;
+        }
+        self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
+        self.requests.admit(serving.most(), serving.actions);
+        true
+    }
+
+    /// The call's chunks have come. `head` is the beginning of what was pulled.
+    pub(crate) fn pulled(&mut self, id: RequestId, head: &[u8], serving: &mut Serving<'_>) {
+        if !self.requests.pulled(id, head, serving.actions) {
+            self.answer(id, Answer::NotEligible, serving);
+        }
+    }
+
+    /// What the service says, or that the call cannot be served.
+    pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) {
+        let Some(request) = self.requests.take(id) else { return };
+        serving.credits.released();
+        match answer {
+            Answer::Reply(payload) => match self.reply(&request, &payload, serving) {
+                Ok(outgoing) => serving.outbox.replies.push_back(outgoing),
+                Err(error) => serving.outbox.error(request.xid, VERSION, error),
+            },
+            Answer::NotEligible => serving.outbox.error(request.xid, VERSION, ErrorBody::BadXdr),
+            Answer::Unreadable => serving.outbox.error(request.xid, VERSION, ErrorBody::System),
+            Answer::Nothing => {}
+        }
+        self.requests.admit(serving.most(), serving.actions);
+    }
+
+    fn reply(
+        &mut self,
+        request: &Request,
+        payload: &rpcrdma_xdr::Payload,
+        serving: &mut Serving<'_>,
+    ) -> Result<Outgoing, ErrorBody> {
+        let carrier = Carrier {
+            fixed: FIXED_OCTETS,
+            continues: serving.level() >= ReverseSupport::Continued,
+            send_inline: serving.link.send_inline,
+            max_gather: serving.config.max_gather,
+            max_transfer: serving.config.max_transfer_octets,
+        };
+        let octets = |octets: usize| u32::try_from(octets).unwrap_or(0);
+        let AnswerPlan { lists, inline, writes, placed } =
+            plan(&request.writes, request.reply.as_ref(), payload, &carrier).map_err(|misfit| match misfit {
+                Misfit::Write { index, needed } => ErrorBody::WriteResource {
+                    chunk_index: octets(index.saturating_add(1)),
+                    length_needed: octets(needed),
+                },
+                Misfit::Reply { needed } => ErrorBody::ReplyResource { length_needed: octets(needed) },
+                Misfit::Chunk => ErrorBody::System,
+            })?;
+        let about = Sent {
+            kind: MessageKind::Reply,
+            xid: request.xid,
+            credit: 0,
+            inline_octets: 0,
+            placed_octets: placed,
+            read_chunks: 0,
+            write_chunks: lists.writes.chunks().len(),
+            reply_chunk: inline.is_none(),
+            invalidates: request.handle.filter(|_| serving.link.send_invalidates),
+        };
+        let chunks = Chunks { inv_handle: 0, lists };
+        let mut outgoing = match inline {
+            None => Outgoing::external(about, chunks),
+            Some(inline) => {
+                let (threshold, gather) = (serving.link.send_inline, serving.config.max_gather);
+                Outgoing::inline(about, chunks, inline, threshold, gather).map_err(|_| ErrorBody::System)?
+            }
+        };
+        outgoing.invalidate = about.invalidates;
+        for write in writes {
+            serving.actions.push_back(Action::Write { xid: request.xid, to: write.to, octets: write.octets });
+        }
+        Ok(outgoing)
+    }
+
+    /// The peer has taken an answer.
+    pub(crate) fn drained(&mut self, serving: &mut Serving<'_>) {
+        self.requests.drained();
+        self.requests.admit(serving.most(), serving.actions);
+    }
+}
+
+/// Why the call's chunks, or the call itself, are not taken at all.
+fn refusal(lists: &Lists, serving: &Serving<'_>) -> Option<ErrorBody> {
+    let (config, level) = (serving.config, serving.level());
+    if config.credits_granted == 0 {
+        return Some(ErrorBody::System);
+    }
+    if level < ReverseSupport::General && !lists.is_empty() {
+        let continues = level >= ReverseSupport::Continued;
+        return Some(match (lists.reads.is_empty(), lists.writes.is_empty()) {
+            (false, _) => ErrorBody::ReadChunks { max_chunks: 0 },
+            // V2-7.3.2-d: who cannot continue the reply either says so.
+            (true, false) if continues => ErrorBody::WriteChunks { max_chunks: 0 },
+            _ => ErrorBody::ReplyResource { length_needed: 0 },
+        });
+    }
+    let (reads, writes) = (config.limits.read_chunks, config.limits.write_chunks);
+    if lists.reads.chunks().len() > reads {
+        return Some(ErrorBody::ReadChunks { max_chunks: u32::try_from(reads).unwrap_or(u32::MAX) });
+    }
+    if lists.writes.chunks().len() > writes {
+        return Some(ErrorBody::WriteChunks { max_chunks: u32::try_from(writes).unwrap_or(u32::MAX) });
+    }
+    let segments = config.limits.segments;
+    (lists.segment_count() > segments)
+        .then(|| ErrorBody::Segments { max_segments: u32::try_from(segments).unwrap_or(u32::MAX) })
+}
