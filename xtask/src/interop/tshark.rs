@@ -51,7 +51,7 @@ fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
 
 /// A file's name with its folder's, for files beside the job's others.
 pub(super) fn flat_name(context: &Context, path: &Path) -> String {
-    let inside = path.strip_prefix(context.dir()).unwrap_or(path);
+    let inside = path.strip_prefix(context.dir()).ok().or(path.file_name().map(Path::new)).unwrap_or(path);
     inside.display().to_string().replace(['/', '.'], "-")
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 pub(super) const JOB: Job = Job {
     name: "client-fsx",
     about: "random reads, writes, appends, truncations and maps through Linux's page cache, rsize and wsize from 1 KiB to 1 MiB",
-    seconds: 420,
+    seconds: 600,
     guests: 1,
     scales: true,
     run: cached,
@@ -17,7 +17,7 @@ pub(super) const JOB: Job = Job {
 pub(super) const DIRECT: Job = Job {
     name: "client-fsx-direct",
     about: "the same with half of the reads and writes around the page cache: any length and offset on the wire",
-    seconds: 420,
+    seconds: 600,
     guests: 1,
     scales: true,
     run: direct,
