@@ -18,12 +18,14 @@ pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);
 /// socket until more comes. Seen in one connection of four under load; a nudge always woke it.
 pub const NUDGE_DELAYS: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(1000)];
-/// TCP asks an idle peer whether it is there after this time,
-pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
-/// again after this,
-pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// and so many times before it gives the connection up.
-pub const KEEPALIVE_PROBES: u32 = 6;
+/// TCP asks an idle peer whether it is there after this part of the stall time-out,
+const KEEPALIVE_IDLE_PART: u32 = 2;
+/// and again after each such part, three times before the time-out.
+const KEEPALIVE_INTERVAL_PART: u32 = 6;
+/// The system counts both in seconds.
+const KEEPALIVE_LEAST: Duration = Duration::from_secs(1);
+/// They are no longer than this, however patient the time-out is: some network devices forget a connection that is idle for minutes.
+const KEEPALIVE_MOST: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
 /// The send buffer of a connection over loopback, in octets; the system doubles it for its own use and may cap it. Measured:
 /// from 256 KiB to 1 MiB one thread moves twice of what it moves with the system's own choice of several MiB.
 pub const LOOPBACK_SEND_BUFFER_OCTETS: usize = 512 << 10;
@@ -41,6 +43,14 @@ pub const MAX_MESSAGE_OCTETS: usize = 1 << 30;
 pub const MAX_GATHER: usize = 1_024;
 /// Peers that TCP has accepted and nobody has taken yet. The system's own limit may be lower.
 pub const LISTEN_BACKLOG: u32 = 1_024;
+
+/// When TCP asks an idle peer whether it is there, and how often from then on, where it is given up after `stall`: the socket's
+/// user time-out has to be that, too.
+pub fn keepalive(stall: Duration) -> (Duration, Duration) {
+    let part = |part: u32, most: Duration| (stall / part).clamp(KEEPALIVE_LEAST, most);
+    let [idle, interval] = KEEPALIVE_MOST;
+    (part(KEEPALIVE_IDLE_PART, idle), part(KEEPALIVE_INTERVAL_PART, interval))
+}
 
 /// How an [`Iwarp`](crate::Iwarp) behaves. [`Config::default`] is what an embedder wants.
 #[derive(Clone)]
@@ -127,5 +137,19 @@ impl Config {
             max_ord: self.max_ord.min(mpa::MAX_DEPTH),
             max_private_data: self.max_private_data.min(MAX_PRIVATE_DATA_OCTETS),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lost probe is no lost peer.
+    #[test]
+    fn an_idle_peer_is_asked_three_times_in_time() {
+        let (idle, interval) = keepalive(DEFAULT_STALL_TIMEOUT);
+        assert!(idle + 3 * interval <= DEFAULT_STALL_TIMEOUT && idle + 2 * interval < DEFAULT_STALL_TIMEOUT);
+        assert_eq!(keepalive(Duration::ZERO), (KEEPALIVE_LEAST, KEEPALIVE_LEAST));
+        assert_eq!(<[Duration; 2]>::from(keepalive(Duration::MAX)), KEEPALIVE_MOST);
     }
 }

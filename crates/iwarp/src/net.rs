@@ -1,7 +1,7 @@
 //! What the driver asks of TCP: options of the socket, whole frames during set-up, and a time limit on both.
 
 use crate::{
-    config::{Config, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, LOOPBACK_SEND_BUFFER_OCTETS},
+    config::{Config, LOOPBACK_SEND_BUFFER_OCTETS, keepalive},
     protocol::{
         Fault,
         fpdu::{LARGE_MSS_OCTETS, Segmentation},
@@ -50,10 +50,8 @@ impl Wire {
     /// is buffered beyond the cache costs half of the throughput.
     pub(crate) fn new(stream: TcpStream, config: &Config, initiator: bool) -> io::Result<Wire> {
         stream.set_nodelay(true)?;
-        let keepalive = TcpKeepalive::new()
-            .with_time(KEEPALIVE_IDLE)
-            .with_interval(KEEPALIVE_INTERVAL)
-            .with_retries(KEEPALIVE_PROBES);
+        let (idle, interval) = keepalive(config.stall_timeout);
+        let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval);
         let socket = SockRef::from(&stream);
         socket.set_tcp_keepalive(&keepalive)?;
         // What lies in the socket and is not acknowledged is not asked about by keep-alive.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rpcrdma::{Observer, Server, ServerOptions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Listener, Pending};
-use rpcrdma_iwarp::{Config, Iwarp, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, KEEPALIVE_PROBES, Tap};
+use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
 use rpcrdma_oncrpc::{Handler, tcp};
 use rustix::net::sockopt;
 use std::{
@@ -255,9 +255,9 @@ fn prepare(stream: &TcpStream, stall: Duration) {
     let set = || {
         stream.set_nodelay(true)?;
         sockopt::set_socket_keepalive(stream, true)?;
-        sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
-        sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
-        sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+        let (idle, interval) = keepalive(stall);
+        sockopt::set_tcp_keepidle(stream, idle)?;
+        sockopt::set_tcp_keepintvl(stream, interval)?;
         sockopt::set_tcp_user_timeout(stream, u32::try_from(stall.as_millis()).unwrap_or(u32::MAX))?;
         std::io::Result::Ok(())
     };

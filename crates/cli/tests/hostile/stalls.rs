@@ -106,6 +106,10 @@ fn peers_that_take_nothing_and_peers_that_have_vanished_are_dropped() {
     let header = Header { writes: vec![vec![(0x5EED, 64 << 10, 0)]], ..Header::default() };
     peer.send(&header.message(2, &read_call(2, &file, 64 << 10).0));
     peers.push(peer);
+    // Gone while nothing was under way.
+    let idle = ready(HERE, &to);
+    vanish(&idle.stream);
+    peers.push(idle);
     let begin = Instant::now();
     std::thread::sleep(STALL / 4);
     assert_eq!(stage.descriptors(), before + peers.len(), "not before the time");
