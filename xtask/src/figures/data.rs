@@ -19,6 +19,8 @@ pub(super) enum Place {
     Free,
     /// Both on the same processor.
     OneCpu,
+    /// Wherever the system put them, both looking for messages before they sleep.
+    BusyPoll,
 }
 
 /// One thing that was measured.

@@ -48,9 +48,9 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut found: Vec<(Key, Vec<Sample>)> = Vec::new();
     for _ in 0..rounds {
-        for place in [Place::Free, Place::OneCpu] {
+        for place in [Place::Free, Place::OneCpu, Place::BusyPoll] {
             let _pinned = (place == Place::OneCpu).then(Pinned::new).transpose()?;
-            let server = Server::start(program, &export, &scratch.join("state"))?;
+            let server = Server::start(program, place, &export, &scratch.join("state"))?;
             // Made, or made warm.
             server.bench(program, "write", Some(plan::MIB), plan::DEPTH, 0.01)?;
             for step in steps.iter().copied().filter(|step| step.place() == place) {
@@ -100,21 +100,28 @@ fn baseline(program: &Path, block: u32, seconds: f64) -> anyhow::Result<Vec<Repo
     run(program, &arguments.map(str::to_owned))
 }
 
+/// What both ends are told of how they wait.
+fn polling(place: Place) -> Vec<String> {
+    let micros = plan::BUSY_POLL_MICROS.to_string();
+    if place == Place::BusyPoll { vec!["--busy-poll".into(), micros] } else { Vec::new() }
+}
+
 /// A server that runs. It ends when it is dropped.
 struct Server {
     child: Child,
     url: String,
+    place: Place,
 }
 
 impl Server {
     /// Serves a directory on ports that the system chooses.
-    fn start(program: &Path, export: &Path, state: &Path) -> anyhow::Result<Self> {
+    fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         command.arg("serve").arg(export).arg("--json").arg("--state").arg(state);
-        command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]);
+        command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]).args(polling(place));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?;
         let stdout = child.stdout.take();
-        let mut server = Self { child, url: String::new() };
+        let mut server = Self { child, url: String::new(), place };
         let mut line = String::new();
         BufReader::new(stdout.context("the server's output")?).read_line(&mut line)?;
         let ready: Value = serde_json::from_str(&line).context("the server does not say that it is ready")?;
@@ -139,6 +146,7 @@ impl Server {
         if let Some(block) = block {
             arguments.extend(["--block".into(), block.to_string()]);
         }
+        arguments.extend(polling(self.place));
         if op == plan::WRITE {
             arguments.push("--overwrite".into());
         }

@@ -19,6 +19,9 @@ pub(super) const DEPTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
 /// The depth of small calls in the table.
 pub(super) const MAX_DEPTH: u64 = 32;
 
+/// For how long both ends look for messages where they do, in microseconds: longer than a small call takes.
+pub(super) const BUSY_POLL_MICROS: u32 = 100;
+
 /// One run of `rpcrdma bench`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
@@ -63,6 +66,10 @@ pub(super) fn steps() -> Vec<Step> {
     add(Step::Baseline { place: Place::OneCpu, block: KIB_4 });
     add(pinned(READ, Some(KIB_4), 1));
     add(pinned(NULL, None, 1));
+    let busy = |op, block, depth| Step::Bench { place: Place::BusyPoll, op, block, depth };
+    add(Step::Baseline { place: Place::BusyPoll, block: KIB_4 });
+    add(busy(READ, Some(KIB_4), 1));
+    add(busy(NULL, None, 1));
     steps
 }
 
@@ -82,7 +89,8 @@ mod tests {
         assert!(at(Step::Bench { place, op: READ, block: Some(MIB), depth: DEPTH }) - baseline <= 2);
         let baseline = at(Step::Baseline { place, block: KIB_4 });
         assert!(at(Step::Bench { place, op: READ, block: Some(KIB_4), depth: 1 }) - baseline <= 3);
-        let first_pinned = steps.iter().position(|step| step.place() == Place::OneCpu).unwrap();
-        assert!(steps[first_pinned..].iter().all(|step| step.place() == Place::OneCpu), "one server for each place");
+        let mut places: Vec<Place> = steps.iter().map(|step| step.place()).collect();
+        places.dedup();
+        assert_eq!(places, [Place::Free, Place::OneCpu, Place::BusyPoll], "one server for each place");
     }
 }

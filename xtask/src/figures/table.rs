@@ -2,7 +2,7 @@
 
 use super::{
     data::{Figures, Measurement, Place, Sample, ratio},
-    plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, REQUEST, STREAM, WRITE},
+    plan::{BUSY_POLL_MICROS, DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, REQUEST, STREAM, WRITE},
     plot::PICTURES,
 };
 use std::fmt::Write as _;
@@ -23,7 +23,15 @@ pub(super) fn section(figures: &Figures, pictures: &str) -> String {
     }
     out += "\nBoth ends on the same processor (their affinity set to it, one serving thread): what a call costs, without the \
             processors waking each other.\n\n| operation | result | to the baseline |\n|---|---|---|\n";
-    for row in pinned(figures) {
+    for row in small(figures, Place::OneCpu) {
+        let _ = writeln!(out, "{row}");
+    }
+    let _ = write!(
+        out,
+        "\nBoth ends with `--busy-poll {BUSY_POLL_MICROS}`, which costs processor time while nothing comes; the baseline sleeps:\n\n\
+         | operation | result | to the baseline |\n|---|---|---|\n"
+    );
+    for row in small(figures, Place::BusyPoll) {
         let _ = writeln!(out, "{row}");
     }
     for (file, title) in PICTURES {
@@ -54,8 +62,9 @@ fn free(figures: &Figures) -> Vec<String> {
     rows
 }
 
-fn pinned(figures: &Figures) -> Vec<String> {
-    let of = |op, block| figures.of(Place::OneCpu, op, block, 1);
+/// Small calls, one at a time.
+fn small(figures: &Figures, place: Place) -> Vec<String> {
+    let of = |op, block| figures.of(place, op, block, 1);
     let request = of(REQUEST, Some(KIB_4));
     vec![
         row("raw TCP, 128 octets answered with 4 KiB", request, latency, request, |s| s.p50_us),
@@ -170,7 +179,7 @@ pub(super) mod tests {
     #[test]
     fn what_was_not_measured_says_so() {
         let figures = Figures { measurements: Vec::new(), ..figures() };
-        assert_eq!(section(&figures, "figures").matches("| not measured |  |").count(), 11);
+        assert_eq!(section(&figures, "figures").matches("| not measured |  |").count(), 14);
     }
 
     #[test]
