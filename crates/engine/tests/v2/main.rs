@@ -1,0 +1,6 @@
+//! Version 2: two endpoints back to back, and single rules with a peer that is made of hand-built messages.
+#![allow(unreachable_pub, reason = "a test has no outside")]
+
+mod pair;
+mod watch;
+mod world;
