@@ -8,7 +8,7 @@ use std::process::Command;
 pub(super) const JOB: Job = Job {
     name: "client-fsx",
     about: "random reads, writes, appends, truncations and maps through Linux's page cache, rsize and wsize from 1 KiB to 1 MiB",
-    seconds: 600,
+    seconds: 900,
     guests: 1,
     scales: true,
     run: cached,
@@ -17,7 +17,7 @@ pub(super) const JOB: Job = Job {
 pub(super) const DIRECT: Job = Job {
     name: "client-fsx-direct",
     about: "the same with half of the reads and writes around the page cache: any length and offset on the wire",
-    seconds: 600,
+    seconds: 900,
     guests: 1,
     scales: true,
     run: direct,
@@ -31,7 +31,7 @@ rsize=4096,wsize=2048 60000 20000 0
 rsize=8192,wsize=32768 200000 50000 0
 rsize=65536,wsize=65536 300000 70000 0
 rsize=1048576,wsize=1024 40000 9000 0
-rsize=1048576,wsize=1048576 3000000 1500000 0
+rsize=1048576,wsize=1048576 1500000 1100000 0
 rsize=1048576,wsize=1048576 300000 70000 4294867296
 rsize=262144,wsize=524288,noac 200000 40000 0
 rsize=32768,wsize=32768,sync 200000 40000 8589934000
@@ -43,7 +43,7 @@ rsize=4096,wsize=4096 60000 20000 0 --direct
 rsize=1024,wsize=1024 30000 6000 4294957296 --direct
 rsize=65536,wsize=131072 400000 150000 0 --direct
 rsize=1048576,wsize=1048576 6000 5000 0 --direct
-rsize=1048576,wsize=1048576 3000000 2000000 0 --direct
+rsize=1048576,wsize=1048576 1500000 1100000 0 --direct
 ";
 
 fn cached(context: &Context) -> anyhow::Result<()> {

@@ -7,7 +7,7 @@ use anyhow::bail;
 pub(super) const JOB: Job = Job {
     name: "client-races",
     about: "O_EXCL, mkdir and link races of two clients: each name has one winner, who knows it",
-    seconds: 200,
+    seconds: 400,
     guests: 2,
     scales: false,
     run,

@@ -13,7 +13,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 pub(super) const NAMES: Job = Job {
     name: "client-names",
     about: "folders of 10,000 entries, deep paths, names of 255 octets, odd octets",
-    seconds: 180,
+    seconds: 300,
     guests: 1,
     scales: false,
     run: names,
@@ -22,7 +22,7 @@ pub(super) const NAMES: Job = Job {
 pub(super) const FILES: Job = Job {
     name: "client-files",
     about: "truncate, holes, beyond 4 GiB, append, rename and unlink of open files, O_EXCL, links, times, modes, df",
-    seconds: 90,
+    seconds: 200,
     guests: 1,
     scales: false,
     run: files,
@@ -31,7 +31,7 @@ pub(super) const FILES: Job = Job {
 pub(super) const USERS: Job = Job {
     name: "client-users",
     about: "permissions of two users: files, groups, folders, the sticky bit, chown",
-    seconds: 90,
+    seconds: 200,
     guests: 1,
     scales: false,
     run: users,
@@ -40,7 +40,7 @@ pub(super) const USERS: Job = Job {
 pub(super) const PROCESSES: Job = Job {
     name: "client-processes",
     about: "several processes at once: files, renames, links, appends, direct I/O",
-    seconds: 240,
+    seconds: 400,
     guests: 1,
     scales: false,
     run: processes,

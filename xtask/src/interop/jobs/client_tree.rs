@@ -7,7 +7,7 @@ use std::{fs, process::Command};
 pub(super) const JOB: Job = Job {
     name: "client-tree",
     about: "Linux mounts our server: a tree is copied in and out, with checksums, links, modes and times; remount",
-    seconds: 120,
+    seconds: 240,
     guests: 1,
     scales: false,
     run,

@@ -7,7 +7,7 @@ use anyhow::ensure;
 pub(super) const JOB: Job = Job {
     name: "client-uses",
     about: "4,096-octet Sends, remote invalidation, several RDMA Reads and calls at a time, credits kept: capture, mountstats, metrics",
-    seconds: 90,
+    seconds: 240,
     guests: 1,
     scales: false,
     run,

@@ -7,7 +7,7 @@ use std::fs;
 pub(super) const JOB: Job = Job {
     name: "linux-linux",
     about: "Linux's client against Linux's server: the scripts and captures that ours are compared with",
-    seconds: 180,
+    seconds: 300,
     guests: 2,
     scales: false,
     run,

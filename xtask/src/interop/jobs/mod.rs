@@ -10,6 +10,7 @@ mod client_tree;
 mod client_uses;
 mod linux_linux;
 mod server_commands;
+mod server_large;
 mod server_tree;
 mod server_uses;
 
@@ -55,6 +56,7 @@ pub(super) const JOBS: &[Job] = &[
     client_races::JOB,
     client_uses::JOB,
     server_commands::JOB,
+    server_large::JOB,
     server_tree::JOB,
     server_uses::JOB,
 ];

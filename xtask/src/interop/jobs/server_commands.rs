@@ -13,7 +13,7 @@ use std::fs;
 pub(super) const JOB: Job = Job {
     name: "server-commands",
     about: "Linux's nfsd serves our ls, stat, cat, df, mkdir, put, get, mv, ln, rm and ping",
-    seconds: 120,
+    seconds: 240,
     guests: 1,
     scales: false,
     run,

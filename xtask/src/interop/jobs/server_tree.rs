@@ -8,7 +8,7 @@ use std::path::Path;
 pub(super) const JOB: Job = Job {
     name: "server-tree",
     about: "our put and get copy a tree to Linux's nfsd and back: all sizes, holes, links, odd and long names, modes",
-    seconds: 120,
+    seconds: 240,
     guests: 1,
     scales: false,
     run,

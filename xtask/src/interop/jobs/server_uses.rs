@@ -7,7 +7,7 @@ use anyhow::{Context as _, ensure};
 pub(super) const JOB: Job = Job {
     name: "server-uses",
     about: "our bench against Linux's nfsd: 4,096-octet Sends, remote invalidation, several RDMA Reads and calls at a time, credits kept",
-    seconds: 120,
+    seconds: 240,
     guests: 1,
     scales: false,
     run,
