@@ -72,6 +72,9 @@ fn plain_tcp_is_measured() {
     assert_eq!(lines.len(), 2);
     assert_eq!((&lines[0]["op"], &lines[1]["op"]), (&"baseline_stream".into(), &"baseline_request".into()));
     assert!(lines.iter().all(|line| line["block"] == 65_536 && line["server_cpu_s"].is_f64()));
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        assert_eq!(bench(&["--baseline", "--apart", "--block", "4K"]).len(), 2);
+    }
     let text = String::from_utf8(run(["bench", "--baseline", "--seconds", "0.05"]).stdout).unwrap();
     assert!(text.starts_with("baseline_stream of 1.00 MiB at depth 1: "), "{text}");
 }

@@ -78,35 +78,38 @@ impl Router {
         Some(Key { client, xid, program, version, procedure, len, checksum })
     }
 
-    fn dispatch(&self, context: CallContext, message: Stream) -> Result<BoxFuture<'static, Outcome>, Outcome> {
+    /// What the call is answered with. An error is an answer that is known without the service.
+    fn dispatch(&self, context: CallContext, message: Stream) -> Result<BoxFuture<'static, Outcome>, Known> {
         let key = self.duplicate_key(&context, &message);
         let mut decoder = Decoder::new(message);
-        let header = CallHeader::decode(&mut decoder).map_err(|bad| match bad {
-            BadCall::NotACall => Outcome::Nothing,
-            BadCall::NotEligible => Outcome::NotEligible,
-            BadCall::Rejected { xid, rejection } => Outcome::Reply(reply(xid, None, Err(rejection))),
+        let header = CallHeader::decode(&mut decoder).map_err(|bad| {
+            known(match bad {
+                BadCall::NotACall => Outcome::Nothing,
+                BadCall::NotEligible => Outcome::NotEligible,
+                BadCall::Rejected { xid, rejection } => Outcome::Reply(reply(xid, None, Err(rejection))),
+            })
         })?;
         let xid = header.id.xid;
         let accepted = self.accept(&context, &header, decoder).map_err(|stat| {
             tracing::debug!(peer = %context.connection.peer, flavour = header.credential.flavour, "credential refused");
-            Outcome::Reply(reply(xid, None, Err(Rejection::Auth(stat))))
+            known(Outcome::Reply(reply(xid, None, Err(Rejection::Auth(stat)))))
         })?;
         let Accepted { credential, args, reply: flavour } = accepted;
         let service = match self.find(header.id.program, header.id.version) {
             Ok(service) => service,
-            Err(rejection) => return Err(Outcome::Reply(reply(xid, flavour.as_deref(), Err(rejection)))),
+            Err(rejection) => return Err(known(Outcome::Reply(reply(xid, flavour.as_deref(), Err(rejection))))),
         };
         if header.id.procedure == 0 {
-            return Err(match args.finish().map_err(Answer::from) {
+            return Err(known(match args.finish().map_err(Answer::from) {
                 Err(Answer::NotEligible) => Outcome::NotEligible,
                 Err(_) => Outcome::Reply(reply(xid, flavour.as_deref(), Err(Rejection::GarbageArgs))),
                 Ok(()) => Outcome::Reply(reply(xid, flavour.as_deref(), Ok(Payload::new()))),
-            });
+            }));
         }
         let origin = Origin { peer: context.connection.peer, id: context.connection.id };
         let in_progress = match key.map(|key| self.duplicates.lookup(key, origin, self.clock.now())) {
-            Some(Lookup::Done(reply)) => return Err(Outcome::Reply(reply)),
-            Some(Lookup::InProgress) => return Err(Outcome::Nothing),
+            Some(Lookup::Done(reply)) => return Err(known(Outcome::Reply(reply))),
+            Some(Lookup::InProgress) => return Err(known(Outcome::Nothing)),
             Some(Lookup::Wait(reply)) => {
                 let answer = async move { reply.await.map_or(Outcome::Nothing, Outcome::Reply) };
                 return Ok(Box::pin(answer));
@@ -127,12 +130,16 @@ impl Router {
     }
 }
 
+/// An outcome that nobody has to be waited for.
+type Known = BoxFuture<'static, Outcome>;
+
+fn known(outcome: Outcome) -> Known {
+    Box::pin(std::future::ready(outcome))
+}
+
 impl Handler for Router {
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
-        match self.dispatch(context, message) {
-            Ok(call) => call,
-            Err(outcome) => Box::pin(std::future::ready(outcome)),
-        }
+        self.dispatch(context, message).unwrap_or_else(|known| known)
     }
 }
 

@@ -4,7 +4,6 @@
 
 use crate::{padded, padding};
 use bytes::Bytes;
-use smallvec::SmallVec;
 
 /// A piece of a [`Payload`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,13 +25,10 @@ impl Part {
     }
 }
 
-/// Parts that need no memory of their own: a header, results, an item, and what follows it.
-const USUAL_PARTS: usize = 4;
-
 /// An encoded XDR stream: runs of inline octets, and marked data items in their places.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
-    parts: SmallVec<[Part; USUAL_PARTS]>,
+    parts: Vec<Part>,
     len: usize,
 }
 
@@ -60,8 +56,8 @@ impl Payload {
     }
 
     /// The parts by value, in stream order.
-    pub fn into_parts(self) -> impl Iterator<Item = Part> {
-        self.parts.into_iter()
+    pub fn into_parts(self) -> Vec<Part> {
+        self.parts
     }
 
     /// The marked items with their positions: the offset of an item's first octet in the whole stream.

@@ -4,7 +4,8 @@
 //! octet says what the peer shall do; closing it ends the part.
 
 use super::{cpu::CpuMeter, load::Sample, report::Report};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -31,12 +32,35 @@ impl Drop for Peer {
     }
 }
 
-/// Measures requests and the stream, each for `time`.
-pub(super) fn measure(block: usize, time: Duration) -> Result<[Report; 2]> {
+/// Two processors that this process may use.
+fn two_processors() -> Result<[usize; 2]> {
+    let allowed = sched_getaffinity(None).context("reading the affinity")?;
+    let mut allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+    match (allowed.next(), allowed.next()) {
+        (Some(first), Some(second)) => Ok([first, second]),
+        _ => bail!("--apart needs two processors"),
+    }
+}
+
+/// Runs this process on one processor from now on.
+fn stay_on(cpu: usize) -> Result<()> {
+    ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
+    let mut one = CpuSet::new();
+    one.set(cpu);
+    sched_setaffinity(None, &one).with_context(|| format!("running on processor {cpu}"))
+}
+
+/// Measures requests and the stream, each for `time`; with `apart`, on a processor each.
+pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Report; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
     listener.set_nonblocking(true)?;
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
     command.args(["bench", "--baseline-peer", &listener.local_addr()?.to_string(), "--block", &block.to_string()]);
+    if apart {
+        let [own, others] = two_processors()?;
+        command.args(["--cpu", &others.to_string()]);
+        stay_on(own)?;
+    }
     let mut peer = Peer(command.stdin(Stdio::null()).spawn().context("starting the other process")?);
     let meter = CpuMeter::new(Some(peer.0.id()))?;
     let mut part = |kind: u8, op: &'static str, receive: fn(&mut TcpStream, &mut [u8]) -> Result<()>| {
@@ -88,7 +112,8 @@ fn accept(listener: &TcpListener, peer: &mut Child) -> Result<TcpStream> {
 }
 
 /// The other process.
-pub(super) fn peer(address: SocketAddr, block: usize) -> Result<()> {
+pub(super) fn peer(address: SocketAddr, block: usize, cpu: Option<usize>) -> Result<()> {
+    cpu.map(stay_on).transpose()?;
     let octets = vec![1; block];
     for _ in 0..2 {
         let mut stream = TcpStream::connect(address)?;

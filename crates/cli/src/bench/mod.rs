@@ -64,6 +64,12 @@ pub(crate) struct BenchArgs {
     /// answered with a block, one after the other
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid"])]
     baseline: bool,
+    /// Run the two processes of --baseline on a processor each, instead of where the system puts them
+    #[arg(long, requires = "baseline")]
+    apart: bool,
+    /// The processor of the other process of --baseline
+    #[arg(long, hide = true, value_name = "N", requires = "baseline_peer")]
+    cpu: Option<usize>,
     /// The other process of --baseline
     #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline"])]
     baseline_peer: Option<SocketAddr>,
@@ -124,10 +130,10 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     if let Some(address) = args.baseline_peer {
-        return baseline::peer(address, args.block as usize);
+        return baseline::peer(address, args.block as usize, args.cpu);
     }
     if args.baseline {
-        for report in baseline::measure(args.block as usize, args.seconds)? {
+        for report in baseline::measure(args.block as usize, args.seconds, args.apart)? {
             report.print(args.json)?;
         }
         return Ok(());

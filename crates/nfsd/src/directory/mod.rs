@@ -57,7 +57,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 use tokio::sync::oneshot;
-use turns::Turns;
+use turns::{Job, Turns};
 
 /// The most files that are kept, if the process may open enough; see [`object_limit`].
 const MAX_OBJECTS: u64 = 4096;
@@ -213,7 +213,7 @@ impl DirectoryFs {
     fn job<T: Send + 'static, F: Default + Send + 'static>(
         &self,
         job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
-    ) -> (Box<dyn FnOnce() + Send>, BoxFuture<'static, Result<T, Failure<F>>>) {
+    ) -> (Job, BoxFuture<'static, Result<T, Failure<F>>>) {
         let (sender, receiver) = oneshot::channel();
         let inner = self.inner.clone();
         let job = Box::new(move || {

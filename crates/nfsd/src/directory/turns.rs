@@ -10,7 +10,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-type Job = Box<dyn FnOnce() + Send>;
+/// Work that may sleep.
+pub(super) type Job = Box<dyn FnOnce() + Send>;
 
 /// The files that have a job under way, with those that wait.
 #[derive(Default)]
