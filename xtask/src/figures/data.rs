@@ -19,8 +19,20 @@ pub(super) enum Place {
     Free,
     /// Both on the same processor.
     OneCpu,
-    /// Wherever the system put them, both looking for messages before they sleep.
+    /// On a processor each.
+    TwoCpus,
+    /// On a processor each, both looking for messages before they sleep.
     BusyPoll,
+}
+
+impl Place {
+    /// In the order in which they are measured.
+    pub(super) const ALL: [Place; 4] = [Place::Free, Place::OneCpu, Place::TwoCpus, Place::BusyPoll];
+
+    /// Whether each end has a processor of its own.
+    pub(super) fn is_apart(self) -> bool {
+        matches!(self, Place::TwoCpus | Place::BusyPoll)
+    }
 }
 
 /// One thing that was measured.

@@ -48,14 +48,24 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
     let mut found: Vec<(Key, Vec<Sample>)> = Vec::new();
     for _ in 0..rounds {
-        for place in [Place::Free, Place::OneCpu, Place::BusyPoll] {
-            let _pinned = (place == Place::OneCpu).then(Pinned::new).transpose()?;
+        for place in Place::ALL {
+            let mut pinned = (place != Place::Free).then(|| Pinned::to(0)).transpose()?;
             let server = Server::start(program, place, &export, &scratch.join("state"))?;
+            if place.is_apart() {
+                drop(pinned.take());
+                pinned = Some(Pinned::to(1)?);
+            }
             // Made, or made warm.
             server.bench(program, "write", Some(plan::MIB), plan::DEPTH, 0.01)?;
             for step in steps.iter().copied().filter(|step| step.place() == place) {
                 let reports = match step {
-                    Step::Baseline { block, .. } => baseline(program, block, seconds)?,
+                    Step::Baseline { block, .. } if place.is_apart() => {
+                        drop(pinned.take());
+                        let reports = baseline(program, block, seconds, &["--apart"])?;
+                        pinned = Some(Pinned::to(1)?);
+                        reports
+                    }
+                    Step::Baseline { block, .. } => baseline(program, block, seconds, &[])?,
                     Step::Bench { op, block, depth, .. } => server.bench(program, op, block, depth, seconds)?,
                 };
                 for Report { op, block, depth, sample } in reports {
@@ -95,9 +105,11 @@ fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Vec<Report>> {
     lines.lines().map(|line| serde_json::from_str(line).with_context(|| line.to_owned())).collect()
 }
 
-fn baseline(program: &Path, block: u32, seconds: f64) -> anyhow::Result<Vec<Report>> {
-    let arguments = ["--baseline", "--block", &block.to_string(), "--seconds", &seconds.to_string()];
-    run(program, &arguments.map(str::to_owned))
+fn baseline(program: &Path, block: u32, seconds: f64, more: &[&str]) -> anyhow::Result<Vec<Report>> {
+    let (block, seconds) = (block.to_string(), seconds.to_string());
+    let arguments = ["--baseline", "--block", &block, "--seconds", &seconds];
+    let arguments: Vec<String> = arguments.iter().chain(more).map(|&argument| argument.to_owned()).collect();
+    run(program, &arguments)
 }
 
 /// What both ends are told of how they wait.
@@ -165,11 +177,13 @@ impl Drop for Server {
 struct Pinned(CpuSet);
 
 impl Pinned {
-    fn new() -> anyhow::Result<Self> {
+    /// To the n-th of the processors that are allowed, or to the last.
+    fn to(nth: usize) -> anyhow::Result<Self> {
         let before = sched_getaffinity(None).context("reading the affinity")?;
-        let first = (0..CpuSet::MAX_CPU).find(|&cpu| before.is_set(cpu)).context("no processor is allowed")?;
+        let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_set(cpu));
+        let cpu = allowed.take(nth + 1).last().context("no processor is allowed")?;
         let mut one = CpuSet::new();
-        one.set(first);
+        one.set(cpu);
         sched_setaffinity(None, &one).context("setting the affinity")?;
         Ok(Self(before))
     }
@@ -197,9 +211,11 @@ mod tests {
     #[test]
     fn one_processor_is_one_and_comes_back_as_it_was() {
         let before = sched_getaffinity(None).unwrap();
-        let pinned = Pinned::new().unwrap();
-        assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
-        drop(pinned);
+        for nth in [0, 1] {
+            let pinned = Pinned::to(nth).unwrap();
+            assert_eq!(sched_getaffinity(None).unwrap().count(), 1);
+            drop(pinned);
+        }
         assert_eq!(sched_getaffinity(None).unwrap(), before);
     }
 }

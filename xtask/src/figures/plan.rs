@@ -62,14 +62,11 @@ pub(super) fn steps() -> Vec<Step> {
         add(free(READ, Some(KIB_4), depth));
         add(free(NULL, None, depth));
     }
-    let pinned = |op, block, depth| Step::Bench { place: Place::OneCpu, op, block, depth };
-    add(Step::Baseline { place: Place::OneCpu, block: KIB_4 });
-    add(pinned(READ, Some(KIB_4), 1));
-    add(pinned(NULL, None, 1));
-    let busy = |op, block, depth| Step::Bench { place: Place::BusyPoll, op, block, depth };
-    add(Step::Baseline { place: Place::BusyPoll, block: KIB_4 });
-    add(busy(READ, Some(KIB_4), 1));
-    add(busy(NULL, None, 1));
+    for place in Place::ALL.into_iter().filter(|place| *place != Place::Free) {
+        add(Step::Baseline { place, block: KIB_4 });
+        add(Step::Bench { place, op: READ, block: Some(KIB_4), depth: 1 });
+        add(Step::Bench { place, op: NULL, block: None, depth: 1 });
+    }
     steps
 }
 
@@ -91,6 +88,6 @@ mod tests {
         assert!(at(Step::Bench { place, op: READ, block: Some(KIB_4), depth: 1 }) - baseline <= 3);
         let mut places: Vec<Place> = steps.iter().map(|step| step.place()).collect();
         places.dedup();
-        assert_eq!(places, [Place::Free, Place::OneCpu, Place::BusyPoll], "one server for each place");
+        assert_eq!(places, Place::ALL, "one server for each place");
     }
 }
