@@ -12,7 +12,7 @@ use anyhow::Context as _;
 use std::{
     ffi::OsStr,
     fmt::Display,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     process::Command,
     sync::{Mutex, PoisonError},
@@ -42,18 +42,23 @@ pub(super) struct Context<'a> {
     dir: PathBuf,
     deadline: Instant,
     notes: Mutex<Vec<String>>,
+    /// Held as long as the job's folder is in use.
+    _lock: File,
 }
 
 impl<'a> Context<'a> {
     /// Begins a job: its folder is emptied, its time runs.
     pub(super) fn begin(settings: &'a Settings, job: &Job) -> anyhow::Result<Self> {
         let dir = settings.run.join(job.name);
+        fs::create_dir_all(&settings.run).with_context(|| settings.run.display().to_string())?;
+        let lock = File::create(settings.run.join(format!(".{}.lock", job.name)))?;
+        lock.try_lock().with_context(|| format!("another run uses {}", dir.display()))?;
         if dir.exists() {
             fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
         }
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let deadline = Instant::now() + job.budget(settings.ops);
-        Ok(Self { settings, dir, deadline, notes: Mutex::default() })
+        Ok(Self { settings, dir, deadline, notes: Mutex::default(), _lock: lock })
     }
 
     /// The job's folder, `target/interop/run/JOB`.
