@@ -5,7 +5,7 @@
 //! reply, to the canceller, or to their allocator.
 
 use crate::Event;
-use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace};
+use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
     CallInFlight, Cancelled, Misuse, PendingCall, RemoteError, Reply, Request, TransportError, XidSource,
@@ -255,7 +255,8 @@ impl Calls {
     /// The memory for a result, to be exposed.
     pub(crate) fn lend(&mut self, id: CallId, place: SinkPlace, octets: usize) -> Result<Buffer, ExposeError> {
         let slot = self.slot(id, place).ok_or(ExposeError::Refused)?;
-        let kept = slot.take();
+        // A call that is sent again in another way can need more than it had.
+        let kept = slot.take_if(|buffer| buffer.capacity() >= octets);
         kept.or_else(|| self.pool.try_allocate(octets)).ok_or(ExposeError::NoMemory)
     }
 
@@ -352,7 +353,12 @@ impl Calls {
             CallError::Remote(ErrorBody::Version { low, high }) => {
                 TransportError::Remote { server, source: RemoteError::Version { low, high } }
             }
-            CallError::Remote(_) => TransportError::Remote { server, source: RemoteError::Chunk },
+            CallError::Rejected(v2::ErrorBody::Version { low, high }) => {
+                TransportError::Remote { server, source: RemoteError::Version { low, high } }
+            }
+            CallError::Remote(_) | CallError::Rejected(_) => {
+                TransportError::Remote { server, source: RemoteError::Chunk }
+            }
             CallError::Peer(fault) => TransportError::Violation { server, rule: fault.rule() },
             CallError::Refused(CallRefused::XidInUse { xid }) => Misuse::XidInUse { xid }.into(),
             CallError::Refused(

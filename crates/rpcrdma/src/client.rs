@@ -5,7 +5,7 @@
 //! too long the calls fail, and the next call tries again.
 
 use crate::{
-    ClientOptions, Event, Observer, Reverse, STALL_LIMIT,
+    ClientOptions, ConnectionError, Event, NoVersion2, Observer, Reverse, STALL_LIMIT,
     calls::{Caller, Calls, Command},
     options::{INITIAL_RECEIVES, MAX_PAUSE, MIN_PAUSE},
     pulls::Pulls,
@@ -13,11 +13,12 @@ use crate::{
     session::{Parts, Session},
 };
 use bytes::Bytes;
+use rpcrdma_engine::{Config, Versions};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{Capabilities, ConnectError, Connected, ConnectionParams, Fabric, Receives};
 use rpcrdma_oncrpc::{
-    CallContext, ClientTransport, Connection, GoneSignal, Limits, PendingCall, Request, TransportError, TransportKind,
-    XidSource,
+    CallContext, ClientTransport, Connection, GoneSignal, Limits, PendingCall, RemoteError, Request, TransportError,
+    TransportKind, XidSource,
 };
 use std::{
     error::Error,
@@ -79,6 +80,7 @@ pub async fn connect(
     let xids = Arc::new(XidSource::new(&*env.random));
     let (caller, commands) = Caller::new(xids.clone(), server, options.max_message);
     let pool = fabric.pool();
+    let versions = options.versions;
     let mut driver = ClientDriver {
         calls: Calls::new(pool.clone(), server, xids),
         pool,
@@ -95,6 +97,7 @@ pub async fn connect(
         lost_since: None,
         pause: MIN_PAUSE,
         connections: 0,
+        versions,
     };
     let connected =
         driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
@@ -104,7 +107,7 @@ pub async fn connect(
 
 /// What a client brings to a connection.
 pub(crate) fn params(
-    config: &rpcrdma_engine::Config,
+    config: &Config,
     capabilities: &Capabilities,
     reads: u16,
     receives: &dyn Allocator,
@@ -153,20 +156,26 @@ pub struct ClientDriver {
     lost_since: Option<Timestamp>,
     pause: Duration,
     connections: u64,
+    /// What to speak on the next connection: less than the options say once the server is known to have no version 2.
+    versions: Versions,
 }
 
 impl ClientDriver {
+    fn config(&self, capabilities: &Capabilities) -> Config {
+        Config { versions: self.versions, ..self.options.config(capabilities) }
+    }
+
     fn attempt(&self) -> BoxFuture<'static, Result<Connected, ConnectError>> {
         let fabric = self.fabric.clone();
         let server = self.server;
-        let config = self.options.config(fabric.capabilities());
+        let config = self.config(fabric.capabilities());
         let params = params(&config, fabric.capabilities(), self.options.ird.max(1), &*self.pool);
         Box::pin(async move { fabric.connect(server, params).await })
     }
 
     /// A connection stands: calls that are not answered are sent, in their order.
     fn connected(&mut self, qp: Connected) {
-        let config = self.options.config(qp.capabilities());
+        let config = self.config(qp.capabilities());
         self.service = self.options.reverse.as_ref().map(|reverse| self.reverse(reverse, &*qp));
         self.connections += 1;
         let mut session = Session::new(Parts {
@@ -177,6 +186,7 @@ impl ClientDriver {
             observer: self.observer.clone(),
             stall: STALL_LIMIT,
         });
+        session.start(&mut self.calls);
         for call in self.calls.ids() {
             session.call(call, &mut self.calls);
         }
@@ -217,10 +227,23 @@ impl ClientDriver {
     }
 
     /// The connection is over.
-    fn lost(&mut self, mut session: Box<Session>) {
+    fn lost(&mut self, mut session: Box<Session>, error: Option<&ConnectionError>) {
         session.unanswered(&mut self.calls);
         self.lingering.extend(self.service.take());
         let now = self.env.clock.now();
+        if let Some(&ConnectionError::Version { low, high }) = error {
+            return self.no_version(low, high);
+        }
+        if session.is_probing() && !self.finished {
+            match (self.versions, error) {
+                (Versions::Auto, Some(ConnectionError::NoAnswer)) => {
+                    return self.without_version_2(NoVersion2::NoAnswer);
+                }
+                (Versions::Auto, _) => return self.without_version_2(NoVersion2::Dropped),
+                (_, Some(ConnectionError::NoAnswer)) => return self.no_version(1, 1),
+                _ => {}
+            }
+        }
         if session.heard {
             self.lost_since = None;
         }
@@ -231,6 +254,29 @@ impl ClientDriver {
         } else {
             // What keeps ending connections as soon as they stand must not make us hurry.
             self.failed(None);
+        }
+    }
+
+    /// The server has no version 2, as far as can be known: version 1 from here on, on a new connection at once.
+    fn without_version_2(&mut self, why: NoVersion2) {
+        self.versions = Versions::One;
+        self.observer.event(self.server, &Event::NoVersion2(why));
+        self.phase = Phase::Idle;
+    }
+
+    /// The server speaks nothing that we may speak: calls fail, and the next tries again.
+    fn no_version(&mut self, low: u32, high: u32) {
+        let source = RemoteError::Version { low, high };
+        self.calls.fail_all(&TransportError::Remote { server: self.server, source });
+        self.phase = Phase::Idle;
+    }
+
+    /// A server that has refused version 2 is not asked again.
+    fn heed_refusal(&mut self) {
+        let Phase::Up(session) = &self.phase else { return };
+        if self.versions == Versions::Auto && session.negotiated.as_ref().is_some_and(|made| made.refused.is_some()) {
+            self.versions = Versions::One;
+            self.observer.event(self.server, &Event::NoVersion2(NoVersion2::Refused));
         }
     }
 
@@ -274,12 +320,14 @@ impl Future for ClientDriver {
                     if this.finished {
                         session.close(None);
                     }
-                    let ended = ready!(session.poll(cx, &mut this.calls, &mut this.service));
-                    if let Err(error) = ended {
+                    let ended = session.poll(cx, &mut this.calls, &mut this.service);
+                    this.heed_refusal();
+                    let error = ready!(ended).err();
+                    if let Some(error) = &error {
                         tracing::debug!(server = %this.server, %error, "connection lost");
                     }
                     if let Phase::Up(session) = std::mem::replace(&mut this.phase, Phase::Idle) {
-                        this.lost(session);
+                        this.lost(session, error.as_ref());
                     }
                 }
                 _ if this.finished => {

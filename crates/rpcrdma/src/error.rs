@@ -14,6 +14,17 @@ pub enum ConnectionError {
     /// The peer answers nothing, not even a probe.
     #[error("the peer is silent")]
     Silent,
+    /// The server did not answer in version 2.
+    #[error("the server did not answer in version 2")]
+    NoAnswer,
+    /// No version is spoken by both ends.
+    #[error("the server speaks versions {low} to {high} of RPC-over-RDMA only")]
+    Version {
+        /// The lowest version of the server's.
+        low: u32,
+        /// The highest.
+        high: u32,
+    },
     /// The peer took no message, or served no RDMA Read, for too long.
     #[error("the peer made no progress for {} seconds", after.as_secs())]
     Stalled {

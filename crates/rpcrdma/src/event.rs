@@ -3,7 +3,7 @@
 //! Events are small values; an observer that is slow slows the connection down.
 
 use crate::ConnectionError;
-use rpcrdma_engine::Sent;
+use rpcrdma_engine::{Negotiated, Sent, v2::Received};
 use std::{net::SocketAddr, time::Duration};
 
 /// What something waits for.
@@ -14,6 +14,18 @@ pub enum Stall {
     Credits,
     /// A call of the peer waits for memory.
     Memory,
+}
+
+/// Why a server is taken for one without version 2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NoVersion2 {
+    /// It has said so; the connection goes on in version 1.
+    Refused,
+    /// It did not answer in time; another connection is made, in version 1.
+    NoAnswer,
+    /// It ended the connection without an answer; another is made, in version 1.
+    Dropped,
 }
 
 /// Something that happened on a connection.
@@ -33,6 +45,12 @@ pub enum Event {
         /// RDMA Reads of the peer that we serve at a time.
         ird: u16,
     },
+    /// It is settled which version is spoken, and with which parameters.
+    Negotiated(Negotiated),
+    /// The server has no version 2, as far as can be known. Whoever remembers it saves the next client the attempt.
+    NoVersion2(NoVersion2),
+    /// Something for the extension of version 2.
+    Extension(Received),
     /// A message was sent.
     Sent(Sent),
     /// A message has arrived.
@@ -117,7 +135,11 @@ pub struct Tracing;
 impl Observer for Tracing {
     fn event(&self, peer: SocketAddr, event: &Event) {
         match event {
-            Event::Connected { .. } | Event::Closed { .. } | Event::Reconnecting { .. } => {
+            Event::Connected { .. }
+            | Event::Negotiated(_)
+            | Event::NoVersion2(_)
+            | Event::Closed { .. }
+            | Event::Reconnecting { .. } => {
                 tracing::debug!(%peer, ?event);
             }
             _ => tracing::trace!(%peer, ?event),

@@ -35,12 +35,14 @@ mod session;
 
 pub use client::{ClientDriver, RdmaTransport, connect};
 pub use error::ConnectionError;
-pub use event::{Event, Observer, Quiet, Stall, Tracing};
+pub use event::{Event, NoVersion2, Observer, Quiet, Stall, Tracing};
 pub use options::{
     CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_OUTAGE, DEFAULT_READS, Reverse, STALL_LIMIT,
     ServerOptions,
 };
 pub use pulls::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
-pub use rpcrdma_engine::{CloseCause, Limits as EngineLimits, MessageKind, PeerFault, Sent};
+pub use rpcrdma_engine::{
+    CloseCause, Limits as EngineLimits, Link, MessageKind, Negotiated, PeerFault, Sent, Versions, v2,
+};
 pub use server::{ConnectionHandle, Server, ServerDriver};
 pub use service::ServerMemory;

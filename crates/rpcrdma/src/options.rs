@@ -1,6 +1,9 @@
 //! What clients and servers can be told, and what becomes of it with a given provider.
 
-use rpcrdma_engine::{Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, Limits as EngineLimits};
+use rpcrdma_engine::{
+    Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, Limits as EngineLimits, Versions,
+    v2::{Extension, MAX_PEER_CREDITS, MIN_OCTETS, ReverseSupport, SPARE_RECEIVES},
+};
 use rpcrdma_fabric::Capabilities;
 use rpcrdma_oncrpc::Handler;
 use std::{sync::Arc, time::Duration};
@@ -66,6 +69,12 @@ pub struct ClientOptions {
     pub outage: Duration,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
+    /// Which versions of RPC-over-RDMA to speak.
+    pub versions: Versions,
+    /// Version 2: what to announce for the server's calls, if there may be any.
+    pub reverse_support: ReverseSupport,
+    /// Version 2: header types and properties beyond the draft's.
+    pub extension: Option<Arc<dyn Extension>>,
 }
 
 impl Default for ClientOptions {
@@ -77,6 +86,9 @@ impl Default for ClientOptions {
             ird: DEFAULT_READS,
             outage: DEFAULT_OUTAGE,
             reverse: None,
+            versions: Versions::One,
+            reverse_support: ReverseSupport::General,
+            extension: None,
         }
     }
 }
@@ -89,6 +101,9 @@ impl ClientOptions {
             credits_granted: granted,
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
+            versions: self.versions,
+            reverse: self.reverse_support,
+            extension: self.extension.clone(),
             ..Config::client()
         };
         fitted(config, capabilities)
@@ -113,6 +128,10 @@ pub struct ServerOptions {
     pub stall: Duration,
     /// Limits on what a peer may ask for.
     pub limits: EngineLimits,
+    /// Which versions of RPC-over-RDMA to speak.
+    pub versions: Versions,
+    /// Version 2: header types and properties beyond the draft's.
+    pub extension: Option<Arc<dyn Extension>>,
 }
 
 impl Default for ServerOptions {
@@ -125,6 +144,8 @@ impl Default for ServerOptions {
             reverse_credits: 0,
             stall: STALL_LIMIT,
             limits: EngineLimits { call_octets: DEFAULT_MAX_CALL_OCTETS, ..EngineLimits::default() },
+            versions: Versions::One,
+            extension: None,
         }
     }
 }
@@ -137,6 +158,8 @@ impl ServerOptions {
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
             limits: EngineLimits { call_octets: self.limits.call_octets.min(self.max_message as u64), ..self.limits },
+            versions: self.versions,
+            extension: self.extension.clone(),
             ..Config::server()
         };
         fitted(config, capabilities)
@@ -146,14 +169,20 @@ impl ServerOptions {
 /// The configuration within what the provider can do.
 fn fitted(config: Config, capabilities: &Capabilities) -> Config {
     // Every receiver takes 1,024 octets (RFC 8166 section 3.3.3), and sizes are stated in units of as many.
-    let inline =
-        config.receive_octets.clamp(MIN_INLINE_OCTETS, MAX_INLINE_OCTETS) / MIN_INLINE_OCTETS * MIN_INLINE_OCTETS;
+    let two = config.versions != Versions::One;
+    let least = if two { MIN_OCTETS } else { MIN_INLINE_OCTETS };
+    let inline = config.receive_octets.clamp(least, MAX_INLINE_OCTETS) / MIN_INLINE_OCTETS * MIN_INLINE_OCTETS;
     let receives = u32::try_from(capabilities.max_receives).unwrap_or(u32::MAX).saturating_sub(1);
+    // In version 2 each credit of the peer's takes a receive too.
+    let peer_credits = u16::try_from(receives / 4).unwrap_or(u16::MAX).clamp(1, MAX_PEER_CREDITS);
+    let spare = u32::from(peer_credits) + SPARE_RECEIVES as u32;
+    let receives = if two { receives.saturating_sub(spare) } else { receives };
     let credits_granted = config.credits_granted.min(receives.saturating_sub(config.credits_wanted.min(1)));
     Config {
         send_octets: inline,
         receive_octets: inline,
         credits_granted,
+        peer_credits,
         credits_wanted: config.credits_wanted.min(receives.saturating_sub(credits_granted)),
         remote_invalidation: capabilities.remote_invalidation && capabilities.send_with_invalidate,
         initial_receives: INITIAL_RECEIVES,
@@ -212,6 +241,19 @@ mod tests {
         assert_eq!(config.credits_wanted, 99);
         let config = ClientOptions { credits: 100, ..ClientOptions::default() }.config(&capabilities());
         assert_eq!(config.credits_wanted, 99);
+    }
+
+    /// proves: V2-5.2.2-d, V2-4.2.1.1-g
+    #[test]
+    fn version_2_has_larger_messages_and_receives_for_the_peers_credits() {
+        let versions = Versions::Auto;
+        let options = ServerOptions { inline_octets: 1024, credits: 1000, versions, ..ServerOptions::default() };
+        let config = options.config(&capabilities());
+        assert_eq!((config.send_octets, config.receive_octets), (4096, 4096));
+        let receives = config.credits_granted as usize + usize::from(config.peer_credits) + SPARE_RECEIVES;
+        assert!(receives <= 100 && config.peer_credits == 24, "{receives}");
+        let config = ClientOptions { versions, ..ClientOptions::default() }.config(&capabilities());
+        assert!(config.credits_wanted as usize + usize::from(config.peer_credits) + SPARE_RECEIVES <= 100);
     }
 
     #[test]

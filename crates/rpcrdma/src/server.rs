@@ -12,6 +12,7 @@ use crate::{
     service::{RefusedCalls, Service},
     session::{Parts, Session},
 };
+use rpcrdma_engine::Versions;
 use rpcrdma_env::{BoxFuture, Env};
 use rpcrdma_fabric::{AcceptError, Capabilities, Fabric, Pending};
 use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Handler, Limits, TransportError, TransportKind, XidSource};
@@ -96,7 +97,11 @@ impl Server {
         let xids = Arc::new(XidSource::new(&*self.env.random));
         let mut commands = None;
         if config.credits_wanted > 0 {
-            let (caller, receiver) = Caller::new(xids.clone(), info.peer, config.send_octets as usize);
+            let max_message = match config.versions {
+                Versions::One => config.send_octets as usize,
+                _ => self.options.max_message,
+            };
+            let (caller, receiver) = Caller::new(xids.clone(), info.peer, max_message);
             connection = connection.with_reverse(Arc::new(RdmaTransport::new(caller)));
             commands = Some(receiver);
         }

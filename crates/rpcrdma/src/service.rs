@@ -185,7 +185,7 @@ impl Service {
         }
         let refused = self.refused.as_ref();
         if refused.is_some_and(|refused| refused.table.take(refused.clock.now(), refused.client, xid)) {
-            self.ready.push_back(Ready::Answer(request, Answer::NotEligible));
+            self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
             return (inline, pulled.len());
         }
         let mut call = self.handler.handle(self.context.clone(), stream);

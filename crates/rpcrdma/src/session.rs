@@ -11,8 +11,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, CloseCause, Config, Connection, ExposeError, ExposureId, Host, MessageKind, Piece,
-    PrivateData, RequestId, Segment, Sink,
+    Action, Answer, CallId, CloseCause, Config, Endpoint, ExposeError, ExposureId, Host, MessageKind, Negotiated,
+    Piece, PrivateData, RequestId, Segment, Sink,
 };
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{
@@ -37,7 +37,7 @@ const COMPLETIONS_PER_POLL: usize = 256;
 
 pub(crate) struct Session {
     qp: Box<dyn QueuePair>,
-    engine: Connection,
+    engine: Endpoint,
     exposures: HashMap<ExposureId, Option<Sink>>,
     receives: Arc<dyn Allocator>,
     receive_octets: usize,
@@ -62,6 +62,8 @@ pub(crate) struct Session {
     discarded: u64,
     /// Since when the connection stands.
     pub(crate) started: Timestamp,
+    /// What both ends have settled on.
+    pub(crate) negotiated: Option<Negotiated>,
 }
 
 /// A call that can be executed.
@@ -112,7 +114,7 @@ impl Session {
         let info = qp.info().clone();
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
-        let engine = Connection::new(config, PrivateData::find(&info.private_data).as_ref());
+        let engine = Endpoint::new(config, PrivateData::find(&info.private_data).as_ref());
         let link = engine.link();
         observer.event(
             info.peer,
@@ -145,7 +147,20 @@ impl Session {
             heard: false,
             discarded: 0,
             started,
+            negotiated: None,
         }
+    }
+
+    /// Sends what a client has to send before any call.
+    pub(crate) fn start(&mut self, calls: &mut Calls) {
+        let now = self.env.clock.now();
+        let (engine, mut host) = self.host(calls);
+        engine.start(now, &mut host);
+    }
+
+    /// Whether the server's version is not known yet.
+    pub(crate) fn is_probing(&self) -> bool {
+        self.engine.is_probing()
     }
 
     /// Makes a call that is in the table.
@@ -153,7 +168,7 @@ impl Session {
         let Some(wanted) = calls.wanted(id) else { return };
         let now = self.env.clock.now();
         let (engine, mut host) = self.host(calls);
-        let made = engine.call(id, wanted.xid, wanted.message, wanted.reply_max, &wanted.items, now, &mut host);
+        let made = engine.call(id, wanted.xid, wanted.message, wanted.reply_max, &wanted.items, false, now, &mut host);
         if let Err(refused) = made {
             self.tell(calls.fail(id, refused.into()));
         } else if self.engine.stats().queued > 0 {
@@ -284,7 +299,7 @@ impl Session {
         if let Some(service) = service {
             service.not_pulled(request);
         }
-        self.engine.answer(request, Answer::NotEligible);
+        self.engine.answer(request, Answer::Unreadable);
     }
 
     fn owe(&mut self) {
@@ -382,15 +397,22 @@ impl Session {
                             self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
                         }
                     }
-                    None => self.engine.answer(request, Answer::NotEligible),
+                    None => self.engine.answer(request, Answer::Unreadable),
                 },
                 Action::Deliver { request, xid, pieces } => {
                     self.delivered.push_back(Delivered { request, xid, pieces });
                 }
                 Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
+                Action::Negotiated(negotiated) => {
+                    self.observer.event(self.peer, &Event::Negotiated(negotiated.clone()));
+                    self.negotiated = Some(negotiated);
+                }
+                Action::Extension(received) => self.observer.event(self.peer, &Event::Extension(received)),
                 Action::Close(cause) => {
                     let error = match cause {
                         CloseCause::Peer(fault) => ConnectionError::Peer(fault),
+                        CloseCause::NoAnswer => ConnectionError::NoAnswer,
+                        CloseCause::NoCommonVersion { low, high } => ConnectionError::Version { low, high },
                         _ => ConnectionError::Silent,
                     };
                     tracing::debug!(peer = %self.peer, %error, "closing the connection");
@@ -490,7 +512,7 @@ impl Session {
         Timer::Fired
     }
 
-    fn host<'a>(&'a mut self, calls: &'a mut Calls) -> (&'a mut Connection, Lender<'a>) {
+    fn host<'a>(&'a mut self, calls: &'a mut Calls) -> (&'a mut Endpoint, Lender<'a>) {
         (&mut self.engine, Lender { qp: &mut *self.qp, exposures: &mut self.exposures, calls })
     }
 }
