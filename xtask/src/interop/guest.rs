@@ -3,6 +3,7 @@
 use super::{
     context::Context,
     kernel_log::{self, Allowed},
+    namespace::Namespace,
     process::{LOOK, Running, last_lines},
     serve::Server,
 };
@@ -41,6 +42,7 @@ pub(super) struct GuestOptions {
     link: String,
     tools: bool,
     allowed: Vec<Allowed>,
+    namespace: Option<String>,
 }
 
 impl GuestOptions {
@@ -56,6 +58,7 @@ impl GuestOptions {
             link: "siw".into(),
             tools: false,
             allowed: Vec::new(),
+            namespace: None,
         }
     }
 
@@ -91,6 +94,12 @@ impl GuestOptions {
     /// Writes what the guest's network interface sees to `NAME/wire.pcap`.
     pub(super) fn capture(mut self) -> Self {
         self.capture = true;
+        self
+    }
+
+    /// Boots it in a network namespace: its loopback is 10.0.2.2 then, and everything else is reached through its links.
+    pub(super) fn inside(mut self, namespace: &Namespace) -> Self {
+        self.namespace = Some(namespace.name().to_owned());
         self
     }
 
@@ -166,6 +175,11 @@ impl Guest {
             thread::sleep(LOOK);
         }
         Ok(())
+    }
+
+    /// Whether the script has ended, well or not.
+    pub(super) fn has_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.running.ended()?.is_some() || self.dir.join("status").exists())
     }
 
     /// What the script waits for with `await NAME`.
@@ -277,7 +291,10 @@ fn qemu(context: &Context, options: &GuestOptions, dir: &Path) -> Command {
     for (host, guest) in &options.forwards {
         network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
     }
-    let mut command = Command::new("nice");
+    let mut command = Command::new(if options.namespace.is_some() { "ip" } else { "nice" });
+    if let Some(namespace) = &options.namespace {
+        command.args(["netns", "exec", namespace, "nice"]);
+    }
     command.args([
         "-n",
         "5",

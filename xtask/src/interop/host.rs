@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xz-utils", "unpacks modules and siw's source"),
     ("cpio", "packs the guest"),
     ("util-linux", "flock"),
+    ("iproute2", "network namespaces, for a host that vanishes"),
 ];
 
 /// The repository's root.

@@ -8,6 +8,16 @@ mod client_races;
 mod client_scripts;
 mod client_tree;
 mod client_uses;
+mod faults_connections;
+mod faults_copying;
+mod faults_cut;
+mod faults_fsx;
+mod faults_full;
+mod faults_killed;
+mod faults_restart;
+mod faults_shared;
+mod faults_slow;
+mod faults_vanished;
 mod linux_linux;
 mod server_commands;
 mod server_large;
@@ -59,6 +69,16 @@ pub(super) const JOBS: &[Job] = &[
     server_large::JOB,
     server_tree::JOB,
     server_uses::JOB,
+    faults_vanished::JOB,
+    faults_fsx::JOB,
+    faults_restart::JOB,
+    faults_cut::CLIENT,
+    faults_slow::JOB,
+    faults_killed::JOB,
+    faults_full::JOB,
+    faults_connections::JOB,
+    faults_shared::JOB,
+    faults_cut::SERVER,
 ];
 
 /// The job whose capture the others' are compared with.

@@ -1,0 +1,102 @@
+//! Random operations from a printed seed, while the server is killed and the connection is cut at random moments.
+
+use super::Job;
+use crate::interop::{
+    context::Context,
+    guest::GuestOptions,
+    middlebox::{Cut, End, Middlebox, Part, Place, Way},
+    serve::ServeOptions,
+};
+use crate::numbers::Numbers;
+use anyhow::ensure;
+use std::{
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+pub(super) const JOB: Job = Job {
+    name: "faults-fsx",
+    about: "random operations from a printed seed while the server is killed and the connection is cut, again and again",
+    seconds: 240,
+    guests: 1,
+    scales: true,
+    run,
+};
+
+/// Of all operations, so many are done here: one in this number.
+const SHARE: u64 = 10;
+
+/// Mount options, octets of the file that are used, the largest operation, where they begin, further options of `xtask fsx`.
+const MOUNTS: &str = "
+rsize=65536,wsize=65536 300000 70000 0
+rsize=1048576,wsize=1048576 1000000 300000 0
+rsize=1048576,wsize=1048576 300000 70000 0 --direct
+";
+
+/// Between two faults; the client needs up to 5 s to connect again after one.
+const LEAST_MS: u64 = 800;
+const MORE_MS: u64 = 2500;
+
+/// How many FPDUs of a kind pass before a cut, at most.
+const SKIPPED: u64 = 30;
+
+const PLACES: [(Way, Part); 5] = [
+    (Way::Up, Part::ReadResponse),
+    (Way::Down, Part::ReadRequest),
+    (Way::Down, Part::Write),
+    (Way::Up, Part::Send),
+    (Way::Down, Part::Send),
+];
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let server = context.serve(ServeOptions::new(context.folder("export")?))?;
+    let middlebox = Middlebox::before(server.port())?;
+    let ops = context.ops().div_ceil(SHARE);
+    let guest = GuestOptions::new("client", include_str!("../../../interop/guest/fsx.sh")).set("MOUNTS", MOUNTS.trim());
+    let guest =
+        guest.mounts_at(middlebox.port(), server.mount_port(), "/").with_tools().capture().after_all("OPS", ops);
+    let guest = guest
+        .allow("nfs: server * not responding, still trying", "that is the fault")
+        .allow("nfs: server * OK", "that is its end");
+    let mut guest = context.boot(guest)?;
+    guest.wait_until_up()?;
+    let mut numbers = Numbers(context.seed());
+    let (mut kills, mut last) = (0, Instant::now());
+    let mut pause = Duration::from_millis(LEAST_MS);
+    while !guest.has_ended()? {
+        ensure!(
+            Instant::now() < context.deadline(),
+            "the budget ended before the operations did; see {}",
+            guest.dir().display()
+        );
+        thread::sleep(Duration::from_millis(50));
+        if last.elapsed() < pause {
+            continue;
+        }
+        if numbers.below(3) == 0 {
+            server.kill()?;
+            thread::sleep(Duration::from_millis(numbers.below(500)));
+            server.start()?;
+            kills += 1;
+        } else {
+            let (way, part) = PLACES[numbers.below(PLACES.len() as u64) as usize];
+            let end = if numbers.below(2) == 0 { End::Fin } else { End::Reset };
+            middlebox.cut(Cut { way, place: Place::Inside(part), skip: numbers.below(SKIPPED), end });
+        }
+        (last, pause) = (Instant::now(), Duration::from_millis(LEAST_MS + numbers.below(MORE_MS)));
+    }
+    let ended = guest.finish()?;
+    for line in ended.read("sums")?.lines() {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [sum, _, file] = words[..] else { anyhow::bail!("sums has a line {line:?}") };
+        let mut command = Command::new("sha256sum");
+        command.arg(server.export().join(file));
+        let found = context.run("sum-on-disk", command)?.expect_success()?;
+        ensure!(found.stdout.starts_with(sum), "{file} on the disk is not what the client read");
+    }
+    context.note(format!("seed {}, {ops} operations, {kills} kills, {} cuts", context.seed(), middlebox.cuts().len()));
+    ensure!(kills + middlebox.cuts().len() > 0, "no fault happened");
+    server.finish()?;
+    Ok(())
+}

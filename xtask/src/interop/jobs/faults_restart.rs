@@ -1,0 +1,56 @@
+//! The server is killed and started again under a Linux client that writes: data are identical afterwards, and nobody waits longer than
+//! Linux takes to connect again.
+
+use super::{Job, faults_copying};
+use crate::interop::{context::Context, serve::ServeOptions};
+use crate::numbers::Numbers;
+use anyhow::ensure;
+use std::{thread, time::Duration};
+
+pub(super) const JOB: Job = Job {
+    name: "faults-restart",
+    about: "the server is killed and started again under a Linux client that copies: data identical, no hang beyond the time to connect again",
+    seconds: 180,
+    guests: 1,
+    scales: false,
+    run,
+};
+
+/// How often it is killed.
+const KILLS: usize = 5;
+
+/// At most so long between the kill and the start; the last start comes after [`LONG_DOWN`].
+const DOWN_MS: u64 = 800;
+const LONG_DOWN: Duration = Duration::from_secs(3);
+
+/// Linux's transport tries again at once, then 5 s later, then 10 s after that (twice as long each time, up to 30 s). A server that is away for less
+/// than 5 s is found by the second attempt, or, if its start took a moment longer, by the third. Some seconds more for the command itself in a guest
+/// that is emulated.
+const PATIENCE: Duration = Duration::from_secs(5 + 10 + 10);
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let server = context.serve(ServeOptions::new(context.folder("export")?))?;
+    let mut guest = context.boot(
+        faults_copying::guest(3_000_000, 6).mounts(&server).set("MOUNT_OPTIONS", "rsize=65536,wsize=65536").capture(),
+    )?;
+    guest.wait_for_mark("copying")?;
+    let mut numbers = Numbers(context.seed());
+    for number in 1..=KILLS {
+        thread::sleep(Duration::from_millis(500 + numbers.below(3000)));
+        let calls = server.metrics()?.sum("rpcrdma_calls_total", &["outcome=\"answered\""]);
+        server.kill()?;
+        let down = if number == KILLS { LONG_DOWN } else { Duration::from_millis(numbers.below(DOWN_MS)) };
+        thread::sleep(down);
+        server.start()?;
+        context.note(format!("kill {number} after {calls} calls, {} ms down", down.as_millis()));
+        // The next one comes when the client is back.
+        context.wait_for("the client has connected again", PATIENCE, || {
+            Ok(server.metrics()?.sum("rpcrdma_calls_total", &["outcome=\"answered\"", "nfs3"]) > 3.0)
+        })?;
+    }
+    let (_, longest) = faults_copying::finish(context, guest, &server)?;
+    context.note(format!("the longest command took {:.1} s", longest.as_secs_f64()));
+    ensure!(longest < PATIENCE + LONG_DOWN, "a command took {longest:?}; see {}", context.dir().display());
+    server.finish()?;
+    Ok(())
+}

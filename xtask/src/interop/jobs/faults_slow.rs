@@ -1,0 +1,132 @@
+//! A slow peer, and one that stalls in either direction or both: it gets its data in the end, the server frees what it held when it stalls, and
+//! others do not notice.
+
+use super::{Job, faults_copying};
+use crate::interop::{
+    context::Context,
+    middlebox::{Middlebox, Way},
+    serve::ServeOptions,
+};
+use anyhow::ensure;
+use faults_copying::Held;
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+pub(super) const JOB: Job = Job {
+    name: "faults-slow",
+    about: "a client behind a slow path, then one that stalls one way, the other, both: dropped in time, its data identical, others unhindered",
+    seconds: 180,
+    guests: 1,
+    scales: false,
+    run,
+};
+
+/// What `serve --stall-timeout` is given here.
+const STALL: u64 = 3;
+
+/// A call's Read chunks as a whole may take twice as long; some seconds for what lies in the sockets' buffers.
+const FREED_WITHIN: Duration = Duration::from_secs(2 * STALL + 5);
+
+/// How often a stall may meet a moment when nothing is under way.
+const ATTEMPTS: usize = 4;
+
+/// A slow path, in octets a second: the four WRITEs of 1 MiB that the guest has under way take more than three seconds together. Their time is
+/// twice [`STALL`].
+const SLOW: u64 = 1_200_000;
+
+/// How long the path is slow.
+const SLOW_FOR: Duration = Duration::from_secs(8);
+
+/// A decent client beside it copies [`OTHERS_OCTETS`] both ways within this, command by command.
+const OTHERS_WITHIN: Duration = Duration::from_secs(5);
+const OTHERS_OCTETS: usize = 8 << 20;
+
+/// Linux connects again at once, then after 5 s, then after 10 s more.
+const BACK_WITHIN: Duration = Duration::from_secs(25);
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let options = ServeOptions::new(context.folder("export")?);
+    let server = context.serve(options.argument("--stall-timeout").argument(STALL.to_string()))?;
+    let middlebox = Middlebox::before(server.port())?;
+    let guest = faults_copying::guest(4_000_000, 3).capture();
+    let mut guest = context.boot(guest.mounts_at(middlebox.port(), server.mount_port(), "/"))?;
+    guest.wait_for_mark("copying")?;
+    let answered =
+        || -> anyhow::Result<f64> { Ok(server.metrics()?.sum("rpcrdma_calls_total", &["outcome=\"answered\""])) };
+
+    middlebox.slow(Some(SLOW));
+    let (begin, calls) = (Instant::now(), answered()?);
+    others_work(context, &server)?;
+    std::thread::sleep(SLOW_FOR.saturating_sub(begin.elapsed()));
+    let during = answered()? - calls;
+    ensure!(
+        middlebox.accepted() == 1,
+        "the server dropped a client that was slow only; see {}",
+        server.log().display()
+    );
+    context.note(format!("{during} calls at {SLOW} octets a second, on one connection"));
+    middlebox.slow(None);
+
+    let stall = |ways: &[Way], stalled: bool| {
+        for way in ways {
+            middlebox.stall(*way, stalled);
+        }
+    };
+    for ways in [&[Way::Up][..], &[Way::Down], &[Way::Up, Way::Down]] {
+        let before = faults_copying::ended_for(&server.metrics()?, "stalled");
+        let connections = middlebox.accepted();
+        let mut begin = Instant::now();
+        // A connection that stalls between two calls is idle, and stays: then it goes on for a moment.
+        let mut seen = false;
+        for _ in 0..ATTEMPTS {
+            begin = Instant::now();
+            stall(ways, true);
+            while !seen && begin.elapsed() < FREED_WITHIN {
+                std::thread::sleep(Duration::from_millis(50));
+                seen = faults_copying::ended_for(&server.metrics()?, "stalled") > before;
+            }
+            if seen {
+                break;
+            }
+            stall(ways, false);
+            std::thread::sleep(Duration::from_millis(400));
+        }
+        ensure!(seen, "{ATTEMPTS} stalls {ways:?} of {FREED_WITHIN:?} were not seen; see {}", server.log().display());
+        let took = begin.elapsed();
+        context.wait_for("what the stalled client held is free", Duration::from_secs(2), || {
+            let held = Held::by(&server)?;
+            Ok(held.calls == 0.0 && held.memory == 0.0)
+        })?;
+        context.note(format!("stalled {ways:?}: dropped after {:.1} s", took.as_secs_f64()));
+        others_work(context, &server)?;
+        stall(ways, false);
+        context.wait_for("the client has connected again", BACK_WITHIN, || Ok(middlebox.accepted() > connections))?;
+        let calls = answered()?;
+        context.wait_for("the client works again", BACK_WITHIN, || Ok(answered()? > calls + 5.0))?;
+    }
+    let (_, longest) = faults_copying::finish(context, guest, &server)?;
+    context.note(format!("the longest command took {:.1} s", longest.as_secs_f64()));
+    server.finish()?;
+    Ok(())
+}
+
+/// Our own client, around the middlebox.
+fn others_work(context: &Context, server: &crate::interop::serve::Server) -> anyhow::Result<()> {
+    let file = context.dir().join("others");
+    fs::write(&file, crate::numbers::Numbers(context.seed()).octets(OTHERS_OCTETS))?;
+    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
+    let back = context.dir().join("others-back");
+    let begin = Instant::now();
+    context.rpcrdma("others-put", ["put", "-q", &text(&file), &server.url("others")])?.expect_success()?;
+    context.rpcrdma("others-get", ["get", "-q", &server.url("others"), &text(&back)])?.expect_success()?;
+    let took = begin.elapsed();
+    ensure!(fs::read(&file)? == fs::read(&back)?, "another client got other octets than it put");
+    for path in [&file, &back] {
+        fs::remove_file(path)?;
+    }
+    context.note(format!("another client: {:.1} s for both ways", took.as_secs_f64()));
+    ensure!(took < OTHERS_WITHIN, "another client took {took:?} beside it");
+    Ok(())
+}
