@@ -1,0 +1,205 @@
+//! One connection of version 2 whose peer is hand-made.
+
+use bytes::Bytes;
+use rpcrdma_engine::{
+    Action, CallError, CallId, Config, ExposeError, ExposureId, Host, MessageKind, RequestId, Sink, v2::Connection,
+};
+use rpcrdma_env::Timestamp;
+use rpcrdma_wire::v2::{
+    Body, Chunks, Credits, ErrorBody, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList,
+};
+use rpcrdma_xdr::Payload;
+
+pub const T: Timestamp = Timestamp::from_nanos(1);
+
+/// A host whose handles are 1000 and up, and whose XIDs are 0x7700 and up, in order.
+#[derive(Default)]
+pub struct Handles {
+    next: u32,
+    xid: u32,
+    pub lent: Vec<(ExposureId, u32)>,
+}
+
+impl Handles {
+    fn lend(&mut self, id: ExposureId, length: usize) -> Result<Segment, ExposeError> {
+        self.next += 1;
+        self.lent.push((id, 999 + self.next));
+        Ok(Segment { handle: 999 + self.next, length: length as u32, offset: 0 })
+    }
+}
+
+impl Host for Handles {
+    fn expose_source(&mut self, id: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
+        self.lend(id, octets.len())
+    }
+    fn expose_sink(&mut self, id: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
+        self.lend(id, sink.octets)
+    }
+    fn next_xid(&mut self) -> u32 {
+        self.xid += 1;
+        0x76FF + self.xid
+    }
+}
+
+/// What one input led to.
+#[derive(Debug, Default)]
+pub struct Done {
+    pub sent: Vec<(Header, usize, MessageKind, Option<u32>)>,
+    pub actions: Vec<Action>,
+    pub receives: usize,
+}
+
+impl Done {
+    /// The errors among what was sent, with their XIDs.
+    pub fn errors(&self) -> Vec<(u32, ErrorBody)> {
+        let error = |(header, ..): &(Header, usize, MessageKind, Option<u32>)| match header.body {
+            Body::Error(error) => Some((header.xid, error)),
+            _ => None,
+        };
+        self.sent.iter().filter_map(error).collect()
+    }
+
+    pub fn grants(&self) -> usize {
+        self.sent.iter().filter(|(_, _, kind, _)| *kind == MessageKind::Grant).count()
+    }
+
+    pub fn delivered(&self) -> Vec<(RequestId, u32)> {
+        let delivered = |action: &Action| match action {
+            Action::Deliver { request, xid, .. } => Some((*request, *xid)),
+            _ => None,
+        };
+        self.actions.iter().filter_map(delivered).collect()
+    }
+
+    pub fn failed(&self) -> Vec<CallError> {
+        let failed = |action: &Action| match action {
+            Action::Fail { error, .. } => Some(*error),
+            _ => None,
+        };
+        self.actions.iter().filter_map(failed).collect()
+    }
+
+    pub fn completed(&self) -> usize {
+        self.actions.iter().filter(|action| matches!(action, Action::Complete { .. })).count()
+    }
+
+    pub fn closed(&self) -> bool {
+        self.actions.iter().any(|action| matches!(action, Action::Close(_)))
+    }
+}
+
+pub struct Peer {
+    pub engine: Connection,
+    pub host: Handles,
+    pub now: Timestamp,
+}
+
+impl Peer {
+    pub fn new(config: Config) -> Self {
+        Self { engine: Connection::new(config, 2), host: Handles::default(), now: T }
+    }
+
+    /// A server whose client has announced its defaults, or a client whose server has.
+    pub fn ready(config: Config) -> Self {
+        Self::announced(config, Vec::new())
+    }
+
+    /// The same with properties.
+    pub fn announced(config: Config, set: Vec<rpcrdma_wire::v2::Property>) -> Self {
+        let mut peer = Self::new(config);
+        peer.engine.start(T, &mut peer.host);
+        peer.take();
+        let set = rpcrdma_wire::v2::PropertySet(set);
+        peer.hear(&Header::connprop(0x66, Credits::new(32, 32), false, set), &[]);
+        peer
+    }
+
+    pub fn hear(&mut self, header: &Header, payload: &[u8]) -> Done {
+        let mut octets = header.to_bytes().to_vec();
+        octets.extend_from_slice(payload);
+        self.hear_octets(octets)
+    }
+
+    pub fn hear_octets(&mut self, octets: Vec<u8>) -> Done {
+        self.engine.received(&octets.into(), self.now, &mut self.host);
+        self.take()
+    }
+
+    pub fn call(&mut self, xid: u32, message: Payload, reply_max: usize, items: &[usize], repeatable: bool) -> Done {
+        let call = CallId(xid.into());
+        self.engine.call(call, xid, message, reply_max, items, repeatable, self.now, &mut self.host).unwrap();
+        self.take()
+    }
+
+    pub fn wake(&mut self, now: Timestamp) -> Done {
+        self.now = now;
+        self.engine.wake(now, &mut self.host);
+        self.take()
+    }
+
+    /// Carries out what the engine asks for: what is to be invalidated is at once, Sends are taken.
+    pub fn take(&mut self) -> Done {
+        let mut done = Done::default();
+        while let Some(action) = self.engine.poll() {
+            match action {
+                Action::Send { octets, invalidate, signaled, about } => {
+                    let octets = Bytes::from(octets.concat());
+                    let (header, len) = Header::decode(&octets).or_else(|_| Header::decode_piece(&octets)).unwrap();
+                    done.sent.push((header, octets.len() - len, about.kind, invalidate));
+                    if signaled {
+                        self.engine.drained();
+                    }
+                }
+                Action::Invalidate { exposure, .. } => {
+                    self.engine.fenced(exposure);
+                    if self.engine.next_wake().is_some_and(|when| when <= self.now) {
+                        self.engine.wake(self.now, &mut self.host);
+                    }
+                }
+                Action::PostReceives { count } => done.receives += count,
+                other => done.actions.push(other),
+            }
+        }
+        done
+    }
+}
+
+pub fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// The beginning of a Call.
+pub fn call(xid: u32) -> Vec<u8> {
+    words(&[xid, 0, 2, 100_003, 3, 1])
+}
+
+/// The beginning of a Reply.
+pub fn reply(xid: u32) -> Vec<u8> {
+    words(&[xid, 1, 0, 0, 0, 0])
+}
+
+pub fn credits() -> Credits {
+    Credits::new(1, 32)
+}
+
+pub fn msg(xid: u32, response: bool, more: bool, lists: Lists) -> Header {
+    Header::msg(xid, credits(), response, more, Chunks { inv_handle: 0, lists })
+}
+
+pub fn segment(handle: u32, length: u32) -> Segment {
+    Segment { handle, length, offset: 0 }
+}
+
+pub fn reads(chunks: &[(u32, u32)]) -> Lists {
+    let entry = |&(position, length): &(u32, u32)| ReadSegment { position, segment: segment(5, length) };
+    Lists { reads: ReadList(chunks.iter().map(entry).collect()), ..Lists::default() }
+}
+
+pub fn writes(chunks: &[&[u32]]) -> Lists {
+    let chunk = |lengths: &&[u32]| WriteChunk(lengths.iter().map(|&length| segment(6, length)).collect());
+    Lists { writes: WriteList(chunks.iter().map(chunk).collect()), ..Lists::default() }
+}
+
+pub fn payload(run: usize) -> Payload {
+    Payload::from(Bytes::from(vec![0; run]))
+}
