@@ -3,7 +3,10 @@
 
 mod errors;
 mod exchange;
+mod hostile;
+mod negotiation;
 mod pair;
 mod peer;
+mod rules;
 mod watch;
 mod world;

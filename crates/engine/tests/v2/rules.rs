@@ -1,0 +1,256 @@
+//! Sequences of parts, credits and grants, with a peer that does as it likes.
+
+use crate::peer::{Peer, call, credits, msg, payload, reads, reply, words};
+use bytes::Bytes;
+use rpcrdma_engine::{
+    Action, CallError, CloseCause, Config, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault, Piece,
+    SILENCE_LIMIT,
+    v2::{MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SPARE_RECEIVES},
+};
+use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists};
+use rpcrdma_xdr::Payload;
+
+fn server() -> Peer {
+    Peer::ready(Config { credits_granted: 32, ..Config::server() })
+}
+
+/// proves: V2-6.2.2.2-a, V2-6.2.2.2-c, V2-6.2.2.2-e, V2-6.2.2.2-h, V2-6.2.2.2-d, V2-6.2.2.2-g, V2-6.2.2.2-l, V2-7.1.3-a, V2-7.1.3-b, V2-4.1-i, V2-6.3.1-b
+#[test]
+fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
+    let part = |xid, more| msg(xid, false, more, Lists::default());
+    let mut server = server();
+    assert!(server.hear(&part(1, true), &call(1)[..4]).delivered().is_empty());
+    assert!(server.hear(&Header::grant(credits()), &[]).errors().is_empty(), "a grant is no member");
+    assert!(server.hear(&Header::error(9, 2, credits(), ErrorBody::System), &[]).errors().is_empty());
+    assert!(server.hear(&part(1, true), &[]).errors().is_empty(), "nor is a part without octets a fault");
+    let done = server.hear(&part(2, false), &call(2));
+    assert_eq!(done.errors(), [(2, ErrorBody::InvalidContinuation)]);
+    assert!(done.delivered().is_empty());
+    let done = server.hear(&part(1, false), &call(1)[4..]);
+    assert_eq!(done.delivered().len(), 1, "the other goes on");
+    let Some(Action::Deliver { pieces, .. }) = done.actions.first() else { panic!("{done:?}") };
+    assert_eq!(*pieces, [Piece::Inline(call(1).into())]);
+    // A NOMSG, and chunks with MORE, break their own sequence and are followed up to its end.
+    for (xid, breaking) in [
+        (3, Header::nomsg(3, credits(), false, Chunks::from(reads(&[(0, 24)])))),
+        (4, msg(4, false, true, reads(&[(24, 8)]))),
+    ] {
+        server.hear(&part(xid, true), &call(xid));
+        let done = server.hear(&breaking, if breaking.flags.more { &[0; 4] } else { &[] });
+        assert_eq!(done.errors(), [(xid, ErrorBody::InvalidContinuation)]);
+        if breaking.flags.more {
+            let done = server.hear(&part(xid, false), &[0; 8]);
+            assert!(done.errors().is_empty() && done.delivered().is_empty(), "{done:?}");
+        }
+        assert_eq!(server.hear(&part(xid, false), &call(xid)).delivered().len(), 1, "sent again as a whole");
+    }
+    let done = server.hear_octets([words(&[6, 2, 0x0020_0001, 1, 2]), words(&[0; 4])].concat());
+    assert_eq!(done.errors(), [(6, ErrorBody::InvalidContinuation)]);
+}
+
+/// proves: V2-6.2.2.2-m, V2-6.2.2.2-b
+#[test]
+fn a_reply_in_broken_parts_fails_its_call() {
+    let mut client = Peer::ready(Config::client());
+    for xid in 1..3 {
+        client.call(xid, payload(40), 20_000, &[], false);
+        client.hear(&msg(xid, true, true, Lists::default()), &reply(xid));
+    }
+    // The second began while the first was under way.
+    let mut client = Peer::ready(Config::client());
+    client.call(1, payload(40), 20_000, &[], false);
+    client.call(2, payload(40), 20_000, &[], false);
+    assert!(client.hear(&msg(1, true, true, Lists::default()), &reply(1)).failed().is_empty());
+    let done = client.hear(&msg(2, true, false, Lists::default()), &reply(2));
+    assert_eq!(done.failed(), [CallError::Peer(PeerFault::BrokenSequence)]);
+    assert!(done.errors().is_empty(), "nobody is told");
+    let done = client.hear(&msg(1, true, false, Lists::default()), &[0; 8]);
+    assert_eq!(done.completed(), 1);
+}
+
+/// proves: V2-6.2.2.2-i, V2-7.4.1-a
+#[test]
+fn what_is_put_together_has_limits() {
+    let limits = Limits { call_octets: 8000, ..Limits::default() };
+    let mut server = Peer::ready(Config { limits, ..Config::server() });
+    let long = |xid, last: usize| {
+        let parts = [(msg(xid, false, true, Lists::default()), 4000), (msg(xid, false, false, Lists::default()), last)];
+        parts.map(|(header, len)| (header, [call(xid), vec![0; len]].concat()[..len].to_vec()))
+    };
+    for (xid, last, error) in [(1, 4000, None), (2, 4004, Some((2, ErrorBody::System)))] {
+        let mut errors = Vec::new();
+        let mut delivered = 0;
+        for (header, octets) in long(xid, last) {
+            let done = server.hear(&header, &octets);
+            errors.extend(done.errors());
+            delivered += done.delivered().len();
+        }
+        assert_eq!((errors, delivered), (error.into_iter().collect(), usize::from(error.is_none())));
+    }
+    // Parts without octets, without end.
+    let mut server = Peer::ready(Config { limits, ..Config::server() });
+    let mut errors = Vec::new();
+    for _ in 0..=MAX_PARTS {
+        errors.extend(server.hear(&msg(7, false, true, Lists::default()), &[]).errors());
+    }
+    assert_eq!(errors, [(7, ErrorBody::System)]);
+    // A reply is bounded too.
+    let mut client = Peer::ready(Config { limits, ..Config::client() });
+    client.call(1, payload(40), 100, &[], false);
+    client.hear(&msg(1, true, true, Lists::default()), &[reply(1), vec![0; 4000 - 24]].concat());
+    let done = client.hear(&msg(1, true, false, Lists::default()), &[0; 4004]);
+    assert_eq!(done.failed(), [CallError::Peer(PeerFault::TooLong)]);
+}
+
+/// proves: V2-6.2.2.2-j, V2-6.2.2.2-k, V2-4.2.1.1-e, V2-4.2.1.2-a
+#[test]
+fn a_sender_without_credits_pauses_and_goes_on() {
+    let mut client = Peer::new(Config::client());
+    client.engine.start(client.now, &mut client.host);
+    client.take();
+    let two = Credits::new(2, 32);
+    client.hear(&Header::connprop(1, two, false, Default::default()), &[]);
+    let message = Payload::from(Bytes::from([call(1), vec![0; 5 * 4060 - 24]].concat()));
+    let sent = client.call(1, message, 100, &[], false).sent;
+    assert_eq!(sent.len(), 2);
+    for left in [2, 1] {
+        let done = client.hear(&Header::grant(Credits::new(left, 32)), &[]);
+        assert_eq!(done.sent.len(), usize::from(left));
+        assert!(done.sent.iter().all(|(header, len, ..)| header.xid == 1 && *len == 4060));
+    }
+    assert!(client.hear(&Header::grant(Credits::new(9, 32)), &[]).sent.is_empty(), "that was all");
+}
+
+/// proves: V2-6.2.2.2-k, V2-4.2.1.2-d, V2-4.2.1.2-c
+#[test]
+fn who_may_be_stuck_is_granted_and_grants_are_not_answered() {
+    let mut server = Peer::ready(Config { credits_granted: 4, ..Config::server() });
+    let mut grants = 0;
+    for _ in 0..40 {
+        let done = server.hear(&msg(1, false, true, Lists::default()), &[]);
+        grants += done.grants();
+    }
+    assert!((10..=40).contains(&grants), "a window of four: {grants}");
+    for _ in 0..4 {
+        assert!(server.hear(&Header::grant(credits()), &[]).sent.is_empty(), "a grant is not answered");
+    }
+}
+
+/// proves: V2-4.2.1.1-e, V2-4.2-a, V2-11.1.4-c
+#[test]
+fn a_peer_beyond_its_credits_loses_the_connection() {
+    let mut server = Peer::ready(Config { credits_granted: 4, ..Config::server() });
+    let mut closed = None;
+    for xid in 1..20 {
+        let done = server.hear(&msg(xid, false, false, Lists::default()), &call(xid));
+        if done.closed() {
+            closed = Some(xid);
+            break;
+        }
+    }
+    assert_eq!(closed, Some(5), "four calls, and nothing is answered");
+    assert!(server.hear(&msg(9, false, false, Lists::default()), &call(9)).sent.is_empty());
+}
+
+#[test]
+fn a_flood_of_grants_is_found_out() {
+    let mut server = Peer::ready(Config { credits_granted: 4, ..Config::server() });
+    let closed = (0..40).any(|_| server.hear(&Header::grant(credits()), &[]).closed());
+    assert!(closed, "nobody has as many credits");
+}
+
+/// proves: V2-4.2.1.1-h
+#[test]
+fn ceilings_are_cut_to_named_limits() {
+    let peer = Peer::ready(Config { credits_granted: u32::MAX, ..Config::server() });
+    let most = MAX_CREDITS as usize + usize::from(MAX_PEER_CREDITS) + SPARE_RECEIVES;
+    assert!(peer.engine.stats().receives <= most && MAX_REQUESTS >= usize::from(MAX_PEER_CREDITS));
+    let mut server = Peer::new(Config { credits_granted: 8, ..Config::server() });
+    server.hear(&Header::connprop(1, Credits::new(u16::MAX, u16::MAX), false, Default::default()), &[]);
+    assert_eq!(server.engine.stats().receives, 8 + usize::from(MAX_PEER_CREDITS) + SPARE_RECEIVES);
+}
+
+#[test]
+fn answers_that_are_not_taken_end_the_connection() {
+    let mut server = server();
+    let mut closed = None;
+    for xid in 1..2000 {
+        let word = Credits::new(8, 32);
+        let header = Header { credits: word, ..msg(xid, false, false, reads(&[(2, 8)])) };
+        server.engine.received(&[header.to_bytes().to_vec(), call(xid)].concat().into(), server.now, &mut server.host);
+        while let Some(action) = server.engine.poll() {
+            if let Action::Close(cause) = action {
+                closed = Some(cause);
+            }
+        }
+        if closed.is_some() {
+            break;
+        }
+    }
+    assert_eq!(closed, Some(CloseCause::Peer(PeerFault::AnswersNotTaken)));
+}
+
+#[test]
+fn a_silent_peer_is_probed_and_given_up() {
+    let mut client = Peer::ready(Config::client());
+    client.call(1, payload(40), 100, &[], false);
+    let done = client.wake(client.now + SILENCE_LIMIT);
+    assert_eq!(done.sent.iter().map(|sent| sent.2).collect::<Vec<_>>(), [MessageKind::Probe]);
+    let done = client.wake(client.now + PROBE_TIMEOUT);
+    assert!(matches!(done.actions[..], [Action::Close(CloseCause::Silent)]), "{done:?}");
+    let mut client = Peer::ready(Config::client());
+    client.call(1, payload(40), 100, &[], false);
+    client.wake(client.now + SILENCE_LIMIT);
+    client.hear(&Header::grant(credits()), &[]);
+    assert!(!client.wake(client.now + PROBE_TIMEOUT).closed(), "any message shows that it lives");
+}
+
+/// proves: V2-4.3.6-h, V2-4.4.3-i, V2-A.1-h, V2-A.1-e, V2-6.4-h, V2-A.1-d, V2-4.3.6-g
+#[test]
+fn a_reply_is_taken_in_any_form_that_was_offered() {
+    let mut client = Peer::ready(Config::client());
+    let fault = |done: crate::peer::Done| done.failed().first().copied();
+    for (xid, form) in (1..).zip(["inline", "unused", "absent", "changed", "no chunk"]) {
+        let sent = client.call(xid, payload(40), 400_000, &[5000], false).sent;
+        let offered = sent[0].0.body.chunks().unwrap().lists.clone();
+        assert!(offered.reply.is_some() && offered.writes.chunks().len() == 1);
+        let unused = Lists {
+            reads: Default::default(),
+            writes: rpcrdma_wire::v2::WriteList(offered.writes.chunks().iter().filter_map(|c| c.filled(0)).collect()),
+            reply: offered.reply.as_ref().and_then(|chunk| chunk.filled(0)),
+        };
+        let mut changed = unused.clone();
+        changed.writes.0[0].0[0].handle += 1;
+        let done = match form {
+            "inline" => client.hear(&msg(xid, true, false, unused), &reply(xid)),
+            "unused" => {
+                client.hear(&msg(xid, true, true, Lists::default()), &reply(xid));
+                client.hear(&msg(xid, true, false, unused), &[0; 8])
+            }
+            "absent" => client.hear(&msg(xid, true, false, Lists::default()), &reply(xid)),
+            "changed" => {
+                assert_eq!(
+                    fault(client.hear(&msg(xid, true, false, changed), &reply(xid))),
+                    Some(CallError::Peer(PeerFault::ChunksChanged))
+                );
+                continue;
+            }
+            _ => {
+                let before = client.engine.stats().discarded;
+                let done = client.hear(
+                    &Header::nomsg(
+                        xid,
+                        credits(),
+                        true,
+                        Chunks::from(Lists { writes: unused.writes, ..Lists::default() }),
+                    ),
+                    &[],
+                );
+                assert!(done.actions.is_empty() && client.engine.stats().discarded > before, "{done:?}");
+                continue;
+            }
+        };
+        let Some(Action::Complete { reply, .. }) = done.actions.first() else { panic!("{form}: {done:?}") };
+        assert_eq!((reply.items[0].offered, reply.items[0].returned), (0, 0), "{form}: inline is good enough");
+    }
+}
