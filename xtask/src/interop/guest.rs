@@ -157,11 +157,6 @@ impl Guest {
         self.text("out.log")
     }
 
-    /// QEMU's process.
-    pub(super) fn process(&self) -> u32 {
-        self.running.id()
-    }
-
     /// Waits until the script says `mark NAME`.
     pub(super) fn wait_for_mark(&mut self, name: &str) -> anyhow::Result<()> {
         let file = self.dir.join(format!("mark-{name}"));

@@ -38,6 +38,9 @@ pub(super) fn is_root() -> bool {
 
 /// Sees that all packages are there, or says how to get them.
 pub(super) fn provide_packages() -> anyhow::Result<()> {
+    if std::env::consts::ARCH != "x86_64" {
+        bail!("the guest is made from this machine's packages and compiler: an x86-64 machine is needed");
+    }
     let output = Command::new("dpkg-query").args(["-W", "-f=${Package} ${db:Status-Status}\n"]).output();
     let output = output.with_context(|| {
         format!(

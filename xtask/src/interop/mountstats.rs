@@ -3,7 +3,8 @@
 use anyhow::Context as _;
 
 /// The counters that jobs look at.
-#[derive(Debug, Default, Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
+#[allow(dead_code, reason = "printed as a whole")]
 pub(super) struct RdmaTransport {
     pub(super) connects: u64,
     pub(super) sends: u64,

@@ -72,11 +72,6 @@ impl Nfsd {
         format!("nfs://127.0.0.1:{}/exports/{}?mountport={}", self.port, path.trim_start_matches('/'), self.mount_port)
     }
 
-    /// The guest.
-    pub(super) fn guest(&self) -> &Guest {
-        &self.guest
-    }
-
     /// What its network interface saw, if that was asked for.
     pub(super) fn wire(&self) -> PathBuf {
         self.guest.wire()

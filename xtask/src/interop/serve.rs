@@ -23,7 +23,6 @@ pub(super) struct ServeOptions {
     name: String,
     export: PathBuf,
     listeners: usize,
-    tcp: bool,
     capture: bool,
     arguments: Vec<String>,
 }
@@ -32,24 +31,12 @@ impl ServeOptions {
     /// A server of this folder, with root as root if the harness is.
     pub(super) fn new(export: PathBuf) -> Self {
         let arguments = if super::host::is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
-        Self { name: "serve".into(), export, listeners: 1, tcp: false, capture: false, arguments }
-    }
-
-    /// Names its log, capture and state (`serve`), for a job with several.
-    pub(super) fn named(mut self, name: &str) -> Self {
-        name.clone_into(&mut self.name);
-        self
+        Self { name: "serve".into(), export, listeners: 1, capture: false, arguments }
     }
 
     /// How many RDMA ports it listens on.
     pub(super) fn listeners(mut self, count: usize) -> Self {
         self.listeners = count;
-        self
-    }
-
-    /// Serves plain TCP, too.
-    pub(super) fn tcp(mut self) -> Self {
-        self.tcp = true;
         self
     }
 
@@ -73,7 +60,6 @@ pub(super) struct Server {
     options: ServeOptions,
     ports: Vec<u16>,
     mount_port: u16,
-    tcp_port: u16,
     metrics_port: u16,
     starts: RefCell<usize>,
     running: RefCell<Option<Running>>,
@@ -91,7 +77,6 @@ impl Server {
             options,
             ports: rdma,
             mount_port: ports::free()?,
-            tcp_port: ports::free()?,
             metrics_port: ports::free()?,
             starts: RefCell::new(0),
             running: RefCell::new(None),
@@ -113,9 +98,6 @@ impl Server {
         command.arg("--metrics").arg(format!("127.0.0.1:{}", self.metrics_port));
         command.arg("--state").arg(self.dir.join(format!("{name}-state")));
         command.args(["--json", "--log", "json"]).args(&self.options.arguments);
-        if self.options.tcp {
-            command.arg("--tcp").arg(format!("127.0.0.1:{}", self.tcp_port));
-        }
         if self.options.capture {
             let number = *self.starts.borrow();
             let file = if number == 1 { format!("{name}.pcapng") } else { format!("{name}-{number}.pcapng") };
@@ -148,11 +130,6 @@ impl Server {
     /// Where MOUNT is served.
     pub(super) fn mount_port(&self) -> u16 {
         self.mount_port
-    }
-
-    /// Where plain TCP is served, if it was asked for.
-    pub(super) fn tcp_port(&self) -> u16 {
-        self.tcp_port
     }
 
     /// A URL of a path of it, for our client.
