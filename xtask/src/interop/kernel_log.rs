@@ -35,13 +35,26 @@ const EVERYWHERE: &[Allowed] = &[
 const BEGINS: &str = "rpcrdma: the job begins";
 const ENDS: &str = "rpcrdma: the job ends";
 
+/// Around a warning of the kernel's own.
+const WARNING_BEGINS: &str = "------------[ cut here ]------------";
+const WARNING_ENDS: &str = "---[ end trace ";
+
 /// The lines that nobody expects.
 pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
     let lines = log.lines().skip_while(|line| !line.contains(BEGINS)).skip(1);
     let lines = lines.take_while(|line| !line.contains(ENDS));
+    let is_allowed = |words: &str| EVERYWHERE.iter().chain(also).any(|allowed| fits(words, allowed.pattern));
+    // A warning of the kernel's own, with all that it shows, is judged by the line that says what it is.
+    let mut inside_allowed = false;
     let judged = lines.filter(|line| {
         let words = without_time(line);
-        !words.is_empty() && !EVERYWHERE.iter().chain(also).any(|allowed| fits(words, allowed.pattern))
+        match words {
+            WARNING_BEGINS => return false,
+            _ if words.starts_with("WARNING: ") => inside_allowed = is_allowed(words),
+            _ if words.starts_with(WARNING_ENDS) => return !std::mem::take(&mut inside_allowed),
+            _ => {}
+        }
+        !words.is_empty() && !inside_allowed && !is_allowed(words)
     });
     judged.collect()
 }
@@ -96,5 +109,12 @@ mod tests {
         let log = "[ 1.0] boot noise\n[ 2.0] rpcrdma: the job begins\n[ 3.0] siw: oops\n[ 3.1] mine: 1\n[ 3.2] Key type a registered\n\
                    [ 4.0] rpcrdma: the job ends\n[ 5.0] later\n";
         assert_eq!(unexpected(log, &[allowed("mine: *", "")]), ["[ 3.0] siw: oops"]);
+    }
+    #[test]
+    fn a_warning_is_judged_by_its_name() {
+        let log = "rpcrdma: the job begins\n[ 1.0] ------------[ cut here ]------------\n[ 1.0] WARNING: CPU: 0 PID: 1 at a.c:1 x+0x1\n\
+                   [ 1.0] RAX: 0\n[ 1.0] ---[ end trace 0 ]---\n[ 2.0] odd\n";
+        assert_eq!(unexpected(log, &[allowed("WARNING: * x+*", "")]), ["[ 2.0] odd"]);
+        assert_eq!(unexpected(log, &[allowed("WARNING: * y+*", "")]).len(), 4);
     }
 }

@@ -31,8 +31,6 @@
 //! Linux shares one transport per address and port: a guest that wants several connections mounts several ports
 //! ([`ServeOptions::listeners`]).
 
-#![allow(dead_code, reason = "a part of the seam is for jobs to come")]
-
 use std::process::ExitCode;
 
 mod context;

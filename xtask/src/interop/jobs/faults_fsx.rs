@@ -79,7 +79,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
             thread::sleep(Duration::from_millis(numbers.below(500)));
             server.start()?;
             kills += 1;
-        } else {
+        } else if middlebox.is_done() {
             let (way, part) = PLACES[numbers.below(PLACES.len() as u64) as usize];
             let end = if numbers.below(2) == 0 { End::Fin } else { End::Reset };
             middlebox.cut(Cut { way, place: Place::Inside(part), skip: numbers.below(SKIPPED), end });

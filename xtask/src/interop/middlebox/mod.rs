@@ -7,6 +7,7 @@ use super::process::LOOK;
 use anyhow::Context as _;
 use rustix::net::sockopt;
 use std::{
+    collections::VecDeque,
     fmt,
     io::{ErrorKind, Read as _, Write as _},
     net::{Ipv4Addr, Shutdown, TcpListener, TcpStream},
@@ -83,8 +84,9 @@ impl fmt::Display for Cut {
 
 #[derive(Default)]
 struct Orders {
-    cut: Option<Cut>,
-    /// FPDUs of the kind, or octets, that passed since the order was given.
+    /// One after the other.
+    cuts: VecDeque<Cut>,
+    /// FPDUs of the kind, or octets, that passed since the first of them was next.
     passed: u64,
     done: Vec<String>,
     stalled: [bool; 2],
@@ -137,15 +139,14 @@ impl Middlebox {
         self.port
     }
 
-    /// Orders a cut; one before it that was not done is forgotten.
+    /// Orders a cut, after those that were ordered before.
     pub(super) fn cut(&self, cut: Cut) {
-        let mut orders = self.shared.orders();
-        (orders.cut, orders.passed) = (Some(cut), 0);
+        self.shared.orders().cuts.push_back(cut);
     }
 
     /// Whether no cut waits for its place.
     pub(super) fn is_done(&self) -> bool {
-        self.shared.orders().cut.is_none()
+        self.shared.orders().cuts.is_empty()
     }
 
     /// The cuts that were made, in words.
@@ -166,11 +167,6 @@ impl Middlebox {
     /// Connections so far.
     pub(super) fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::Relaxed)
-    }
-
-    /// Connections now.
-    pub(super) fn open(&self) -> u64 {
-        self.shared.open.load(Ordering::Relaxed)
     }
 }
 
@@ -288,7 +284,7 @@ impl Link {
     /// Whether the connection is to be cut among these octets: where, and how.
     fn place_of_cut(&self, way: Way, octets: &[u8], parts: &[(Part, usize)]) -> Option<(usize, End)> {
         let mut orders = self.shared.orders();
-        let cut = orders.cut.filter(|cut| cut.way == way)?;
+        let cut = orders.cuts.front().copied().filter(|cut| cut.way == way)?;
         let at = match cut.place {
             Place::Inside(wanted) => {
                 let mut fitting = parts.iter().filter(|(part, _)| *part == wanted);
@@ -303,7 +299,8 @@ impl Link {
                 usize::try_from(left).ok().filter(|left| *left < octets.len())?
             }
         };
-        orders.cut = None;
+        orders.cuts.pop_front();
+        orders.passed = 0;
         orders.done.push(cut.to_string());
         Some((at, cut.end))
     }
