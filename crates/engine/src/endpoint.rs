@@ -316,12 +316,7 @@ impl Endpoint {
 
     fn settle_1(&mut self, message: &Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {
         let config = Config { initial_receives: self.stats().receives, ..self.config.clone() };
-        // What was about to be done is done first: receives that were counted are posted.
-        while let State::Probing(probing) = &mut self.state
-            && let Some(action) = probing.two.poll()
-        {
-            self.actions.push_back(action);
-        }
+        self.flush();
         let mut one = Connection::new(config, self.peer.as_ref());
         self.actions.push_back(Action::Negotiated(of_version_1(&self.config, *one.link(), refused)));
         one.received(message, now, host);
@@ -352,8 +347,18 @@ impl Endpoint {
         }
     }
 
+    /// What was about to be done is done first: receives that were counted are posted.
+    fn flush(&mut self) {
+        while let State::Probing(probing) = &mut self.state
+            && let Some(action) = probing.two.poll()
+        {
+            self.actions.push_back(action);
+        }
+    }
+
     fn close(&mut self, cause: CloseCause) {
         if !self.closing {
+            self.flush();
             self.closing = true;
             self.actions.push_back(Action::Close(cause));
         }

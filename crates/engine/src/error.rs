@@ -24,6 +24,9 @@ pub enum PeerFault {
     /// The parts of its reply do not belong together (version 2, section 6.2.2.2).
     #[error("the parts of the reply do not belong together")]
     BrokenSequence,
+    /// It grants no credits, though answers have been waiting for them (version 2).
+    #[error("answers wait for credits that are not granted")]
+    NoCredits,
     /// The parts of its reply are more than we put together.
     #[error("the reply in parts is above the limit")]
     TooLong,
@@ -39,6 +42,7 @@ impl PeerFault {
             PeerFault::NoReplyChunk => "a long reply needs a Reply chunk",
             PeerFault::ReplyChunkBesideMessage => "a short reply leaves the Reply chunk unused",
             PeerFault::BrokenSequence => "the parts of a reply follow each other",
+            PeerFault::NoCredits => "every message grants a credit at least",
             PeerFault::TooLong => "a reply in parts keeps within the limit",
         }
     }

@@ -27,7 +27,22 @@ use rpcrdma_wire::v2::{
     Prefix, PropertySet, Receiver, ReverseSupport, Role, VERSION, judge,
 };
 use rpcrdma_xdr::Payload;
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
+
+/// How long answers may wait for credits that the peer does not grant, before it is given up. They hold memory.
+pub const CREDIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Whether something waits for credits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Starving {
+    No,
+    /// Since a moment that the next wake tells.
+    Begins,
+    Since(Timestamp),
+}
 
 /// The most header types of an extension that are remembered as unknown to the peer.
 const MAX_UNSUPPORTED: usize = 64;
@@ -55,6 +70,7 @@ pub struct Connection {
     negotiated: bool,
     /// Whether a call that was refused can be sent again.
     again: bool,
+    starving: Starving,
     actions: VecDeque<Action>,
     closing: bool,
     discarded: u64,
@@ -104,6 +120,7 @@ impl Connection {
             owes_grant: false,
             negotiated: false,
             again: false,
+            starving: Starving::No,
             actions: VecDeque::new(),
             closing: false,
             discarded: 0,
@@ -137,7 +154,7 @@ impl Connection {
             unanswered: self.requester.unanswered(),
             queued: self.requester.table.queued(),
             exposed: self.requester.table.exposed(),
-            executing: self.responder.requests.len(),
+            executing: self.responder.requests.len() + self.outbox.answers(),
             discarded: self.discarded,
         }
     }
@@ -488,10 +505,15 @@ impl Connection {
         if self.closing {
             return None;
         }
-        if self.again {
+        if self.again || self.starving == Starving::Begins {
             return Some(Timestamp::from_nanos(0));
         }
-        let times = [self.silence.next_wake(), self.requester.table.next_deadline(), self.exchange.next_wake()];
+        let starved = match self.starving {
+            Starving::Since(when) => Some(when + CREDIT_TIMEOUT),
+            _ => None,
+        };
+        let silent = self.silence.next_wake();
+        let times = [silent, starved, self.requester.table.next_deadline(), self.exchange.next_wake()];
         times.into_iter().flatten().min()
     }
 
@@ -499,6 +521,13 @@ impl Connection {
     pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.closing {
             return;
+        }
+        match self.starving {
+            Starving::Begins => self.starving = Starving::Since(now),
+            Starving::Since(when) if when + CREDIT_TIMEOUT <= now => {
+                self.close(CloseCause::Peer(PeerFault::NoCredits));
+            }
+            _ => {}
         }
         self.exchange.wake(now);
         self.requester.expire(now, &mut self.actions);
@@ -570,6 +599,11 @@ impl Connection {
             } else {
                 break;
             }
+        }
+        if self.outbox.is_empty() || self.credits.may_send() {
+            self.starving = Starving::No;
+        } else if self.starving == Starving::No {
+            self.starving = Starving::Begins;
         }
         self.settled();
     }

@@ -15,7 +15,7 @@ mod requester;
 mod responder;
 mod sequence;
 
-pub use connection::{Connection, MIN_OCTETS};
+pub use connection::{CREDIT_TIMEOUT, Connection, MIN_OCTETS};
 pub use credits::{MAX_PEER_CREDITS, SPARE_RECEIVES};
 pub use exchange::EXCHANGE_TIMEOUT;
 pub use extension::{Extension, ExtensionRefused, Received};

@@ -166,6 +166,11 @@ impl Outbox {
         self.controls.push_back(Control::Error { xid, version, error });
     }
 
+    /// Replies that are not sent.
+    pub(crate) fn answers(&self) -> usize {
+        self.replies.iter().chain(&self.current).filter(|outgoing| outgoing.response).count()
+    }
+
     /// Whether nothing waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.controls.is_empty() && self.replies.is_empty() && self.current.is_none()

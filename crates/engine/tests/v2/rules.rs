@@ -5,7 +5,7 @@ use bytes::Bytes;
 use rpcrdma_engine::{
     Action, CallError, CloseCause, Config, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault, Piece,
     SILENCE_LIMIT,
-    v2::{MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SPARE_RECEIVES},
+    v2::{CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SPARE_RECEIVES},
 };
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists};
 use rpcrdma_xdr::Payload;
@@ -188,6 +188,36 @@ fn answers_that_are_not_taken_end_the_connection() {
         }
     }
     assert_eq!(closed, Some(CloseCause::Peer(PeerFault::AnswersNotTaken)));
+}
+
+/// proves: V2-4.2.1.1-e, V2-4.2.1.1-i
+#[test]
+fn a_peer_that_grants_nothing_does_not_hold_answers_for_ever() {
+    let none = Credits::new(0, 32);
+    let mut server = Peer::new(Config::server());
+    server.hear(&Header::connprop(1, credits(), false, Default::default()), &[]);
+    let header = Header { credits: none, ..msg(1, false, false, Lists::default()) };
+    let done = server.hear(&header, &call(1));
+    server.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(40)));
+    assert!(server.take().sent.is_empty());
+    assert_eq!(server.engine.stats().executing, 1, "it is not answered before it is sent");
+    server.wake(server.now);
+    let until = server.now + CREDIT_TIMEOUT;
+    assert_eq!(server.engine.next_wake(), Some(until));
+    let mut other = Header::grant(none);
+    other.xid = 0;
+    server.hear(&other, &[]);
+    assert_eq!(server.engine.next_wake(), Some(until), "what grants nothing changes nothing");
+    assert!(!server.wake(server.now + (CREDIT_TIMEOUT - std::time::Duration::from_nanos(1))).closed());
+    assert!(server.wake(until).closed());
+    // A credit in time.
+    let mut server = Peer::new(Config::server());
+    server.hear(&Header::connprop(1, credits(), false, Default::default()), &[]);
+    let done = server.hear(&header, &call(1));
+    server.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(40)));
+    server.wake(server.now);
+    assert_eq!(server.hear(&Header::grant(credits()), &[]).sent.len(), 1);
+    assert_eq!((server.engine.next_wake(), server.engine.stats().executing), (None, 0));
 }
 
 #[test]
