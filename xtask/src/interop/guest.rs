@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 /// Goes before each script.
@@ -24,9 +24,6 @@ const MEMORY: u32 = 640;
 
 /// Octets of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
 const CAPTURED_LENGTH: u32 = 262_144;
-
-/// How long a guest may take to boot with another one and a compiler beside it.
-const BOOT_PATIENCE: Duration = Duration::from_secs(90);
 
 /// The host's loopback as the guest sees it.
 pub(super) const HOST: &str = "10.0.2.2";
@@ -242,18 +239,6 @@ impl Guest {
             None => format!("its output ends with: {}", last_lines(&out, 3)),
         };
         format!("{said}; see {} and dmesg.log, console.log beside it", self.dir.join("out.log").display())
-    }
-
-    /// Waits until the script has begun.
-    pub(super) fn wait_until_up(&mut self) -> anyhow::Result<()> {
-        let end = (Instant::now() + BOOT_PATIENCE).min(self.deadline);
-        while !self.dir.join("out.log").exists() {
-            if self.running.ended()?.is_some() || Instant::now() >= end {
-                bail!("guest {} did not boot: {}", self.options.name, self.why());
-            }
-            thread::sleep(LOOK);
-        }
-        Ok(())
     }
 }
 

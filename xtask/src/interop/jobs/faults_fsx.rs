@@ -1,6 +1,6 @@
 //! Random operations from a printed seed, while the server is killed and the connection is cut at random moments.
 
-use super::Job;
+use super::{Job, faults_copying};
 use crate::interop::{
     context::Context,
     guest::GuestOptions,
@@ -10,7 +10,6 @@ use crate::interop::{
 use crate::numbers::Numbers;
 use anyhow::ensure;
 use std::{
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -53,14 +52,15 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let server = context.serve(ServeOptions::new(context.folder("export")?))?;
     let middlebox = Middlebox::before(server.port())?;
     let ops = context.ops().div_ceil(SHARE);
-    let guest = GuestOptions::new("client", include_str!("../../../interop/guest/fsx.sh")).set("MOUNTS", MOUNTS.trim());
+    let guest =
+        GuestOptions::new("client", include_str!("../../../interop/guest/faults-fsx.sh")).set("MOUNTS", MOUNTS.trim());
     let guest =
         guest.mounts_at(middlebox.port(), server.mount_port(), "/").with_tools().capture().after_all("OPS", ops);
     let guest = guest
         .allow("nfs: server * not responding, still trying", "that is the fault")
         .allow("nfs: server * OK", "that is its end");
     let mut guest = context.boot(guest)?;
-    guest.wait_until_up()?;
+    guest.wait_for_mark("mounted")?;
     let mut numbers = Numbers(context.seed());
     let (mut kills, mut last) = (0, Instant::now());
     let mut pause = Duration::from_millis(LEAST_MS);
@@ -87,14 +87,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         (last, pause) = (Instant::now(), Duration::from_millis(LEAST_MS + numbers.below(MORE_MS)));
     }
     let ended = guest.finish()?;
-    for line in ended.read("sums")?.lines() {
-        let words: Vec<_> = line.split_whitespace().collect();
-        let [sum, _, file] = words[..] else { anyhow::bail!("sums has a line {line:?}") };
-        let mut command = Command::new("sha256sum");
-        command.arg(server.export().join(file));
-        let found = context.run("sum-on-disk", command)?.expect_success()?;
-        ensure!(found.stdout.starts_with(sum), "{file} on the disk is not what the client read");
-    }
+    faults_copying::same_on_disk(context, &server, &ended.read("sums")?, "")?;
     context.note(format!("seed {}, {ops} operations, {kills} kills, {} cuts", context.seed(), middlebox.cuts().len()));
     ensure!(kills + middlebox.cuts().len() > 0, "no fault happened");
     server.finish()?;
