@@ -77,6 +77,13 @@ fn judge(context: &Context, capture: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// tshark on a capture. Linux's client takes ports below 1,024, and tshark would read a connection from port 862, say, as TWAMP.
+fn tshark(capture: &Path) -> Command {
+    let mut command = Command::new("tshark");
+    command.args(["-o", "tcp.try_heuristic_first:TRUE", "-r"]).arg(capture);
+    command
+}
+
 /// Those of the packets in which tshark has not lost its way.
 ///
 /// It can take octets in the middle of file data for the beginning of an FPDU, and then reads what is not there: the CRC of that "FPDU"
@@ -84,8 +91,8 @@ fn judge(context: &Context, capture: &Path) -> anyhow::Result<()> {
 fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<String>> {
     let asked = &frames[..frames.len().min(LOOKED_AT)];
     let filter = format!("frame.number in {{{}}}", asked.join(", "));
-    let mut command = Command::new("tshark");
-    command.arg("-r").arg(capture).args(["-Y", &filter, "-V"]);
+    let mut command = tshark(capture);
+    command.args(["-Y", &filter, "-V"]);
     let finished = process::run(context, &format!("tshark-lost-{}", flat_name(context, capture)), command)?;
     let said = finished.expect_success()?.stdout;
     let mut lost = Vec::new();
@@ -102,8 +109,8 @@ fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Res
 ///
 /// A packet may hold several messages, and tshark does not say which of them it means: one with a READ reply counts as that.
 fn malformed(context: &Context, capture: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
-    let mut command = Command::new("tshark");
-    command.arg("-r").arg(capture).args(["-Y", "_ws.malformed", "-T", "fields"]);
+    let mut command = tshark(capture);
+    command.args(["-Y", "_ws.malformed", "-T", "fields"]);
     for field in ["frame.number", "rpc.msgtyp", "nfs.procedure_v3", "_ws.col.Info"] {
         command.args(["-e", field]);
     }
