@@ -1,0 +1,8 @@
+//! The transport in the reverse direction, in version 2.
+
+mod common;
+#[path = "suite/reverse.rs"]
+mod suite;
+
+/// What both ends speak.
+const VERSIONS: rpcrdma::Versions = rpcrdma::Versions::Two;
