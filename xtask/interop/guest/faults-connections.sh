@@ -6,7 +6,7 @@ for NFS_PORT in $NFS_PORTS; do
     nfs_mount "" "/mnt-$number"
 done
 mark mounted
-await work
+await work 120
 step all write at once
 ids=()
 for ((i = 1; i <= number; i++)); do

@@ -25,7 +25,7 @@ step full: small things
 refused dd if=/tmp/large of=small bs=8k count=1 conv=fsync
 cmp /tmp/before before
 mark full
-await room
+await room 120
 step there is room again
 rm -f large small full-name direct
 forget

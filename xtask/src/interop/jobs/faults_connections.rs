@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(super) const JOB: Job = Job {
     name: "faults-connections",
     about: "fifty mounts over fifty connections, all at work at once; all is freed afterwards",
-    seconds: 180,
+    seconds: 300,
     guests: 1,
     scales: false,
     run,

@@ -17,14 +17,14 @@ use std::{
 pub(super) const JOB: Job = Job {
     name: "faults-fsx",
     about: "random operations from a printed seed while the server is killed and the connection is cut, again and again",
-    seconds: 240,
+    seconds: 300,
     guests: 1,
     scales: true,
     run,
 };
 
 /// Of all operations, so many are done here: one in this number.
-const SHARE: u64 = 10;
+const SHARE: u64 = 20;
 
 /// Mount options, octets of the file that are used, the largest operation, where they begin, further options of `xtask fsx`.
 const MOUNTS: &str = "

@@ -11,7 +11,7 @@ use std::{
 pub(super) const JOB: Job = Job {
     name: "faults-full",
     about: "a full disk: ENOSPC arrives at Linux through the page cache and around it, nothing is corrupted, it works again with room",
-    seconds: 90,
+    seconds: 240,
     guests: 1,
     scales: false,
     run,

@@ -8,7 +8,7 @@ use std::{thread, time::Duration};
 pub(super) const JOB: Job = Job {
     name: "faults-killed",
     about: "the guest is killed with memory exposed and calls under way: the server's connections, calls, memory and sockets are back at zero",
-    seconds: 120,
+    seconds: 300,
     guests: 1,
     scales: false,
     run,

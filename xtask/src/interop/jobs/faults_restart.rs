@@ -10,7 +10,7 @@ use std::{thread, time::Duration};
 pub(super) const JOB: Job = Job {
     name: "faults-restart",
     about: "the server is killed and started again under a Linux client that copies: data identical, no hang beyond the time to connect again",
-    seconds: 180,
+    seconds: 300,
     guests: 1,
     scales: false,
     run,

@@ -6,7 +6,7 @@ use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions}
 pub(super) const JOB: Job = Job {
     name: "faults-one-address",
     about: "two Linux clients behind one source address write records of one file by turns and make, see and remove each other's names",
-    seconds: 180,
+    seconds: 300,
     guests: 2,
     scales: false,
     run,

@@ -17,7 +17,7 @@ use std::{
 pub(super) const JOB: Job = Job {
     name: "faults-slow",
     about: "a client behind a slow path, then one that stalls one way, the other, both: dropped in time, its data identical, others unhindered",
-    seconds: 180,
+    seconds: 300,
     guests: 1,
     scales: false,
     run,

@@ -13,7 +13,7 @@ use std::{
 pub(super) const JOB: Job = Job {
     name: "faults-vanished",
     about: "a host vanishes without FIN or RST: its busy connection is freed by --stall-timeout, its idle one by keep-alive; it comes back and goes on",
-    seconds: 180,
+    seconds: 300,
     guests: 1,
     scales: false,
     run,
