@@ -6,10 +6,11 @@ use bytes::Bytes;
 use common::{COUNT, Log, bulk, client, finish_read, read, router, start_read, store, swap, write};
 use rpcrdma::{ClientOptions, Event, MessageKind, NoVersion2, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::{Env, tokio_env};
-use rpcrdma_fabric::{Buffer, Completion, ConnectionParams, Fabric, Pending, Receives};
+use rpcrdma_fabric::{Buffer, Completion, ConnectionParams, Fabric, Pending, Receives, Send, Token};
 use rpcrdma_iwarp::{Config, Iwarp};
-use rpcrdma_oncrpc::{CallError, Client, ClientTransport, RemoteError, ReplyShape, TransportError};
+use rpcrdma_oncrpc::{CallError, Client, ClientTransport, Rejection, RemoteError, ReplyShape, TransportError};
 use rpcrdma_sim::{SimConfig, World};
+use rpcrdma_wire::v2::probe;
 use rpcrdma_xdr::Encoder;
 use std::{
     future::poll_fn,
@@ -36,6 +37,8 @@ enum First {
     Served,
     Ignored,
     Dropped,
+    /// Refused as by a server of version 1, then dropped.
+    Refused,
 }
 
 async fn spoil(pending: Box<dyn Pending>, first: First) {
@@ -46,6 +49,12 @@ async fn spoil(pending: Box<dyn Pending>, first: First) {
     loop {
         match poll_fn(|cx| qp.poll(cx)).await {
             Completion::Received { .. } if first == First::Dropped => qp.disconnect(),
+            Completion::Received { buffer, .. } if first == First::Refused => {
+                let xid = buffer.filled().first_chunk().copied().map(u32::from_be_bytes).unwrap();
+                let octets = vec![probe::refusal(xid, 2, 32, 1, 1)];
+                let _ = qp.post_send(Send { token: Token(1), octets, signaled: true, ..Send::default() });
+            }
+            Completion::Done { .. } => qp.disconnect(),
             Completion::Closed { .. } => return,
             _ => {}
         }
@@ -174,10 +183,14 @@ fn ends_that_share_version_1_speak_it_on_the_same_connection() {
     }
 }
 
-/// proves: V2-4.2.3.2-e, V2-4.2.3.2-h
+/// proves: V2-4.2.3.2-d, V2-4.2.3.2-e, V2-4.2.3.2-h
 #[test]
 fn servers_that_do_not_answer_get_version_1_on_another_connection() {
-    for (first, why) in [(First::Ignored, NoVersion2::NoAnswer), (First::Dropped, NoVersion2::Dropped)] {
+    for (first, why) in [
+        (First::Ignored, NoVersion2::NoAnswer),
+        (First::Dropped, NoVersion2::Dropped),
+        (First::Refused, NoVersion2::Refused),
+    ] {
         let world = World::new(2);
         world.block_on(async {
             let _served = serve(&world, SimConfig::default(), Versions::One, first);
@@ -211,6 +224,24 @@ fn without_a_common_version_calls_fail_at_once() {
             assert_eq!((low, high), range);
         });
     }
+}
+
+/// proves: V2-7.2-b, V2-7.2-c
+#[test]
+fn arguments_that_cannot_be_decoded_are_answered_by_the_rpc_layer() {
+    let world = World::new(5);
+    world.block_on(async {
+        let served = serve(&world, SimConfig::default(), Versions::Two, First::Served);
+        let (client, _) = connected(&world, SimConfig::default(), Versions::Two).await;
+        for len in [0, 3, 9000] {
+            let mut args = Encoder::new();
+            args.item(vec![1; len].into());
+            let error = client.call(COUNT, args.finish(), ReplyShape::inline(4)).await.unwrap_err();
+            assert!(matches!(error, CallError::Rejected(Rejection::GarbageArgs)), "{error}");
+        }
+        let errors = |event: &Event| matches!(event, Event::Sent(sent) if sent.kind == MessageKind::Error);
+        assert_eq!(served.count(errors), 0);
+    });
 }
 
 /// A reply whose size the caller could not know arrives all the same.

@@ -25,7 +25,7 @@ fn answer(xid: u32, run: usize, items: &[usize]) -> Answer {
     Answer::Reply(payload)
 }
 
-/// proves: V2-7.3.1-a, V2-7.3.1-c, V2-7.3.2-a, V2-7.3.3-a, V2-5.2.4-b, V2-7.3-c, V2-11.1.4-a, V2-7-b, V2-7-c, V2-7-d, V2-7-e, V2-6.2.2.1-d
+/// proves: V2-4.3.4-d, V2-7.3.1-a, V2-7.3.1-c, V2-7.3.2-a, V2-7.3.3-a, V2-5.2.4-b, V2-7.3-c, V2-11.1.4-a, V2-7-b, V2-7-c, V2-7-d, V2-7-e, V2-6.2.2.1-d
 #[test]
 fn chunks_above_a_limit_are_refused_with_the_limit() {
     let mut server = server();
