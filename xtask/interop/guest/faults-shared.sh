@@ -25,6 +25,8 @@ step what both wrote
 cmp /tmp/wanted records
 equal "$(ls | grep -c '^name-[01]-[0-9]*$')" $((2 * RECORDS)) names
 equal "$(ls | grep -c '^folder-[01]-[0-9]*$')" $((2 * RECORDS)) folders
+mark checked
+await remove 200
 step each removes the names of the other
 for ((i = 0; i < RECORDS; i++)); do
     rm "name-$other-$i"

@@ -13,7 +13,7 @@ pub(super) const JOB: Job = Job {
 };
 
 /// What both wait for, as the script's marks call it, and the word that lets both go on.
-const STEPS: [(&str, &str); 3] = [("ready", "work"), ("written", "check"), ("removed", "end")];
+const STEPS: [(&str, &str); 4] = [("ready", "work"), ("written", "check"), ("checked", "remove"), ("removed", "end")];
 
 fn run(context: &Context) -> anyhow::Result<()> {
     let server = context.serve(ServeOptions::new(context.folder("export")?))?;

@@ -4,7 +4,7 @@
 use super::{Job, faults_copying};
 use crate::interop::{
     context::Context,
-    middlebox::{Middlebox, Way},
+    middlebox::{Cut, End, Middlebox, Part, Place, Way},
     serve::ServeOptions,
 };
 use anyhow::ensure;
@@ -29,8 +29,12 @@ const STALL: u64 = 3;
 /// A call's Read chunks as a whole may take twice as long; some seconds for what lies in the sockets' buffers.
 const FREED_WITHIN: Duration = Duration::from_secs(2 * STALL + 5);
 
-/// How often a stall may meet a moment when nothing is under way.
-const ATTEMPTS: usize = 4;
+/// Where the client stalls: while it owes the answer to an RDMA Read, one way or both, and while it is sent what it reads.
+const STALLS: [(Way, Part, End); 3] = [
+    (Way::Up, Part::ReadResponse, End::Stall),
+    (Way::Down, Part::Write, End::Stall),
+    (Way::Up, Part::ReadResponse, End::StallBoth),
+];
 
 /// A slow path, in octets a second: the four WRITEs of 1 MiB that the guest has under way take more than three seconds together. Their time is
 /// twice [`STALL`].
@@ -69,39 +73,24 @@ fn run(context: &Context) -> anyhow::Result<()> {
     context.note(format!("{during} calls at {SLOW} octets a second, on one connection"));
     middlebox.slow(None);
 
-    let stall = |ways: &[Way], stalled: bool| {
-        for way in ways {
-            middlebox.stall(*way, stalled);
-        }
-    };
-    for ways in [&[Way::Up][..], &[Way::Down], &[Way::Up, Way::Down]] {
+    for (way, part, end) in STALLS {
         let before = faults_copying::ended_for(&server.metrics()?, "stalled");
         let connections = middlebox.accepted();
-        let mut begin = Instant::now();
-        // A connection that stalls between two calls is idle, and stays: then it goes on for a moment.
-        let mut seen = false;
-        for _ in 0..ATTEMPTS {
-            begin = Instant::now();
-            stall(ways, true);
-            while !seen && begin.elapsed() < FREED_WITHIN {
-                std::thread::sleep(Duration::from_millis(50));
-                seen = faults_copying::ended_for(&server.metrics()?, "stalled") > before;
-            }
-            if seen {
-                break;
-            }
-            stall(ways, false);
-            std::thread::sleep(Duration::from_millis(400));
-        }
-        ensure!(seen, "{ATTEMPTS} stalls {ways:?} of {FREED_WITHIN:?} were not seen; see {}", server.log().display());
+        let order = Cut { way, place: Place::Inside(part), skip: 3, end };
+        middlebox.cut(order);
+        context.wait_for(&format!("{order}"), BACK_WITHIN, || Ok(middlebox.is_done()))?;
+        let begin = Instant::now();
+        context.wait_for(&format!("the server sees it: {order}"), FREED_WITHIN, || {
+            Ok(faults_copying::ended_for(&server.metrics()?, "stalled") > before)
+        })?;
         let took = begin.elapsed();
         context.wait_for("what the stalled client held is free", Duration::from_secs(2), || {
             let held = Held::by(&server)?;
             Ok(held.calls == 0.0 && held.memory == 0.0)
         })?;
-        context.note(format!("stalled {ways:?}: dropped after {:.1} s", took.as_secs_f64()));
+        context.note(format!("{order}: dropped after {:.1} s", took.as_secs_f64()));
         others_work(context, &server)?;
-        stall(ways, false);
+        middlebox.go_on();
         context.wait_for("the client has connected again", BACK_WITHIN, || Ok(middlebox.accepted() > connections))?;
         let calls = answered()?;
         context.wait_for("the client works again", BACK_WITHIN, || Ok(answered()? > calls + 5.0))?;

@@ -1,4 +1,4 @@
-//! A middlebox: passes the octets of TCP connections to a port of the loopback, and can cut, stall and slow them.
+//! A middlebox: passes the octets of TCP connections to a port of the loopback, and can cut, stall and slow them, at a chosen octet.
 //!
 //! It takes part in TCP at both sides, so a peer that it leaves alone still hears acknowledgements: a host that vanishes is made with
 //! [`super::namespace`]. Each connection has two threads, one for each way, that own the octets they hold; an error at one side ends both.
@@ -45,13 +45,17 @@ pub(super) enum Way {
     Down,
 }
 
-/// How a connection is ended, at both sides.
+/// What happens at the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// As an end of stream.
+    /// The connection ends at both sides, as an end of stream.
     Fin,
-    /// As a reset.
+    /// The same as a reset.
     Reset,
+    /// Nothing passes this way any more, until [`Middlebox::go_on`].
+    Stall,
+    /// Nothing passes either way.
+    StallBoth,
 }
 
 /// Where a connection is cut.
@@ -154,9 +158,9 @@ impl Middlebox {
         self.shared.orders().done.clone()
     }
 
-    /// Passes nothing this way, or passes again. Both sides' TCP finds that nobody reads.
-    pub(super) fn stall(&self, way: Way, stalled: bool) {
-        self.shared.orders().stalled[way as usize] = stalled;
+    /// Passes again what is stalled.
+    pub(super) fn go_on(&self) {
+        self.shared.orders().stalled = [false; 2];
     }
 
     /// Passes so many octets a second each way; with `None`, as many as come.
@@ -234,7 +238,7 @@ impl Link {
         for socket in [&self.near, &self.far] {
             match end {
                 End::Fin => drop(socket.shutdown(Shutdown::Both)),
-                End::Reset => drop(sockopt::set_socket_linger(socket, Some(Duration::ZERO))),
+                _ => drop(sockopt::set_socket_linger(socket, Some(Duration::ZERO))),
             }
         }
         self.cut.store(true, Ordering::Relaxed);
@@ -271,8 +275,17 @@ impl Link {
             if !self.write(to, passed) {
                 return self.end(End::Reset);
             }
-            if let Some((_, end)) = cut {
-                return self.end(end);
+            match cut {
+                Some((at, End::Stall | End::StallBoth)) => {
+                    while self.shared.orders().stalled[way as usize] && !self.is_over() {
+                        thread::sleep(LOOK);
+                    }
+                    if !self.write(to, &taken[at..]) {
+                        return self.end(End::Reset);
+                    }
+                }
+                Some((_, end)) => return self.end(end),
+                None => {}
             }
             if let Some(rate) = rate {
                 let due = Duration::from_secs(count as u64) / u32::try_from(rate.max(1)).unwrap_or(u32::MAX);
@@ -302,6 +315,11 @@ impl Link {
         orders.cuts.pop_front();
         orders.passed = 0;
         orders.done.push(cut.to_string());
+        match cut.end {
+            End::Stall => orders.stalled[way as usize] = true,
+            End::StallBoth => orders.stalled = [true; 2],
+            End::Fin | End::Reset => {}
+        }
         Some((at, cut.end))
     }
 
@@ -380,15 +398,16 @@ mod tests {
     #[test]
     fn a_stalled_way_holds_its_octets_and_a_slowed_one_takes_its_time() {
         let (middlebox, mut near, mut far) = pair();
-        middlebox.stall(Way::Up, true);
-        std::thread::sleep(Duration::from_millis(50));
-        near.write_all(b"x").unwrap();
+        middlebox.cut(Cut { way: Way::Up, place: Place::After(1), skip: 0, end: End::Stall });
+        near.write_all(b"xy").unwrap();
         far.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
         let mut found = [0; 1];
+        far.read_exact(&mut found).unwrap();
         assert!(far.read_exact(&mut found).is_err());
-        middlebox.stall(Way::Up, false);
+        middlebox.go_on();
         far.set_read_timeout(None).unwrap();
         far.read_exact(&mut found).unwrap();
+        assert_eq!(&found, b"y");
 
         middlebox.slow(Some(10_000));
         std::thread::sleep(Duration::from_millis(50));
