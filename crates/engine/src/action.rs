@@ -141,6 +141,8 @@ pub struct Negotiated {
     pub peer_credits: u32,
     /// What the peer has announced (version 2).
     pub peer: Option<Properties>,
+    /// Whether an authenticator has accepted the peer (version 2).
+    pub authenticated: bool,
 }
 
 /// What kind of message was sent.

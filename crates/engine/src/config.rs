@@ -1,6 +1,6 @@
 //! What a connection is told about itself, and what both ends' private data make of it.
 
-use crate::v2::{Extension, MAX_PEER_CREDITS};
+use crate::v2::{Extension, HostAuthentication, MAX_PEER_CREDITS};
 use rpcrdma_wire::{PrivateData, private_data::MIN_SIZE_OCTETS, v2::ReverseSupport};
 use std::{sync::Arc, time::Duration};
 
@@ -114,6 +114,9 @@ pub struct Config {
     pub reverse: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
+    /// Version 2: who finds out whether the peer is who it should be. Off if there is none. A peer of
+    /// version 1 cannot say anything, and is treated as one of version 2 that stays silent.
+    pub host_authentication: Option<Arc<dyn HostAuthentication>>,
 }
 
 impl Config {
@@ -134,6 +137,7 @@ impl Config {
             peer_credits: MAX_PEER_CREDITS,
             reverse: ReverseSupport::General,
             extension: None,
+            host_authentication: None,
         }
     }
 

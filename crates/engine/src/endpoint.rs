@@ -77,10 +77,16 @@ impl Endpoint {
         let posted = config.initial_receives;
         let peer = peer.copied();
         let mut actions = VecDeque::new();
+        let mut closing = false;
         let state = match (config.versions, config.side) {
             (Versions::One, _) => {
                 let one = Connection::new(config.clone(), peer.as_ref());
-                actions.push_back(Action::Negotiated(of_version_1(&config, *one.link(), None)));
+                if refuses_silence(&config) {
+                    closing = true;
+                    actions.push_back(Action::Close(CloseCause::Unauthenticated));
+                } else {
+                    actions.push_back(Action::Negotiated(of_version_1(&config, *one.link(), None)));
+                }
                 State::One(Box::new(one))
             }
             (_, Side::Client) => {
@@ -89,7 +95,7 @@ impl Endpoint {
             }
             (_, Side::Server) => State::Listening(Listening { posted, undrained: 0, discarded: 0 }),
         };
-        Self { config, peer, state, held: Vec::new(), actions, closing: false }
+        Self { config, peer, state, held: Vec::new(), actions, closing }
     }
 
     /// A client's first message, if there is one to send before any call.
@@ -217,9 +223,9 @@ impl Endpoint {
     /// A Send of the peer has arrived.
     pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         match &mut self.state {
+            _ if self.closing => {}
             State::One(one) => one.received(message, now, host),
             State::Two(two) => two.received(message, now, host),
-            _ if self.closing => {}
             State::Probing(_) => self.answered(message, now, host),
             State::Listening(_) => self.first(message, now, host),
         }
@@ -315,6 +321,9 @@ impl Endpoint {
     }
 
     fn settle_1(&mut self, message: &Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {
+        if refuses_silence(&self.config) {
+            return self.close(CloseCause::Unauthenticated);
+        }
         let config = Config { initial_receives: self.stats().receives, ..self.config.clone() };
         self.flush();
         let mut one = Connection::new(config, self.peer.as_ref());
@@ -439,10 +448,15 @@ impl Endpoint {
     }
 }
 
+/// Whether a peer that cannot authenticate itself is not wanted.
+fn refuses_silence(config: &Config) -> bool {
+    config.host_authentication.as_ref().is_some_and(|made| !made.begin(config.side).silent())
+}
+
 fn of_version_1(config: &Config, link: Link, refused: Option<NoVersion2>) -> Negotiated {
     let credits = match config.side {
         Side::Client => config.credits_wanted,
         Side::Server => config.credits_granted,
     };
-    Negotiated { version: v1::VERSION, refused, link, credits, peer_credits: 0, peer: None }
+    Negotiated { version: v1::VERSION, refused, link, credits, peer_credits: 0, peer: None, authenticated: false }
 }

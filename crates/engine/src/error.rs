@@ -61,6 +61,9 @@ pub enum CloseCause {
     /// The server did not answer the first message of version 2 in time. It may speak version 1, on another connection.
     #[error("the server did not answer in version 2")]
     NoAnswer,
+    /// The peer did not prove who it is.
+    #[error("the peer is not authenticated")]
+    Unauthenticated,
     /// No version is spoken by both ends.
     #[error("the server speaks versions {low} to {high} of RPC-over-RDMA only")]
     NoCommonVersion {

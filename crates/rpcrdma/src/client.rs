@@ -231,8 +231,11 @@ impl ClientDriver {
         session.unanswered(&mut self.calls);
         self.lingering.extend(self.service.take());
         let now = self.env.clock.now();
-        if let Some(&ConnectionError::Version { low, high }) = error {
-            return self.no_version(low, high);
+        match error {
+            Some(&ConnectionError::Version { low, high }) => return self.no_version(low, high),
+            // Trying again would not make it another, and another version would be no proof.
+            Some(ConnectionError::Unauthenticated) => return self.distrusted(),
+            _ => {}
         }
         if session.is_probing() && !self.finished {
             match (self.versions, error) {
@@ -268,6 +271,13 @@ impl ClientDriver {
     fn no_version(&mut self, low: u32, high: u32) {
         let source = RemoteError::Version { low, high };
         self.calls.fail_all(&TransportError::Remote { server: self.server, source });
+        self.phase = Phase::Idle;
+    }
+
+    /// The server did not prove who it is: calls fail, and the next tries again.
+    fn distrusted(&mut self) {
+        let rule = "a server proves who it is where that is asked";
+        self.calls.fail_all(&TransportError::Violation { server: self.server, rule });
         self.phase = Phase::Idle;
     }
 

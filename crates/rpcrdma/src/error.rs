@@ -17,6 +17,9 @@ pub enum ConnectionError {
     /// The server did not answer in version 2.
     #[error("the server did not answer in version 2")]
     NoAnswer,
+    /// The peer did not prove who it is.
+    #[error("the peer is not authenticated")]
+    Unauthenticated,
     /// No version is spoken by both ends.
     #[error("the server speaks versions {low} to {high} of RPC-over-RDMA only")]
     Version {

@@ -17,6 +17,13 @@
 //! later, the connection ends. On the server, received data are in the pool's buffers, and results are written straight
 //! from the octets that the service returns.
 //!
+//! # Versions
+//!
+//! [`ClientOptions::versions`] and [`ServerOptions::versions`] say which versions of RPC-over-RDMA are spoken; version 1
+//! alone unless told otherwise. With [`Versions::Auto`] a client asks for version 2 and goes on in version 1 where the
+//! server has nothing else, and a server goes by its client's first message. [`Event::Negotiated`] says what was
+//! settled, [`Event::NoVersion2`] that asking is not worth while.
+//!
 //! # When things go wrong
 //!
 //! A lost connection is made again and unanswered calls are sent again, in their order and with their XIDs. A peer that

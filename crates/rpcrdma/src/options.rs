@@ -2,7 +2,7 @@
 
 use rpcrdma_engine::{
     Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, Limits as EngineLimits, Versions,
-    v2::{Extension, MAX_PEER_CREDITS, MIN_OCTETS, ReverseSupport, SPARE_RECEIVES},
+    v2::{Extension, HostAuthentication, MAX_PEER_CREDITS, MIN_OCTETS, ReverseSupport, SPARE_RECEIVES},
 };
 use rpcrdma_fabric::Capabilities;
 use rpcrdma_oncrpc::Handler;
@@ -75,6 +75,8 @@ pub struct ClientOptions {
     pub reverse_support: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
+    /// Who finds out whether the peer is who it should be (version 2). None by default: peers are not asked.
+    pub host_authentication: Option<Arc<dyn HostAuthentication>>,
 }
 
 impl Default for ClientOptions {
@@ -89,6 +91,7 @@ impl Default for ClientOptions {
             versions: Versions::One,
             reverse_support: ReverseSupport::General,
             extension: None,
+            host_authentication: None,
         }
     }
 }
@@ -104,6 +107,7 @@ impl ClientOptions {
             versions: self.versions,
             reverse: self.reverse_support,
             extension: self.extension.clone(),
+            host_authentication: self.host_authentication.clone(),
             ..Config::client()
         };
         fitted(config, capabilities)
@@ -132,6 +136,8 @@ pub struct ServerOptions {
     pub versions: Versions,
     /// Version 2: header types and properties beyond the draft's.
     pub extension: Option<Arc<dyn Extension>>,
+    /// Who finds out whether the peer is who it should be (version 2). None by default: peers are not asked.
+    pub host_authentication: Option<Arc<dyn HostAuthentication>>,
 }
 
 impl Default for ServerOptions {
@@ -146,6 +152,7 @@ impl Default for ServerOptions {
             limits: EngineLimits { call_octets: DEFAULT_MAX_CALL_OCTETS, ..EngineLimits::default() },
             versions: Versions::One,
             extension: None,
+            host_authentication: None,
         }
     }
 }
@@ -160,6 +167,7 @@ impl ServerOptions {
             limits: EngineLimits { call_octets: self.limits.call_octets.min(self.max_message as u64), ..self.limits },
             versions: self.versions,
             extension: self.extension.clone(),
+            host_authentication: self.host_authentication.clone(),
             ..Config::server()
         };
         fitted(config, capabilities)

@@ -412,6 +412,7 @@ impl Session {
                     let error = match cause {
                         CloseCause::Peer(fault) => ConnectionError::Peer(fault),
                         CloseCause::NoAnswer => ConnectionError::NoAnswer,
+                        CloseCause::Unauthenticated => ConnectionError::Unauthenticated,
                         CloseCause::NoCommonVersion { low, high } => ConnectionError::Version { low, high },
                         _ => ConnectionError::Silent,
                     };

@@ -4,7 +4,9 @@ mod common;
 
 use bytes::Bytes;
 use common::{COUNT, Log, bulk, client, finish_read, read, router, start_read, store, swap, write};
-use rpcrdma::{ClientOptions, Event, MessageKind, NoVersion2, Server, ServerMemory, ServerOptions, Versions, connect};
+use rpcrdma::{
+    ClientOptions, Event, MessageKind, NoVersion2, Server, ServerMemory, ServerOptions, Versions, connect, v2,
+};
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::{Buffer, Completion, ConnectionParams, Fabric, Pending, Receives, Send, Token};
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -258,6 +260,77 @@ fn a_reply_may_be_longer_than_expected() {
         let mut count = client.call(COUNT, Encoder::new().finish(), ReplyShape::inline(4)).await.unwrap();
         assert_eq!(count.decoder.u32().unwrap(), 1, "executed once");
     });
+}
+
+/// Knows one word.
+#[derive(Debug)]
+struct Password(&'static [u8]);
+
+impl v2::HostAuthentication for Password {
+    fn begin(&self, _: v2::Side) -> Box<dyn v2::HostAuthenticator> {
+        Box::new(Password(self.0))
+    }
+}
+
+impl v2::HostAuthenticator for Password {
+    fn start(&mut self) -> Option<Bytes> {
+        Some(Bytes::from_static(self.0))
+    }
+    fn hear(&mut self, material: &Bytes) -> v2::AuthenticationStep {
+        if material == self.0 { v2::AuthenticationStep::Accept(None) } else { v2::AuthenticationStep::Reject }
+    }
+    fn silent(&mut self) -> bool {
+        false
+    }
+}
+
+/// proves: V2-5.2.6-b, V2-5.2.6-a
+#[test]
+fn hosts_can_be_asked_who_they_are() {
+    let cases = [(Versions::Two, true), (Versions::Auto, true), (Versions::Auto, false), (Versions::One, false)];
+    for (theirs, known) in cases {
+        let world = World::new(6);
+        world.block_on(async {
+            let fabric = world.fabric(SERVER);
+            let env = world.env();
+            let mut options = ServerOptions::default();
+            options.versions = theirs;
+            options.host_authentication =
+                known.then(|| Arc::new(Password(b"sesame")) as Arc<dyn v2::HostAuthentication>);
+            let handler = router(&env, &store(&env));
+            let served = Arc::new(Log::default());
+            let memory = ServerMemory::budget(8 << 20);
+            let server = Server::new(&fabric, handler, memory, env.clone(), options, served.clone());
+            let spawner = world.clone();
+            world.spawn(async move {
+                let mut listener = fabric.listen(ADDRESS).await.unwrap();
+                while let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await {
+                    if let Ok((_, driver)) = server.clone().accept(pending).await {
+                        spawner.spawn(driver);
+                    }
+                }
+            });
+            world.sleep(Duration::from_millis(1)).await;
+            let mut options = ClientOptions::default();
+            options.versions = Versions::Auto;
+            options.host_authentication = Some(Arc::new(Password(b"sesame")));
+            let fabric = Arc::new(world.fabric(CLIENT));
+            let log = Arc::new(Log::default());
+            let (transport, driver) = connect(fabric, ADDRESS, &env, options, log.clone()).await.unwrap();
+            world.spawn(driver);
+            let client = client(transport);
+            match client.null().await {
+                Ok(_) => assert!(known),
+                Err(CallError::Transport(TransportError::Violation { .. })) => assert!(!known),
+                Err(error) => panic!("{error}"),
+            }
+            let made = log.find(|event| match event {
+                Event::Negotiated(negotiated) => Some(negotiated.authenticated),
+                _ => None,
+            });
+            assert_eq!(made, known.then_some(true));
+        });
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use super::{
     ErrorBody, ExtensionRefused, OtherBody, Received,
     credits::Credits,
     exchange::{Exchange, knows, reverse_of},
+    host_auth,
     outbox::{Control, MAX_WAITING_ERRORS, Outbox, bare, control},
     requester::{Requester, Sending},
     responder::{Responder, Serving},
@@ -248,6 +249,7 @@ impl Connection {
         if self.outbox.controls.len() > MAX_WAITING_ERRORS {
             self.close(CloseCause::Peer(PeerFault::AnswersNotTaken));
         }
+        self.heed_verdict();
         self.silence.heard(now, self.requester.unanswered() > 0);
         self.pump(now, host);
         self.credits.settle(&mut self.actions);
@@ -330,8 +332,17 @@ impl Connection {
 
     fn accepted(&mut self, prefix: &Prefix, header: Header, payload: Bytes) -> bool {
         let xid = header.xid;
+        let trusted = !matches!(self.exchange.verdict(), host_auth::Verdict::Pending | host_auth::Verdict::Rejected);
         match header.body {
             Body::Nomsg(chunks) if chunks.is_empty() => false,
+            // Nothing of an RPC goes up before it is known who sends it.
+            Body::Msg(_) | Body::Nomsg(_) if !trusted => {
+                self.discarded += 1;
+                if !header.flags.response {
+                    self.outbox.error(xid, VERSION, ErrorBody::System);
+                }
+                false
+            }
             Body::Nomsg(_) if self.parts.is_open() => {
                 self.parts.breaks(prefix);
                 self.broken(prefix);
@@ -530,6 +541,7 @@ impl Connection {
             _ => {}
         }
         self.exchange.wake(now);
+        self.heed_verdict();
         self.requester.expire(now, &mut self.actions);
         let means = if self.credits.may_send() { Means::Reserve } else { Means::None };
         match self.silence.wake(now, means) {
@@ -555,6 +567,12 @@ impl Connection {
         if !self.closing {
             self.closing = true;
             self.actions.push_back(Action::Close(cause));
+        }
+    }
+
+    fn heed_verdict(&mut self) {
+        if self.exchange.verdict() == host_auth::Verdict::Rejected {
+            self.close(CloseCause::Unauthenticated);
         }
     }
 
@@ -632,6 +650,7 @@ impl Connection {
                 credits: ceiling(self.credits.own()),
                 peer_credits: ceiling(self.credits.peer()),
                 peer: Some(self.exchange.theirs().clone()),
+                authenticated: self.exchange.verdict() == host_auth::Verdict::Accepted,
             }));
         }
     }

@@ -4,7 +4,10 @@
 //! goes in pieces. What the peer announces counts from its arrival, in whole messages: one that is wrong changes nothing.
 //! Owns both ends' properties and what is not yet sent.
 
-use super::Extension;
+use super::{
+    Extension,
+    host_auth::{AUTHENTICATION_TIMEOUT, AuthenticationStep, HostAuthenticator, Verdict},
+};
 use crate::{Config, Link, Side};
 use bytes::{Bytes, BytesMut};
 use rpcrdma_env::Timestamp;
@@ -41,6 +44,10 @@ pub(crate) struct Exchange {
     xid: u32,
     heard: usize,
     heard_all: bool,
+    authenticator: Option<Box<dyn HostAuthenticator>>,
+    verdict: Verdict,
+    /// The most octets of a set in one message.
+    max: usize,
     /// When to go on without the rest.
     deadline: Option<Timestamp>,
 }
@@ -53,7 +60,10 @@ impl Exchange {
         ours.segment_size = u32::try_from(config.max_transfer_octets).unwrap_or(u32::MAX);
         ours.segment_count = u32::try_from(config.limits.segments).unwrap_or(u32::MAX);
         ours.reverse = reverse_of(config);
+        let mut authenticator = config.host_authentication.as_ref().map(|made| made.begin(config.side));
+        let verdict = if authenticator.is_some() { Verdict::Pending } else { Verdict::NotAsked };
         let mut set = ours.to_set();
+        set.0.extend(authenticator.as_mut().and_then(|made| made.start()).map(Property::HostAuth));
         let announced = config.extension.iter().flat_map(|extension| extension.announced());
         set.0.extend(announced.map(Property::Other));
         let max = match config.side {
@@ -62,7 +72,7 @@ impl Exchange {
         } - PREFIX_OCTETS;
         let unsent = set.split(max).into_iter().flat_map(|set| in_messages(set, max)).collect();
         let theirs = Properties::default();
-        Self { ours, theirs, unsent, xid: 0, heard: 0, heard_all: false, deadline: None }
+        Self { ours, theirs, unsent, xid: 0, heard: 0, heard_all: false, authenticator, verdict, max, deadline: None }
     }
 
     /// Whether there is an XID for our messages.
@@ -105,16 +115,56 @@ impl Exchange {
         !self.unsent.is_empty()
     }
 
+    /// Whether the last set of ours that was taken is not the last.
+    fn says_more(&self) -> bool {
+        self.has_unsent() || self.verdict == Verdict::Pending
+    }
+
+    /// What is known of the peer.
+    pub(crate) fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    fn say(&mut self, material: Option<Bytes>) {
+        let set = PropertySet(material.map(Property::HostAuth).into_iter().collect());
+        self.unsent.extend(in_messages(set, self.max));
+    }
+
+    /// What the peer has said about itself.
+    fn authenticate(&mut self, material: &Bytes) {
+        if self.verdict != Verdict::Pending || material.is_empty() {
+            return;
+        }
+        let Some(authenticator) = &mut self.authenticator else { return };
+        match authenticator.hear(material) {
+            AuthenticationStep::Say(material) => self.say(Some(material)),
+            AuthenticationStep::Accept(material) => {
+                self.verdict = Verdict::Accepted;
+                self.say(material);
+            }
+            AuthenticationStep::Reject => self.verdict = Verdict::Rejected,
+        }
+    }
+
+    /// The peer says nothing more: the verdict is due.
+    fn conclude(&mut self) {
+        if self.verdict == Verdict::Pending {
+            let may_go_on = self.authenticator.as_mut().is_some_and(|authenticator| authenticator.silent());
+            self.verdict = if may_go_on { Verdict::NotAsked } else { Verdict::Rejected };
+            self.say(None);
+        }
+    }
+
     /// The next message of ours.
     pub(crate) fn next(&mut self, credits: Credits) -> Option<Header> {
         let next = self.unsent.pop_front()?;
         Some(match next {
-            Unsent::Set(set) => Header::connprop(self.xid, credits, self.has_unsent(), set),
+            Unsent::Set(set) => Header::connprop(self.xid, credits, self.says_more(), set),
             Unsent::Piece { octets, more } => {
                 // All pieces of one set say whether another set follows.
                 let end = |unsent: &Unsent| matches!(unsent, Unsent::Piece { more: false, .. });
                 let rest = if more { self.unsent.iter().position(end).map_or(0, |at| at + 1) } else { 0 };
-                let tpmore = self.unsent.len() > rest;
+                let tpmore = self.unsent.len() > rest || self.verdict == Verdict::Pending;
                 Header::connprop_piece(self.xid, credits, more, tpmore, octets)
             }
         })
@@ -130,6 +180,11 @@ impl Exchange {
         self.theirs.apply(set);
         // The material shares the receive buffer.
         self.theirs.host_auth = self.theirs.host_auth.as_ref().map(|octets| Bytes::copy_from_slice(octets));
+        for property in &set.0 {
+            if let Property::HostAuth(material) = property {
+                self.authenticate(&Bytes::copy_from_slice(material));
+            }
+        }
         self.heard_set(tpmore);
     }
 
@@ -137,17 +192,21 @@ impl Exchange {
     pub(crate) fn heard_set(&mut self, tpmore: bool) {
         self.heard += 1;
         self.heard_all |= !tpmore;
+        if self.heard_all {
+            self.conclude();
+        }
     }
 
     /// The peer does without the exchange: the defaults hold for it, and ours is not sent.
     pub(crate) fn skip(&mut self) {
+        self.conclude();
         self.unsent.clear();
         self.heard_all = true;
     }
 
     /// Whether both ends have said everything.
     pub(crate) fn is_over(&self) -> bool {
-        self.heard_all && self.unsent.is_empty()
+        self.heard_all && self.unsent.is_empty() && !matches!(self.verdict, Verdict::Pending | Verdict::Rejected)
     }
 
     /// Whether the peer has said nothing of it yet.
@@ -157,7 +216,8 @@ impl Exchange {
 
     /// The peer was heard for the first time, or ours has begun.
     pub(crate) fn begin(&mut self, now: Timestamp) {
-        self.deadline.get_or_insert(now + EXCHANGE_TIMEOUT);
+        let timeout = if self.authenticator.is_some() { AUTHENTICATION_TIMEOUT } else { EXCHANGE_TIMEOUT };
+        self.deadline.get_or_insert(now + timeout);
     }
 
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {

@@ -9,16 +9,19 @@ mod connection;
 mod credits;
 mod exchange;
 mod extension;
+mod host_auth;
 mod outbox;
 mod plan;
 mod requester;
 mod responder;
 mod sequence;
 
+pub use crate::Side;
 pub use connection::{CREDIT_TIMEOUT, Connection, MIN_OCTETS};
 pub use credits::{MAX_PEER_CREDITS, SPARE_RECEIVES};
 pub use exchange::EXCHANGE_TIMEOUT;
 pub use extension::{Extension, ExtensionRefused, Received};
+pub use host_auth::{AUTHENTICATION_TIMEOUT, AuthenticationStep, HostAuthentication, HostAuthenticator};
 pub use outbox::MAX_WAITING_ERRORS;
 pub use responder::MAX_REQUESTS;
 pub use rpcrdma_wire::v2::{

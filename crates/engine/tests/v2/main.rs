@@ -3,6 +3,7 @@
 
 mod errors;
 mod exchange;
+mod host_auth;
 mod hostile;
 mod negotiation;
 mod pair;
