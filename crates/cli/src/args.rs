@@ -2,6 +2,7 @@
 
 use crate::{bench, files, manual, url::NfsUrl};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use rpcrdma::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Serve and use NFS over RPC-over-RDMA, with or without RDMA hardware.
@@ -99,6 +100,9 @@ pub(crate) struct ServeArgs {
     /// with RDMA Reads; a call's Read chunks as a whole may take twice as long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
     pub(crate) stall_timeout: Duration,
+    /// Which versions of RPC-over-RDMA to speak: 1, 2, or auto, which goes by each client's first message
+    #[arg(long, value_name = "1|2|auto", default_value = "1", value_parser = crate::url::parse_versions)]
+    pub(crate) rpcrdma: Versions,
     /// Look for the next message for so long before the thread sleeps: answers faster, and takes that much of a
     /// processor's time after each message
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = parse_busy_poll)]

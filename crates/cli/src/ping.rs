@@ -2,7 +2,7 @@
 
 use crate::{args::PingArgs, names, session::Sessions, transports::Options};
 use anyhow::{Context, Result};
-use rpcrdma::{Event, Observer};
+use rpcrdma::{Event, Negotiated, Observer};
 use rpcrdma_nfs::v3;
 use rpcrdma_oncrpc::{Client, ClientTransport, NoAuth};
 use serde_json::json;
@@ -12,15 +12,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Keeps what the last connection was told when it was made.
+/// What the last connection can do.
+#[derive(Clone, Default)]
+struct Agreed {
+    /// RDMA Reads that the server may have under way.
+    ird: u16,
+    negotiated: Option<Negotiated>,
+}
+
+/// Keeps what the last connection was told when it was made, and what was negotiated on it.
 #[derive(Default)]
-struct LastConnected(Mutex<Option<Event>>);
+struct LastConnected(Mutex<Agreed>);
+
+impl LastConnected {
+    fn agreed(&self) -> Agreed {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
 
 impl Observer for LastConnected {
     fn event(&self, peer: SocketAddr, event: &Event) {
-        if let Event::Connected { .. } = event {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(event.clone());
+        let mut agreed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            Event::Connected { ird, .. } => *agreed = Agreed { ird: *ird, negotiated: None },
+            Event::Negotiated(negotiated) => agreed.negotiated = Some(negotiated.clone()),
+            _ => {}
         }
+        drop(agreed);
         rpcrdma::Tracing.event(peer, event);
     }
 }
@@ -32,11 +50,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
     let transport = sessions.transport_for(&args.url).await?;
     let connected = begin.elapsed();
     let server = transport.server();
-    if args.verbose {
-        let agreed = observer.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        describe(&*transport, connected, agreed.as_ref(), args.client.json);
-    }
-    let client = Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
+    let client = Client::new(transport.clone(), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
     let mut times = Vec::new();
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let mut failure = None;
@@ -47,6 +61,10 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
             answered = client.null() => match answered {
                 Ok(()) => {
                     let time = begin.elapsed();
+                    // Versions are settled with the first answer.
+                    if args.verbose && times.is_empty() {
+                        describe(&*transport, connected, &observer.agreed(), args.client.json);
+                    }
                     times.push(time);
                     if args.client.json {
                         println!("{}", json!({ "seq": number, "us": micros(time) }));
@@ -78,36 +96,48 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
 }
 
 /// What the connection can do.
-fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: Option<&Event>, json: bool) {
+fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agreed, json: bool) {
     let (server, limits, time) = (transport.server(), transport.limits(), micros(connected));
-    let rdma = match agreed {
-        Some(Event::Connected { send_inline, receive_inline, send_invalidates, ird, .. }) => {
-            Some((*send_inline, *receive_inline, *send_invalidates, *ird))
-        }
-        _ => None,
-    };
     if json {
         let mut line = json!({
             "server": server.to_string(), "connect_us": time,
             "max_call": limits.max_call, "max_reply": limits.max_reply,
         });
-        if let Some((send, receive, invalidates, ird)) = rdma {
-            line["rpcrdma"] = 1.into();
-            line["call_inline"] = send.into();
-            line["reply_inline"] = receive.into();
-            line["remote_invalidation"] = invalidates.into();
-            line["ird"] = ird.into();
+        if let Some(negotiated) = &agreed.negotiated {
+            line["rpcrdma"] = negotiated.version.into();
+            line["call_inline"] = negotiated.link.send_inline.into();
+            line["reply_inline"] = negotiated.link.receive_inline.into();
+            line["remote_invalidation"] = negotiated.link.send_invalidates.into();
+            line["ird"] = agreed.ird.into();
+            if let Some(peer) = &negotiated.peer {
+                line["properties"] = json!({
+                    "send_size": peer.send_size, "receive_size": peer.receive_size,
+                    "segment_size": peer.segment_size, "segment_count": peer.segment_count,
+                    "reverse": format!("{:?}", peer.reverse).to_lowercase(),
+                });
+            }
         }
         println!("{line}");
         return;
     }
     println!("connected to {server} in {time:.0} us");
     println!("largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply);
-    if let Some((send, receive, invalidates, ird)) = rdma {
-        println!("RPC-over-RDMA version 1, inline up to {send} octets there and {receive} back");
+    if let Some(Negotiated { version, link, peer, refused, .. }) = &agreed.negotiated {
+        let (send, receive) = (link.send_inline, link.receive_inline);
+        println!("RPC-over-RDMA version {version}, inline up to {send} octets there and {receive} back");
+        if refused.is_some() {
+            println!("version 2 was asked for and refused");
+        }
+        if let Some(peer) = peer {
+            println!(
+                "the server sends up to {} octets at once, receives {}, takes {} segments of up to {} octets, calls back: {:?}",
+                peer.send_size, peer.receive_size, peer.segment_count, peer.segment_size, peer.reverse
+            );
+        }
         println!(
-            "remote invalidation {}; the server may have {ird} RDMA Reads under way",
-            if invalidates { "agreed" } else { "not offered by the server" }
+            "remote invalidation {}; the server may have {} RDMA Reads under way",
+            if link.send_invalidates { "agreed" } else { "not offered by the server" },
+            agreed.ird
         );
     }
 }

@@ -1,7 +1,7 @@
 //! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
 
 use anyhow::Result;
-use rpcrdma::Observer;
+use rpcrdma::{Observer, Versions};
 use rpcrdma_env::{Env, Heap};
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
 use rpcrdma_oncrpc::{
@@ -68,15 +68,21 @@ pub(crate) async fn tcp_once(server: SocketAddr, env: &Env) -> Result<Arc<dyn Cl
 }
 
 /// RPC over RDMA, carried by our own iWARP.
-pub(crate) async fn rdma(server: SocketAddr, env: &Env, options: &Options) -> Result<Arc<dyn ClientTransport>> {
+pub(crate) async fn rdma(
+    server: SocketAddr,
+    env: &Env,
+    options: &Options,
+    versions: Versions,
+) -> Result<Arc<dyn ClientTransport>> {
     let mut config = Config::default();
     config.crc = !options.no_crc;
     config.busy_poll = options.busy_poll;
     config.tap = options.tap.clone();
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
     let observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
-    let (transport, driver) =
-        rpcrdma::connect(fabric, server, env, rpcrdma::ClientOptions::default(), observer).await?;
+    let mut client = rpcrdma::ClientOptions::default();
+    client.versions = versions;
+    let (transport, driver) = rpcrdma::connect(fabric, server, env, client, observer).await?;
     tokio::spawn(driver);
     Ok(transport)
 }

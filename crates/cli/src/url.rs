@@ -1,5 +1,6 @@
 //! NFS URLs, as libnfs writes them: `nfs://HOST[:PORT]/PATH?NAME=VALUE&...`.
 
+use rpcrdma::Versions;
 use std::{fmt, str::FromStr};
 
 /// The port of NFS over RDMA (RFC 8166 section 9).
@@ -25,6 +26,8 @@ pub(crate) struct NfsUrl {
     pub(crate) path: Vec<u8>,
     pub(crate) transport: Transport,
     pub(crate) mount_port: Option<u16>,
+    /// The versions of RPC-over-RDMA.
+    pub(crate) rpcrdma: Versions,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
 }
@@ -79,6 +82,7 @@ impl FromStr for NfsUrl {
             path: decode_percent(path)?,
             transport: Transport::Rdma,
             mount_port: None,
+            rpcrdma: Versions::One,
             uid: None,
             gid: None,
         };
@@ -95,13 +99,26 @@ impl FromStr for NfsUrl {
                     }
                 }
                 "mountport" => url.mount_port = Some(parse_port(value)?),
+                "rpcrdma" => url.rpcrdma = parse_versions(value).map_err(BadUrl)?,
                 "nfsport" => url.port = Some(parse_port(value)?),
                 "uid" => url.uid = Some(parse_number(name, value)?),
                 "gid" => url.gid = Some(parse_number(name, value)?),
-                _ => return bad(format!("{name}: known are version, transport, mountport, nfsport, uid, gid")),
+                _ => {
+                    return bad(format!("{name}: known are version, transport, rpcrdma, mountport, nfsport, uid, gid"));
+                }
             }
         }
         Ok(url)
+    }
+}
+
+/// The versions of RPC-over-RDMA that may be spoken, in a URL or for `serve`.
+pub(crate) fn parse_versions(text: &str) -> Result<Versions, String> {
+    match text {
+        "1" => Ok(Versions::One),
+        "2" => Ok(Versions::Two),
+        "auto" => Ok(Versions::Auto),
+        _ => Err(format!("rpcrdma={text}: it is 1, 2 or auto")),
     }
 }
 

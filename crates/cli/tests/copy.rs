@@ -77,6 +77,12 @@ fn a_tree_goes_there_and_back_over_rdma() {
 }
 
 #[test]
+fn a_tree_goes_there_and_back_in_version_2() {
+    let url = |server: &Server, path: &str| format!("{}&rpcrdma=2", server.url(path));
+    there_and_back(url, &["--no-root-squash", "--rpcrdma", "auto"]);
+}
+
+#[test]
 fn a_tree_goes_there_and_back_over_tcp() {
     there_and_back(Server::tcp_url, &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
 }

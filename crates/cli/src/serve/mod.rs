@@ -96,9 +96,21 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
     let (stop, stopping) = watch::channel(false);
     let capturing = args.capture.as_deref().map(crate::capture::start).transpose()?;
     let (crc, tap) = (!args.no_crc, capturing.as_ref().map(crate::capture::Capturing::tap));
-    let (stall, busy_poll) = (args.stall_timeout, args.busy_poll);
-    let shared =
-        thread::Shared { env: env.clone(), nfs, mount, gate, memory, observer, crc, stall, busy_poll, tap, stopping };
+    let (stall, busy_poll, versions) = (args.stall_timeout, args.busy_poll, args.rpcrdma);
+    let shared = thread::Shared {
+        env: env.clone(),
+        nfs,
+        mount,
+        gate,
+        memory,
+        observer,
+        crc,
+        stall,
+        versions,
+        busy_poll,
+        tap,
+        stopping,
+    };
     let serving = thread::start(threads, &ports, shared)?;
     let registered = match args.rpcbind {
         true => Some(register::Registered::with_rpcbind(&ports, &env).await?),

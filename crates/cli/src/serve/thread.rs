@@ -8,7 +8,7 @@ use super::{
 };
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
-use rpcrdma::{Observer, Server, ServerOptions};
+use rpcrdma::{Observer, Server, ServerOptions, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
@@ -48,6 +48,7 @@ pub(super) struct Shared {
     pub(super) crc: bool,
     /// How long a peer may make no progress.
     pub(super) stall: Duration,
+    pub(super) versions: Versions,
     /// How long a thread looks for the next message before it sleeps.
     pub(super) busy_poll: Duration,
     pub(super) tap: Option<Arc<dyn Tap>>,
@@ -106,6 +107,7 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
     let iwarp = Iwarp::new(shared.env.clone(), config);
     let mut options = ServerOptions::default();
     options.stall = shared.stall;
+    options.versions = shared.versions;
     let server = Server::new(
         &iwarp,
         shared.nfs.clone(),
