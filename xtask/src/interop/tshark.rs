@@ -87,22 +87,53 @@ fn tshark(capture: &Path) -> Command {
 /// Those of the packets in which tshark has not lost its way.
 ///
 /// It can take octets in the middle of file data for the beginning of an FPDU, and then reads what is not there: the CRC of that "FPDU"
-/// is wrong. Our own reader has found every CRC of the capture right before ([`Wire::judge`]).
+/// is wrong. Our own reader has found every CRC of the capture right before ([`Wire::judge`]). If what it has read so looks like a Send that is not
+/// over, it puts it before the next Send, which is then malformed with a right CRC.
 fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<String>> {
-    let asked = &frames[..frames.len().min(LOOKED_AT)];
-    let filter = format!("frame.number in {{{}}}", asked.join(", "));
+    let asked = in_detail(context, capture, &frames[..frames.len().min(LOOKED_AT)])?;
+    let mut parts: Vec<_> = asked.iter().flat_map(|(_, shown)| fragments(shown)).collect();
+    parts.sort();
+    parts.dedup();
+    parts.truncate(LOOKED_AT);
+    let lost_parts: Vec<_> = match parts.is_empty() {
+        true => Vec::new(),
+        false => in_detail(context, capture, &parts)?
+            .into_iter()
+            .filter(|(_, shown)| has_bad_crc(shown))
+            .map(|(number, _)| number)
+            .collect(),
+    };
+    let is_lost = |frame: &String| {
+        asked.iter().any(|(number, shown)| {
+            number == frame
+                && (has_bad_crc(shown) || fragments(shown).iter().any(|fragment| lost_parts.contains(fragment)))
+        })
+    };
+    Ok(frames.iter().filter(|frame| !is_lost(frame)).cloned().collect())
+}
+
+/// All that tshark has to say of some packets, by their numbers.
+fn in_detail(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<(String, String)>> {
+    let filter = format!("frame.number in {{{}}}", frames.join(", "));
     let mut command = tshark(capture);
     command.args(["-Y", &filter, "-V"]);
     let finished = process::run(context, &format!("tshark-lost-{}", flat_name(context, capture)), command)?;
     let said = finished.expect_success()?.stdout;
-    let mut lost = Vec::new();
-    for packet in said.split("\nFrame ") {
+    let packets = said.split("\nFrame ").map(|packet| {
         let number = packet.trim_start_matches("Frame ").split(':').next().unwrap_or("");
-        if packet.contains("(Bad CRC32") {
-            lost.push(number.to_owned());
-        }
-    }
-    Ok(frames.iter().filter(|frame| !lost.contains(frame)).cloned().collect())
+        (number.to_owned(), packet.to_owned())
+    });
+    Ok(packets.collect())
+}
+
+fn has_bad_crc(shown: &str) -> bool {
+    shown.contains("(Bad CRC32")
+}
+
+/// The packets that tshark has put together for a message in this one.
+fn fragments(shown: &str) -> Vec<String> {
+    let lines = shown.lines().filter_map(|line| line.trim().strip_prefix("[Frame: "));
+    lines.filter_map(|line| line.split_once(',').map(|(number, _)| number.to_owned())).collect()
 }
 
 /// What tshark marks as malformed: by kind, the packets' numbers.
@@ -150,11 +181,16 @@ fn kind(info: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::kind;
+    use super::{fragments, kind};
 
     #[test]
     fn kinds_have_no_numbers() {
         let info = "21049 > 55170 Write [more DDP segments]V3 READ Reply (Call In 83) Len: 32768[Malformed Packet]";
         assert_eq!(kind(info), "V# READ Reply (Call In #) Len: #[Malformed Packet]");
+    }
+    #[test]
+    fn fragments_are_found() {
+        let shown = "[2 Reassembled SMB Direct Fragments (9 bytes): #17(5), #18(4)]\n    [Frame: 17, payload: 0-4 (5 bytes)]\n    [Frame: 18, payload: 5-8]\n";
+        assert_eq!(fragments(shown), ["17", "18"]);
     }
 }
