@@ -7,26 +7,23 @@
 //! A grant goes out alone only when the peer may have run out of credits and nothing else is there to carry it.
 
 use super::{
-    ErrorBody, ExtensionRefused, OtherBody, Received,
+    ExtensionRefused, OtherBody,
     credits::Credits,
-    exchange::{Exchange, knows, reverse_of},
+    exchange::Exchange,
     host_auth,
     outbox::{Control, MAX_WAITING_ERRORS, Outbox, bare, control},
     requester::{Requester, Sending},
     responder::{Responder, Serving},
-    sequence::{Reassembly, Step},
+    sequence::Reassembly,
 };
 use crate::{
     Action, Answer, CallId, CallRefused, CloseCause, Config, ExposureId, Host, Link, MessageKind, Negotiated,
-    PeerFault, RequestId, Side, Stats,
+    PeerFault, RequestId, Stats,
     silence::{Means, Silence, Verdict},
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_wire::v2::{
-    Body, Discard, Extensions, Header, HeaderType, Judgement, NO_CHUNKS_OCTETS, NoExtensions, PREFIX_OCTETS, Place,
-    Prefix, PropertySet, Receiver, ReverseSupport, Role, VERSION, judge,
-};
+use rpcrdma_wire::v2::{Header, PREFIX_OCTETS, VERSION};
 use rpcrdma_xdr::Payload;
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -44,9 +41,6 @@ enum Starving {
     Begins,
     Since(Timestamp),
 }
-
-/// The most header types of an extension that are remembered as unknown to the peer.
-const MAX_UNSUPPORTED: usize = 64;
 
 /// The least that Sends and Receives of this version have to hold, in octets: what a peer may rely on until it is told
 /// otherwise (draft section 4.2.2).
@@ -100,6 +94,8 @@ macro_rules! sending {
         }
     };
 }
+
+mod incoming;
 
 impl Connection {
     /// A connection on which nothing was said in version 2 yet, with `posted` receives of [`MIN_OCTETS`] at least. The
@@ -253,237 +249,6 @@ impl Connection {
         self.silence.heard(now, self.requester.unanswered() > 0);
         self.pump(now, host);
         self.credits.settle(&mut self.actions);
-    }
-
-    /// Handles a message. Returns whether it is a call that was taken.
-    fn take(&mut self, message: &Bytes) -> bool {
-        let Ok(prefix) = Prefix::decode(message) else {
-            self.discarded += 1;
-            return false;
-        };
-        let bare_grant = is_bare_grant(&prefix, message);
-        if prefix.version == VERSION {
-            if !self.credits.heard(prefix.credits, bare_grant) {
-                self.close(CloseCause::Peer(PeerFault::CreditsOverrun));
-                return false;
-            }
-            let rpc = matches!(HeaderType::from_code(prefix.header_type), Some(HeaderType::Msg | HeaderType::Nomsg));
-            if rpc && !bare_grant && self.config.side == Side::Server && self.exchange.is_unheard() {
-                // It does without the exchange, and so do we: its one credit may be for our reply.
-                self.exchange.skip();
-            }
-        }
-        let can_continue = HeaderType::from_code(prefix.header_type).is_some_and(HeaderType::can_continue);
-        if can_continue && self.parts.passes_over(&prefix) {
-            self.discarded += 1;
-            self.owes_grant |= self.credits.peer_is_short();
-            return false;
-        }
-        let extension = self.config.extension.clone();
-        let none = NoExtensions;
-        let extensions: &dyn Extensions = match &extension {
-            Some(extension) => &**extension,
-            None => &none,
-        };
-        let role = match self.config.side {
-            Side::Client => Role::Requester,
-            Side::Server => Role::Responder,
-        };
-        let taken = match judge(&Receiver { role, extensions, place: self.parts.place(&prefix) }, message) {
-            Judgement::Accept { header, payload_offset } => {
-                let payload = message.slice(payload_offset.min(message.len())..);
-                self.accepted(&prefix, header, payload)
-            }
-            Judgement::Discard { why, .. } => {
-                self.discarded += 1;
-                if why != Discard::Version {
-                    self.dropped(&prefix);
-                }
-                false
-            }
-            Judgement::Reply { xid, version, error, .. } => {
-                self.outbox.error(xid, version, error);
-                if prefix.version == VERSION {
-                    self.dropped(&prefix);
-                }
-                false
-            }
-        };
-        // A call is answered, and that grants; a grant is not answered with another.
-        self.owes_grant |= !taken && !bare_grant && self.credits.peer_is_short();
-        taken
-    }
-
-    /// A message was dropped for what is wrong with it alone.
-    fn dropped(&mut self, prefix: &Prefix) {
-        let header_type = HeaderType::from_code(prefix.header_type);
-        if header_type.is_some_and(HeaderType::can_continue) {
-            let was_part = prefix.flags.more || self.parts.place(prefix) != Place::First;
-            self.parts.breaks(prefix);
-            if was_part && prefix.flags.response {
-                self.requester.spoiled(prefix.xid, PeerFault::BrokenSequence, &mut self.actions);
-            }
-        }
-        // Nothing of it counts, but its end is an end (V2-7.2.2-c).
-        if header_type == Some(HeaderType::Connprop) && !prefix.flags.more && self.exchange.may_hear() {
-            self.exchange.heard_set(prefix.flags.tpmore);
-        }
-    }
-
-    fn accepted(&mut self, prefix: &Prefix, header: Header, payload: Bytes) -> bool {
-        let xid = header.xid;
-        let trusted = !matches!(self.exchange.verdict(), host_auth::Verdict::Pending | host_auth::Verdict::Rejected);
-        match header.body {
-            Body::Nomsg(chunks) if chunks.is_empty() => false,
-            // Nothing of an RPC goes up before it is known who sends it.
-            Body::Msg(_) | Body::Nomsg(_) if !trusted => {
-                self.discarded += 1;
-                if !header.flags.response {
-                    self.outbox.error(xid, VERSION, ErrorBody::System);
-                }
-                false
-            }
-            Body::Nomsg(_) if self.parts.is_open() => {
-                self.parts.breaks(prefix);
-                self.broken(prefix);
-                false
-            }
-            Body::Nomsg(chunks) if header.flags.response => {
-                let known = self.requester.replied(xid, &chunks.lists, None, &mut self.actions);
-                self.discarded += u64::from(!known);
-                false
-            }
-            Body::Nomsg(chunks) => self.responder.received(xid, chunks, None, &mut serving!(self)),
-            Body::Msg(chunks) => {
-                if header.flags.more && !self.takes_parts(prefix) {
-                    return false;
-                }
-                let Some(stream) = self.part(prefix, payload) else { return false };
-                if header.flags.response {
-                    let known = self.requester.replied(xid, &chunks.lists, Some(stream), &mut self.actions);
-                    self.discarded += u64::from(!known);
-                    return false;
-                }
-                self.responder.received(xid, chunks, Some(stream), &mut serving!(self))
-            }
-            Body::Connprop(set) => {
-                if self.part(prefix, Bytes::new()).is_some() {
-                    self.properties(prefix, &set);
-                }
-                false
-            }
-            Body::ConnpropPiece(octets) => {
-                if let Some(octets) = self.part(prefix, octets) {
-                    self.joined_properties(prefix, &octets);
-                }
-                false
-            }
-            Body::Error(error) => {
-                self.error(xid, error);
-                false
-            }
-            Body::Other(body) => {
-                // The body shares the receive buffer.
-                let octets = Bytes::copy_from_slice(body.octets());
-                if let Some(body) = OtherBody::new(body.header_type(), octets) {
-                    let response = header.flags.response;
-                    self.actions.push_back(Action::Extension(Received::Message { xid, response, body }));
-                }
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether the first part of a message may be taken: a client that has announced Simple Format takes none.
-    fn takes_parts(&mut self, prefix: &Prefix) -> bool {
-        let simple = self.config.side == Side::Client && reverse_of(&self.config) == ReverseSupport::Simple;
-        if simple && !prefix.flags.response {
-            self.parts.breaks(prefix);
-            self.broken(prefix);
-        }
-        !simple || prefix.flags.response
-    }
-
-    /// A message that may be one of several. Returns the payload when it is complete.
-    fn part(&mut self, prefix: &Prefix, payload: Bytes) -> Option<Bytes> {
-        match self.parts.part(prefix, payload) {
-            Step::Whole(octets) => return Some(octets),
-            Step::Waits => {}
-            Step::Broken => self.broken(prefix),
-            Step::TooLong => {
-                self.discarded += 1;
-                if prefix.flags.response {
-                    self.requester.spoiled(prefix.xid, PeerFault::TooLong, &mut self.actions);
-                } else {
-                    self.outbox.error(prefix.xid, VERSION, ErrorBody::System);
-                }
-            }
-        }
-        None
-    }
-
-    /// A sequence is broken by this message.
-    fn broken(&mut self, prefix: &Prefix) {
-        self.discarded += 1;
-        if prefix.flags.response {
-            self.requester.spoiled(prefix.xid, PeerFault::BrokenSequence, &mut self.actions);
-        } else {
-            self.outbox.error(prefix.xid, VERSION, ErrorBody::InvalidContinuation);
-        }
-    }
-
-    /// Properties that came in pieces, which the wire has not judged.
-    fn joined_properties(&mut self, prefix: &Prefix, octets: &Bytes) {
-        let set = PropertySet::decode(octets).map(|(set, _)| set);
-        let fits = |set: &PropertySet| self.config.extension.as_ref().is_none_or(|extension| set.fits(&**extension));
-        let error = match set {
-            Ok(set) if fits(&set) => return self.properties(prefix, &set),
-            Err(error) if !error.is_value() => ErrorBody::BadXdr,
-            _ => ErrorBody::BadPropertyValue,
-        };
-        self.outbox.error(prefix.xid, VERSION, error);
-        if self.exchange.may_hear() {
-            self.exchange.heard_set(prefix.flags.tpmore);
-        }
-    }
-
-    fn properties(&mut self, prefix: &Prefix, set: &PropertySet) {
-        if !self.exchange.may_hear() {
-            self.outbox.error(prefix.xid, VERSION, ErrorBody::InvalidHeaderType);
-            return;
-        }
-        self.exchange.hear(set, prefix.flags.tpmore);
-        if prefix.flags.tpmore {
-            // Whoever has one credit and more to say waits for this (V2-6.2.2.3-g).
-            self.owes_grant = true;
-        }
-        if let Some(extension) = &self.config.extension {
-            for other in set.others().filter(|other| knows(&**extension, other)) {
-                let data = Bytes::copy_from_slice(other.data());
-                let copy = rpcrdma_wire::v2::OtherProperty::new(other.code(), data);
-                self.actions.extend(copy.map(|other| Action::Extension(Received::Property(other))));
-            }
-        }
-    }
-
-    /// What the peer says about a message of ours.
-    fn error(&mut self, xid: u32, error: ErrorBody) {
-        if self.requester.refused(xid, error, &self.config, &mut self.actions) {
-            return;
-        }
-        if let Some(at) = self.extension_sent.iter().position(|(of, _)| *of == xid) {
-            let sent = self.extension_sent.remove(at);
-            if let (ErrorBody::InvalidHeaderType, Some((_, header_type))) = (error, sent)
-                && self.unsupported.len() < MAX_UNSUPPORTED
-            {
-                self.unsupported.insert(header_type);
-            }
-            self.actions.push_back(Action::Extension(Received::Error { xid, error }));
-            return;
-        }
-        // About our properties, or about nothing: there is nothing to be done.
-        self.discarded += u64::from(!self.exchange.is_about(xid));
     }
 
     /// As [`Connection::fenced`](crate::Connection::fenced). A call that is to be sent again waits for
@@ -654,12 +419,4 @@ impl Connection {
             }));
         }
     }
-}
-
-/// Whether a message grants and does nothing else, whatever its XID.
-fn is_bare_grant(prefix: &Prefix, message: &[u8]) -> bool {
-    prefix.header_type == HeaderType::Nomsg.code()
-        && message
-            .get(NO_CHUNKS_OCTETS - 12..NO_CHUNKS_OCTETS)
-            .is_some_and(|lists| lists.iter().all(|&octet| octet == 0))
 }
