@@ -281,6 +281,14 @@ pub enum RemoteError {
     /// ERR_CHUNK: it could not parse the message or use its chunks.
     #[error("it could not use the message's chunks")]
     Chunk,
+    /// Another error of version 2, `RDMA2_ERROR`.
+    #[error("it answered {name} ({code})")]
+    Other {
+        /// `rdma_err`.
+        code: u32,
+        /// Its name in the draft.
+        name: &'static str,
+    },
 }
 
 /// What a caller may not ask of a transport.

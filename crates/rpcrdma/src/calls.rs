@@ -356,6 +356,11 @@ impl Calls {
             CallError::Rejected(v2::ErrorBody::Version { low, high }) => {
                 TransportError::Remote { server, source: RemoteError::Version { low, high } }
             }
+            CallError::Rejected(error) if error != v2::ErrorBody::BadXdr => {
+                let name = error.name().unwrap_or("an unknown error");
+                TransportError::Remote { server, source: RemoteError::Other { code: error.code(), name } }
+            }
+            // BAD_XDR is version 1's ERR_CHUNK under another name.
             CallError::Remote(_) | CallError::Rejected(_) => {
                 TransportError::Remote { server, source: RemoteError::Chunk }
             }

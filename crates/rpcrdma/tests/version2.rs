@@ -246,6 +246,31 @@ fn arguments_that_cannot_be_decoded_are_answered_by_the_rpc_layer() {
     });
 }
 
+/// proves: V2-7.4.1-c, V2-7.4.1-a
+#[test]
+fn an_error_of_version_2_reaches_the_caller_by_name() {
+    let world = World::new(7);
+    world.block_on(async {
+        let _served = serve(&world, SimConfig::default(), Versions::Two, First::Served);
+        world.sleep(Duration::from_millis(1)).await;
+        let mut options = ClientOptions::default();
+        options.versions = Versions::Two;
+        // More than the server pulls for one call.
+        options.max_message = 8 << 20;
+        let fabric = Arc::new(world.fabric(CLIENT));
+        let (transport, driver) =
+            connect(fabric, ADDRESS, &world.env(), options, Arc::new(Log::default())).await.unwrap();
+        world.spawn(driver);
+        let client = client(transport);
+        let mut args = Encoder::new();
+        args.item(vec![1; 4 << 20].into());
+        let error = client.call(common::WRITE, args.finish(), ReplyShape::inline(8)).await.unwrap_err();
+        let CallError::Transport(TransportError::Remote { source, .. }) = error else { panic!("{error}") };
+        assert_eq!(source, RemoteError::Other { code: 100, name: "RDMA2_ERR_SYSTEM" });
+        client.null().await.unwrap();
+    });
+}
+
 /// A reply whose size the caller could not know arrives all the same.
 #[test]
 fn a_reply_may_be_longer_than_expected() {
