@@ -24,6 +24,10 @@
 //! }
 //! ```
 //!
+//! Faults: [`middlebox::Middlebox`] stands between both ends and cuts, stalls or slows a connection, also in the middle of a chosen kind of FPDU;
+//! [`namespace::Namespace`] holds a guest whose whole host can vanish; [`serve::Server::kill`], [`guest::Guest::kill`] and [`guest::Guest::freeze`]
+//! are what they say.
+//!
 //! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the guest and the
 //! server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at the job's budget. An error says what
 //! went wrong and which file to look at ([`Context::failed`] adds one). After the job, tshark reads each capture in its folder.
