@@ -84,13 +84,18 @@ impl Shot {
 }
 
 /// Plays shots at an endpoint that also works: it makes calls, serves calls, and pulls.
-fn play(config: Config, shots: &[Shot]) {
+fn play(config: Config, shots: &[Shot], decent: bool) {
     let mut host = Handles::default();
     let mut engine = Endpoint::new(config, None);
     let mut now = T;
     engine.start(now, &mut host);
     let mut posted = 2usize;
     let (mut sent, mut closed) = (0usize, false);
+    if decent {
+        let header = Header::connprop(0x55, Credits::new(32, 32), false, PropertySet::default());
+        posted -= 1;
+        engine.received(&header.to_bytes(), now, &mut host);
+    }
     for (turn, shot) in shots.iter().enumerate() {
         if turn % 3 == 0 && !closed {
             let xid = 1 + turn as u32 % 5;
@@ -98,8 +103,8 @@ fn play(config: Config, shots: &[Shot]) {
             let _ = engine.call(call, xid, payload(40 + turn * 500), 90_000, &[70_000], turn % 2 == 0, now, &mut host);
         }
         // A Send that finds no receive is the provider's business.
-        if posted == 0 {
-            return;
+        if posted == 0 || closed {
+            break;
         }
         posted -= 1;
         engine.received(&shot.octets().into(), now, &mut host);
@@ -150,10 +155,11 @@ proptest! {
         shots in proptest::collection::vec(shot(), 1..120),
         server in any::<bool>(),
         auto in any::<bool>(),
+        decent in proptest::bool::weighted(0.8),
     ) {
         let versions = if auto { Versions::Auto } else { Versions::Two };
         let config = if server { Config { credits_wanted: 8, ..Config::server() } } else { Config { credits_granted: 8, ..Config::client() } };
-        play(Config { versions, ..config }, &shots);
+        play(Config { versions, ..config }, &shots, decent);
     }
 
     #[test]
