@@ -22,6 +22,7 @@ mod session;
 mod stat;
 mod transports;
 mod url;
+mod versions;
 
 use anyhow::Result;
 use args::{Cli, Command};

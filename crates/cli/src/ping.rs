@@ -109,6 +109,7 @@ fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agree
             line["reply_inline"] = negotiated.link.receive_inline.into();
             line["remote_invalidation"] = negotiated.link.send_invalidates.into();
             line["ird"] = agreed.ird.into();
+            line["version_2_refused"] = negotiated.refused.is_some().into();
             if let Some(peer) = &negotiated.peer {
                 line["properties"] = json!({
                     "send_size": peer.send_size, "receive_size": peer.receive_size,

@@ -1,5 +1,6 @@
 //! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
 
+use crate::versions as known;
 use anyhow::Result;
 use rpcrdma::{Observer, Versions};
 use rpcrdma_env::{Env, Heap};
@@ -72,14 +73,20 @@ pub(crate) async fn rdma(
     server: SocketAddr,
     env: &Env,
     options: &Options,
-    versions: Versions,
+    mut versions: Versions,
 ) -> Result<Arc<dyn ClientTransport>> {
     let mut config = Config::default();
     config.crc = !options.no_crc;
     config.busy_poll = options.busy_poll;
     config.tap = options.tap.clone();
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
-    let observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
+    let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
+    if let (Versions::Auto, Some(file)) = (versions, known::file()) {
+        if known::lacks_version_2(&file, server) {
+            versions = Versions::One;
+        }
+        observer = Arc::new(known::Remembering { file, server, next: observer });
+    }
     let mut client = rpcrdma::ClientOptions::default();
     client.versions = versions;
     let (transport, driver) = rpcrdma::connect(fabric, server, env, client, observer).await?;

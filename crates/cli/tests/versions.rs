@@ -2,15 +2,17 @@
 
 mod common;
 
-use common::{Server, contents, fails, run};
+use common::{Server, contents, fails, rpcrdma, run};
 use serde_json::Value;
-use std::fs;
+use std::{fs, path::Path};
 
-/// Which version a client with this URL ends up with.
-fn spoken(url: &str) -> u64 {
-    let told = String::from_utf8(run(["ping", "-c", "1", "-v", "--json", url]).stdout).unwrap();
-    let first: Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
-    first["rpcrdma"].as_u64().unwrap()
+/// What a client with this URL is told when it connects. It keeps its memory of servers in `cache`.
+fn connected(url: &str, cache: &Path) -> Value {
+    let mut command = rpcrdma();
+    let output = command.args(["ping", "-c", "1", "-v", "--json", url]).env("XDG_CACHE_HOME", cache).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    serde_json::from_str(told.lines().next().unwrap()).unwrap()
 }
 
 #[test]
@@ -22,9 +24,24 @@ fn the_version_is_the_highest_that_both_ends_may_speak() {
     {
         let running = Server::start(scratch.path(), &state, &["--rpcrdma", server]);
         let url = format!("{}&rpcrdma={client}", running.url(""));
-        assert_eq!(spoken(&url), version, "server {server}, client {client}");
+        let told = connected(&url, &tempfile::tempdir().unwrap().path().join("cache"));
+        assert_eq!(told["rpcrdma"], version, "server {server}, client {client}");
+        assert_eq!(told["version_2_refused"], server == "1" && client == "auto");
         assert_eq!(running.stop(), Some(0));
     }
+}
+
+#[test]
+fn a_server_without_version_2_is_not_asked_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = scratch.path().join("cache");
+    let server = Server::start(scratch.path(), &scratch.path().join("state"), &["--rpcrdma", "1"]);
+    let url = format!("{}&rpcrdma=auto", server.url(""));
+    assert_eq!(connected(&url, &cache)["version_2_refused"], true);
+    assert_eq!(connected(&url, &cache)["version_2_refused"], false, "it is remembered");
+    fs::remove_dir_all(&cache).unwrap();
+    assert_eq!(connected(&url, &cache)["version_2_refused"], true);
+    assert_eq!(server.stop(), Some(0));
 }
 
 #[test]
