@@ -11,6 +11,7 @@ use std::{
     fs,
     io::IsTerminal as _,
     panic::{self, AssertUnwindSafe},
+    path::Path,
     sync::{Condvar, Mutex, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -94,7 +95,27 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
     Outcome { name: job.name, about: job.about, took, budget: job.budget(settings.ops), failure, notes }
 }
 
+/// A job whose QEMU fell over by itself has shown nothing about Linux or us: it is tried once more.
 fn attempt(job: &Job, settings: &Settings) -> (anyhow::Result<()>, Vec<String>) {
+    let (result, notes) = attempt_once(job, settings);
+    match qemu_aborted(&settings.run.join(job.name)) {
+        Some(reason) if result.is_err() => {
+            let (result, mut notes) = attempt_once(job, settings);
+            notes.push(format!("tried twice: QEMU ended by itself: {reason}"));
+            (result, notes)
+        }
+        _ => (result, notes),
+    }
+}
+
+/// What QEMU said when a check of its own failed, as libslirp's `soread` does when a connection ends while its buffer is full.
+pub(super) fn qemu_aborted(job: &Path) -> Option<String> {
+    let guests = fs::read_dir(job).into_iter().flatten().flatten();
+    let logs = guests.filter_map(|guest| fs::read_to_string(guest.path().join("qemu.log")).ok());
+    logs.flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>()).find(|line| line.contains("Assertion `"))
+}
+
+fn attempt_once(job: &Job, settings: &Settings) -> (anyhow::Result<()>, Vec<String>) {
     let context = match Context::begin(settings, job) {
         Ok(context) => context,
         Err(error) => return (Err(error), Vec::new()),

@@ -7,6 +7,7 @@ use crate::interop::{
     middlebox::{Cut, End, Middlebox, Part, Place, Way},
     nfsd::NfsdOptions,
     process::{self, Running},
+    schedule,
     serve::ServeOptions,
     tree,
 };
@@ -168,6 +169,9 @@ fn under_cuts(
         }
         if let Some(status) = running.wait_until(Instant::now() + process::LOOK)? {
             break status;
+        }
+        if let Some(reason) = schedule::qemu_aborted(context.dir()) {
+            bail!("the guest is gone: {reason}");
         }
         if Instant::now() > context.deadline() {
             bail!("{name} did not end within the budget; see {}", log.display());

@@ -33,6 +33,10 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The sockets' receive buffers, so that little is under way when a connection stalls.
 const BUFFER: usize = 65_536;
 
+/// Before a connection ends here nothing passes for so long, and what did has arrived. QEMU's user-mode network (libslirp, in `soread`) aborts when a
+/// connection ends while its buffer towards the guest is full.
+const SETTLED: Duration = Duration::from_millis(200);
+
 /// A slowed way moves its octets in so many portions a second.
 const PORTIONS: u64 = 20;
 
@@ -213,6 +217,8 @@ struct Link {
     near: TcpStream,
     far: TcpStream,
     cut: AtomicBool,
+    /// It is about to end: nothing passes.
+    ending: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -226,7 +232,7 @@ impl Link {
             socket.set_write_timeout(Some(PATIENCE))?;
         }
         shared.open.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { near, far, cut: AtomicBool::new(false), shared: Arc::clone(shared) })
+        Ok(Self { near, far, cut: AtomicBool::new(false), ending: AtomicBool::new(false), shared: Arc::clone(shared) })
     }
 
     fn is_over(&self) -> bool {
@@ -257,7 +263,7 @@ impl Link {
                 let orders = self.shared.orders();
                 (orders.stalled[way as usize], orders.rate)
             };
-            if stalled {
+            if stalled || self.ending.load(Ordering::Relaxed) {
                 thread::sleep(LOOK);
                 continue;
             }
@@ -284,7 +290,11 @@ impl Link {
                         return self.end(End::Reset);
                     }
                 }
-                Some((_, end)) => return self.end(end),
+                Some((_, end)) => {
+                    self.ending.store(true, Ordering::Relaxed);
+                    thread::sleep(SETTLED);
+                    return self.end(end);
+                }
                 None => {}
             }
             if let Some(rate) = rate {
