@@ -30,10 +30,10 @@
 //!
 //! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the guest and the
 //! server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at the job's budget. An error says what
-//! went wrong and which file to look at ([`Context::failed`] adds one). After the job, tshark reads each capture in its folder.
+//! went wrong and which file to look at (`Context::failed` adds one). After the job, tshark reads each capture in its folder.
 //!
 //! Linux shares one transport per address and port: a guest that wants several connections mounts several ports
-//! ([`ServeOptions::listeners`]).
+//! (`ServeOptions::listeners`).
 
 use std::process::ExitCode;
 
