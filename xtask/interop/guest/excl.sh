@@ -5,16 +5,20 @@ cd /mnt
 mark create
 await create
 step exclusive creation
-set -C
-won=0
-for ((i = 0; i < 150; i++)); do
-    if { echo "$WHO" >"race-$i"; } 2>/dev/null; then
-        won=$((won + 1))
-        echo "race-$i" >>/tmp/won
-    fi
-done
-set +C
-echo "$won" >/job/won-create
+# Linux makes the verifier of an exclusive CREATE from its clock's ticks and the process's number. Guests that boot alike at the same
+# time have both in common, and then the server rightly takes the second CREATE for the first one sent again. So the numbers differ.
+if [ "$WHO" = right ]; then for ((i = 0; i < 100; i++)); do (:); done; fi
+(
+    set -C
+    won=0
+    for ((i = 0; i < 150; i++)); do
+        if { echo "$WHO" >"race-$i"; } 2>/dev/null; then
+            won=$((won + 1))
+            echo "race-$i" >>/tmp/won
+        fi
+    done
+    echo "$won" >/job/won-create
+)
 step what was won stays
 while read -r file; do equal "$(cat "$file")" "$WHO" "$file"; done </tmp/won
 step folders
