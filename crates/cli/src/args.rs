@@ -77,6 +77,10 @@ pub(crate) struct ServeArgs {
     /// Let the clients' root act as root here (only when this runs as root)
     #[arg(long)]
     pub(crate) no_root_squash: bool,
+    /// Answer for new and removed names and for attributes before they are on the disk: faster with slow disks, but a
+    /// crash of this machine may undo the last seconds of them (data that were committed are safe either way)
+    #[arg(long = "async")]
+    pub(crate) early_answers: bool,
     /// Serve only clients of this network; may be given several times
     #[arg(long, value_name = "CIDR")]
     pub(crate) allow: Vec<String>,

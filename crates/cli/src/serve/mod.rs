@@ -166,6 +166,7 @@ fn build(args: &ServeArgs, env: &rpcrdma_env::Env, allow: Vec<Cidr>, files: Hand
         }
     }
     let directory = DirectoryFs::open(&args.dir, &state, Arc::new(FileThreads(files)))?;
+    let directory = if args.early_answers { directory.with_early_answers() } else { directory };
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
     let export = Export::new("/", Arc::new(directory))
         .with_read_only(args.read_only)

@@ -24,6 +24,7 @@ mod make;
 mod object;
 mod resolve;
 mod seldom;
+mod stable;
 mod sys;
 mod turns;
 
@@ -48,6 +49,7 @@ use rustix::{
     process::{Resource, getrlimit},
 };
 use siphasher::sip::SipHasher24;
+use stable::Answers;
 use std::{
     fs::{File, OpenOptions},
     hash::Hasher,
@@ -106,6 +108,7 @@ pub struct DirectoryFs {
     inner: Arc<Inner>,
     workers: Arc<dyn Workers>,
     turns: Arc<Turns>,
+    answers: Answers,
 }
 
 struct Inner {
@@ -125,6 +128,9 @@ struct Inner {
     kept: Kept,
     /// Failures to write the index, which clients can bring about by filling its disk.
     index_failures: seldom::Seldom,
+    /// What was waited for, in order.
+    #[cfg(test)]
+    synchronised: Mutex<Vec<FileId>>,
     /// Held for its lock.
     _lock: File,
 }
@@ -138,7 +144,16 @@ impl DirectoryFs {
         Self::open_with(path, state, workers, true, true)
     }
 
-    /// The same, where handles of the kernel's and its directory positions may be left unused.
+    /// The same directory, where changes of attributes and names are answered as soon as the kernel has them, and not when
+    /// they are on the disk as RFC 1813 (section 4.8) asks: faster, but a crash of this host may undo the last seconds of
+    /// what clients were told. What WRITE and COMMIT promise is kept either way.
+    #[must_use]
+    pub fn with_early_answers(mut self) -> Self {
+        self.answers = Answers::Early;
+        self
+    }
+
+    /// The same as [`open`](Self::open), where handles of the kernel's and its directory positions may be left unused.
     fn open_with(
         path: &Path,
         state: &StateDirectory,
@@ -184,9 +199,11 @@ impl DirectoryFs {
             index: Mutex::new(index),
             kept: Kept::default(),
             index_failures: seldom::Seldom::default(),
+            #[cfg(test)]
+            synchronised: Mutex::default(),
             _lock: lock,
         };
-        Ok(Self { inner: Arc::new(inner), workers, turns: Arc::default() })
+        Ok(Self { inner: Arc::new(inner), workers, turns: Arc::default(), answers: Answers::Stable })
     }
 
     /// Runs a job on the program's threads. One that is dropped there fails its call.
@@ -295,7 +312,11 @@ impl FileSystem for DirectoryFs {
         new: NewAttributes,
         guard: Option<Time>,
     ) -> BoxFuture<'_, Changed<WeakCache>> {
-        self.run(move |inner| inner.set_attributes(&caller, file, &new, guard))
+        let answers = self.answers;
+        self.run(move |inner| {
+            let changed = inner.set_attributes(&caller, file, &new, guard)?;
+            answers.after(inner, &[file], changed, |changed| changed)
+        })
     }
 
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
@@ -342,7 +363,11 @@ impl FileSystem for DirectoryFs {
     }
 
     fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
-        self.run(move |inner| inner.make(&caller, directory, &name, new))
+        let answers = self.answers;
+        self.run(move |inner| {
+            let made = inner.make(&caller, directory, &name, new)?;
+            answers.after(inner, &[made.file, directory], made, |made| made.directory)
+        })
     }
 
     fn remove(
@@ -352,7 +377,11 @@ impl FileSystem for DirectoryFs {
         name: Bytes,
         is_directory: bool,
     ) -> BoxFuture<'_, Changed<WeakCache>> {
-        self.run(move |inner| inner.remove(&caller, directory, &name, is_directory))
+        let answers = self.answers;
+        self.run(move |inner| {
+            let changed = inner.remove(&caller, directory, &name, is_directory)?;
+            answers.after(inner, &[directory], changed, |changed| changed)
+        })
     }
 
     fn rename(
@@ -361,7 +390,14 @@ impl FileSystem for DirectoryFs {
         from: (FileId, Bytes),
         to: (FileId, Bytes),
     ) -> BoxFuture<'_, Result<RenameInfo, Failure<RenameInfo>>> {
-        self.run(move |inner| inner.rename(&caller, (from.0, &from.1), (to.0, &to.1)))
+        let answers = self.answers;
+        self.run(move |inner| {
+            let info = inner.rename(&caller, (from.0, &from.1), (to.0, &to.1))?;
+            // The new name first: a crash between the two may leave both, but not neither.
+            let directories = [to.0, from.0];
+            let directories = if from.0 == to.0 { &directories[..1] } else { &directories };
+            answers.after(inner, directories, info, |info| info)
+        })
     }
 
     fn link(
@@ -371,7 +407,11 @@ impl FileSystem for DirectoryFs {
         directory: FileId,
         name: Bytes,
     ) -> BoxFuture<'_, Result<LinkInfo, Failure<LinkInfo>>> {
-        self.run(move |inner| inner.link(&caller, file, directory, &name))
+        let answers = self.answers;
+        self.run(move |inner| {
+            let info = inner.link(&caller, file, directory, &name)?;
+            answers.after(inner, &[directory], info, |info| info)
+        })
     }
 
     fn list(

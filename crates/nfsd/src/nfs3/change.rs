@@ -13,6 +13,12 @@ fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
     }
 }
 
+/// Whether data that were written before may be lost when the disk was waited for with this result. The kernel reports a
+/// failed write-back once, to whoever asks first: all clients have to write again.
+fn lost_data(status: Status) -> bool {
+    matches!(status, Status::IO | Status::NOSPC | Status::DQUOT)
+}
+
 impl Execution {
     pub(super) async fn set_attributes(self, args: v3::SetAttributes) -> Answer<WeakCache, WeakCache> {
         let opened = match self.open_to_change(&args.file) {
@@ -20,7 +26,11 @@ impl Execution {
             Err(status) => return Answer::Failed(failed(status)),
         };
         let Opened { file_system, file, caller, .. } = opened;
-        answer(file_system.set_attributes(caller, file, args.attributes, args.guard).await)
+        let changed = file_system.set_attributes(caller, file, args.attributes, args.guard).await;
+        if changed.as_ref().is_err_and(|failure| lost_data(failure.status)) {
+            self.server.change_write_verifier();
+        }
+        answer(changed)
     }
 
     pub(super) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
@@ -55,8 +65,7 @@ impl Execution {
         match file_system.commit(caller, file, args.offset, args.count).await {
             Ok(file) => Answer::Ok(v3::CommitOk { file, verifier }),
             Err(failure) => {
-                // The kernel reports a failed write-back once, to whoever asks first: all clients have to write again.
-                if matches!(failure.status, Status::IO | Status::NOSPC | Status::DQUOT) {
+                if lost_data(failure.status) {
                     self.server.change_write_verifier();
                 }
                 Answer::Failed(failure)
