@@ -43,7 +43,9 @@ const WARNING_ENDS: &str = "---[ end trace ";
 pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
     let lines = log.lines().skip_while(|line| !line.contains(BEGINS)).skip(1);
     let lines = lines.take_while(|line| !line.contains(ENDS));
-    let is_allowed = |words: &str| EVERYWHERE.iter().chain(also).any(|allowed| fits(words, allowed.pattern));
+    let is_allowed = |words: &str| {
+        EVERYWHERE.iter().chain(also).any(|allowed| fits(words, allowed.pattern)) || is_split_trailer(words)
+    };
     // A warning of the kernel's own, with all that it shows, is judged by the line that says what it is.
     let mut inside_allowed = false;
     let judged = lines.filter(|line| {
@@ -57,6 +59,18 @@ pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
         !words.is_empty() && !inside_allowed && !is_allowed(words)
     });
     judged.collect()
+}
+
+/// Whether soft-iWARP complains of a CRC that it has put together wrongly itself. Where an FPDU's padding and CRC arrive in two
+/// segments, it writes the second part over the beginning of the first: what it has read then begins with the last octets
+/// of the right CRC, or has only the first of them right. The client connects again and goes on. The captures' CRCs are
+/// checked besides, by [`Wire::judge`](super::wire::Wire::judge).
+fn is_split_trailer(words: &str) -> bool {
+    let Some(rest) = words.strip_prefix("siw: crc error. in: ") else { return false };
+    let octets = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_le_bytes);
+    let Some((read, rest)) = rest.split_once(", own ") else { return false };
+    let (Some(read), Some(right)) = (octets(read), rest.split(',').next().and_then(octets)) else { return false };
+    (1..4).any(|first| read.starts_with(&right[first..])) || read[0] == right[0]
 }
 
 /// A line without `[    1.234567] `.
@@ -91,7 +105,7 @@ pub(super) fn fits(text: &str, pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{allowed, fits, unexpected};
+    use super::{allowed, fits, is_split_trailer, unexpected};
 
     #[test]
     fn patterns() {
@@ -102,6 +116,20 @@ mod tests {
         assert!(fits("a b b", "a*b"));
         assert!(!fits("xa", "a*"));
         assert!(fits("1 (2): drop_caches: 3", "* (*): drop_caches: *"));
+    }
+
+    #[test]
+    fn a_crc_that_soft_iwarp_split_is_told_from_a_wrong_one() {
+        // Seen: two octets of the CRC came in each segment.
+        assert!(is_split_trailer("siw: crc error. in: 8bd21656, own 1656bd01, op 2"));
+        // Padding and the first octet came first; padding and three octets came first.
+        assert!(is_split_trailer("siw: crc error. in: 77443322, own 44332211, op 0"));
+        assert!(is_split_trailer("siw: crc error. in: 99887711, own 44332211, op 0"));
+        assert!(!is_split_trailer("siw: crc error. in: 44332210, own 44332211, op 0"));
+        assert!(!is_split_trailer("siw: crc error. in: 8bd21656, own 1657bd01"));
+        assert!(!is_split_trailer("siw: crc error"));
+        let log = "rpcrdma: the job begins\n[ 1.0] siw: crc error. in: 8bd21656, own 1656bd01, op 2\nsiw: crc error. in: 5, own 1, op 2\n";
+        assert_eq!(unexpected(log, &[]), ["siw: crc error. in: 5, own 1, op 2"]);
     }
 
     #[test]
