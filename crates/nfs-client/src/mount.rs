@@ -41,7 +41,11 @@ impl Mount {
     async fn call<C: Call>(&self, call: &C) -> Result<C::Reply, CallError> {
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);
-        self.client.call(C::PROCEDURE, encoder.finish(), call.reply_shape()).await?.decode()
+        let (args, shape) = (encoder.finish(), call.reply_shape());
+        match C::REPEATABLE {
+            true => self.client.call_repeatable(C::PROCEDURE, args, shape).await?.decode(),
+            false => self.client.call(C::PROCEDURE, args, shape).await?.decode(),
+        }
     }
 
     /// MNT: the handle of an exported directory.

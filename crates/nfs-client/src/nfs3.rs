@@ -72,7 +72,11 @@ impl Nfs3 {
         if let (Some(room), Some(buffer)) = (shape.items.first_mut(), sink) {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
         }
-        let results = self.client.call(C::PROCEDURE, encoder.finish(), shape).await?;
+        let args = encoder.finish();
+        let results = match C::REPEATABLE {
+            true => self.client.call_repeatable(C::PROCEDURE, args, shape).await?,
+            false => self.client.call(C::PROCEDURE, args, shape).await?,
+        };
         let retransmitted = results.retransmitted;
         Ok(Outcome { answer: results.decode()?, retransmitted })
     }

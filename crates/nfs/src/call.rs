@@ -11,6 +11,8 @@ pub trait Call: Encode + Decode {
     const VERSION: u32;
     /// The procedure.
     const PROCEDURE: u32;
+    /// Whether executing the call twice does no harm, so that it may be sent again when its results did not fit.
+    const REPEATABLE: bool;
     /// What the procedure returns.
     type Reply: Decode;
 

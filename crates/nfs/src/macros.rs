@@ -46,13 +46,15 @@ macro_rules! xdr_enum {
     )*};
 }
 
-/// Implements [`Call`](crate::Call) for arguments whose largest results do not depend on them.
+/// Implements [`Call`](crate::Call) for arguments whose largest results do not depend on them. The function says of a
+/// procedure whether it may be repeated.
 macro_rules! calls {
-    ($program:expr, $version:expr; $($type:ident, $number:expr, $reply:ty, $shape:expr;)*) => {$(
+    ($program:expr, $version:expr, $repeatable:path; $($type:ident, $number:expr, $reply:ty, $shape:expr;)*) => {$(
         impl $crate::Call for $type {
             const PROGRAM: u32 = $program;
             const VERSION: u32 = $version;
             const PROCEDURE: u32 = $number;
+            const REPEATABLE: bool = $repeatable($number);
             type Reply = $reply;
 
             fn reply_shape(&self) -> ::rpcrdma_oncrpc::ReplyShape {

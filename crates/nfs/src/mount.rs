@@ -41,6 +41,12 @@ pub mod procedure {
     pub const EXPORT: u32 = 5;
     /// The same by another name, in version 1 alone.
     pub const EXPORT_ALL: u32 = 6;
+
+    /// Whether executing a procedure twice does no harm. Mounting twice is one entry of the list; a second UMNT could take
+    /// away what somebody else on the host has mounted since.
+    pub(super) const fn is_repeatable(procedure: u32) -> bool {
+        matches!(procedure, NULL | MOUNT | DUMP | EXPORT | EXPORT_ALL)
+    }
 }
 
 /// An outcome of MNT (`mountstat3`). Values that are not defined are kept as they came.
@@ -317,7 +323,7 @@ impl Decode for Mounts {
 }
 
 calls! {
-    PROGRAM, VERSION_3;
+    PROGRAM, VERSION_3, procedure::is_repeatable;
     Mount, procedure::MOUNT, MountReply, ReplyShape::inline(4 + 4 + 64 + 4 + 4 * MAX_FLAVORS);
     Unmount, procedure::UNMOUNT, (), ReplyShape::inline(0);
     ListExports, procedure::EXPORT, Exports, ReplyShape::inline(MAX_LIST_OCTETS);

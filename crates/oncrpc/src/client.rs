@@ -58,6 +58,16 @@ impl Client {
 
     /// Calls `procedure` with encoded arguments; `results` says how large its results can be.
     pub fn call(&self, procedure: u32, args: Payload, results: ReplyShape) -> Call {
+        self.send(procedure, args, results, false)
+    }
+
+    /// The same for a procedure that does no harm when it is executed twice: the transport may send the call again when
+    /// its results turn out to be larger than `results` says. See [`Request::repeatable`].
+    pub fn call_repeatable(&self, procedure: u32, args: Payload, results: ReplyShape) -> Call {
+        self.send(procedure, args, results, true)
+    }
+
+    fn send(&self, procedure: u32, args: Payload, results: ReplyShape, repeatable: bool) -> Call {
         let id = CallId { xid: self.transport.next_xid(), program: self.program, version: self.version, procedure };
         let protected = self.flavour.wrap(&id, args);
         let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
@@ -67,8 +77,10 @@ impl Client {
         let mut message = encoder.finish();
         message.append(protected.body);
         let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
-        let reply = ReplyShape { max_len, items: results.items };
-        let pending = self.transport.call(Request { xid: id.xid, message, reply });
+        // What is protected comes as one body: no part of it can be placed by itself.
+        let items = if self.flavour.protects_bodies() { Vec::new() } else { results.items };
+        let reply = ReplyShape { max_len, items };
+        let pending = self.transport.call(Request { xid: id.xid, message, reply, repeatable });
         Call { pending, id, flavour: self.flavour.clone() }
     }
 
@@ -92,7 +104,7 @@ impl Client {
     /// # Errors
     /// As [`Call`]'s.
     pub async fn null(&self) -> Result<(), CallError> {
-        let results = self.call(0, Payload::new(), ReplyShape::inline(0)).await?;
+        let results = self.call_repeatable(0, Payload::new(), ReplyShape::inline(0)).await?;
         Ok(results.decoder.finish()?)
     }
 
@@ -206,7 +218,7 @@ mod tests {
     /// Answers each call with what a function makes of it.
     struct Echo<F> {
         xids: XidSource,
-        seen: Mutex<Vec<(usize, usize)>>,
+        seen: Mutex<Vec<(usize, usize, bool)>>,
         answer: F,
     }
 
@@ -229,7 +241,7 @@ mod tests {
             self.xids.next_xid()
         }
         fn call(&self, request: Request) -> PendingCall {
-            self.seen.lock().unwrap().push((request.message.len(), request.reply.max_len));
+            self.seen.lock().unwrap().push((request.message.len(), request.reply.max_len, request.repeatable));
             let header = CallHeader::decode(&mut Decoder::new(Stream::from(request.message.to_bytes()))).unwrap();
             let mut encoder = Encoder::new();
             (self.answer)(header).encode(&mut encoder);
@@ -266,7 +278,7 @@ mod tests {
         let mut results = client.call(3, args, shape).await.unwrap();
         assert_eq!(results.decoder.u32(), Ok(77));
         assert!(results.retransmitted);
-        assert_eq!(*echo.seen.lock().unwrap(), [(40 + 20 + 8, 24 + 400 + 100)]);
+        assert_eq!(*echo.seen.lock().unwrap(), [(40 + 20 + 8, 24 + 400 + 100, false)]);
         assert_eq!((client.max_args(), client.max_results()), (2000 - 60, 3000 - 424));
     }
 
@@ -277,6 +289,16 @@ mod tests {
         assert!(matches!(call.await, Ok(Results { .. })));
         assert_eq!(echo.seen.lock().unwrap()[0].1, 24 + 400 + 8);
         assert!(matches!(client.null().await, Err(CallError::Malformed(DecodeError::Trailing { .. }))));
+    }
+
+    #[tokio::test]
+    async fn the_transport_is_told_what_may_be_repeated() {
+        let (client, echo) = client(success);
+        let _ = client.null().await;
+        let _ = client.call_repeatable(3, Payload::new(), ReplyShape::inline(4)).await;
+        let _ = client.call(3, Payload::new(), ReplyShape::inline(4)).await;
+        let told: Vec<bool> = echo.seen.lock().unwrap().iter().map(|seen| seen.2).collect();
+        assert_eq!(told, [true, true, false]);
     }
 
     #[tokio::test]

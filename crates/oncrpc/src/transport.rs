@@ -100,6 +100,9 @@ pub struct Request {
     pub message: Payload,
     /// The largest whole RPC reply message, and room for its items.
     pub reply: ReplyShape,
+    /// Whether executing the call twice does no harm. Some transports can be told by the server that the reply did not fit
+    /// what was offered for it; such a call is then sent again with more room, any other fails.
+    pub repeatable: bool,
 }
 
 /// The answer to a call.

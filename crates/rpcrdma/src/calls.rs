@@ -154,6 +154,7 @@ struct Call {
     xid: u32,
     message: Payload,
     reply_max: usize,
+    repeatable: bool,
     rooms: Vec<Room>,
     reply: Option<Buffer>,
     sender: Option<oneshot::Sender<Answered>>,
@@ -177,6 +178,7 @@ pub(crate) struct Wanted {
     pub(crate) message: Payload,
     pub(crate) reply_max: usize,
     pub(crate) items: Vec<usize>,
+    pub(crate) repeatable: bool,
 }
 
 /// All calls that have not ended, in the order in which they were made.
@@ -218,6 +220,7 @@ impl Calls {
             xid,
             message: request.message,
             reply_max: request.reply.max_len,
+            repeatable: request.repeatable,
             rooms,
             reply: None,
             sender: Some(sender),
@@ -236,6 +239,7 @@ impl Calls {
             message: call.message.clone(),
             reply_max: call.reply_max,
             items: call.rooms.iter().map(|room| room.max_len).collect(),
+            repeatable: call.repeatable,
         })
     }
 

@@ -6,7 +6,7 @@
 
 use crate::{
     CLOSE_TIMEOUT, ConnectionError, Event, Observer, Stall,
-    calls::Calls,
+    calls::{Calls, Wanted},
     service::{Ready, Service},
 };
 use bytes::Bytes;
@@ -167,8 +167,9 @@ impl Session {
     pub(crate) fn call(&mut self, id: CallId, calls: &mut Calls) {
         let Some(wanted) = calls.wanted(id) else { return };
         let now = self.env.clock.now();
+        let Wanted { xid, message, reply_max, items, repeatable } = wanted;
         let (engine, mut host) = self.host(calls);
-        let made = engine.call(id, wanted.xid, wanted.message, wanted.reply_max, &wanted.items, false, now, &mut host);
+        let made = engine.call(id, xid, message, reply_max, &items, repeatable, now, &mut host);
         if let Err(refused) = made {
             self.tell(calls.fail(id, refused.into()));
         } else if self.engine.stats().queued > 0 {

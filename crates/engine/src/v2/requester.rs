@@ -35,6 +35,8 @@ pub(crate) struct Terms {
     repeatable: bool,
     narrowed: Narrowed,
     again: u8,
+    /// Whether the peer takes chunks.
+    chunks: bool,
     /// What it was sent with.
     reads: usize,
     writes: usize,
@@ -142,7 +144,9 @@ impl Requester {
     fn begin(&mut self, xid: u32, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
         let call = self.table.get(xid)?;
         let terms = &call.extra;
-        let planned = sending.way().ok_or(CallRefused::NotEnabled).and_then(|way| {
+        let way = sending.way();
+        let chunks = way.is_some_and(|way| way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0);
+        let planned = way.ok_or(CallRefused::NotEnabled).and_then(|way| {
             let segments = way.narrowed.segments.min(terms.narrowed.segments);
             let way = Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way };
             plan(&way, &call.message, terms.reply_max, &terms.items)
@@ -170,6 +174,7 @@ impl Requester {
         };
         call.offered.writes = lists.writes.clone();
         call.offered.reply = lists.reply.clone();
+        call.extra.chunks = chunks;
         call.extra.reads = plan.reads.len() + usize::from(plan.zero.is_some());
         call.extra.writes = lists.writes.chunks().len();
         call.extra.segments = lists.segment_count();
@@ -307,7 +312,8 @@ fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> O
         ErrorBody::Segments { max_segments } => {
             (count(max_segments) < terms.segments).then(|| Narrowed { segments: count(max_segments), ..now })
         }
-        // These two are found out when the call has been executed.
+        // These two are found out when the call has been executed. Without a Reply chunk it would only be executed again.
+        _ if !terms.chunks => None,
         ErrorBody::WriteResource { length_needed, .. } if terms.repeatable && terms.writes > 0 => {
             let octets = terms.reply_max.saturating_add(count(length_needed));
             let octets = reply_octets(length_needed).and(Some(octets)).filter(|&octets| octets <= max_octets);

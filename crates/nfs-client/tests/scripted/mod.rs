@@ -64,6 +64,7 @@ impl ClientTransport for Server {
         let mut decoder = Decoder::new(Stream::from(request.message.to_bytes()));
         let header = CallHeader::decode(&mut decoder).unwrap();
         let procedure = v3::Procedure::from_number(header.id.procedure).unwrap();
+        assert_eq!(request.repeatable, procedure.is_idempotent(), "{}", procedure.name());
         let scripted = (self.script.lock().unwrap())(procedure, decoder);
         let mut encoder = Encoder::new();
         ReplyHeader { xid: header.id.xid, verifier: OpaqueAuth::none(), status: Ok(()) }.encode(&mut encoder);

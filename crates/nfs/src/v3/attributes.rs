@@ -1,6 +1,6 @@
 //! Attributes of files, and changing them (RFC 1813 sections 2.6, 3.3.1, 3.3.2).
 
-use super::{Answer, Handle, sizes};
+use super::{Answer, Handle, procedure, sizes};
 use crate::Call;
 use rpcrdma_oncrpc::ReplyShape;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -186,6 +186,7 @@ impl Call for GetAttributes {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 1;
+    const REPEATABLE: bool = procedure::is_repeatable(1);
     type Reply = Answer<Attributes, ()>;
 
     fn reply_shape(&self) -> ReplyShape {
@@ -197,6 +198,7 @@ impl Call for SetAttributes {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 2;
+    const REPEATABLE: bool = procedure::is_repeatable(2);
     type Reply = Answer<WeakCache, WeakCache>;
 
     fn reply_shape(&self) -> ReplyShape {

@@ -1,6 +1,8 @@
 //! Making, removing and renaming (RFC 1813 sections 3.3.8 to 3.3.15).
 
-use super::{Answer, Attributes, Handle, Name, NewAttributes, Path, Specification, Verifier, WeakCache, sizes};
+use super::{
+    Answer, Attributes, Handle, Name, NewAttributes, Path, Specification, Verifier, WeakCache, procedure, sizes,
+};
 use rpcrdma_oncrpc::ReplyShape;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -214,7 +216,7 @@ const fn inline(more: usize) -> ReplyShape {
 }
 
 calls! {
-    super::PROGRAM, super::VERSION;
+    super::PROGRAM, super::VERSION, procedure::is_repeatable;
     Create, 8, Answer<Created, WeakCache>, inline(CREATED);
     MakeDirectory, 9, Answer<Created, WeakCache>, inline(CREATED);
     SymbolicLink, 10, Answer<Created, WeakCache>, inline(CREATED);

@@ -1,6 +1,6 @@
 //! Reading directories (RFC 1813 sections 3.3.16 and 3.3.17).
 
-use super::{Answer, Attributes, Handle, Name, Verifier, sizes};
+use super::{Answer, Attributes, Handle, Name, Verifier, procedure, sizes};
 use crate::Call;
 use rpcrdma_oncrpc::ReplyShape;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
@@ -121,6 +121,7 @@ impl Call for ReadDirectory {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 16;
+    const REPEATABLE: bool = procedure::is_repeatable(16);
     type Reply = Answer<ReadDirectoryOk, Option<Attributes>>;
 
     fn reply_shape(&self) -> ReplyShape {
@@ -132,6 +133,7 @@ impl Call for ReadDirectoryPlus {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 17;
+    const REPEATABLE: bool = procedure::is_repeatable(17);
     type Reply = Answer<ReadDirectoryPlusOk, Option<Attributes>>;
 
     fn reply_shape(&self) -> ReplyShape {

@@ -1,6 +1,6 @@
 //! Reading and writing (RFC 1813 sections 3.3.6, 3.3.7, 3.3.21).
 
-use super::{Answer, Attributes, Handle, MAX_TRANSFER_OCTETS, WeakCache, sizes};
+use super::{Answer, Attributes, Handle, MAX_TRANSFER_OCTETS, WeakCache, procedure, sizes};
 use crate::Call;
 use bytes::Bytes;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
@@ -80,6 +80,7 @@ impl Call for Read {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 6;
+    const REPEATABLE: bool = procedure::is_repeatable(6);
     type Reply = Answer<ReadOk<ItemData>, Option<Attributes>>;
 
     fn reply_shape(&self) -> ReplyShape {
@@ -167,6 +168,7 @@ impl Call for Write {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 7;
+    const REPEATABLE: bool = procedure::is_repeatable(7);
     type Reply = Answer<WriteOk, WeakCache>;
 
     fn reply_shape(&self) -> ReplyShape {
@@ -178,6 +180,7 @@ impl Call for Commit {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 21;
+    const REPEATABLE: bool = procedure::is_repeatable(21);
     type Reply = Answer<CommitOk, WeakCache>;
 
     fn reply_shape(&self) -> ReplyShape {

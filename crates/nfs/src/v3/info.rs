@@ -1,7 +1,7 @@
 //! Looking up, asking for rights, and what a file system is like (RFC 1813 sections 3.3.0, 3.3.3 to 3.3.5, 3.3.18 to
 //! 3.3.20).
 
-use super::{Answer, Attributes, Handle, MAX_PATH_OCTETS, Name, Path, Time, sizes};
+use super::{Answer, Attributes, Handle, MAX_PATH_OCTETS, Name, Path, Time, procedure, sizes};
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
 use rpcrdma_xdr::padded;
 
@@ -175,7 +175,7 @@ const fn with_attributes(more: usize) -> ReplyShape {
 }
 
 calls! {
-    super::PROGRAM, super::VERSION;
+    super::PROGRAM, super::VERSION, procedure::is_repeatable;
     Null, 0, (), ReplyShape::inline(0);
     Lookup, 3, Answer<LookupOk, Option<Attributes>>, with_attributes(sizes::HANDLE + sizes::OPTIONAL_ATTRIBUTES);
     Access, 4, Answer<AccessOk, Option<Attributes>>, with_attributes(sizes::WORD);

@@ -112,8 +112,12 @@ impl Procedure {
     }
 
     /// Whether executing a call twice does the same as once. Where not, a server remembers its answers for
-    /// retransmissions.
-    pub fn is_idempotent(self) -> bool {
+    /// retransmissions, and a client does not repeat it for more room.
+    ///
+    /// Those that look change nothing (READ may change the access time, as a second READ would), and COMMIT makes durable
+    /// what is there. SETATTR and WRITE would undo what others did between two executions; the rest would fail the second
+    /// time, or change what another has put in the place.
+    pub const fn is_idempotent(self) -> bool {
         !matches!(
             self,
             Self::SetAttributes
@@ -128,4 +132,10 @@ impl Procedure {
                 | Self::Link
         )
     }
+}
+
+/// Whether a call of the procedure with this number may be executed twice.
+pub(super) const fn is_repeatable(number: u32) -> bool {
+    let index = number as usize;
+    index < Procedure::ALL.len() && Procedure::ALL[index].is_idempotent()
 }

@@ -281,10 +281,17 @@ async fn misuse_is_told_before_anything_is_sent() {
     let refused = client.call(1, Payload::new(), ReplyShape::inline(max)).await;
     assert!(matches!(refused, Err(CallError::Transport(TransportError::Misuse(Misuse::ReplyTooLarge { .. })))));
     let room = ItemRoom { max_len: 9, buffer: Some(Buffer::from_vec(vec![0; 8])) };
-    let request = Request { xid: 1, message: Payload::new(), reply: ReplyShape { max_len: 100, items: vec![room] } };
+    let request = Request {
+        xid: 1,
+        message: Payload::new(),
+        reply: ReplyShape { max_len: 100, items: vec![room] },
+        repeatable: false,
+    };
     let refused = transport.call(request).await;
     assert!(matches!(refused, Err(TransportError::Misuse(Misuse::BufferTooSmall { capacity: 8, max_len: 9 }))));
-    let twice = || transport.call(Request { xid: 5, message: Payload::new(), reply: ReplyShape::inline(64) });
+    let twice = || {
+        transport.call(Request { xid: 5, message: Payload::new(), reply: ReplyShape::inline(64), repeatable: false })
+    };
     let _first = twice();
     assert!(matches!(twice().await, Err(TransportError::Misuse(Misuse::XidInUse { xid: 5 }))));
 }
