@@ -220,6 +220,35 @@ impl Endpoint {
         }
     }
 
+    /// As [`v2::Connection::begins_parts`], and of the first message that settles the version.
+    pub fn begins_parts(&self, message: &[u8]) -> bool {
+        match &self.state {
+            State::One(_) => false,
+            State::Two(two) => two.begins_parts(message),
+            State::Probing(_) | State::Listening(_) => v2::begins_parts(message),
+        }
+    }
+
+    /// As [`v2::Connection::holds_parts`].
+    pub fn holds_parts(&self) -> bool {
+        matches!(&self.state, State::Two(two) if two.holds_parts())
+    }
+
+    /// As [`v2::Connection::extension_room`]; there is always room to be told that the version is another.
+    pub fn extension_room(&self) -> bool {
+        match &self.state {
+            State::Two(two) => two.extension_room(),
+            _ => true,
+        }
+    }
+
+    /// As [`v2::Connection::refuse_extension`].
+    pub fn refuse_extension(&mut self, xid: u32, now: Timestamp, host: &mut dyn Host) {
+        if let State::Two(two) = &mut self.state {
+            two.refuse_extension(xid, now, host);
+        }
+    }
+
     /// A Send of the peer has arrived.
     pub fn received(&mut self, message: &Bytes, now: Timestamp, host: &mut dyn Host) {
         match &mut self.state {

@@ -24,9 +24,12 @@ pub enum PeerFault {
     /// The parts of its reply do not belong together (version 2, section 6.2.2.2).
     #[error("the parts of the reply do not belong together")]
     BrokenSequence,
-    /// It grants no credits, though answers have been waiting for them (version 2).
-    #[error("answers wait for credits that are not granted")]
+    /// It grants no credits, though answers or calls have been waiting for them (version 2).
+    #[error("messages wait for credits that are not granted")]
     NoCredits,
+    /// It begins a message and does not finish it (version 2).
+    #[error("a message in parts was not finished in time")]
+    Unfinished,
     /// The parts of its reply are more than we put together.
     #[error("the reply in parts is above the limit")]
     TooLong,
@@ -43,6 +46,7 @@ impl PeerFault {
             PeerFault::ReplyChunkBesideMessage => "a short reply leaves the Reply chunk unused",
             PeerFault::BrokenSequence => "the parts of a reply follow each other",
             PeerFault::NoCredits => "every message grants a credit at least",
+            PeerFault::Unfinished => "a message that is begun is finished",
             PeerFault::TooLong => "a reply in parts keeps within the limit",
         }
     }

@@ -44,7 +44,7 @@ impl Requests {
         self.requests.len()
     }
 
-    /// Takes a call in. It is held until [`admit`](Self::admit).
+    /// Takes a call in and names it. It is held until [`admit`](Self::admit).
     pub(crate) fn insert(
         &mut self,
         xid: u32,
@@ -52,11 +52,12 @@ impl Requests {
         reply: Option<WriteChunk>,
         handle: Option<u32>,
         layout: Layout,
-    ) {
+    ) -> RequestId {
         let id = RequestId(self.next_request);
         self.next_request += 1;
         self.requests.insert(id, Request { xid, writes, reply, handle, stage: Stage::Held(layout) });
         self.held.push_back(id);
+        id
     }
 
     /// Starts calls that were held, until `most` pin memory.

@@ -232,6 +232,16 @@ impl Calls {
         true
     }
 
+    /// An XID that no call has.
+    pub(crate) fn free_xid(&self) -> u32 {
+        loop {
+            let xid = self.xids.next_xid();
+            if !self.by_xid.contains_key(&xid) {
+                return xid;
+            }
+        }
+    }
+
     pub(crate) fn wanted(&self, id: CallId) -> Option<Wanted> {
         let call = self.calls.get(&id)?;
         Some(Wanted {

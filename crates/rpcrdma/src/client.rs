@@ -5,8 +5,9 @@
 //! too long the calls fail, and the next call tries again.
 
 use crate::{
-    ClientOptions, ConnectionError, Event, NoVersion2, Observer, Reverse, STALL_LIMIT,
+    ClientOptions, ConnectionError, Event, ExtensionChannel, NoVersion2, Observer, Reverse, STALL_LIMIT,
     calls::{Caller, Calls, Command},
+    extension::{Port, Unclaimed, claim},
     options::{INITIAL_RECEIVES, MAX_PAUSE, MIN_PAUSE},
     pulls::Pulls,
     service::Service,
@@ -35,11 +36,18 @@ use tokio::sync::mpsc;
 #[derive(Debug)]
 pub struct RdmaTransport {
     caller: Caller,
+    extension: Unclaimed,
 }
 
 impl RdmaTransport {
     pub(crate) fn new(caller: Caller) -> Self {
-        Self { caller }
+        Self { caller, extension: Unclaimed::default() }
+    }
+
+    /// The channel of the extension of version 2 that the options have, across reconnections. There is one, for the first
+    /// who asks.
+    pub fn take_extension(&self) -> Option<ExtensionChannel> {
+        claim(&self.extension)
     }
 }
 
@@ -81,6 +89,7 @@ pub async fn connect(
     let (caller, commands) = Caller::new(xids.clone(), server, options.max_message);
     let pool = fabric.pool();
     let versions = options.versions;
+    let (extension, port) = options.extension.is_some().then(|| Port::new(0)).unzip();
     let mut driver = ClientDriver {
         calls: Calls::new(pool.clone(), server, xids),
         pool,
@@ -98,11 +107,12 @@ pub async fn connect(
         pause: MIN_PAUSE,
         connections: 0,
         versions,
+        port,
     };
     let connected =
         driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
     driver.connected(connected);
-    Ok((Arc::new(RdmaTransport::new(caller)), driver))
+    Ok((Arc::new(RdmaTransport { caller, extension: Unclaimed::new(extension) }), driver))
 }
 
 /// What a client brings to a connection.
@@ -158,6 +168,8 @@ pub struct ClientDriver {
     connections: u64,
     /// What to speak on the next connection: less than the options say once the server is known to have no version 2.
     versions: Versions,
+    /// To whoever knows the extension of version 2.
+    port: Option<Port>,
 }
 
 impl ClientDriver {
@@ -178,10 +190,14 @@ impl ClientDriver {
         let config = self.config(qp.capabilities());
         self.service = self.options.reverse.as_ref().map(|reverse| self.reverse(reverse, &*qp));
         self.connections += 1;
+        if let Some(port) = &mut self.port {
+            port.connection = self.connections;
+        }
         let mut session = Session::new(Parts {
             qp,
             config,
             receives: self.pool.clone(),
+            arguments: None,
             env: self.env.clone(),
             observer: self.observer.clone(),
             stall: STALL_LIMIT,
@@ -317,6 +333,9 @@ impl Future for ClientDriver {
         let this = &mut *self;
         this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
         loop {
+            if let (Some(port), false) = (&mut this.port, matches!(this.phase, Phase::Up(_))) {
+                port.refuse_all(cx);
+            }
             while !this.finished
                 && let Poll::Ready(command) = this.commands.poll_recv(cx)
             {
@@ -330,7 +349,7 @@ impl Future for ClientDriver {
                     if this.finished {
                         session.close(None);
                     }
-                    let ended = session.poll(cx, &mut this.calls, &mut this.service);
+                    let ended = session.poll(cx, &mut this.calls, &mut this.service, &mut this.port);
                     this.heed_refusal();
                     let error = ready!(ended).err();
                     if let Some(error) = &error {
@@ -341,6 +360,7 @@ impl Future for ClientDriver {
                     }
                 }
                 _ if this.finished => {
+                    this.port = None;
                     return if this.lingering.is_empty() { Poll::Ready(()) } else { Poll::Pending };
                 }
                 Phase::Idle if this.calls.is_empty() => return Poll::Pending,

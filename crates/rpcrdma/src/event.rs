@@ -51,6 +51,11 @@ pub enum Event {
     NoVersion2(NoVersion2),
     /// Something for the extension of version 2.
     Extension(Received),
+    /// Something for the extension was not delivered, for whoever reads it does not keep up.
+    ExtensionDropped {
+        /// How much was, on this transport.
+        total: u64,
+    },
     /// A message was sent.
     Sent(Sent),
     /// A message has arrived.

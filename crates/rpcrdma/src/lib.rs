@@ -24,6 +24,75 @@
 //! server has nothing else, and a server goes by its client's first message. [`Event::Negotiated`] says what was
 //! settled, [`Event::NoVersion2`] that asking is not worth while.
 //!
+//! # Extending version 2
+//!
+//! Version 2 can be extended by properties and header types of one's own (draft appendix B). Whoever knows some implements
+//! [`v2::Extension`], puts it into the options of either end, and takes the end's [`ExtensionChannel`]: a client's from its
+//! transport, a server's from the handle of each connection. What the peer sends waits there to be read, [`MAX_UNREAD`] at a
+//! time; what is above is refused.
+//!
+//! ```
+//! use bytes::Bytes;
+//! use rpcrdma::{ClientOptions, ExtensionChannel, ExtensionError, Versions, v2};
+//! use std::sync::Arc;
+//!
+//! /// Property 0x10000 says what time it is at the other end; header type 0x10000 asks for it, and answers.
+//! const TIME: u32 = 0x1_0000;
+//!
+//! #[derive(Debug)]
+//! struct Clocks;
+//!
+//! impl v2::Extensions for Clocks {
+//!     fn header_type(&self, code: u32) -> bool {
+//!         code == TIME
+//!     }
+//!     fn property(&self, property: &v2::OtherProperty) -> v2::Fit {
+//!         match (property.code(), property.data().len()) {
+//!             (TIME, 8) => v2::Fit::Fits,
+//!             (TIME, _) => v2::Fit::Unfit,
+//!             _ => v2::Fit::Unknown,
+//!         }
+//!     }
+//! }
+//!
+//! impl v2::Extension for Clocks {
+//!     fn announced(&self) -> Vec<v2::OtherProperty> {
+//!         v2::OtherProperty::new(TIME, Bytes::from_static(&[0; 8])).into_iter().collect()
+//!     }
+//! }
+//!
+//! let mut options = ClientOptions::default();
+//! options.versions = Versions::Two;
+//! options.extension = Some(Arc::new(Clocks));
+//!
+//! /// The client: asks, and reads on until the answer to that comes.
+//! async fn ask(channel: &mut ExtensionChannel) -> Result<Option<Bytes>, ExtensionError> {
+//!     let Some(question) = v2::OtherBody::new(TIME, Bytes::new()) else { return Ok(None) };
+//!     let asked = channel.sender().send(question).await?;
+//!     while let Some(event) = channel.recv().await {
+//!         match event.received {
+//!             v2::Received::Message { xid, response: true, body } if xid == asked.xid => {
+//!                 return Ok(Some(body.octets().clone()));
+//!             }
+//!             v2::Received::Error { xid, .. } if xid == asked.xid => return Ok(None),
+//!             _ => {}
+//!         }
+//!     }
+//!     Ok(None)
+//! }
+//!
+//! /// The server: answers.
+//! async fn tell(mut channel: ExtensionChannel) {
+//!     while let Some(event) = channel.recv().await {
+//!         if let v2::Received::Message { xid, response: false, .. } = event.received
+//!             && let Some(answer) = v2::OtherBody::new(TIME, Bytes::from_static(b"12:00:00"))
+//!         {
+//!             let _ = channel.sender().respond(event.connection, xid, answer).await;
+//!         }
+//!     }
+//! }
+//! ```
+//!
 //! # When things go wrong
 //!
 //! A lost connection is made again and unanswered calls are sent again, in their order and with their XIDs. A peer that
@@ -33,7 +102,9 @@ mod calls;
 mod client;
 mod error;
 mod event;
+mod extension;
 mod options;
+mod parts;
 mod pulls;
 mod refused;
 mod server;
@@ -43,6 +114,9 @@ mod session;
 pub use client::{ClientDriver, RdmaTransport, connect};
 pub use error::ConnectionError;
 pub use event::{Event, NoVersion2, Observer, Quiet, Stall, Tracing};
+pub use extension::{
+    ExtensionChannel, ExtensionError, ExtensionEvent, ExtensionSender, ExtensionSent, MAX_UNREAD, MAX_UNREAD_OCTETS,
+};
 pub use options::{
     CLOSE_TIMEOUT, ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, DEFAULT_OUTAGE, DEFAULT_READS, Reverse, STALL_LIMIT,
     ServerOptions,

@@ -4,9 +4,10 @@
 //! connection is over and every call that was dispatched has run to its end. A peer's mistakes end its own connection.
 
 use crate::{
-    ConnectionError, Observer, RdmaTransport, ServerMemory, ServerOptions,
+    ConnectionError, ExtensionChannel, Observer, RdmaTransport, ServerMemory, ServerOptions,
     calls::{Caller, Calls, Command},
     client::params,
+    extension::{Port, Unclaimed, claim},
     pulls::Pulls,
     refused::Refused,
     service::{RefusedCalls, Service},
@@ -108,7 +109,7 @@ impl Server {
         let refused =
             RefusedCalls { table: self.refused.clone(), clock: self.env.clock.clone(), client: info.peer.ip() };
         let context = CallContext::new(Arc::new(connection));
-        let arguments = memory.arguments;
+        let arguments = memory.arguments.clone();
         let pulls = Pulls::new(self.options.stall);
         let clock = self.env.clock.clone();
         let service = Service::new(self.handler.clone(), context, arguments, pulls, clock, signal, Some(refused));
@@ -116,10 +117,12 @@ impl Server {
             qp,
             config,
             receives: memory.receives.clone(),
+            arguments: Some(memory.arguments.clone()),
             env: self.env.clone(),
             observer: self.observer.clone(),
             stall: self.options.stall,
         });
+        let (extension, port) = self.options.extension.is_some().then(|| Port::new(id)).unzip();
         let (drain, mut draining) = watch::channel(false);
         let driver = ServerDriver {
             session,
@@ -137,8 +140,10 @@ impl Server {
             env: self.env.clone(),
             refused: self.refused.clone(),
             client: info.peer.ip(),
+            port,
         };
-        Ok((ConnectionHandle { drain: Arc::new(drain), peer: info.peer, id }, driver))
+        let extension = Arc::new(Unclaimed::new(extension));
+        Ok((ConnectionHandle { drain: Arc::new(drain), peer: info.peer, id, extension }, driver))
     }
 }
 
@@ -154,9 +159,15 @@ pub struct ConnectionHandle {
     drain: Arc<watch::Sender<bool>>,
     peer: SocketAddr,
     id: u64,
+    extension: Arc<Unclaimed>,
 }
 
 impl ConnectionHandle {
+    /// The connection's channel of the extension of version 2 that the options have. There is one, for the first who asks.
+    pub fn take_extension(&self) -> Option<ExtensionChannel> {
+        claim(&self.extension)
+    }
+
     /// No further call is executed; what was dispatched is answered, then the connection is closed.
     pub fn drain(&self) {
         self.drain.send_replace(true);
@@ -187,6 +198,8 @@ pub struct ServerDriver {
     env: Env,
     refused: Arc<Refused>,
     client: IpAddr,
+    /// To whoever knows the extension of version 2.
+    port: Option<Port>,
 }
 
 impl ServerDriver {
@@ -219,7 +232,7 @@ impl ServerDriver {
             }
         }
         loop {
-            let polled = self.session.poll(cx, &mut self.calls, &mut self.service);
+            let polled = self.session.poll(cx, &mut self.calls, &mut self.service, &mut self.port);
             for xid in self.session.unwritable.drain(..) {
                 self.refused.add(self.env.clock.now(), self.client, xid);
             }
@@ -243,6 +256,7 @@ impl Future for ServerDriver {
             this.calls.fail_all(&TransportError::Closed);
             // Whoever calls in the reverse direction from now on finds the channel closed.
             this.commands = None;
+            this.port = None;
             this.ended = Some(ended);
         }
         if let Some(service) = &mut this.service {

@@ -5,14 +5,16 @@
 //! time; what was lent is back in the table of calls then, or lost with the queue pair.
 
 use crate::{
-    CLOSE_TIMEOUT, ConnectionError, Event, Observer, Stall,
+    CLOSE_TIMEOUT, ConnectionError, Event, ExtensionError, ExtensionSent, Observer, Stall,
     calls::{Calls, Wanted},
+    extension::{Outgoing, Port},
+    parts::{PartsMemory, Reserved},
     service::{Ready, Service},
 };
 use bytes::Bytes;
 use rpcrdma_engine::{
     Action, Answer, CallId, CloseCause, Config, Endpoint, ExposeError, ExposureId, Host, MessageKind, Negotiated,
-    Piece, PrivateData, RequestId, Segment, Sink,
+    Piece, PrivateData, RequestId, Segment, Sink, v2::Received,
 };
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{
@@ -55,6 +57,9 @@ pub(crate) struct Session {
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
     error: Option<ConnectionError>,
+    /// Messages that the engine has not seen yet.
+    arrived: VecDeque<Bytes>,
+    parts: PartsMemory,
     /// XIDs whose results could not be written.
     pub(crate) unwritable: Vec<u32>,
     /// Whether the peer has said anything.
@@ -103,6 +108,8 @@ pub(crate) struct Parts {
     pub(crate) qp: Box<dyn QueuePair>,
     pub(crate) config: Config,
     pub(crate) receives: Arc<dyn Allocator>,
+    /// The budget of what calls bring along, if there is one.
+    pub(crate) arguments: Option<Arc<dyn Allocator>>,
     pub(crate) env: Env,
     pub(crate) observer: Arc<dyn Observer>,
     pub(crate) stall: Duration,
@@ -110,7 +117,8 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { qp, config, receives, env, observer, stall } = parts;
+        let Parts { qp, config, receives, arguments, env, observer, stall } = parts;
+        let parts = PartsMemory::new(arguments, &config);
         let info = qp.info().clone();
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
@@ -143,6 +151,8 @@ impl Session {
             untaken: Untaken::default(),
             closing: None,
             error: None,
+            arrived: VecDeque::new(),
+            parts,
             unwritable: Vec::new(),
             heard: false,
             discarded: 0,
@@ -228,17 +238,23 @@ impl Session {
         cx: &mut Context<'_>,
         calls: &mut Calls,
         service: &mut Option<Service>,
+        port: &mut Option<Port>,
     ) -> Poll<Result<(), ConnectionError>> {
         let mut handled = 0;
         loop {
             // What is answered at once is posted together, before the queue pair gets to send it.
             loop {
+                self.hear(cx, calls);
                 while let Some(ready) = service.as_mut().and_then(|service| service.poll(cx)) {
                     self.ready(ready, service);
                 }
-                self.act(calls, service);
+                self.act(calls, service, port);
                 self.execute(cx, service);
-                if !service.as_ref().is_some_and(Service::has_ready) && !self.may_execute() {
+                let extended = self.extend(cx, calls, port);
+                if self.arrived.is_empty() && !self.engine.holds_parts() {
+                    self.parts.release();
+                }
+                if !extended && !service.as_ref().is_some_and(Service::has_ready) && !self.may_execute() {
                     break;
                 }
             }
@@ -266,6 +282,7 @@ impl Session {
     }
 
     fn over(&mut self, reason: CloseReason, service: &mut Option<Service>) -> Result<(), ConnectionError> {
+        self.parts.release();
         if let Some(service) = service {
             service.gone();
         }
@@ -321,14 +338,7 @@ impl Session {
                 self.heard = true;
                 let message: Bytes = buffer.freeze();
                 self.observer.event(self.peer, &Event::Received { octets: message.len() });
-                let now = self.env.clock.now();
-                let (engine, mut host) = self.host(calls);
-                engine.received(&message, now, &mut host);
-                let discarded = self.engine.stats().discarded;
-                if discarded > self.discarded {
-                    self.discarded = discarded;
-                    self.observer.event(self.peer, &Event::Discarded { total: discarded });
-                }
+                self.arrived.push_back(message);
             }
             Completion::Done { kind: WorkKind::Send, .. } => {
                 self.paid();
@@ -367,8 +377,31 @@ impl Session {
         }
     }
 
+    /// Hands the engine what has arrived, in order. A message in parts waits for memory before it begins, and all that comes
+    /// behind it waits too: its receives are not replaced, so that no more can come than was granted.
+    fn hear(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
+        while let Some(message) = self.arrived.front() {
+            if self.closing.is_none() && self.engine.begins_parts(message) {
+                match self.parts.poll(cx) {
+                    Reserved::Yes => {}
+                    Reserved::Begins => return self.observer.event(self.peer, &Event::Stalled(Stall::Memory)),
+                    Reserved::Waits => return,
+                }
+            }
+            let Some(message) = self.arrived.pop_front() else { return };
+            let now = self.env.clock.now();
+            let (engine, mut host) = self.host(calls);
+            engine.received(&message, now, &mut host);
+            let discarded = self.engine.stats().discarded;
+            if discarded > self.discarded {
+                self.discarded = discarded;
+                self.observer.event(self.peer, &Event::Discarded { total: discarded });
+            }
+        }
+    }
+
     /// Carries out what the engine asks for.
-    fn act(&mut self, calls: &mut Calls, service: &mut Option<Service>) {
+    fn act(&mut self, calls: &mut Calls, service: &mut Option<Service>, port: &mut Option<Port>) {
         while let Some(action) = self.engine.poll() {
             match action {
                 Action::PostReceives { count } => self.post_receives(count),
@@ -408,7 +441,7 @@ impl Session {
                     self.observer.event(self.peer, &Event::Negotiated(negotiated.clone()));
                     self.negotiated = Some(negotiated);
                 }
-                Action::Extension(received) => self.observer.event(self.peer, &Event::Extension(received)),
+                Action::Extension(received) => self.extension(received, calls, port),
                 Action::Close(cause) => {
                     let error = match cause {
                         CloseCause::Peer(fault) => ConnectionError::Peer(fault),
@@ -423,6 +456,46 @@ impl Session {
                 other => self.report(other, calls),
             }
         }
+    }
+
+    /// Hands something of the peer's to whoever knows the extension.
+    fn extension(&mut self, received: Received, calls: &mut Calls, port: &mut Option<Port>) {
+        self.observer.event(self.peer, &Event::Extension(received.clone()));
+        let Some(port) = port else { return };
+        let unanswered = match received {
+            Received::Message { xid, response: false, .. } => Some(xid),
+            _ => None,
+        };
+        if port.deliver(received) {
+            return;
+        }
+        self.observer.event(self.peer, &Event::ExtensionDropped { total: port.dropped });
+        if let Some(xid) = unanswered {
+            let now = self.env.clock.now();
+            let (engine, mut host) = self.host(calls);
+            engine.refuse_extension(xid, now, &mut host);
+        }
+    }
+
+    /// Sends what the embedder has for the extension, once the version is settled. Returns whether there was anything.
+    fn extend(&mut self, cx: &mut Context<'_>, calls: &mut Calls, port: &mut Option<Port>) -> bool {
+        let Some(port) = port else { return false };
+        let mut extended = false;
+        while self.negotiated.is_some() && self.closing.is_none() && self.engine.extension_room() {
+            let Some(Outgoing { to, body, sender }) = port.poll(cx) else { break };
+            extended = true;
+            let response = to.is_some();
+            let sent = to.unwrap_or_else(|| ExtensionSent { connection: port.connection, xid: calls.free_xid() });
+            if sent.connection != port.connection {
+                let _ = sender.send(Err(ExtensionError::NotConnected));
+                continue;
+            }
+            let now = self.env.clock.now();
+            let (engine, mut host) = self.host(calls);
+            let taken = engine.send_extension(sent.xid, response, body, now, &mut host);
+            let _ = sender.send(taken.map(|()| sent).map_err(ExtensionError::from));
+        }
+        extended
     }
 
     fn may_execute(&self) -> bool {

@@ -7,7 +7,7 @@
 //! A grant goes out alone only when the peer may have run out of credits and nothing else is there to carry it.
 
 use super::{
-    ExtensionRefused, OtherBody,
+    ErrorBody, ExtensionRefused, MAX_WAITING_MESSAGES, OtherBody,
     credits::Credits,
     exchange::Exchange,
     host_auth,
@@ -23,15 +23,20 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_wire::v2::{Header, PREFIX_OCTETS, VERSION};
+use rpcrdma_wire::v2::{Header, HeaderType, PREFIX_OCTETS, Prefix, VERSION};
 use rpcrdma_xdr::Payload;
 use std::{
     collections::{BTreeSet, VecDeque},
     time::Duration,
 };
 
-/// How long answers may wait for credits that the peer does not grant, before it is given up. They hold memory.
+/// How long answers may wait for credits that the peer does not grant, before it is given up, for they hold memory; and calls
+/// of which none is under way.
 pub const CREDIT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long the parts of one message may take to come, before the connection is given up. They hold memory, and the longest
+/// message that is put together comes in this time at 70 kB/s.
+pub const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether something waits for credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +71,10 @@ pub struct Connection {
     /// Whether a call that was refused can be sent again.
     again: bool,
     starving: Starving,
+    /// Since when a message in parts is under way.
+    sequence_since: Option<Timestamp>,
+    /// Receives of parts that are promised anew when calls that came in parts have been answered.
+    deferred: usize,
     actions: VecDeque<Action>,
     closing: bool,
     discarded: u64,
@@ -118,6 +127,8 @@ impl Connection {
             negotiated: false,
             again: false,
             starving: Starving::No,
+            sequence_since: None,
+            deferred: 0,
             actions: VecDeque::new(),
             closing: false,
             discarded: 0,
@@ -214,7 +225,7 @@ impl Connection {
         if len > max {
             return Err(ExtensionRefused::TooLarge { len, max });
         }
-        if self.outbox.controls.len() >= MAX_WAITING_ERRORS {
+        if !self.extension_room() {
             return Err(ExtensionRefused::Busy);
         }
         if !response {
@@ -226,6 +237,22 @@ impl Connection {
         self.outbox.controls.push_back(Control::Other { xid, response, body });
         self.pump(now, host);
         Ok(())
+    }
+
+    /// Whether another message of an extension's may wait for credits.
+    pub fn extension_room(&self) -> bool {
+        let controls = &self.outbox.controls;
+        controls.len() < MAX_WAITING_MESSAGES || controls.len() - self.waiting_errors() < MAX_WAITING_MESSAGES
+    }
+
+    fn waiting_errors(&self) -> usize {
+        self.outbox.controls.iter().filter(|control| matches!(control, Control::Error { .. })).count()
+    }
+
+    /// Tells the peer that a message of an extension's was not taken, for want of room.
+    pub fn refuse_extension(&mut self, xid: u32, now: Timestamp, host: &mut dyn Host) {
+        self.outbox.error(xid, VERSION, ErrorBody::System);
+        self.pump(now, host);
     }
 
     /// A Send of the peer has arrived.
@@ -240,15 +267,40 @@ impl Connection {
         self.exchange.begin(now);
         // A call keeps its credit until it is answered.
         if !self.take(message) {
-            self.credits.released();
+            if self.parts.is_open() && self.is_full() {
+                // No grant either: each would be a loan.
+                self.deferred += 1;
+                self.owes_grant = false;
+            } else {
+                self.credits.released();
+            }
         }
-        if self.outbox.controls.len() > MAX_WAITING_ERRORS {
+        self.sequence_since = if self.parts.is_open() { self.sequence_since.or(Some(now)) } else { None };
+        // What this end says of its own accord is not the peer's fault.
+        if self.outbox.controls.len() > MAX_WAITING_ERRORS && self.waiting_errors() > MAX_WAITING_ERRORS {
             self.close(CloseCause::Peer(PeerFault::AnswersNotTaken));
         }
         self.heed_verdict();
         self.silence.heard(now, self.requester.unanswered() > 0);
         self.pump(now, host);
         self.credits.settle(&mut self.actions);
+    }
+
+    /// Whether calls that came in parts, and are not answered, hold so much memory that no more of the kind are wanted. The
+    /// peer's credits then let it send little of another.
+    fn is_full(&self) -> bool {
+        u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets
+    }
+
+    /// Whether a message in parts would begin with this one. Its memory is that of no receive: twice
+    /// [`Limits::call_octets`](crate::Limits::call_octets), and what was under way, are held at most.
+    pub fn begins_parts(&self, message: &[u8]) -> bool {
+        !self.parts.is_open() && begins_parts(message)
+    }
+
+    /// Whether memory is held for messages that came, or come, in parts.
+    pub fn holds_parts(&self) -> bool {
+        self.parts.is_open() || self.responder.joined_octets() > 0
     }
 
     /// As [`Connection::fenced`](crate::Connection::fenced). A call that is to be sent again waits for
@@ -272,7 +324,14 @@ impl Connection {
 
     /// As [`Connection::answer`](crate::Connection::answer).
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
+        let silent = matches!(answer, Answer::Nothing);
         self.responder.answer(request, answer, &mut serving!(self));
+        let deferred = if self.is_full() { 0 } else { std::mem::take(&mut self.deferred) };
+        for _ in 0..deferred {
+            self.credits.released();
+        }
+        // No reply may be there to grant what has become free.
+        self.owes_grant |= (silent || deferred > 0) && self.credits.peer_is_short();
         self.pump_answers();
     }
 
@@ -281,7 +340,7 @@ impl Connection {
         if self.closing {
             return None;
         }
-        if self.again || self.starving == Starving::Begins {
+        if self.again || self.starving == Starving::Begins || (self.owes_grant && self.credits.may_grant()) {
             return Some(Timestamp::from_nanos(0));
         }
         let starved = match self.starving {
@@ -289,7 +348,8 @@ impl Connection {
             _ => None,
         };
         let silent = self.silence.next_wake();
-        let times = [silent, starved, self.requester.table.next_deadline(), self.exchange.next_wake()];
+        let joining = self.sequence_since.map(|since| since + SEQUENCE_TIMEOUT);
+        let times = [silent, starved, joining, self.requester.table.next_deadline(), self.exchange.next_wake()];
         times.into_iter().flatten().min()
     }
 
@@ -304,6 +364,9 @@ impl Connection {
                 self.close(CloseCause::Peer(PeerFault::NoCredits));
             }
             _ => {}
+        }
+        if self.sequence_since.is_some_and(|since| since + SEQUENCE_TIMEOUT <= now) {
+            self.close(CloseCause::Peer(PeerFault::Unfinished));
         }
         self.exchange.wake(now);
         self.heed_verdict();
@@ -383,7 +446,9 @@ impl Connection {
                 break;
             }
         }
-        if self.outbox.is_empty() || self.credits.may_send() {
+        // Calls of ours wait for credits alone when none is under way, whose answer would grant.
+        let calls = self.exchange.is_over() && self.requester.table.queued() > 0 && self.requester.unanswered() == 0;
+        if (self.outbox.is_empty() && !calls) || self.credits.may_send() {
             self.starving = Starving::No;
         } else if self.starving == Starving::No {
             self.starving = Starving::Begins;
@@ -419,4 +484,11 @@ impl Connection {
             }));
         }
     }
+}
+
+/// Whether a message says that more of it is to come.
+pub(crate) fn begins_parts(message: &[u8]) -> bool {
+    let can_continue = |code| HeaderType::from_code(code).is_some_and(HeaderType::can_continue);
+    Prefix::decode(message)
+        .is_ok_and(|prefix| prefix.version == VERSION && prefix.flags.more && can_continue(prefix.header_type))
 }

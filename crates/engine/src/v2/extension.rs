@@ -6,6 +6,9 @@
 use rpcrdma_wire::v2::{ErrorBody, Extensions, OtherBody, OtherProperty};
 use std::fmt::Debug;
 
+/// Messages of an extension that may wait for credits. Whoever sends more is told to wait.
+pub const MAX_WAITING_MESSAGES: usize = 64;
+
 /// Header types and properties beyond the draft's.
 pub trait Extension: Extensions + Debug + Send + Sync {
     /// The properties to announce.

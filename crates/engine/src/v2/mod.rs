@@ -17,10 +17,11 @@ mod responder;
 mod sequence;
 
 pub use crate::Side;
-pub use connection::{CREDIT_TIMEOUT, Connection, MIN_OCTETS};
+pub(crate) use connection::begins_parts;
+pub use connection::{CREDIT_TIMEOUT, Connection, MIN_OCTETS, SEQUENCE_TIMEOUT};
 pub use credits::{MAX_PEER_CREDITS, SPARE_RECEIVES};
 pub use exchange::EXCHANGE_TIMEOUT;
-pub use extension::{Extension, ExtensionRefused, Received};
+pub use extension::{Extension, ExtensionRefused, MAX_WAITING_MESSAGES, Received};
 pub use host_auth::{AUTHENTICATION_TIMEOUT, AuthenticationStep, HostAuthentication, HostAuthenticator};
 pub use outbox::MAX_WAITING_ERRORS;
 pub use responder::MAX_REQUESTS;

@@ -9,7 +9,7 @@ use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, Oth
 use rpcrdma_xdr::UNIT;
 use std::collections::VecDeque;
 
-/// Errors and messages of extensions that may wait for credits. A peer that causes more is not to be helped.
+/// Errors that may wait for credits. A peer that causes more is not to be helped.
 pub const MAX_WAITING_ERRORS: usize = 160;
 
 /// A message without payload.

@@ -24,7 +24,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, ReverseSupport, VERSION};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// The most calls of the peer that are not answered, those that wait for their turn included. Credits keep a peer far
 /// below that; one that gathers them all the same is not one to work with.
@@ -36,6 +36,9 @@ const FIXED_OCTETS: usize = NO_CHUNKS_OCTETS - 12;
 #[derive(Debug, Default)]
 pub(crate) struct Responder {
     pub(crate) requests: Requests,
+    /// Octets of those calls that came in parts: their memory is not that of receives.
+    joined: BTreeMap<RequestId, usize>,
+    joined_octets: usize,
 }
 
 /// What stands outside of this half while a call is handled.
@@ -61,13 +64,19 @@ impl Serving<'_> {
 }
 
 impl Responder {
-    /// A call that was judged well-formed: with its stream, or with `None` in its chunks. Returns whether it was taken, and
-    /// with it its credit.
+    /// Octets of calls that came in parts and are not answered.
+    pub(crate) fn joined_octets(&self) -> usize {
+        self.joined_octets
+    }
+
+    /// A call that was judged well-formed: with its stream, which may have been `joined`, or with `None` in its chunks.
+    /// Returns whether it was taken, and with it its credit.
     pub(crate) fn received(
         &mut self,
         xid: u32,
         chunks: Chunks,
         stream: Option<Bytes>,
+        joined: bool,
         serving: &mut Serving<'_>,
     ) -> bool {
         let handle = chunks.invalidatable();
@@ -77,6 +86,7 @@ impl Responder {
             return false;
         }
         let long = stream.is_none();
+        let joined = stream.as_ref().filter(|_| joined).map(Bytes::len);
         let Ok(layout) = layout(&lists, &stream.unwrap_or_default(), long, &serving.config.limits) else {
             serving.outbox.error(xid, VERSION, ErrorBody::System);
             return false;
@@ -85,7 +95,11 @@ impl Responder {
             serving.actions.push_back(Action::Close(CloseCause::Peer(PeerFault::CreditsOverrun)));
             return false;
         }
-        self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
+        let id = self.requests.insert(xid, lists.writes, lists.reply, handle, layout);
+        if let Some(octets) = joined {
+            self.joined.insert(id, octets);
+            self.joined_octets += octets;
+        }
         self.requests.admit(serving.most(), serving.actions);
         true
     }
@@ -100,6 +114,7 @@ impl Responder {
     /// What the service says, or that the call cannot be served.
     pub(crate) fn answer(&mut self, id: RequestId, answer: Answer, serving: &mut Serving<'_>) {
         let Some(request) = self.requests.take(id) else { return };
+        self.joined_octets -= self.joined.remove(&id).unwrap_or(0);
         serving.credits.released();
         match answer {
             Answer::Reply(payload) => match self.reply(&request, &payload, serving) {

@@ -122,18 +122,19 @@ impl Connection {
                 self.discarded += u64::from(!known);
                 false
             }
-            Body::Nomsg(chunks) => self.responder.received(xid, chunks, None, &mut serving!(self)),
+            Body::Nomsg(chunks) => self.responder.received(xid, chunks, None, false, &mut serving!(self)),
             Body::Msg(chunks) => {
                 if header.flags.more && !self.takes_parts(prefix) {
                     return false;
                 }
+                let joined = self.parts.is_open();
                 let Some(stream) = self.part(prefix, payload) else { return false };
                 if header.flags.response {
                     let known = self.requester.replied(xid, &chunks.lists, Some(stream), &mut self.actions);
                     self.discarded += u64::from(!known);
                     return false;
                 }
-                self.responder.received(xid, chunks, Some(stream), &mut serving!(self))
+                self.responder.received(xid, chunks, Some(stream), joined, &mut serving!(self))
             }
             Body::Connprop(set) => {
                 if self.part(prefix, Bytes::new()).is_some() {

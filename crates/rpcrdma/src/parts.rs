@@ -1,0 +1,66 @@
+//! Memory for messages that come in several parts (version 2).
+//!
+//! The engine puts such messages together in memory that is no receive's and no allocator's, within a limit for each
+//! connection. So that many connections keep within the budget of the server, each holds so much of the budget
+//! as the limit is, from before the first part is heard until no call that came in parts is left. It is one block, taken at
+//! once: nobody who waits for it holds some of it.
+
+use rpcrdma_engine::Config;
+use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// The most that the engine holds: the calls that have come, and the one that comes.
+const MESSAGES: usize = 2;
+
+pub(crate) struct PartsMemory {
+    /// None if there is no budget to keep within.
+    budget: Option<Arc<dyn Allocator>>,
+    octets: usize,
+    held: Option<Buffer>,
+    waiting: Option<BoxFuture<'static, Buffer>>,
+}
+
+/// Whether there is memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    Yes,
+    /// Not yet; the task is woken when there is.
+    Begins,
+    /// Not yet, still.
+    Waits,
+}
+
+impl PartsMemory {
+    pub(crate) fn new(budget: Option<Arc<dyn Allocator>>, config: &Config) -> Self {
+        let octets = usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX).saturating_mul(MESSAGES);
+        Self { budget, octets, held: None, waiting: None }
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Reserved {
+        let Some(budget) = self.budget.as_ref().filter(|_| self.held.is_none()) else { return Reserved::Yes };
+        let begins = self.waiting.is_none();
+        let octets = self.octets;
+        let waiting = self.waiting.get_or_insert_with(|| {
+            let budget = budget.clone();
+            Box::pin(async move { budget.allocate(octets).await })
+        });
+        match waiting.as_mut().poll(cx) {
+            Poll::Ready(buffer) => {
+                self.held = Some(buffer);
+                self.waiting = None;
+                Reserved::Yes
+            }
+            Poll::Pending if begins => Reserved::Begins,
+            Poll::Pending => Reserved::Waits,
+        }
+    }
+
+    /// No message in parts is left.
+    pub(crate) fn release(&mut self) {
+        self.held = None;
+        self.waiting = None;
+    }
+}
