@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Log, bulk, client, finish_read, read, router, start_read, store, swap, write};
-use rpcrdma::{ClientOptions, ConnectionHandle, Event, Server, ServerMemory, ServerOptions, connect};
+use rpcrdma::{ClientOptions, ConnectionHandle, Event, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -16,13 +16,26 @@ use std::{
 };
 use tokio::task::JoinHandle;
 
+/// What a client speaks, and its server.
+type Speaks = (Versions, Versions);
+
+/// Either version, and a client of both with a server of one.
+const EVERY: [Speaks; 3] =
+    [(Versions::One, Versions::Auto), (Versions::Two, Versions::Auto), (Versions::Auto, Versions::One)];
+
 /// Serves on `at`; the task ends the listener and all connections when it is aborted.
-async fn serve(env: &Env, at: SocketAddr) -> (SocketAddr, JoinHandle<()>, Arc<Mutex<Vec<ConnectionHandle>>>) {
+async fn serve(
+    env: &Env,
+    at: SocketAddr,
+    speaks: Speaks,
+) -> (SocketAddr, JoinHandle<()>, Arc<Mutex<Vec<ConnectionHandle>>>) {
     let fabric = Iwarp::new(env.clone(), Config::default());
     let handler = router(env, &store(env));
     let memory = ServerMemory::budget(64 << 20);
     let log = Arc::new(Log::default());
-    let server = Server::new(&fabric, handler, memory, env.clone(), ServerOptions::default(), log);
+    let mut options = ServerOptions::default();
+    options.versions = speaks.1;
+    let server = Server::new(&fabric, handler, memory, env.clone(), options, log);
     let mut listener = fabric.listen(at).await.unwrap();
     let address = listener.local_addr();
     let handles = Arc::new(Mutex::new(Vec::new()));
@@ -43,20 +56,22 @@ async fn serve(env: &Env, at: SocketAddr) -> (SocketAddr, JoinHandle<()>, Arc<Mu
     (address, task, handles)
 }
 
-async fn transport(env: &Env, server: SocketAddr) -> (Arc<dyn ClientTransport>, Arc<Log>) {
+async fn transport(env: &Env, server: SocketAddr, speaks: Speaks) -> (Arc<dyn ClientTransport>, Arc<Log>) {
     let log = Arc::new(Log::default());
     let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
-    let (transport, driver) = connect(fabric, server, env, ClientOptions::default(), log.clone()).await.unwrap();
+    let mut options = ClientOptions::default();
+    options.versions = speaks.0;
+    let (transport, driver) = connect(fabric, server, env, options, log.clone()).await.unwrap();
     tokio::spawn(driver);
     (transport, log)
 }
 
 #[tokio::test]
 async fn calls_of_every_form_over_ipv4_and_ipv6() {
-    for at in ["127.0.0.1:0", "[::1]:0"] {
+    for (at, speaks) in EVERY.into_iter().flat_map(|speaks| [("127.0.0.1:0", speaks), ("[::1]:0", speaks)]) {
         let env = tokio_env().unwrap();
-        let (address, _task, _) = serve(&env, at.parse().unwrap()).await;
-        let (transport, log) = transport(&env, address).await;
+        let (address, _task, _) = serve(&env, at.parse().unwrap(), speaks).await;
+        let (transport, log) = transport(&env, address, speaks).await;
         let client = client(transport);
         client.null().await.unwrap();
         for len in [0, 1, 4095, 4097, 100_001, 1 << 20] {
@@ -71,63 +86,69 @@ async fn calls_of_every_form_over_ipv4_and_ipv6() {
 
 #[tokio::test]
 async fn many_calls_at_once() {
-    let env = tokio_env().unwrap();
-    let (address, _task, _) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
-    let (transport, log) = transport(&env, address).await;
-    let client = client(transport);
-    let mut tasks = Vec::new();
-    for k in 0..100u32 {
-        let client = client.clone();
-        tasks.push(tokio::spawn(async move {
-            write(&client, k as usize * 3001, k).await;
-            read(&client, k as usize * 3001, k).await;
-        }));
+    for speaks in EVERY {
+        let env = tokio_env().unwrap();
+        let (address, _task, _) = serve(&env, "127.0.0.1:0".parse().unwrap(), speaks).await;
+        let (transport, log) = transport(&env, address, speaks).await;
+        let client = client(transport);
+        let mut tasks = Vec::new();
+        for k in 0..100u32 {
+            let client = client.clone();
+            tasks.push(tokio::spawn(async move {
+                write(&client, k as usize * 3001, k).await;
+                read(&client, k as usize * 3001, k).await;
+            }));
+        }
+        for task in tasks {
+            task.await.unwrap();
+        }
+        assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
     }
-    for task in tasks {
-        task.await.unwrap();
-    }
-    assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
 }
 
 #[tokio::test]
 async fn a_server_that_comes_back_gets_the_calls_again() {
-    let env = tokio_env().unwrap();
-    let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
-    let (transport, _) = transport(&env, address).await;
-    let client = client(transport);
-    client.null().await.unwrap();
-    let call = start_read(&client, 100_000, 1, Duration::from_millis(200));
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    task.abort();
-    let _ = task.await;
-    let (_, _task, _) = serve(&env, address).await;
-    let (placed, retransmitted) = finish_read(call, 100_000, 1).await.unwrap();
-    assert!(placed && retransmitted);
+    for speaks in EVERY {
+        let env = tokio_env().unwrap();
+        let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap(), speaks).await;
+        let (transport, _) = transport(&env, address, speaks).await;
+        let client = client(transport);
+        client.null().await.unwrap();
+        let call = start_read(&client, 100_000, 1, Duration::from_millis(200));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        task.abort();
+        let _ = task.await;
+        let (_, _task, _) = serve(&env, address, speaks).await;
+        let (placed, retransmitted) = finish_read(call, 100_000, 1).await.unwrap();
+        assert!(placed && retransmitted);
+    }
 }
 
 #[tokio::test]
 async fn cancelling_gives_memory_back_and_draining_closes() {
-    let env = tokio_env().unwrap();
-    let (address, _task, handles) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
-    let (transport, log) = transport(&env, address).await;
-    let client = client(transport);
-    client.null().await.unwrap();
-    let call = start_read(&client, 100_000, 1, Duration::from_secs(100));
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    assert_eq!(call.cancel().await.buffers.len(), 1);
-    read(&client, 100_000, 2).await;
-    let call = start_read(&client, 100_000, 3, Duration::from_millis(100));
-    tokio::time::sleep(Duration::from_millis(20)).await;
-    let dispatched = log.count(|event| matches!(event, Event::Closed { .. }));
-    assert_eq!(dispatched, 0);
-    handles.lock().unwrap()[0].drain();
-    finish_read(call, 100_000, 3).await.unwrap();
+    for speaks in EVERY {
+        let env = tokio_env().unwrap();
+        let (address, _task, handles) = serve(&env, "127.0.0.1:0".parse().unwrap(), speaks).await;
+        let (transport, log) = transport(&env, address, speaks).await;
+        let client = client(transport);
+        client.null().await.unwrap();
+        let call = start_read(&client, 100_000, 1, Duration::from_secs(100));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        assert_eq!(call.cancel().await.buffers.len(), 1);
+        read(&client, 100_000, 2).await;
+        let call = start_read(&client, 100_000, 3, Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let dispatched = log.count(|event| matches!(event, Event::Closed { .. }));
+        assert_eq!(dispatched, 0);
+        handles.lock().unwrap()[0].drain();
+        finish_read(call, 100_000, 3).await.unwrap();
+    }
 }
 
 #[tokio::test]
 async fn nobody_there_is_said_at_once() {
     let env = tokio_env().unwrap();
-    let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap()).await;
+    let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap(), EVERY[0]).await;
     task.abort();
     let _ = task.await;
     let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));

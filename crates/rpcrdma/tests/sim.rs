@@ -4,5 +4,7 @@ mod common;
 #[path = "suite/sim.rs"]
 mod suite;
 
-/// What both ends speak.
-const VERSIONS: rpcrdma::Versions = rpcrdma::Versions::One;
+use rpcrdma::Versions;
+
+/// What the client speaks, and the server.
+const VERSIONS: (Versions, Versions) = (Versions::One, Versions::One);

@@ -20,13 +20,13 @@ use std::{
 
 fn client_options() -> ClientOptions {
     let mut options = ClientOptions::default();
-    options.versions = VERSIONS;
+    options.versions = VERSIONS.0;
     options
 }
 
 fn server_options() -> ServerOptions {
     let mut options = ServerOptions::default();
-    options.versions = VERSIONS;
+    options.versions = VERSIONS.1;
     options
 }
 
