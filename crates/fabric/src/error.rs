@@ -127,6 +127,9 @@ pub enum RefusedReason {
     /// Nothing to send, read or expose.
     #[error("there are no octets to work on")]
     Empty,
+    /// The device cannot register the memory. The system's limit on locked memory may be too low; the provider's log says more.
+    #[error("the memory cannot be registered with the device")]
+    Registration,
     /// The connection has ended.
     #[error("the connection has ended")]
     Closed,

@@ -4,7 +4,7 @@
 //! connection manager, with private data in both directions, and hands out [`QueuePair`]s. A queue pair is reliable
 //! and connected: Sends arrive in order, each in a receive that was posted for it; RDMA Reads and Writes move octets to
 //! and from memory that the peer has *exposed*. `rpcrdma-iwarp` is such a provider in software, `rpcrdma-sim` another
-//! for tests; libibverbs fits the same contract.
+//! for tests, and `rpcrdma-verbs` drives adapters.
 //!
 //! # Who owns memory
 //!
@@ -31,13 +31,15 @@ mod receives;
 #[cfg(feature = "suite")]
 pub mod suite;
 pub mod trace;
+mod waiting;
 
 pub use capabilities::{Capabilities, Fencing, HandleScope};
 pub use error::{
     AcceptError, CloseReason, ConnectError, ListenError, PeerViolation, Refused, RefusedReason, WorkError,
 };
 pub use exposure::{Access, FenceCause, Lent};
-pub use provider::{Connected, ConnectionParams, Fabric, Incoming, Listener, Pending};
+pub use provider::{Connected, ConnectionParams, Fabric, Incoming, Listener, Pending, check_private_data};
 pub use queue_pair::{Completion, ConnectionInfo, QueuePair, Read, RemoteSegment, Send, Token, WorkKind, Write};
 pub use receives::{ReceivePool, Receives, SharedReceives};
 pub use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+pub use waiting::{Spin, within};

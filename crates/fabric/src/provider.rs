@@ -1,7 +1,8 @@
 //! Making connections, in the manner of a connection manager.
 
 use crate::{
-    AcceptError, Capabilities, ConnectError, ListenError, QueuePair, ReceivePool, Receives, queue_pair::ConnectionInfo,
+    AcceptError, Capabilities, ConnectError, ListenError, QueuePair, ReceivePool, Receives, RefusedReason,
+    queue_pair::ConnectionInfo,
 };
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, BoxFuture};
@@ -22,6 +23,35 @@ pub struct ConnectionParams {
     pub ord: u16,
     /// The receives in place before the peer can send.
     pub receives: Receives,
+}
+
+impl ConnectionParams {
+    /// Whether a connection can begin so.
+    ///
+    /// # Errors
+    /// The limit that is exceeded, or what the provider has not.
+    pub fn check(&self, limits: &Capabilities) -> Result<(), RefusedReason> {
+        check_private_data(&self.private_data, limits)?;
+        match &self.receives {
+            Receives::Own(buffers) if buffers.len() > limits.max_receives => {
+                Err(RefusedReason::Limit { what: "the number of posted receives", max: limits.max_receives })
+            }
+            Receives::Shared(_) if !limits.shared_receives => Err(RefusedReason::Unsupported("a pool of receives")),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether so much private data can go with a request or its answer.
+///
+/// # Errors
+/// The limit, if it is exceeded.
+pub fn check_private_data(private_data: &[u8], limits: &Capabilities) -> Result<(), RefusedReason> {
+    let max = limits.max_private_data;
+    if private_data.len() > max {
+        return Err(RefusedReason::Limit { what: "the number of octets of private data", max });
+    }
+    Ok(())
 }
 
 /// A new connection.

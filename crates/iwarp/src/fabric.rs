@@ -3,7 +3,7 @@
 use crate::{
     config::Config,
     listener::IwarpListener,
-    net::{FrameError, Wire, within},
+    net::{FrameError, Wire},
     protocol::{
         Endpoint, Fault, ReceiveQueue, Role, Setup,
         mpa::Kind,
@@ -16,7 +16,7 @@ use bytes::Bytes;
 use rpcrdma_env::{Allocator, BoxFuture, Env};
 use rpcrdma_fabric::{
     Capabilities, ConnectError, Connected, ConnectionInfo, ConnectionParams, Fabric, ListenError, Listener,
-    ReceivePool, Receives, RefusedReason, SharedReceives, pool::Pool,
+    ReceivePool, Receives, SharedReceives, pool::Pool, within,
 };
 use std::{io, net::SocketAddr, sync::Arc};
 use tokio::net::TcpStream;
@@ -76,9 +76,9 @@ impl Fabric for Iwarp {
     fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>> {
         let shared = self.shared.clone();
         Box::pin(async move {
-            shared.check(&params).map_err(ConnectError::Misuse)?;
+            params.check(&shared.capabilities).map_err(ConnectError::Misuse)?;
             let limit = shared.config.setup_timeout;
-            match within(&shared.env, limit, dial(&shared, peer, params)).await {
+            match within(&*shared.env.clock, limit, dial(&shared, peer, params)).await {
                 Some(result) => result,
                 None => Err(ConnectError::TimedOut { peer, seconds: limit.as_secs() }),
             }
@@ -98,23 +98,6 @@ impl Fabric for Iwarp {
 }
 
 impl Shared {
-    /// Whether a connection can begin so.
-    pub(crate) fn check(&self, params: &ConnectionParams) -> Result<(), RefusedReason> {
-        let limits = &self.capabilities;
-        if params.private_data.len() > limits.max_private_data {
-            return Err(RefusedReason::Limit {
-                what: "the number of octets of private data",
-                max: limits.max_private_data,
-            });
-        }
-        match &params.receives {
-            Receives::Own(buffers) if buffers.len() > limits.max_receives => {
-                Err(RefusedReason::Limit { what: "the number of posted receives", max: limits.max_receives })
-            }
-            _ => Ok(()),
-        }
-    }
-
     /// What this end brings to the set-up.
     pub(crate) fn offer(&self, ird: u16, ord: u16) -> Offer {
         let limits = &self.capabilities;

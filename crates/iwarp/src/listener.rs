@@ -7,7 +7,7 @@
 use crate::{
     config::LISTEN_BACKLOG,
     fabric::Shared,
-    net::{FrameError, Wire, within},
+    net::{FrameError, Wire},
     protocol::{
         Fault, Role,
         mpa::{Frame, Kind},
@@ -17,7 +17,7 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::{
-    AcceptError, Connected, ConnectionInfo, ConnectionParams, Incoming, Listener, Pending, RefusedReason,
+    AcceptError, Connected, ConnectionInfo, ConnectionParams, Incoming, Listener, Pending, check_private_data, within,
 };
 use std::{
     future::Future,
@@ -70,7 +70,7 @@ struct Knock {
 /// What `future` gives within the set-up's time-out.
 async fn timed<T>(shared: &Shared, future: impl Future<Output = Result<T, AcceptError>>) -> Result<T, AcceptError> {
     let limit = shared.config.setup_timeout;
-    match within(&shared.env, limit, future).await {
+    match within(&*shared.env.clock, limit, future).await {
         Some(result) => result,
         None => Err(AcceptError::TimedOut { seconds: limit.as_secs() }),
     }
@@ -132,7 +132,7 @@ impl Incoming for Asked {
     fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>> {
         let Asked { shared, mut wire, request, info } = *self;
         Box::pin(async move {
-            shared.check(&params).map_err(AcceptError::Misuse)?;
+            params.check(&shared.capabilities).map_err(AcceptError::Misuse)?;
             let offer = shared.offer(params.ird, params.ord);
             let (reply, agreed) = negotiation::accept(&request, offer, &params.private_data);
             // Receives first, then the reply: the peer may send as soon as it has it.
@@ -146,11 +146,7 @@ impl Incoming for Asked {
     fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, Result<(), AcceptError>> {
         let Asked { shared, mut wire, request, .. } = *self;
         Box::pin(async move {
-            let max = shared.capabilities.max_private_data;
-            if private_data.len() > max {
-                let what = "the number of octets of private data";
-                return Err(AcceptError::Misuse(RefusedReason::Limit { what, max }));
-            }
+            check_private_data(&private_data, &shared.capabilities).map_err(AcceptError::Misuse)?;
             let reply = negotiation::reject(&request, &private_data).encode(Kind::Reply);
             timed(&shared, async { wire.write_all(&reply).await.map_err(AcceptError::Io) }).await
         })

@@ -1,4 +1,4 @@
-//! What the driver asks of TCP: options of the socket, whole frames during set-up, and a time limit on both.
+//! What the driver asks of TCP: options of the socket, and whole frames during set-up.
 
 use crate::{
     config::{Config, LOOPBACK_SEND_BUFFER_OCTETS, keepalive},
@@ -9,15 +9,8 @@ use crate::{
     },
     tap::{Direction, TapStream},
 };
-use rpcrdma_env::Env;
 use socket2::{SockRef, TcpKeepalive};
-use std::{
-    future::{Future, poll_fn},
-    io,
-    pin::pin,
-    task::Poll,
-    time::Duration,
-};
+use std::io;
 use tokio::net::TcpStream;
 
 /// A TCP connection with its observer.
@@ -123,15 +116,4 @@ impl Wire {
 /// Whether an operation is simply to be tried again.
 pub(crate) fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
-}
-
-/// What `future` gives, unless `limit` passes first.
-pub(crate) async fn within<T>(env: &Env, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut timer = env.clock.sleep_until(env.clock.now() + limit);
-    poll_fn(|cx| match future.as_mut().poll(cx) {
-        Poll::Ready(value) => Poll::Ready(Some(value)),
-        Poll::Pending => timer.as_mut().poll(cx).map(|()| None),
-    })
-    .await
 }

@@ -14,7 +14,7 @@ use crate::{
 };
 use rpcrdma_env::{BoxFuture, Buffer, Timestamp};
 use rpcrdma_fabric::{
-    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Token, Write,
+    Capabilities, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Spin, Token, Write,
 };
 use socket2::SockRef;
 use std::{
@@ -42,36 +42,6 @@ pub(crate) struct IwarpQueuePair {
     spin: Spin,
 }
 
-/// Asking the socket again and again for a while, instead of sleeping until it has something: on most machines it takes
-/// longer to wake another processor than to answer a call.
-#[derive(Default)]
-enum Spin {
-    #[default]
-    Off,
-    /// The peer has said something.
-    Heard,
-    Until(Timestamp),
-}
-
-impl Spin {
-    fn heard(&mut self) {
-        *self = Spin::Heard;
-    }
-
-    /// Whether to ask once more.
-    fn goes_on(&mut self, shared: &Shared) -> bool {
-        let busy_poll = shared.config.busy_poll;
-        match *self {
-            Spin::Off => return false,
-            _ if busy_poll.is_zero() => *self = Spin::Off,
-            Spin::Heard => *self = Spin::Until(shared.env.clock.now() + busy_poll),
-            Spin::Until(end) if shared.env.clock.now() >= end => *self = Spin::Off,
-            Spin::Until(_) => {}
-        }
-        !matches!(self, Spin::Off)
-    }
-}
-
 /// The indices of `owes`: taking octets, sending octets that are due, ending, saying anything at all.
 const TAKING: usize = 0;
 const SENDING: usize = 1;
@@ -89,7 +59,7 @@ impl IwarpQueuePair {
             nudges: 0,
             timer: None,
             mute: None,
-            spin: Spin::Off,
+            spin: Spin::default(),
         }
     }
 
@@ -155,7 +125,7 @@ impl IwarpQueuePair {
                     return true;
                 }
             };
-            if !told && !spin.goes_on(shared) {
+            if !told && !spin.goes_on(shared.config.busy_poll, &*shared.env.clock) {
                 return false;
             }
             let mut slices = endpoint.read_slices();

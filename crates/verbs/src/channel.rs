@@ -1,0 +1,311 @@
+//! The connection manager's events and identifiers.
+
+use crate::{
+    context::check,
+    sys::{Library, cm, verbs},
+};
+use bytes::Bytes;
+use socket2::SockAddr;
+use std::{
+    ffi::{c_int, c_void},
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd, BorrowedFd, RawFd},
+    ptr,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// A descriptor of a library's, which closes it.
+pub(crate) struct Descriptor(RawFd);
+
+impl AsRawFd for Descriptor {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0
+    }
+}
+
+/// Makes a library's descriptor one that does not block, and registers it with this thread's runtime.
+///
+/// # Safety
+/// The descriptor is open, and stays so until the result has been dropped.
+pub(crate) unsafe fn watch(fd: RawFd) -> io::Result<AsyncFd<Descriptor>> {
+    // SAFETY: the caller's promise.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let flags = rustix::fs::fcntl_getfl(borrowed)?;
+    rustix::fs::fcntl_setfl(borrowed, flags | rustix::fs::OFlags::NONBLOCK)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { AsyncFd::register_with_interest(Descriptor(fd), Interest::READABLE) }?)
+}
+
+/// What the connection manager says.
+pub(crate) struct Event {
+    pub(crate) kind: c_int,
+    pub(crate) status: c_int,
+    /// The identifier of a new request.
+    pub(crate) request: Option<*mut cm::Id>,
+    pub(crate) private_data: Bytes,
+    pub(crate) responder_resources: u8,
+    pub(crate) initiator_depth: u8,
+}
+
+/// Where events come from.
+pub(crate) struct Channel {
+    raw: *mut cm::EventChannel,
+    library: &'static Library,
+    /// Gone before the descriptor is closed.
+    fd: Option<AsyncFd<Descriptor>>,
+}
+
+// SAFETY: a channel may be used from any thread.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+impl Channel {
+    pub(crate) fn new(library: &'static Library) -> io::Result<Arc<Self>> {
+        // SAFETY: takes nothing.
+        let raw = unsafe { (library.cm.rdma_create_event_channel)() };
+        if raw.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        let mut channel = Self { raw, library, fd: None };
+        // SAFETY: the channel was just made. Its descriptor is closed in `drop`, after this has been dropped.
+        channel.fd = Some(unsafe { watch((*raw).fd) }?);
+        Ok(Arc::new(channel))
+    }
+
+    /// The next event, if there is one.
+    fn next(&self) -> io::Result<Option<Event>> {
+        let mut raw = ptr::null_mut();
+        // SAFETY: the channel is open; the function fills in an event that is ours until it is acknowledged.
+        if let Err(error) = check(unsafe { (self.library.cm.rdma_get_cm_event)(self.raw, &mut raw) }) {
+            return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
+        }
+        // SAFETY: the function has answered that the event is there.
+        let event = unsafe { &*raw };
+        let connects = matches!(event.event, cm::CONNECT_REQUEST | cm::ESTABLISHED | cm::REJECTED);
+        let mut seen = Event {
+            kind: event.event,
+            status: event.status,
+            request: (event.event == cm::CONNECT_REQUEST).then_some(event.id),
+            private_data: Bytes::new(),
+            responder_resources: 0,
+            initiator_depth: 0,
+        };
+        if connects {
+            let conn = &event.conn;
+            if !conn.private_data.is_null() {
+                let octets = usize::from(conn.private_data_len);
+                // SAFETY: the library keeps so many octets there until the event is acknowledged.
+                let data = unsafe { std::slice::from_raw_parts(conn.private_data.cast(), octets) };
+                seen.private_data = Bytes::copy_from_slice(data);
+            }
+            seen.responder_resources = conn.responder_resources;
+            seen.initiator_depth = conn.initiator_depth;
+        }
+        // SAFETY: nothing refers to the event any more.
+        check(unsafe { (self.library.cm.rdma_ack_cm_event)(raw) })?;
+        Ok(Some(seen))
+    }
+
+    pub(crate) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Event>> {
+        let Some(fd) = &self.fd else { return Poll::Pending };
+        loop {
+            let mut guard = ready!(fd.poll_read_ready(cx))?;
+            match self.next() {
+                Ok(Some(event)) => return Poll::Ready(Ok(event)),
+                Ok(None) => guard.clear_ready(),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    pub(crate) async fn wait(&self) -> io::Result<Event> {
+        std::future::poll_fn(|cx| self.poll_next(cx)).await
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.fd = None;
+        // SAFETY: identifiers hold a reference to their channel, so none is left.
+        unsafe { (self.library.cm.rdma_destroy_event_channel)(self.raw) }
+    }
+}
+
+/// What a side brings to a connection.
+pub(crate) struct Bring<'a> {
+    pub(crate) private_data: &'a [u8],
+    pub(crate) ird: u16,
+    pub(crate) ord: u16,
+}
+
+/// The transport's retries when a peer does not answer, the most there are: together some seconds.
+const RETRIES: u8 = 7;
+/// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer's, but one that a moment may mend.
+const NO_RECEIVE_RETRIES: u8 = 2;
+
+impl Bring<'_> {
+    fn parameters(&self) -> cm::ConnectionParameters {
+        cm::ConnectionParameters {
+            private_data: self.private_data.as_ptr().cast(),
+            // The capabilities' limit has been checked, and is below.
+            private_data_len: u8::try_from(self.private_data.len()).unwrap_or(u8::MAX),
+            responder_resources: u8::try_from(self.ird).unwrap_or(u8::MAX),
+            initiator_depth: u8::try_from(self.ord).unwrap_or(u8::MAX),
+            flow_control: 0,
+            retry_count: RETRIES,
+            rnr_retry_count: NO_RECEIVE_RETRIES,
+            srq: 0,
+            qp_num: 0,
+        }
+    }
+}
+
+/// A connection, a listener, or a request, as the connection manager knows it. Dropping a request that was not answered refuses it.
+pub(crate) struct Id {
+    raw: *mut cm::Id,
+    library: &'static Library,
+    channel: Arc<Channel>,
+}
+
+// SAFETY: an identifier may be used from any thread.
+unsafe impl Send for Id {}
+// SAFETY: what can be done with a shared one only reads.
+unsafe impl Sync for Id {}
+
+impl Id {
+    pub(crate) fn new(channel: &Arc<Channel>) -> io::Result<Self> {
+        let mut raw = ptr::null_mut();
+        let library = channel.library;
+        // SAFETY: the channel is open; the function fills in the pointer.
+        check(unsafe { (library.cm.rdma_create_id)(channel.raw, &mut raw, ptr::null_mut(), cm::PORT_SPACE_TCP) })?;
+        Ok(Self { raw, library, channel: channel.clone() })
+    }
+
+    /// The identifier that came with a request on this channel.
+    pub(crate) fn of_request(raw: *mut cm::Id, channel: &Arc<Channel>) -> Self {
+        Self { raw, library: channel.library, channel: channel.clone() }
+    }
+
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+
+    /// Events come on this channel from now on.
+    pub(crate) fn migrate(&mut self, channel: &Arc<Channel>) -> io::Result<()> {
+        // SAFETY: both are open.
+        check(unsafe { (self.library.cm.rdma_migrate_id)(self.raw, channel.raw) })?;
+        self.channel = channel.clone();
+        Ok(())
+    }
+
+    /// The device to which it belongs, null as long as that is open.
+    pub(crate) fn device(&self) -> *mut verbs::Context {
+        // SAFETY: the identifier is open.
+        unsafe { (*self.raw).verbs }
+    }
+
+    pub(crate) fn queue_pair(&self) -> *mut verbs::QueuePair {
+        // SAFETY: as above.
+        unsafe { (*self.raw).qp }
+    }
+
+    /// The queue pair has been destroyed.
+    pub(crate) fn forget_queue_pair(&mut self) {
+        // SAFETY: as above; the field is what tells the library that there is one.
+        unsafe { (*self.raw).qp = ptr::null_mut() }
+    }
+
+    /// Our address and the peer's.
+    pub(crate) fn addresses(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        // SAFETY: as above.
+        let (source, destination) = unsafe { ((*self.raw).source, (*self.raw).destination) };
+        (address(&source), address(&destination))
+    }
+
+    pub(crate) fn bind(&self, local: SocketAddr) -> io::Result<()> {
+        let local = SockAddr::from(local);
+        // SAFETY: the identifier is open, and the address is one.
+        check(unsafe { (self.library.cm.rdma_bind_addr)(self.raw, local.as_ptr().cast()) })
+    }
+
+    pub(crate) fn listen(&self, backlog: c_int) -> io::Result<()> {
+        // SAFETY: the identifier is open.
+        check(unsafe { (self.library.cm.rdma_listen)(self.raw, backlog) })
+    }
+
+    pub(crate) fn resolve(&self, local: Option<SocketAddr>, peer: SocketAddr, limit: Duration) -> io::Result<()> {
+        let (local, peer) = (local.map(SockAddr::from), SockAddr::from(peer));
+        let local = local.as_ref().map_or(ptr::null(), |local| local.as_ptr().cast::<c_void>());
+        // SAFETY: the identifier is open, and the addresses are some.
+        check(unsafe {
+            (self.library.cm.rdma_resolve_addr)(self.raw, local, peer.as_ptr().cast(), milliseconds(limit))
+        })
+    }
+
+    pub(crate) fn resolve_route(&self, limit: Duration) -> io::Result<()> {
+        // SAFETY: the identifier is open.
+        check(unsafe { (self.library.cm.rdma_resolve_route)(self.raw, milliseconds(limit)) })
+    }
+
+    pub(crate) fn create_queue_pair(
+        &mut self,
+        domain: *mut verbs::ProtectionDomain,
+        init: &mut verbs::QueuePairInit,
+    ) -> io::Result<()> {
+        // SAFETY: all of it is open; the caller keeps what `init` names for as long as the queue pair.
+        check(unsafe { (self.library.cm.rdma_create_qp)(self.raw, domain, init) })
+    }
+
+    pub(crate) fn connect(&self, bring: &Bring<'_>) -> io::Result<()> {
+        // SAFETY: the identifier is open; the function copies the parameters.
+        check(unsafe { (self.library.cm.rdma_connect)(self.raw, &mut bring.parameters()) })
+    }
+
+    pub(crate) fn accept(&self, bring: &Bring<'_>) -> io::Result<()> {
+        // SAFETY: as above.
+        check(unsafe { (self.library.cm.rdma_accept)(self.raw, &mut bring.parameters()) })
+    }
+
+    pub(crate) fn reject(&self, private_data: &[u8]) -> io::Result<()> {
+        let octets = u8::try_from(private_data.len()).unwrap_or(u8::MAX);
+        // SAFETY: the identifier is open; the function copies the octets.
+        check(unsafe { (self.library.cm.rdma_reject)(self.raw, private_data.as_ptr().cast(), octets) })
+    }
+
+    pub(crate) fn disconnect(&self) -> io::Result<()> {
+        // SAFETY: the identifier is open.
+        check(unsafe { (self.library.cm.rdma_disconnect)(self.raw) })
+    }
+}
+
+impl Drop for Id {
+    fn drop(&mut self) {
+        // SAFETY: its queue pair has been destroyed or never was, and no event of it is unacknowledged.
+        let answer = unsafe { (self.library.cm.rdma_destroy_id)(self.raw) };
+        crate::domain::report("ending a connection's identifier", check(answer));
+    }
+}
+
+fn milliseconds(time: Duration) -> c_int {
+    c_int::try_from(time.as_millis()).unwrap_or(c_int::MAX)
+}
+
+/// A socket address in the system's form.
+fn address(raw: &cm::SocketAddress) -> Option<SocketAddr> {
+    // SAFETY: the octets are those of a `sockaddr_storage` that the library has filled, in which a family without meaning is told
+    // apart by `as_socket`.
+    let (_, address) = unsafe {
+        SockAddr::try_init(|storage, _| {
+            let octets = raw.octets.len().min(size_of_val(&*storage));
+            ptr::copy_nonoverlapping(raw.octets.as_ptr(), storage.cast::<u8>(), octets);
+            Ok(())
+        })
+    }
+    .ok()?;
+    address.as_socket()
+}

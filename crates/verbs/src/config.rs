@@ -1,0 +1,93 @@
+//! What can be set, and its limits.
+
+use std::{net::IpAddr, time::Duration};
+
+/// RDMA Reads at a time, each way: what Linux's NFS server asks for.
+pub const DEFAULT_DEPTH: u16 = 16;
+/// Within this time a connection is set up, or given up. Linux waits as long.
+pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
+/// A peer that is being left has this long to take what was posted,
+pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// and this long to say that it leaves, too.
+pub const DEFAULT_LINGER: Duration = Duration::from_secs(1);
+/// Work that comes back unfinished tells nothing; the event that says why may come this much later.
+pub const SUSPICION: Duration = Duration::from_millis(200);
+/// Exposures at a time on one connection.
+pub const DEFAULT_MAX_EXPOSURES: usize = 4_096;
+/// Receives at a time on one connection: far more than credits are ever granted. The device keeps a queue of this length.
+pub const DEFAULT_MAX_RECEIVES: usize = 1_024;
+/// Pieces of work at a time on one connection. What the device's queue does not hold waits in memory.
+pub const DEFAULT_MAX_POSTED: usize = 16_384;
+/// Length of the device's queue for Sends, Writes, Reads and windows.
+pub const DEFAULT_SEND_QUEUE: usize = 256;
+/// Memory in registered slabs, in octets, before the heap is used.
+pub const DEFAULT_POOL_OCTETS: usize = 256 << 20;
+/// Requests that the connection manager keeps until they are taken.
+pub const LISTEN_BACKLOG: i32 = 1_024;
+
+/// Which device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Device {
+    /// The only one there is.
+    #[default]
+    Only,
+    /// The one of this name: `mlx5_0`.
+    Named(String),
+    /// The one on which this address of ours is. The address chooses its port and GID, too.
+    Local(IpAddr),
+    /// The one that leads to this address.
+    Towards(IpAddr),
+}
+
+/// How a [`Verbs`](crate::Verbs) behaves. [`Config::default`] is what an embedder with one device wants.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Config {
+    /// Which device.
+    pub device: Device,
+    /// The address of ours from which connections are made. It chooses the port of the device and the GID. None leaves it to routing.
+    pub local: Option<IpAddr>,
+    /// The most RDMA Reads of a peer served at a time.
+    pub max_ird: u16,
+    /// The most RDMA Reads of our own at a time.
+    pub max_ord: u16,
+    /// See [`DEFAULT_SETUP_TIMEOUT`].
+    pub setup_timeout: Duration,
+    /// See [`DEFAULT_DRAIN_TIMEOUT`].
+    pub drain_timeout: Duration,
+    /// See [`DEFAULT_LINGER`].
+    pub linger: Duration,
+    /// See [`DEFAULT_MAX_EXPOSURES`].
+    pub max_exposures: usize,
+    /// See [`DEFAULT_MAX_RECEIVES`].
+    pub max_receives: usize,
+    /// See [`DEFAULT_MAX_POSTED`].
+    pub max_posted: usize,
+    /// See [`DEFAULT_SEND_QUEUE`].
+    pub send_queue: usize,
+    /// See [`DEFAULT_POOL_OCTETS`]. Slabs are made as they are needed.
+    pub pool_octets: usize,
+    /// For so long after a completion the queue is asked again and again before the thread sleeps. Zero, the default, never does.
+    pub busy_poll: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            device: Device::Only,
+            local: None,
+            max_ird: DEFAULT_DEPTH,
+            max_ord: DEFAULT_DEPTH,
+            setup_timeout: DEFAULT_SETUP_TIMEOUT,
+            drain_timeout: DEFAULT_DRAIN_TIMEOUT,
+            linger: DEFAULT_LINGER,
+            max_exposures: DEFAULT_MAX_EXPOSURES,
+            max_receives: DEFAULT_MAX_RECEIVES,
+            max_posted: DEFAULT_MAX_POSTED,
+            send_queue: DEFAULT_SEND_QUEUE,
+            pool_octets: DEFAULT_POOL_OCTETS,
+            busy_poll: Duration::ZERO,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The devices that the connection manager has opened. They stay open while a [`Devices`] lives.
+
+use crate::{
+    error::OpenError,
+    sys::{Library, verbs},
+};
+use std::{
+    ffi::{CStr, c_int},
+    io, mem, ptr,
+    sync::Arc,
+};
+
+/// The connection manager's list of open devices. It is given back when the last user of a device is gone.
+pub(crate) struct Devices {
+    pub(crate) library: &'static Library,
+    list: *mut *mut verbs::Context,
+    count: usize,
+}
+
+// SAFETY: the list does not change, and both libraries may be called from any thread.
+unsafe impl Send for Devices {}
+// SAFETY: as above.
+unsafe impl Sync for Devices {}
+
+impl Devices {
+    pub(crate) fn open() -> Result<Arc<Self>, OpenError> {
+        let library = Library::get()?;
+        let mut count: c_int = 0;
+        // SAFETY: the function fills in the number of entries.
+        let list = unsafe { (library.cm.rdma_get_devices)(&mut count) };
+        if list.is_null() {
+            let error = io::Error::last_os_error();
+            return Err(match error.kind() {
+                io::ErrorKind::PermissionDenied => OpenError::NoConnectionManager(error),
+                _ if std::path::Path::new("/sys/class/infiniband").exists() => OpenError::NoConnectionManager(error),
+                _ => OpenError::NoDevice,
+            });
+        }
+        Ok(Arc::new(Self { library, list, count: usize::try_from(count).unwrap_or(0) }))
+    }
+
+    /// All of them.
+    pub(crate) fn all(self: &Arc<Self>) -> Vec<Context> {
+        // SAFETY: the list has `count` entries, each an open device.
+        let contexts = (0..self.count).map(|at| unsafe { *self.list.add(at) });
+        contexts.map(|raw| Context { raw, devices: self.clone() }).collect()
+    }
+}
+
+impl Drop for Devices {
+    fn drop(&mut self) {
+        // SAFETY: every `Context`, through which alone the list is used, holds a reference to this.
+        unsafe { (self.library.cm.rdma_free_devices)(self.list) }
+    }
+}
+
+/// An open device. Cloning is cheap.
+#[derive(Clone)]
+pub(crate) struct Context {
+    raw: *mut verbs::Context,
+    devices: Arc<Devices>,
+}
+
+// SAFETY: a context may be used from any thread.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(crate) fn raw(&self) -> *mut verbs::Context {
+        self.raw
+    }
+
+    pub(crate) fn library(&self) -> &'static Library {
+        self.devices.library
+    }
+
+    /// The functions that the headers call through the context.
+    pub(crate) fn ops(&self) -> &verbs::ContextOps {
+        // SAFETY: the context is open, and its table does not change.
+        unsafe { &(*self.raw).ops }
+    }
+
+    /// The device's name, `mlx5_0`.
+    pub(crate) fn name(&self) -> String {
+        // SAFETY: the device lives as long as its context, and its name ends in a zero.
+        let name = unsafe { CStr::from_ptr((*(*self.raw).device).name.as_ptr()) };
+        name.to_string_lossy().into_owned()
+    }
+
+    /// Whether it speaks iWARP: otherwise it is InfiniBand or RoCE.
+    pub(crate) fn is_iwarp(&self) -> bool {
+        // SAFETY: the device lives as long as its context.
+        unsafe { (*(*self.raw).device).transport_type == verbs::TRANSPORT_IWARP }
+    }
+
+    pub(crate) fn attributes(&self) -> io::Result<verbs::DeviceAttributes> {
+        // SAFETY: numbers and arrays of numbers, for which zero is a value.
+        let mut attributes = unsafe { mem::zeroed() };
+        // SAFETY: the context is open, and the structure is the function's own.
+        check(unsafe { (self.library().verbs.ibv_query_device)(self.raw, &mut attributes) })?;
+        Ok(attributes)
+    }
+
+    pub(crate) fn port(&self, number: u8) -> io::Result<verbs::PortAttributes> {
+        // SAFETY: numbers, for which zero is a value.
+        let mut attributes = unsafe { mem::zeroed() };
+        // SAFETY: the context is open. The library writes as much of the structure as its version knows.
+        check(unsafe { (self.library().verbs.ibv_query_port)(self.raw, number, &mut attributes) })?;
+        Ok(attributes)
+    }
+
+    pub(crate) fn gid(&self, port: u8, index: c_int) -> io::Result<[u8; 16]> {
+        let mut gid = verbs::Gid::default();
+        // SAFETY: the context is open, and the structure is the function's own.
+        check(unsafe { (self.library().verbs.ibv_query_gid)(self.raw, port, index, &mut gid) })?;
+        Ok(gid.raw)
+    }
+
+    /// Whether another pointer of the libraries' means this device.
+    pub(crate) fn is(&self, other: *mut verbs::Context) -> bool {
+        ptr::eq(self.raw, other)
+    }
+}
+
+/// The answer of a function that returns an error's number or, by the connection manager's custom, -1 and the number aside.
+/// Some providers return the number negated.
+pub(crate) fn check(answer: c_int) -> io::Result<()> {
+    match answer {
+        0 => Ok(()),
+        -1 => Err(io::Error::last_os_error()),
+        number => Err(io::Error::from_raw_os_error(number.saturating_abs())),
+    }
+}

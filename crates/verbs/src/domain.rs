@@ -1,0 +1,142 @@
+//! Protection domains and registered memory.
+//!
+//! A [`Region`] is a registration; dropping it ends it. Slabs are registered in a [`Domain`] when they are first touched in it, and
+//! stay so. Whoever registers memory keeps it alive and in place for as long as the region.
+
+use crate::{
+    context::{Context, check},
+    slabs::{SLAB_OCTETS, Slabs},
+    sys::verbs,
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// A protection domain, and the slabs that are registered in it.
+pub(crate) struct Domain {
+    raw: *mut verbs::ProtectionDomain,
+    context: Context,
+    /// Windows are bound over this domain's regions.
+    windows: bool,
+    slabs: Arc<Slabs>,
+    /// By address. Their pointers stay valid as long as the domain: nothing is taken out.
+    registered: Mutex<BTreeMap<usize, *mut verbs::MemoryRegion>>,
+}
+
+// SAFETY: protection domains and regions may be used from any thread.
+unsafe impl Send for Domain {}
+// SAFETY: as above; the table is behind a lock.
+unsafe impl Sync for Domain {}
+
+/// What registered memory is called.
+#[derive(Clone, Copy)]
+pub(crate) struct Key {
+    pub(crate) region: *mut verbs::MemoryRegion,
+    pub(crate) local: u32,
+}
+
+impl Domain {
+    pub(crate) fn new(context: Context, slabs: Arc<Slabs>, windows: bool) -> io::Result<Arc<Self>> {
+        // SAFETY: the context is open.
+        let raw = unsafe { (context.library().verbs.ibv_alloc_pd)(context.raw()) };
+        if raw.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Arc::new(Self { raw, context, windows, slabs, registered: Mutex::default() }))
+    }
+
+    pub(crate) fn raw(&self) -> *mut verbs::ProtectionDomain {
+        self.raw
+    }
+
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// The key of octets that lie in a slab.
+    pub(crate) fn slab_key(&self, address: usize, octets: usize) -> Option<io::Result<Key>> {
+        let base = self.slabs.slab_of(address, octets)?;
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(region) = registered.get(&base) {
+            return Some(Ok(key(*region)));
+        }
+        let bind = if self.windows { verbs::ACCESS_BIND } else { 0 };
+        // The slab outlives the registration: this holds a reference to the slabs.
+        let region = match self.register_raw(base, SLAB_OCTETS, verbs::ACCESS_LOCAL_WRITE | bind) {
+            Ok(region) => region,
+            Err(error) => return Some(Err(error)),
+        };
+        registered.insert(base, region);
+        Some(Ok(key(region)))
+    }
+
+    /// Registers memory with the given rights.
+    ///
+    /// # Safety
+    /// The memory stays where it is, and nobody uses it in a way that conflicts with the rights, until the region is dropped.
+    pub(crate) unsafe fn register(self: &Arc<Self>, address: usize, octets: usize, access: u32) -> io::Result<Region> {
+        Ok(Region { raw: self.register_raw(address, octets, access)?, domain: self.clone() })
+    }
+
+    fn register_raw(&self, address: usize, octets: usize, access: u32) -> io::Result<*mut verbs::MemoryRegion> {
+        // SAFETY: the domain is allocated. The device reaches the memory only when work or a peer names the region; both callers
+        // see to it that the memory is there as long as the region.
+        let region = unsafe { (self.context.library().verbs.ibv_reg_mr)(self.raw, address as *mut _, octets, access) };
+        if region.is_null() { Err(io::Error::last_os_error()) } else { Ok(region) }
+    }
+}
+
+impl Drop for Domain {
+    fn drop(&mut self) {
+        let library = &self.context.library().verbs;
+        for region in std::mem::take(self.registered.get_mut().unwrap_or_else(PoisonError::into_inner)).into_values() {
+            // SAFETY: queue pairs, windows and regions hold a reference to their domain, so nothing uses the region any more.
+            report("deregistering a slab", check(unsafe { (library.ibv_dereg_mr)(region) }));
+        }
+        // SAFETY: as above.
+        report("freeing a protection domain", check(unsafe { (library.ibv_dealloc_pd)(self.raw) }));
+    }
+}
+
+/// An error of a tear-down is not swallowed, though nobody can do anything about it.
+pub(crate) fn report(what: &'static str, result: io::Result<()>) {
+    if let Err(error) = result {
+        tracing::warn!(%error, "{what} failed");
+    }
+}
+
+fn key(region: *mut verbs::MemoryRegion) -> Key {
+    // SAFETY: the region is registered.
+    Key { region, local: unsafe { (*region).lkey } }
+}
+
+/// Registered memory.
+pub(crate) struct Region {
+    raw: *mut verbs::MemoryRegion,
+    domain: Arc<Domain>,
+}
+
+// SAFETY: as for the domain.
+unsafe impl Send for Region {}
+
+impl Region {
+    pub(crate) fn key(&self) -> Key {
+        key(self.raw)
+    }
+
+    /// The key by which a peer reaches it.
+    pub(crate) fn remote_key(&self) -> u32 {
+        // SAFETY: the region is registered.
+        unsafe { (*self.raw).rkey }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: whoever owns the region has ended what used it.
+        let answer = unsafe { (self.domain.context.library().verbs.ibv_dereg_mr)(self.raw) };
+        report("deregistering memory", check(answer));
+    }
+}

@@ -1,0 +1,304 @@
+//! The provider: choosing a device, connecting, and what all connections share.
+
+use crate::{
+    channel::{Bring, Channel, Event, Id},
+    config::{Config, Device},
+    context::{Context, Devices},
+    device::ports,
+    domain::Domain,
+    error::OpenError,
+    limits::Limits,
+    listener::VerbsListener,
+    queue_pair::VerbsQueuePair,
+    slabs::{SLAB_OCTETS, SlabPool, Slabs},
+    sys::{Library, cm},
+};
+use rpcrdma_env::{Allocator, BoxFuture, Env};
+use rpcrdma_fabric::{
+    Capabilities, ConnectError, Connected, ConnectionInfo, ConnectionParams, Fabric, ListenError, Listener,
+    ReceivePool, Receives, within,
+};
+use rustix::process::{Resource, getrlimit};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+/// Any port: what matters is the way there.
+const ANY_PORT: u16 = 20049;
+
+/// What all connections of one [`Verbs`] share.
+pub(crate) struct Shared {
+    pub(crate) env: Env,
+    pub(crate) config: Config,
+    pub(crate) context: Context,
+    pub(crate) limits: Limits,
+    slabs: Arc<Slabs>,
+    /// The domain of all connections, where a handle is tied to its connection by a window.
+    domain: Option<Arc<Domain>>,
+}
+
+/// An RDMA device. Cloning is cheap and shares everything.
+///
+/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair is driven when it is polled. All
+/// of it wants to be polled within a tokio runtime with I/O enabled, and each connection in the runtime in which it was made.
+#[derive(Clone)]
+pub struct Verbs {
+    shared: Arc<Shared>,
+}
+
+impl Verbs {
+    /// Opens a device, with time and randomness from `env`.
+    ///
+    /// # Errors
+    /// If there are no libraries, there is no such device, or it cannot be used: each says what to do.
+    pub async fn open(env: Env, config: Config) -> Result<Verbs, OpenError> {
+        let devices = Devices::open()?;
+        let known = devices.all();
+        let names = || known.iter().map(Context::name).collect::<Vec<_>>();
+        let at = match &config.device {
+            _ if known.is_empty() => return Err(OpenError::NoDevice),
+            Device::Only if known.len() == 1 => Some(0),
+            Device::Only => return Err(OpenError::SeveralDevices { known: names() }),
+            Device::Named(name) => match known.iter().position(|context| context.name() == *name) {
+                None => return Err(OpenError::UnknownDevice { name: name.clone(), known: names() }),
+                found => found,
+            },
+            Device::Local(address) if address.is_unspecified() => match known.len() {
+                1 => Some(0),
+                _ => return Err(OpenError::SeveralDevices { known: names() }),
+            },
+            Device::Local(address) | Device::Towards(address) => {
+                let local = matches!(config.device, Device::Local(_));
+                let found = match find(devices.library, &env, &config, *address, local).await {
+                    Ok(id) => known.iter().position(|context| context.is(id.device())),
+                    Err(error) => return Err(OpenError::NotOnDevice { address: *address, error }),
+                };
+                let nowhere = || OpenError::NotOnDevice { address: *address, error: io::ErrorKind::NotFound.into() };
+                Some(found.ok_or_else(nowhere)?)
+            }
+        };
+        let Some(context) = at.and_then(|at| known.get(at).cloned()) else { return Err(OpenError::NoDevice) };
+        Self::over(env, config, context)
+    }
+
+    fn over(env: Env, config: Config, context: Context) -> Result<Verbs, OpenError> {
+        let device = context.name();
+        let failed = |what| {
+            let device = device.clone();
+            move |error| OpenError::Device { device, what, error }
+        };
+        let attributes = context.attributes().map_err(failed("asking for its attributes"))?;
+        let ports = ports(&context, &attributes);
+        if !ports.iter().any(|port| port.active) {
+            let states: Vec<_> = ports.iter().map(|port| format!("port {}: {}", port.number, port.state)).collect();
+            return Err(OpenError::PortDown { device, states: states.join(", ") });
+        }
+        let limits = Limits::of(&context, &attributes, &config);
+        let few = |what| OpenError::Unfit { device: device.clone(), what };
+        let capabilities = &limits.capabilities;
+        if limits.send_queue < 2 || capabilities.max_receives < 2 {
+            return Err(few("its queues are too short"));
+        }
+        if capabilities.max_gather == 0 || capabilities.max_exposures == 0 {
+            return Err(few("it can register no memory"));
+        }
+        let slabs = Slabs::new(config.pool_octets.max(SLAB_OCTETS));
+        let domain = |windows| Domain::new(context.clone(), slabs.clone(), windows);
+        let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
+        // The first slab tells whether memory can be registered at all.
+        let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
+        if let Some(octets) = probe.as_mut().map(|probe| probe.octets_mut().as_ptr() as usize)
+            && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_OCTETS)
+        {
+            return Err(match memory_lock_limit() {
+                Some(limit) if is_memory_lock(&error) => OpenError::MemoryLock { device, octets: SLAB_OCTETS, limit },
+                _ => failed("registering memory")(error),
+            });
+        }
+        tracing::debug!(device, windows = limits.windows, iwarp = limits.iwarp, "opened");
+        let domain = limits.windows.then_some(shared_domain);
+        Ok(Verbs { shared: Arc::new(Shared { env, config, context, limits, slabs, domain }) })
+    }
+
+    /// The device's name.
+    pub fn device(&self) -> String {
+        self.shared.context.name()
+    }
+}
+
+/// An identifier that is tied to the device on which an address is, or that leads there.
+async fn find(library: &'static Library, env: &Env, config: &Config, address: IpAddr, local: bool) -> io::Result<Id> {
+    let channel = Channel::new(library)?;
+    let id = Id::new(&channel)?;
+    if local {
+        id.bind(SocketAddr::new(address, 0))?;
+    } else {
+        let from = config.local.map(|local| SocketAddr::new(local, 0));
+        id.resolve(from, SocketAddr::new(address, ANY_PORT), config.setup_timeout)?;
+        let event =
+            within(&*env.clock, config.setup_timeout, channel.wait()).await.ok_or(io::ErrorKind::TimedOut)??;
+        if event.kind != cm::ADDRESS_RESOLVED {
+            return Err(event_error(library, &event));
+        }
+    }
+    if id.device().is_null() { Err(io::ErrorKind::NotFound.into()) } else { Ok(id) }
+}
+
+/// The limit on locked memory, in words, unless there is none.
+pub(crate) fn memory_lock_limit() -> Option<String> {
+    getrlimit(Resource::Memlock).current.map(|octets| format!("{octets} octets"))
+}
+
+/// Whether registering failed for want of memory that may be locked.
+pub(crate) fn is_memory_lock(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::OutOfMemory)
+        || error.raw_os_error() == Some(rustix::io::Errno::PERM.raw_os_error())
+}
+
+/// An event that is not the one that was waited for.
+pub(crate) fn event_error(library: &Library, event: &Event) -> io::Error {
+    let name = library.event(event.kind);
+    if event.status < 0 {
+        let error = io::Error::from_raw_os_error(event.status.saturating_neg());
+        return io::Error::new(error.kind(), format!("{name}: {error}"));
+    }
+    io::Error::other(format!("{name}, status {}", event.status))
+}
+
+impl Shared {
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        &self.limits.capabilities
+    }
+
+    pub(crate) fn slab_pool(&self) -> SlabPool {
+        SlabPool(self.slabs.clone())
+    }
+
+    /// The domain for a new connection.
+    pub(crate) fn domain(&self) -> io::Result<Arc<Domain>> {
+        match &self.domain {
+            Some(domain) => Ok(domain.clone()),
+            None => Domain::new(self.context.clone(), self.slabs.clone(), false),
+        }
+    }
+
+    /// The RDMA Reads, of the peer and our own, that can be under way.
+    pub(crate) fn depths(&self, params: &ConnectionParams) -> (u16, u16) {
+        (params.ird.min(self.capabilities().max_ird), params.ord.min(self.capabilities().max_ord))
+    }
+
+    /// The queue pair of a connection in the making, with its receives in place.
+    pub(crate) fn queue_pair(self: &Arc<Self>, id: Id, receives: Receives) -> io::Result<VerbsQueuePair> {
+        let mut queue_pair = VerbsQueuePair::new(self.clone(), id)?;
+        if let Receives::Own(buffers) = receives {
+            for buffer in buffers {
+                rpcrdma_fabric::QueuePair::post_receive(&mut queue_pair, buffer)
+                    .map_err(|refused| io::Error::other(refused.reason))?;
+            }
+        }
+        Ok(queue_pair)
+    }
+}
+
+impl Fabric for Verbs {
+    fn name(&self) -> &'static str {
+        "verbs"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.shared.capabilities()
+    }
+
+    fn pool(&self) -> Arc<dyn Allocator> {
+        Arc::new(self.shared.slab_pool())
+    }
+
+    fn receive_pool(&self) -> Option<Arc<dyn ReceivePool>> {
+        None
+    }
+
+    fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>> {
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            params.check(shared.capabilities()).map_err(ConnectError::Misuse)?;
+            let limit = shared.config.setup_timeout;
+            match within(&*shared.env.clock, limit, dial(&shared, peer, params)).await {
+                Some(result) => result,
+                None => Err(ConnectError::TimedOut { peer, seconds: limit.as_secs() }),
+            }
+        })
+    }
+
+    fn listen(&self, local: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, ListenError>> {
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            match VerbsListener::bind(shared, local) {
+                Ok(listener) => Ok(Box::new(listener) as Box<dyn Listener>),
+                Err(error) => Err(ListenError::Io { local, error }),
+            }
+        })
+    }
+}
+
+async fn dial(shared: &Arc<Shared>, peer: SocketAddr, params: ConnectionParams) -> Result<Connected, ConnectError> {
+    let library = shared.context.library();
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::ConnectionRefused => ConnectError::Refused { peer },
+        _ => ConnectError::Io { peer, error },
+    };
+    let limit = shared.config.setup_timeout;
+    let channel = Channel::new(library).map_err(failed)?;
+    let id = Id::new(&channel).map_err(failed)?;
+    let expect = async |kind| match channel.wait().await {
+        Ok(event) if event.kind == kind => Ok(()),
+        Ok(event) => Err(failed(event_error(library, &event))),
+        Err(error) => Err(failed(error)),
+    };
+    let from = shared.config.local.map(|local| SocketAddr::new(local, 0));
+    id.resolve(from, peer, limit).map_err(failed)?;
+    expect(cm::ADDRESS_RESOLVED).await?;
+    if !shared.context.is(id.device()) {
+        let device = shared.context.name();
+        return Err(failed(io::Error::other(format!("the way to {} does not lead over {device}", peer.ip()))));
+    }
+    id.resolve_route(limit).map_err(failed)?;
+    expect(cm::ROUTE_RESOLVED).await?;
+    let (ird, ord) = shared.depths(&params);
+    let mut queue_pair = shared.queue_pair(id, params.receives).map_err(failed)?;
+    let gone = || failed(io::ErrorKind::NotConnected.into());
+    let bring = Bring { private_data: &params.private_data, ird, ord };
+    queue_pair.id().ok_or_else(gone)?.connect(&bring).map_err(failed)?;
+    let event = channel.wait().await.map_err(failed)?;
+    match event.kind {
+        cm::ESTABLISHED => {
+            // Over iWARP the kernel gives the two numbers the other way round.
+            let (served, issued) = if shared.limits.iwarp {
+                (event.responder_resources, event.initiator_depth)
+            } else {
+                (event.initiator_depth, event.responder_resources)
+            };
+            let (local, seen) = queue_pair.id().map_or((None, None), Id::addresses);
+            let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+            queue_pair.open(ConnectionInfo {
+                local: local.unwrap_or(nowhere),
+                peer: seen.unwrap_or(peer),
+                private_data: event.private_data,
+                ird: ird.min(issued.into()),
+                ord: ord.min(served.into()),
+            });
+            Ok(Box::new(queue_pair))
+        }
+        cm::REJECTED if event.status == cm::REJECT_NO_SERVICE || is_refusal(&event) => {
+            Err(ConnectError::Refused { peer })
+        }
+        cm::REJECTED => Err(ConnectError::Rejected { peer, private_data: event.private_data }),
+        _ => Err(failed(event_error(library, &event))),
+    }
+}
+
+/// Whether TCP, below iWARP, was refused.
+fn is_refusal(event: &Event) -> bool {
+    event.status == -rustix::io::Errno::CONNREFUSED.raw_os_error()
+}

@@ -1,0 +1,56 @@
+//! RDMA adapters by libibverbs and librdmacm: InfiniBand, RoCE and iWARP, and the kernel's software devices.
+//!
+//! [`Verbs`] implements the contract of `rpcrdma-fabric` over one device. The libraries are loaded when a device is first asked for, so a
+//! program that contains this crate runs on machines without them; [`OpenError`] says what is missing and what to do.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use rpcrdma_fabric::Fabric;
+//! use rpcrdma_verbs::{Config, Verbs};
+//! let verbs = Verbs::open(rpcrdma_env::tokio_env()?, Config::default()).await?;
+//! let listener = verbs.listen("192.0.2.1:20049".parse()?).await?;
+//! println!("{} listens on {}", verbs.device(), listener.local_addr());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What to know of it
+//! - Limits are the device's ([`devices`] lists them), and never assumed.
+//! - Where a device has memory windows of type 2, an exposure is one: its handle works on one connection, and either side can
+//!   invalidate it. Where it has none, an exposure is a registration in the connection's own protection domain, fenced by
+//!   deregistering it, and the peer cannot end it.
+//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is copied if it is little,
+//!   and registered for each use otherwise.
+//! - Every octet that a device may reach is owned by the queue pair and comes back when the device can no longer reach it; at the
+//!   end that is when the queue pair has been destroyed, whether or not its completions came.
+//! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate any window: it
+//!   is for tests.
+//!
+//! # Safety
+//! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. Two rules carry it: an object of the
+//! libraries is owned by one value that keeps alive what it depends on; and memory is given to a device only while its owner
+//! stands in a table of the queue pair, from which it is taken when the device is done with it.
+
+mod channel;
+mod completions;
+mod config;
+mod context;
+mod device;
+mod domain;
+mod error;
+mod fabric;
+mod limits;
+mod listener;
+mod queue_pair;
+mod slabs;
+mod sys;
+mod window;
+
+pub use config::{
+    Config, DEFAULT_DEPTH, DEFAULT_DRAIN_TIMEOUT, DEFAULT_LINGER, DEFAULT_MAX_EXPOSURES, DEFAULT_MAX_POSTED,
+    DEFAULT_MAX_RECEIVES, DEFAULT_POOL_OCTETS, DEFAULT_SEND_QUEUE, DEFAULT_SETUP_TIMEOUT, Device, LISTEN_BACKLOG,
+    SUSPICION,
+};
+pub use device::{DeviceInfo, Link, Port, devices};
+pub use error::{LoadError, OpenError};
+pub use fabric::Verbs;

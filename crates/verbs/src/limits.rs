@@ -1,0 +1,148 @@
+//! What a device can do, and which of it is used here: the only place that decides by a device's answers.
+
+use crate::{config::Config, context::Context, sys::verbs};
+use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
+
+/// Private data that InfiniBand's connection manager leaves of a request to the upper layer, in octets (56 of its 92; librdmacm's own
+/// header takes the rest).
+const INFINIBAND_PRIVATE_DATA_OCTETS: usize = 56;
+/// The same for iWARP: the kernel counts them, and four octets of its own, in one octet.
+const IWARP_PRIVATE_DATA_OCTETS: usize = 251;
+/// The low octet of a window's handle is ours to choose.
+const WINDOW_HANDLE_BITS: u8 = 8;
+/// The connection manager counts RDMA Reads in one octet, and takes 255 for "as many as there are".
+const MAX_DEPTH: i32 = 254;
+/// Octets in one message, at most 2^31 by InfiniBand's rules; as in the other providers.
+const MAX_MESSAGE_OCTETS: usize = 1 << 30;
+/// Slices in one message, of those that a device can gather: each takes room in every element of the send queue.
+const MAX_GATHER: i32 = 16;
+
+/// Devices that are known to depart from the interface, by the vendor's number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quirks {
+    /// Linux's soft-RoCE reports an invalidation by the kernel's bit, where libibverbs has another meaning for it.
+    pub(crate) kernel_invalidation_bit: bool,
+    /// Linux's soft-iWARP library sends the wrong handle with a Send with Invalidate.
+    pub(crate) no_send_with_invalidate: bool,
+}
+
+const VENDOR_SOFT_ROCE: u32 = 0x00FF_FFFF;
+const VENDOR_SOFT_IWARP: u32 = 0x0062_6D74;
+
+impl Quirks {
+    pub(crate) fn of(vendor: u32) -> Self {
+        Self {
+            kernel_invalidation_bit: vendor == VENDOR_SOFT_ROCE,
+            no_send_with_invalidate: vendor == VENDOR_SOFT_IWARP,
+        }
+    }
+}
+
+/// What a device can do.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    pub(crate) quirks: Quirks,
+    /// Handles are those of memory windows of type 2, bound to a queue pair.
+    pub(crate) windows: bool,
+    pub(crate) iwarp: bool,
+    /// Work requests in a send queue.
+    pub(crate) send_queue: usize,
+    pub(crate) capabilities: Capabilities,
+}
+
+fn number(value: i32) -> usize {
+    usize::try_from(value).unwrap_or(0)
+}
+
+impl Limits {
+    /// What follows from a device's attributes and the configuration.
+    pub(crate) fn of(context: &Context, attributes: &verbs::DeviceAttributes, config: &Config) -> Self {
+        Self::derive(context.is_iwarp(), attributes, config)
+    }
+
+    fn derive(iwarp: bool, attributes: &verbs::DeviceAttributes, config: &Config) -> Self {
+        let quirks = Quirks::of(attributes.vendor_id);
+        let typed = attributes.device_cap_flags & (verbs::DEVICE_WINDOWS_2A | verbs::DEVICE_WINDOWS_2B) != 0;
+        let windows = typed && attributes.max_mw > 0;
+        let queue = number(attributes.max_qp_wr);
+        let send_queue = config.send_queue.min(queue);
+        let completions = number(attributes.max_cqe);
+        let receives = config.max_receives.min(queue).min(completions.saturating_sub(send_queue));
+        let depth = |device: i32, wish: u16| wish.min(u16::try_from(device.clamp(0, MAX_DEPTH)).unwrap_or(0));
+        let capabilities = Capabilities {
+            remote_invalidation: windows,
+            send_with_invalidate: !quirks.no_send_with_invalidate,
+            fencing: if windows { Fencing::Invalidation } else { Fencing::Deregistration },
+            handle_scope: if windows { HandleScope::Connection } else { HandleScope::ProtectionDomain },
+            unpredictable_handle_bits: if windows { WINDOW_HANDLE_BITS } else { 0 },
+            shared_receives: false,
+            max_exposure_octets: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX).min(u32::MAX as usize),
+            max_exposures: config.max_exposures.min(number(if windows {
+                attributes.max_mw
+            } else {
+                attributes.max_mr
+            })),
+            max_message_octets: MAX_MESSAGE_OCTETS,
+            max_gather: number(attributes.max_sge.min(MAX_GATHER)),
+            max_receives: receives,
+            max_posted: config.max_posted,
+            max_ird: depth(attributes.max_qp_rd_atom, config.max_ird),
+            max_ord: depth(attributes.max_qp_init_rd_atom, config.max_ord),
+            max_private_data: if iwarp { IWARP_PRIVATE_DATA_OCTETS } else { INFINIBAND_PRIVATE_DATA_OCTETS },
+        };
+        Self { quirks, windows, iwarp, send_queue, capabilities }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attributes(change: impl FnOnce(&mut verbs::DeviceAttributes)) -> verbs::DeviceAttributes {
+        // SAFETY: numbers, for which zero is a value.
+        let mut attributes: verbs::DeviceAttributes = unsafe { std::mem::zeroed() };
+        attributes.max_qp_wr = 16_384;
+        attributes.max_cqe = 32_767;
+        attributes.max_sge = 32;
+        attributes.max_mr = 4096;
+        attributes.max_mr_size = u64::MAX;
+        attributes.max_qp_rd_atom = 128;
+        attributes.max_qp_init_rd_atom = 300;
+        change(&mut attributes);
+        attributes
+    }
+
+    #[test]
+    fn windows_need_both_the_type_and_a_number() {
+        let config = Config::default();
+        for (flags, windows, expected) in
+            [(0, 9, false), (1 << 24, 0, false), (1 << 17, 9, false), (1 << 23, 9, true), (1 << 24, 9, true)]
+        {
+            let attributes = attributes(|a| (a.device_cap_flags, a.max_mw) = (flags, windows));
+            let limits = Limits::derive(false, &attributes, &config);
+            assert_eq!((limits.windows, limits.capabilities.remote_invalidation), (expected, expected));
+            let most = if expected { 9 } else { 4096 };
+            assert_eq!(limits.capabilities.max_exposures, most);
+        }
+    }
+
+    #[test]
+    fn a_devices_limits_are_kept() {
+        let config = Config { max_ord: u16::MAX, ..Config::default() };
+        let small = attributes(|a| (a.max_qp_wr, a.max_cqe, a.max_sge, a.max_qp_rd_atom) = (100, 150, 6, 1));
+        let limits = Limits::derive(true, &small, &config);
+        assert_eq!((limits.send_queue, limits.capabilities.max_receives), (100, 50));
+        assert_eq!((limits.capabilities.max_gather, limits.capabilities.max_ird), (6, 1));
+        assert_eq!((limits.capabilities.max_ord, limits.capabilities.max_private_data), (254, 251));
+        assert_eq!(Limits::derive(false, &small, &config).capabilities.max_private_data, 56);
+    }
+
+    #[test]
+    fn known_devices_are_taken_as_they_are() {
+        let config = Config::default();
+        let soft = |vendor| Limits::derive(false, &attributes(|a| a.vendor_id = vendor), &config);
+        assert!(soft(VENDOR_SOFT_ROCE).quirks.kernel_invalidation_bit);
+        assert!(!soft(VENDOR_SOFT_IWARP).capabilities.send_with_invalidate);
+        assert_eq!(soft(0x02C9).quirks, Quirks::default());
+    }
+}

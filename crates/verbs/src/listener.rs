@@ -1,0 +1,145 @@
+//! Listening, and the responder's side of the set-up.
+//!
+//! The connection manager reads a request before it reports it, so nothing that a slow peer does is waited for here. A request that
+//! waits for its answer costs an identifier; its events come on the listener's channel until it is accepted, so it keeps that.
+
+use crate::{
+    channel::{Bring, Channel, Id},
+    config::LISTEN_BACKLOG,
+    fabric::{Shared, event_error},
+    sys::cm,
+};
+use bytes::Bytes;
+use rpcrdma_env::BoxFuture;
+use rpcrdma_fabric::{
+    AcceptError, Connected, ConnectionInfo, ConnectionParams, Incoming, Listener, Pending, check_private_data, within,
+};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+pub(crate) struct VerbsListener {
+    shared: Arc<Shared>,
+    id: Id,
+    local: SocketAddr,
+    /// The device is gone, and that has been said.
+    gone: bool,
+}
+
+impl VerbsListener {
+    pub(crate) fn bind(shared: Arc<Shared>, local: SocketAddr) -> io::Result<Self> {
+        let channel = Channel::new(shared.context.library())?;
+        let id = Id::new(&channel)?;
+        id.bind(local)?;
+        if !id.device().is_null() && !shared.context.is(id.device()) {
+            let device = shared.context.name();
+            return Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                format!("{} is not an address of {device}", local.ip()),
+            ));
+        }
+        id.listen(LISTEN_BACKLOG)?;
+        let local = id.addresses().0.unwrap_or(local);
+        Ok(Self { shared, id, local, gone: false })
+    }
+}
+
+impl Listener for VerbsListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>> {
+        while !self.gone {
+            let event = match self.id.channel().poll_next(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(AcceptError::Io(error))),
+                Poll::Ready(Ok(event)) => event,
+            };
+            if event.kind == cm::DEVICE_REMOVAL {
+                self.gone = true;
+                let error = io::Error::new(io::ErrorKind::NotConnected, "the device was removed");
+                return Poll::Ready(Err(AcceptError::Io(error)));
+            }
+            // What happens to requests before they are answered is told when they are.
+            let Some(raw) = event.request else { continue };
+            let id = Id::of_request(raw, self.id.channel());
+            let (Some(local), Some(peer)) = id.addresses() else { continue };
+            if !self.shared.context.is(id.device()) {
+                tracing::debug!(%peer, "a request came over another device");
+                continue;
+            }
+            // The connection manager has turned the numbers round already: they are seen from this side.
+            let info = ConnectionInfo {
+                local,
+                peer,
+                private_data: event.private_data,
+                ird: event.responder_resources.into(),
+                ord: event.initiator_depth.into(),
+            };
+            return Poll::Ready(Ok(Box::new(Asked { shared: self.shared.clone(), id, info })));
+        }
+        Poll::Pending
+    }
+}
+
+/// A request that awaits its answer.
+struct Asked {
+    shared: Arc<Shared>,
+    id: Id,
+    info: ConnectionInfo,
+}
+
+impl Pending for Asked {
+    fn peer(&self) -> SocketAddr {
+        self.info.peer
+    }
+
+    fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>> {
+        Box::pin(std::future::ready(Ok(self as Box<dyn Incoming>)))
+    }
+}
+
+impl Incoming for Asked {
+    fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>> {
+        let Asked { shared, mut id, info } = *self;
+        Box::pin(async move {
+            params.check(shared.capabilities()).map_err(AcceptError::Misuse)?;
+            let channel = Channel::new(shared.context.library()).map_err(AcceptError::Io)?;
+            id.migrate(&channel).map_err(AcceptError::Io)?;
+            // The kernel does not take the lower of both sides' wishes: this side does.
+            let (ird, ord) = shared.depths(&params);
+            let (ird, ord) = (ird.min(info.ird), ord.min(info.ord));
+            // Receives first, then the answer: the peer may send as soon as it has it.
+            let mut queue_pair = shared.queue_pair(id, params.receives).map_err(AcceptError::Io)?;
+            let bring = Bring { private_data: &params.private_data, ird, ord };
+            let gone = || AcceptError::Io(io::ErrorKind::NotConnected.into());
+            queue_pair.id().ok_or_else(gone)?.accept(&bring).map_err(AcceptError::Io)?;
+            let limit = shared.config.setup_timeout;
+            match within(&*shared.env.clock, limit, channel.wait()).await {
+                Some(Ok(event)) if event.kind == cm::ESTABLISHED => {
+                    queue_pair.open(ConnectionInfo { ird, ord, ..info });
+                    Ok(Box::new(queue_pair) as Connected)
+                }
+                Some(Ok(event)) => Err(AcceptError::Io(event_error(shared.context.library(), &event))),
+                Some(Err(error)) => Err(AcceptError::Io(error)),
+                None => Err(AcceptError::TimedOut { seconds: limit.as_secs() }),
+            }
+        })
+    }
+
+    fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, Result<(), AcceptError>> {
+        let Asked { shared, id, .. } = *self;
+        Box::pin(async move {
+            check_private_data(&private_data, shared.capabilities()).map_err(AcceptError::Misuse)?;
+            id.reject(&private_data).map_err(AcceptError::Io)
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! The end: nothing of ours is reachable afterwards, so everything can be handed back whether or not the device has reported it.
+//!
+//! The order matters. Windows go before their regions and before the queue pair, which some drivers cannot destroy while it has
+//! windows; the queue pair goes before the memory of what was posted is handed back; the identifier goes last, and that tells a peer whom
+//! nothing else has told.
+
+use super::{Hardware, Phase, VerbsQueuePair};
+use crate::{context::check, domain::report, sys::verbs};
+use rpcrdma_fabric::{CloseReason, Completion, Token, WorkError, WorkKind};
+
+impl VerbsQueuePair {
+    /// Ends the connection, in order or not, and hands everything back.
+    pub(super) fn finish(&mut self) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        if let Some(hardware) = &self.hardware {
+            hardware.stop(&self.shared);
+        }
+        while self.take_completions() {}
+        self.phase = Phase::Over;
+        self.timer = None;
+        self.fence_all();
+        let hardware = self.hardware.take();
+        let destroyed = hardware.is_none_or(|hardware| hardware.destroy(&self.shared));
+        if !destroyed {
+            return self.abandon();
+        }
+        while let Some(posted) = self.posted.pop_front() {
+            self.done(posted.work, verbs::STATUS_FLUSHED);
+        }
+        while let Some(work) = self.waiting.pop_front() {
+            self.done(work, verbs::STATUS_FLUSHED);
+        }
+        self.reads_waiting.clear();
+        while let Some((_, reading)) = self.reads.pop_first() {
+            let error = reading.error.clone().unwrap_or(WorkError::Flushed);
+            let read = reading.take();
+            let (token, buffer) = (read.token, Some(read.sink));
+            self.out.push_back(Completion::Failed { token, kind: WorkKind::Read, error, buffer });
+        }
+        while let Some((_, receive)) = self.receives.pop_first() {
+            let buffer = Some(receive.take());
+            let (token, kind, error) = (Token(0), WorkKind::Receive, WorkError::Flushed);
+            self.out.push_back(Completion::Failed { token, kind, error, buffer });
+        }
+        self.close();
+    }
+
+    fn close(&mut self) {
+        let reason = self.reason.take().unwrap_or(CloseReason::Local);
+        tracing::debug!(local = %self.info.local, peer = %self.info.peer, %reason, "closed");
+        self.out.push_back(Completion::Closed { reason });
+    }
+
+    /// The device would not let go of the queue pair: what it may still reach is never used again.
+    fn abandon(&mut self) {
+        tracing::error!("a queue pair could not be destroyed; its memory is abandoned");
+        std::mem::forget(std::mem::take(&mut self.posted));
+        std::mem::forget(std::mem::take(&mut self.reads));
+        std::mem::forget(std::mem::take(&mut self.receives));
+        self.waiting.clear();
+        self.reads_waiting.clear();
+        // What was fenced came back by windows and regions that are gone: that much the device cannot reach.
+        self.close();
+    }
+}
+
+impl Hardware {
+    /// Tells the peer, and lets the device give back what it has.
+    fn stop(&self, shared: &crate::fabric::Shared) {
+        // Errors mean that there is no connection any more, or not yet.
+        if let Err(error) = self.id.disconnect() {
+            tracing::trace!(%error, "disconnecting");
+        }
+        // SAFETY: numbers, for which zero is a value.
+        let mut attributes: verbs::QueuePairAttributes = unsafe { std::mem::zeroed() };
+        attributes.qp_state = verbs::QP_ERROR;
+        let library = &shared.context.library().verbs;
+        // SAFETY: the queue pair is there as long as its identifier.
+        let answer =
+            check(unsafe { (library.ibv_modify_qp)(self.id.queue_pair(), &mut attributes, verbs::QP_ATTRIBUTE_STATE) });
+        if let Err(error) = answer {
+            tracing::trace!(%error, "stopping a queue pair");
+        }
+    }
+
+    /// Destroys the queue pair and all that belongs to it. False if the device refuses.
+    fn destroy(mut self, shared: &crate::fabric::Shared) -> bool {
+        let library = &shared.context.library().verbs;
+        // SAFETY: the queue pair is there, and nothing names it afterwards.
+        let answer = check(unsafe { (library.ibv_destroy_qp)(self.id.queue_pair()) });
+        let destroyed = answer.is_ok();
+        report("destroying a queue pair", answer);
+        if destroyed {
+            self.id.forget_queue_pair();
+        } else {
+            std::mem::forget(self);
+        }
+        destroyed
+    }
+}

@@ -1,0 +1,397 @@
+//! The queue pair.
+//!
+//! What is posted stands in tables here, which own the memory, until the device is done with it. The device's send queue is filled from
+//! a queue in memory, so callers need not know its length; RDMA Reads wait in one of their own, so that those above the agreed
+//! number hold up nothing else. All of it moves when it is polled: post, take completions, look for events, sleep until either descriptor
+//! tells of something.
+
+mod ending;
+mod exposures;
+mod work;
+
+use crate::{
+    channel::Id,
+    completions::Completions,
+    domain::{Domain, Region},
+    fabric::Shared,
+    sys::{cm, verbs},
+    window::Window,
+};
+use bytes::Bytes;
+use exposures::Exposure;
+use rpcrdma_env::{Buffer, Timestamp};
+use rpcrdma_fabric::{
+    BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RefusedReason,
+    RemoteSegment, Send, Spin, Token, Write,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    ptr,
+    sync::Arc,
+    task::{Context, Poll},
+};
+use work::{Posted, PostedReceive, ReadPart, Reading, Work};
+
+/// How far the connection is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Phase {
+    /// The handshake is not over: receives only.
+    Setup,
+    Open,
+    /// We leave, once what is posted is done or this time has come.
+    Draining(Timestamp),
+    /// We have left; the peer may say the same until then.
+    Leaving(Timestamp),
+    /// Something was flushed. Until then an event may say why.
+    Suspect(Timestamp),
+    /// Everything is handed back.
+    Over,
+}
+
+/// What of the device belongs to this connection.
+struct Hardware {
+    id: Id,
+    completions: Completions,
+}
+
+pub(crate) struct VerbsQueuePair {
+    shared: Arc<Shared>,
+    domain: Arc<Domain>,
+    info: ConnectionInfo,
+    /// Gone with the connection.
+    hardware: Option<Hardware>,
+    phase: Phase,
+    /// Why it ends: set once, and acted upon in the next poll.
+    reason: Option<CloseReason>,
+    /// What the device has not been given yet,
+    waiting: VecDeque<Work>,
+    /// and the parts of Reads, which go as their number allows.
+    reads_waiting: VecDeque<ReadPart>,
+    /// What it has, in the order of posting.
+    posted: VecDeque<Posted>,
+    reads_posted: usize,
+    reads: BTreeMap<u64, Reading>,
+    receives: BTreeMap<u64, PostedReceive>,
+    exposures: BTreeMap<u32, Exposure>,
+    /// Windows that are not bound, the longest free first.
+    windows: VecDeque<Window>,
+    next_number: u64,
+    out: VecDeque<Completion>,
+    taken: Vec<verbs::WorkCompletion>,
+    timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
+    spin: Spin,
+}
+
+impl VerbsQueuePair {
+    /// A queue pair for a connection in the making.
+    pub(crate) fn new(shared: Arc<Shared>, mut id: Id) -> io::Result<Self> {
+        let domain = shared.domain()?;
+        let limits = &shared.limits;
+        let room = limits.send_queue + limits.capabilities.max_receives;
+        let completions = Completions::new(&shared.context, room)?;
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        let mut init = verbs::QueuePairInit {
+            qp_context: ptr::null_mut(),
+            send_cq: completions.queue(),
+            recv_cq: completions.queue(),
+            srq: ptr::null_mut(),
+            cap: verbs::QueuePairLimits {
+                max_send_wr: count(limits.send_queue),
+                max_recv_wr: count(limits.capabilities.max_receives),
+                max_send_sge: count(limits.capabilities.max_gather),
+                max_recv_sge: 1,
+                max_inline_data: 0,
+            },
+            qp_type: verbs::QP_RELIABLE,
+            sq_sig_all: 0,
+        };
+        id.create_queue_pair(domain.raw(), &mut init)?;
+        let nowhere = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let info = ConnectionInfo { local: nowhere, peer: nowhere, private_data: Bytes::new(), ird: 0, ord: 0 };
+        Ok(Self {
+            shared,
+            domain,
+            info,
+            hardware: Some(Hardware { id, completions }),
+            phase: Phase::Setup,
+            reason: None,
+            waiting: VecDeque::new(),
+            reads_waiting: VecDeque::new(),
+            posted: VecDeque::new(),
+            reads_posted: 0,
+            reads: BTreeMap::new(),
+            receives: BTreeMap::new(),
+            exposures: BTreeMap::new(),
+            windows: VecDeque::new(),
+            next_number: 0,
+            out: VecDeque::new(),
+            taken: Vec::new(),
+            timer: None,
+            spin: Spin::default(),
+        })
+    }
+
+    /// The connection manager's identifier, until the connection is over.
+    pub(crate) fn id(&self) -> Option<&Id> {
+        self.hardware.as_ref().map(|hardware| &hardware.id)
+    }
+
+    /// The handshake is over.
+    pub(crate) fn open(&mut self, info: ConnectionInfo) {
+        tracing::debug!(local = %info.local, peer = %info.peer, ird = info.ird, ord = info.ord, "connected");
+        self.info = info;
+        self.phase = Phase::Open;
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// Whether work can still be taken.
+    fn takes_work(&self) -> Result<(), RefusedReason> {
+        match self.phase {
+            Phase::Open | Phase::Suspect(_) => {}
+            Phase::Setup | Phase::Draining(_) | Phase::Leaving(_) | Phase::Over => return Err(RefusedReason::Closed),
+        }
+        let max = self.shared.capabilities().max_posted;
+        if self.waiting.len() + self.reads_waiting.len() + self.posted.len() >= max {
+            return Err(RefusedReason::Limit { what: "the number of posted pieces of work", max });
+        }
+        Ok(())
+    }
+
+    /// Whether a message of these slices can be sent.
+    fn takes_message(&self, octets: &[Bytes]) -> Result<(), RefusedReason> {
+        self.takes_work()?;
+        let limits = self.shared.capabilities();
+        if octets.len() > limits.max_gather {
+            return Err(RefusedReason::Limit { what: "the number of slices", max: limits.max_gather });
+        }
+        let total = octets.iter().try_fold(0_usize, |sum, slice| sum.checked_add(slice.len()));
+        if total.is_none_or(|total| total > limits.max_message_octets) {
+            return Err(RefusedReason::Limit { what: "the length of a message", max: limits.max_message_octets });
+        }
+        Ok(())
+    }
+
+    fn takes_read(&self, read: &Read) -> Result<(), RefusedReason> {
+        self.takes_work()?;
+        if self.info.ord == 0 {
+            return Err(RefusedReason::Unsupported("RDMA Read"));
+        }
+        let limits = self.shared.capabilities();
+        let max = limits.max_message_octets;
+        if read.sources.iter().any(|source| source.length as usize > max) {
+            return Err(RefusedReason::Limit { what: "the length of a message", max });
+        }
+        let total = read.sources.iter().try_fold(0_usize, |sum, source| sum.checked_add(source.length as usize));
+        match total {
+            Some(0) => Err(RefusedReason::Empty),
+            Some(total) if total <= read.sink.capacity() => Ok(()),
+            _ => Err(RefusedReason::Limit { what: "the number of octets read", max: read.sink.capacity() }),
+        }
+    }
+
+    /// Why it ends, unless that is known already.
+    fn end(&mut self, reason: CloseReason) {
+        self.reason.get_or_insert(reason);
+    }
+
+    /// What the connection manager says.
+    fn event(&mut self, kind: i32) {
+        match kind {
+            cm::DISCONNECTED => {
+                // The peer's last Sends lie in the queue still.
+                while self.take_completions() {}
+                let leaves = matches!(self.phase, Phase::Draining(_) | Phase::Leaving(_));
+                self.end(if leaves { CloseReason::Local } else { CloseReason::Remote });
+            }
+            cm::DEVICE_REMOVAL => self.end(CloseReason::Broken("the device was removed".to_owned())),
+            _ => {}
+        }
+    }
+
+    /// Does what is due. Says whether anything was.
+    fn step(&mut self) -> bool {
+        let idle = self.posted.is_empty() && self.waiting.is_empty() && self.reads_waiting.is_empty();
+        if self.reason.is_some() {
+            self.finish();
+            return true;
+        }
+        if matches!(self.phase, Phase::Draining(_)) && idle {
+            self.leave();
+            return true;
+        }
+        false
+    }
+
+    /// Tells the peer that we leave.
+    fn leave(&mut self) {
+        let told = self.id().map(Id::disconnect);
+        if let Some(Err(error)) = told {
+            tracing::debug!(%error, "the peer cannot be told of the end");
+            self.end(CloseReason::Local);
+        }
+        self.phase = Phase::Leaving(self.shared.env.clock.now() + self.shared.config.linger);
+    }
+
+    /// Looks at the clock. Says whether a time is up.
+    fn watch(&mut self, cx: &mut Context<'_>) -> bool {
+        let when = match self.phase {
+            Phase::Draining(when) | Phase::Leaving(when) | Phase::Suspect(when) => when,
+            Phase::Setup | Phase::Open | Phase::Over => return false,
+        };
+        let clock = &self.shared.env.clock;
+        let (_, sleep) = match &mut self.timer {
+            Some(timer) if timer.0 == when => timer,
+            timer => timer.insert((when, clock.sleep_until(when))),
+        };
+        if sleep.as_mut().poll(cx).is_pending() {
+            return false;
+        }
+        self.timer = None;
+        match self.phase {
+            Phase::Draining(_) => self.leave(),
+            Phase::Suspect(_) => self.end(CloseReason::Broken("the device gave its work back unfinished".to_owned())),
+            _ => self.end(CloseReason::Local),
+        }
+        true
+    }
+
+    /// Looks at both descriptors. Says whether there is something.
+    fn listen(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(hardware) = &mut self.hardware else { return false };
+        match hardware.id.channel().poll_next(cx) {
+            Poll::Pending => {}
+            Poll::Ready(Ok(event)) => {
+                self.event(event.kind);
+                return true;
+            }
+            Poll::Ready(Err(error)) => {
+                self.end(CloseReason::Broken(error.to_string()));
+                return true;
+            }
+        }
+        let armed = hardware.completions.arm();
+        let told = match armed {
+            // Something may have come between the last look and this.
+            Ok(true) => return true,
+            Ok(false) => hardware.completions.poll_told(cx),
+            Err(error) => Poll::Ready(Err(error)),
+        };
+        match told {
+            Poll::Pending => false,
+            Poll::Ready(Ok(())) => true,
+            Poll::Ready(Err(error)) => {
+                self.end(CloseReason::Broken(error.to_string()));
+                true
+            }
+        }
+    }
+}
+
+// SAFETY: the pointers in it are those of libraries whose objects may be used from any thread, and of memory that it owns.
+unsafe impl std::marker::Send for VerbsQueuePair {}
+
+impl QueuePair for VerbsQueuePair {
+    fn info(&self) -> &ConnectionInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.shared.capabilities()
+    }
+
+    fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        self.give_receive(buffer)
+    }
+
+    fn posted_receives(&self) -> usize {
+        self.receives.len()
+    }
+
+    fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+        let mut checked = self.takes_message(&send.octets);
+        if send.invalidate.is_some() && !self.shared.capabilities().send_with_invalidate {
+            checked = checked.and(Err(RefusedReason::Unsupported("Send with Invalidate")));
+        }
+        match checked {
+            Ok(()) => {
+                self.waiting.push_back(Work::Send(send));
+                Ok(())
+            }
+            Err(reason) => Err(Refused { reason, returned: send }),
+        }
+    }
+
+    fn post_write(&mut self, write: Write) -> Result<(), Refused<Write>> {
+        match self.takes_message(&write.octets) {
+            Ok(()) => {
+                self.waiting.push_back(Work::Write(write));
+                Ok(())
+            }
+            Err(reason) => Err(Refused { reason, returned: write }),
+        }
+    }
+
+    fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>> {
+        match self.takes_read(&read) {
+            Ok(()) => self.queue_read(read),
+            Err(reason) => Err(Refused { reason, returned: read }),
+        }
+    }
+
+    fn expose(&mut self, token: Token, memory: Lent) -> Result<RemoteSegment, Refused<Lent>> {
+        self.lend(token, memory)
+    }
+
+    fn invalidate(&mut self, handle: u32) {
+        self.fence(handle);
+    }
+
+    fn disconnect(&mut self) {
+        if matches!(self.phase, Phase::Open) {
+            self.phase = Phase::Draining(self.shared.env.clock.now() + self.shared.config.drain_timeout);
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
+        loop {
+            if let Some(completion) = self.out.pop_front() {
+                return Poll::Ready(completion);
+            }
+            if self.phase == Phase::Over {
+                return Poll::Pending;
+            }
+            self.post_waiting();
+            if self.take_completions() {
+                self.spin.heard();
+                continue;
+            }
+            if self.step() || !self.out.is_empty() {
+                continue;
+            }
+            if self.spin.goes_on(self.shared.config.busy_poll, &*self.shared.env.clock) {
+                // Whoever else has work on this processor, or waits for the same thread, comes first.
+                std::thread::yield_now();
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            if !self.listen(cx) && !self.watch(cx) {
+                return Poll::Pending;
+            }
+        }
+    }
+}
+
+impl Drop for VerbsQueuePair {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+/// A registration that is kept for its memory's sake only.
+type Kept = Option<Region>;

@@ -1,0 +1,496 @@
+//! Posting work, and what becomes of it.
+//!
+//! The device is told to report only what somebody waits for: signaled work, RDMA Reads, invalidations, each Send, and the last of what is
+//! posted together. The report of one piece of work says that those before it are done. After an error the device reports all
+//! that is left, or should: what it forgets comes back when the queue pair is destroyed.
+
+use super::{Kept, Phase, VerbsQueuePair};
+use crate::{
+    context::check,
+    domain::{Key, Region},
+    fabric::{is_memory_lock, memory_lock_limit},
+    sys::verbs,
+};
+use bytes::Bytes;
+use rpcrdma_env::{Allocator, Buffer};
+use rpcrdma_fabric::{
+    CloseReason, Completion, FenceCause, PeerViolation, Read, Refused, RefusedReason, RemoteSegment, Send, Token,
+    WorkError, WorkKind, Write,
+};
+use smallvec::SmallVec;
+use std::{ffi::c_int, io, ptr};
+
+/// Slices of so many octets at most are copied where they lie outside of the pool: cheaper than a registration.
+const COPY_OCTETS: usize = 4096;
+/// One piece of work of so many is reported in any case.
+const REPORT_EVERY: usize = 16;
+/// Marks the numbers of receives.
+const RECEIVE: u64 = 1 << 63;
+
+/// Work that waits for the device, or that it has.
+pub(super) enum Work {
+    Send(Send),
+    Write(Write),
+    Read(ReadPart),
+    /// Binds the window of an exposure.
+    Bind(u32),
+    /// Ends an exposure by a window.
+    Invalidate(u32),
+}
+
+/// One segment of a Read.
+pub(super) struct ReadPart {
+    read: u64,
+    /// Where in the sink it goes.
+    at: usize,
+    source: RemoteSegment,
+}
+
+/// A Read of which not all parts are done.
+pub(super) struct Reading {
+    pub(super) read: Read,
+    parts: usize,
+    pub(super) error: Option<WorkError>,
+    /// The sink's registration, if it is not the pool's.
+    region: Kept,
+    key: Key,
+}
+
+/// Work that the device has, and the memory that it reads.
+pub(super) struct Posted {
+    number: u64,
+    signaled: bool,
+    pub(super) work: Work,
+    _copied: Option<Buffer>,
+    _regions: SmallVec<[Region; 1]>,
+}
+
+/// A receive, and its registration if it is not the pool's.
+pub(super) struct PostedReceive {
+    region: Kept,
+    pub(super) buffer: Buffer,
+}
+
+impl PostedReceive {
+    /// The buffer, once the device is done with it.
+    pub(super) fn take(self) -> Buffer {
+        drop(self.region);
+        self.buffer
+    }
+}
+
+impl Reading {
+    /// The Read, once the device is done with it.
+    pub(super) fn take(self) -> Read {
+        drop(self.region);
+        self.read
+    }
+}
+
+/// What a message is made of, as the device wants it.
+#[derive(Default)]
+struct Gathered {
+    slices: SmallVec<[verbs::Slice; 4]>,
+    copied: Option<Buffer>,
+    regions: SmallVec<[Region; 1]>,
+}
+
+/// A work request with nothing in it.
+fn request(number: u64, opcode: c_int) -> verbs::SendWork {
+    // SAFETY: numbers and pointers, for which zero is a value.
+    let mut request: verbs::SendWork = unsafe { std::mem::zeroed() };
+    request.wr_id = number;
+    request.opcode = opcode;
+    request
+}
+
+impl VerbsQueuePair {
+    /// The key of some memory, and its registration if it is not in the pool.
+    ///
+    /// # Safety
+    /// As for [`Domain::register`](crate::domain::Domain::register): the memory stays as long as the region and is used by nobody else in a way that conflicts.
+    pub(super) unsafe fn key(&self, address: usize, octets: usize, access: u32) -> io::Result<(Key, Kept)> {
+        let found = match self.domain.slab_key(address, octets) {
+            Some(key) => key.map(|key| (key, None)),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.domain.register(address, octets, access) }.map(|region| (region.key(), Some(region))),
+        };
+        found.map_err(|error| {
+            let limit = memory_lock_limit().filter(|_| is_memory_lock(&error));
+            let hint =
+                limit.map(|limit| format!("; this process may lock {limit}, see `ulimit -l`")).unwrap_or_default();
+            tracing::warn!(octets, "memory cannot be registered: {error}{hint}");
+            io::Error::new(error.kind(), format!("{octets} octets cannot be registered: {error}{hint}"))
+        })
+    }
+
+    pub(super) fn give_receive(&mut self, mut buffer: Buffer) -> Result<(), Refused<Buffer>> {
+        let max = self.shared.capabilities().max_receives;
+        let refusal = match self.phase {
+            Phase::Over => Some(RefusedReason::Closed),
+            _ if self.receives.len() >= max => {
+                Some(RefusedReason::Limit { what: "the number of posted receives", max })
+            }
+            _ => None,
+        };
+        if let Some(reason) = refusal {
+            return Err(Refused { reason, returned: buffer });
+        }
+        let number = self.number() | RECEIVE;
+        let octets = buffer.octets_mut();
+        let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
+        let mut slice = verbs::Slice { addr: address as u64, length: octets.try_into().unwrap_or(u32::MAX), lkey: 0 };
+        let mut region = None;
+        if octets > 0 {
+            // SAFETY: the buffer goes into the table of receives, beside the region, and nobody touches it there.
+            match unsafe { self.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
+                Ok((key, kept)) => (slice.lkey, region) = (key.local, kept),
+                Err(_) => return Err(Refused { reason: RefusedReason::Registration, returned: buffer }),
+            }
+        }
+        let mut work = verbs::ReceiveWork {
+            wr_id: number,
+            next: ptr::null_mut(),
+            sg_list: &mut slice,
+            num_sge: c_int::from(octets > 0),
+        };
+        self.receives.insert(number, PostedReceive { region, buffer });
+        if let (Some(post), Some(id)) = (self.shared.context.ops().post_recv, self.id()) {
+            let mut bad = ptr::null_mut();
+            // SAFETY: the queue pair is there as long as its identifier. What is posted stands in the table until the device is done
+            // with it or the queue pair is destroyed.
+            if let Err(error) = check(unsafe { post(id.queue_pair(), &mut work, &mut bad) }) {
+                // It comes back with the end.
+                self.end(CloseReason::Broken(format!("a receive cannot be posted: {error}")));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn queue_read(&mut self, mut read: Read) -> Result<(), Refused<Read>> {
+        let octets = read.sink.octets_mut();
+        let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
+        // SAFETY: the sink goes into the table of Reads, beside the region, and nobody touches it there.
+        let (key, region) = match unsafe { self.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
+            Ok(found) => found,
+            Err(_) => return Err(Refused { reason: RefusedReason::Registration, returned: read }),
+        };
+        let name = self.number();
+        let mut at = 0;
+        let mut parts = 0;
+        for source in read.sources.iter().filter(|source| source.length > 0) {
+            self.reads_waiting.push_back(ReadPart { read: name, at, source: *source });
+            at += source.length as usize;
+            parts += 1;
+        }
+        self.reads.insert(name, Reading { read, parts, error: None, region, key });
+        Ok(())
+    }
+
+    /// Gives the device what waits, as far as it has room.
+    pub(super) fn post_waiting(&mut self) {
+        while matches!(self.phase, Phase::Open | Phase::Draining(_)) && self.reason.is_none() {
+            if self.posted.len() >= self.shared.limits.send_queue {
+                break;
+            }
+            let may_read = self.reads_posted < usize::from(self.info.ord);
+            let part = if may_read { self.reads_waiting.pop_front() } else { None };
+            let Some(work) = part.map(Work::Read).or_else(|| self.waiting.pop_front()) else { break };
+            if let Err((work, error)) = self.post(work) {
+                // It comes back with the end.
+                self.waiting.push_front(work);
+                self.end(CloseReason::Broken(error.to_string()));
+            }
+        }
+    }
+
+    /// Gives the device one piece of work.
+    fn post(&mut self, work: Work) -> Result<(), (Work, io::Error)> {
+        let number = self.number();
+        let last = self.waiting.is_empty();
+        let mut signaled = last || self.posted.len() % REPORT_EVERY == REPORT_EVERY - 1;
+        let mut request = request(number, verbs::OP_SEND);
+        let mut gathered = Gathered::default();
+        let prepared = match &work {
+            Work::Send(send) => {
+                signaled = true;
+                if let Some(handle) = send.invalidate {
+                    request.opcode = verbs::OP_SEND_INVALIDATE;
+                    request.invalidate_rkey = handle;
+                }
+                if send.solicited {
+                    request.send_flags |= verbs::SEND_SOLICITED;
+                }
+                self.gather(&send.octets).map(|octets| gathered = octets)
+            }
+            Work::Write(write) => {
+                signaled |= write.signaled;
+                request.opcode = verbs::OP_WRITE;
+                (request.remote_addr, request.rkey) = (write.offset, write.handle);
+                self.gather(&write.octets).map(|octets| gathered = octets)
+            }
+            Work::Read(part) => {
+                signaled = true;
+                request.opcode = verbs::OP_READ;
+                (request.remote_addr, request.rkey) = (part.source.offset, part.source.handle);
+                match self.reads.get_mut(&part.read) {
+                    Some(reading) => {
+                        let address = reading.read.sink.octets_mut().as_mut_ptr() as u64 + part.at as u64;
+                        let (length, lkey) = (part.source.length, reading.key.local);
+                        gathered.slices.push(verbs::Slice { addr: address, length, lkey });
+                        Ok(())
+                    }
+                    // A Read stays in the table until all its parts are done.
+                    None => Err(io::ErrorKind::NotFound.into()),
+                }
+            }
+            Work::Bind(handle) => self.prepare_bind(*handle, &mut request),
+            Work::Invalidate(handle) => {
+                signaled = true;
+                request.opcode = verbs::OP_LOCAL_INVALIDATE;
+                request.invalidate_rkey = *handle;
+                Ok(())
+            }
+        };
+        if let Err(error) = prepared {
+            return Err((work, error));
+        }
+        if signaled {
+            request.send_flags |= verbs::SEND_SIGNALED;
+        }
+        request.sg_list = gathered.slices.as_mut_ptr();
+        request.num_sge = gathered.slices.len().try_into().unwrap_or(c_int::MAX);
+        let (Some(post), Some(id)) = (self.shared.context.ops().post_send, self.id()) else {
+            return Err((work, io::ErrorKind::NotConnected.into()));
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue pair is there as long as its identifier, and copies the request. The memory that it names belongs to
+        // `work`, `gathered`, a Read in the table or an exposure, which all stay until the device is done with this or the queue pair
+        // is destroyed.
+        if let Err(error) = check(unsafe { post(id.queue_pair(), &mut request, &mut bad) }) {
+            return Err((work, error));
+        }
+        match &work {
+            Work::Read(_) => self.reads_posted += 1,
+            Work::Bind(handle) => self.bound(*handle),
+            _ => {}
+        }
+        let Gathered { copied, regions, .. } = gathered;
+        self.posted.push_back(Posted { number, signaled, work, _copied: copied, _regions: regions });
+        Ok(())
+    }
+
+    /// The slices of a message, for the device. Little ones outside of the pool are copied into it.
+    fn gather(&self, octets: &[Bytes]) -> io::Result<Gathered> {
+        let mut gathered = Gathered::default();
+        let outside = |slice: &&Bytes| {
+            let little = (1..=COPY_OCTETS).contains(&slice.len());
+            little && self.domain.slab_key(slice.as_ptr() as usize, slice.len()).is_none()
+        };
+        let little: usize = octets.iter().filter(outside).map(Bytes::len).sum();
+        let mut copy = None;
+        if little > 0 {
+            let mut buffer = self.shared.slab_pool().try_allocate(little);
+            let space = buffer.as_mut().map(|buffer| buffer.octets_mut().as_mut_ptr() as usize);
+            // Without room in the pool each is registered, like long ones.
+            if let Some(Ok(key)) = space.and_then(|space| self.domain.slab_key(space, little)) {
+                copy = buffer.map(|buffer| (buffer, key, 0));
+            }
+        }
+        for slice in octets.iter().filter(|slice| !slice.is_empty()) {
+            let length = u32::try_from(slice.len()).unwrap_or(u32::MAX);
+            let (address, lkey) = match &mut copy {
+                Some((buffer, key, used)) if outside(&slice) => {
+                    let to = &mut buffer.octets_mut()[*used..*used + slice.len()];
+                    to.copy_from_slice(slice);
+                    *used += slice.len();
+                    (to.as_ptr() as u64, key.local)
+                }
+                _ => {
+                    // SAFETY: the slice is shared and immutable, the device only reads it, and it is kept with the work.
+                    let (key, region) = unsafe { self.key(slice.as_ptr() as usize, slice.len(), 0) }?;
+                    gathered.regions.extend(region);
+                    (slice.as_ptr() as u64, key.local)
+                }
+            };
+            gathered.slices.push(verbs::Slice { addr: address, length, lkey });
+        }
+        gathered.copied = copy.map(|(buffer, ..)| buffer);
+        Ok(gathered)
+    }
+
+    /// Takes what the device reports. Says whether there was anything.
+    pub(super) fn take_completions(&mut self) -> bool {
+        let Some(hardware) = &self.hardware else { return false };
+        let mut taken = std::mem::take(&mut self.taken);
+        if let Err(error) = hardware.completions.take(&mut taken) {
+            self.end(CloseReason::Broken(error.to_string()));
+        }
+        for completion in &taken {
+            if completion.wr_id & RECEIVE != 0 {
+                self.received(completion);
+            } else {
+                self.worked(completion.wr_id, completion.status);
+            }
+        }
+        let any = !taken.is_empty();
+        self.taken = taken;
+        any
+    }
+
+    fn received(&mut self, completion: &verbs::WorkCompletion) {
+        let Some(receive) = self.receives.remove(&completion.wr_id) else { return };
+        let mut buffer = receive.take();
+        if completion.status == verbs::STATUS_SUCCESS {
+            buffer.set_len(completion.byte_len as usize);
+            let invalidated = self.invalidated(completion);
+            if let Some(handle) = invalidated {
+                self.fenced(handle, FenceCause::Remote);
+            }
+            self.out.push_back(Completion::Received { buffer, invalidated });
+            return;
+        }
+        if completion.status == verbs::STATUS_FLUSHED {
+            self.suspect();
+        } else {
+            let rule = self.shared.context.library().status(completion.status);
+            self.end(CloseReason::Violation(PeerViolation { protocol: "verbs", rule }));
+        }
+        let error = work_error(completion.status);
+        let buffer = Some(buffer);
+        self.out.push_back(Completion::Failed { token: Token(0), kind: WorkKind::Receive, error, buffer });
+    }
+
+    /// The exposure that a Send of the peer has ended, if it has.
+    fn invalidated(&self, completion: &verbs::WorkCompletion) -> Option<u32> {
+        let mut marks = verbs::COMPLETION_INVALIDATED;
+        if self.shared.limits.quirks.kernel_invalidation_bit {
+            marks |= KERNEL_INVALIDATED;
+        }
+        // Immediate data, which nobody here sends, would stand in the same place.
+        let marked = completion.wc_flags & marks != 0 && completion.wc_flags & verbs::COMPLETION_IMMEDIATE == 0;
+        let handle = completion.invalidated_rkey;
+        (marked && self.exposures.contains_key(&handle)).then_some(handle)
+    }
+
+    /// The device is done with a piece of work, and with what was posted before it and is not reported.
+    fn worked(&mut self, number: u64, status: c_int) {
+        let mut at = 0;
+        while let Some(posted) = self.posted.get(at).filter(|posted| posted.number <= number) {
+            let own = posted.number == number;
+            if !own && posted.signaled && status != verbs::STATUS_SUCCESS {
+                // Its own report is missing. It comes back with the end.
+                at += 1;
+                continue;
+            }
+            let Some(posted) = self.posted.remove(at) else { break };
+            self.done(posted.work, if own { status } else { verbs::STATUS_SUCCESS });
+        }
+    }
+
+    /// Hands back a piece of work.
+    pub(super) fn done(&mut self, work: Work, status: c_int) {
+        let error = (status != verbs::STATUS_SUCCESS).then(|| work_error(status));
+        if error.is_some() {
+            self.failed(status);
+        }
+        let report = |token, kind, signaled: bool| match error.clone() {
+            Some(error) => Some(Completion::Failed { token, kind, error, buffer: None }),
+            None => signaled.then_some(Completion::Done { token, kind }),
+        };
+        match work {
+            Work::Send(send) => self.out.extend(report(send.token, WorkKind::Send, send.signaled)),
+            Work::Write(write) => self.out.extend(report(write.token, WorkKind::Write, write.signaled)),
+            Work::Read(part) => self.read_part(&part, error),
+            // A bind that failed has broken the connection, and the exposure comes back with its end.
+            Work::Bind(_) => {}
+            Work::Invalidate(handle) => {
+                if error.is_none() {
+                    self.fenced(handle, FenceCause::Local);
+                }
+            }
+        }
+    }
+
+    fn read_part(&mut self, part: &ReadPart, error: Option<WorkError>) {
+        self.reads_posted = self.reads_posted.saturating_sub(1);
+        let Some(reading) = self.reads.get_mut(&part.read) else { return };
+        if error.is_some() {
+            // The sink comes back with the end: other parts may be under way.
+            reading.error = reading.error.take().or(error);
+            return;
+        }
+        reading.parts -= 1;
+        if reading.parts > 0 {
+            return;
+        }
+        if let Some(reading) = self.reads.remove(&part.read) {
+            let Read { token, mut sink, sources } = reading.take();
+            sink.set_len(sources.iter().map(|source| source.length as usize).sum());
+            self.out.push_back(Completion::Read { token, sink });
+        }
+    }
+
+    /// Our own work has failed.
+    fn failed(&mut self, status: c_int) {
+        if status == verbs::STATUS_FLUSHED {
+            return self.suspect();
+        }
+        let text = self.shared.context.library().status(status);
+        self.end(match status {
+            verbs::STATUS_REMOTE_INVALID | verbs::STATUS_REMOTE_ACCESS | verbs::STATUS_REMOTE_OPERATION => {
+                CloseReason::Terminated(text)
+            }
+            _ => CloseReason::Broken(text),
+        });
+    }
+
+    /// Something was flushed, and it is not known why.
+    fn suspect(&mut self) {
+        if matches!(self.phase, Phase::Open | Phase::Draining(_)) {
+            self.phase = Phase::Suspect(self.shared.env.clock.now() + crate::config::SUSPICION);
+        }
+    }
+}
+
+/// The kernel's mark of an invalidation, which soft-RoCE hands on as it is.
+const KERNEL_INVALIDATED: u32 = 1 << 2;
+
+/// A completion's status, in the contract's words.
+fn work_error(status: c_int) -> WorkError {
+    match status {
+        verbs::STATUS_FLUSHED => WorkError::Flushed,
+        verbs::STATUS_LOCAL_LENGTH => WorkError::LocalLength,
+        verbs::STATUS_REMOTE_ACCESS => WorkError::RemoteAccess,
+        verbs::STATUS_REMOTE_INVALID | verbs::STATUS_REMOTE_OPERATION | verbs::STATUS_REMOTE_ABORT => {
+            WorkError::RemoteOperation
+        }
+        verbs::STATUS_NO_RECEIVE => WorkError::NoReceive,
+        verbs::STATUS_RETRIES | verbs::STATUS_NO_RESPONSE => WorkError::Unreachable,
+        _ => WorkError::Fabric,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_a_name_in_the_contract() {
+        let named = [
+            (1, WorkError::LocalLength),
+            (5, WorkError::Flushed),
+            (9, WorkError::RemoteOperation),
+            (10, WorkError::RemoteAccess),
+            (11, WorkError::RemoteOperation),
+            (12, WorkError::Unreachable),
+            (13, WorkError::NoReceive),
+            (16, WorkError::RemoteOperation),
+            (20, WorkError::Unreachable),
+        ];
+        for status in 1..=25 {
+            let expected = named.iter().find(|(number, _)| *number == status).map(|(_, error)| error.clone());
+            assert_eq!(work_error(status), expected.unwrap_or(WorkError::Fabric), "{status}");
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The provider suite, over every RDMA device of this machine that is in use: the harness runs this in a guest with soft-RoCE and with
+//! soft-iWARP. Where there is no device, that has to be said in a way that helps.
+//!
+//! RPCRDMA_VERBS_ADDRESS names an address of the device; without it the address is taken from the device's GIDs.
+
+use rpcrdma_env::tokio_env;
+use rpcrdma_fabric::{
+    Fabric,
+    suite::{Setup, Verdict, cases},
+};
+use rpcrdma_verbs::{Config, Device, DeviceInfo, OpenError, Verbs, devices};
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Linux's soft-RoCE. It checks the bounds of the region behind a window, not those of the window.
+const SOFT_ROCE: u32 = 0x00FF_FFFF;
+const NEED_BOUNDS: [&str; 4] = [
+    "a_write_one_past_the_end_ends_the_connection",
+    "a_write_one_before_the_beginning_ends_the_connection",
+    "a_read_one_past_the_end_ends_the_connection",
+    "a_read_one_before_the_beginning_ends_the_connection",
+];
+
+/// The devices, and an address on each.
+fn in_use() -> Vec<(DeviceInfo, IpAddr)> {
+    let devices = match devices() {
+        Ok(devices) => devices,
+        Err(error) => {
+            let text = error.to_string();
+            let help = match &error {
+                OpenError::Load(_) => "no RDMA libraries",
+                OpenError::NoDevice => "rdma link",
+                OpenError::NoConnectionManager(_) => "modprobe rdma_ucm",
+                _ => panic!("{error:?}"),
+            };
+            assert!(text.contains(help), "{text}");
+            println!("{text}");
+            return Vec::new();
+        }
+    };
+    let told = std::env::var("RPCRDMA_VERBS_ADDRESS").ok().map(|address| address.parse().unwrap());
+    let address = |device: &DeviceInfo| {
+        let gids = device.ports.iter().filter(|port| port.active).flat_map(|port| &port.gids);
+        let mapped = gids.filter_map(|(_, gid)| gid.to_ipv4_mapped()).find(|address| *address != Ipv4Addr::UNSPECIFIED);
+        told.or(mapped.map(IpAddr::V4))
+    };
+    devices.into_iter().filter_map(|device| address(&device).map(|address| (device, address))).collect()
+}
+
+async fn run_all(device: &DeviceInfo, address: IpAddr, set: impl FnOnce(&mut Config)) {
+    let env = tokio_env().unwrap();
+    let mut config = Config::default();
+    config.device = Device::Local(address);
+    set(&mut config);
+    let fabric = Arc::new(Verbs::open(env.clone(), config).await.unwrap());
+    assert_eq!(fabric.device(), device.name);
+    println!("{}: {:?}", device.name, fabric.capabilities());
+    let only = std::env::var("RPCRDMA_VERBS_CASE").ok();
+    for case in cases() {
+        if only.as_ref().is_some_and(|only| only != case.name()) {
+            continue;
+        }
+        if device.vendor == SOFT_ROCE && NEED_BOUNDS.contains(&case.name()) {
+            println!("{}: left out, the device does not keep bounds", case.name());
+            continue;
+        }
+        let setup =
+            Setup { a: fabric.clone(), b: fabric.clone(), listen: SocketAddr::new(address, 0), env: env.clone() };
+        println!("{} ...", case.name());
+        let verdict = case.run_without_reasons(setup).await;
+        match verdict {
+            Verdict::Passed => println!("{}: passed", case.name()),
+            Verdict::Skipped(why) => println!("{}: {why}", case.name()),
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_device_keeps_the_contract() {
+    for (device, address) in in_use() {
+        run_all(&device, address, |_| {}).await;
+    }
+}
+
+#[tokio::test]
+async fn with_busy_polling_and_a_pool_of_one_slab() {
+    for (device, address) in in_use() {
+        run_all(&device, address, |config| {
+            config.busy_poll = Duration::from_micros(200);
+            config.pool_octets = 1;
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn with_short_queues() {
+    for (device, address) in in_use() {
+        run_all(&device, address, |config| {
+            config.send_queue = 4;
+            config.max_receives = 64;
+            config.max_exposures = 16;
+            (config.max_ird, config.max_ord) = (1, 1);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_choice_is_told() {
+    let env = tokio_env().unwrap();
+    let Some((device, address)) = in_use().into_iter().next() else { return };
+    let open = async |choice| {
+        let mut config = Config::default();
+        config.device = choice;
+        match Verbs::open(env.clone(), config).await {
+            Ok(verbs) => panic!("{} was opened", verbs.device()),
+            Err(error) => error,
+        }
+    };
+    let error = open(Device::Named("mlx9_9".to_owned())).await;
+    assert!(matches!(&error, OpenError::UnknownDevice { known, .. } if known.contains(&device.name)), "{error}");
+    let elsewhere = IpAddr::from([192, 0, 2, 1]);
+    let error = open(Device::Local(elsewhere)).await;
+    assert!(matches!(error, OpenError::NotOnDevice { address, .. } if address == elsewhere), "{error}");
+    let mut config = Config::default();
+    config.device = Device::Named(device.name.clone());
+    let verbs = Verbs::open(env.clone(), config).await.unwrap();
+    assert_eq!(verbs.device(), device.name);
+    assert!(verbs.listen(SocketAddr::new(elsewhere, 0)).await.is_err());
+    assert_eq!(verbs.listen(SocketAddr::new(address, 0)).await.unwrap().local_addr().ip(), address);
+}
