@@ -1,0 +1,272 @@
+//! What a client does to files, and a model of what must be there then. Neither knows what carries the calls.
+#![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
+
+use bytes::Bytes;
+use rpcrdma::{ClientOptions, ServerOptions, Versions, connect};
+use rpcrdma_env::Env;
+use rpcrdma_fabric::Fabric;
+use rpcrdma_nfs::v3::{self, CreateHow, FileType, Handle, Name, NewAttributes, NodeKind, Path, Status};
+use rpcrdma_nfs_client::{Listing, Nfs3, Reader, Writer};
+use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Squash};
+use rpcrdma_oncrpc::{Client, SysAuth, SysCredential};
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+};
+
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+pub const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
+const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTETS];
+/// Octets of the server's file system.
+const STORAGE: u64 = 64 << 20;
+
+/// What client and server speak, and what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spoken {
+    pub client: Versions,
+    pub server: Versions,
+    pub version: u32,
+}
+
+/// Either version, and clients of both with servers of one and of both.
+pub const EVERY: [Spoken; 4] = [
+    Spoken { client: Versions::One, server: Versions::Auto, version: 1 },
+    Spoken { client: Versions::Two, server: Versions::Auto, version: 2 },
+    Spoken { client: Versions::Auto, server: Versions::Auto, version: 2 },
+    Spoken { client: Versions::Auto, server: Versions::One, version: 1 },
+];
+
+impl Spoken {
+    pub fn server(self) -> ServerOptions {
+        let mut options = ServerOptions::default();
+        options.versions = self.server;
+        options
+    }
+}
+
+/// What was settled on each connection.
+#[derive(Default)]
+pub struct Settled(pub Mutex<Vec<u32>>);
+
+impl rpcrdma::Observer for Settled {
+    fn event(&self, _: SocketAddr, event: &rpcrdma::Event) {
+        if let rpcrdma::Event::Negotiated(made) = event {
+            self.0.lock().unwrap().push(made.version);
+        }
+    }
+}
+
+impl Settled {
+    /// That the version was this one whenever it was settled.
+    pub fn check(&self, spoken: Spoken) {
+        let settled = self.0.lock().unwrap();
+        assert!(!settled.is_empty() && settled.iter().all(|version| *version == spoken.version), "{settled:?}");
+    }
+}
+
+pub fn storage(env: &Env) -> Arc<MemoryFs> {
+    Arc::new(MemoryFs::new(STORAGE, env))
+}
+
+pub fn nfsd(storage: &Arc<MemoryFs>, env: &Env) -> Nfsd {
+    let squash = Identities { squash: Squash::None, ..Identities::default() };
+    Nfsd::new(vec![Export::new("/", storage.clone()).with_identities(squash)], SECRET, env).unwrap()
+}
+
+/// A client, and its driver, which is to be spawned.
+pub async fn client(
+    fabric: Arc<dyn Fabric>,
+    server: SocketAddr,
+    env: &Env,
+    spoken: Spoken,
+) -> (Nfs3, rpcrdma::ClientDriver, Arc<Settled>) {
+    let settled = Arc::new(Settled::default());
+    let mut options = ClientOptions::default();
+    options.versions = spoken.client;
+    let (transport, driver) = connect(fabric, server, env, options, settled.clone()).await.unwrap();
+    let identity = Arc::new(SysAuth::new(SysCredential::default()));
+    (Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), env.clock.clone()), driver, settled)
+}
+
+/// The handle of the export's root, as MOUNT would give it.
+pub async fn root(storage: &Arc<MemoryFs>, env: &Env) -> Handle {
+    use rpcrdma_env::Heap;
+    use rpcrdma_nfs::mount;
+    use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
+    use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
+    let nfsd = nfsd(storage, env);
+    let (_signal, gone) = GoneSignal::new();
+    let limits = Limits::new(1 << 20, 1 << 20);
+    let connection = Connection::new(ADDRESS, ADDRESS, 0, TransportKind::Tcp, limits, Arc::new(Heap), gone);
+    let mut call = Encoder::new();
+    for word in [1, 0, 2, mount::PROGRAM, mount::VERSION_3, mount::procedure::MOUNT, 0, 0, 0, 0] {
+        call.u32(word);
+    }
+    mount::Mount { path: mount::DirectoryPath(Bytes::from_static(b"/")) }.encode(&mut call);
+    let stream = Stream::from(call.finish().to_bytes());
+    let Outcome::Reply(reply) = nfsd.mount().handle(CallContext::new(Arc::new(connection)), stream).await else {
+        panic!("MOUNT is answered")
+    };
+    let mut reply = Decoder::new(Stream::from(reply.to_bytes()));
+    reply.opaque_fixed(24).unwrap();
+    match mount::MountReply::decode(&mut reply).unwrap() {
+        mount::MountReply::Ok { root, .. } => root,
+        failed => panic!("{failed:?}"),
+    }
+}
+
+pub fn contents(len: usize, seed: u64) -> Bytes {
+    (0..len as u64).map(|at| (at.wrapping_mul(seed | 1) >> 3) as u8).collect::<Vec<_>>().into()
+}
+
+pub async fn write_file(nfs: &Nfs3, root: &Handle, name: &Name, data: &Bytes) {
+    let how = CreateHow::Unchecked(NewAttributes { size: Some(0), mode: Some(0o644), ..Default::default() });
+    let made = nfs.create(root, name, how).await.unwrap();
+    let file = match made.file {
+        Some(file) => file,
+        None => nfs.lookup(root, name).await.unwrap().file,
+    };
+    let mut writer = Writer::new(nfs.clone(), file, 32 << 10, 4);
+    for at in (0..data.len()).step_by(100_000) {
+        writer.write(at as u64, data.slice(at..data.len().min(at + 100_000))).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+}
+
+pub async fn read_file(nfs: &Nfs3, root: &Handle, name: &Name) -> Vec<u8> {
+    let file = nfs.lookup(root, name).await.unwrap().file;
+    let mut reader = Reader::new(nfs.clone(), file, 0, u64::MAX, 64 << 10, 4);
+    let mut octets = Vec::new();
+    while let Some(block) = reader.next().await.unwrap() {
+        octets.extend_from_slice(&block.data);
+    }
+    octets
+}
+
+pub async fn names(nfs: &Nfs3, root: &Handle) -> Vec<Name> {
+    let transfer = nfs.transfer(root).await.unwrap();
+    let mut listing = Listing::new(nfs.clone(), root.clone(), transfer);
+    let mut names = Vec::new();
+    while let Some(entry) = listing.next().await.unwrap() {
+        names.push(entry.name);
+    }
+    names.sort();
+    names
+}
+
+/// Files of many sizes, written, renamed, removed and read back, and a model beside them.
+///
+/// Where calls are sent again (`steady` is false), "no such file" cannot be told from the answer to a call whose first
+/// copy was executed: the client takes it for success when the state is what the call was to bring about.
+pub async fn work(nfs: &Nfs3, root: &Handle, env: &Env, rounds: u64, steady: bool) {
+    let random = &env.random;
+    let mut model: BTreeMap<Name, Bytes> = BTreeMap::new();
+    for round in 0..rounds {
+        let name = Name::from(format!("file-{}", random.below(12)).as_str());
+        match random.below(6) {
+            0 => {
+                let removed = nfs.remove(root, &name).await.map(drop).map_err(|error| error.status());
+                let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(Some(Status::NOENT)) };
+                assert!(removed == expected || !steady && removed.is_ok(), "{name:?}: {removed:?}");
+            }
+            1 => {
+                let to = Name::from(format!("file-{}", random.below(12)).as_str());
+                let renamed = nfs.rename(root, &name, root, &to).await.map(drop).map_err(|error| error.status());
+                match model.remove(&name) {
+                    Some(data) => {
+                        assert_eq!(renamed, Ok(()), "{name:?} to {to:?}");
+                        model.insert(to, data);
+                    }
+                    None if !steady && renamed.is_ok() => assert!(model.contains_key(&to), "{name:?} to {to:?}"),
+                    None => assert_eq!(renamed, Err(Some(Status::NOENT)), "{name:?} to {to:?}"),
+                }
+            }
+            2 => {
+                if let Some(data) = model.get(&name) {
+                    assert!(read_file(nfs, root, &name).await == data[..], "{name:?} in round {round}");
+                }
+            }
+            _ => {
+                let data = contents(random.below(300_000) as usize, round);
+                write_file(nfs, root, &name, &data).await;
+                model.insert(name, data);
+            }
+        }
+    }
+    assert_eq!(names(nfs, root).await, model.keys().cloned().collect::<Vec<_>>());
+    for (name, data) in &model {
+        assert!(read_file(nfs, root, name).await == data[..], "{name:?} in the end");
+    }
+}
+
+/// Each procedure once or more, with what is long where something can be.
+pub async fn every_procedure(nfs: &Nfs3, root: &Handle) {
+    let mode = |mode| NewAttributes { mode: Some(mode), ..NewAttributes::default() };
+    let name = |text: &str| Name::from(text);
+    nfs.null().await.unwrap();
+    let directory = nfs.mkdir(root, &name("every"), mode(0o755)).await.unwrap().file.unwrap();
+    let again = nfs.mkdir(root, &name("every"), mode(0o755)).await.unwrap_err();
+    assert_eq!(again.status(), Some(Status::EXIST));
+
+    let data = contents(200_000, 5);
+    write_file(nfs, &directory, &name("file"), &data).await;
+    assert!(read_file(nfs, &directory, &name("file")).await == data[..]);
+    let file = nfs.lookup(&directory, &name("file")).await.unwrap().file;
+    nfs.setattr(&file, NewAttributes { size: Some(1000), ..mode(0o600) }, None).await.unwrap();
+    let attributes = nfs.getattr(&file).await.unwrap();
+    assert_eq!((attributes.size, attributes.mode & 0o777, attributes.links), (1000, 0o600, 1));
+    assert_eq!(nfs.access(&file, 0x3f).await.unwrap() & 1, 1);
+    let part = nfs.read(&file, 990, 100).await.unwrap();
+    assert!(part.end && part.data == data[990..1000]);
+    let lent = rpcrdma_env::Buffer::from_vec(vec![0; 70_000]);
+    assert_eq!(nfs.read_into(&file, 0, lent).await.unwrap().data.as_slice(), &data[..1000]);
+    nfs.commit(&file, 0, 0).await.unwrap();
+
+    let target = Path::from("over/".repeat(200).as_str());
+    let made = nfs.symlink(&directory, &name("symlink"), NewAttributes::default(), &target).await.unwrap();
+    assert!(nfs.readlink(&made.file.unwrap()).await.unwrap() == target);
+    let fifo = nfs.mknod(&directory, &name("fifo"), NodeKind::Fifo(mode(0o644))).await.unwrap();
+    assert_eq!(nfs.getattr(&fifo.file.unwrap()).await.unwrap().file_type, FileType::Fifo);
+    nfs.link(&file, &directory, &name("link")).await.unwrap();
+    assert_eq!(nfs.getattr(&file).await.unwrap().links, 2);
+    nfs.rename(&directory, &name("link"), root, &name("moved")).await.unwrap();
+    assert!(nfs.lookup(root, &name("moved")).await.unwrap().file == file);
+
+    let mut expected = vec![name("fifo"), name("file"), name("symlink")];
+    for k in 0..150 {
+        let long = name(&format!("{k:03}-{}", "n".repeat(90)));
+        nfs.create(&directory, &long, CreateHow::Guarded(mode(0o644))).await.unwrap();
+        expected.push(long);
+    }
+    expected.sort();
+    assert_eq!(names(nfs, &directory).await, expected, "READDIRPLUS");
+    let (mut seen, mut cookie, mut verifier) = (Vec::new(), 0, v3::Verifier::default());
+    loop {
+        let listed = nfs.readdir(&directory, cookie, verifier, 9000).await.unwrap();
+        cookie = listed.entries.last().map_or(cookie, |entry| entry.cookie);
+        verifier = listed.verifier;
+        seen.extend(listed.entries.into_iter().map(|entry| entry.name));
+        if listed.end {
+            break;
+        }
+    }
+    seen.retain(|seen| *seen != name(".") && *seen != name(".."));
+    seen.sort();
+    assert_eq!(seen, expected, "READDIR");
+
+    let status = nfs.fsstat(root).await.unwrap();
+    assert!(status.free_octets < status.total_octets);
+    assert!(nfs.fsinfo(root).await.unwrap().read_max >= 4096);
+    assert!(nfs.pathconf(root).await.unwrap().max_name_octets >= 255);
+
+    let full = nfs.rmdir(root, &name("every")).await.unwrap_err();
+    assert_eq!(full.status(), Some(Status::NOTEMPTY));
+    for gone in &expected {
+        nfs.remove(&directory, gone).await.unwrap();
+    }
+    nfs.rmdir(root, &name("every")).await.unwrap();
+    nfs.remove(root, &name("moved")).await.unwrap();
+    assert_eq!(nfs.getattr(&file).await.unwrap_err().status(), Some(Status::STALE));
+}
