@@ -88,7 +88,7 @@ pub async fn connect(
     let xids = Arc::new(XidSource::new(&*env.random));
     let (caller, commands) = Caller::new(xids.clone(), server, options.max_message);
     let pool = fabric.pool();
-    let versions = options.versions;
+    let versions = options.first_versions();
     let (extension, port) = options.extension.is_some().then(|| Port::new(0)).unzip();
     let mut driver = ClientDriver {
         calls: Calls::new(pool.clone(), server, xids),
@@ -132,6 +132,9 @@ pub(crate) fn params(
         receives: Receives::Own(buffers.collect()),
     }
 }
+
+/// The number of version 2 in what servers say about versions.
+pub(crate) const VERSION_2: u32 = 2;
 
 enum Phase {
     /// No connection, and none is wanted.
@@ -202,11 +205,17 @@ impl ClientDriver {
             observer: self.observer.clone(),
             stall: STALL_LIMIT,
         });
+        session.believes = self.believes();
         session.start(&mut self.calls);
         for call in self.calls.ids() {
             session.call(call, &mut self.calls);
         }
         self.phase = Phase::Up(Box::new(session));
+    }
+
+    /// Whether version 1 is spoken only because the server is thought to have no other.
+    fn believes(&self) -> bool {
+        (self.options.versions, self.versions) == (Versions::Auto, Versions::One)
     }
 
     fn reverse(&self, reverse: &Reverse, qp: &dyn rpcrdma_fabric::QueuePair) -> Service {
@@ -248,6 +257,11 @@ impl ClientDriver {
         self.lingering.extend(self.service.take());
         let now = self.env.clock.now();
         match error {
+            // What was believed of this server is not so, or no longer. A pause, for it may say so again and again.
+            Some(&ConnectionError::Version { low, high }) if self.believes() && (low..=high).contains(&VERSION_2) => {
+                self.versions = Versions::Auto;
+                return self.failed(None);
+            }
             Some(&ConnectionError::Version { low, high }) => return self.no_version(low, high),
             // Trying again would not make it another, and another version would be no proof.
             Some(ConnectionError::Unauthenticated) => return self.distrusted(),

@@ -71,6 +71,9 @@ pub struct ClientOptions {
     pub reverse: Option<Reverse>,
     /// Which versions of RPC-over-RDMA to speak.
     pub versions: Versions,
+    /// With [`Versions::Auto`]: the server is thought to have no version 2, and not asked for it at first. If it turns out
+    /// to have nothing else, it is.
+    pub assume_version_1: bool,
     /// Version 2: what to announce for the server's calls, if there may be any.
     pub reverse_support: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
@@ -89,6 +92,7 @@ impl Default for ClientOptions {
             outage: DEFAULT_OUTAGE,
             reverse: None,
             versions: Versions::One,
+            assume_version_1: false,
             reverse_support: ReverseSupport::General,
             extension: None,
             host_authentication: None,
@@ -97,6 +101,14 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    /// What to speak on the first connection.
+    pub(crate) fn first_versions(&self) -> Versions {
+        match self.versions {
+            Versions::Auto if self.assume_version_1 => Versions::One,
+            versions => versions,
+        }
+    }
+
     pub(crate) fn config(&self, capabilities: &Capabilities) -> Config {
         let granted = self.reverse.as_ref().map_or(0, |reverse| reverse.credits);
         let config = Config {

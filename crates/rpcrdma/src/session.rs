@@ -7,14 +7,15 @@
 use crate::{
     CLOSE_TIMEOUT, ConnectionError, Event, ExtensionError, ExtensionSent, Observer, Stall,
     calls::{Calls, Wanted},
+    client::VERSION_2,
     extension::{Outgoing, Port},
     parts::{PartsMemory, Reserved},
     service::{Ready, Service},
 };
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallId, CloseCause, Config, Endpoint, ExposeError, ExposureId, Host, MessageKind, Negotiated,
-    Piece, PrivateData, RequestId, Segment, Sink, v2::Received,
+    Action, Answer, CallError, CallId, CloseCause, Config, Endpoint, ErrorBody, ExposeError, ExposureId, Host,
+    MessageKind, Negotiated, Piece, PrivateData, RequestId, Segment, Sink, v2::Received,
 };
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{
@@ -69,6 +70,9 @@ pub(crate) struct Session {
     pub(crate) started: Timestamp,
     /// What both ends have settled on.
     pub(crate) negotiated: Option<Negotiated>,
+    /// Version 1 is spoken only because the server is thought to have no other: if it says that it has, the session ends and
+    /// calls are kept.
+    pub(crate) believes: bool,
 }
 
 /// A call that can be executed.
@@ -158,6 +162,7 @@ impl Session {
             discarded: 0,
             started,
             negotiated: None,
+            believes: false,
         }
     }
 
@@ -521,6 +526,12 @@ impl Session {
     fn report(&mut self, action: Action, calls: &mut Calls) {
         match action {
             Action::Complete { call, reply } => self.tell(calls.complete(call, reply)),
+            // The call is kept for another connection.
+            Action::Fail { error: CallError::Remote(ErrorBody::Version { low, high }), .. }
+                if self.believes && (low..=high).contains(&VERSION_2) =>
+            {
+                self.close(Some(ConnectionError::Version { low, high }));
+            }
             Action::Fail { call, error } => self.tell(calls.fail(call, error)),
             Action::Cancelled { call } | Action::Released { call } => calls.released(call),
             _ => {}

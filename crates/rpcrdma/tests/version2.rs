@@ -185,7 +185,7 @@ fn ends_that_share_version_1_speak_it_on_the_same_connection() {
     }
 }
 
-/// proves: V2-4.2.3.2-d, V2-4.2.3.2-e, V2-4.2.3.2-h
+/// proves: V2-4.2.3.2-d, V2-4.2.3.2-e, V2-4.2.3.2-h, IE-4.6-a
 #[test]
 fn servers_that_do_not_answer_get_version_1_on_another_connection() {
     for (first, why) in [
@@ -224,6 +224,31 @@ fn without_a_common_version_calls_fail_at_once() {
                 panic!("{error}");
             };
             assert_eq!((low, high), range);
+        });
+    }
+}
+
+/// A client that was told that the server has no version 2 does not ask for it, and finds out when that is wrong.
+#[test]
+fn what_was_believed_of_a_server_need_not_be_so() {
+    for (theirs, spoken, connections) in [(Versions::One, 1, 1), (Versions::Auto, 1, 1), (Versions::Two, 2, 2)] {
+        let world = World::new(6);
+        world.block_on(async {
+            let _served = serve(&world, SimConfig::default(), theirs, First::Served);
+            world.sleep(Duration::from_millis(1)).await;
+            let log = Arc::new(Log::default());
+            let mut options = ClientOptions::default();
+            (options.versions, options.assume_version_1) = (Versions::Auto, true);
+            let fabric = Arc::new(world.fabric(CLIENT));
+            let (transport, driver) = connect(fabric, ADDRESS, &world.env(), options, log.clone()).await.unwrap();
+            world.spawn(driver);
+            let client = client(transport);
+            client.null().await.unwrap();
+            read(&client, 70_000, 5).await;
+            let last = |event: &Event| matches!(event, Event::Negotiated(made) if made.version == spoken);
+            assert_eq!(log.count(last), 1);
+            assert_eq!(log.count(|event| matches!(event, Event::NoVersion2(_))), 0);
+            assert_eq!(log.count(|event| matches!(event, Event::Connected { .. })), connections);
         });
     }
 }
