@@ -36,6 +36,12 @@ pub trait ClientFlavour: Send + Sync {
         0
     }
 
+    /// Whether arguments and results are rewritten, for integrity or privacy. Then nothing of a reply may be placed directly,
+    /// and no memory is lent for its items (RFC 8166 section 8.2.2.3).
+    fn protects_bodies(&self) -> bool {
+        false
+    }
+
     /// Makes credential and verifier of a call and protects its arguments.
     fn wrap(&self, call: &CallId, args: Payload) -> Protected;
 
