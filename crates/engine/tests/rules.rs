@@ -301,7 +301,7 @@ fn what_answers_nothing_is_dropped() {
     assert_eq!(engine.stats().unanswered, 1);
 }
 
-/// proves: V1-3.3.3-c, V1-3.3.3-d, V1-3.3.1-e
+/// proves: V1-3.3.3-c, V1-3.3.3-d, V1-3.3.1-e, V1-3.3.1-g
 #[test]
 fn calls_wait_for_credits_and_one_is_kept_back() {
     let (mut engine, mut host) = client();

@@ -8,6 +8,7 @@ mod hostile;
 mod negotiation;
 mod pair;
 mod peer;
+mod reduction;
 mod rules;
 mod watch;
 mod world;

@@ -136,7 +136,7 @@ fn who_may_be_stuck_is_granted_and_grants_are_not_answered() {
     }
 }
 
-/// proves: V2-4.2.1.1-e, V2-4.2-a, V2-11.1.4-c
+/// proves: V2-4.2.1.1-e, V2-4.2-a, V2-11.1.4-c, ULB-5.4.2-b
 #[test]
 fn a_peer_beyond_its_credits_loses_the_connection() {
     let mut server = Peer::ready(Config { credits_granted: 4, ..Config::server() });
