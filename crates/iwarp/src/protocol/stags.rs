@@ -185,7 +185,7 @@ mod tests {
         assert_eq!((x, y), (0xa868, 0x42f2));
     }
 
-    /// proves: V2-11.1.2-a
+    /// proves: V2-11.1.2-a, V1-8.1.2-a
     #[test]
     fn tags_do_not_repeat_and_all_their_bits_vary() {
         let mut stags = stags();
