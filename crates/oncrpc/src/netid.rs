@@ -84,6 +84,7 @@ mod tests {
         }
     }
 
+    /// proves: V1-9-a, V2-12-a
     #[test]
     fn the_family_decides_the_netid() {
         let v4 = SocketAddr::from(([127, 0, 0, 1], 1));

@@ -74,3 +74,43 @@ fn wanted(ports: &Ports) -> Vec<(u32, u32, Netid, SocketAddr)> {
     }
     wanted
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::ports::Port, *};
+    use std::net::TcpListener;
+
+    fn port(spoken: Spoken, address: &str) -> Port {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Port { spoken, address: address.parse().unwrap(), listener }
+    }
+
+    /// iWARP is one of the networks whose endpoints are named by IP addresses and ports.
+    /// proves: V1-9-a, V1-9-b, V2-9-c, V2-12-a, V2-12-b, ULB-3.3-c
+    #[test]
+    fn rpcbind_is_told_of_rdma_by_address_family() {
+        let ports = Ports(vec![
+            port(Spoken::Rdma, "127.0.0.1:20049"),
+            port(Spoken::Rdma, "192.0.2.1:20049"),
+            port(Spoken::Rdma, "192.0.2.2:4000"),
+            port(Spoken::Rdma, "[2001:db8::1]:20050"),
+            port(Spoken::Nfs, "192.0.2.1:2049"),
+            port(Spoken::Mount, "192.0.2.1:20048"),
+        ]);
+        let told: Vec<_> = wanted(&ports)
+            .into_iter()
+            .map(|(program, version, netid, address)| (program, version, netid.as_str(), address.to_string()))
+            .collect();
+        let entry = |program, version, netid, address: &str| (program, version, netid, address.to_owned());
+        assert_eq!(
+            told,
+            [
+                entry(100_003, 3, "rdma", "192.0.2.1:20049"),
+                entry(100_003, 3, "rdma6", "[2001:db8::1]:20050"),
+                entry(100_003, 3, "tcp", "192.0.2.1:2049"),
+                entry(100_005, 3, "tcp", "192.0.2.1:20048"),
+                entry(100_005, 1, "tcp", "192.0.2.1:20048"),
+            ]
+        );
+    }
+}
