@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -116,13 +116,6 @@ fn xtask_stands_outside() {
     assert_eq!(unsafe_files, [&root().join("xtask/src/fsx/mapping.rs")]);
 }
 
-/// The ids in a catalogue of requirements.
-fn ids_in(file: &str) -> Vec<String> {
-    let text = fs::read_to_string(root().join("spec").join(file)).unwrap();
-    let ids = text.lines().filter_map(|line| line.strip_prefix("id = \"")?.strip_suffix('"'));
-    ids.map(str::to_owned).collect()
-}
-
 /// All Rust files below a folder.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
@@ -133,30 +126,4 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
             found.push(path);
         }
     }
-}
-
-#[test]
-fn what_tests_say_they_prove_is_in_a_catalogue() {
-    let mut known: BTreeSet<String> = BTreeSet::new();
-    for file in ["requirements.toml", "requirements-extra.toml"] {
-        for id in ids_in(file) {
-            assert!(known.insert(id.clone()), "{id} stands twice");
-        }
-    }
-    let mut files = Vec::new();
-    sources(&root().join("crates"), &mut files);
-    sources(&root().join("tests"), &mut files);
-    sources(&root().join("xtask/src"), &mut files);
-    let mut proven = BTreeSet::new();
-    for file in files {
-        for line in fs::read_to_string(&file).unwrap().lines() {
-            let Some(ids) = line.trim().strip_prefix("/// proves: ") else { continue };
-            for id in ids.split(',').map(str::trim) {
-                assert!(known.contains(id), "{}: {id} is in no catalogue", file.display());
-                proven.insert(id.to_owned());
-            }
-        }
-    }
-    let extra: Vec<_> = ids_in("requirements-extra.toml").into_iter().filter(|id| !proven.contains(id)).collect();
-    assert!(extra.is_empty(), "listed in requirements-extra.toml and proven by no test: {extra:?}");
 }

@@ -9,6 +9,7 @@ mod figures;
 mod fsx;
 mod interop;
 mod numbers;
+mod requirements;
 
 /// Start the built programs and judge what they did.
 #[derive(Parser)]
@@ -24,6 +25,8 @@ enum Command {
     Figures(figures::Arguments),
     /// Let a real Linux kernel mount us, and mount a real Linux server
     Interop(interop::Arguments),
+    /// Tell which test proves which rule of the specifications
+    Requirements(requirements::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
     Fsx(fsx::Arguments),
 }
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
+        Command::Requirements(arguments) => requirements::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {

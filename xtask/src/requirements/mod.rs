@@ -1,0 +1,88 @@
+//! `cargo xtask requirements`: which test proves which rule of the specifications, and which rules nothing proves.
+//!
+//! Three things are read: the catalogues of rules (`spec/requirements.toml`, `spec/requirements-extra.toml`), the lines
+//! `/// proves: ID, ID` above the tests of the workspace, and `spec/exceptions.toml`, which says of a rule without a test why it
+//! has none. Every rule is one or the other; the command fails when one is neither, and so does the test below. So a proof that
+//! goes away takes CI with it.
+
+mod catalogue;
+mod report;
+mod scan;
+
+use anyhow::Context as _;
+use std::{path::Path, process::ExitCode};
+
+/// What to tell.
+#[derive(clap::Args)]
+#[command(max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// The shares per document and level, and the ids that are missing, as JSON
+    #[arg(long, conflicts_with_all = ["id", "summary"])]
+    json: bool,
+    /// Only the shares per document and level, and what is missing
+    #[arg(long)]
+    summary: bool,
+    /// One rule: what it says, and its tests or why it has none; a prefix shows several
+    #[arg(long, value_name = "ID", conflicts_with = "summary")]
+    id: Option<String>,
+}
+
+/// Prints what was asked for. Fails when a rule is neither proven nor excepted, or a file of the catalogue or a line of a test is
+/// wrong.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
+    let report = read(root)?;
+    if let Some(id) = &arguments.id {
+        print!("{}", report.about(id)?);
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report.value())?);
+    } else {
+        if !arguments.summary {
+            println!("{}", report.list());
+        }
+        print!("{}", report.table());
+    }
+    Ok(if report.missing().is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Reads a repository's catalogues, tests and exceptions, and holds them against each other.
+fn read(root: &Path) -> anyhow::Result<report::Report> {
+    let rules = catalogue::rules(&root.join("spec"))?;
+    let exceptions = catalogue::exceptions(root)?;
+    let proofs = scan::proofs(root)?;
+    report::Report::new(rules, exceptions, proofs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_this_repository() -> report::Report {
+        read(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_rule_has_a_test_or_a_reason_why_not() {
+        let report = of_this_repository();
+        assert!(report.missing().is_empty(), "neither proven nor excepted:\n{}", report.table());
+    }
+
+    /// The report is not fooled into finding nothing: what it is about is there.
+    #[test]
+    fn the_report_is_about_the_documents_that_are_implemented() {
+        let value = of_this_repository().value();
+        for document in ["V1", "V2", "IE", "ULB", "MPA", "DDP", "RDMAP", "CM", "BIDI", "RPC", "NFS3"] {
+            let total: u64 = value["documents"][document]
+                .as_object()
+                .unwrap_or_else(|| panic!("{document} is not there"))
+                .values()
+                .map(|counts| counts["total"].as_u64().unwrap())
+                .sum();
+            assert!(total > 0, "{document} is empty");
+        }
+        let must = &value["documents"]["V2"]["MUST"];
+        assert!(must["proven"].as_u64() > must["excepted"].as_u64(), "{must}");
+    }
+}
