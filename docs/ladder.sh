@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes docs/ladder.txt: a file is put and got over RDMA while the client captures, and the captures are drawn.
+# Makes docs/ladder.txt: a file is put and got over RDMA while the client captures, and the captures are drawn; once in each version.
 # Usage, from the repository's root: sh docs/ladder.sh
 set -eu
 cargo build --quiet --package rpcrdma-cli
@@ -13,13 +13,19 @@ server=$!
 until [ -s "$work/ready" ]; do sleep 0.1; done
 port() { sed -n "s/.*\"$1\":\[\"127.0.0.1:\([0-9]*\)\".*/\1/p" "$work/ready"; }
 at="nfs://127.0.0.1:$(port rdma)/numbers?mountport=$(port mountd)"
-"$rpcrdma" put -q --capture "$work/put.pcapng" "$work/numbers" "$at"
-"$rpcrdma" get -q --capture "$work/get.pcapng" "$at" "$work/again"
-cmp "$work/numbers" "$work/again"
+for version in 2 1; do
+    "$rpcrdma" put -q --capture "$work/put-$version.pcapng" "$work/numbers" "$at&rpcrdma=$version"
+    "$rpcrdma" get -q --capture "$work/get-$version.pcapng" "$at&rpcrdma=$version" "$work/again"
+    cmp "$work/numbers" "$work/again"
+    rm "$work/again"
+done
 {
     echo "Made by: sh docs/ladder.sh"
-    for command in put get; do
-        printf '\n== rpcrdma %s --capture %s.pcapng ..., then rpcrdma decode --ladder %s.pcapng\n' $command $command $command
-        "$rpcrdma" decode --ladder "$work/$command.pcapng"
+    for version in 2 1; do
+        for command in put get; do
+            printf '\n== version %s: rpcrdma %s --capture %s.pcapng ..., then rpcrdma decode --ladder %s.pcapng\n' \
+                $version $command $command $command
+            "$rpcrdma" decode --ladder "$work/$command-$version.pcapng"
+        done
     done
 } > docs/ladder.txt

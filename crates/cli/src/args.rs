@@ -12,6 +12,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
   version=3            the version of NFS (the only one)
   transport=rdma|tcp   what carries it (rdma)
+  rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
   mountport=N          where MOUNT answers over TCP (asks rpcbind, else 20048)
   uid=N, gid=N         as whom to call (the user who runs the command)
 PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets.
@@ -105,7 +106,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
     pub(crate) stall_timeout: Duration,
     /// Which versions of RPC-over-RDMA to speak: 1, 2, or auto, which goes by each client's first message
-    #[arg(long, value_name = "1|2|auto", default_value = "1", value_parser = crate::url::parse_versions)]
+    #[arg(long, value_name = "1|2|auto", default_value = "auto", value_parser = crate::url::parse_versions)]
     pub(crate) rpcrdma: Versions,
     /// Look for the next message for so long before the thread sleeps: answers faster, and takes that much of a
     /// processor's time after each message
@@ -190,6 +191,12 @@ pub(crate) struct CatArgs {
     /// Which files
     #[arg(required = true)]
     pub(crate) urls: Vec<NfsUrl>,
+    /// Begin so far from the beginning of each file, such as 4096 or 5G; a file that ends before has nothing there
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_octets)]
+    pub(crate) offset: u64,
+    /// Write so much of each file at most, such as 512 or 16M (default: up to its end)
+    #[arg(long, value_name = "SIZE", value_parser = parse_octets)]
+    pub(crate) length: Option<u64>,
     /// Write what goes over RDMA connections to this pcapng file
     #[arg(long, value_name = "FILE")]
     pub(crate) capture: Option<PathBuf>,
@@ -283,7 +290,7 @@ pub(crate) enum Role {
 }
 
 /// A number of octets, with a suffix K, M, G or T for powers of 1024.
-pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+fn parse_octets(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),
@@ -291,8 +298,16 @@ pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
         Some((at, 'T' | 't')) => (&text[..at], 40),
         _ => (text, 0),
     };
-    let number: usize = digits.parse().map_err(|_| format!("{text:?} is no size; write it as 512M or 2G"))?;
-    number.checked_mul(1 << shift).filter(|&size| size > 0).ok_or_else(|| format!("{text:?} is out of range"))
+    // A sign is no digit, though the standard library takes a plus.
+    let number: Option<u64> = digits.parse().ok().filter(|_| !digits.starts_with('+'));
+    let number = number.ok_or_else(|| format!("{text:?} is no size; write it as 512M or 2G"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("{text:?} is out of range"))
+}
+
+/// The same for what is never nothing, and fits into memory.
+pub(crate) fn parse_size(text: &str) -> Result<usize, String> {
+    let size = usize::try_from(parse_octets(text)?).ok().filter(|&size| size > 0);
+    size.ok_or_else(|| format!("{text:?} is out of range"))
 }
 
 /// Seconds, with fractions.
@@ -352,6 +367,16 @@ mod tests {
         assert_eq!(parse_time_limit("86400"), Ok(MAX_TIME_LIMIT));
         for wrong in ["0.499", "86400.1", "0", "-1", "NaN", "soon"] {
             assert!(parse_time_limit(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn places_in_files_may_be_zero_and_large() {
+        assert_eq!(parse_octets("0"), Ok(0));
+        assert_eq!(parse_octets("5G"), Ok(5 << 30));
+        assert_eq!(parse_octets("18446744073709551615"), Ok(u64::MAX));
+        for wrong in ["", "G", "-1", "+1", "0x10", "18446744073709551616", "16777216T"] {
+            assert!(parse_octets(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -17,8 +17,9 @@ pub(crate) async fn run(args: CatArgs) -> Result<()> {
         let (session, path) = sessions.open(url).await?;
         let found = session.find(&path, true).await?;
         let size = found.attributes.size;
-        let (block, depth) = block_size(size, session.transfer.read, DEPTH);
-        let mut reader = Reader::new(session.nfs.clone(), found.file, 0, u64::MAX, block, depth).expecting(size);
+        let end = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
+        let (block, depth) = block_size(end.min(size).saturating_sub(args.offset), session.transfer.read, DEPTH);
+        let mut reader = Reader::new(session.nfs.clone(), found.file, args.offset, end, block, depth).expecting(size);
         while let Some(block) = reader.next().await.with_context(|| crate::names::escaped(&url.path))? {
             out.write_all(&block.data)?;
         }

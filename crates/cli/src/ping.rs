@@ -2,7 +2,7 @@
 
 use crate::{args::PingArgs, names, session::Sessions, transports::Options};
 use anyhow::{Context, Result};
-use rpcrdma::{Event, Negotiated, Observer};
+use rpcrdma::{Event, Negotiated, NoVersion2, Observer, Versions};
 use rpcrdma_nfs::v3;
 use rpcrdma_oncrpc::{Client, ClientTransport, NoAuth};
 use serde_json::json;
@@ -18,6 +18,23 @@ struct Agreed {
     /// RDMA Reads that the server may have under way.
     ird: u16,
     negotiated: Option<Negotiated>,
+    /// There was no answer to the question for version 2, on a connection before.
+    unanswered: bool,
+}
+
+impl Agreed {
+    /// What became of version 2, if there is something to tell.
+    fn version_2(&self, asked_for: Versions) -> Option<&'static str> {
+        let negotiated = self.negotiated.as_ref()?;
+        match (negotiated.version, asked_for) {
+            (1, _) if negotiated.refused.is_some() => Some("refused"),
+            (1, _) if self.unanswered => Some("unanswered"),
+            // It is remembered from an earlier command.
+            (1, Versions::Auto) => Some("not asked for"),
+            (1, _) => None,
+            _ => Some("spoken"),
+        }
+    }
 }
 
 /// Keeps what the last connection was told when it was made, and what was negotiated on it.
@@ -34,8 +51,9 @@ impl Observer for LastConnected {
     fn event(&self, peer: SocketAddr, event: &Event) {
         let mut agreed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
-            Event::Connected { ird, .. } => *agreed = Agreed { ird: *ird, negotiated: None },
+            Event::Connected { ird, .. } => (agreed.ird, agreed.negotiated) = (*ird, None),
             Event::Negotiated(negotiated) => agreed.negotiated = Some(negotiated.clone()),
+            Event::NoVersion2(why) => agreed.unanswered = *why != NoVersion2::Refused,
             _ => {}
         }
         drop(agreed);
@@ -63,7 +81,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
                     let time = begin.elapsed();
                     // Versions are settled with the first answer.
                     if args.verbose && times.is_empty() {
-                        describe(&*transport, connected, &observer.agreed(), args.client.json);
+                        describe(&*transport, connected, &observer.agreed(), args.url.rpcrdma, args.client.json);
                     }
                     times.push(time);
                     if args.client.json {
@@ -96,7 +114,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
 }
 
 /// What the connection can do.
-fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agreed, json: bool) {
+fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agreed, asked_for: Versions, json: bool) {
     let (server, limits, time) = (transport.server(), transport.limits(), micros(connected));
     if json {
         let mut line = json!({
@@ -109,7 +127,7 @@ fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agree
             line["reply_inline"] = negotiated.link.receive_inline.into();
             line["remote_invalidation"] = negotiated.link.send_invalidates.into();
             line["ird"] = agreed.ird.into();
-            line["version_2_refused"] = negotiated.refused.is_some().into();
+            line["version_2"] = agreed.version_2(asked_for).into();
             if let Some(peer) = &negotiated.peer {
                 line["properties"] = json!({
                     "send_size": peer.send_size, "receive_size": peer.receive_size,
@@ -123,11 +141,16 @@ fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agree
     }
     println!("connected to {server} in {time:.0} us");
     println!("largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply);
-    if let Some(Negotiated { version, link, peer, refused, .. }) = &agreed.negotiated {
+    if let Some(Negotiated { version, link, peer, .. }) = &agreed.negotiated {
         let (send, receive) = (link.send_inline, link.receive_inline);
         println!("RPC-over-RDMA version {version}, inline up to {send} octets there and {receive} back");
-        if refused.is_some() {
-            println!("version 2 was asked for and refused");
+        match agreed.version_2(asked_for) {
+            Some("refused") => println!("version 2 was asked for and refused"),
+            Some("unanswered") => println!("version 2 was asked for, which was not answered"),
+            Some("not asked for") => println!(
+                "version 2 was not asked for: it is remembered that this server has none; rpcrdma=2 in the URL asks again"
+            ),
+            _ => {}
         }
         if let Some(peer) = peer {
             println!(

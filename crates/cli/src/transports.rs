@@ -73,7 +73,7 @@ pub(crate) async fn rdma(
     server: SocketAddr,
     env: &Env,
     options: &Options,
-    mut versions: Versions,
+    versions: Versions,
 ) -> Result<Arc<dyn ClientTransport>> {
     let mut config = Config::default();
     config.crc = !options.no_crc;
@@ -81,14 +81,12 @@ pub(crate) async fn rdma(
     config.tap = options.tap.clone();
     let fabric = Arc::new(Iwarp::new(env.clone(), config));
     let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
-    if let (Versions::Auto, Some(file)) = (versions, known::file()) {
-        if known::lacks_version_2(&file, server) {
-            versions = Versions::One;
-        }
-        observer = Arc::new(known::Remembering { file, server, next: observer });
-    }
     let mut client = rpcrdma::ClientOptions::default();
     client.versions = versions;
+    if let (Versions::Auto | Versions::Two, Some(file)) = (versions, known::file()) {
+        client.assume_version_1 = known::lacks_version_2(&file, server);
+        observer = Arc::new(known::Remembering::new(file, server, observer));
+    }
     let (transport, driver) = rpcrdma::connect(fabric, server, env, client, observer).await?;
     tokio::spawn(driver);
     Ok(transport)

@@ -82,7 +82,7 @@ impl FromStr for NfsUrl {
             path: decode_percent(path)?,
             transport: Transport::Rdma,
             mount_port: None,
-            rpcrdma: Versions::One,
+            rpcrdma: Versions::Auto,
             uid: None,
             gid: None,
         };
@@ -198,6 +198,14 @@ mod tests {
     }
 
     #[test]
+    fn version_2_is_spoken_where_it_is_there_unless_the_url_says_otherwise() {
+        assert_eq!(url("nfs://host/").rpcrdma, Versions::Auto);
+        for (text, versions) in [("1", Versions::One), ("2", Versions::Two), ("auto", Versions::Auto)] {
+            assert_eq!(url(&format!("nfs://host/?rpcrdma={text}")).rpcrdma, versions);
+        }
+    }
+
+    #[test]
     fn every_part_is_read() {
         let url = url("nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&mountport=5&uid=7&gid=8");
         assert_eq!(url.host, "fe80::1");
@@ -221,6 +229,7 @@ mod tests {
             ("nfs://host/%00", "octet 0"),
             ("nfs://host/?version=4", "version 3"),
             ("nfs://host/?transport=udp", "rdma or tcp"),
+            ("nfs://host/?rpcrdma=3", "1, 2 or auto"),
             ("nfs://host/?colour=red", "known are"),
         ] {
             let error = text.parse::<NfsUrl>().unwrap_err().to_string();

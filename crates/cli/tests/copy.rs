@@ -73,13 +73,12 @@ fn there_and_back(url: impl Fn(&Server, &str) -> String, more: &[&str]) {
 
 #[test]
 fn a_tree_goes_there_and_back_over_rdma() {
-    there_and_back(Server::url, &["--no-root-squash"]);
+    there_and_back(|server, path| server.url_in("2", path), &["--no-root-squash"]);
 }
 
 #[test]
-fn a_tree_goes_there_and_back_in_version_2() {
-    let url = |server: &Server, path: &str| format!("{}&rpcrdma=2", server.url(path));
-    there_and_back(url, &["--no-root-squash", "--rpcrdma", "auto"]);
+fn a_tree_goes_there_and_back_in_version_1() {
+    there_and_back(|server, path| server.url_in("1", path), &["--no-root-squash"]);
 }
 
 #[test]
@@ -111,6 +110,45 @@ fn single_files_are_copied_to_names_and_into_directories() {
     assert!(directory.contains("-r"), "{directory}");
 
     assert_eq!(run(["cat", &server.url("new"), &server.url("directory/file")]).stdout, b"contentscontents");
+}
+
+#[test]
+fn parts_of_files_are_written_to_standard_output() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let all = contents((2 << 20) + 4321);
+    fs::write(served.join("file"), &all).unwrap();
+    let sparse = File::create(served.join("sparse")).unwrap();
+    sparse.write_all_at(b"beyond", (5 << 30) + 3).unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
+    let size = all.len();
+    for version in ["1", "2"] {
+        let part = |more: &[&str]| run([&["cat", &server.url_in(version, "file")], more].concat()).stdout;
+        assert!(part(&[]) == all && part(&["--offset", "0"]) == all);
+        assert!(part(&["--offset", "1M"]) == all[1 << 20..]);
+        assert!(part(&["--length", "1M"]) == all[..1 << 20]);
+        assert!(part(&["--offset", "5", "--length", "70001"]) == all[5..70_006]);
+        let (last, end, beyond) = ((size - 1).to_string(), size.to_string(), (size + 1).to_string());
+        assert_eq!(part(&["--offset", &last, "--length", "1"]), all[size - 1..]);
+        assert_eq!(part(&["--offset", &last, "--length", "2"]), all[size - 1..], "as much as there is");
+        assert!(part(&["--length", &beyond]) == all);
+        for nothing in
+            [&["--offset", &end][..], &["--offset", &beyond], &["--offset", "18446744073709551615"], &["--length", "0"]]
+        {
+            assert!(part(nothing).is_empty(), "{nothing:?}");
+        }
+        let sparse = server.url_in(version, "sparse");
+        let across = run(["cat", "--offset", "5G", "--length", "1K", &sparse]).stdout;
+        assert_eq!(across, b"\0\0\0beyond");
+        // Of each file.
+        let both = run(["cat", "--offset", "5G", &sparse, &server.url_in(version, "file")]).stdout;
+        assert_eq!(both, b"\0\0\0beyond");
+        assert!(fails(1, ["cat", "--length", "0", &server.url_in(version, "none")]).contains("no such file"));
+    }
+    assert!(fails(2, ["cat", "--offset=-1", &server.url("file")]).contains("no size"));
+    assert!(fails(2, ["cat", "--length", "1X", &server.url("file")]).contains("no size"));
+    assert_eq!(server.stop(), Some(0));
 }
 
 /// A link that is here already does not lead a copy astray.

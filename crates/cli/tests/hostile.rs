@@ -28,5 +28,7 @@ mod stage;
 mod stalls;
 #[path = "hostile/transport.rs"]
 mod transport;
+#[path = "hostile/version2.rs"]
+mod version2;
 #[path = "hostile/wire.rs"]
 mod wire;

@@ -13,7 +13,7 @@ use std::{
 /// How many times the server is killed during the copy.
 const KILLS: usize = 3;
 
-fn killed_during_put(url: fn(&Server, &str) -> String, tcp: bool) {
+fn killed_during_put(url: impl Fn(&Server, &str) -> String, tcp: bool) {
     let scratch = tempfile::tempdir().unwrap();
     let (local, served, state) =
         (scratch.path().join("local"), scratch.path().join("served"), scratch.path().join("state"));
@@ -62,6 +62,11 @@ fn killed_during_put(url: fn(&Server, &str) -> String, tcp: bool) {
 #[test]
 fn a_put_over_rdma_survives_kills_of_the_server() {
     killed_during_put(Server::url, false);
+}
+
+#[test]
+fn a_put_in_version_1_survives_kills_of_the_server() {
+    killed_during_put(|server, path| server.url_in("1", path), false);
 }
 
 #[test]

@@ -4,14 +4,23 @@ mod common;
 
 use common::{Server, contents, fails, rpcrdma, run};
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::{Shutdown, TcpListener, TcpStream},
+    path::Path,
+};
 
-/// What a client with this URL is told when it connects. It keeps its memory of servers in `cache`.
-fn connected(url: &str, cache: &Path) -> Value {
-    let mut command = rpcrdma();
-    let output = command.args(["ping", "-c", "1", "-v", "--json", url]).env("XDG_CACHE_HOME", cache).output().unwrap();
+/// What a command prints that keeps its memory of servers in `cache`.
+fn run_with<'a>(cache: &Path, args: impl IntoIterator<Item = &'a str>) -> String {
+    let output = rpcrdma().args(args).env("XDG_CACHE_HOME", cache).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let told = String::from_utf8(output.stdout).unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What a client with this URL is told when it connects.
+fn connected(url: &str, cache: &Path) -> Value {
+    let told = run_with(cache, ["ping", "-c", "1", "-v", "--json", url]);
     serde_json::from_str(told.lines().next().unwrap()).unwrap()
 }
 
@@ -23,10 +32,15 @@ fn the_version_is_the_highest_that_both_ends_may_speak() {
         [("1", "1", 1), ("1", "auto", 1), ("auto", "1", 1), ("auto", "auto", 2), ("auto", "2", 2), ("2", "auto", 2)]
     {
         let running = Server::start(scratch.path(), &state, &["--rpcrdma", server]);
-        let url = format!("{}&rpcrdma={client}", running.url(""));
+        let url = running.url_in(client, "");
         let told = connected(&url, &tempfile::tempdir().unwrap().path().join("cache"));
         assert_eq!(told["rpcrdma"], version, "server {server}, client {client}");
-        assert_eq!(told["version_2_refused"], server == "1" && client == "auto");
+        let version_2 = match (server, client) {
+            ("1", "auto") => Some("refused"),
+            (_, "1") => None,
+            _ => Some("spoken"),
+        };
+        assert_eq!(told["version_2"], Value::from(version_2), "server {server}, client {client}");
         assert_eq!(running.stop(), Some(0));
     }
 }
@@ -36,12 +50,96 @@ fn a_server_without_version_2_is_not_asked_again() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = scratch.path().join("cache");
     let server = Server::start(scratch.path(), &scratch.path().join("state"), &["--rpcrdma", "1"]);
-    let url = format!("{}&rpcrdma=auto", server.url(""));
-    assert_eq!(connected(&url, &cache)["version_2_refused"], true);
-    assert_eq!(connected(&url, &cache)["version_2_refused"], false, "it is remembered");
+    let url = server.url("");
+    assert_eq!(connected(&url, &cache)["version_2"], "refused");
+    assert_eq!(connected(&url, &cache)["version_2"], "not asked for", "it is remembered");
+    let told = run_with(&cache, ["ping", "-c", "1", "-v", &url]);
+    assert!(told.contains("remembered that this server has none"), "{told}");
     fs::remove_dir_all(&cache).unwrap();
-    assert_eq!(connected(&url, &cache)["version_2_refused"], true);
+    assert_eq!(connected(&url, &cache)["version_2"], "refused");
+    let told = run_with(&tempfile::tempdir().unwrap().path().join("other"), ["ping", "-c", "1", "-v", &url]);
+    assert!(told.contains("RPC-over-RDMA version 1") && told.contains("asked for and refused"), "{told}");
     assert_eq!(server.stop(), Some(0));
+}
+
+/// Both ends speak version 2 if nobody says otherwise.
+#[test]
+fn version_2_is_what_is_spoken() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = scratch.path().join("cache");
+    let server = Server::start(scratch.path(), &scratch.path().join("state"), &[]);
+    assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 2);
+    assert!(!cache.exists(), "there is nothing to remember");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A server that is remembered, and was started anew with other versions.
+#[test]
+fn what_is_remembered_keeps_nobody_from_a_server_that_has_changed() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (state, cache) = (scratch.path().join("state"), scratch.path().join("cache"));
+    let server = Server::start(scratch.path(), &state, &["--rpcrdma", "1"]);
+    let (rdma, mount) = (server.rdma.clone(), server.mount.clone());
+    assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 1);
+    let again = |server: Server, versions| {
+        assert_eq!(server.stop(), Some(0));
+        Server::start_at(scratch.path(), &state, &rdma, &mount, &["--rpcrdma", versions])
+    };
+    let server = again(server, "auto");
+    assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 1, "for a day");
+    assert_eq!(connected(&server.url_in("2", ""), &cache)["rpcrdma"], 2, "but not if the user knows better");
+    assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 2, "which is remembered, too");
+    let server = again(server, "1");
+    assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 1);
+    let server = again(server, "2");
+    assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 2, "it has nothing else");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A server that ends connections in answer to version 2, as one that is being restarted also does: once is no proof.
+#[test]
+fn a_server_that_is_silent_once_is_suspected_only() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = scratch.path().join("cache");
+    let server = Server::start(scratch.path(), &scratch.path().join("state"), &["--rpcrdma", "1"]);
+    let middle = dropping(&server.rdma);
+    let url = server.url("").replace(&server.rdma, &middle);
+    let told = connected(&url, &cache);
+    assert_eq!((&told["rpcrdma"], &told["version_2"]), (&1.into(), &"unanswered".into()));
+    let remembered = fs::read_to_string(cache.join("rpcrdma/without-version-2")).unwrap();
+    assert!(remembered.ends_with(&format!(" {middle} ?\n")), "{remembered}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// An address that ends its first connection as soon as something has come after the set-up, and passes the others on.
+fn dropping(server: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let server = server.to_owned();
+    std::thread::spawn(move || {
+        for (number, client) in listener.incoming().enumerate() {
+            let (client, onward) = (client.unwrap(), TcpStream::connect(&server).unwrap());
+            let (back_from, back_to) = (onward.try_clone().unwrap(), client.try_clone().unwrap());
+            std::thread::spawn(move || pass(back_from, back_to));
+            std::thread::spawn(move || {
+                if number > 0 {
+                    return pass(client, onward);
+                }
+                // The set-up's request comes alone: nothing follows before it is answered.
+                let (mut client, mut onward, mut octets) = (client, onward, [0; 4096]);
+                let request = client.read(&mut octets).unwrap();
+                onward.write_all(&octets[..request]).unwrap();
+                let _ = client.read(&mut octets);
+                let _ = (client.shutdown(Shutdown::Both), onward.shutdown(Shutdown::Both));
+            });
+        }
+    });
+    address
+}
+
+fn pass(mut from: TcpStream, mut to: TcpStream) {
+    let _ = std::io::copy(&mut from, &mut to);
+    let _ = to.shutdown(Shutdown::Both);
 }
 
 #[test]
@@ -50,7 +148,7 @@ fn ends_without_a_version_in_common_say_so() {
     let state = scratch.path().join("state");
     for (server, client) in [("1", "2"), ("2", "1")] {
         let running = Server::start(scratch.path(), &state, &["--rpcrdma", server]);
-        let error = fails(1, ["ping", "-c", "1", &format!("{}&rpcrdma={client}", running.url(""))]);
+        let error = fails(1, ["ping", "-c", "1", &running.url_in(client, "")]);
         assert!(error.contains("version"), "server {server}, client {client}: {error}");
         assert_eq!(running.stop(), Some(0));
     }
@@ -63,7 +161,7 @@ fn clients_of_both_versions_share_a_server() {
     let scratch = tempfile::tempdir().unwrap();
     let served = scratch.path().join("served");
     fs::create_dir(&served).unwrap();
-    let server = Server::start(&served, &scratch.path().join("state"), &["--rpcrdma", "auto", "--no-root-squash"]);
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
     // Names that need a long listing.
     for number in 0..2000 {
         fs::write(served.join(format!("a name of usual length {number:05}")), b"").unwrap();
@@ -71,15 +169,15 @@ fn clients_of_both_versions_share_a_server() {
     let local = scratch.path().join("local");
     for size in [0, 1, 4095, 4097, 65_536, (3 << 20) + 1] {
         fs::write(&local, contents(size)).unwrap();
-        for (put, get) in [(1, 2), (2, 1), (2, 2)] {
-            let url = |version| format!("{}&rpcrdma={version}", server.url("file"));
+        for (put, get) in [("1", "2"), ("2", "1"), ("2", "2")] {
+            let url = |version| server.url_in(version, "file");
             run(["put", "-q", local.to_str().unwrap(), &url(put)]);
             let back = scratch.path().join("back");
             run(["get", "-q", &url(get), back.to_str().unwrap()]);
             assert!(fs::read(&back).unwrap() == contents(size), "{size} octets put in {put}, got in {get}");
         }
     }
-    let names = |version| run(["ls", &format!("{}&rpcrdma={version}", server.url(""))]).stdout;
-    assert_eq!(names(1), names(2));
+    let names = |version| run(["ls", &server.url_in(version, "")]).stdout;
+    assert_eq!(names("1"), names("2"));
     assert_eq!(server.stop(), Some(0));
 }

@@ -46,6 +46,7 @@ pub(super) fn serve(address: SocketAddr) -> Result<()> {
 fn describe() {
     describe_gauge!("rpcrdma_connections", "Connections that stand, by transport");
     describe_counter!("rpcrdma_connections_total", "Connections made, by transport");
+    describe_counter!("rpcrdma_negotiated_total", "RDMA connections whose version is settled, by version");
     describe_counter!("rpcrdma_connections_refused_total", "Connections not served, by reason");
     describe_counter!("rpcrdma_connections_ended_total", "RDMA connections ended, by reason");
     describe_counter!("rpcrdma_calls_total", "Calls executed, by program, procedure, transport and outcome");
@@ -65,6 +66,8 @@ fn describe() {
 pub(super) struct Counting {
     connections: Gauge,
     connections_total: Counter,
+    /// By version: 1, 2.
+    negotiated: [Counter; 2],
     replies: Counter,
     errors: Counter,
     other_messages: Counter,
@@ -90,6 +93,7 @@ impl Counting {
         Self {
             connections: gauge!("rpcrdma_connections", "transport" => "rdma"),
             connections_total: counter!("rpcrdma_connections_total", "transport" => "rdma"),
+            negotiated: ["1", "2"].map(|version| counter!("rpcrdma_negotiated_total", "version" => version)),
             replies: sent("reply"),
             errors: sent("error"),
             other_messages: sent("other"),
@@ -115,6 +119,10 @@ impl Observer for Counting {
             Event::Connected { .. } => {
                 self.connections.increment(1);
                 self.connections_total.increment(1);
+            }
+            Event::Negotiated(made) => {
+                let [one, two] = &self.negotiated;
+                if made.version == 1 { one } else { two }.increment(1);
             }
             Event::Closed { error } => {
                 counter!("rpcrdma_connections_ended_total", "reason" => reason(error.as_ref())).increment(1);

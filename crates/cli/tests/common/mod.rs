@@ -16,8 +16,16 @@ use std::{
 /// How long the command may take to do what takes it milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// A memory of servers that is not the user's, nor that of other runs: the system gives ports of yesterday's servers to
+/// today's.
+pub(crate) fn cache() -> String {
+    format!("{}/cache-{}", env!("CARGO_TARGET_TMPDIR"), std::process::id())
+}
+
 pub(crate) fn rpcrdma() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_rpcrdma"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
+    command.env("XDG_CACHE_HOME", cache());
+    command
 }
 
 /// A server of a directory.
@@ -59,6 +67,11 @@ impl Server {
     pub(crate) fn url(&self, path: &str) -> String {
         let (_, mount_port) = self.mount.rsplit_once(':').unwrap();
         format!("nfs://{}/{path}?mountport={mount_port}", self.rdma)
+    }
+
+    /// The same, to be spoken to in this version of RPC-over-RDMA.
+    pub(crate) fn url_in(&self, version: &str, path: &str) -> String {
+        format!("{}&rpcrdma={version}", self.url(path))
     }
 
     /// A URL of the served directory over TCP.

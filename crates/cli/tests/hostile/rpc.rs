@@ -65,7 +65,7 @@ pub(crate) fn write_call(xid: u32, file: &[u8], count: u32) -> Xdr {
 /// A segment: handle, length, offset.
 pub(crate) type Segment = (u32, u32, u64);
 
-/// A transport header with its lists.
+/// What stands in a transport header.
 #[derive(Clone, Default)]
 pub(crate) struct Header {
     pub(crate) reads: Vec<(u32, Segment)>,
@@ -78,9 +78,19 @@ pub(crate) struct Header {
 impl Header {
     /// The message. A long one has nothing after the header.
     pub(crate) fn message(&self, xid: u32, stream: &[u8]) -> Vec<u8> {
+        let mut message = Xdr::default().words(&[xid, 1, 32, u32::from(self.long)]).0;
+        message.extend(self.lists().0);
+        if !self.long {
+            message.extend(stream);
+        }
+        message
+    }
+
+    /// The three lists, which are the same in both versions.
+    pub(crate) fn lists(&self) -> Xdr {
         let segment = |xdr: Xdr, &(handle, length, offset): &Segment| xdr.words(&[handle, length]).u64(offset);
         let chunk = |xdr: Xdr, chunk: &Vec<Segment>| chunk.iter().fold(xdr.u32(chunk.len() as u32), segment);
-        let mut xdr = Xdr::default().words(&[xid, 1, 32, u32::from(self.long)]);
+        let mut xdr = Xdr::default();
         for (position, read) in &self.reads {
             xdr = segment(xdr.words(&[1, *position]), read);
         }
@@ -89,14 +99,10 @@ impl Header {
             xdr = chunk(xdr.u32(1), write);
         }
         xdr = xdr.u32(0);
-        xdr = match &self.reply {
+        match &self.reply {
             Some(reply) => chunk(xdr.u32(1), reply),
             None => xdr.u32(0),
-        };
-        if !self.long {
-            xdr.0.extend(stream);
         }
-        xdr.0
     }
 }
 
