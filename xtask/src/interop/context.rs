@@ -98,6 +98,23 @@ impl<'a> Context<'a> {
         &self.settings.program
     }
 
+    /// The same, to be given arguments and run. What it remembers of servers is the job's, not the user's.
+    pub(super) fn command(&self) -> Command {
+        let mut command = Command::new(self.program());
+        command.env("XDG_CACHE_HOME", self.cache());
+        command
+    }
+
+    /// Where `rpcrdma` remembers servers.
+    fn cache(&self) -> PathBuf {
+        self.dir.join("cache")
+    }
+
+    /// Makes `rpcrdma` forget the servers that it remembers as lacking version 2.
+    pub(super) fn forget_servers(&self) {
+        let _ = fs::remove_dir_all(self.cache());
+    }
+
     /// Something seen that belongs into the results.
     pub(super) fn note(&self, words: impl Display) {
         self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(words.to_string());
@@ -134,7 +151,7 @@ impl<'a> Context<'a> {
         name: &str,
         arguments: impl IntoIterator<Item = A>,
     ) -> anyhow::Result<Finished> {
-        let mut command = Command::new(&self.settings.program);
+        let mut command = self.command();
         command.args(arguments);
         process::run(self, name, command)
     }

@@ -35,7 +35,8 @@
 //! Linux shares one transport per address and port: a guest that wants several connections mounts several ports
 //! (`ServeOptions::listeners`).
 
-use std::process::ExitCode;
+use anyhow::Context as _;
+use std::{path::PathBuf, process::ExitCode};
 
 mod context;
 mod exposition;
@@ -56,6 +57,7 @@ mod schedule;
 mod serve;
 mod tree;
 mod tshark;
+mod versions;
 mod wire;
 
 /// Operations of the file system exerciser in a usual run, over all its mounts; budgets are made for these.
@@ -87,6 +89,9 @@ pub(crate) struct Arguments {
     /// Guests at a time
     #[arg(long, value_name = "N", default_value_t = 2)]
     guests: usize,
+    /// The `rpcrdma` command to judge (built from this repository if none is given)
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Make the guest (or see that it is there) and end
     #[arg(long)]
     build_only: bool,
@@ -122,7 +127,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let settings = context::Settings {
-        program: host::build_program(&root)?,
+        program: match &arguments.program {
+            Some(program) => program.canonicalize().with_context(|| program.display().to_string())?,
+            None => host::build_program(&root)?,
+        },
         run: root.join("target/interop/run"),
         ops: arguments.ops,
         seed: arguments.seed.unwrap_or_else(host::new_seed),

@@ -53,6 +53,21 @@ pub(super) fn make(folder: &Path, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// A smaller one: so many files, the first of all [`SIZES`] up to 64 KiB and one of three megabytes, in one folder, with a link and a hole.
+pub(super) fn make_small(folder: &Path, files: usize, seed: u64) -> anyhow::Result<()> {
+    let mut numbers = Numbers(seed);
+    fs::create_dir_all(folder.join("below"))?;
+    let sizes: Vec<_> = SIZES.iter().filter(|size| **size <= 65_537).collect();
+    for number in 0..files {
+        let size = if number == 7 { 3_145_733 } else { *sizes[number % sizes.len()] };
+        fs::write(folder.join(format!("file-{number}")), numbers.octets(size))?;
+    }
+    symlink("file-7", folder.join("link"))?;
+    let holes = fs::File::create(folder.join("below/holes"))?;
+    holes.set_len(500_001)?;
+    Ok(())
+}
+
 /// Fails if two trees differ in names, contents, links or modes.
 pub(super) fn same(context: &Context, name: &str, left: &Path, right: &Path) -> anyhow::Result<()> {
     let mut command = Command::new("diff");

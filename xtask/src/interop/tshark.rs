@@ -1,6 +1,9 @@
 //! The second reader: tshark reads each capture of a job, and may mark malformed only what it also marks between two Linux kernels.
 //!
-//! The project's own reader goes over the same captures, for credits and CRCs ([`Wire::judge`]).
+//! It knows version 1 of RPC-over-RDMA only. Messages of version 2 are data of RDMAP to it, and none of them is to be marked; where a client asks for
+//! version 2, is refused and goes on in version 1 on the same connection, it reads on from there.
+//!
+//! The project's own reader goes over the same captures, for credits, CRCs and versions ([`Wire::judge`]).
 
 use super::{context::Context, process, wire::Wire};
 use anyhow::bail;

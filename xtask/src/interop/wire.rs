@@ -1,13 +1,16 @@
 //! A capture, as `rpcrdma decode --json` reads it: what the two ends agreed on, what they used, and whether credits were kept.
 
-use super::{context::Context, process};
+use super::{
+    context::Context,
+    process,
+    versions::{Spoken, Versions, is_version_2},
+};
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     path::Path,
-    process::Command,
 };
 
 /// Where version 1 ends without RFC 8797: messages above this show that a larger threshold is in use.
@@ -48,6 +51,8 @@ pub(super) struct Way {
 pub(super) struct Wire {
     /// Connections seen from their beginning.
     pub(super) connections: u64,
+    /// What they spoke.
+    pub(super) versions: Versions,
     /// From those who connected.
     pub(super) initiator: Way,
     /// From those who listened.
@@ -73,12 +78,13 @@ struct Connection {
     credits: [u64; 2],
     reads: [usize; 2],
     served: [Option<u64>; 2],
+    spoken: Spoken,
 }
 
 impl Wire {
     /// Lets the `rpcrdma` command read a capture.
     pub(super) fn read(context: &Context, capture: &Path) -> anyhow::Result<Self> {
-        let mut command = Command::new(context.program());
+        let mut command = context.command();
         command.args(["decode", "--json"]).arg(capture);
         let name = format!("decode-{}", super::tshark::flat_name(context, capture));
         let finished = process::run(context, &name, command)?.expect_success()?;
@@ -97,7 +103,8 @@ impl Wire {
     /// Fails if one side sent more than it was granted, or octets arrived that nobody could have sent.
     pub(super) fn judge(&self, capture: &Path) -> anyhow::Result<()> {
         let see = capture.display();
-        if let Some(what) = self.initiator.overruns.iter().chain(&self.responder.overruns).next() {
+        let overruns = self.initiator.overruns.iter().chain(&self.responder.overruns);
+        if let Some(what) = overruns.chain(&self.versions.wrong).next() {
             bail!("{what}; see {see}");
         }
         if self.bad_crcs > 0 {
@@ -166,9 +173,15 @@ impl Wire {
         let header = &record["header"];
         let xid = header["xid"].as_u64();
         let is_call = is_call(record);
+        let in_version_2 = is_version_2(header);
+        if !header.is_null() {
+            self.versions.message(record, &mut connection.spoken, side);
+        }
         let answered = xid.is_some_and(|xid| !is_call && connection.calls[1 - side].remove(&xid));
         if answered {
-            connection.credits[1 - side] = header["credit"].as_u64().unwrap_or(0);
+            self.versions.answered(header, &mut connection.spoken);
+            let granted = if in_version_2 { &header["credit"]["maximum"] } else { &header["credit"] };
+            connection.credits[1 - side] = granted.as_u64().unwrap_or(0);
             let name = record["call"]["name"].as_str().unwrap_or("?").to_owned();
             *self.calls.entry(name).or_default() += 1;
             let granted = connection.credits[1 - side];
@@ -188,7 +201,8 @@ impl Wire {
         way.long_sends += u64::from(octets > OLD_INLINE_THRESHOLD);
         way.invalidations += u64::from(!record["invalidate"].is_null());
         way.calls_at_a_time = way.calls_at_a_time.max(calls);
-        if is_call && calls as u64 > credits {
+        // In version 2 messages cost credits, not calls.
+        if is_call && !in_version_2 && calls as u64 > credits {
             way.overruns.push(format!(
                 "connection {}, xid {xid:?}: {calls} calls outstanding with {credits} credits",
                 record["connection"]
@@ -211,7 +225,14 @@ impl Wire {
                 way.credits
             )
         };
-        format!("{} connections; client: {}; server: {}", self.connections, way(&self.initiator), way(&self.responder))
+        let Versions { asked, refused, calls: [one, two], .. } = &self.versions;
+        format!(
+            "{} connections, {asked} asked for version 2, {refused} were refused it; {one} calls in version 1, {two} in version 2; client: {}; \
+             server: {}",
+            self.connections,
+            way(&self.initiator),
+            way(&self.responder)
+        )
     }
 }
 
@@ -221,7 +242,8 @@ fn is_call(record: &Value) -> bool {
         Some(kind) => kind == "call",
         None => {
             let header = &record["header"];
-            header["type"] == "RDMA_NOMSG" && header["reads"].as_array().is_some_and(|reads| !reads.is_empty())
+            let is_long = header["type"] == "RDMA_NOMSG" || header["type"] == "RDMA2_NOMSG";
+            is_long && header["reads"].as_array().is_some_and(|reads| !reads.is_empty())
         }
     }
 }

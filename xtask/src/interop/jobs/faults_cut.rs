@@ -123,7 +123,7 @@ fn server(context: &Context) -> anyhow::Result<()> {
             let name = format!("{command}-{round}");
             let from_there = url(if command == "put" { &name } else { "put-0" });
             let here = trees.join(&name);
-            let mut copy = Command::new(context.program());
+            let mut copy = context.command();
             copy.args([command, "-q", "-r"]);
             match command {
                 "put" => copy.arg(&made).arg(from_there),

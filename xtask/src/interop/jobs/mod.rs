@@ -8,6 +8,7 @@ mod client_races;
 mod client_scripts;
 mod client_tree;
 mod client_uses;
+mod client_versions;
 mod faults_connections;
 mod faults_copying;
 mod faults_cut;
@@ -20,6 +21,7 @@ mod faults_slow;
 mod faults_vanished;
 mod linux_linux;
 mod server_commands;
+mod server_falls_back;
 mod server_large;
 mod server_tree;
 mod server_uses;
@@ -65,7 +67,9 @@ pub(super) const JOBS: &[Job] = &[
     client_scripts::PROCESSES,
     client_races::JOB,
     client_uses::JOB,
+    client_versions::JOB,
     server_commands::JOB,
+    server_falls_back::JOB,
     server_large::JOB,
     server_tree::JOB,
     server_uses::JOB,

@@ -1,0 +1,79 @@
+//! Our client asks Linux's nfsd for version 2, is refused, and works in version 1 on the same connection.
+
+use super::Job;
+use crate::interop::{context::Context, nfsd::NfsdOptions, process::Finished, tree, wire::Wire};
+use anyhow::{Context as _, ensure};
+use std::path::Path;
+
+pub(super) const JOB: Job = Job {
+    name: "server-falls-back",
+    about: "our client asks Linux's nfsd for version 2, is refused, and works in version 1 on the same connection",
+    seconds: 120,
+    guests: 1,
+    scales: false,
+    run,
+};
+
+/// Files that are copied there and back.
+const FILES: usize = 60;
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()))?;
+    let trees = context.folder("trees")?;
+    let (made, back) = (trees.join("made"), trees.join("back"));
+    tree::make_small(&made, FILES, context.seed())?;
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let ours = |name: &str, arguments: &[&str]| -> anyhow::Result<Finished> {
+        context.rpcrdma(name, arguments)?.expect_success().with_context(|| format!("rpcrdma {}", arguments.join(" ")))
+    };
+    let ping = |name: &str| -> anyhow::Result<serde_json::Value> {
+        let said = ours(name, &["ping", "-c", "3", "-i", "0.1", "-v", "--json", &nfsd.url("")])?;
+        serde_json::from_str(said.stdout.lines().next().unwrap_or("")).context("ping's first line")
+    };
+
+    // What is told, and what is remembered.
+    let told = ping("ping")?;
+    ensure!(told["rpcrdma"] == 1 && told["version_2"] == "refused", "ping -v was told {told}");
+    let told = ping("ping-again")?;
+    ensure!(told["rpcrdma"] == 1 && told["version_2"] == "not asked for", "the next ping -v was told {told}");
+    let insisting = format!("{}&rpcrdma=2", nfsd.url(""));
+    let refused = context.rpcrdma("insisting", ["ping", "-c", "1", &insisting])?;
+    refused.expect_failure("versions 1 to 1")?;
+
+    // Each of these asks anew.
+    for (name, from, to) in [("put", text(&made), nfsd.url("copy")), ("get", nfsd.url("copy"), text(&back))] {
+        context.forget_servers();
+        let capture = context.dir().join(format!("{name}.pcapng"));
+        ours(name, &[name, "-q", "-r", "--capture", &text(&capture), &from, &to])?;
+        let wire = Wire::read(context, &capture)?;
+        let versions = &wire.versions;
+        ensure!(
+            (wire.connections, versions.asked, versions.refused) == (1, 1, 1),
+            "not one connection that was refused version 2: {}; see {}",
+            wire.in_short(),
+            capture.display()
+        );
+        ensure!(
+            versions.calls_after >= FILES as u64 && versions.calls == [versions.calls_after, 0],
+            "the connection did not go on in version 1: {versions:?}; see {}",
+            capture.display()
+        );
+    }
+    tree::same(context, "compare", &made, &back)?;
+
+    let see = nfsd.wire();
+    nfsd.finish()?;
+    let wire = Wire::read(context, &see)?;
+    context.note(wire.in_short());
+    // All but the ping that was spared asking; the one that insisted was refused and served no more.
+    let (all, versions) = (wire.connections, &wire.versions);
+    ensure!(
+        all == 5 && (versions.asked, versions.refused) == (all - 1, all - 1),
+        "{} of {all} connections asked, {} were refused; see {}",
+        versions.asked,
+        versions.refused,
+        see.display()
+    );
+    ensure!(wire.terminates.is_empty(), "Terminates: {:?}; see {}", wire.terminates, see.display());
+    Ok(())
+}

@@ -1,0 +1,186 @@
+//! Which version of RPC-over-RDMA each connection of a capture speaks, and whether version 2's credits were kept.
+//!
+//! A client that may speak either begins with its properties (RDMA2_CONNPROP). A server without version 2, Linux's is one, answers with an
+//! error about the version in version 1's form, which names version 1 alone; the same connection goes on with calls of version 1.
+
+use serde_json::Value;
+
+/// Messages of version 2 that each end may send before it was granted any: the client its first, the server none.
+const FIRST_MESSAGES: [u64; 2] = [1, 0];
+
+/// All connections of a capture.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Versions {
+    /// Connections that began with the client's properties.
+    pub(super) asked: u64,
+    /// Those of them on which the server refused version 2.
+    pub(super) refused: u64,
+    /// Calls answered on these, after that.
+    pub(super) calls_after: u64,
+    /// Calls answered in version 1 and in version 2.
+    pub(super) calls: [u64; 2],
+    /// Connections on which calls were answered in version 1 and in version 2.
+    pub(super) connections: [u64; 2],
+    /// Messages of another version than their connection had settled, and messages of version 2 without credit.
+    pub(super) wrong: Vec<String>,
+}
+
+/// One connection, while it is read. Sides are 0 for who connected, 1 for who listened.
+pub(super) struct Spoken {
+    /// Messages that each side may send in version 2.
+    messages: [u64; 2],
+    /// The XID of the properties that it began with.
+    asked: Option<u64>,
+    /// The server has answered these with a refusal.
+    refused: bool,
+    /// In which version calls were answered: 1, 2.
+    answered: [bool; 2],
+    /// The first message was seen.
+    began: bool,
+}
+
+impl Default for Spoken {
+    fn default() -> Self {
+        Self { messages: FIRST_MESSAGES, asked: None, refused: false, answered: [false; 2], began: false }
+    }
+}
+
+/// Whether a transport header is one of version 2: its credits have two halves.
+pub(super) fn is_version_2(header: &Value) -> bool {
+    header["credit"].is_object()
+}
+
+impl Versions {
+    /// A Send with a transport header that was read.
+    pub(super) fn message(&mut self, record: &Value, connection: &mut Spoken, side: usize) {
+        let header = &record["header"];
+        if is_version_2(header) {
+            self.credits(record, connection, side);
+        }
+        let first = !std::mem::replace(&mut connection.began, true);
+        if first && side == 0 && header["type"] == "RDMA2_CONNPROP" {
+            connection.asked = header["xid"].as_u64();
+            self.asked += 1;
+            return;
+        }
+        let is_refusal = header["type"] == "RDMA_ERROR" && header["error"] == "ERR_VERS" && header["vers_high"] == 1;
+        if side == 1 && is_refusal && connection.asked.is_some() && header["xid"].as_u64() == connection.asked {
+            connection.refused = true;
+            self.refused += 1;
+            return;
+        }
+        // Version 1 is settled by a refusal, or by a first message of it.
+        let settled_2 = connection.asked.is_some() && !connection.refused;
+        if is_version_2(header) != settled_2 {
+            let version = if settled_2 { 1 } else { 2 };
+            let words = format!("connection {}: a message of version {version}", record["connection"]);
+            self.wrong.push(format!("{words}, which is not what was settled"));
+        }
+    }
+
+    /// Every message of version 2 costs one; a lone grant may be sent without any. Every one grants.
+    fn credits(&mut self, record: &Value, connection: &mut Spoken, side: usize) {
+        let header = &record["header"];
+        let left = connection.messages[side].checked_sub(1);
+        connection.messages[side] = left.unwrap_or(0);
+        let is_grant = header["type"] == "RDMA2_NOMSG" && header["xid"] == 0;
+        if left.is_none() && !is_grant {
+            let (number, xid) = (&record["connection"], &header["xid"]);
+            self.wrong.push(format!("connection {number}, xid {xid}: a message of version 2 without credit"));
+        }
+        let half = |name: &str| header["credit"][name].as_u64().unwrap_or(0);
+        let (more, most) = (half("granted"), half("maximum"));
+        let other = &mut connection.messages[1 - side];
+        *other = (*other + more).min(most.max(more));
+    }
+
+    /// A call was answered.
+    pub(super) fn answered(&mut self, header: &Value, connection: &mut Spoken) {
+        let version = usize::from(is_version_2(header));
+        self.calls[version] += 1;
+        self.calls_after += u64::from(connection.refused);
+        if !std::mem::replace(&mut connection.answered[version], true) {
+            self.connections[version] += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Spoken, Versions};
+    use serde_json::{Value, json};
+
+    /// A message from the client (0) or the server.
+    type Sent = (usize, Value);
+
+    fn of_1(side: usize, xid: u32) -> Sent {
+        (side, json!({"type": "RDMA_MSG", "credit": 9, "xid": xid}))
+    }
+
+    fn of_2(side: usize, kind: &str, xid: u32, granted: u32) -> Sent {
+        (side, json!({"type": kind, "credit": {"granted": granted, "maximum": 3}, "xid": xid}))
+    }
+
+    fn properties(side: usize, granted: u32) -> Sent {
+        of_2(side, "RDMA2_CONNPROP", 7, granted)
+    }
+
+    fn refusal(xid: u32) -> Sent {
+        (1, json!({"type": "RDMA_ERROR", "error": "ERR_VERS", "vers_low": 1, "vers_high": 1, "credit": 9, "xid": xid}))
+    }
+
+    fn read(messages: &[Sent]) -> Versions {
+        let (mut versions, mut connection) = (Versions::default(), Spoken::default());
+        for (side, header) in messages {
+            versions.message(&json!({"connection": 1, "header": header}), &mut connection, *side);
+            if *side == 1 && header["type"].as_str().unwrap().ends_with("_MSG") {
+                versions.answered(header, &mut connection);
+            }
+        }
+        versions
+    }
+
+    #[test]
+    fn a_refusal_of_version_2_and_what_follows_is_read() {
+        let versions = read(&[properties(0, 3), refusal(7), of_1(0, 8), of_1(1, 8)]);
+        let expected = Versions {
+            asked: 1,
+            refused: 1,
+            calls_after: 1,
+            calls: [1, 0],
+            connections: [1, 0],
+            ..Versions::default()
+        };
+        assert_eq!(versions, expected);
+        assert_eq!(read(&[of_1(0, 8), of_1(1, 8), of_1(0, 9), of_1(1, 9)]).calls, [2, 0]);
+    }
+
+    #[test]
+    fn a_version_that_was_not_settled_is_seen() {
+        // An error about something else refuses nothing; then version 1 is out of place.
+        assert_eq!(read(&[properties(0, 3), refusal(8), of_1(0, 9)]).wrong.len(), 2);
+        assert_eq!(
+            read(&[properties(0, 3), refusal(7), properties(0, 3)]).wrong.len(),
+            2,
+            "nor is there a credit for it"
+        );
+        assert_eq!(read(&[of_1(0, 9), of_2(0, "RDMA2_MSG", 10, 1)]).wrong.len(), 1);
+    }
+
+    #[test]
+    fn a_message_of_version_2_without_credit_is_seen() {
+        let call = |xid| of_2(0, "RDMA2_MSG", xid, 1);
+        let reply = |xid| of_2(1, "RDMA2_MSG", xid, 1);
+        let grant = |side| of_2(side, "RDMA2_NOMSG", 0, 1);
+        let begin = [properties(0, 3), properties(1, 2)];
+        let served = [call(1), call(2), reply(1), reply(2), call(3), grant(0), grant(0)];
+        let versions = read(&[&begin[..], &served].concat());
+        assert_eq!((versions.calls, versions.connections, versions.wrong.len()), ([0, 2], [0, 1], 0));
+        assert_eq!(read(&[&begin[..], &[call(1), call(2), call(3)]].concat()).wrong.len(), 1);
+        // No more than the maximum can be saved up.
+        let saved: Vec<_> = (1..=5).flat_map(|_| [grant(1), grant(0)]).collect();
+        let calls: Vec<_> = (1..=3).map(call).collect();
+        assert_eq!(read(&[&begin[..], &[grant(1)], &calls].concat()).wrong.len(), 0);
+        assert_eq!(read(&[&begin[..], &saved, &calls].concat()).wrong.len(), 1);
+    }
+}
