@@ -72,6 +72,8 @@ pub(crate) struct VerbsQueuePair {
     /// What it has, in the order of posting.
     posted: VecDeque<Posted>,
     reads_posted: usize,
+    /// How much of the last that was posted is not reported.
+    unreported: usize,
     reads: BTreeMap<u64, Reading>,
     receives: BTreeMap<u64, PostedReceive>,
     exposures: BTreeMap<u32, Exposure>,
@@ -121,6 +123,7 @@ impl VerbsQueuePair {
             reads_waiting: VecDeque::new(),
             posted: VecDeque::new(),
             reads_posted: 0,
+            unreported: 0,
             reads: BTreeMap::new(),
             receives: BTreeMap::new(),
             exposures: BTreeMap::new(),
