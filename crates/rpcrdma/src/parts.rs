@@ -12,8 +12,8 @@ use std::{
     task::{Context, Poll},
 };
 
-/// The most that the engine holds: the calls that have come, and the one that comes.
-const MESSAGES: usize = 2;
+/// The most that the engine holds, in half messages: calls of one half that have come, and the one that comes.
+const HALF_MESSAGES: usize = 3;
 
 pub(crate) struct PartsMemory {
     /// None if there is no budget to keep within.
@@ -35,8 +35,8 @@ pub(crate) enum Reserved {
 
 impl PartsMemory {
     pub(crate) fn new(budget: Option<Arc<dyn Allocator>>, config: &Config) -> Self {
-        let octets = usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX).saturating_mul(MESSAGES);
-        Self { budget, octets, held: None, waiting: None }
+        let octets = usize::try_from(config.limits.call_octets).unwrap_or(usize::MAX) / 2;
+        Self { budget, octets: octets.saturating_mul(HALF_MESSAGES), held: None, waiting: None }
     }
 
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Reserved {

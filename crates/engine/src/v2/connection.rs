@@ -286,13 +286,13 @@ impl Connection {
         self.credits.settle(&mut self.actions);
     }
 
-    /// Whether calls that came in parts, and are not answered, hold so much memory that no more of the kind are wanted. The
-    /// peer's credits then let it send little of another.
+    /// Whether calls that came in parts, and are not answered, hold more memory than half a call may: no more of the kind are
+    /// wanted then, and the credits that the peer has let it send little of another.
     fn is_full(&self) -> bool {
-        u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets
+        u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
     }
 
-    /// Whether a message in parts would begin with this one. Its memory is that of no receive: twice
+    /// Whether a message in parts would begin with this one. Its memory is that of no receive: one and a half times
     /// [`Limits::call_octets`](crate::Limits::call_octets), and what was under way, are held at most.
     pub fn begins_parts(&self, message: &[u8]) -> bool {
         !self.parts.is_open() && begins_parts(message)

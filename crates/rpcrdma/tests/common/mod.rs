@@ -25,6 +25,8 @@ pub const BULK: u32 = 4;
 pub const SWAP: u32 = 5;
 pub const STRICT: u32 = 6;
 pub const COUNT: u32 = 7;
+/// Takes octets and sleeps over them.
+pub const HOLD: u32 = 8;
 pub const MAX: usize = 1 << 20;
 
 /// Octets that depend on a seed and on their place.
@@ -111,6 +113,12 @@ async fn serve(
             results.item(second);
             results.u32(7);
             results.item(first);
+        }
+        HOLD => {
+            let nanos = args.u64()?;
+            let _held = args.opaque(MAX)?;
+            args.finish()?;
+            env.clock.sleep_until(env.clock.now() + Duration::from_nanos(nanos)).await;
         }
         STRICT => {
             args.opaque(MAX)?;
