@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::{bench, files, manual, url::NfsUrl};
+use crate::{bench, devices, files, manual, transports::Carrier, url::NfsUrl};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rpcrdma::Versions;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -12,6 +12,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
   version=3            the version of NFS (the only one)
   transport=rdma|tcp   what carries it (rdma)
+  fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
   rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
   mountport=N          where MOUNT answers over TCP (asks rpcbind, else 20048)
   uid=N, gid=N         as whom to call (the user who runs the command)
@@ -51,6 +52,8 @@ pub(crate) enum Command {
     Ping(PingArgs),
     /// Measure how fast a server answers
     Bench(bench::BenchArgs),
+    /// List the RDMA devices of this machine, their limits and what is used of them
+    Devices(devices::DevicesArgs),
     /// Say what captures and RPC-over-RDMA messages contain
     Decode(DecodeArgs),
     /// Print a shell's script that completes this command's arguments
@@ -66,6 +69,12 @@ pub(crate) struct ServeArgs {
     /// Where NFS over RDMA is served; may be given several times
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20049")]
     pub(crate) listen: Vec<SocketAddr>,
+    /// What carries RDMA: iwarp is software over TCP, verbs a device of this machine (see `rpcrdma devices`)
+    #[arg(long, value_name = "FABRIC", default_value = "iwarp")]
+    pub(crate) fabric: Carrier,
+    /// With --fabric verbs: which device (default: the one on which the address of --listen is)
+    #[arg(long, value_name = "NAME")]
+    pub(crate) device: Option<String>,
     /// Where MOUNT is served over TCP, as Linux clients need it; may be given several times
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20048")]
     pub(crate) mountd: Vec<SocketAddr>,

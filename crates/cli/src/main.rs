@@ -8,6 +8,7 @@ mod capture;
 mod cat;
 mod copy;
 mod decode;
+mod devices;
 mod files;
 mod get;
 mod log;
@@ -63,6 +64,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Serve(args) => serve::run(&args),
         Command::Decode(args) => decode::run(&args, std::io::stdin().lock(), &mut std::io::stdout().lock()),
+        Command::Devices(args) => devices::run(&args, &mut std::io::stdout().lock()),
         Command::Ls(args) => block_on(ls::run(args)),
         Command::Stat(args) => block_on(stat::run(args)),
         Command::Cat(args) => block_on(cat::run(args)),

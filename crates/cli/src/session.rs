@@ -6,7 +6,6 @@ use crate::{
 };
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use rpcrdma::Versions;
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::{
@@ -71,20 +70,15 @@ impl Sessions {
         let identity = identity(url);
         let (export, root, path) = self.mount(url, address, identity.clone()).await?;
         let server = SocketAddr::new(address, url.nfs_port());
-        let transport = self.transport(url.transport, server, url.rpcrdma).await?;
+        let transport = self.transport(url, server).await?;
         let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
         let transfer = nfs.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
         Ok((Session { nfs, root, transfer, pool: Pool::new(), export, url: url.clone() }, path))
     }
 
-    async fn transport(
-        &self,
-        kind: Transport,
-        server: SocketAddr,
-        versions: Versions,
-    ) -> Result<Arc<dyn ClientTransport>> {
-        Ok(match kind {
-            Transport::Rdma => transports::rdma(server, &self.env, &self.options, versions).await?,
+    async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<Arc<dyn ClientTransport>> {
+        Ok(match url.transport {
+            Transport::Rdma => transports::rdma(server, &self.env, &self.options, url.fabric, url.rpcrdma).await?,
             Transport::Tcp => transports::tcp(server, &self.env).await?,
         })
     }
@@ -92,7 +86,7 @@ impl Sessions {
     /// A connection to the URL's server without a mount.
     pub(crate) async fn transport_for(&self, url: &NfsUrl) -> Result<Arc<dyn ClientTransport>> {
         let server = SocketAddr::new(resolve(url).await?, url.nfs_port());
-        self.transport(url.transport, server, url.rpcrdma).await
+        self.transport(url, server).await
     }
 
     async fn mount(
@@ -147,8 +141,9 @@ impl Session {
 
 impl NfsUrl {
     fn same_server(&self, other: &NfsUrl) -> bool {
-        (&self.host, self.port, self.transport, self.rpcrdma, self.mount_port, self.uid, self.gid)
-            == (&other.host, other.port, other.transport, other.rpcrdma, other.mount_port, other.uid, other.gid)
+        let place = |url: &NfsUrl| (url.host.clone(), url.port, url.mount_port);
+        let carried = |url: &NfsUrl| (url.transport, url.fabric, url.rpcrdma);
+        place(self) == place(other) && carried(self) == carried(other) && (self.uid, self.gid) == (other.uid, other.gid)
     }
 }
 

@@ -1,18 +1,31 @@
 //! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
 
 use crate::versions as known;
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
 use rpcrdma::{Observer, Versions};
 use rpcrdma_env::{Env, Heap};
+use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
 use rpcrdma_oncrpc::{
     ClientTransport,
     tcp::{self, ClientOptions, Connector, TcpConnector},
 };
+use rpcrdma_verbs::{Device, Verbs};
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 /// How long rpcbind may take before the usual port is tried: a firewall that drops silently must not hold up a command.
 const RPCBIND_WAIT: Duration = Duration::from_secs(3);
+
+/// What carries RDMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Carrier {
+    /// Software over TCP
+    #[default]
+    Iwarp,
+    /// A device of this machine
+    Verbs,
+}
 
 /// What the user has asked of the transport.
 #[derive(Clone, Default)]
@@ -68,18 +81,40 @@ pub(crate) async fn tcp_once(server: SocketAddr, env: &Env) -> Result<Arc<dyn Cl
     Ok(transport)
 }
 
-/// RPC over RDMA, carried by our own iWARP.
+/// Opens a device.
+///
+/// # Errors
+/// If it cannot be used, or what is asked for is iWARP's.
+pub(crate) async fn verbs(env: &Env, device: Device, busy_poll: Duration, no_crc: bool, tapped: bool) -> Result<Verbs> {
+    ensure!(!no_crc, "--no-crc is of iWARP: a device checks what it carries by itself");
+    ensure!(!tapped, "--capture sees software iWARP only: what a device carries does not pass through this program");
+    let mut config = rpcrdma_verbs::Config::default();
+    config.device = device;
+    config.busy_poll = busy_poll;
+    Verbs::open(env.clone(), config).await.context("cannot use an RDMA device")
+}
+
+/// RPC over RDMA.
 pub(crate) async fn rdma(
     server: SocketAddr,
     env: &Env,
     options: &Options,
+    carrier: Carrier,
     versions: Versions,
 ) -> Result<Arc<dyn ClientTransport>> {
-    let mut config = Config::default();
-    config.crc = !options.no_crc;
-    config.busy_poll = options.busy_poll;
-    config.tap = options.tap.clone();
-    let fabric = Arc::new(Iwarp::new(env.clone(), config));
+    let fabric: Arc<dyn Fabric> = match carrier {
+        Carrier::Iwarp => {
+            let mut config = Config::default();
+            config.crc = !options.no_crc;
+            config.busy_poll = options.busy_poll;
+            config.tap = options.tap.clone();
+            Arc::new(Iwarp::new(env.clone(), config))
+        }
+        Carrier::Verbs => {
+            let device = Device::Towards(server.ip());
+            Arc::new(verbs(env, device, options.busy_poll, options.no_crc, options.tap.is_some()).await?)
+        }
+    };
     let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
     let mut client = rpcrdma::ClientOptions::default();
     client.versions = versions;

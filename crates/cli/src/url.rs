@@ -1,5 +1,7 @@
 //! NFS URLs, as libnfs writes them: `nfs://HOST[:PORT]/PATH?NAME=VALUE&...`.
 
+use crate::transports::Carrier;
+use clap::ValueEnum;
 use rpcrdma::Versions;
 use std::{fmt, str::FromStr};
 
@@ -25,6 +27,8 @@ pub(crate) struct NfsUrl {
     /// The path, decoded: any octets, beginning with `/`.
     pub(crate) path: Vec<u8>,
     pub(crate) transport: Transport,
+    /// What carries RDMA.
+    pub(crate) fabric: Carrier,
     pub(crate) mount_port: Option<u16>,
     /// The versions of RPC-over-RDMA.
     pub(crate) rpcrdma: Versions,
@@ -81,6 +85,7 @@ impl FromStr for NfsUrl {
             port,
             path: decode_percent(path)?,
             transport: Transport::Rdma,
+            fabric: Carrier::default(),
             mount_port: None,
             rpcrdma: Versions::Auto,
             uid: None,
@@ -98,13 +103,19 @@ impl FromStr for NfsUrl {
                         _ => return bad(format!("transport={value}: it is rdma or tcp")),
                     }
                 }
+                "fabric" => match Carrier::from_str(value, false) {
+                    Ok(carrier) => url.fabric = carrier,
+                    Err(_) => return bad(format!("fabric={value}: it is iwarp or verbs")),
+                },
                 "mountport" => url.mount_port = Some(parse_port(value)?),
                 "rpcrdma" => url.rpcrdma = parse_versions(value).map_err(BadUrl)?,
                 "nfsport" => url.port = Some(parse_port(value)?),
                 "uid" => url.uid = Some(parse_number(name, value)?),
                 "gid" => url.gid = Some(parse_number(name, value)?),
                 _ => {
-                    return bad(format!("{name}: known are version, transport, rpcrdma, mountport, nfsport, uid, gid"));
+                    return bad(format!(
+                        "{name}: known are version, transport, fabric, rpcrdma, mountport, nfsport, uid, gid"
+                    ));
                 }
             }
         }
@@ -207,7 +218,8 @@ mod tests {
 
     #[test]
     fn every_part_is_read() {
-        let url = url("nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&mountport=5&uid=7&gid=8");
+        let url = url("nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&fabric=verbs&mountport=5&uid=7&gid=8");
+        assert_eq!(url.fabric, Carrier::Verbs);
         assert_eq!(url.host, "fe80::1");
         assert_eq!(url.port, Some(1234));
         assert_eq!(url.path, b"/a/b/\xff");

@@ -18,9 +18,17 @@ const KEPT_OCTETS_PER_CLASS: usize = 32 << 20;
 const BUDGET_UNIT_OCTETS: usize = 1024;
 
 /// Blocks of memory, kept for the next user. Cloning is cheap and shares the blocks.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Pool {
     free: Arc<FreeLists>,
+    /// Keeps the blocks instead: a provider's pool, whose memory is registered.
+    source: Option<Arc<dyn Allocator>>,
+}
+
+impl std::fmt::Debug for Pool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pool").field("free", &self.free).field("source", &self.source.is_some()).finish()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -46,6 +54,12 @@ impl Pool {
         Self::default()
     }
 
+    /// A pool whose memory is that of `source`, for budgets over a [provider's pool](crate::Fabric::pool). Where that has
+    /// nothing to give at once, memory comes from the heap.
+    pub fn over(source: Arc<dyn Allocator>) -> Self {
+        Self { free: Arc::default(), source: Some(source) }
+    }
+
     /// An allocator over this pool that hands out at most `octets` at a time.
     pub fn budget(&self, octets: usize) -> Budget {
         let units = (octets / BUDGET_UNIT_OCTETS).clamp(1, Semaphore::MAX_PERMITS.min(u32::MAX as usize));
@@ -53,6 +67,10 @@ impl Pool {
     }
 
     fn take(&self, len: usize, permits: Permits) -> Buffer {
+        if let Some(mut buffer) = self.source.as_ref().and_then(|source| source.try_allocate(len)) {
+            buffer.set_len(buffer.capacity());
+            return Buffer::new(Box::new(Borrowed { buffer, _permits: permits }));
+        }
         let kept = class_of(len)
             .and_then(|class| self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
         let octets = kept.unwrap_or_else(|| vec![0; block_octets(len)]);
@@ -136,6 +154,22 @@ impl Allocator for Budget {
             };
             self.pool.take(len, Permits { _own: own, _whole: whole })
         })
+    }
+}
+
+/// A buffer of another allocator's, all of it said to be meaningful.
+struct Borrowed {
+    buffer: Buffer,
+    _permits: Permits,
+}
+
+impl Memory for Borrowed {
+    fn octets(&self) -> &[u8] {
+        self.buffer.filled()
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        self.buffer.octets_mut()
     }
 }
 
@@ -226,6 +260,20 @@ mod tests {
         assert!(poll(&mut small).is_pending());
         drop(large);
         assert!(poll(&mut small).is_ready());
+    }
+
+    #[test]
+    fn a_budget_over_another_pool_counts_its_blocks() {
+        let source = Pool::new();
+        let mut first = source.try_allocate(8192).unwrap();
+        let address = first.octets_mut().as_ptr();
+        drop(first);
+        let budget = Pool::over(Arc::new(source)).budget(8 << 10);
+        let mut block = budget.try_allocate(5000).unwrap();
+        assert_eq!((block.octets_mut().as_ptr(), block.capacity(), block.len()), (address, 8192, 0));
+        assert!(budget.try_allocate(1).is_none());
+        drop(block);
+        assert_eq!(budget.in_use(), 0);
     }
 
     #[test]

@@ -39,9 +39,8 @@ pub(super) struct Share {
 }
 
 impl Memory {
-    /// Three quarters of `octets` for RDMA, which moves the data; a quarter for TCP.
-    pub(super) fn new(octets: usize) -> Self {
-        let pool = Pool::new();
+    /// Three quarters of `octets` of a pool for RDMA, which moves the data; a quarter for TCP.
+    pub(super) fn new(pool: Pool, octets: usize) -> Self {
         let eighths = |count| pool.budget(octets / 8 * count);
         let parts = Parts { arguments: eighths(3), results: eighths(3), tcp: eighths(2) };
         Self { parts, pool, shares: Arc::default() }
@@ -117,7 +116,7 @@ mod tests {
     /// Receives of RDMA are apart: credits bound them.
     #[test]
     fn one_address_leaves_a_quarter_of_each_part_to_others() {
-        let memory = Memory::new(64 << 20);
+        let memory = Memory::new(Pool::new(), 64 << 20);
         let [first, again, other] =
             ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"].map(|a| memory.of(a.parse().unwrap()));
         for (name, part) in memory.parts() {
@@ -139,7 +138,7 @@ mod tests {
 
     #[test]
     fn addresses_are_forgotten_with_their_connections() {
-        let memory = Memory::new(64 << 20);
+        let memory = Memory::new(Pool::new(), 64 << 20);
         let of = |last: u8| memory.of(IpAddr::from([192, 0, 2, last]));
         let held = of(1);
         (2..20).for_each(|last| drop(of(last)));

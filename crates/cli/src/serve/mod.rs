@@ -2,9 +2,10 @@
 //!
 //! The main thread opens every port and waits for signals. Each serving thread runs a single-threaded runtime with its
 //! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
-//! runs on threads of its own.
+//! runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the serving threads in turn.
 
 mod gate;
+mod handed;
 mod hints;
 mod memory;
 mod metrics;
@@ -12,12 +13,16 @@ mod ports;
 mod register;
 mod thread;
 
-use crate::args::{LogFormat, ServeArgs};
+use crate::{
+    args::{LogFormat, ServeArgs},
+    transports::Carrier,
+};
 use anyhow::{Context, Result, bail, ensure};
 use gate::Gate;
 use ports::Ports;
 use rpcrdma::{Observer, Tracing};
 use rpcrdma_env::tokio_env;
+use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Squash, StateDirectory, Workers};
 use std::{
     os::unix::fs::MetadataExt,
@@ -74,7 +79,11 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
     let env = tokio_env().context("cannot read random numbers from the system")?;
     let allow = parse_allow(&args.allow)?;
     let nfsd = build(args, &env, allow.clone(), files)?;
-    let ports = Ports::open(args)?;
+    ensure!(
+        args.device.is_none() || args.fabric == Carrier::Verbs,
+        "--device names an RDMA device: say --fabric verbs"
+    );
+    let (ports, on_device) = Ports::open(args, &env).await?;
     if args.rpcbind && ports.only_loopback() {
         bail!("--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen");
     }
@@ -84,7 +93,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
              encrypted; name the networks to serve with --allow"
         );
     }
-    let memory = memory::Memory::new(memory::budget(args.memory));
+    let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
+    let memory = memory::Memory::new(pool, memory::budget(args.memory));
     let (mut nfs, mut mount, mut observer) = (nfsd.nfs(), nfsd.mount(), Arc::new(Tracing) as Arc<dyn Observer>);
     if let Some(address) = args.metrics {
         metrics::serve(address)?;
@@ -111,7 +121,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
         tap,
         stopping,
     };
-    let serving = thread::start(threads, &ports, shared)?;
+    let serving = thread::start(threads, &ports, on_device, shared)?;
     let registered = match args.rpcbind {
         true => Some(register::Registered::with_rpcbind(&ports, &env).await?),
         false => None,

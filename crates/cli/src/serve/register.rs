@@ -82,7 +82,7 @@ mod tests {
 
     fn port(spoken: Spoken, address: &str) -> Port {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Port { spoken, address: address.parse().unwrap(), listener }
+        Port { spoken, address: address.parse().unwrap(), listener: Some(listener) }
     }
 
     /// iWARP is one of the networks whose endpoints are named by IP addresses and ports.

@@ -2,17 +2,19 @@
 
 use super::{
     gate::{Admitted, Entry, Gate, Stranger},
+    handed::{self, Handed},
     memory::Memory,
     metrics,
-    ports::{Ports, Spoken},
+    ports::{OnDevice, Ports, Spoken},
 };
 use anyhow::{Context as _, Result};
 use bytes::Bytes;
 use rpcrdma::{Observer, Server, ServerOptions, Versions};
 use rpcrdma_env::Env;
-use rpcrdma_fabric::{Listener, Pending};
+use rpcrdma_fabric::{Fabric, Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
 use rpcrdma_oncrpc::{Handler, tcp};
+use rpcrdma_verbs::Verbs;
 use rustix::net::sockopt;
 use std::{
     future::{Future, poll_fn},
@@ -77,19 +79,23 @@ impl Serving {
 }
 
 /// Starts the threads.
-pub(super) fn start(threads: usize, ports: &Ports, shared: Shared) -> Result<Serving> {
+pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, shared: Shared) -> Result<Serving> {
     let mut ended = Vec::new();
+    let device = on_device.as_ref().map(|on| on.device.clone());
+    let mut handed = on_device.map(|on| handed::deal(on.listeners, threads, &shared.stopping)).unwrap_or_default();
     let connections = Arc::new(AtomicU64::new(0));
     for number in 0..threads {
-        let listeners = ports.0.iter().map(|port| Ok((port.spoken, port.address, port.listener.try_clone()?)));
+        let sockets = ports.0.iter().filter_map(|port| Some((port.spoken, port.address, port.listener.as_ref()?)));
+        let listeners = sockets.map(|(spoken, address, listener)| Ok((spoken, address, listener.try_clone()?)));
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
+        let device = device.clone().zip(handed.pop());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (sender, receiver) = oneshot::channel();
         let (shared, connections) = (shared.clone(), connections.clone());
         std::thread::Builder::new()
             .name(format!("rpcrdma-{number}"))
             .spawn(move || {
-                runtime.block_on(serve(listeners, shared, connections));
+                runtime.block_on(serve(listeners, device, shared, connections));
                 let _ = sender.send(());
             })
             .context("cannot start a thread")?;
@@ -98,7 +104,12 @@ pub(super) fn start(threads: usize, ports: &Ports, shared: Shared) -> Result<Ser
     Ok(Serving { ended: tokio::sync::Mutex::new(ended) })
 }
 
-async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared, connections: Arc<AtomicU64>) {
+async fn serve(
+    listeners: Vec<(Spoken, SocketAddr, TcpListener)>,
+    device: Option<(Verbs, Handed)>,
+    shared: Shared,
+    connections: Arc<AtomicU64>,
+) {
     let mut config = Config::default();
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
@@ -108,8 +119,12 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
     let mut options = ServerOptions::default();
     options.stall = shared.stall;
     options.versions = shared.versions;
+    let fabric: &dyn Fabric = match &device {
+        Some((verbs, _)) => verbs,
+        None => &iwarp,
+    };
     let server = Server::new(
-        &iwarp,
+        fabric,
         shared.nfs.clone(),
         shared.memory.rdma(),
         shared.env.clone(),
@@ -117,6 +132,9 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
         shared.observer.clone(),
     );
     let mut loops = JoinSet::new();
+    if let Some((_, handed)) = device {
+        loops.spawn(accept_rdma(Box::new(handed), server.clone(), shared.clone()));
+    }
     for (spoken, address, listener) in listeners {
         let (shared, connections) = (shared.clone(), connections.clone());
         match spoken {
@@ -139,7 +157,7 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, shared: Shared
 }
 
 /// Completes when the server is to stop.
-async fn stopped(stopping: &mut watch::Receiver<bool>) {
+pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // An error means that whoever could say so is gone.
     let _ = stopping.wait_for(|&stop| stop).await;
 }
@@ -292,7 +310,7 @@ async fn drive<E: std::error::Error>(
 }
 
 /// An error with its causes, on one line.
-fn describe(error: &dyn std::error::Error) -> String {
+pub(super) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
