@@ -94,6 +94,11 @@ impl Peer {
         }
     }
 
+    /// A message that has come.
+    pub fn waiting(&mut self) -> Option<(Header, Bytes)> {
+        self.heard.pop_front()
+    }
+
     /// The next call, of any form.
     pub async fn call(&mut self) -> Option<(Header, Bytes)> {
         self.hear(|header| match &header.body {
