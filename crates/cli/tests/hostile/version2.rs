@@ -2,6 +2,7 @@
 //! never end, and floods. The octets are built here, from the draft.
 
 use crate::{
+    idlers::dial_from,
     peer::Peer,
     rpc::{self, Header, NFS, Status, Xdr, call, status, word},
     stage::Stage,
@@ -335,6 +336,30 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
             }
         }
         peers.push(peer);
+    }
+    drop(peers);
+    stage.finish();
+}
+
+/// Peers that begin calls in parts and stop take no more than the share of their address: others are served, and so are their own calls
+/// that need none of it.
+#[test]
+fn parts_that_are_held_are_bounded_for_each_address() {
+    let mut stage = Stage::new(&["--memory", "64M"]);
+    let file = stage.handle(b"written");
+    let mut peers = Vec::new();
+    for _ in 0..60 {
+        let mut peer = Peer::over(dial_from([127, 0, 0, 2], &stage.server.rdma), 16, 16);
+        peer.send(&inline(&rpc::null(5)));
+        assert_answered(&mut peer, 2);
+        let stream = rpc::write_call(55, &file, 1 << 20).0;
+        for _ in 0..BURST {
+            peer.send(&message(&Header::default(), 55, MORE, &stream[..stream.len() & !3]));
+        }
+        peers.push(peer);
+    }
+    for _ in 0..3 {
+        stage.a_good_client_is_served();
     }
     drop(peers);
     stage.finish();
