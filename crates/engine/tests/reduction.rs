@@ -8,7 +8,7 @@ use rpcrdma_engine::{
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
     PrivateData,
-    v1::{Body, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList},
+    v1::{Body, ErrorBody, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList},
 };
 use rpcrdma_xdr::Payload;
 
@@ -247,4 +247,26 @@ fn one_credit_is_left_for_a_health_check() {
     assert_eq!(about.kind, MessageKind::Probe);
     let octets = octets.concat();
     assert_eq!(octets[octets.len() - 20..][..4], [0; 4], "procedure 0, with no credential and no verifier");
+}
+
+#[test]
+fn credits_of_another_version_mean_nothing() {
+    let call = |xid| Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 1])));
+    for (error, sent) in [(ErrorBody::Version { low: 2, high: 2 }, 1), (ErrorBody::Chunk, 4)] {
+        let (mut engine, mut host) = client();
+        start(&mut engine, &mut host, 1, call(1), &[]);
+        engine.received(&Header { xid: 1, version: 1, credit: 5, body: Body::Error(error) }.to_bytes(), T, &mut host);
+        let after: usize = (2..9).map(|xid| messages(&start(&mut engine, &mut host, xid, call(xid), &[])).len()).sum();
+        assert_eq!(after, sent, "{error:?}");
+    }
+}
+
+/// proves: V1-3.3.3-e, V1-3.3.3-a
+#[test]
+fn no_threshold_is_below_the_least() {
+    let small = Config { send_octets: 100, receive_octets: 0, ..Config::client() };
+    for peer in [None, Some(&PrivateData { remote_invalidation: false, send_size: 0, receive_size: 1 })] {
+        let engine = Connection::new(small.clone(), peer);
+        assert_eq!((engine.link().send_inline, engine.link().receive_inline), (1024, 1024));
+    }
 }

@@ -56,7 +56,7 @@ fn memory_is_named_by_32_and_64_bits() {
     assert!(handle != 0 && offset.checked_add(length.into()).is_some(), "its last octet has an address too");
 }
 
-/// proves: V1-2.3.2-b, V2-4.2.1-a, ULB-5.4.1-a
+/// proves: V1-2.3.2-b, V2-4.2.1-a, ULB-5.4.1-a, V2-3.2.2.2-a
 #[tokio::test]
 async fn sends_are_reliable_and_in_order() {
     const MESSAGES: usize = 400;

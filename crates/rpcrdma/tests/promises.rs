@@ -249,7 +249,7 @@ impl Service for Remembers {
 }
 
 /// A server makes no connections: what it had called back goes to its caller, who can call again when the client is back.
-/// proves: V2-4.5.5-c
+/// proves: V2-4.5.5-c, V2-3.1.3.2-a
 #[test]
 fn a_lost_reverse_call_is_given_up_and_can_be_made_again() {
     for versions in BOTH {
@@ -341,7 +341,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
 }
 
 /// Data of five octets whose chunk has eight: padding is not sent, and taken where it comes.
-/// proves: V2-4.3.5.2-c, V1-3.4.5.2-a, V1-3.4.5.2-d
+/// proves: V2-4.3.5.2-c, V1-3.4.5.2-a, V1-3.4.5.2-d, V2-4.3.5.2-a, V2-4.3.5.2-b
 #[test]
 fn padding_in_a_chunk_is_taken_and_never_sent() {
     for versions in BOTH {

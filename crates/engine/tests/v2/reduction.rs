@@ -1,9 +1,9 @@
 //! What leaves a message and what stays in it, octet by octet, and whose memory is exposed for how long.
 
-use crate::peer::{Peer, call, credits, msg, payload, reads, reply, words, writes};
+use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
 use bytes::Bytes;
 use rpcrdma_engine::{Action, Answer, CallId, Config, ExposureId, Limits, Piece};
-use rpcrdma_wire::v2::{Chunks, ErrorBody, Header, Lists, Segment};
+use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Segment, WriteChunk};
 use rpcrdma_xdr::Payload;
 
 /// What an end sends: every message with its header, and what stands behind it.
@@ -216,7 +216,7 @@ fn a_reply_of_a_few_messages_needs_no_memory_for_it() {
     }
 }
 
-/// proves: ULB-3.2-e, V2-6.4-h
+/// proves: ULB-3.2-e, V2-6.4-h, V2-6.4-d
 #[test]
 fn a_reply_without_a_chunk_for_it_is_continued() {
     let small = Lists { reply: writes(&[&[100]]).writes.0.pop(), ..Lists::default() };
@@ -298,4 +298,53 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     }
     client.engine.fenced(exposure);
     assert_eq!(ended(&mut client), (None, 1));
+}
+
+/// What a server does for one call, in order: what it writes, by handle, and the messages that it sends.
+fn answered(server: &mut Peer, room: Lists, results: Payload) -> (Vec<(u32, Vec<u8>)>, Vec<Header>) {
+    let done = server.hear(&msg(1, false, false, room), &call(1));
+    server.engine.answer(done.delivered()[0].0, Answer::Reply(results));
+    let (mut written, mut sent): (Vec<(u32, Vec<u8>)>, _) = (Vec::new(), Vec::new());
+    while let Some(action) = server.engine.poll() {
+        match action {
+            Action::Write { to, octets, .. } => {
+                assert!(sent.is_empty(), "a Write after a Send of the reply that tells of it");
+                match written.last_mut() {
+                    Some((handle, all)) if *handle == to.handle => all.extend(octets.concat()),
+                    _ => written.push((to.handle, octets.concat())),
+                }
+            }
+            Action::Send { octets, .. } => sent.push(Header::decode(&octets.concat().into()).unwrap().0),
+            _ => {}
+        }
+    }
+    (written, sent)
+}
+
+/// proves: V2-4.4.3-e, V2-4.4.3-f, V2-4.4.2.1-b, V2-4.3.6-f, V2-3.2.2.4-b
+#[test]
+fn results_are_written_first_and_the_rest_goes_where_there_is_room() {
+    let results = || {
+        let mut results = Payload::from(Bytes::from([reply(1), vec![0x11; 9000]].concat()));
+        results.push_item(Bytes::from(vec![0xA5; 7001]));
+        results.push_run(Bytes::from(vec![0x22; 4]));
+        results
+    };
+    let chunk = |handle, length| WriteChunk(vec![segment(handle, length)]);
+    let item = (6, vec![0xA5; 7001]);
+    let rest = [reply(1), vec![0x11; 9000], vec![0x22; 4]].concat();
+    // Into both chunks: the item into its own, and what is left, which fits no message, into the Reply chunk.
+    let room = Lists { reply: Some(chunk(7, 50_000)), ..writes(&[&[8000]]) };
+    let (written, sent) = answered(&mut Peer::ready(Config::server()), room, results());
+    assert_eq!(written, [item.clone(), (7, rest.clone())]);
+    let [header] = &sent[..] else { panic!("{sent:?}") };
+    let lists = &header.body.chunks().unwrap().lists;
+    assert!(matches!(header.body, Body::Nomsg(_)));
+    assert_eq!((lists.writes.chunks()[0].len(), lists.reply.as_ref().unwrap().len()), (7001, rest.len() as u64));
+    // Without a Reply chunk: in parts, the lists with the last.
+    let (written, sent) = answered(&mut Peer::ready(Config::server()), writes(&[&[8000]]), results());
+    assert_eq!((written, sent.len()), (vec![item], 3));
+    let returned = |header: &Header| header.body.chunks().unwrap().lists.writes.chunks().first().map(WriteChunk::len);
+    assert_eq!(sent.iter().map(returned).collect::<Vec<_>>(), [None, None, Some(7001)]);
+    assert!(sent.iter().all(|header| header.body.chunks().unwrap().lists.reads.is_empty()));
 }

@@ -85,6 +85,13 @@ pub enum Wire {
     Send { octets: Bytes, invalidate: Option<u32>, signaled: bool },
 }
 
+/// A message that has landed in a receive and was not looked at yet.
+pub struct Arrived {
+    pub octets: Bytes,
+    /// What its sender has invalidated.
+    pub fenced: Option<ExposureId>,
+}
+
 pub struct Pull {
     pub request: RequestId,
     pub octets: usize,
@@ -103,6 +110,7 @@ pub struct End {
     pub memory: Memory,
     pub posted: usize,
     pub wire: VecDeque<Wire>,
+    pub inbox: VecDeque<Arrived>,
     pub pulls: Vec<Pull>,
     pub pulled: BTreeMap<RequestId, Bytes>,
     pub delivered: Vec<(RequestId, u32)>,
@@ -179,6 +187,7 @@ impl World {
                 next_xid: 1_000_000,
             },
             wire: VecDeque::new(),
+            inbox: VecDeque::new(),
             pulls: Vec::new(),
             pulled: BTreeMap::new(),
             delivered: Vec::new(),
@@ -273,17 +282,16 @@ impl World {
                 Action::PostReceives { count } => end.posted += count,
                 Action::Send { octets, invalidate, signaled, about } => {
                     let whole = octets.concat();
-                    assert_eq!(whole.len(), about.inline_octets);
+                    assert_eq!((whole.len(), invalidate), (about.inline_octets, about.invalidates), "as it is told");
                     let peer = 1 - at;
                     if self.strict {
                         let [client, server] = &mut self.watched;
                         let (ours, theirs) = if at == 0 { (client, server) } else { (server, client) };
                         let header = ours.sends(theirs, &whole);
                         assert_eq!(u32::from(header.credits.granted), about.credit);
-                        let segments =
-                            about.invalidates.map(|handle| (handle, header.flags.response, header.flags.more));
-                        if let Some((handle, response, more)) = segments {
-                            assert!(response && !more, "only the last Send of a reply invalidates");
+                        if let Some(handle) = invalidate {
+                            let last_of_a_reply = header.flags.response && !header.flags.more;
+                            assert!(last_of_a_reply, "only the last Send of a reply invalidates");
                             assert_eq!(self.offered.remove(&(peer, header.xid)), Some(handle), "what was offered");
                         }
                         if !header.flags.response
@@ -345,7 +353,7 @@ impl World {
         }
         let end = &self.ends[at];
         let stats = end.engine.stats();
-        assert_eq!(stats.receives, end.posted, "the engine's count is the fabric's");
+        assert_eq!(stats.receives, end.posted + end.inbox.len(), "the engine's count is the fabric's");
     }
 
     pub fn close_call(&mut self, at: usize, call: CallId) -> u32 {
@@ -407,18 +415,27 @@ impl World {
                 let end = &mut self.ends[to];
                 assert!(end.posted > 0, "a Send that finds no receive ends an iWARP connection");
                 end.posted -= 1;
-                if let Some(id) = invalidate.and_then(|handle| end.memory.fence(handle)) {
-                    end.engine.fenced(id);
-                }
-                if self.strict
-                    && let Ok((header, _)) = v2::Header::decode_piece(&octets)
-                {
-                    self.watched[to].hears(&header);
-                }
-                end.engine.received(&octets, self.now, &mut end.memory);
-                self.act(to);
+                let fenced = invalidate.and_then(|handle| end.memory.fence(handle));
+                end.inbox.push_back(Arrived { octets, fenced });
             }
         }
+    }
+
+    /// Lets an end look at the next message that has landed. Until then its receive is used up, and no other is posted for it:
+    /// what may be on its way has to find receives all the same.
+    pub fn look(&mut self, at: usize) {
+        let end = &mut self.ends[at];
+        let Some(Arrived { octets, fenced }) = end.inbox.pop_front() else { return };
+        if let Some(id) = fenced {
+            end.engine.fenced(id);
+        }
+        if self.strict
+            && let Ok((header, _)) = v2::Header::decode_piece(&octets)
+        {
+            self.watched[at].hears(&header);
+        }
+        end.engine.received(&octets, self.now, &mut end.memory);
+        self.act(at);
     }
 
     /// Fetches one chunk for `end`.
@@ -480,6 +497,9 @@ impl World {
     pub fn break_off(&mut self) {
         self.broken = true;
         for at in 0..2 {
+            let end = &mut self.ends[at];
+            let fenced: Vec<ExposureId> = end.inbox.drain(..).filter_map(|arrived| arrived.fenced).collect();
+            fenced.into_iter().for_each(|id| end.engine.fenced(id));
             let handles: Vec<u32> = self.ends[at].memory.by_handle.keys().copied().collect();
             for handle in handles {
                 let id = self.ends[at].memory.fence(handle).expect("it is there");
@@ -507,9 +527,13 @@ impl World {
     }
 
     pub fn busy(&self) -> bool {
-        self.ends
-            .iter()
-            .any(|end| !end.wire.is_empty() || !end.pulls.is_empty() || !end.delivered.is_empty() || end.undrained > 0)
+        self.ends.iter().any(|end| {
+            !end.wire.is_empty()
+                || !end.inbox.is_empty()
+                || !end.pulls.is_empty()
+                || !end.delivered.is_empty()
+                || end.undrained > 0
+        })
     }
 
     pub fn wake(&mut self, at: usize) {
@@ -537,12 +561,17 @@ pub fn assemble(pieces: &[Piece], pulled: &[u8]) -> Vec<u8> {
 impl World {
     /// Does `steps` things at random.
     pub fn work(&mut self, steps: usize, give_up: bool) {
+        let mut blind = None;
         for _ in 0..steps {
             if self.broken {
                 break;
             }
             let at = self.random.below(2) as usize;
-            match self.random.below(12) {
+            // Now and then an end does not look at what comes for a while, though it goes on sending.
+            if self.random.below(60) == 0 {
+                blind = [None, None, Some(0), Some(1)][self.random.below(4) as usize];
+            }
+            match self.random.below(16) {
                 0 | 1 => self.start(at),
                 2..=5 => self.arrive(at),
                 6 | 7 => self.pull(at),
@@ -556,6 +585,7 @@ impl World {
                     self.now = self.now + Duration::from_secs(self.random.below(3) * 4);
                     self.wake(at);
                 }
+                12..=15 if blind != Some(at) => self.look(at),
                 _ => {}
             }
         }
@@ -566,7 +596,7 @@ impl World {
         let mut rounds = 0;
         while self.busy() && !self.broken {
             for at in 0..2 {
-                for step in [World::arrive, World::pull, World::serve, World::drain] {
+                for step in [World::arrive, World::look, World::pull, World::serve, World::drain] {
                     if !self.broken {
                         step(self, at);
                     }

@@ -1,0 +1,69 @@
+//! Credits at their limits, with a peer that counts.
+
+use crate::peer::{Peer, call, msg, payload};
+use rpcrdma_engine::Config;
+use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
+
+/// A credit that calls leave alone is there for an answer, which the peer may need before it answers any call.
+/// proves: V2-4.2.1.1-e
+#[test]
+fn calls_leave_the_last_credit_to_answers() {
+    let config = Config { credits_granted: 4, ..Config::client() };
+    let mut client = Peer::new(config);
+    client.engine.start(client.now, &mut client.host);
+    client.take();
+    client.hear(&Header::connprop(1, Credits::new(3, 32), false, Default::default()), &[]);
+    let sent: Vec<usize> = (1..5).map(|xid| client.call(xid, payload(40), 100, &[], false).sent.len()).collect();
+    assert_eq!(sent, [1, 1, 0, 0], "three credits, of which one is kept");
+    // A call of the server's, which grants nothing that could be used for a call of ours.
+    let header = Header { credits: Credits::new(0, 32), ..msg(9, false, false, Lists::default()) };
+    let done = client.hear(&header, &call(9));
+    client.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(40)));
+    let done = client.take();
+    assert_eq!(done.sent.iter().map(|(header, ..)| header.flags.response).collect::<Vec<_>>(), [true]);
+    let done = client.hear(&Header::grant(Credits::new(2, 32)), &[]);
+    assert_eq!(done.sent.len(), 1, "two more, of which one is kept");
+    // With nothing unanswered there is nothing to keep it for.
+    let mut alone = Peer::new(Config::client());
+    alone.engine.start(alone.now, &mut alone.host);
+    alone.take();
+    alone.hear(&Header::connprop(1, Credits::new(1, 32), false, Default::default()), &[]);
+    assert_eq!(alone.call(1, payload(40), 100, &[], false).sent.len(), 1);
+}
+
+/// Receives for all that the peer may send at once: what both ceilings cover, and beyond them a grant without a credit.
+/// proves: V2-4.2.1.2-b, V2-4.2.1.1-h
+#[test]
+fn a_grant_finds_a_receive_when_all_credits_are_used() {
+    for own in [2, 5, 32] {
+        let mut server = Peer::announced(
+            Config { credits_granted: own, credits_wanted: own, ..Config::server() },
+            vec![Property::Reverse(3)],
+        );
+        // Every message of the server's has to grant one, and it can send as many as the peer's ceiling says: so much can be
+        // granted, and be on its way, before the server has looked at any of it. A grant comes on top.
+        let ceiling = 32;
+        let receives = server.engine.stats().receives;
+        assert!(receives > own as usize + ceiling, "{receives} receives");
+        let calls = (1..1000).map(|xid| server.call(xid, payload(40), 100, &[], false).sent);
+        let forced: usize = calls.flatten().map(|(header, ..)| usize::from(header.credits.granted)).sum();
+        assert!((1..=ceiling).contains(&forced), "{forced} granted without a receive to spare");
+    }
+}
+
+/// What a peer has announced counts when it has announced everything: a call that comes before is answered with the defaults.
+/// proves: V2-4.2.2-c, V2-6.2.2.3-h
+#[test]
+fn defaults_hold_until_the_exchange_is_over() {
+    let large = Config { send_octets: 65_536, receive_octets: 65_536, ..Config::server() };
+    for (over, messages) in [(false, 3), (true, 1)] {
+        let mut server = Peer::new(large.clone());
+        let set = PropertySet(vec![Property::ReceiveSize(65_536), Property::SendSize(65_536)]);
+        server.hear(&Header::connprop(0x66, Credits::new(8, 32), !over, set), &[]);
+        let done = server.hear(&msg(1, false, false, Lists::default()), &call(1));
+        server.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(9000)));
+        let sent = server.take().sent;
+        assert_eq!(sent.len(), messages, "exchange over: {over}");
+        assert!(sent.iter().all(|(header, octets, ..)| over || header.encoded_len() + octets <= 4096));
+    }
+}
