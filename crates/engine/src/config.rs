@@ -31,6 +31,13 @@ pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
 /// over.
 pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
 
+/// Version 2: the most Sends that a call goes in, rather than into a chunk that the server pulls, unless told otherwise.
+pub const DEFAULT_CALL_PARTS: usize = 32;
+
+/// Version 2: the most Sends that the largest reply to a call may need for it to be offered no chunk, unless told
+/// otherwise.
+pub const DEFAULT_REPLY_PARTS: usize = 32;
+
 /// How long a call that nobody waits for may keep its memory lent.
 pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 
@@ -110,6 +117,11 @@ pub struct Config {
     pub versions: Versions,
     /// Version 2: the most credits of the peer's that are believed. Each costs a receive.
     pub peer_credits: u16,
+    /// Version 2: the most Sends that a call goes in where it could also be pulled from a chunk. One: none is continued.
+    pub call_parts: usize,
+    /// Version 2: the most Sends that the largest reply may need for it to be offered no chunk. One: none is continued
+    /// unless the responder has no other way.
+    pub reply_parts: usize,
     /// Version 2: what a client announces for the reverse direction, if it grants credits for it.
     pub reverse: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
@@ -135,6 +147,8 @@ impl Config {
             limits: Limits::default(),
             versions: Versions::One,
             peer_credits: MAX_PEER_CREDITS,
+            call_parts: DEFAULT_CALL_PARTS,
+            reply_parts: DEFAULT_REPLY_PARTS,
             reverse: ReverseSupport::General,
             extension: None,
             host_authentication: None,

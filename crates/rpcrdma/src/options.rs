@@ -1,7 +1,8 @@
 //! What clients and servers can be told, and what becomes of it with a given provider.
 
 use rpcrdma_engine::{
-    Config, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, Limits as EngineLimits, Versions,
+    Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, DEFAULT_REPLY_PARTS,
+    Limits as EngineLimits, Versions,
     v2::{Extension, HostAuthentication, MAX_PEER_CREDITS, MIN_OCTETS, ReverseSupport, SPARE_RECEIVES},
 };
 use rpcrdma_fabric::Capabilities;
@@ -74,6 +75,11 @@ pub struct ClientOptions {
     /// With [`Versions::Auto`]: the server is thought to have no version 2, and not asked for it at first. If it turns out
     /// to have nothing else, it is.
     pub assume_version_1: bool,
+    /// Version 2: the most Sends that a call goes in where the server could also pull it from memory that is exposed for
+    /// it. What is best depends on what exposing costs; the default is measured with software iWARP.
+    pub call_parts: usize,
+    /// Version 2: the most Sends that a reply may need for no memory to be exposed for it.
+    pub reply_parts: usize,
     /// Version 2: what to announce for the server's calls, if there may be any.
     pub reverse_support: ReverseSupport,
     /// Version 2: header types and properties beyond the draft's.
@@ -93,6 +99,8 @@ impl Default for ClientOptions {
             reverse: None,
             versions: Versions::One,
             assume_version_1: false,
+            call_parts: DEFAULT_CALL_PARTS,
+            reply_parts: DEFAULT_REPLY_PARTS,
             reverse_support: ReverseSupport::General,
             extension: None,
             host_authentication: None,
@@ -117,6 +125,8 @@ impl ClientOptions {
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
             versions: self.versions,
+            call_parts: self.call_parts,
+            reply_parts: self.reply_parts,
             reverse: self.reverse_support,
             extension: self.extension.clone(),
             host_authentication: self.host_authentication.clone(),

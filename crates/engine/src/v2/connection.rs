@@ -116,7 +116,7 @@ impl Connection {
         Self {
             credits: Credits::new(&config, posted),
             exchange: Exchange::new(&config),
-            parts: Reassembly::new(max_octets),
+            parts: Reassembly::new(max_octets, usize::try_from(config.receive_octets).unwrap_or(usize::MAX)),
             outbox: Outbox::default(),
             requester: Requester::default(),
             responder: Responder::default(),
@@ -429,7 +429,11 @@ impl Connection {
             let max_gather = self.config.max_gather;
             if let Some(mut current) = self.outbox.current.take() {
                 let word = self.credits.stamp(&mut self.actions);
+                let (xid, response) = (current.xid, current.response);
                 let (action, last) = current.send(word, max_gather);
+                if last && !response {
+                    self.requester.sent(xid, self.credits.granted());
+                }
                 self.outbox.current = (!last).then_some(current);
                 self.send(action);
             } else if self.exchange.has_unsent() {

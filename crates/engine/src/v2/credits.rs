@@ -11,6 +11,12 @@
 //! | `least` | by what a message of ours grants, up to our ceiling | by each message of the peer |
 //!
 //! `least` never exceeds what the peer has once it has read all that we sent: at nothing, it may be waiting for us.
+//!
+//! What the peer could not add to a balance that was full is lost, and `count` would owe for it forever. Two things keep
+//! that from narrowing the window of either end to a message at a time, after one of them has sent much more than the
+//! other. The end that calls learns from each reply what the peer has read: whatever was granted up to the call, no more
+//! than our ceiling is left of it. The end that answers learns nothing of the kind; but the client's ceiling is half of
+//! what it lets be asked of the server, and with it the most that the server can come to owe.
 
 use crate::{Action, Config, Side, config::MAX_CREDITS};
 use rpcrdma_wire::v2::Credits as Word;
@@ -39,6 +45,10 @@ pub(crate) struct Credits {
     /// Whether a grant was sent without a credit since the peer was heard.
     on_reserve: bool,
     count: i32,
+    /// Receives that were used by messages and cannot be promised again yet.
+    held: i32,
+    /// All that our messages have granted.
+    granted: u64,
     least: i32,
     /// What the peer can have at most: granted, and not seen to be used.
     most: i64,
@@ -50,8 +60,9 @@ pub(crate) struct Credits {
 impl Credits {
     /// Credits of a connection with `posted` receives on which nothing was said in this version.
     pub(crate) fn new(config: &Config, posted: usize) -> Self {
-        let wanted = config.credits_wanted.max(config.credits_granted).clamp(MIN_CEILING, MAX_CREDITS);
-        let own = i32::try_from(wanted).unwrap_or(i32::MAX);
+        let wanted = config.credits_wanted.max(config.credits_granted);
+        let wanted = if config.side == Side::Client { wanted.div_ceil(2) } else { wanted };
+        let own = i32::try_from(wanted.clamp(MIN_CEILING, MAX_CREDITS)).unwrap_or(i32::MAX);
         let initial = match config.side {
             Side::Client => (1, 0),
             // The client's first message needs no word of ours.
@@ -64,6 +75,8 @@ impl Credits {
             balance: initial.0,
             on_reserve: false,
             count: own - initial.1,
+            held: 0,
+            granted: initial.1.unsigned_abs().into(),
             least: initial.1,
             most: initial.1.into(),
             free: 1,
@@ -89,6 +102,20 @@ impl Credits {
     /// A message has used up a receive.
     pub(crate) fn consumed(&mut self) {
         self.posted = self.posted.saturating_sub(1);
+        self.held += 1;
+    }
+
+    /// All that was granted so far: the mark of a call that has just been sent.
+    pub(crate) fn granted(&self) -> u64 {
+        self.granted
+    }
+
+    /// A message in reply to a call has come, with whose last part all that was granted came to `mark`. The peer has read
+    /// all of that, and had at most our ceiling before it spent a credit on the reply.
+    pub(crate) fn acknowledged(&mut self, mark: u64) {
+        let since = i32::try_from(self.granted.saturating_sub(mark)).unwrap_or(i32::MAX);
+        let surely_free = 1i32.saturating_sub(since).saturating_sub(self.held);
+        self.count = self.count.max(surely_free.min(self.own));
     }
 
     /// What the message grants, whatever else is made of it. Returns whether the peer may have sent it.
@@ -109,6 +136,7 @@ impl Credits {
     /// The receive of a message can be promised for something new: at once, or for a call when it is answered.
     pub(crate) fn released(&mut self) {
         self.count = (self.count + 1).min(self.own);
+        self.held = (self.held - 1).max(0);
     }
 
     /// Whether a message may be sent.
@@ -142,6 +170,7 @@ impl Credits {
         }
         let granted = self.count.clamp(1, i32::from(u16::MAX));
         self.count = (self.count - granted).max(-self.peer);
+        self.granted += u64::from(granted.unsigned_abs());
         self.least = (self.least + granted).min(self.own);
         self.most += i64::from(granted);
         self.free = (self.free + 1).min(i64::from(self.own));
@@ -179,13 +208,13 @@ mod tests {
         assert!(client.may_send() && !server.may_send());
         let mut actions = VecDeque::new();
         client.stamp(&mut actions);
-        assert!(matches!(actions[0], Action::PostReceives { count: 10 }) && actions.len() == 1, "{actions:?}");
+        assert!(matches!(actions[0], Action::PostReceives { count: 6 }) && actions.len() == 1, "{actions:?}");
         assert!(!client.may_send(), "one message until the server has answered");
         server.consumed();
-        assert!(server.heard(Word::new(8, 8), false));
+        assert!(server.heard(Word::new(4, 4), false));
         server.released();
         assert_eq!(stamp(&mut server), (4, 4));
-        assert_eq!(server.posted(), 4 + 8 + SPARE_RECEIVES);
+        assert_eq!(server.posted(), 4 + 4 + SPARE_RECEIVES);
         assert_eq!(stamp(&mut server), (1, 4), "never zero: a loan");
     }
 
@@ -236,5 +265,60 @@ mod tests {
         assert!(credits.heard(Word::new(1, 1), false));
         assert!(credits.heard(Word::new(1, 1), true), "the reserved receive");
         assert!(!credits.heard(Word::new(1, 1), true));
+    }
+
+    /// The server has sent five messages for each of the client's, and the grants of most were lost: the client's balance
+    /// was full. When the client then sends more, the server still has receives to promise.
+    #[test]
+    fn the_server_owes_less_than_it_can_grant() {
+        let mut server = credits(Side::Server, 8);
+        server.heard(Word::new(4, 4), false);
+        server.released();
+        for _ in 0..100 {
+            stamp(&mut server);
+        }
+        assert_eq!(server.count, -4, "half of what it can let be outstanding");
+        for _ in 0..8 {
+            server.consumed();
+            server.heard(Word::new(1, 4), false);
+            server.released();
+        }
+        assert!(server.peer_is_short());
+        assert_eq!(stamp(&mut server), (4, 8), "all of the client's credits are used up, and it gets several");
+    }
+
+    /// proves: V2-4.2.1.1-h
+    #[test]
+    fn a_reply_says_what_was_read_of_our_grants() {
+        let mut client = credits(Side::Client, 16);
+        stamp(&mut client);
+        client.consumed();
+        client.heard(Word::new(8, 8), false);
+        client.released();
+        // A call in six parts, and its reply: five grants found the balance full.
+        for _ in 0..6 {
+            stamp(&mut client);
+        }
+        let mark = client.granted();
+        assert_eq!(client.count, -5);
+        client.consumed();
+        client.heard(Word::new(6, 8), false);
+        client.acknowledged(mark);
+        client.released();
+        assert_eq!(client.count, 1, "the receive of the reply, and no debt");
+        // What was granted after the call may not have been read, and another reply is held.
+        let mark = client.granted();
+        for _ in 0..3 {
+            stamp(&mut client);
+        }
+        assert_eq!(client.count, -2);
+        client.consumed();
+        client.consumed();
+        client.acknowledged(mark);
+        assert_eq!(client.count, -2, "at least one less three less two is no news");
+        client.acknowledged(client.granted());
+        assert_eq!(client.count, -1);
+        client.acknowledged(0);
+        assert_eq!(client.count, -1, "a mark of long ago lowers nothing");
     }
 }

@@ -19,8 +19,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, Properties, ReverseSupport, WriteChunk};
-use rpcrdma_xdr::Payload;
+use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk};
+use rpcrdma_xdr::{Payload, padded};
 use std::collections::VecDeque;
 
 /// How often one call is sent again in another way: once for each side of it.
@@ -35,6 +35,10 @@ pub(crate) struct Terms {
     repeatable: bool,
     narrowed: Narrowed,
     again: u8,
+    /// What had been granted when its last part was sent.
+    mark: Option<u64>,
+    /// Where the reply may be long, the octets that a short one has at most; else zero.
+    short_octets: usize,
     /// Whether the peer takes chunks.
     chunks: bool,
     /// What it was sent with.
@@ -43,11 +47,20 @@ pub(crate) struct Terms {
     segments: usize,
 }
 
+impl Terms {
+    /// The most octets of the reply beside what can be placed in Write chunks.
+    fn reduced_reply(&self) -> usize {
+        self.items.iter().fold(self.reply_max, |octets, &item| octets.saturating_sub(padded(item)))
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Requester {
     pub(crate) table: Table<Terms>,
     /// Calls that were sent and are not answered.
     unanswered: usize,
+    /// Whether the last reply that had room to be long was.
+    long_replies: bool,
 }
 
 /// What stands outside of this half while a call is sent.
@@ -60,8 +73,9 @@ pub(crate) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// What the peer lets us use, or `None` if it takes no calls at all.
-    fn way(&self) -> Option<Way> {
+    /// What the peer lets us use, or `None` if it takes no calls at all. Where a reply may be long and the last one was not,
+    /// no chunk is offered: a responder that has more to say than expected can say it in parts.
+    fn way(&self, long_replies: bool) -> Option<Way> {
         let level = match self.config.side {
             Side::Client => ReverseSupport::General,
             Side::Server => self.theirs.reverse,
@@ -70,13 +84,14 @@ impl Sending<'_> {
             return None;
         }
         let segments = usize::try_from(self.theirs.segment_count).unwrap_or(usize::MAX);
+        let window = self.credits.own() / 2;
         Some(Way {
             link: self.link,
             chunks: level == ReverseSupport::General,
             continues: level >= ReverseSupport::Continued,
             // Longer messages would use up the window in which the other direction has to grant.
-            call_parts: self.credits.peer() / 2,
-            reply_parts: self.credits.own() / 2,
+            call_parts: self.config.call_parts.min(self.credits.peer() / 2),
+            reply_parts: if long_replies { self.config.reply_parts.min(window) } else { window },
             segment_octets: self.theirs.segment_size,
             chunk_octets: self.config.max_transfer_octets,
             narrowed: Narrowed { segments, ..Narrowed::default() },
@@ -141,10 +156,23 @@ impl Requester {
         self.begin(xid, host, sending)
     }
 
+    /// The last part of a call was sent.
+    pub(crate) fn sent(&mut self, xid: u32, mark: u64) {
+        if let Some(call) = self.table.sent(xid) {
+            call.extra.mark = Some(mark);
+        }
+    }
+
+    /// What had been granted when the last part of a call was sent, if it was.
+    pub(crate) fn mark(&mut self, xid: u32) -> Option<u64> {
+        self.table.sent(xid)?.extra.mark
+    }
+
     fn begin(&mut self, xid: u32, host: &mut dyn Host, sending: &mut Sending<'_>) -> Option<Outgoing> {
+        let long_replies = self.long_replies;
         let call = self.table.get(xid)?;
         let terms = &call.extra;
-        let way = sending.way();
+        let way = sending.way(long_replies);
         let chunks = way.is_some_and(|way| way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0);
         let planned = way.ok_or(CallRefused::NotEnabled).and_then(|way| {
             let segments = way.narrowed.segments.min(terms.narrowed.segments);
@@ -174,7 +202,11 @@ impl Requester {
         };
         call.offered.writes = lists.writes.clone();
         call.offered.reply = lists.reply.clone();
+        call.extra.mark = None;
         call.extra.chunks = chunks;
+        let each = sending.link.receive_inline.saturating_sub(NO_CHUNKS_OCTETS);
+        let short = each.saturating_mul(sending.config.reply_parts);
+        call.extra.short_octets = if call.extra.reduced_reply() > short { short } else { 0 };
         call.extra.reads = plan.reads.len() + usize::from(plan.zero.is_some());
         call.extra.writes = lists.writes.chunks().len();
         call.extra.segments = lists.segment_count();
@@ -236,6 +268,9 @@ impl Requester {
         actions: &mut VecDeque<Action>,
     ) -> bool {
         let Some(call) = self.table.sent(xid) else { return false };
+        if call.extra.short_octets > 0 {
+            self.long_replies = stream.as_ref().is_none_or(|stream| stream.len() > call.extra.short_octets);
+        }
         let reply = match stream {
             Some(stream) => call.offered.short(lists, stream),
             None => call.offered.long(lists),

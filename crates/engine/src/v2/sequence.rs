@@ -1,10 +1,12 @@
 //! Messages in several parts, put together (draft section 6.2.2.2).
 //!
-//! Owns a copy of the parts' octets, so that a receive buffer is not held for a few octets of it, and never more than the
-//! limit. There is one sequence at a time. A part that does not fit breaks the sequence; what follows of the broken one is
-//! passed over up to its end.
+//! Owns the parts' octets until the last has come, never more than the limit, and then joins them with one copy into
+//! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that no receive
+//! buffer is held for a few octets of it. There is one sequence at a time. A part that does not fit breaks the sequence;
+//! what follows of the broken one is passed over up to its end.
 
-use bytes::{Bytes, BytesMut};
+use crate::plan::join;
+use bytes::Bytes;
 use rpcrdma_wire::v2::{Place, Prefix};
 
 /// The most parts of one message. The largest message that is put together fits into fewer at the smallest threshold; a
@@ -19,8 +21,12 @@ struct Open {
     xid: u32,
     header_type: u32,
     response: bool,
-    octets: BytesMut,
-    parts: usize,
+    /// The first octets of the payload, at most [`HEAD_OCTETS`].
+    head: Vec<u8>,
+    /// The payload of each part.
+    parts: Vec<Bytes>,
+    /// Octets of all parts.
+    octets: usize,
 }
 
 impl Open {
@@ -35,6 +41,8 @@ pub(crate) struct Reassembly {
     /// The rest of a broken sequence: XID and flag.
     ignored: Option<(u32, bool)>,
     max_octets: usize,
+    /// A part of at least so many octets is held with its receive.
+    held_octets: usize,
 }
 
 /// What a part did.
@@ -51,8 +59,9 @@ pub(crate) enum Step {
 }
 
 impl Reassembly {
-    pub(crate) fn new(max_octets: usize) -> Self {
-        Self { open: None, ignored: None, max_octets }
+    /// For payloads of at most `max_octets` that come in receives of `receive_octets`.
+    pub(crate) fn new(max_octets: usize, receive_octets: usize) -> Self {
+        Self { open: None, ignored: None, max_octets, held_octets: receive_octets / 2 }
     }
 
     /// Whether a sequence is under way.
@@ -63,10 +72,7 @@ impl Reassembly {
     /// Where a message stands.
     pub(crate) fn place(&self, prefix: &Prefix) -> Place<'_> {
         match &self.open {
-            Some(open) if open.has(prefix) => {
-                let head = open.octets.get(..HEAD_OCTETS).unwrap_or(&open.octets);
-                Place::Later { head, octets: open.octets.len() }
-            }
+            Some(open) if open.has(prefix) => Place::Later { head: &open.head, octets: open.octets },
             _ => Place::First,
         }
     }
@@ -87,7 +93,7 @@ impl Reassembly {
             None => {
                 let Prefix { xid, header_type, .. } = *prefix;
                 let response = prefix.flags.response;
-                self.open = Some(Open { xid, header_type, response, octets: BytesMut::new(), parts: 0 });
+                self.open = Some(Open { xid, header_type, response, head: Vec::new(), parts: Vec::new(), octets: 0 });
             }
             Some(open) if open.has(prefix) => {}
             Some(_) => {
@@ -96,17 +102,21 @@ impl Reassembly {
             }
         }
         let Some(mut open) = self.open.take() else { return Step::Broken };
-        open.parts += 1;
-        if open.parts > MAX_PARTS || open.octets.len().saturating_add(payload.len()) > self.max_octets {
+        let octets = open.octets.saturating_add(payload.len());
+        if open.parts.len() == MAX_PARTS || octets > self.max_octets {
             self.breaks(prefix);
             return Step::TooLong;
         }
-        open.octets.extend_from_slice(&payload);
+        let missing = HEAD_OCTETS.saturating_sub(open.head.len()).min(payload.len());
+        open.head.extend_from_slice(&payload[..missing]);
+        open.octets = octets;
+        let is_held = payload.len() >= self.held_octets || !prefix.flags.more;
+        open.parts.push(if is_held { payload } else { Bytes::copy_from_slice(&payload) });
         if prefix.flags.more {
             self.open = Some(open);
             return Step::Waits;
         }
-        Step::Whole(open.octets.freeze())
+        Step::Whole(join(&open.parts))
     }
 
     /// A message is dropped for what is wrong with it: what is held with its XID goes too, and so does what is to come.
@@ -137,7 +147,7 @@ mod tests {
     /// proves: V2-6.2.2.2-a, V2-4.4.2-b
     #[test]
     fn parts_are_joined_in_their_order() {
-        let mut parts = Reassembly::new(100);
+        let mut parts = Reassembly::new(100, 64);
         assert_eq!(parts.part(&prefix(7, 0, false, true), Bytes::from_static(b"ab")), Step::Waits);
         assert_eq!(parts.part(&prefix(7, 0, false, true), Bytes::new()), Step::Waits);
         assert_eq!(parts.place(&prefix(7, 0, false, false)), Place::Later { head: b"ab", octets: 2 });
@@ -149,7 +159,7 @@ mod tests {
     /// proves: V2-6.2.2.2-b, V2-6.2.2.2-l, V2-6.2.2.2-m, V2-7.1.3-b
     #[test]
     fn what_differs_breaks_and_a_sequence_with_another_xid_goes_on() {
-        let mut parts = Reassembly::new(100);
+        let mut parts = Reassembly::new(100, 64);
         assert_eq!(parts.part(&prefix(7, 0, false, true), octets(4)), Step::Waits);
         assert_eq!(parts.part(&prefix(8, 0, false, true), octets(4)), Step::Broken);
         assert!(parts.passes_over(&prefix(8, 0, false, true)));
@@ -164,10 +174,35 @@ mod tests {
         }
     }
 
+    /// A receive is given back at once unless its part fills it to a half.
+    #[test]
+    fn receives_are_not_held_for_a_few_octets() {
+        let mut parts = Reassembly::new(1000, 64);
+        let (few, half) = (octets(28), octets(32));
+        assert_eq!(parts.part(&prefix(7, 0, false, true), few.clone()), Step::Waits);
+        assert_eq!(parts.part(&prefix(7, 0, false, true), half.clone()), Step::Waits);
+        assert!(few.is_unique() && !half.is_unique());
+        assert_eq!(parts.part(&prefix(7, 0, false, false), octets(4)), Step::Whole(octets(64)));
+        assert!(half.is_unique());
+    }
+
+    /// The head is looked at again with every part, wherever the parts were cut.
+    #[test]
+    fn the_head_is_that_of_the_whole() {
+        let mut parts = Reassembly::new(1000, 64);
+        let mut seen = 0;
+        for chunk in b"abcdefghijkl".chunks(4) {
+            assert_eq!(parts.part(&prefix(7, 0, false, true), Bytes::copy_from_slice(chunk)), Step::Waits);
+            seen += chunk.len();
+            let head = &b"abcdefgh"[..seen.min(HEAD_OCTETS)];
+            assert_eq!(parts.place(&prefix(7, 0, false, true)), Place::Later { head, octets: seen });
+        }
+    }
+
     /// proves: V2-6.2.2.2-i
     #[test]
     fn octets_and_parts_have_limits() {
-        let mut parts = Reassembly::new(100);
+        let mut parts = Reassembly::new(100, 64);
         let more = prefix(7, 0, false, true);
         assert_eq!(parts.part(&more, octets(96)), Step::Waits);
         assert!(matches!(parts.part(&prefix(7, 0, false, false), octets(4)), Step::Whole(_)), "exactly the limit");

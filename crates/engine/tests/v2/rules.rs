@@ -3,11 +3,11 @@
 use crate::peer::{Peer, call, credits, msg, payload, reads, reply, words};
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, CallError, CloseCause, Config, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault, Piece,
-    SILENCE_LIMIT,
+    Action, Answer, CallError, CallId, CloseCause, Config, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault,
+    Piece, SILENCE_LIMIT,
     v2::{CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SPARE_RECEIVES},
 };
-use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists};
+use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists, NO_CHUNKS_OCTETS};
 use rpcrdma_xdr::Payload;
 
 fn server() -> Peer {
@@ -282,5 +282,162 @@ fn a_reply_is_taken_in_any_form_that_was_offered() {
         };
         let Some(Action::Complete { reply, .. }) = done.actions.first() else { panic!("{form}: {done:?}") };
         assert_eq!((reply.items[0].offered, reply.items[0].returned), (0, 0), "{form}: inline is good enough");
+    }
+}
+
+/// Where a reply may be long, the last such reply says whether memory is exposed for it; where it would take more messages
+/// than the window allows for, it always is. Either way every reply finds its way.
+/// proves: V2-6.4-a, V2-A.2-a
+#[test]
+fn memory_is_exposed_where_a_long_reply_is_expected() {
+    let config = Config { reply_parts: 4, ..Config::client() };
+    let long = 4 * (4096 - NO_CHUNKS_OCTETS);
+    let mut client = Peer::ready(config.clone());
+    let mut xid = 0;
+    let mut offered = |client: &mut Peer, reply_max: usize| {
+        xid += 1;
+        let done = client.call(xid, payload(40), reply_max, &[], false);
+        let (header, ..) = done.sent.last().unwrap();
+        (xid, header.body.chunks().unwrap().lists.clone())
+    };
+    let in_parts = |client: &mut Peer, xid: u32, octets: usize, lists: Lists| {
+        let mut left = octets;
+        let mut head = reply(xid);
+        while left > 4000 {
+            head.resize(4000, 0);
+            client.hear(&msg(xid, true, true, Lists::default()), &std::mem::take(&mut head));
+            left -= 4000;
+        }
+        head.resize(left, 0);
+        let done = client.hear(&msg(xid, true, false, lists), &head);
+        assert_eq!(done.completed(), 1, "{done:?}");
+    };
+    let unused =
+        |lists: &Lists| Lists { reply: lists.reply.as_ref().and_then(|chunk| chunk.filled(0)), ..Lists::default() };
+
+    let (first, lists) = offered(&mut client, long + 4);
+    assert_eq!(lists.reply, None, "nothing is known yet");
+    in_parts(&mut client, first, 3 * 4096, Lists::default());
+    let (second, lists) = offered(&mut client, long + 4);
+    assert_eq!(lists.reply, None, "the last was short");
+    in_parts(&mut client, second, long + 4, Lists::default());
+    let (third, lists) = offered(&mut client, long + 4);
+    assert!(lists.reply.is_some(), "the last was long");
+    let (other, few) = offered(&mut client, long);
+    assert_eq!(few.reply, None, "few parts at the most");
+    in_parts(&mut client, other, 40, Lists::default());
+    in_parts(&mut client, third, long, unused(&lists));
+    let (fourth, lists) = offered(&mut client, long + 4);
+    assert_eq!(lists.reply, None, "short again, by one unit");
+    in_parts(&mut client, fourth, long + 4, Lists::default());
+    let (fifth, lists) = offered(&mut client, long + 4);
+    let filled = Lists { reply: lists.reply.as_ref().and_then(|chunk| chunk.filled(40)), ..Lists::default() };
+    let done = client.hear(&Header::nomsg(fifth, credits(), true, Chunks::from(filled)), &[]);
+    assert_eq!(done.completed(), 1);
+    let (_, lists) = offered(&mut client, long + 4);
+    assert!(lists.reply.is_some(), "a chunk that was used is as good as many parts");
+
+    let window = config.credits_wanted as usize / 4 * (4096 - NO_CHUNKS_OCTETS);
+    let mut fresh = Peer::ready(config);
+    assert_eq!(offered(&mut fresh, window).1.reply, None);
+    assert!(offered(&mut fresh, window + 4).1.reply.is_some());
+}
+
+/// A call goes in as many Sends as the configuration says, and in no more than half of the peer's credits.
+/// proves: V2-6.3.2-e
+#[test]
+fn the_longest_continued_call_is_configured() {
+    let each = 4096 - NO_CHUNKS_OCTETS;
+    for (call_parts, most) in [(1, 1), (3, 3), (1000, 16)] {
+        let config = Config { call_parts, ..Config::client() };
+        let sent = |octets: usize| Peer::ready(config.clone()).call(1, payload(octets), 0, &[], false).sent;
+        assert_eq!(sent(most * each).len(), most);
+        let longer = sent(most * each + 4);
+        assert!(longer.len() == 1 && longer[0].0.body.chunks().unwrap().lists.reads.chunks().len() == 1, "{longer:?}");
+    }
+}
+
+/// Two ends that are joined, each with what the other has sent it.
+struct Joined {
+    ends: [Peer; 2],
+    grants: usize,
+    sent: usize,
+}
+
+impl Joined {
+    /// Hands messages over until both ends are silent. Calls are answered with `reply_octets` at once.
+    fn settle(&mut self, reply_octets: usize) {
+        let mut idle = 0;
+        for side in (0..2).cycle() {
+            let (end, other) = match &mut self.ends {
+                [client, server] if side == 0 => (client, server),
+                [client, server] => (server, client),
+            };
+            idle += 1;
+            while let Some(action) = end.engine.poll() {
+                idle = 0;
+                match action {
+                    Action::Send { octets, signaled, about, .. } => {
+                        self.sent += 1;
+                        self.grants += usize::from(about.kind == MessageKind::Grant);
+                        if signaled {
+                            end.engine.drained();
+                        }
+                        other.engine.received(&octets.concat().into(), other.now, &mut other.host);
+                    }
+                    Action::Deliver { request, xid, .. } => {
+                        let mut octets = reply(xid);
+                        octets.resize(reply_octets, 0);
+                        end.engine.answer(request, Answer::Reply(Payload::from(Bytes::from(octets))));
+                    }
+                    Action::Close(cause) => panic!("{cause:?}"),
+                    _ => {}
+                }
+            }
+            if idle == 2 {
+                return;
+            }
+        }
+    }
+
+    /// Makes so many calls, one after the other.
+    fn calls(&mut self, count: u32, call_octets: usize, reply_octets: usize) -> (usize, usize) {
+        let before = (self.sent, self.grants);
+        for _ in 0..count {
+            let xid = 1 + self.sent as u32;
+            let mut octets = call(xid);
+            octets.resize(call_octets, 0);
+            let client = &mut self.ends[0];
+            let message = Payload::from(Bytes::from(octets));
+            client
+                .engine
+                .call(CallId(xid.into()), xid, message, reply_octets, &[], false, client.now, &mut client.host)
+                .unwrap();
+            self.settle(reply_octets);
+            assert_eq!(self.ends[0].engine.stats().unanswered, 0);
+        }
+        (self.sent - before.0, self.grants - before.1)
+    }
+}
+
+/// An end that has sent much more than the other does not leave it with a window of one message.
+/// proves: V2-4.2.1.1-h
+#[test]
+fn long_replies_do_not_narrow_the_window_of_long_calls_nor_the_other_way_round() {
+    let each = 4096 - NO_CHUNKS_OCTETS;
+    let (client, server) = (Peer::new(Config::client()), Peer::new(Config::server()));
+    let mut joined = Joined { ends: [client, server], grants: 0, sent: 0 };
+    let client = &mut joined.ends[0];
+    client.engine.start(client.now, &mut client.host);
+    joined.settle(0);
+    for _ in 0..3 {
+        for (call, reply) in [(1, 16), (16, 1), (8, 8), (1, 3), (12, 1)] {
+            let (sent, grants) = joined.calls(100, call * each, reply * each);
+            assert_eq!(sent - grants, 100 * (call + reply), "calls of {call} parts, replies of {reply}");
+            assert!(
+                grants <= 100 * (call + reply) / 8,
+                "{grants} grants for calls of {call} parts, replies of {reply}"
+            );
+        }
     }
 }

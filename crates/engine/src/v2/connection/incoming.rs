@@ -37,6 +37,12 @@ impl Connection {
                 return false;
             }
             let rpc = matches!(HeaderType::from_code(prefix.header_type), Some(HeaderType::Msg | HeaderType::Nomsg));
+            if rpc
+                && prefix.flags.response
+                && let Some(mark) = self.requester.mark(prefix.xid)
+            {
+                self.credits.acknowledged(mark);
+            }
             if rpc && !bare_grant && self.config.side == Side::Server && self.exchange.is_unheard() {
                 // It does without the exchange, and so do we: its one credit may be for our reply.
                 self.exchange.skip();
