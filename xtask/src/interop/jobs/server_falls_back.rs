@@ -3,7 +3,7 @@
 use super::Job;
 use crate::interop::{context::Context, nfsd::NfsdOptions, process::Finished, tree, wire::Wire};
 use anyhow::{Context as _, ensure};
-use std::path::Path;
+use std::{fs, path::Path};
 
 pub(super) const JOB: Job = Job {
     name: "server-falls-back",
@@ -13,6 +13,9 @@ pub(super) const JOB: Job = Job {
     scales: false,
     run,
 };
+
+/// An emulated machine that shares its processor may take longer to answer than our client waits: so often the same is tried again.
+const SILENCES: u64 = 2;
 
 /// Files that are copied there and back.
 const FILES: usize = 60;
@@ -32,7 +35,13 @@ fn run(context: &Context) -> anyhow::Result<()> {
     };
 
     // What is told, and what is remembered.
-    let told = ping("ping")?;
+    let mut silences = 0;
+    let mut told = ping("ping")?;
+    while told["version_2"] == "unanswered" && silences < SILENCES {
+        silences += 1;
+        context.forget_servers();
+        told = ping("ping")?;
+    }
     ensure!(told["rpcrdma"] == 1 && told["version_2"] == "refused", "ping -v was told {told}");
     let told = ping("ping-again")?;
     ensure!(told["rpcrdma"] == 1 && told["version_2"] == "not asked for", "the next ping -v was told {told}");
@@ -42,10 +51,19 @@ fn run(context: &Context) -> anyhow::Result<()> {
 
     // Each of these asks anew.
     for (name, from, to) in [("put", text(&made), nfsd.url("copy")), ("get", nfsd.url("copy"), text(&back))] {
-        context.forget_servers();
         let capture = context.dir().join(format!("{name}.pcapng"));
-        ours(name, &[name, "-q", "-r", "--capture", &text(&capture), &from, &to])?;
-        let wire = Wire::read(context, &capture)?;
+        let copied = || -> anyhow::Result<Wire> {
+            context.forget_servers();
+            ours(name, &[name, "-q", "-r", "--capture", &text(&capture), &from, &to])?;
+            Wire::read(context, &capture)
+        };
+        let mut wire = copied()?;
+        while (wire.versions.asked, wire.versions.refused) == (1, 0) && silences < SILENCES {
+            silences += 1;
+            nfsd.run(if name == "put" { "rm -r /exports/copy" } else { "true" })?;
+            let _ = fs::remove_dir_all(&back);
+            wire = copied()?;
+        }
         let versions = &wire.versions;
         ensure!(
             (wire.connections, versions.asked, versions.refused) == (1, 1, 1),
@@ -65,15 +83,17 @@ fn run(context: &Context) -> anyhow::Result<()> {
     nfsd.finish()?;
     let wire = Wire::read(context, &see)?;
     context.note(wire.in_short());
-    // All but the ping that was spared asking; the one that insisted was refused and served no more.
+    // All asked but the ping that was spared it, and those that were made where there had been no answer. The one that insisted was served
+    // no more.
     let (all, versions) = (wire.connections, &wire.versions);
     ensure!(
-        all == 5 && (versions.asked, versions.refused) == (all - 1, all - 1),
-        "{} of {all} connections asked, {} were refused; see {}",
+        all == 5 + 2 * silences && versions.asked == 4 + silences && versions.refused + silences >= versions.asked,
+        "{} of {all} connections asked, {} were refused, {silences} not answered in time; see {}",
         versions.asked,
         versions.refused,
         see.display()
     );
+    context.note(format!("{silences} times there was no answer in time"));
     ensure!(wire.terminates.is_empty(), "Terminates: {:?}; see {}", wire.terminates, see.display());
     Ok(())
 }
