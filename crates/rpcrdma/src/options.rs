@@ -122,6 +122,7 @@ impl ClientOptions {
         let config = Config {
             credits_wanted: self.credits.max(1),
             credits_granted: granted,
+            limits: limits(EngineLimits::default(), self.max_message),
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
             versions: self.versions,
@@ -186,7 +187,7 @@ impl ServerOptions {
             credits_wanted: self.reverse_credits,
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
-            limits: EngineLimits { call_octets: self.limits.call_octets.min(self.max_message as u64), ..self.limits },
+            limits: limits(self.limits, self.max_message),
             versions: self.versions,
             extension: self.extension.clone(),
             host_authentication: self.host_authentication.clone(),
@@ -194,6 +195,11 @@ impl ServerOptions {
         };
         fitted(config, capabilities)
     }
+}
+
+/// Limits for ends whose messages have at most so many octets.
+fn limits(limits: EngineLimits, max_message: usize) -> EngineLimits {
+    EngineLimits { call_octets: limits.call_octets.min(max_message as u64), ..limits }
 }
 
 /// The configuration within what the provider can do.
@@ -290,5 +296,7 @@ mod tests {
     fn what_a_call_can_make_us_pull_is_no_more_than_a_message() {
         let config = ServerOptions::default().config(&capabilities());
         assert_eq!(config.limits.call_octets, DEFAULT_MAX_MESSAGE_OCTETS as u64);
+        let config = ClientOptions::default().config(&capabilities());
+        assert_eq!(config.limits.call_octets, DEFAULT_MAX_MESSAGE_OCTETS as u64, "nor what it makes us offer");
     }
 }

@@ -58,6 +58,11 @@ impl PartsMemory {
         }
     }
 
+    /// Whether there is no memory yet.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     /// No message in parts is left.
     pub(crate) fn release(&mut self) {
         self.held = None;

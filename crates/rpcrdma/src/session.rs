@@ -570,6 +570,8 @@ impl Session {
         let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
         let wanted = match self.closing {
             Some(when) => Some(when),
+            // The peer is not to blame for what waits here and is not heard.
+            None if self.parts.is_waiting() => stalled,
             None => [self.engine.next_wake(), stalled].into_iter().flatten().min(),
         };
         let Some(wanted) = wanted else { return Timer::Set };

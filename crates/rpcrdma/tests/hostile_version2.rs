@@ -189,6 +189,37 @@ fn many_unfinished_messages_keep_within_the_budget() {
     });
 }
 
+/// Who waits for memory here is not heard, and not blamed for what he would have said.
+#[test]
+fn who_waits_for_memory_is_not_given_up() {
+    let world = World::new(7);
+    world.block_on(async {
+        let memory = ServerMemory::budget(4 << 20);
+        let log = serve(&world, memory.clone()).await;
+        let mut first = foe(&world).await;
+        first.part(7, false, true, &rpc(7, common::BULK, &[1 << 20])).await;
+        let mut honest = bare_foe(&world).await;
+        honest.word = Credits::new(1, 1);
+        honest.exchange().await;
+        honest.hear(|header| matches!(header.body, Body::Connprop(_))).await.unwrap();
+        // Two calls whose answers need credits, a call in parts that waits for memory, and then the credits.
+        honest.word = Credits::new(0, 1);
+        for xid in 1..3 {
+            honest.say(header(xid, false, Lists::default()), &rpc(xid, common::READ, &[0, 0, 100, 1])).await;
+        }
+        let bulk = [rpc(3, common::BULK, &[5000]), vec![0; 5000].into()].concat();
+        let (head, tail) = bulk.split_at(4040);
+        honest.part(3, false, true, head).await;
+        honest.word = GRANT;
+        honest.part(3, false, false, tail).await;
+        for xid in 1..4 {
+            assert!(honest.reply(xid).await.is_some(), "{xid}");
+        }
+        assert!(u128::from(world.now().as_nanos()) >= v2::SEQUENCE_TIMEOUT.as_nanos(), "it did wait");
+        assert_eq!((faults(&log, PeerFault::Unfinished), faults(&log, PeerFault::NoCredits)), (1, 0));
+    });
+}
+
 /// A peer whose calls in parts are not answered yet is granted nothing for more of the kind.
 #[test]
 fn calls_in_parts_pile_up_to_a_limit() {

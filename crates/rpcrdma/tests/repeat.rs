@@ -4,7 +4,10 @@
 mod common;
 
 use common::{Log, pattern};
-use rpcrdma::{ClientOptions, Event, MessageKind, Reverse, Server, ServerMemory, ServerOptions, Versions, connect, v2};
+use rpcrdma::{
+    ClientOptions, DEFAULT_MAX_MESSAGE_OCTETS, Event, MessageKind, Reverse, Server, ServerMemory, ServerOptions,
+    Versions, connect, v2,
+};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
@@ -140,7 +143,7 @@ impl Rig {
             false => self.client.call(procedure, word(len), shape),
         };
         let mut results = call.await?;
-        assert_eq!(results.decoder.item(1 << 20)?.into_bytes(), pattern(len as usize, 1));
+        assert_eq!(results.decoder.item(2 << 20)?.into_bytes(), pattern(len as usize, 1));
         results.decoder.finish()?;
         Ok(results.retransmitted)
     }
@@ -198,7 +201,11 @@ fn a_result_beyond_the_limits_is_not_asked_for_again() {
     let world = World::new(3);
     world.block_on(async {
         let rig = Rig::new(&world, Versions::Two).await;
-        let error = rig.call(ITEM, 5 << 20, 4000, true).await.unwrap_err();
+        // What was offered before, and RPC's header and verifier, are added to what is said to be needed.
+        let most = DEFAULT_MAX_MESSAGE_OCTETS as u32 - 8000 - 424;
+        assert!(rig.call(ITEM, most, 4000, true).await.unwrap());
+        assert_eq!(rig.executed(), [2, 0]);
+        let error = rig.call(ITEM, most + 1, 4000, true).await.unwrap_err();
         assert_eq!(refused(&error), Some((9, "RDMA2_ERR_WRITE_RESOURCE")), "{error}");
         assert_eq!(rig.executed(), [1, 0]);
     });
