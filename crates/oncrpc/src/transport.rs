@@ -209,9 +209,14 @@ impl XidSource {
         Self(AtomicU32::new(random.next_u32()))
     }
 
-    /// The next XID.
+    /// The next XID. It is never zero, which version 2 of RPC-over-RDMA uses for messages that concern no call.
     pub fn next_xid(&self) -> u32 {
-        self.0.fetch_add(1, Ordering::Relaxed)
+        loop {
+            let xid = self.0.fetch_add(1, Ordering::Relaxed);
+            if xid != 0 {
+                return xid;
+            }
+        }
     }
 }
 
@@ -343,6 +348,13 @@ mod tests {
         let first = a.next_xid();
         assert_ne!(first, b.next_xid());
         assert_eq!(a.next_xid(), first.wrapping_add(1));
+    }
+
+    /// proves: V2-6.3.2-g
+    #[test]
+    fn no_xid_is_zero() {
+        let xids = XidSource(AtomicU32::new(u32::MAX));
+        assert_eq!([xids.next_xid(), xids.next_xid(), xids.next_xid()], [u32::MAX, 1, 2]);
     }
 
     #[test]
