@@ -107,7 +107,7 @@ fn arrays(xid: u32, kind: u32) -> (Payload, Vec<u8>, [Vec<u8>; 2]) {
     (stream, [head, words(&[3, 1, 77])].concat(), [elements, present])
 }
 
-/// proves: V1-3.4.4.1-a, V1-3.4.4.2-a, IE-3.7.1-b
+/// proves: V1-3.4.4.1-a, V1-3.4.4.2-a, IE-3.7.1-b, V1-3.4.4.4-a
 #[test]
 fn counts_and_flags_stay_and_elements_move_whole() {
     let (mut engine, mut host) = client();

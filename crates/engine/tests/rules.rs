@@ -124,6 +124,42 @@ fn the_first_reply_grants_what_receives_were_posted_for() {
     assert_eq!(header_of(&after[1]).credit, 2);
 }
 
+/// The values are those of the ends, whatever is under way: what is asked for in a Call, what is granted in a Reply.
+/// proves: V1-3.3.1-b, V1-3.3.1-f, V1-4.2.3-a
+#[test]
+fn credit_values_are_absolute_and_stay_what_they_are() {
+    let mut engine = Connection::new(Config { credits_wanted: 23, ..Config::client() }, Some(&PEER));
+    let mut host = Handles::default();
+    let mut asked = Vec::new();
+    for xid in 1..=20 {
+        asked.extend(sends(&start(&mut engine, &mut host, xid, xid as u32)));
+        if xid % 3 == 0 {
+            engine.received(&reply(xid as u32 / 3, 9), T, &mut host);
+            asked.extend(sends(&actions(&mut engine)));
+        }
+    }
+    assert!(asked.len() > 8 && asked.iter().all(|header| header.credit == 23), "{asked:?}");
+    // Nine granted are nine in all, not nine more.
+    assert_eq!(engine.stats().unanswered, 8, "nine were granted, and one is kept back");
+    let mut engine = Connection::new(Config { credits_granted: 7, ..Config::server() }, Some(&PEER));
+    let answer = |xid| Answer::Reply(Payload::from(Bytes::from(words(&[xid, 1, 0, 0, 0, 0]))));
+    engine.received(&call(1), T, &mut host);
+    let mut open = delivered(&actions(&mut engine));
+    let mut granted = Vec::new();
+    for xid in 2..30u32 {
+        engine.answer(open.remove(0), answer(xid - 1));
+        granted.extend(sends(&actions(&mut engine)));
+        engine.drained();
+        // One more under way each time, up to all that were granted.
+        while open.len() < (xid as usize).min(7) {
+            engine.received(&call(1000 + xid * 10 + open.len() as u32), T, &mut host);
+            open.extend(delivered(&actions(&mut engine)));
+        }
+    }
+    assert_eq!(granted.len(), 28);
+    assert!(granted.iter().all(|header| header.credit == 7), "{granted:?}");
+}
+
 #[test]
 fn a_peer_that_does_not_take_its_answers_waits() {
     let (mut engine, mut host) = server();

@@ -117,7 +117,7 @@ fn a_client_refuses_what_it_has_not_announced() {
     }
 }
 
-/// proves: V2-7.1.1-e, V2-7.1.2-d, V2-7.1.3-c, V2-7.2.1-c, V2-7.3.4-d, V2-7.3.5-c, V2-7.4.1-c, V2-6.4-g, V2-7.1.2-e
+/// proves: V2-7.1.1-e, V2-7.1.2-d, V2-7.1.3-c, V2-7.2.1-c, V2-7.3.4-d, V2-7.3.5-c, V2-7.4.1-c, V2-6.4-g, V2-7.1.2-e, V2-7.3.1-e, V2-7.3.2-c, V2-7.3.3-c
 #[test]
 fn an_error_ends_its_call() {
     let permanent = [

@@ -129,7 +129,7 @@ fn arrays(head: Vec<u8>) -> (Payload, Vec<u8>, [Vec<u8>; 2]) {
     (message, [head, words(&[3, 1])].concat(), [elements, present])
 }
 
-/// proves: V2-4.3.4.1-a, V2-4.3.4.1-b, V2-4.3.4.1-c, V2-4.3.4.2-a, V2-4.3.4.2-b
+/// proves: V2-4.3.4.1-a, V2-4.3.4.1-b, V2-4.3.4.1-c, V2-4.3.4.2-a, V2-4.3.4.2-b, V2-4.3.4.4-a, V2-4.3.4.4-b, V2-4.3.4.4-c
 #[test]
 fn counts_and_flags_stay_and_elements_move_whole() {
     let mut client = Peer::ready(Config { send_octets: 1024, ..Config::client() });
@@ -232,7 +232,7 @@ fn a_reply_without_a_chunk_for_it_is_continued() {
     }
 }
 
-/// proves: V2-11.1.2-b, V2-11.1.3-a, V2-11.1.3-b
+/// proves: V2-11.1.2-b, V2-11.1.3-a, V2-11.1.3-b, V2-11.1-a
 #[test]
 fn memory_is_exposed_for_a_call_and_no_longer() {
     let mut client = Peer::ready(Config::client());
