@@ -21,7 +21,8 @@ pub trait Extension: Extensions + Debug + Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Received {
-    /// The peer has announced a property that the extension knows.
+    /// The peer has announced a property that the extension knows. Said as it comes: where the peer is asked who it is, the
+    /// answer comes later.
     Property(OtherProperty),
     /// A message of one of the extension's header types.
     Message {

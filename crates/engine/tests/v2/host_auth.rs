@@ -7,7 +7,10 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_engine::{
     Action, CloseCause, Config, Endpoint, Side, Versions,
-    v2::{AUTHENTICATION_TIMEOUT, AuthenticationStep, ErrorBody, HostAuthentication, HostAuthenticator},
+    v2::{
+        AUTHENTICATION_TIMEOUT, AuthenticationStep, ErrorBody, Extension, Extensions, Fit, HostAuthentication,
+        HostAuthenticator, OtherBody, OtherProperty,
+    },
 };
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 use std::sync::Arc;
@@ -119,9 +122,25 @@ fn a_peer_that_stays_silent_is_up_to_the_policy() {
     }
 }
 
+/// Knows every header type.
+#[derive(Debug)]
+struct Strange;
+
+impl Extensions for Strange {
+    fn header_type(&self, _: u32) -> bool {
+        true
+    }
+    fn property(&self, _: &OtherProperty) -> Fit {
+        Fit::Unknown
+    }
+}
+
+impl Extension for Strange {}
+
 #[test]
 fn nothing_is_delivered_before_the_verdict() {
-    let mut server = Peer::new(with(Config::server(), 3, 0, false));
+    let extension = Some(Arc::new(Strange) as Arc<dyn Extension>);
+    let mut server = Peer::new(Config { extension, ..with(Config::server(), 3, 0, false) });
     let say = |number: u32, tpmore| {
         let set = PropertySet(vec![Property::HostAuth(Bytes::copy_from_slice(&number.to_be_bytes()))]);
         Header::connprop(0x55, Credits::new(8, 8), tpmore, set)
@@ -130,6 +149,12 @@ fn nothing_is_delivered_before_the_verdict() {
     let done = server.hear(&msg(1, false, false, Lists::default()), &call(1));
     assert!(done.delivered().is_empty());
     assert_eq!(done.errors(), [(1, ErrorBody::System)]);
+    for (response, errors) in [(false, vec![(2, ErrorBody::System)]), (true, vec![])] {
+        let body = OtherBody::new(77, Bytes::from_static(b"octets")).unwrap();
+        let done = server.hear(&Header::other(2, Credits::new(8, 8), response, body), &[]);
+        assert!(!done.actions.iter().any(|action| matches!(action, Action::Extension(_))), "{done:?}");
+        assert_eq!(done.errors(), errors);
+    }
     assert_eq!(server.engine.next_wake(), Some(server.now + AUTHENTICATION_TIMEOUT));
     let done = server.hear(&say(9, true), &[]);
     assert!(matches!(done.actions[..], [Action::Close(CloseCause::Unauthenticated)]), "a wrong number: {done:?}");

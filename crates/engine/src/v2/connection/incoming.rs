@@ -110,8 +110,8 @@ impl Connection {
         let trusted = !matches!(self.exchange.verdict(), Verdict::Pending | Verdict::Rejected);
         match header.body {
             Body::Nomsg(chunks) if chunks.is_empty() => false,
-            // Nothing of an RPC goes up before it is known who sends it.
-            Body::Msg(_) | Body::Nomsg(_) if !trusted => {
+            // Nothing of an RPC goes up before it is known who sends it, nor of an extension.
+            Body::Msg(_) | Body::Nomsg(_) | Body::Other(_) if !trusted => {
                 self.discarded += 1;
                 if !header.flags.response {
                     self.outbox.error(xid, VERSION, ErrorBody::System);
