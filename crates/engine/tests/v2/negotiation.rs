@@ -190,7 +190,7 @@ fn calls_that_are_held_can_be_taken_back() {
     assert_eq!(done.sent.iter().map(xid_of).collect::<Vec<_>>(), [3]);
 }
 
-/// proves: V2-4.2.3.3-a, V2-4.2.3.3-b, V2-4.2.3.3-c, V2-4.2.3.3-d, V2-7.1.1-a, V2-7.1.1-b, V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3-e, V2-C.1-a
+/// proves: V2-4.2.3.3-a, V2-4.2.3.3-b, V2-4.2.3.3-c, V2-4.2.3.3-d, V2-7.1.1-a, V2-7.1.1-b, V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3-e, V2-C.1-a, V2-7-g
 #[test]
 fn a_server_goes_by_the_first_message_that_it_does_not_refuse() {
     let v1_call =

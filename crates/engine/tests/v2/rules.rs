@@ -235,7 +235,7 @@ fn a_silent_peer_is_probed_and_given_up() {
     assert!(!client.wake(client.now + PROBE_TIMEOUT).closed(), "any message shows that it lives");
 }
 
-/// proves: V2-4.3.6-h, V2-4.4.3-i, V2-A.1-h, V2-A.1-e, V2-6.4-h, V2-A.1-d, V2-4.3.6-g
+/// proves: V2-4.3.6-h, V2-4.4.3-i, V2-A.1-h, V2-6.4-h, V2-4.3.6-g
 #[test]
 fn a_reply_is_taken_in_any_form_that_was_offered() {
     let mut client = Peer::ready(Config::client());
