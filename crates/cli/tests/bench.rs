@@ -110,3 +110,37 @@ fn what_cannot_be_measured_is_said() {
     assert_eq!(server.stop(), Some(0));
     fails(1, ["bench", &url, "--op", "null"]);
 }
+
+/// proves: V2-6.4-a, V2-4.4.2-a
+#[test]
+fn both_versions_are_measured_side_by_side() {
+    let output = run(["bench", "--versions", "--json", "--seconds", "0.01"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 4 * 8 * 2, "kinds of calls, lengths, versions");
+    for pair in lines.chunks(2) {
+        let [one, two] = pair else { panic!("{pair:?}") };
+        let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
+        let octets = number(one, "octets");
+        assert_eq!((&one["case"], octets), (&two["case"], number(two, "octets")));
+        assert_eq!((&one["version"], &two["version"]), (&1.into(), &2.into()));
+        for line in [one, two] {
+            assert!(number(line, "sends") >= 2.0 && number(line, "receives") >= 2.0, "{line}");
+            assert_eq!(line["rounds"].as_array().unwrap().len(), 5);
+            assert!(number(&line["rounds"][0], "p50_us") > 0.0 && number(&line["rounds"][0], "p99_us") > 0.0, "{line}");
+        }
+        // What was measured before it is published: the wire, not the clock.
+        let long_call = one["case"] == "call" && octets >= 4096.0;
+        assert_eq!(number(one, "round_trips"), if long_call { 2.0 } else { 1.0 }, "{one}");
+        assert_eq!(number(one, "reads"), f64::from(u8::from(long_call)), "{one}");
+        assert_eq!(number(two, "round_trips"), 1.0, "{two}");
+        assert!(number(two, "registrations") <= number(one, "registrations"), "{one}\n{two}");
+        assert_eq!(number(one, "invalidations"), 0.0, "the reply ends them: {one}");
+        if octets < 2048.0 {
+            assert_eq!((number(two, "sends"), number(two, "registrations")), (2.0, 0.0), "{two}");
+        }
+    }
+    let table = String::from_utf8(run(["bench", "--versions", "--seconds", "0.01"]).stdout).unwrap();
+    assert_eq!(table.lines().count(), 1 + 64);
+    assert!(table.lines().next().unwrap().contains("round trips"), "{table}");
+}

@@ -32,11 +32,13 @@ pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
 pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
 
 /// Version 2: the most Sends that a call goes in, rather than into a chunk that the server pulls, unless told otherwise.
+/// Pulling takes a round trip, which outweighs what the Sends cost up to the longest call that credits allow for by
+/// default (docs/performance.md).
 pub const DEFAULT_CALL_PARTS: usize = 32;
 
-/// Version 2: the most Sends that the largest reply to a call may need for it to be offered no chunk, unless told
-/// otherwise.
-pub const DEFAULT_REPLY_PARTS: usize = 32;
+/// Version 2: the most Sends of a reply that is no long one, unless told otherwise. Where memory is exposed for a longer
+/// one, an RDMA Write brings it without a round trip, and costs less than several Sends do.
+pub const DEFAULT_REPLY_PARTS: usize = 2;
 
 /// How long a call that nobody waits for may keep its memory lent.
 pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);

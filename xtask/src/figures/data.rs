@@ -1,5 +1,6 @@
 //! Figures as they are kept: each measurement with all its rounds and their median.
 
+use super::versions::Comparison;
 use serde::{Deserialize, Serialize};
 
 /// All figures of one run, and where they were measured.
@@ -9,6 +10,9 @@ pub(super) struct Figures {
     /// How long each measurement took, in seconds.
     pub(super) seconds: f64,
     pub(super) measurements: Vec<Measurement>,
+    /// Versions 1 and 2 side by side.
+    #[serde(default)]
+    pub(super) versions: Comparison,
 }
 
 /// Where both ends ran.
@@ -138,7 +142,8 @@ mod tests {
     fn what_is_kept_is_read_again() {
         let measurement = Measurement::new(Place::OneCpu, "read", Some(4096), 1, samples(&[1.0, 2.0]));
         let machine = super::super::machine::Machine::default();
-        let figures = Figures { machine, seconds: 1.0, measurements: vec![measurement] };
+        let figures =
+            Figures { machine, seconds: 1.0, measurements: vec![measurement], versions: Comparison::default() };
         let text = serde_json::to_string(&figures).unwrap();
         assert_eq!(serde_json::from_str::<Figures>(&text).unwrap(), figures);
         assert!(text.contains(r#""place":"one_cpu""#), "{text}");

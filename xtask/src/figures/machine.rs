@@ -33,12 +33,19 @@ impl Machine {
     }
 }
 
-impl std::fmt::Display for Machine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { processor, processors, memory_gib, system, file_system, .. } = self;
+impl Machine {
+    /// The same without the file system, for what touches none.
+    pub(super) fn hardware(&self) -> String {
+        let Self { processor, processors, memory_gib, system, .. } = self;
         let kind = if self.is_virtual { " of a virtual machine" } else { "" };
         let s = if *processors == 1 { "" } else { "s" };
-        write!(f, "{processors} processor{s}{kind} ({processor}), {memory_gib} GiB, {system}, {file_system}")
+        format!("{processors} processor{s}{kind} ({processor}), {memory_gib} GiB, {system}")
+    }
+}
+
+impl std::fmt::Display for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}, {}", self.hardware(), self.file_system)
     }
 }
 

@@ -4,6 +4,7 @@ use super::{
     data::{Figures, Measurement, Place, Sample},
     machine::Machine,
     plan::{self, Step},
+    versions::Comparison,
 };
 use anyhow::{Context as _, bail};
 use indicatif::ProgressBar;
@@ -82,7 +83,8 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     progress.finish_and_clear();
     let measurements =
         found.into_iter().map(|((place, op, block, depth), rounds)| Measurement::new(place, &op, block, depth, rounds));
-    Ok(Figures { machine: Machine::this(&export), seconds, measurements: measurements.collect() })
+    let (machine, measurements) = (Machine::this(&export), measurements.collect());
+    Ok(Figures { machine, seconds, measurements, versions: Comparison::default() })
 }
 
 /// A line of `rpcrdma bench --json`.

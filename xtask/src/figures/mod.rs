@@ -1,7 +1,7 @@
 //! `cargo xtask figures`: how fast the built command is on this machine, as tables and pictures in docs/.
 //!
-//! Everything is measured by `rpcrdma bench` against `rpcrdma serve`, as a user would, in several rounds, each with its
-//! baseline. All numbers are kept in docs/figures/figures.json, from which tables and pictures can be made again.
+//! Everything is measured by `rpcrdma bench`, against `rpcrdma serve` or a process of its own, as a user would, in several
+//! rounds, each with its baseline. All numbers are kept in docs/figures/figures.json, from which tables and pictures can be made again.
 
 mod data;
 mod machine;
@@ -10,6 +10,7 @@ mod plan;
 mod plot;
 mod section;
 mod table;
+mod versions;
 
 use anyhow::Context as _;
 use data::Figures;
@@ -18,9 +19,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The document with the tables, its part that is written here, and where the pictures lie as seen from it.
+/// The document with the tables, its parts that are written here, and where the pictures lie as seen from it.
 const DOCUMENT: &str = "docs/performance.md";
 const PART: &str = "figures";
+const VERSIONS_PART: &str = "versions";
 const PICTURES: &str = "figures";
 /// All numbers, beside the pictures.
 const NUMBERS: &str = "figures.json";
@@ -29,6 +31,9 @@ const NUMBERS: &str = "figures.json";
 const ROUNDS: usize = 3;
 const SECONDS: f64 = 1.0;
 const QUICK: (usize, f64) = (1, 0.1);
+/// Seconds for each line of the comparison of versions, all rounds together.
+const VERSIONS_SECONDS: f64 = 0.5;
+const VERSIONS_QUICK: f64 = 0.02;
 
 /// Measure and draw how fast the command is
 #[derive(clap::Args)]
@@ -39,35 +44,70 @@ pub(crate) struct Arguments {
     /// Measure nothing; make tables and pictures from docs/figures/figures.json again
     #[arg(long, conflicts_with = "quick")]
     redraw: bool,
+    /// Measure this part, and keep what docs/figures/figures.json has of the other
+    #[arg(long, value_name = "PART", conflicts_with = "redraw")]
+    only: Option<Only>,
+}
+
+/// A part of the figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Only {
+    /// How fast files are read and written, beside plain TCP
+    Throughput,
+    /// Versions 1 and 2 of RPC-over-RDMA side by side
+    Versions,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
     let kept = root.join("docs").join(PICTURES);
     if arguments.redraw {
-        let numbers = kept.join(NUMBERS);
-        let text = fs::read_to_string(&numbers).with_context(|| numbers.display().to_string())?;
-        return publish(root, &kept, &serde_json::from_str(&text)?);
+        return publish(root, &kept, &read(&kept)?);
     }
     let program = measure::build(root)?;
     let target = root.join("target");
     let scratch = Scratch::new(&target)?;
-    let (rounds, seconds) = if arguments.quick { QUICK } else { (ROUNDS, SECONDS) };
-    let figures = measure::measure(&program, &scratch.0, rounds, seconds)?;
-    if arguments.quick {
+    let quick = arguments.quick;
+    let throughput = || {
+        let (rounds, seconds) = if quick { QUICK } else { (ROUNDS, SECONDS) };
+        measure::measure(&program, &scratch.0, rounds, seconds)
+    };
+    let versions = || versions::measure(&program, &scratch.0, if quick { VERSIONS_QUICK } else { VERSIONS_SECONDS });
+    let figures = match arguments.only {
+        None => Figures { versions: versions()?, ..throughput()? },
+        Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
+        Some(Only::Throughput) => Figures { versions: read(&kept)?.versions, ..throughput()? },
+    };
+    if quick {
         write(&target.join(PICTURES), &figures)?;
-        println!("{}", table::section(&figures, PICTURES));
+        for (_, body) in parts(&figures) {
+            println!("{body}");
+        }
         return Ok(());
     }
     publish(root, &kept, &figures)
 }
 
-/// Writes numbers and pictures, and the document's part.
+/// The numbers that are kept.
+fn read(folder: &Path) -> anyhow::Result<Figures> {
+    let numbers = folder.join(NUMBERS);
+    let text = fs::read_to_string(&numbers).with_context(|| numbers.display().to_string())?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+/// The parts of the document.
+fn parts(figures: &Figures) -> [(&'static str, String); 2] {
+    let versions = versions::section(&figures.versions, PICTURES);
+    [(PART, table::section(figures, PICTURES)), (VERSIONS_PART, versions)]
+}
+
+/// Writes numbers and pictures, and the document's parts.
 fn publish(root: &Path, folder: &Path, figures: &Figures) -> anyhow::Result<()> {
     write(folder, figures)?;
     let document = root.join(DOCUMENT);
     let text = fs::read_to_string(&document).with_context(|| DOCUMENT.to_owned())?;
-    let text = section::replace(&text, PART, &table::section(figures, PICTURES)).context(DOCUMENT)?;
+    let replaced = |text: String, (name, body): (&str, String)| section::replace(&text, name, &body).context(DOCUMENT);
+    let text = parts(figures).into_iter().try_fold(text, replaced)?;
     fs::write(&document, text)?;
     println!("{DOCUMENT} and docs/{PICTURES}/ are written");
     Ok(())
@@ -79,6 +119,9 @@ fn write(folder: &Path, figures: &Figures) -> anyhow::Result<()> {
     fs::write(folder.join(NUMBERS), serde_json::to_string_pretty(figures)? + "\n")?;
     for ((file, _), svg) in plot::PICTURES.iter().zip(plot::pictures(figures)?) {
         fs::write(folder.join(file), svg)?;
+    }
+    for (case, svg) in versions::CASES.iter().zip(versions::pictures(&figures.versions)?) {
+        fs::write(folder.join(case.file), svg)?;
     }
     Ok(())
 }
@@ -107,10 +150,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_document_has_its_part() {
+    fn the_document_has_its_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        assert!(section::replace(&text, PART, "new").unwrap().contains("new"));
+        for part in [PART, VERSIONS_PART] {
+            assert!(section::replace(&text, part, "new").unwrap().contains("new"), "{part}");
+        }
     }
 
     #[test]
@@ -120,7 +165,8 @@ mod tests {
         write(&folder, &figures).unwrap();
         let text = fs::read_to_string(folder.join(NUMBERS)).unwrap();
         assert_eq!(serde_json::from_str::<Figures>(&text).unwrap(), figures);
-        for (file, _) in plot::PICTURES {
+        let files = plot::PICTURES.iter().map(|(file, _)| *file).chain(versions::CASES.iter().map(|case| case.file));
+        for file in files {
             assert!(fs::read_to_string(folder.join(file)).unwrap().contains("</svg>"));
         }
         fs::remove_dir_all(folder).unwrap();

@@ -16,12 +16,13 @@ pub(super) const PICTURES: [(&str, &str); 3] = [
 const SIZE: (u32, u32) = (760, 420);
 /// Room above the highest point.
 const HEADROOM: f64 = 1.15;
-const COLOURS: [RGBColor; 3] = [RGBColor(0x1F, 0x77, 0xB4), RGBColor(0xD6, 0x5F, 0x0E), RGBColor(0x60, 0x60, 0x60)];
+const COLOURS: [RGBColor; 4] =
+    [RGBColor(0x1F, 0x77, 0xB4), RGBColor(0xD6, 0x5F, 0x0E), RGBColor(0x60, 0x60, 0x60), RGBColor(0x2C, 0x8C, 0x3C)];
 
 /// A line of a picture: its name and a value for each place on the axis, where it was measured.
-struct Line {
-    name: &'static str,
-    values: Vec<Option<f64>>,
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    pub(super) values: Vec<Option<f64>>,
 }
 
 /// All pictures, in the order of [`PICTURES`].
@@ -75,7 +76,12 @@ pub(super) fn pictures(figures: &Figures) -> anyhow::Result<Vec<String>> {
 }
 
 /// Draws lines over places that have names.
-fn draw(title: &str, (axis, places): (&str, &[String]), unit: &str, lines: &[Line]) -> anyhow::Result<String> {
+pub(super) fn draw(
+    title: &str,
+    (axis, places): (&str, &[String]),
+    unit: &str,
+    lines: &[Line],
+) -> anyhow::Result<String> {
     let highest = lines.iter().flat_map(|line| line.values.iter().flatten()).copied().fold(0.0, f64::max);
     let top = if highest > 0.0 { highest * HEADROOM } else { 1.0 };
     let last = i32::try_from(places.len().saturating_sub(1)).unwrap_or(i32::MAX).max(1);

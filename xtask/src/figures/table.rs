@@ -130,7 +130,7 @@ fn thousands(value: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::figures::{machine::Machine, plan};
+    use crate::figures::{machine::Machine, plan, versions};
 
     /// Figures in which everything was measured, with numbers that follow from what it is.
     pub(in crate::figures) fn figures() -> Figures {
@@ -158,7 +158,7 @@ pub(super) mod tests {
                 }
             }
         }
-        Figures { machine: Machine::default(), seconds: 1.0, measurements }
+        Figures { machine: Machine::default(), seconds: 1.0, measurements, versions: versions::tests::comparison() }
     }
 
     #[test]

@@ -3,9 +3,13 @@
 //! This process starts itself once more as the peer, which sends. Each part has a connection of its own, whose first
 //! octet says what the peer shall do; closing it ends the part.
 
-use super::{cpu::CpuMeter, load::Sample, report::Report};
-use anyhow::{Context, Result, bail, ensure};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use super::{
+    affinity::{stay_on, two_processors},
+    cpu::CpuMeter,
+    load::Sample,
+    report::Report,
+};
+use anyhow::{Context, Result, bail};
 use std::{
     io::{ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
@@ -22,32 +26,14 @@ const STREAM: u8 = b'S';
 /// How long the peer may take to start.
 const START: Duration = Duration::from_secs(10);
 
-/// The peer's end, however this process ends the measurement.
-struct Peer(Child);
+/// Another process of this measurement, which ends however the measurement does.
+pub(super) struct Peer(pub(super) Child);
 
 impl Drop for Peer {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Two processors that this process may use.
-fn two_processors() -> Result<[usize; 2]> {
-    let allowed = sched_getaffinity(None).context("reading the affinity")?;
-    let mut allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    match (allowed.next(), allowed.next()) {
-        (Some(first), Some(second)) => Ok([first, second]),
-        _ => bail!("--apart needs two processors"),
-    }
-}
-
-/// Runs this process on one processor from now on.
-fn stay_on(cpu: usize) -> Result<()> {
-    ensure!(cpu < CpuSet::MAX_CPU, "there is no processor {cpu}");
-    let mut one = CpuSet::new();
-    one.set(cpu);
-    sched_setaffinity(None, &one).with_context(|| format!("running on processor {cpu}"))
 }
 
 /// Measures requests and the stream, each for `time`; with `apart`, on a processor each.

@@ -42,7 +42,8 @@ impl CpuStart {
     }
 }
 
-fn own_seconds() -> f64 {
+/// Processor time that this process has used.
+pub(super) fn own_seconds() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

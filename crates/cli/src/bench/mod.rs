@@ -3,11 +3,13 @@
 //! Calls of one kind are kept under way on one or more connections for a time, each connection on a thread of its own.
 //! Buffers for READ belong to the calls and are used again; WRITE sends the same octets again and again.
 
+mod affinity;
 mod baseline;
 mod cpu;
 mod load;
 mod report;
 mod target;
+mod versions;
 
 use crate::{args, session::Sessions, transports::Options, url::NfsUrl};
 use anyhow::{Context, Result, bail, ensure};
@@ -24,6 +26,12 @@ use std::{
 use target::Target;
 use tokio::sync::{oneshot, watch};
 
+/// The octets of a block unless told otherwise.
+const BLOCK_OCTETS: u32 = 1 << 20;
+/// How long a measurement takes unless told otherwise.
+const TIME: Duration = Duration::from_secs(5);
+/// The same for each line of a comparison of versions, all rounds together.
+const VERSIONS_TIME: Duration = Duration::from_millis(500);
 /// The most octets in a block: no server takes more in one call.
 const MAX_BLOCK_OCTETS: usize = 64 << 20;
 /// The most calls under way on one connection, far above any server's credits.
@@ -37,20 +45,20 @@ With --op read and --op write the file is walked in order and from its beginning
 in the file; one COMMIT at the end is counted. Depth is for each connection.")]
 pub(crate) struct BenchArgs {
     /// Which file; for null the path does not matter
-    #[arg(required_unless_present_any = ["baseline", "baseline_peer"], requires = "op")]
+    #[arg(required_unless_present_any = ["baseline", "baseline_peer", "versions", "versions_peer"], requires = "op")]
     url: Option<NfsUrl>,
     /// Which call
     #[arg(long, value_name = "OP", conflicts_with = "baseline")]
     op: Option<Op>,
-    /// Octets in a READ or WRITE, such as 4K or 1M
-    #[arg(long, value_name = "SIZE", default_value = "1M", value_parser = parse_block)]
-    block: u32,
+    /// Octets in a READ or WRITE, such as 4K or 1M [default: 1M]; with --versions this length alone
+    #[arg(long, value_name = "SIZE", value_parser = parse_block)]
+    block: Option<u32>,
     /// Calls under way at a time
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
     depth: u64,
-    /// For how long
-    #[arg(long, value_name = "S", default_value = "5", value_parser = parse_time)]
-    seconds: Duration,
+    /// For how long [default: 5; with --versions 0.5 for each line]
+    #[arg(long, value_name = "S", value_parser = parse_time)]
+    seconds: Option<Duration>,
     /// Connections, each with its own thread
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=MAX_CONNECTIONS))]
     connections: u64,
@@ -64,12 +72,25 @@ pub(crate) struct BenchArgs {
     /// answered with a block, one after the other
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid"])]
     baseline: bool,
-    /// Run the two processes of --baseline on a processor each, instead of where the system puts them
-    #[arg(long, requires = "baseline")]
+    /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and replies
+    /// of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as much room
+    #[arg(long, conflicts_with_all = ["url", "baseline", "overwrite", "server_pid", "capture", "no_crc"])]
+    versions: bool,
+    /// With --versions: the most Sends of a call in version 2, before it is put into memory that the server reads
+    #[arg(long, value_name = "N", requires = "versions", value_parser = clap::value_parser!(u16).range(1..))]
+    call_parts: Option<u16>,
+    /// With --versions: the most Sends of a reply in version 2, before the server is given memory to write it to
+    #[arg(long, value_name = "N", requires = "versions", value_parser = clap::value_parser!(u16).range(1..))]
+    reply_parts: Option<u16>,
+    /// Run the two processes of --baseline or --versions on a processor each
+    #[arg(long)]
     apart: bool,
-    /// The processor of the other process of --baseline
-    #[arg(long, hide = true, value_name = "N", requires = "baseline_peer")]
+    /// The processor of the other process of --baseline or --versions
+    #[arg(long, hide = true, value_name = "N")]
     cpu: Option<usize>,
+    /// The other process of --versions
+    #[arg(long, hide = true, conflicts_with_all = ["url", "baseline", "versions"])]
+    versions_peer: bool,
     /// The other process of --baseline
     #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline"])]
     baseline_peer: Option<SocketAddr>,
@@ -129,17 +150,35 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(args: &BenchArgs) -> Result<()> {
+    let block = args.block.unwrap_or(BLOCK_OCTETS);
     if let Some(address) = args.baseline_peer {
-        return baseline::peer(address, args.block as usize, args.cpu);
+        return baseline::peer(address, block as usize, args.cpu);
+    }
+    if args.versions_peer {
+        return versions::peer(args.cpu, args.busy_poll);
+    }
+    ensure!(!args.apart || args.baseline || args.versions, "--apart is for --baseline and --versions");
+    if args.versions {
+        let time = args.seconds.unwrap_or(VERSIONS_TIME);
+        let plan = versions::Plan {
+            time,
+            apart: args.apart,
+            busy_poll: args.busy_poll,
+            json: args.json,
+            octets: args.block,
+            call_parts: args.call_parts.map(usize::from),
+            reply_parts: args.reply_parts.map(usize::from),
+        };
+        return versions::run(&plan);
     }
     if args.baseline {
-        for report in baseline::measure(args.block as usize, args.seconds, args.apart)? {
+        for report in baseline::measure(block as usize, args.seconds.unwrap_or(TIME), args.apart)? {
             report.print(args.json)?;
         }
         return Ok(());
     }
     let (Some(url), Some(op)) = (&args.url, args.op) else { bail!("nothing to measure") };
-    crate::block_on(async { measure(args, url, op).await?.print(args.json) })
+    crate::block_on(async { measure(args, url, op, block).await?.print(args.json) })
 }
 
 /// A connection on its thread.
@@ -148,7 +187,7 @@ struct Worker {
     done: oneshot::Receiver<Result<Sample>>,
 }
 
-async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
+async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<Report> {
     let mut options =
         Options { no_crc: args.no_crc, capture: args.capture.clone(), busy_poll: args.busy_poll, ..Options::default() };
     options.open_capture()?;
@@ -157,9 +196,9 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
     let mut sessions = Sessions::new(options())?;
     let target = match op {
         Op::Null => None,
-        _ => Some(Target::open(&mut sessions, url, op, args.block, args.overwrite).await?),
+        _ => Some(Target::open(&mut sessions, url, op, block, args.overwrite).await?),
     };
-    let load = Load::new(op, args.block, args.depth as usize, target.as_ref().map(Target::file));
+    let load = Load::new(op, block, args.depth as usize, target.as_ref().map(Target::file));
     let load = Arc::new(load);
 
     let (go, going) = watch::channel(None);
@@ -181,7 +220,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
 
     let begin = Instant::now();
     let cpu = meter.start()?;
-    go.send_replace(Some(begin + args.seconds));
+    go.send_replace(Some(begin + args.seconds.unwrap_or(TIME)));
     let mut all = Sample::new();
     for worker in workers {
         all.add(worker.done.await.context("a connection's thread has died")??)?;
@@ -196,7 +235,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op) -> Result<Report> {
     let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
     Ok(Report {
         op: op.name(),
-        block: op.moves_data().then_some(args.block),
+        block: op.moves_data().then_some(block),
         depth: args.depth,
         elapsed,
         sample: all,

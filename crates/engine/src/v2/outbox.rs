@@ -26,8 +26,10 @@ pub(crate) struct Outgoing {
     pub(crate) response: bool,
     /// What goes with the last part.
     pub(crate) chunks: Chunks,
-    /// The payload of each part; none if it is in a chunk.
-    parts: VecDeque<Vec<Bytes>>,
+    /// The payload of the next part; none if it is in a chunk.
+    next: Option<Vec<Bytes>>,
+    /// The payloads of those that follow.
+    later: VecDeque<Vec<Bytes>>,
     pub(crate) invalidate: Option<u32>,
     pub(crate) signaled: bool,
     pub(crate) about: Sent,
@@ -48,25 +50,29 @@ impl Outgoing {
     ) -> Result<Self, NoRoom> {
         let header = NO_CHUNKS_OCTETS - Chunks::default().encoded_len() + chunks.encoded_len();
         let last = threshold.checked_sub(header).filter(|&room| room >= UNIT).ok_or(NoRoom)?;
+        if payload.iter().map(Bytes::len).sum::<usize>() <= last {
+            return Ok(Self::new(about, chunks, Some(payload), VecDeque::new()));
+        }
         let each = threshold.saturating_sub(NO_CHUNKS_OCTETS) / UNIT * UNIT;
-        let parts = cut(payload, each.max(UNIT), last, max_gather);
-        Ok(Self::new(about, chunks, parts))
+        let mut parts = cut(payload, each.max(UNIT), last, max_gather);
+        Ok(Self::new(about, chunks, parts.pop_front(), parts))
     }
 
     /// A message whose payload is in a chunk.
     pub(crate) fn external(about: Sent, chunks: Chunks) -> Self {
-        Self::new(about, chunks, VecDeque::new())
+        Self::new(about, chunks, None, VecDeque::new())
     }
 
-    fn new(about: Sent, chunks: Chunks, parts: VecDeque<Vec<Bytes>>) -> Self {
+    fn new(about: Sent, chunks: Chunks, next: Option<Vec<Bytes>>, later: VecDeque<Vec<Bytes>>) -> Self {
         let response = about.kind == MessageKind::Reply;
-        Self { xid: about.xid, response, chunks, parts, invalidate: None, signaled: response, about }
+        Self { xid: about.xid, response, chunks, next, later, invalidate: None, signaled: response, about }
     }
 
     /// The next part as a Send, and whether it was the last.
     pub(crate) fn send(&mut self, credits: Credits, max_gather: usize) -> (Action, bool) {
-        let payload = self.parts.pop_front();
-        let last = self.parts.is_empty();
+        let payload = self.next.take();
+        self.next = self.later.pop_front();
+        let last = self.next.is_none();
         let chunks = if last { std::mem::take(&mut self.chunks) } else { Chunks::default() };
         let header = match &payload {
             Some(_) => Header::msg(self.xid, credits, self.response, !last, chunks),

@@ -425,7 +425,8 @@ impl Joined {
 #[test]
 fn long_replies_do_not_narrow_the_window_of_long_calls_nor_the_other_way_round() {
     let each = 4096 - NO_CHUNKS_OCTETS;
-    let (client, server) = (Peer::new(Config::client()), Peer::new(Config::server()));
+    let client = Peer::new(Config { reply_parts: 32, ..Config::client() });
+    let server = Peer::new(Config::server());
     let mut joined = Joined { ends: [client, server], grants: 0, sent: 0 };
     let client = &mut joined.ends[0];
     client.engine.start(client.now, &mut client.host);
