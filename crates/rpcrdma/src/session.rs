@@ -4,25 +4,24 @@
 //! tells it what the queue pair reports. Ends when the queue pair has closed, or is dropped when it does not close in
 //! time; what was lent is back in the table of calls then, or lost with the queue pair.
 
+mod act;
+mod extension;
+mod lender;
+mod timer;
+mod untaken;
+
 use crate::{
-    CLOSE_TIMEOUT, ConnectionError, Event, ExtensionError, ExtensionSent, Observer, Stall,
+    CLOSE_TIMEOUT, ConnectionError, Event, Observer, Stall,
     calls::{Calls, Wanted},
-    client::VERSION_2,
-    extension::{Outgoing, Port},
+    extension::Port,
     parts::{PartsMemory, Reserved},
     service::{Ready, Service},
 };
 use bytes::Bytes;
-use rpcrdma_engine::{
-    Action, Answer, CallError, CallId, CloseCause, Config, Endpoint, ErrorBody, ExposeError, ExposureId, Host,
-    MessageKind, Negotiated, Piece, PrivateData, RequestId, Segment, Sink, v2::Received,
-};
+use lender::Lender;
+use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Piece, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
-use rpcrdma_fabric::{
-    CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Refused, RefusedReason, RemoteSegment, Send, Token,
-    WorkError, WorkKind, Write,
-};
-
+use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -30,6 +29,8 @@ use std::{
     task::{Context, Poll},
     time::Duration,
 };
+use timer::Timer;
+use untaken::Untaken;
 
 /// Octets of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait behind
 /// these anyway, and so the memory of results stays within a processor's cache. Larger answers go one at a time.
@@ -80,31 +81,6 @@ struct Delivered {
     request: RequestId,
     xid: u32,
     pieces: Vec<Piece>,
-}
-
-/// Octets of answers that were posted and are not sent.
-#[derive(Default)]
-struct Untaken {
-    octets: usize,
-    /// Those before each signaled Send, in their order.
-    before_sends: VecDeque<usize>,
-    /// Those since the last.
-    since: usize,
-}
-
-impl Untaken {
-    fn write(&mut self, octets: usize) {
-        self.octets += octets;
-        self.since += octets;
-    }
-
-    fn signaled_send(&mut self) {
-        self.before_sends.push_back(std::mem::take(&mut self.since));
-    }
-
-    fn sent(&mut self) {
-        self.octets = self.octets.saturating_sub(self.before_sends.pop_front().unwrap_or(0));
-    }
 }
 
 /// What a session is made of.
@@ -405,255 +381,7 @@ impl Session {
         }
     }
 
-    /// Carries out what the engine asks for.
-    fn act(&mut self, calls: &mut Calls, service: &mut Option<Service>, port: &mut Option<Port>) {
-        while let Some(action) = self.engine.poll() {
-            match action {
-                Action::PostReceives { count } => self.post_receives(count),
-                Action::Send { octets, invalidate, signaled, about } => {
-                    if about.kind == MessageKind::Call {
-                        calls.sent(about.xid);
-                    }
-                    self.observer.event(self.peer, &Event::Sent(about));
-                    let send = Send { token: Token(about.xid.into()), octets, invalidate, solicited: false, signaled };
-                    let posted = self.qp.post_send(send);
-                    if signaled && posted.is_ok() {
-                        self.owe();
-                        self.untaken.signaled_send();
-                    }
-                    self.posted(posted);
-                }
-                Action::Write { xid, to, octets } => {
-                    let token = Token(xid.into());
-                    self.untaken.write(octets.iter().map(Bytes::len).sum());
-                    let write = Write { token, octets, handle: to.handle, offset: to.offset, signaled: false };
-                    let posted = self.qp.post_write(write);
-                    self.posted(posted);
-                }
-                Action::Pull { request, octets, sources } => match service {
-                    Some(service) => {
-                        if service.pull(request, octets, sources) {
-                            self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
-                        }
-                    }
-                    None => self.engine.answer(request, Answer::Unreadable),
-                },
-                Action::Deliver { request, xid, pieces } => {
-                    self.delivered.push_back(Delivered { request, xid, pieces });
-                }
-                Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
-                Action::Negotiated(negotiated) => {
-                    self.observer.event(self.peer, &Event::Negotiated(negotiated.clone()));
-                    self.negotiated = Some(negotiated);
-                }
-                Action::Extension(received) => self.extension(received, calls, port),
-                Action::Close(cause) => {
-                    let error = match cause {
-                        CloseCause::Peer(fault) => ConnectionError::Peer(fault),
-                        CloseCause::NoAnswer => ConnectionError::NoAnswer,
-                        CloseCause::Unauthenticated => ConnectionError::Unauthenticated,
-                        CloseCause::NoCommonVersion { low, high } => ConnectionError::Version { low, high },
-                        _ => ConnectionError::Silent,
-                    };
-                    tracing::debug!(peer = %self.peer, %error, "closing the connection");
-                    self.close(Some(error));
-                }
-                other => self.report(other, calls),
-            }
-        }
-    }
-
-    /// Hands something of the peer's to whoever knows the extension.
-    fn extension(&mut self, received: Received, calls: &mut Calls, port: &mut Option<Port>) {
-        self.observer.event(self.peer, &Event::Extension(received.clone()));
-        let Some(port) = port else { return };
-        let unanswered = match received {
-            Received::Message { xid, response: false, .. } => Some(xid),
-            _ => None,
-        };
-        if port.deliver(received) {
-            return;
-        }
-        self.observer.event(self.peer, &Event::ExtensionDropped { total: port.dropped });
-        if let Some(xid) = unanswered {
-            let now = self.env.clock.now();
-            let (engine, mut host) = self.host(calls);
-            engine.refuse_extension(xid, now, &mut host);
-        }
-    }
-
-    /// Sends what the embedder has for the extension, once the version is settled. Returns whether there was anything.
-    fn extend(&mut self, cx: &mut Context<'_>, calls: &mut Calls, port: &mut Option<Port>) -> bool {
-        let Some(port) = port else { return false };
-        let mut extended = false;
-        while self.negotiated.is_some() && self.closing.is_none() && self.engine.extension_room() {
-            let Some(Outgoing { to, body, sender }) = port.poll(cx) else { break };
-            extended = true;
-            let response = to.is_some();
-            let sent = to.unwrap_or_else(|| ExtensionSent { connection: port.connection, xid: calls.free_xid() });
-            if sent.connection != port.connection {
-                let _ = sender.send(Err(ExtensionError::NotConnected));
-                continue;
-            }
-            let now = self.env.clock.now();
-            let (engine, mut host) = self.host(calls);
-            let taken = engine.send_extension(sent.xid, response, body, now, &mut host);
-            let _ = sender.send(taken.map(|()| sent).map_err(ExtensionError::from));
-        }
-        extended
-    }
-
-    fn may_execute(&self) -> bool {
-        !self.delivered.is_empty() && self.untaken.octets < UNTAKEN_OCTETS
-    }
-
-    /// Hands the next call to the service, if it is time for it.
-    fn execute(&mut self, cx: &mut Context<'_>, service: &mut Option<Service>) {
-        if !self.may_execute() {
-            return;
-        }
-        let Some(Delivered { request, xid, pieces }) = self.delivered.pop_front() else { return };
-        match service {
-            Some(service) => {
-                let (inline_octets, pulled_octets) = service.deliver(request, xid, pieces, cx);
-                self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
-            }
-            None => self.engine.answer(request, Answer::Nothing),
-        }
-    }
-
-    /// Tells callers how their calls ended.
-    fn report(&mut self, action: Action, calls: &mut Calls) {
-        match action {
-            Action::Complete { call, reply } => self.tell(calls.complete(call, reply)),
-            // The call is kept for another connection.
-            Action::Fail { error: CallError::Remote(ErrorBody::Version { low, high }), .. }
-                if self.believes && (low..=high).contains(&VERSION_2) =>
-            {
-                self.close(Some(ConnectionError::Version { low, high }));
-            }
-            Action::Fail { call, error } => self.tell(calls.fail(call, error)),
-            Action::Cancelled { call } | Action::Released { call } => calls.released(call),
-            _ => {}
-        }
-    }
-
-    fn tell(&self, event: Option<Event>) {
-        if let Some(event) = event {
-            self.observer.event(self.peer, &event);
-        }
-    }
-
-    fn post_receives(&mut self, count: usize) {
-        self.observer.event(self.peer, &Event::ReceivesPosted { count });
-        for _ in 0..count {
-            match self.receives.try_allocate(self.receive_octets) {
-                Some(buffer) => {
-                    let posted = self.qp.post_receive(buffer);
-                    self.posted(posted);
-                }
-                None => self.close(Some(ConnectionError::NoMemory)),
-            }
-        }
-    }
-
-    /// A provider that refuses work within its limits cannot be worked with; one that has closed says so next.
-    fn posted<T>(&mut self, posted: Result<(), Refused<T>>) {
-        if let Err(Refused { reason, .. }) = posted
-            && reason != RefusedReason::Closed
-        {
-            self.close(Some(ConnectionError::Provider(reason)));
-        }
-    }
-
-    fn poll_timer(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Timer {
-        let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
-        let wanted = match self.closing {
-            Some(when) => Some(when),
-            // The peer is not to blame for what waits here and is not heard.
-            None if self.parts.is_waiting() => stalled,
-            None => [self.engine.next_wake(), stalled].into_iter().flatten().min(),
-        };
-        let Some(wanted) = wanted else { return Timer::Set };
-        // A timer that is too early is kept: times move with every message, and a timer each would be dear.
-        if self.timer.as_ref().is_none_or(|(when, _)| *when > wanted) {
-            self.timer = Some((wanted, self.env.clock.sleep_until(wanted)));
-        }
-        if let Some((_, timer)) = &mut self.timer
-            && timer.as_mut().poll(cx).is_pending()
-        {
-            return Timer::Set;
-        }
-        self.timer = None;
-        let now = self.env.clock.now();
-        match self.closing {
-            Some(when) if when <= now => return Timer::Abandon,
-            Some(_) => return Timer::Fired,
-            None => {}
-        }
-        if stalled.is_some_and(|when| when <= now) {
-            self.error = Some(ConnectionError::Stalled { after: self.stall });
-            return Timer::Abandon;
-        }
-        let (engine, mut host) = self.host(calls);
-        engine.wake(now, &mut host);
-        Timer::Fired
-    }
-
     fn host<'a>(&'a mut self, calls: &'a mut Calls) -> (&'a mut Endpoint, Lender<'a>) {
         (&mut self.engine, Lender { qp: &mut *self.qp, exposures: &mut self.exposures, calls })
     }
-}
-
-enum Timer {
-    /// It will wake the task.
-    Set,
-    /// Something may be due.
-    Fired,
-    /// The queue pair is not worth waiting for.
-    Abandon,
-}
-
-/// Exposes memory for the engine.
-struct Lender<'a> {
-    qp: &'a mut dyn QueuePair,
-    exposures: &'a mut HashMap<ExposureId, Option<Sink>>,
-    calls: &'a mut Calls,
-}
-
-impl Host for Lender<'_> {
-    fn expose_source(&mut self, exposure: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
-        let exposed = self.qp.expose(Token(exposure.0), Lent::Source(octets.clone()));
-        let segment = exposed.map_err(|refused| why(refused.reason))?;
-        self.exposures.insert(exposure, None);
-        Ok(wire(segment))
-    }
-
-    fn expose_sink(&mut self, exposure: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
-        let buffer = self.calls.lend(sink.call, sink.place, sink.octets)?;
-        match self.qp.expose(Token(exposure.0), Lent::Sink(buffer)) {
-            Ok(segment) => {
-                self.exposures.insert(exposure, Some(sink));
-                Ok(wire(segment))
-            }
-            Err(Refused { reason, returned }) => {
-                if let Lent::Sink(buffer) = returned {
-                    self.calls.restore(sink.call, sink.place, buffer);
-                }
-                Err(why(reason))
-            }
-        }
-    }
-
-    fn next_xid(&mut self) -> u32 {
-        self.calls.xids.next_xid()
-    }
-}
-
-fn wire(segment: RemoteSegment) -> Segment {
-    Segment { handle: segment.handle, length: segment.length, offset: segment.offset }
-}
-
-fn why(reason: RefusedReason) -> ExposeError {
-    if reason == RefusedReason::Closed { ExposeError::Closed } else { ExposeError::Refused }
 }

@@ -1,0 +1,134 @@
+//! What the engine asks for, carried out.
+//!
+//! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the ends of calls of ours to their
+//! callers. A queue pair that refuses work within its limits ends the session.
+
+use super::{Delivered, Session, UNTAKEN_OCTETS};
+use crate::{ConnectionError, Event, Stall, calls::Calls, client::VERSION_2, extension::Port, service::Service};
+use bytes::Bytes;
+use rpcrdma_engine::{Action, Answer, CallError, CloseCause, ErrorBody, MessageKind};
+use rpcrdma_fabric::{Refused, RefusedReason, Send, Token, Write};
+use std::task::Context;
+
+impl Session {
+    /// Carries out what the engine asks for.
+    pub(super) fn act(&mut self, calls: &mut Calls, service: &mut Option<Service>, port: &mut Option<Port>) {
+        while let Some(action) = self.engine.poll() {
+            match action {
+                Action::PostReceives { count } => self.post_receives(count),
+                Action::Send { octets, invalidate, signaled, about } => {
+                    if about.kind == MessageKind::Call {
+                        calls.sent(about.xid);
+                    }
+                    self.observer.event(self.peer, &Event::Sent(about));
+                    let send = Send { token: Token(about.xid.into()), octets, invalidate, solicited: false, signaled };
+                    let posted = self.qp.post_send(send);
+                    if signaled && posted.is_ok() {
+                        self.owe();
+                        self.untaken.signaled_send();
+                    }
+                    self.posted(posted);
+                }
+                Action::Write { xid, to, octets } => {
+                    let token = Token(xid.into());
+                    self.untaken.write(octets.iter().map(Bytes::len).sum());
+                    let write = Write { token, octets, handle: to.handle, offset: to.offset, signaled: false };
+                    let posted = self.qp.post_write(write);
+                    self.posted(posted);
+                }
+                Action::Pull { request, octets, sources } => match service {
+                    Some(service) => {
+                        if service.pull(request, octets, sources) {
+                            self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
+                        }
+                    }
+                    None => self.engine.answer(request, Answer::Unreadable),
+                },
+                Action::Deliver { request, xid, pieces } => {
+                    self.delivered.push_back(Delivered { request, xid, pieces });
+                }
+                Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
+                Action::Negotiated(negotiated) => {
+                    self.observer.event(self.peer, &Event::Negotiated(negotiated.clone()));
+                    self.negotiated = Some(negotiated);
+                }
+                Action::Extension(received) => self.extension(received, calls, port),
+                Action::Close(cause) => {
+                    let error = match cause {
+                        CloseCause::Peer(fault) => ConnectionError::Peer(fault),
+                        CloseCause::NoAnswer => ConnectionError::NoAnswer,
+                        CloseCause::Unauthenticated => ConnectionError::Unauthenticated,
+                        CloseCause::NoCommonVersion { low, high } => ConnectionError::Version { low, high },
+                        _ => ConnectionError::Silent,
+                    };
+                    tracing::debug!(peer = %self.peer, %error, "closing the connection");
+                    self.close(Some(error));
+                }
+                other => self.report(other, calls),
+            }
+        }
+    }
+
+    pub(super) fn may_execute(&self) -> bool {
+        !self.delivered.is_empty() && self.untaken.octets < UNTAKEN_OCTETS
+    }
+
+    /// Hands the next call to the service, if it is time for it.
+    pub(super) fn execute(&mut self, cx: &mut Context<'_>, service: &mut Option<Service>) {
+        if !self.may_execute() {
+            return;
+        }
+        let Some(Delivered { request, xid, pieces }) = self.delivered.pop_front() else { return };
+        match service {
+            Some(service) => {
+                let (inline_octets, pulled_octets) = service.deliver(request, xid, pieces, cx);
+                self.observer.event(self.peer, &Event::Called { xid, inline_octets, pulled_octets });
+            }
+            None => self.engine.answer(request, Answer::Nothing),
+        }
+    }
+
+    /// Tells callers how their calls ended.
+    pub(super) fn report(&mut self, action: Action, calls: &mut Calls) {
+        match action {
+            Action::Complete { call, reply } => self.tell(calls.complete(call, reply)),
+            // The call is kept for another connection.
+            Action::Fail { error: CallError::Remote(ErrorBody::Version { low, high }), .. }
+                if self.believes && (low..=high).contains(&VERSION_2) =>
+            {
+                self.close(Some(ConnectionError::Version { low, high }));
+            }
+            Action::Fail { call, error } => self.tell(calls.fail(call, error)),
+            Action::Cancelled { call } | Action::Released { call } => calls.released(call),
+            _ => {}
+        }
+    }
+
+    pub(super) fn tell(&self, event: Option<Event>) {
+        if let Some(event) = event {
+            self.observer.event(self.peer, &event);
+        }
+    }
+
+    pub(super) fn post_receives(&mut self, count: usize) {
+        self.observer.event(self.peer, &Event::ReceivesPosted { count });
+        for _ in 0..count {
+            match self.receives.try_allocate(self.receive_octets) {
+                Some(buffer) => {
+                    let posted = self.qp.post_receive(buffer);
+                    self.posted(posted);
+                }
+                None => self.close(Some(ConnectionError::NoMemory)),
+            }
+        }
+    }
+
+    /// A provider that refuses work within its limits cannot be worked with; one that has closed says so next.
+    pub(super) fn posted<T>(&mut self, posted: Result<(), Refused<T>>) {
+        if let Err(Refused { reason, .. }) = posted
+            && reason != RefusedReason::Closed
+        {
+            self.close(Some(ConnectionError::Provider(reason)));
+        }
+    }
+}

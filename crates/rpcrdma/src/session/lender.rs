@@ -1,0 +1,53 @@
+//! Memory that the engine lends to the peer while it builds a message.
+//!
+//! Owns nothing: what is exposed goes to the queue pair, and what cannot be goes back to the table of calls.
+
+use crate::calls::Calls;
+use bytes::Bytes;
+use rpcrdma_engine::{ExposeError, ExposureId, Host, Segment, Sink};
+use rpcrdma_fabric::{Lent, QueuePair, Refused, RefusedReason, RemoteSegment, Token};
+use std::collections::HashMap;
+
+/// Exposes memory for the engine.
+pub(super) struct Lender<'a> {
+    pub(super) qp: &'a mut dyn QueuePair,
+    pub(super) exposures: &'a mut HashMap<ExposureId, Option<Sink>>,
+    pub(super) calls: &'a mut Calls,
+}
+
+impl Host for Lender<'_> {
+    fn expose_source(&mut self, exposure: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
+        let exposed = self.qp.expose(Token(exposure.0), Lent::Source(octets.clone()));
+        let segment = exposed.map_err(|refused| why(refused.reason))?;
+        self.exposures.insert(exposure, None);
+        Ok(wire(segment))
+    }
+
+    fn expose_sink(&mut self, exposure: ExposureId, sink: Sink) -> Result<Segment, ExposeError> {
+        let buffer = self.calls.lend(sink.call, sink.place, sink.octets)?;
+        match self.qp.expose(Token(exposure.0), Lent::Sink(buffer)) {
+            Ok(segment) => {
+                self.exposures.insert(exposure, Some(sink));
+                Ok(wire(segment))
+            }
+            Err(Refused { reason, returned }) => {
+                if let Lent::Sink(buffer) = returned {
+                    self.calls.restore(sink.call, sink.place, buffer);
+                }
+                Err(why(reason))
+            }
+        }
+    }
+
+    fn next_xid(&mut self) -> u32 {
+        self.calls.xids.next_xid()
+    }
+}
+
+fn wire(segment: RemoteSegment) -> Segment {
+    Segment { handle: segment.handle, length: segment.length, offset: segment.offset }
+}
+
+fn why(reason: RefusedReason) -> ExposeError {
+    if reason == RefusedReason::Closed { ExposeError::Closed } else { ExposeError::Refused }
+}

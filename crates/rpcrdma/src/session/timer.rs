@@ -1,0 +1,50 @@
+//! When a session has to do something without being told by its queue pair.
+
+use super::Session;
+use crate::{ConnectionError, calls::Calls};
+use std::task::Context;
+
+pub(super) enum Timer {
+    /// It will wake the task.
+    Set,
+    /// Something may be due.
+    Fired,
+    /// The queue pair is not worth waiting for.
+    Abandon,
+}
+
+impl Session {
+    pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Timer {
+        let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
+        let wanted = match self.closing {
+            Some(when) => Some(when),
+            // The peer is not to blame for what waits here and is not heard.
+            None if self.parts.is_waiting() => stalled,
+            None => [self.engine.next_wake(), stalled].into_iter().flatten().min(),
+        };
+        let Some(wanted) = wanted else { return Timer::Set };
+        // A timer that is too early is kept: times move with every message, and a timer each would be dear.
+        if self.timer.as_ref().is_none_or(|(when, _)| *when > wanted) {
+            self.timer = Some((wanted, self.env.clock.sleep_until(wanted)));
+        }
+        if let Some((_, timer)) = &mut self.timer
+            && timer.as_mut().poll(cx).is_pending()
+        {
+            return Timer::Set;
+        }
+        self.timer = None;
+        let now = self.env.clock.now();
+        match self.closing {
+            Some(when) if when <= now => return Timer::Abandon,
+            Some(_) => return Timer::Fired,
+            None => {}
+        }
+        if stalled.is_some_and(|when| when <= now) {
+            self.error = Some(ConnectionError::Stalled { after: self.stall });
+            return Timer::Abandon;
+        }
+        let (engine, mut host) = self.host(calls);
+        engine.wake(now, &mut host);
+        Timer::Fired
+    }
+}

@@ -1,0 +1,28 @@
+//! What the peer has not taken of what was answered.
+
+use std::collections::VecDeque;
+
+/// Octets of answers that were posted and are not sent.
+#[derive(Default)]
+pub(super) struct Untaken {
+    pub(super) octets: usize,
+    /// Those before each signaled Send, in their order.
+    before_sends: VecDeque<usize>,
+    /// Those since the last.
+    since: usize,
+}
+
+impl Untaken {
+    pub(super) fn write(&mut self, octets: usize) {
+        self.octets += octets;
+        self.since += octets;
+    }
+
+    pub(super) fn signaled_send(&mut self) {
+        self.before_sends.push_back(std::mem::take(&mut self.since));
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.octets = self.octets.saturating_sub(self.before_sends.pop_front().unwrap_or(0));
+    }
+}
