@@ -70,23 +70,23 @@ impl Sessions {
         let identity = identity(url);
         let (export, root, path) = self.mount(url, address, identity.clone()).await?;
         let server = SocketAddr::new(address, url.nfs_port());
-        let transport = self.transport(url, server).await?;
+        let (transport, pool) = self.transport(url, server).await?;
         let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
         let transfer = nfs.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
-        Ok((Session { nfs, root, transfer, pool: Pool::new(), export, url: url.clone() }, path))
+        Ok((Session { nfs, root, transfer, pool, export, url: url.clone() }, path))
     }
 
-    async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<Arc<dyn ClientTransport>> {
+    async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<(Arc<dyn ClientTransport>, Pool)> {
         Ok(match url.transport {
             Transport::Rdma => transports::rdma(server, &self.env, &self.options, url.fabric, url.rpcrdma).await?,
-            Transport::Tcp => transports::tcp(server, &self.env).await?,
+            Transport::Tcp => (transports::tcp(server, &self.env).await?, Pool::new()),
         })
     }
 
     /// A connection to the URL's server without a mount.
     pub(crate) async fn transport_for(&self, url: &NfsUrl) -> Result<Arc<dyn ClientTransport>> {
         let server = SocketAddr::new(resolve(url).await?, url.nfs_port());
-        self.transport(url, server).await
+        Ok(self.transport(url, server).await?.0)
     }
 
     async fn mount(

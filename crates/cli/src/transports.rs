@@ -5,7 +5,7 @@ use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use rpcrdma::{Observer, Versions};
 use rpcrdma_env::{Env, Heap};
-use rpcrdma_fabric::Fabric;
+use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
 use rpcrdma_oncrpc::{
     ClientTransport,
@@ -94,25 +94,27 @@ pub(crate) async fn verbs(env: &Env, device: Device, busy_poll: Duration, no_crc
     Verbs::open(env.clone(), config).await.context("cannot use an RDMA device")
 }
 
-/// RPC over RDMA.
+/// RPC over RDMA, and a pool for data that it moves without a registration.
 pub(crate) async fn rdma(
     server: SocketAddr,
     env: &Env,
     options: &Options,
     carrier: Carrier,
     versions: Versions,
-) -> Result<Arc<dyn ClientTransport>> {
-    let fabric: Arc<dyn Fabric> = match carrier {
+) -> Result<(Arc<dyn ClientTransport>, Pool)> {
+    let (fabric, pool): (Arc<dyn Fabric>, _) = match carrier {
         Carrier::Iwarp => {
             let mut config = Config::default();
             config.crc = !options.no_crc;
             config.busy_poll = options.busy_poll;
             config.tap = options.tap.clone();
-            Arc::new(Iwarp::new(env.clone(), config))
+            (Arc::new(Iwarp::new(env.clone(), config)), Pool::new())
         }
         Carrier::Verbs => {
             let device = Device::Towards(server.ip());
-            Arc::new(verbs(env, device, options.busy_poll, options.no_crc, options.tap.is_some()).await?)
+            let verbs = verbs(env, device, options.busy_poll, options.no_crc, options.tap.is_some()).await?;
+            let pool = Pool::over(verbs.pool());
+            (Arc::new(verbs), pool)
         }
     };
     let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
@@ -124,5 +126,5 @@ pub(crate) async fn rdma(
     }
     let (transport, driver) = rpcrdma::connect(fabric, server, env, client, observer).await?;
     tokio::spawn(driver);
-    Ok(transport)
+    Ok((transport, pool))
 }

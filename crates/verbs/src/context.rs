@@ -30,11 +30,9 @@ impl Devices {
         let list = unsafe { (library.cm.rdma_get_devices)(&mut count) };
         if list.is_null() {
             let error = io::Error::last_os_error();
-            return Err(match error.kind() {
-                io::ErrorKind::PermissionDenied => OpenError::NoConnectionManager(error),
-                _ if std::path::Path::new("/sys/class/infiniband").exists() => OpenError::NoConnectionManager(error),
-                _ => OpenError::NoDevice,
-            });
+            // Without devices the library does not look for more.
+            let devices = std::fs::read_dir("/sys/class/infiniband").is_ok_and(|mut devices| devices.next().is_some());
+            return Err(if devices { OpenError::NoConnectionManager(error) } else { OpenError::NoDevice });
         }
         Ok(Arc::new(Self { library, list, count: usize::try_from(count).unwrap_or(0) }))
     }

@@ -21,7 +21,7 @@ pub enum OpenError {
     Load(#[from] LoadError),
     /// The kernel has no connection manager for programs.
     #[error(
-        "the kernel's RDMA connection manager cannot be reached ({0}); try `modprobe rdma_ucm`, and see that /dev/infiniband/rdma_cm is there and may be opened"
+        "the kernel's RDMA connection manager cannot be reached; try `modprobe rdma_ucm`, and see that /dev/infiniband/rdma_cm is there and may be opened"
     )]
     NoConnectionManager(#[source] io::Error),
     /// There is no device.
@@ -44,7 +44,7 @@ pub enum OpenError {
         known: Vec<String>,
     },
     /// An address that is on no RDMA device.
-    #[error("{address} is on no RDMA device ({error}); `rpcrdma devices` shows which network interfaces have one")]
+    #[error("{address} is on no RDMA device; `rpcrdma devices` shows which network interfaces have one")]
     NotOnDevice {
         /// The address.
         address: IpAddr,

@@ -1,7 +1,7 @@
-//! Whether the declarations are those of the installed headers (feature `layout-test`, which needs a C compiler and rdma-core's headers).
+//! Whether the declarations are those of rdma-core's headers, where these and a C compiler are installed.
 
 use super::{cm, verbs};
-use std::{fmt::Write as _, mem::offset_of, process::Command};
+use std::{fmt::Write as _, mem::offset_of, path::Path, process::Command};
 
 /// What is compared: for each structure its size, or none where it is declared in part, and the places of its fields.
 struct Layout {
@@ -137,8 +137,15 @@ fn constants() -> Vec<(&'static str, i64)> {
     ]
 }
 
+/// Debian's packages libibverbs-dev and librdmacm-dev have them.
+const HEADERS: [&str; 2] = ["/usr/include/infiniband/verbs.h", "/usr/include/rdma/rdma_cma.h"];
+
 #[test]
 fn declarations_are_those_of_the_headers() {
+    if !HEADERS.iter().all(|header| Path::new(header).exists()) {
+        println!("nothing was compared: rdma-core's headers are not installed");
+        return;
+    }
     let mut code = "#include <stddef.h>\n#include <rdma/rdma_cma.h>\n#include <infiniband/verbs.h>\n".to_owned();
     for Layout { c, size, fields } in layouts() {
         if let Some(size) = size {

@@ -8,5 +8,5 @@ pub(crate) mod verbs;
 
 pub(crate) use library::Library;
 
-#[cfg(all(test, feature = "layout-test"))]
+#[cfg(test)]
 mod layout;
