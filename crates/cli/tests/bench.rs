@@ -6,7 +6,8 @@ use common::{Server, contents, fails, run};
 use serde_json::Value;
 use std::fs;
 
-const KEYS: [&str; 9] = ["op", "block", "depth", "ops_per_s", "mib_per_s", "p50_us", "p99_us", "cpu_s", "server_cpu_s"];
+const KEYS: [&str; 10] =
+    ["op", "block", "depth", "ops_per_s", "mib_per_s", "p50_us", "p99_us", "cpu_s", "server_cpu_s", "rpcrdma"];
 
 /// The lines of one short run, checked for sense.
 fn bench(args: &[&str]) -> Vec<Value> {
@@ -42,10 +43,12 @@ fn every_operation_is_measured() {
     fs::write(served.join("file"), &octets).unwrap();
     let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
     let pid = server.pid().to_string();
-    for url in [server.url("file"), server.tcp_url("file")] {
+    let urls = [(server.url("file"), Some(2)), (server.url_in("1", "file"), Some(1)), (server.tcp_url("file"), None)];
+    for (url, version) in urls {
         for op in ["null", "getattr"] {
             let lines = bench(&[&url, "--op", op, "--depth", "4", "--server-pid", &pid]);
             assert_eq!((&lines[0]["op"], &lines[0]["depth"]), (&op.into(), &4.into()));
+            assert_eq!(lines[0]["rpcrdma"], Value::from(version));
             assert!(lines[0]["block"].is_null() && lines[0]["server_cpu_s"].is_f64());
         }
         for block in ["512", "4K", "1M"] {

@@ -65,7 +65,7 @@ pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Repo
         }
         let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
         let block = u32::try_from(block).ok();
-        anyhow::Ok(Report { op, block, depth: 1, elapsed: last - begin, sample, cpu_s, server_cpu_s })
+        anyhow::Ok(Report { op, block, depth: 1, elapsed: last - begin, sample, cpu_s, server_cpu_s, rpcrdma: None })
     };
     let request = part(ANSWER, "baseline_request", |stream, octets| {
         stream.write_all(&[0; REQUEST_OCTETS])?;

@@ -8,6 +8,7 @@ mod baseline;
 mod cpu;
 mod load;
 mod report;
+mod spoken;
 mod target;
 mod versions;
 
@@ -17,6 +18,7 @@ use clap::{Args, ValueEnum};
 use cpu::CpuMeter;
 use load::{Load, Sample};
 use report::Report;
+use spoken::Spoken;
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -188,8 +190,14 @@ struct Worker {
 }
 
 async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<Report> {
-    let mut options =
-        Options { no_crc: args.no_crc, capture: args.capture.clone(), busy_poll: args.busy_poll, ..Options::default() };
+    let spoken = Arc::new(Spoken::default());
+    let mut options = Options {
+        no_crc: args.no_crc,
+        capture: args.capture.clone(),
+        busy_poll: args.busy_poll,
+        observer: Some(spoken.clone()),
+        ..Options::default()
+    };
     options.open_capture()?;
     let options = || options.clone();
     let meter = CpuMeter::new(args.server_pid)?;
@@ -241,6 +249,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
         sample: all,
         cpu_s,
         server_cpu_s,
+        rpcrdma: spoken.version(),
     })
 }
 
