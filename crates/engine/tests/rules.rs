@@ -176,7 +176,7 @@ fn a_peer_that_does_not_take_its_answers_waits() {
     assert_eq!(delivered(&actions(&mut engine)).len(), 1);
 }
 
-/// proves: V1-4.5-b, V1-4.5-d, V1-4.5-e, V1-4.5-f, V1-4.5.1-a, V1-3.3.1-l, V1-4.6.1-b
+/// proves: V1-4.5-b, V1-4.5-d, V1-4.5-e, V1-4.5-f, V1-4.5.1-a, V1-3.3.1-l
 #[test]
 fn faulty_calls_are_answered_with_the_error_owed() {
     let (mut engine, mut host) = server();
@@ -191,6 +191,20 @@ fn faulty_calls_are_answered_with_the_error_owed() {
     engine.received(&mismatch.into(), T, &mut host);
     let sent = sends(&actions(&mut engine));
     assert_eq!((sent[0].xid, &sent[0].body), (6, &Body::Error(ErrorBody::Chunk)));
+}
+
+/// proves: V1-4.6.1-b, IE-7.1.3-a
+#[test]
+fn padded_messages_are_not_taken() {
+    let (mut engine, mut host) = server();
+    for (align, thresh) in [(0, 0), (4, 1024)] {
+        let header = Header::new(6, 8, Body::Msgp { align, thresh, lists: Lists::default() });
+        let octets = [header.to_bytes().to_vec(), words(&[6, 0, 2, 100_003, 3, 0])].concat();
+        engine.received(&octets.into(), T, &mut host);
+        let done = actions(&mut engine);
+        assert_eq!((delivered(&done).len(), &sends(&done)[0].body), (0, &Body::Error(ErrorBody::Chunk)));
+        engine.drained();
+    }
 }
 
 #[test]

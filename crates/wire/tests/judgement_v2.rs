@@ -257,3 +257,21 @@ fn the_first_of_two_faults_counts() {
     let chunk_and_other_xid = [XID, 2, 1, 0, MORE, 0, 0, 1, 0, 0, 0, XID + 1];
     assert_eq!(answered(&judged(&chunk_and_other_xid)), Some(ErrorBody::InvalidContinuation));
 }
+
+/// Whoever answers pulls and pushes, and lends nothing: a Reply that says otherwise is dropped.
+/// proves: V2-4-a
+#[test]
+fn a_reply_that_advertises_memory_is_dropped() {
+    let requester = Receiver::new(Role::Requester);
+    let room = || Some(WriteChunk(vec![Segment { handle: 1, length: 40, offset: 0 }]));
+    for position in [0, 40] {
+        let lists = |reply| Lists { reply, ..reads(&[(position, 8)]).lists };
+        let short = message(&Header::msg(XID, CREDITS, true, false, lists(None).into()), &rpc(1, 40));
+        let long = message(&Header::nomsg(XID, CREDITS, true, lists(room()).into()), &[]);
+        for octets in [short, long] {
+            assert_eq!(dropped(&judge(&requester, &octets)), Some(Discard::Malformed), "position {position}");
+        }
+    }
+    let long = Header::nomsg(XID, CREDITS, true, Lists { reply: room(), ..Lists::default() }.into());
+    assert!(accepted(&judge(&requester, &message(&long, &[]))), "without it is right");
+}

@@ -2,8 +2,8 @@
 
 use crate::peer::{Peer, call, credits, msg, payload, reads, reply, segment, words, writes};
 use bytes::Bytes;
-use rpcrdma_engine::{Action, Answer, CallId, Config, ExposureId, Limits, Piece};
-use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Segment, WriteChunk};
+use rpcrdma_engine::{Action, Answer, CallId, CallRefused, Config, ExposureId, Limits, Piece};
+use rpcrdma_wire::v2::{Body, Chunks, ErrorBody, Header, Lists, Property, Segment, WriteChunk};
 use rpcrdma_xdr::Payload;
 
 /// What an end sends: every message with its header, and what stands behind it.
@@ -232,7 +232,7 @@ fn a_reply_without_a_chunk_for_it_is_continued() {
     }
 }
 
-/// proves: V2-11.1.2-b, V2-11.1.3-a, V2-11.1.3-b, V2-11.1-a
+/// proves: V2-C.7-b, V2-11.1.2-b, V2-11.1.3-a, V2-11.1.3-b, V2-11.1-a
 #[test]
 fn memory_is_exposed_for_a_call_and_no_longer() {
     let mut client = Peer::ready(Config::client());
@@ -249,6 +249,7 @@ fn memory_is_exposed_for_a_call_and_no_longer() {
         let named: Vec<u32> = named.chain(written.map(|segment: &Segment| segment.handle)).collect();
         let lent: Vec<u32> = client.host.lent[before..].iter().map(|(_, handle)| *handle).collect();
         assert_eq!(named, lent, "all that is exposed is this call's");
+        assert!(lent.contains(&chunks.inv_handle), "and what the reply may invalidate is among it");
         assert_eq!(client.engine.stats().exposed, lent.len());
         handles.extend(lent);
         let unused = Lists {
@@ -347,4 +348,15 @@ fn results_are_written_first_and_the_rest_goes_where_there_is_room() {
     let returned = |header: &Header| header.body.chunks().unwrap().lists.writes.chunks().first().map(WriteChunk::len);
     assert_eq!(sent.iter().map(returned).collect::<Vec<_>>(), [None, None, Some(7001)]);
     assert!(sent.iter().all(|header| header.body.chunks().unwrap().lists.reads.is_empty()));
+}
+
+/// proves: V2-7.4-a
+#[test]
+fn a_call_that_cannot_be_sent_fails_at_once() {
+    let config = Config { credits_wanted: 4, ..Config::server() };
+    let mut server = Peer::announced(config.clone(), vec![Property::Reverse(1)]);
+    let done = server.call(1, payload(4096 - 36 + 4), 100, &[], false);
+    assert_eq!(done.failed(), [CallRefused::TooLargeInline { len: 4100, max: 4096 }.into()]);
+    assert!(done.sent.is_empty());
+    assert_eq!(server.call(2, payload(4096 - 36), 100, &[], false).sent.len(), 1, "at the limit");
 }
