@@ -10,12 +10,15 @@ use peer::{EXCHANGE, GRANT, Peer, header, params, rpc};
 use rpcrdma::{
     ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions, Stall, Versions, connect, v2,
 };
-use rpcrdma_fabric::Fabric;
+use rpcrdma_fabric::{Fabric, Lent, Token};
 use rpcrdma_oncrpc::Client;
 use rpcrdma_sim::World;
 use rpcrdma_wire::{
     v1,
-    v2::{Body, Chunks, Credits, ErrorBody, Header, Lists, OtherBody, PropertySet, ReadList, ReadSegment, Segment},
+    v2::{
+        Body, Chunks, Credits, ErrorBody, Header, Lists, OtherBody, PropertySet, ReadList, ReadSegment, Segment,
+        WriteChunk, WriteList,
+    },
 };
 use std::{
     future::poll_fn,
@@ -344,6 +347,84 @@ fn a_peer_that_grants_nothing_is_given_up_with_its_answers() {
         assert_eq!(faults(&log, PeerFault::NoCredits), 1);
         assert!(memory.results.try_allocate(4 << 20).is_some());
     });
+}
+
+fn reading(xid: u32, len: u32, into: Segment) -> (Header, Bytes) {
+    let lists = Lists { writes: WriteList(vec![WriteChunk(vec![into])]), ..Lists::default() };
+    (header(xid, false, lists), rpc(xid, common::READ, &[0, 0, len, 1]))
+}
+
+fn writing(xid: u32, segment: Segment) -> (Header, Bytes) {
+    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+    (header(xid, false, lists), rpc(xid, common::WRITE, &[1, segment.length]))
+}
+
+#[test]
+fn more_messages_than_credits_end_the_connection() {
+    let world = World::new(8);
+    world.block_on(async {
+        let log = serve(&world, ServerMemory::budget(8 << 20)).await;
+        let friend = friend(&world).await;
+        let mut foe = foe(&world).await;
+        for xid in 0..200 {
+            let call = rpc(xid, common::SLEEP, &[0, 500_000_000, 4, 1]);
+            foe.post([header(xid, false, Lists::default()).to_bytes(), call].concat().into());
+            foe.look().await;
+        }
+        foe.ends().await;
+        world.sleep(Duration::from_millis(1)).await;
+        assert_eq!(faults(&log, PeerFault::CreditsOverrun), 1);
+        read(&friend, 100_000, 1).await;
+        assert_eq!(closed(&log), 1);
+    });
+}
+
+#[test]
+fn memory_that_was_never_registered_costs_its_namer_the_connection_and_us_no_memory() {
+    let world = World::new(9);
+    world.block_on(async {
+        let memory = ServerMemory::budget(8 << 20);
+        let log = serve(&world, memory.clone()).await;
+        let friend = friend(&world).await;
+        for round in 0..20 {
+            let mut foe = foe(&world).await;
+            let nowhere = Segment { handle: 0xDEAD, length: 1 << 20, offset: 7 };
+            let (header, call) =
+                if round % 2 == 0 { writing(round, nowhere) } else { reading(round, 1 << 20, nowhere) };
+            foe.say(header, &call).await;
+            foe.ends().await;
+        }
+        world.sleep(Duration::from_secs(1)).await;
+        assert_eq!(closed(&log), 20);
+        assert!(memory.arguments.try_allocate(4 << 20).is_some(), "all of it has come back");
+        assert!(memory.results.try_allocate(4 << 20).is_some());
+        write(&friend, 1 << 20, 1).await;
+    });
+}
+
+#[test]
+fn a_peer_that_vanishes_is_dropped_with_what_it_has_begun() {
+    for parts in [false, true] {
+        let world = World::new(10);
+        world.block_on(async {
+            let memory = ServerMemory::budget(8 << 20);
+            let log = serve(&world, memory.clone()).await;
+            let mut foe = foe(&world).await;
+            if parts {
+                foe.part(7, false, true, &rpc(7, common::BULK, &[1 << 20])).await;
+            } else {
+                let source = foe.qp.expose(Token(9), Lent::Source(vec![1; 1 << 20].into())).unwrap();
+                let segment = Segment { handle: source.handle, length: source.length, offset: source.offset };
+                let (header, call) = writing(7, segment);
+                foe.say(header, &call).await;
+            }
+            world.sleep(Duration::from_micros(60)).await;
+            world.partition(FOE, SERVER);
+            world.sleep(Duration::from_secs(90)).await;
+            assert_eq!(log.count(|event| matches!(event, Event::Closed { error: Some(_) })), 1);
+            assert!(memory.arguments.try_allocate(4 << 20).is_some(), "its memory has come back");
+        });
+    }
 }
 
 /// Random messages, from many peers, in many worlds.
