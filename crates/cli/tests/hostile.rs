@@ -8,6 +8,8 @@ mod common;
 mod calls;
 #[path = "hostile/files.rs"]
 mod files;
+#[path = "hostile/headers2.rs"]
+mod headers2;
 #[path = "hostile/idlers.rs"]
 mod idlers;
 #[path = "hostile/iwarp.rs"]

@@ -4,10 +4,10 @@
 //! The seed is printed. `RPCRDMA_HOSTILE_RUNS` says how many exchanges, `RPCRDMA_HOSTILE_SEED` which.
 
 use crate::{
+    headers2,
     peer::{Heard, Peer, dial, rest},
     rpc::{self, Header, MOUNT, NFS, Xdr, call},
     stage::Stage,
-    version2,
     wire::{CRC, ENHANCED, PRIVATE_DATA, enhanced, request, seal},
 };
 use std::{io::Write, net::Shutdown};
@@ -121,7 +121,7 @@ fn mutated_exchanges_end_and_leave_the_server_whole() {
     let mut stage = Stage::new(&["--tcp", "127.0.0.1:0"]);
     let mut dice = Dice(seed);
     let (root, file) = (stage.root(), stage.handle(b"written"));
-    let of_version = [messages(&root, &file), version2::decent(&root, &file)];
+    let of_version = [messages(&root, &file), headers2::decent(&root, &file)];
     let (rdma, mount, tcp) = (stage.server.rdma.clone(), stage.server.mount.clone(), stage.server.tcp.clone().unwrap());
     for run in 0..runs {
         // A message, changed under a right CRC; then one as it should be.
@@ -130,7 +130,7 @@ fn mutated_exchanges_end_and_leave_the_server_whole() {
         let messages = &of_version[version];
         // Mostly version 2 is settled first, and the server has posted all its receives.
         if version == 1 && dice.below(4) > 0 {
-            peer.send(&version2::properties(version2::TPMORE, &[]));
+            peer.send(&headers2::properties(headers2::TPMORE, &[]));
             let _ = peer.hear();
         }
         let mut message = messages[dice.below(messages.len())].clone();
