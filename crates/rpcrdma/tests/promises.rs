@@ -480,3 +480,59 @@ fn a_reply_that_is_reduced_wrongly_ends_its_call() {
         }
     }
 }
+
+/// A result that cannot be written costs the connection once. The client that tries again is told, if the provider could say which
+/// Write it was: one that is done with a Write before its octets have arrived cannot (the seed decides, `docs/exceptions.md`).
+/// proves: V1-4.5.3-b, V2-7.3-b, V2-7.3-c
+#[test]
+fn a_result_that_could_not_be_written_is_answered_with_an_error_the_next_time() {
+    let mut told = [0, 0];
+    for (seed, versions) in (0..10).flat_map(|seed| BOTH.map(|versions| (seed, versions))) {
+        let world = World::new(seed);
+        world.block_on(async {
+            let handler = router(&world.env(), &store(&world.env()));
+            serve(&world, plain(&world, SERVER, SimConfig::default()), server_options(versions), handler);
+            world.sleep(Duration::from_millis(1)).await;
+            let (mut answers, mut left) = (Vec::new(), Vec::new());
+            for _ in 0..2 {
+                let receives = (0..8).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
+                let receives = Receives::Own(receives);
+                let params = ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives };
+                let mut qp = world.fabric(FOREIGNER).connect(ADDRESS, params).await.unwrap();
+                let nowhere = Segment { handle: 0xDEAD, length: 9000, offset: 7 };
+                let writes = WriteList(vec![rpcrdma_wire::v1::WriteChunk(vec![nowhere])]);
+                let lists = Lists { writes, ..Lists::default() };
+                let header = match versions {
+                    Versions::One => Header::new(77, 8, Body::Msg(lists)).to_bytes(),
+                    _ => v2::Header::msg(77, v2::Credits::new(8, 8), false, false, v2::Chunks::from(lists)).to_bytes(),
+                };
+                let call = bytes(&[77, 0, 2, common::PROGRAM, 1, common::READ, 0, 0, 0, 0, 0, 0, 9000, 1]);
+                qp.post_send(Send { token: Token(1), octets: vec![header, call], ..Send::default() }).unwrap();
+                // The connection's end, or a message about the call.
+                answers.push(loop {
+                    match poll_fn(|cx| qp.poll(cx)).await {
+                        Completion::Received { buffer, .. } if buffer.filled()[..4] == 77u32.to_be_bytes() => {
+                            break Some(buffer.filled().to_vec());
+                        }
+                        Completion::Closed { .. } => break None,
+                        _ => {}
+                    }
+                });
+                left.push(qp);
+            }
+            let answer = match &answers[..] {
+                [None, None] => return,
+                [None, Some(answer)] => answer,
+                _ => panic!("{versions:?}: {answers:?}"),
+            };
+            told[usize::from(versions == Versions::Two)] += 1;
+            if versions == Versions::One {
+                assert_eq!(Header::decode(answer).unwrap().0.body, Body::Error(rpcrdma_wire::v1::ErrorBody::Chunk));
+            } else {
+                let (header, _) = v2::Header::decode(&answer.clone().into()).unwrap();
+                assert_eq!(header.body, v2::Body::Error(v2::ErrorBody::System));
+            }
+        });
+    }
+    assert!(told.iter().all(|told| (1..10).contains(told)), "{told:?}");
+}
