@@ -12,6 +12,8 @@ pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(1);
 /// Work that comes back unfinished tells nothing; the event that says why may come this much later.
 pub const SUSPICION: Duration = Duration::from_millis(200);
+/// How long a bind is waited for, where that is asked for.
+pub(crate) const BIND_PATIENCE: Duration = Duration::from_millis(500);
 /// Exposures at a time on one connection.
 pub const DEFAULT_MAX_EXPOSURES: usize = 4_096;
 /// Receives at a time on one connection: far more than credits are ever granted. The device keeps a queue of this length.
@@ -68,6 +70,9 @@ pub struct Config {
     pub send_queue: usize,
     /// See [`DEFAULT_POOL_OCTETS`]. Slabs are made as they are needed.
     pub pool_octets: usize,
+    /// Exposing waits, a fraction of a millisecond, until the device has bound the window. Needed only where a peer learns of a handle
+    /// by another way than a Send on the same connection, which never overtakes the bind.
+    pub await_binds: bool,
     /// For so long after a completion the queue is asked again and again before the thread sleeps. Zero, the default, never does.
     pub busy_poll: Duration,
 }
@@ -87,6 +92,7 @@ impl Default for Config {
             max_posted: DEFAULT_MAX_POSTED,
             send_queue: DEFAULT_SEND_QUEUE,
             pool_octets: DEFAULT_POOL_OCTETS,
+            await_binds: false,
             busy_poll: Duration::ZERO,
         }
     }

@@ -70,6 +70,8 @@ async fn run_all(device: &DeviceInfo, address: IpAddr, set: impl FnOnce(&mut Con
     let env = tokio_env().unwrap();
     let mut config = Config::default();
     config.device = Device::Local(address);
+    // Cases hand handles from one end to the other by themselves, without a Send.
+    config.await_binds = true;
     set(&mut config);
     let fabric = Arc::new(Verbs::open(env.clone(), config).await.unwrap());
     assert_eq!(fabric.device(), device.name);

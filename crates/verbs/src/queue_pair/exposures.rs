@@ -4,7 +4,12 @@
 //! again in the order in which they became free, each time under another handle.
 
 use super::{Kept, Phase, VerbsQueuePair, work::Work};
-use crate::{domain::Key, domain::Region, sys::verbs, window::Window};
+use crate::{
+    config::BIND_PATIENCE,
+    domain::{Key, Region},
+    sys::verbs,
+    window::Window,
+};
 use rpcrdma_fabric::{Access, Completion, FenceCause, Lent, Refused, RefusedReason, RemoteSegment, Token};
 use std::io;
 
@@ -67,8 +72,27 @@ impl VerbsQueuePair {
             // At once: a peer may learn the handle by another way than this connection's next Send.
             self.waiting.push_back(Work::Bind(handle));
             self.post_waiting();
+            if self.shared.config.await_binds {
+                self.await_bind(handle);
+            }
         }
         Ok(RemoteSegment { handle, length, offset })
+    }
+
+    /// Waits in place until the device has bound an exposure's window, or the connection ends.
+    fn await_bind(&mut self, handle: u32) {
+        let clock = self.shared.env.clock.clone();
+        let end = clock.now() + BIND_PATIENCE;
+        let is_bind = |work: &Work| matches!(work, Work::Bind(waiting) if *waiting == handle);
+        while self.waiting.iter().any(is_bind) || self.posted.iter().any(|posted| is_bind(&posted.work)) {
+            if self.reason.is_some() || clock.now() >= end {
+                return;
+            }
+            self.post_waiting();
+            if !self.take_completions() {
+                std::thread::yield_now();
+            }
+        }
     }
 
     /// What the peer can reach memory by: its handle and the first octet's offset.
