@@ -213,7 +213,8 @@ impl End {
                 let directory = if case == Case::Listing { &self.large } else { &self.small };
                 let listing = self.nfs.readdirplus(directory, 0, Verifier::default(), octets).await?;
                 // The large directory never ends in one listing. The small one does not fit the least room.
-                ensure!(!listing.entries.is_empty() && !(case == Case::Listing && listing.end), "too few names");
+                let ends = case == Case::Listing && listing.end;
+                ensure!(!listing.entries.is_empty() && !ends, "too few names");
                 Ok(())
             }
         }
