@@ -14,7 +14,7 @@ say() { echo "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # What the guest needs of Debian besides the kernel; the libraries that these depend on come along.
-PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr"
+PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr ibverbs-providers librdmacm1"
 # The modules that the guest may load, with what they need.
 MODULES="rpcrdma nfs nfsv3 nfsv4 nfs_layout_nfsv41_files nfsd nfs_acl lockd auth_rpcgss rdma_rxe rdma_ucm rdma_cm iw_cm ib_uverbs 9p 9pnet_virtio
  virtio_pci virtio_net virtio_rng crc32c_generic crc32c-intel crc32_generic libcrc32c"
@@ -148,6 +148,16 @@ if [ "$(cat .packed 2>/dev/null)" != "$want" ]; then
     library ld-linux-x86-64.so.2
     ln -s ../lib/x86_64-linux-gnu/ld-linux-x86-64.so.2 "$R/usr/lib64/ld-linux-x86-64.so.2"
     for name in libgcc_s.so.1 libm.so.6 libnss_files.so.2 libpthread.so.0 libdl.so.2; do library $name; done
+    # For programs that use RDMA devices: what they load, and the two software devices' parts of it.
+    for name in libibverbs.so.1 librdmacm.so.1; do library $name; done
+    mkdir -p "$R/etc/libibverbs.d" "$R/usr/lib/x86_64-linux-gnu/libibverbs"
+    for name in rxe siw; do
+        from=$(find system -name "lib$name-rdmav*.so" -type f | head -1)
+        [ -n "$from" ] || die "no package of the list brings the provider of $name"
+        cp "$from" "$R/usr/lib/x86_64-linux-gnu/libibverbs/"
+        needs "$from"
+        cp "system/etc/libibverbs.d/$name.driver" "$R/etc/libibverbs.d/"
+    done
     program bash kmod dmesg mount umount mount.nfs rpcbind rpcinfo exportfs rpc.mountd rpc.nfsd rpc.statd sm-notify showmount nfsstat strace \
         getfattr setfattr getfacl setfacl rdma ip ss stat dd timeout touch cp ls setpriv truncate sha256sum sort seq head tail diff cmp find xargs mkfifo mknod ln mv
     cp system/bin/busybox "$R/bin/busybox"

@@ -36,7 +36,8 @@ pub(super) struct GuestOptions {
     late: Vec<(String, String)>,
     forwards: Vec<(u16, u16)>,
     capture: bool,
-    link: String,
+    link: &'static str,
+    programs: Vec<PathBuf>,
     tools: bool,
     allowed: Vec<Allowed>,
     namespace: Option<String>,
@@ -52,7 +53,8 @@ impl GuestOptions {
             late: Vec::new(),
             forwards: Vec::new(),
             capture: false,
-            link: "siw".into(),
+            link: "siw",
+            programs: Vec::new(),
             tools: false,
             allowed: Vec::new(),
             namespace: None,
@@ -100,6 +102,18 @@ impl GuestOptions {
         self
     }
 
+    /// Its RDMA device: `siw` (soft-iWARP, by itself) or `rxe` (soft-RoCE).
+    pub(super) fn link(mut self, link: &'static str) -> Self {
+        self.link = link;
+        self
+    }
+
+    /// Puts a program into the guest as `/job/NAME`.
+    pub(super) fn with_program(mut self, program: &Path) -> Self {
+        self.programs.push(program.to_owned());
+        self
+    }
+
     /// Puts this program into the guest as `/job/xtask` (`xtask fsx` runs there).
     pub(super) fn with_tools(mut self) -> Self {
         self.tools = true;
@@ -132,6 +146,10 @@ impl Guest {
         fs::write(dir.join("job.sh"), format!("{variables}\n{LIBRARY}\n{}", options.script))?;
         if options.tools {
             fs::copy(std::env::current_exe()?, dir.join("xtask")).context("copying this program into the guest")?;
+        }
+        for program in &options.programs {
+            let name = program.file_name().with_context(|| program.display().to_string())?;
+            fs::copy(program, dir.join(name)).with_context(|| program.display().to_string())?;
         }
         let command = qemu(context, &options, &dir);
         let log = dir.join("qemu.log");

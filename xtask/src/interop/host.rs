@@ -92,20 +92,31 @@ fn names<'a>(packages: impl Iterator<Item = &'a (&'static str, &'static str)>) -
 
 /// Builds the `rpcrdma` command as `cargo build` does, and says where it is.
 pub(super) fn build_program(root: &Path) -> anyhow::Result<PathBuf> {
+    build(root, &["build", "--package", "rpcrdma-cli", "--bin", "rpcrdma"]).context("the rpcrdma command")
+}
+
+/// Builds the provider suite for RDMA devices and says where it is.
+pub(super) fn build_device_suite(root: &Path) -> anyhow::Result<PathBuf> {
+    build(root, &["test", "--package", "rpcrdma-verbs", "--test", "suite", "--no-run"]).context("the provider suite")
+}
+
+/// Runs cargo, and says where it put the program.
+fn build(root: &Path, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--package", "rpcrdma-cli", "--bin", "rpcrdma", "--message-format", "json-render-diagnostics"])
+        .args(arguments)
+        .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(std::process::Stdio::inherit())
         .output()
         .context("cargo")?;
     if !output.status.success() {
-        bail!("the rpcrdma command does not build");
+        bail!("it does not build");
     }
     let lines = String::from_utf8_lossy(&output.stdout);
     let values = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let mut programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
-    programs.next_back().context("cargo did not say where it put the rpcrdma command")
+    programs.next_back().context("cargo did not say where it put it")
 }
 
 /// A seed that nobody chose.

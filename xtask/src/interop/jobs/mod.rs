@@ -25,6 +25,7 @@ mod server_falls_back;
 mod server_large;
 mod server_tree;
 mod server_uses;
+mod verbs;
 
 /// One thing that is tried.
 pub(super) struct Job {
@@ -45,7 +46,8 @@ pub(super) struct Job {
 impl Job {
     /// Whether our server must be able to act as any user: Linux's client calls as several of them.
     pub(super) fn needs_root(&self) -> bool {
-        !self.name.starts_with("server") && self.name != reference().name
+        let elsewhere = ["server", "verbs"].iter().any(|part| self.name.starts_with(part));
+        !elsewhere && self.name != reference().name
     }
 
     /// Its budget for a number of random operations.
@@ -73,6 +75,12 @@ pub(super) const JOBS: &[Job] = &[
     server_large::JOB,
     server_tree::JOB,
     server_uses::JOB,
+    verbs::ROCE,
+    verbs::IWARP,
+    verbs::SUITE_ROCE,
+    verbs::SUITE_IWARP,
+    verbs::MIXED,
+    verbs::FAULTS,
     faults_vanished::JOB,
     faults_fsx::JOB,
     faults_restart::JOB,

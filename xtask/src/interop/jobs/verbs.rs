@@ -1,0 +1,144 @@
+//! RDMA devices by libibverbs, of which the guest has two made of software: soft-RoCE and soft-iWARP.
+
+use super::Job;
+use crate::interop::{
+    context::Context,
+    guest::{GuestOptions, HOST},
+    host, ports,
+    serve::ServeOptions,
+    tree,
+};
+use std::{fs, path::Path, process::Command};
+
+const SERVE: &str = include_str!("../../../interop/guest/verbs-serve.sh");
+const OURS: &str = include_str!("../../../interop/guest/verbs-ours.sh");
+const TREE: &str = include_str!("../../../interop/guest/tree.sh");
+const FILES: &str = include_str!("../../../interop/guest/files.sh");
+const USERS: &str = include_str!("../../../interop/guest/users.sh");
+const NFSD: &str = include_str!("../../../interop/guest/nfsd.sh");
+const WITH_NFSD: &str = include_str!("../../../interop/guest/verbs-nfsd.sh");
+
+pub(in crate::interop) const ROCE: Job = Job {
+    name: "verbs-roce",
+    about: "soft-RoCE: our server by verbs with our client in both versions and with Linux's; our client with Linux's server",
+    seconds: 420,
+    guests: 1,
+    scales: false,
+    run: |context| all(context, "rxe"),
+};
+
+pub(in crate::interop) const IWARP: Job =
+    Job { name: "verbs-iwarp", about: "soft-iWARP: the same", run: |context| all(context, "siw"), ..ROCE };
+
+pub(in crate::interop) const SUITE_ROCE: Job = Job {
+    name: "verbs-suite-roce",
+    about: "the provider suite over soft-RoCE",
+    seconds: 240,
+    run: |context| suite(context, "rxe"),
+    ..ROCE
+};
+
+pub(in crate::interop) const SUITE_IWARP: Job = Job {
+    name: "verbs-suite-iwarp",
+    about: "the provider suite over soft-iWARP",
+    run: |context| suite(context, "siw"),
+    ..SUITE_ROCE
+};
+
+pub(in crate::interop) const MIXED: Job = Job {
+    name: "verbs-and-software",
+    about: "our iWARP on the host with soft-iWARP by verbs in the guest, both ways, in both versions",
+    seconds: 300,
+    run: mixed,
+    ..ROCE
+};
+
+pub(in crate::interop) const FAULTS: Job = Job {
+    name: "verbs-faults",
+    about: "no device, another, a port that is down, too little locked memory, a killed server",
+    seconds: 300,
+    run: faults,
+    ..ROCE
+};
+
+/// A guest with the command in it.
+fn guest(context: &Context, link: &'static str, script: &str) -> GuestOptions {
+    GuestOptions::new("guest", &format!("{SERVE}\n{script}"))
+        .link(link)
+        .with_program(context.program())
+        .allow("rxe0: qp#* make_send_cqe: non-flush error status = *", "soft-RoCE says what it reports")
+        .allow("rxe0: qp#* do_complete: non-flush error status = *", "the same of receives")
+        .allow("make_send_cqe: * callbacks suppressed", "it says too much of it")
+        .allow("do_complete: * callbacks suppressed", "it says too much of it")
+        .allow("siw: got TERMINATE. *", "soft-iWARP says that it was told")
+        .allow("siw: siw_rx_umem: [QP *]: bogus addr: *", "it was asked for what is not exposed")
+}
+
+fn all(context: &Context, link: &'static str) -> anyhow::Result<()> {
+    // Linux's client runs the scripts that it runs over our own iWARP; Linux's server takes the place of ours at the end.
+    let (nfsd, _) = NFSD.split_once("step serve").unwrap_or((NFSD, ""));
+    let fresh = "cd /; rm -rf /tmp/in /tmp/out /tmp/served/*";
+    let script = [OURS, TREE, fresh, FILES, fresh, USERS, "stop", fresh, nfsd, WITH_NFSD].join("\n");
+    context.boot(guest(context, link, &script))?.finish()?;
+    Ok(())
+}
+
+fn suite(context: &Context, link: &'static str) -> anyhow::Result<()> {
+    let program = host::build_device_suite(&host::root())?;
+    let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let script = include_str!("../../../interop/guest/verbs-suite.sh");
+    let options = guest(context, link, script).with_program(&program).set("SUITE", name);
+    let ended = context.boot(options)?.finish()?;
+    let left_out = ended.read("out.log")?.lines().filter(|line| line.contains(": left out, ")).count();
+    context.note(format!("{left_out} cases left out, which the device does not keep"));
+    Ok(())
+}
+
+fn mixed(context: &Context) -> anyhow::Result<()> {
+    let server = context.serve(ServeOptions::new(context.folder("export")?))?;
+    let made = server.export().join("tree");
+    tree::make(&made, context.seed())?;
+    let sums = context.dir().join("sums");
+    let mut list = Command::new("sh");
+    list.current_dir(&made).arg("-c").arg("find . -type f -print0 | sort -z | xargs -0 sha256sum");
+    fs::write(&sums, context.run("list", list)?.expect_success()?.stdout)?;
+
+    let (port, mount_port) = (ports::free()?, ports::free()?);
+    let options = guest(context, "siw", include_str!("../../../interop/guest/verbs-mixed.sh"))
+        .set("THERE_PORT", server.port())
+        .set("THERE_MOUNT", server.mount_port())
+        .with_program(&sums)
+        .forward(port, 20_049)
+        .forward(mount_port, 20_048);
+    let mut guest = context.boot(options)?;
+    guest.wait_for_mark("serves")?;
+    for version in ["1", "2"] {
+        tree::same(
+            context,
+            &format!("by-verbs-{version}"),
+            &made,
+            &server.export().join(format!("by-verbs-{version}")),
+        )?;
+        let url = |path: &str| format!("nfs://127.0.0.1:{port}/{path}?mountport={mount_port}&rpcrdma={version}");
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let name = format!("in-software-{version}");
+        context.rpcrdma(&format!("put-{version}"), ["put", "-q", "-r", &text(&made), &url(&name)])?.expect_success()?;
+        let back = context.dir().join(&name);
+        context.rpcrdma(&format!("get-{version}"), ["get", "-q", "-r", &url(&name), &text(&back)])?.expect_success()?;
+        tree::same(context, &name, &made, &back)?;
+    }
+    guest.say("end")?;
+    guest.finish()?;
+    server.finish()?;
+    context.note(format!("the guest reached the host at {HOST}, the host reached the guest by a forwarded port"));
+    Ok(())
+}
+
+fn faults(context: &Context) -> anyhow::Result<()> {
+    let options = guest(context, "rxe", include_str!("../../../interop/guest/verbs-faults.sh"))
+        .allow("rxe0: pd#* rxe_reg_user_mr: returned err = -12", "too little memory may be locked")
+        .allow("rdma_rxe: *", "the device goes and comes")
+        .allow("infiniband rxe0: *", "the device goes and comes, its port, too");
+    context.boot(options)?.finish()?;
+    Ok(())
+}
