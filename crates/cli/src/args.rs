@@ -13,6 +13,7 @@ URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX f
   version=3            the version of NFS (the only one)
   transport=rdma|tcp   what carries it (rdma)
   fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
+  device=NAME          with fabric=verbs: which device (the one that leads to the server)
   rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
   mountport=N          where MOUNT answers over TCP (asks rpcbind, else 20048)
   uid=N, gid=N         as whom to call (the user who runs the command)

@@ -78,7 +78,7 @@ impl Sessions {
 
     async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<(Arc<dyn ClientTransport>, Pool)> {
         Ok(match url.transport {
-            Transport::Rdma => transports::rdma(server, &self.env, &self.options, url.fabric, url.rpcrdma).await?,
+            Transport::Rdma => transports::rdma(server, &self.env, &self.options, url).await?,
             Transport::Tcp => (transports::tcp(server, &self.env).await?, Pool::new()),
         })
     }
@@ -142,7 +142,7 @@ impl Session {
 impl NfsUrl {
     fn same_server(&self, other: &NfsUrl) -> bool {
         let place = |url: &NfsUrl| (url.host.clone(), url.port, url.mount_port);
-        let carried = |url: &NfsUrl| (url.transport, url.fabric, url.rpcrdma);
+        let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
         place(self) == place(other) && carried(self) == carried(other) && (self.uid, self.gid) == (other.uid, other.gid)
     }
 }

@@ -1,6 +1,6 @@
 //! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
 
-use crate::versions as known;
+use crate::{url::NfsUrl, versions as known};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use rpcrdma::{Observer, Versions};
@@ -94,15 +94,14 @@ pub(crate) async fn verbs(env: &Env, device: Device, busy_poll: Duration, no_crc
     Verbs::open(env.clone(), config).await.context("cannot use an RDMA device")
 }
 
-/// RPC over RDMA, and a pool for data that it moves without a registration.
+/// RPC over RDMA by what the URL names, and a pool for data that it moves without a registration.
 pub(crate) async fn rdma(
     server: SocketAddr,
     env: &Env,
     options: &Options,
-    carrier: Carrier,
-    versions: Versions,
+    url: &NfsUrl,
 ) -> Result<(Arc<dyn ClientTransport>, Pool)> {
-    let (fabric, pool): (Arc<dyn Fabric>, _) = match carrier {
+    let (fabric, pool): (Arc<dyn Fabric>, _) = match url.fabric {
         Carrier::Iwarp => {
             let mut config = Config::default();
             config.crc = !options.no_crc;
@@ -111,7 +110,10 @@ pub(crate) async fn rdma(
             (Arc::new(Iwarp::new(env.clone(), config)), Pool::new())
         }
         Carrier::Verbs => {
-            let device = Device::Towards(server.ip());
+            let device = match &url.device {
+                Some(name) => Device::Named(name.clone()),
+                None => Device::Towards(server.ip()),
+            };
             let verbs = verbs(env, device, options.busy_poll, options.no_crc, options.tap.is_some()).await?;
             let pool = Pool::over(verbs.pool());
             (Arc::new(verbs), pool)
@@ -119,8 +121,8 @@ pub(crate) async fn rdma(
     };
     let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
     let mut client = rpcrdma::ClientOptions::default();
-    client.versions = versions;
-    if let (Versions::Auto | Versions::Two, Some(file)) = (versions, known::file()) {
+    client.versions = url.rpcrdma;
+    if let (Versions::Auto | Versions::Two, Some(file)) = (url.rpcrdma, known::file()) {
         client.assume_version_1 = known::lacks_version_2(&file, server);
         observer = Arc::new(known::Remembering::new(file, server, observer));
     }

@@ -29,6 +29,8 @@ pub(crate) struct NfsUrl {
     pub(crate) transport: Transport,
     /// What carries RDMA.
     pub(crate) fabric: Carrier,
+    /// The device that carries it, if one is named.
+    pub(crate) device: Option<String>,
     pub(crate) mount_port: Option<u16>,
     /// The versions of RPC-over-RDMA.
     pub(crate) rpcrdma: Versions,
@@ -86,6 +88,7 @@ impl FromStr for NfsUrl {
             path: decode_percent(path)?,
             transport: Transport::Rdma,
             fabric: Carrier::default(),
+            device: None,
             mount_port: None,
             rpcrdma: Versions::Auto,
             uid: None,
@@ -107,6 +110,8 @@ impl FromStr for NfsUrl {
                     Ok(carrier) => url.fabric = carrier,
                     Err(_) => return bad(format!("fabric={value}: it is iwarp or verbs")),
                 },
+                "device" if value.is_empty() => return bad("device=: its name is missing, as in device=mlx5_0"),
+                "device" => url.device = Some(value.to_owned()),
                 "mountport" => url.mount_port = Some(parse_port(value)?),
                 "rpcrdma" => url.rpcrdma = parse_versions(value).map_err(BadUrl)?,
                 "nfsport" => url.port = Some(parse_port(value)?),
@@ -114,10 +119,13 @@ impl FromStr for NfsUrl {
                 "gid" => url.gid = Some(parse_number(name, value)?),
                 _ => {
                     return bad(format!(
-                        "{name}: known are version, transport, fabric, rpcrdma, mountport, nfsport, uid, gid"
+                        "{name}: known are version, transport, fabric, device, rpcrdma, mountport, nfsport, uid, gid"
                     ));
                 }
             }
+        }
+        if url.device.is_some() && url.fabric != Carrier::Verbs {
+            return bad("device= names an RDMA device: say fabric=verbs");
         }
         Ok(url)
     }
@@ -218,8 +226,10 @@ mod tests {
 
     #[test]
     fn every_part_is_read() {
-        let url = url("nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&fabric=verbs&mountport=5&uid=7&gid=8");
-        assert_eq!(url.fabric, Carrier::Verbs);
+        let url = url(
+            "nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&device=mlx5_0&fabric=verbs&mountport=5&uid=7&gid=8",
+        );
+        assert_eq!((url.fabric, url.device.as_deref()), (Carrier::Verbs, Some("mlx5_0")));
         assert_eq!(url.host, "fe80::1");
         assert_eq!(url.port, Some(1234));
         assert_eq!(url.path, b"/a/b/\xff");
@@ -242,6 +252,9 @@ mod tests {
             ("nfs://host/?version=4", "version 3"),
             ("nfs://host/?transport=udp", "rdma or tcp"),
             ("nfs://host/?rpcrdma=3", "1, 2 or auto"),
+            ("nfs://host/?device=mlx5_0", "say fabric=verbs"),
+            ("nfs://host/?fabric=iwarp&device=mlx5_0", "say fabric=verbs"),
+            ("nfs://host/?fabric=verbs&device=", "name is missing"),
             ("nfs://host/?colour=red", "known are"),
         ] {
             let error = text.parse::<NfsUrl>().unwrap_err().to_string();

@@ -50,4 +50,5 @@ fn what_does_not_go_together_is_refused() {
     let capture = scratch.path().join("x.pcapng");
     assert!(with(&["--fabric", "verbs", "--capture", capture.to_str().unwrap()]).contains("software iWARP"));
     assert!(complaint(&["ls", "nfs://127.0.0.1/?fabric=tcp"]).contains("iwarp or verbs"));
+    assert!(complaint(&["ls", "nfs://127.0.0.1/?device=mlx5_0"]).contains("say fabric=verbs"));
 }

@@ -19,6 +19,7 @@ rpcrdma devices
 
 step another device
 says "there is rxe0" rpcrdma serve $SERVED --fabric verbs --device mlx9_9 --listen $HOST:0 --state /tmp/state
+says "there is rxe0" rpcrdma ping -c 1 "$(url / device=mlx9_9)"
 says "is on no RDMA device" rpcrdma serve $SERVED --fabric verbs --listen 192.0.2.1:0 --state /tmp/state
 
 step a port that is down

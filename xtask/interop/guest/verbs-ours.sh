@@ -12,6 +12,11 @@ echo hello >$SERVED/small
 for ((i = 0; i < 300; i++)); do echo $i >$SERVED/dir/f$i; done
 serve -v
 
+step the device by its name
+rpcrdma ls "$(url / device=$(sed -n '1s/ .*//p' /job/devices))"
+grep -q "rpcrdma ls 'nfs://$HOST:$NFS_PORT/?fabric=verbs&mountport=$MOUNT_PORT'" /job/serve.out || fail "the hint names no device"
+grep -q 'what the RDMA device carries is not encrypted' /job/serve.log || fail "no warning of what everybody can read"
+
 for version in 1 2; do
     asked=rpcrdma=$version
     step our client, version $version

@@ -1,7 +1,7 @@
 //! What is printed once every port is open.
 
 use super::ports::{Ports, Spoken};
-use crate::{args::ServeArgs, names};
+use crate::{args::ServeArgs, names, transports::Carrier};
 use serde_json::json;
 use std::{
     io::Write,
@@ -40,7 +40,12 @@ fn ready_text(args: &ServeArgs, ports: &Ports) -> String {
         rdma.port(),
         mount.port()
     );
-    text += &format!("list with this:   rpcrdma ls 'nfs://{host}:{}/?mountport={}'\n", rdma.port(), mount.port());
+    let fabric = match args.fabric {
+        Carrier::Iwarp => "",
+        Carrier::Verbs => "fabric=verbs&",
+    };
+    text +=
+        &format!("list with this:   rpcrdma ls 'nfs://{host}:{}/?{fabric}mountport={}'\n", rdma.port(), mount.port());
     text
 }
 

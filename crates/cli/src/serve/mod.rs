@@ -88,9 +88,13 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
         bail!("--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen");
     }
     if !ports.only_loopback() && args.allow.is_empty() {
+        let carried = match args.fabric {
+            Carrier::Iwarp => "iWARP is not encrypted",
+            Carrier::Verbs => "what the RDMA device carries is not encrypted",
+        };
         tracing::warn!(
-            "anyone who reaches these ports is served: AUTH_SYS takes the client's word for who calls, and iWARP is not \
-             encrypted; name the networks to serve with --allow"
+            "anyone who reaches these ports is served: AUTH_SYS takes the client's word for who calls, and {carried}; \
+             name the networks to serve with --allow"
         );
     }
     let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
