@@ -225,6 +225,8 @@ pub enum Action {
     Pull {
         /// For which call.
         request: RequestId,
+        /// The call's XID.
+        xid: u32,
         /// How many octets in all.
         octets: usize,
         /// From where, in order.

@@ -76,7 +76,12 @@ impl Requests {
             return;
         }
         request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
-        actions.push_back(Action::Pull { request: id, octets: layout.octets, sources: layout.sources });
+        actions.push_back(Action::Pull {
+            request: id,
+            xid: request.xid,
+            octets: layout.octets,
+            sources: layout.sources,
+        });
     }
 
     /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether it is a call at all.

@@ -280,7 +280,7 @@ impl World {
                     assert_eq!(octets.len(), to.length as usize);
                     end.wire.push_back(Wire::Write { to, octets });
                 }
-                Action::Pull { request, octets, sources } => {
+                Action::Pull { request, octets, sources, .. } => {
                     end.pulls.push(Pull { request, octets, sources });
                 }
                 Action::Invalidate { handle, exposure } => {

@@ -50,7 +50,8 @@ pub struct Write {
     pub handle: u32,
     /// Where the first octet goes.
     pub offset: u64,
-    /// Report success with [`Completion::Done`]. Failure is always reported.
+    /// Report success with [`Completion::Done`]. Failure is always reported before that; without that, also when the peer
+    /// refuses octets that had left already, as far as the provider learns which they were.
     pub signaled: bool,
 }
 
@@ -90,6 +91,7 @@ pub enum Completion {
         invalidated: Option<u32>,
     },
     /// A signaled Send or Write is done with its octets. That says nothing about their arrival: a peer can still refuse them.
+    /// Nothing more is said about this work.
     Done {
         /// The work's token.
         token: Token,

@@ -254,16 +254,34 @@ fn a_sink_takes_only_what_was_asked_for() {
 /// proves: RDMAP-5040-5.4-a, RDMAP-5040-4.8-c
 #[test]
 fn the_peers_terminate_ends_everything() {
-    for (payload, guilty) in
-        [(vec![0x01, 0, 0, 0], true), (vec![0x11, 1, 0xC0, 0], true), (vec![0x20, 2, 0x80, 0], false), (vec![], false)]
-    {
+    type Payload = fn(u32) -> Vec<u8>;
+    fn quoting(bits: u8, stag: u32) -> Vec<u8> {
+        let mut payload = vec![0x01, 0, bits, 0, 0, 46];
+        payload.extend([0; 18]);
+        payload.extend(stag.to_be_bytes());
+        payload.extend([0; 24]);
+        payload
+    }
+    // What the Terminate says about the sink of the Read, and whether that is an access error of the Read.
+    let cases: [(Payload, bool); 8] = [
+        (|stag| quoting(0xE0, stag), true),
+        (|stag| [&[0x10], &quoting(0x07, stag)[1..]].concat(), true),
+        (|stag| quoting(0xE0, stag ^ 1), false),
+        (|stag| quoting(0xC0, stag), false),
+        (|stag| [&[0x02], &quoting(0xE0, stag)[1..]].concat(), false),
+        (|_| vec![0x01, 0, 0, 0], false),
+        (|_| vec![0x20, 2, 0x80, 0], false),
+        (|_| vec![], false),
+    ];
+    for (payload, guilty) in cases {
         let mut endpoint = endpoint(Role::Initiator, AGREED, 1, 1448);
         let sources = vec![RemoteSegment { handle: 5, length: 8, offset: 0 }];
         let sink = common::buffer(100);
         endpoint.post_read(Read { token: Token(1), sink, sources }).unwrap();
-        output(&mut endpoint);
+        let (_, request) = parse(&output(&mut endpoint)).remove(0);
+        let stag = ReadRequest::decode(request.first_chunk().unwrap()).sink_stag;
         endpoint.post_send(Send { token: Token(2), ..Send::default() }).unwrap();
-        endpoint.feed(&untagged(Opcode::Terminate, true, (2, 1, 0, 0), &payload));
+        endpoint.feed(&untagged(Opcode::Terminate, true, (2, 1, 0, 0), &payload(stag)));
         let seen = completions(&mut endpoint);
         let error = if guilty { WorkError::RemoteAccess } else { WorkError::Flushed };
         assert!(matches!(

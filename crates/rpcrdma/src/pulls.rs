@@ -22,6 +22,7 @@ pub const PULL_STALLS: u32 = 2;
 /// A call whose chunks are to be pulled.
 pub(crate) struct Wanted {
     pub(crate) request: RequestId,
+    pub(crate) xid: u32,
     pub(crate) octets: usize,
     pub(crate) sources: Vec<RemoteSegment>,
 }
@@ -29,6 +30,7 @@ pub(crate) struct Wanted {
 /// A call that has its turn.
 struct Running {
     request: RequestId,
+    xid: u32,
     octets: usize,
     /// By when its chunks have to be there, once the peer was asked.
     due: Option<Timestamp>,
@@ -65,7 +67,7 @@ impl Pulls {
         }
         let wanted = self.queued.pop_front()?;
         self.octets = octets;
-        self.running.push(Running { request: wanted.request, octets: wanted.octets, due: None });
+        self.running.push(Running { request: wanted.request, xid: wanted.xid, octets: wanted.octets, due: None });
         Some(wanted)
     }
 
@@ -76,11 +78,12 @@ impl Pulls {
         }
     }
 
-    /// A call's chunks are there, or will never be.
-    pub(crate) fn ended(&mut self, request: RequestId) {
-        if let Some(at) = self.running.iter().position(|running| running.request == request) {
-            self.octets = self.octets.saturating_sub(self.running.swap_remove(at).octets);
-        }
+    /// A call's chunks are there, or will never be. Returns the call's XID if it had its turn.
+    pub(crate) fn ended(&mut self, request: RequestId) -> Option<u32> {
+        let at = self.running.iter().position(|running| running.request == request)?;
+        let Running { octets, xid, .. } = self.running.swap_remove(at);
+        self.octets = self.octets.saturating_sub(octets);
+        Some(xid)
     }
 
     /// When the first is due.
@@ -103,7 +106,7 @@ mod tests {
     fn pulls(calls: impl IntoIterator<Item = usize>) -> Pulls {
         let mut pulls = Pulls::new(Duration::from_secs(30));
         for (request, octets) in (0..).zip(calls) {
-            pulls.add(Wanted { request: RequestId(request), octets, sources: Vec::new() });
+            pulls.add(Wanted { request: RequestId(request), xid: 7, octets, sources: Vec::new() });
         }
         pulls
     }

@@ -1,7 +1,8 @@
-//! XIDs whose results could not be written to the client's memory (RFC 8166 section 4.5.3).
+//! XIDs of calls whose results could not be written to the client's memory, or whose arguments could not be read from there
+//! (RFC 8166 section 4.5.3, version 2 section 7.3).
 //!
-//! Writing beyond what a client offers ends the connection, and the client sends the same call again on the next one:
-//! without a memory of that, for ever. Such a call is answered with ERR_CHUNK instead. One table per server, bounded, and
+//! Touching memory that is not there ends the connection, and the client sends the same call again on the next one: without
+//! a memory of that, for ever. Such a call is answered with ERR_CHUNK instead. One table per server, bounded, and
 //! looked at only while it is not empty.
 
 use rpcrdma_env::Timestamp;

@@ -233,7 +233,7 @@ impl ServerDriver {
         }
         loop {
             let polled = self.session.poll(cx, &mut self.calls, &mut self.service, &mut self.port);
-            for xid in self.session.unwritable.drain(..) {
+            for xid in self.session.unreachable.drain(..) {
                 self.refused.add(self.env.clock.now(), self.client, xid);
             }
             if polled.is_pending() && self.draining && self.session.is_quiet() && !self.session.is_closing() {

@@ -115,19 +115,24 @@ impl Service {
         }
     }
 
-    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory.
-    pub(crate) fn pull(&mut self, request: RequestId, octets: usize, sources: Vec<Segment>) -> bool {
+    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory. What the peer
+    /// has refused on an earlier connection is not asked for again: the call is answered with the error.
+    pub(crate) fn pull(&mut self, request: RequestId, xid: u32, octets: usize, sources: Vec<Segment>) -> bool {
+        if self.take_refused(xid) {
+            self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
+            return false;
+        }
         let sources: Vec<RemoteSegment> = sources
             .into_iter()
             .map(|Segment { handle, length, offset }| RemoteSegment { handle, length, offset })
             .collect();
-        self.pulls.add(Wanted { request, octets, sources });
+        self.pulls.add(Wanted { request, xid, octets, sources });
         self.pull_next()
     }
 
     fn pull_next(&mut self) -> bool {
         let mut waits = false;
-        while let Some(Wanted { request, octets, sources }) = self.pulls.next() {
+        while let Some(Wanted { request, octets, sources, .. }) = self.pulls.next() {
             // Whoever waits already comes first.
             if self.waiting.is_empty()
                 && let Some(sink) = self.arguments.try_allocate(octets)
@@ -151,10 +156,17 @@ impl Service {
         self.not_pulled(request);
     }
 
-    /// A call's chunks will not come.
-    pub(crate) fn not_pulled(&mut self, request: RequestId) {
-        self.pulls.ended(request);
+    /// A call's chunks will not come. Returns the XID of a call that had its turn.
+    pub(crate) fn not_pulled(&mut self, request: RequestId) -> Option<u32> {
+        let xid = self.pulls.ended(request);
         self.pull_next();
+        xid
+    }
+
+    /// Whether a call touches memory that the peer has refused on an earlier connection. It is forgotten then.
+    fn take_refused(&self, xid: u32) -> bool {
+        let refused = self.refused.as_ref();
+        refused.is_some_and(|refused| refused.table.take(refused.clock.now(), refused.client, xid))
     }
 
     /// Hands a call to the service. Most are answered at once. Returns the octets that came inline and in chunks.
@@ -183,8 +195,7 @@ impl Service {
             self.ready.push_back(Ready::Answer(request, Answer::Nothing));
             return (inline, pulled.len());
         }
-        let refused = self.refused.as_ref();
-        if refused.is_some_and(|refused| refused.table.take(refused.clock.now(), refused.client, xid)) {
+        if self.take_refused(xid) {
             self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
             return (inline, pulled.len());
         }

@@ -62,8 +62,8 @@ pub(crate) struct Session {
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
     parts: PartsMemory,
-    /// XIDs whose results could not be written.
-    pub(crate) unwritable: Vec<u32>,
+    /// XIDs of calls that offer memory which the peer then refuses: results could not be written, or arguments read.
+    pub(crate) unreachable: Vec<u32>,
     /// Whether the peer has said anything.
     pub(crate) heard: bool,
     discarded: u64,
@@ -133,7 +133,7 @@ impl Session {
             error: None,
             arrived: VecDeque::new(),
             parts,
-            unwritable: Vec::new(),
+            unreachable: Vec::new(),
             heard: false,
             discarded: 0,
             started,
@@ -283,7 +283,9 @@ impl Session {
                 match self.qp.post_read(Read { token: Token(request.0), sink, sources }) {
                     Ok(()) => self.owe(),
                     // The peer allows no RDMA Reads, or the connection has just ended.
-                    Err(_) => self.not_pulled(request, service),
+                    Err(_) => {
+                        self.not_pulled(request, service);
+                    }
                 }
             }
             // Nothing orderly is to be expected of such a peer.
@@ -294,11 +296,11 @@ impl Session {
         }
     }
 
-    fn not_pulled(&mut self, request: RequestId, service: &mut Option<Service>) {
-        if let Some(service) = service {
-            service.not_pulled(request);
-        }
+    /// Refuses a call whose chunks cannot be fetched. Returns its XID.
+    fn not_pulled(&mut self, request: RequestId, service: &mut Option<Service>) -> Option<u32> {
+        let xid = service.as_mut().and_then(|service| service.not_pulled(request));
         self.engine.answer(request, Answer::Unreadable);
+        xid
     }
 
     fn owe(&mut self) {
@@ -345,11 +347,12 @@ impl Session {
             }
             Completion::Failed { token, kind, error, .. } => match kind {
                 WorkKind::Write if error == WorkError::RemoteAccess => {
-                    self.unwritable.extend(u32::try_from(token.0));
+                    self.unreachable.extend(u32::try_from(token.0));
                 }
                 WorkKind::Read if error != WorkError::Flushed => {
                     self.paid();
-                    self.not_pulled(RequestId(token.0), service);
+                    let xid = self.not_pulled(RequestId(token.0), service);
+                    self.unreachable.extend(xid.filter(|_| error == WorkError::RemoteAccess));
                 }
                 // The connection's end follows.
                 _ => {}

@@ -19,6 +19,11 @@ impl Endpoint {
         };
         let failed = |token, kind, error, buffer| Completion::Failed { token, kind, error, buffer };
         let mut work: VecDeque<Completion> = VecDeque::new();
+        for (number, token) in std::mem::take(&mut self.departed) {
+            if let Some(failing) = failing.filter(|failing| failing.number == number) {
+                work.push_back(failed(token, WorkKind::Write, failing.error.clone(), None));
+            }
+        }
         for sent in self.sent.drain(..) {
             work.push_back(failed(sent.token, sent.kind, error(sent.number), None));
         }
@@ -98,6 +103,7 @@ impl State {
         end.exposures.clear();
         end.posted.clear();
         end.sent.clear();
+        end.departed.clear();
         end.segments.clear();
         end.reads.clear();
         end.completions.clear();

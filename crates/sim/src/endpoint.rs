@@ -37,6 +37,9 @@ pub(crate) enum Channel {
 /// How many channels there are besides [`Channel::Last`].
 const CHANNELS: usize = 5;
 
+/// Writes that are remembered when they have left: as many as can be under way.
+const MAX_DEPARTED: usize = 4096;
+
 /// Work that has been posted and not started.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -121,6 +124,8 @@ pub(crate) struct Endpoint {
     pub(crate) exposures: BTreeMap<u32, Exposure>,
     pub(crate) posted: VecDeque<Work>,
     pub(crate) sent: VecDeque<Sent>,
+    /// Writes without signal that were done when they had left, by number: the peer can still refuse them.
+    pub(crate) departed: VecDeque<(u64, Token)>,
     pub(crate) segments: VecDeque<Segment>,
     pub(crate) reads: BTreeMap<u64, OpenRead>,
     /// Read requests of ours under way.
@@ -169,6 +174,7 @@ impl Endpoint {
             exposures: BTreeMap::new(),
             posted: VecDeque::new(),
             sent: VecDeque::new(),
+            departed: VecDeque::new(),
             segments: VecDeque::new(),
             reads: BTreeMap::new(),
             reading: 0,
@@ -213,6 +219,16 @@ impl Endpoint {
             self.completions.len(),
             if self.waker.is_none() { ", nobody polls it" } else { "" }
         )
+    }
+
+    /// Remembers a Write that is done before it has arrived.
+    pub(crate) fn depart(&mut self, sent: &Sent) {
+        if sent.kind == WorkKind::Write && !sent.signaled {
+            if self.departed.len() == MAX_DEPARTED {
+                self.departed.pop_front();
+            }
+            self.departed.push_back((sent.number, sent.token));
+        }
     }
 
     /// A number for work or a Read.

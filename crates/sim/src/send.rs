@@ -95,6 +95,9 @@ impl State {
         }
         let Some(sent) = end.sent.pop_front() else { return };
         end.outstanding = end.outstanding.saturating_sub(1);
+        if end.early {
+            end.depart(&sent);
+        }
         if sent.signaled {
             self.complete(id, Completion::Done { token: sent.token, kind: sent.kind });
         }

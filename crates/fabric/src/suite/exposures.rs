@@ -5,7 +5,7 @@ use super::{
     ledger::pattern,
     pair::{At, Pair, Wish, listen},
 };
-use crate::{Completion, FenceCause, Lent, RemoteSegment, WorkKind};
+use crate::{Completion, FenceCause, Lent, RemoteSegment, WorkError, WorkKind};
 use bytes::Bytes;
 use std::collections::BTreeSet;
 
@@ -25,6 +25,7 @@ pub(super) const CASES: &[Case] = &[
     case!(a_read_that_wraps_around_ends_the_connection),
     case!(a_write_to_what_may_be_read_ends_the_connection),
     case!(a_read_of_what_may_be_written_ends_the_connection),
+    case!(a_write_that_is_refused_is_told_by_its_token),
     case!(a_handle_of_another_connection_ends_this_one_only),
     case!(a_write_after_the_fence_ends_the_connection),
     case!(a_read_after_the_fence_ends_the_connection),
@@ -235,6 +236,37 @@ async fn a_read_one_before_the_beginning_ends_the_connection(setup: Given) -> Ve
 
 async fn a_read_that_wraps_around_ends_the_connection(setup: Given) -> Verdict {
     wraps_around(setup, false).await
+}
+
+/// The Writes around it arrive or are never looked at, and are not blamed. A provider that cannot tell says nothing.
+async fn a_write_that_is_refused_is_told_by_its_token(setup: Given) -> Verdict {
+    for delay in [false, true] {
+        let mut pair = Pair::connect(&setup, Wish::default()).await;
+        let lent = pair.ledger.sink(100);
+        let (_, segment) = pair.b.expose(lent);
+        let octets = |pair: &Pair| vec![pair.ledger.share(&[0xAA; 100])];
+        let good = octets(&pair);
+        pair.a.write(good, segment.handle, segment.offset, false);
+        if delay {
+            pair.a.say(b"the first has come");
+            pair.received(At::B).await;
+        }
+        let bad = octets(&pair);
+        let refused = pair.a.write(bad, segment.handle ^ 0x8000_0001, segment.offset, false);
+        let behind = octets(&pair);
+        pair.a.write(behind, segment.handle, segment.offset, false);
+        pair.closed_by_violation().await;
+        let mut told = Vec::new();
+        while let Some(Completion::Failed { token, .. }) = pair
+            .a
+            .take(|c| matches!(c, Completion::Failed { kind: WorkKind::Write, error: WorkError::RemoteAccess, .. }))
+        {
+            told.push(token);
+        }
+        assert!(told == [refused] || (told.is_empty() && !setup.exact_reasons), "{refused:?} was refused: {told:?}");
+        pair.finish().await;
+    }
+    Verdict::Passed
 }
 
 /// The numbers add up to something small only if nobody looks at the carry.

@@ -20,6 +20,7 @@ use super::{
     stags::Stags,
     terminate,
     tx::{Transmitter, WriteSlices},
+    writes::Refused as RefusedSegment,
 };
 use rpcrdma_env::Random;
 use rpcrdma_fabric::{
@@ -269,7 +270,7 @@ impl Endpoint {
                 Some(reading) => (reading.is_access_error(), reading.to_string()),
                 None => (false, "a Terminate without content".to_owned()),
             };
-            self.give_back(access, told.blamed, true);
+            self.give_back(access, told.blamed, told.refused, true);
             self.enter(Event::Terminated(CloseReason::Terminated(text)));
         } else if let Err(fault) = result {
             let payload = terminate::encode(&fault, self.rx.offender(&self.inbound));
@@ -278,7 +279,7 @@ impl Endpoint {
             {
                 self.inbound.events.push_back(failed_receive(buffer, WorkError::LocalLength));
             }
-            self.give_back(false, None, false);
+            self.give_back(false, None, None, false);
             if let Some(payload) = payload {
                 self.held = false;
                 self.tx.terminate(payload);
@@ -376,7 +377,7 @@ impl Endpoint {
 
     fn end(&mut self, event: Event) {
         if self.phase.is_live() {
-            self.give_back(false, None, true);
+            self.give_back(false, None, None, true);
         }
         self.enter(event);
     }
@@ -394,7 +395,7 @@ impl Endpoint {
         let idle = self.tx.is_empty() && self.inbound.served.is_empty() && self.inbound.reads.is_empty();
         match self.phase {
             Phase::Draining if idle || self.held => {
-                self.give_back(false, None, true);
+                self.give_back(false, None, None, true);
                 self.enter(Event::Drained);
             }
             Phase::Terminating(_) if self.tx.is_empty() => self.enter(Event::Drained),
@@ -402,12 +403,19 @@ impl Endpoint {
         }
     }
 
-    /// Everything that was posted or lent comes back, in a fixed order.
-    fn give_back(&mut self, access_denied: bool, blamed: Option<u32>, framed_too: bool) {
+    /// Everything that was posted or lent comes back, in a fixed order. With `access_denied` the peer has refused us its memory:
+    /// to the Write that had a segment `refused`, or to the Read with the sink `blamed`.
+    fn give_back(
+        &mut self,
+        access_denied: bool,
+        blamed: Option<u32>,
+        refused: Option<RefusedSegment>,
+        framed_too: bool,
+    ) {
         let Inbound { events, reads, served, .. } = &mut self.inbound;
-        self.tx.flush(framed_too, events);
+        self.tx.flush(framed_too, refused.filter(|_| access_denied), events);
         served.clear();
-        reads.flush(access_denied, blamed, events);
+        reads.flush(blamed.filter(|_| access_denied), events);
         if let Some(buffer) = self.inbound.take_arriving() {
             // Of a pool's receives nothing is known here but that they belong there.
             self.inbound.receives.give_back(buffer);

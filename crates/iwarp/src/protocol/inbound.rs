@@ -12,6 +12,7 @@ use super::{
     receive_queue::ReceiveQueue,
     stags::{Denied, Stags},
     terminate,
+    writes::Refused,
 };
 use bytes::Bytes;
 use rpcrdma_fabric::{Access, Buffer, Completion, FenceCause, Lent};
@@ -53,6 +54,8 @@ pub(crate) struct Told {
     pub(crate) reading: Option<terminate::Reading>,
     /// The sink of our Read Request that it quotes.
     pub(crate) blamed: Option<u32>,
+    /// Where the segment of our Write was to go that it quotes.
+    pub(crate) refused: Option<Refused>,
 }
 
 pub(crate) struct Inbound {
@@ -309,7 +312,11 @@ impl Inbound {
 
     fn terminated(&mut self, octets: usize) {
         let payload = self.control.get(..octets).unwrap_or_default();
-        self.told = Some(Told { reading: terminate::decode(payload), blamed: terminate::quoted_sink(payload) });
+        self.told = Some(Told {
+            reading: terminate::decode(payload),
+            blamed: terminate::quoted_sink(payload),
+            refused: terminate::quoted_write(payload),
+        });
     }
 
     /// Takes back the receive of a Send that has not come to its end.

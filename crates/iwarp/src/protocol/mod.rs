@@ -20,6 +20,7 @@ mod rx;
 mod stags;
 pub mod terminate;
 mod tx;
+mod writes;
 
 pub use endpoint::{Endpoint, Role, Setup};
 pub use fault::{ErrorCode, Fault};
@@ -27,3 +28,4 @@ pub use lifecycle::{Event, Phase};
 pub use receive_queue::ReceiveQueue;
 pub use rx::ReadSlices;
 pub use tx::{WriteSlices, terminate_fpdu};
+pub use writes::Refused;

@@ -126,13 +126,11 @@ impl Reads {
         Some(Completion::Read { token, sink })
     }
 
-    /// Gives everything back. The job whose request has the sink `blamed` did not get access; if no request has it and
-    /// `access` is set, the one that was due did not.
-    pub(crate) fn flush(&mut self, access: bool, blamed: Option<u32>, events: &mut VecDeque<Completion>) {
-        let guilty = access.then(|| {
-            let until = self.due.iter().position(|due| Some(due.stag) == blamed).unwrap_or(0);
-            self.due.iter().take(until).filter(|due| due.ends_job).count()
-        });
+    /// Gives everything back. The job whose request has the sink `blamed` did not get access. A sink that no request has blames
+    /// none: a call would be given up for it.
+    pub(crate) fn flush(&mut self, blamed: Option<u32>, events: &mut VecDeque<Completion>) {
+        let until = self.due.iter().position(|due| Some(due.stag) == blamed);
+        let guilty = until.map(|until| self.due.iter().take(until).filter(|due| due.ends_job).count());
         for (index, job) in self.jobs.drain(..).enumerate() {
             let error = if guilty == Some(index) { WorkError::RemoteAccess } else { WorkError::Flushed };
             events.push_back(Completion::Failed {
@@ -209,18 +207,29 @@ mod tests {
     #[test]
     fn the_read_that_was_denied_is_told_apart() {
         let mut events = VecDeque::new();
-        let mut all = reads(4, &[(1, &[1, 1]), (2, &[1]), (3, &[1])]);
-        for tag in 100..104 {
-            issue(&mut all, tag);
+        let cases = [
+            (Some(100), Some(1)),
+            (Some(101), Some(1)),
+            (Some(102), Some(2)),
+            (Some(103), Some(3)),
+            (Some(99), None),
+            (None, None),
+        ];
+        for (blamed, guilty) in cases {
+            let mut all = reads(4, &[(1, &[1, 1]), (2, &[1]), (3, &[1]), (4, &[1])]);
+            for tag in 100..104 {
+                issue(&mut all, tag);
+            }
+            all.flush(blamed, &mut events);
+            let errors: Vec<_> = events
+                .drain(..)
+                .map(|event| match event {
+                    Completion::Failed { token, error, .. } => (token.0, error),
+                    other => panic!("{other:?}"),
+                })
+                .collect();
+            let error = |token| if guilty == Some(token) { WorkError::RemoteAccess } else { WorkError::Flushed };
+            assert_eq!(errors, [1, 2, 3, 4].map(|token| (token, error(token))), "{blamed:?}");
         }
-        all.flush(true, Some(102), &mut events);
-        let errors: Vec<_> = events
-            .drain(..)
-            .map(|event| match event {
-                Completion::Failed { token, error, .. } => (token.0, error),
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(errors, [(1, WorkError::Flushed), (2, WorkError::RemoteAccess), (3, WorkError::Flushed)]);
     }
 }

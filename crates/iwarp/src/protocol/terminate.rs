@@ -8,12 +8,13 @@
 //! RFC's form; read are both.
 
 use super::{
-    ddp::UNTAGGED_OCTETS,
+    ddp::{Header, Placement, UNTAGGED_OCTETS},
     fault::{
         DDP_TAGGED, DDP_UNTAGGED, ErrorCode, Fault, LAYER_DDP, LAYER_MPA, LAYER_RDMAP, RDMAP_OPERATION,
         RDMAP_PROTECTION,
     },
-    rdmap::READ_REQUEST_OCTETS,
+    rdmap::{Opcode, READ_REQUEST_OCTETS},
+    writes::Refused,
 };
 use std::fmt;
 
@@ -29,6 +30,8 @@ const RFC_BITS: u8 = M | D | R;
 const LINUX_BITS: u8 = 0x07;
 /// Linux's R.
 const LINUX_R: u8 = 0x04;
+/// Linux's M and D.
+const LINUX_MD: u8 = 0x03;
 
 /// The segment that a Terminate speaks of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -88,6 +91,21 @@ pub fn quoted_sink(payload: &[u8]) -> Option<u32> {
     let quoted = if bits & RFC_BITS != 0 { bits & R != 0 } else { bits & LINUX_R != 0 };
     let request = payload.get(FIXED_OCTETS + 2 + UNTAGGED_OCTETS..).filter(|_| quoted)?;
     request.first_chunk().copied().map(u32::from_be_bytes)
+}
+
+/// Where the segment of an RDMA Write was to go whose header a Terminate quotes, if it quotes one. The peer may quote anything:
+/// whether there was such a Write is for who has sent them to say. The length before the header is not looked at; Linux counts
+/// the payload alone.
+pub fn quoted_write(payload: &[u8]) -> Option<Refused> {
+    let &bits = payload.get(2)?;
+    let quoted = if bits & RFC_BITS != 0 { bits & (M | D) == M | D } else { bits & LINUX_MD == LINUX_MD };
+    let header = payload.get(FIXED_OCTETS + 2..).filter(|_| quoted)?;
+    match Header::decode(header).ok()? {
+        Header { opcode: Opcode::Write, placement: Placement::Tagged { stag, offset }, .. } => {
+            Some(Refused { stag, offset })
+        }
+        _ => None,
+    }
 }
 
 impl Reading {
@@ -191,6 +209,32 @@ mod tests {
         assert_eq!(decode(&[0x12, 5, 0, 0]), Some(Reading { code: ddp, or: Some(other) }));
         assert_eq!(decode(&[0x11, 0, 0]).map(|r| r.or), Some(None), "both readings agree");
         assert_eq!(decode(&[0x11, 0]), None);
+    }
+
+    /// proves: RDMAP-5040-4.8-d
+    #[test]
+    fn a_quoted_write_is_found_in_either_layout() {
+        let header = [0xC1, 0x40, 1, 2, 3, 4, 0, 0, 0, 0, 0xFF, 0, 0, 9];
+        let refused = Some(Refused { stag: 0x0102_0304, offset: 0xFF00_0009 });
+        let quoting = |bits: u8, header: &[u8]| [&[0x11, 0, bits, 0, 0, 99], header].concat();
+        for bits in [0xC0, 0xE0, 0x03, 0x07] {
+            assert_eq!(quoted_write(&quoting(bits, &header)), refused, "{bits:#x}");
+            assert_eq!(quoted_write(&quoting(bits, &[&header[..], &[0; 4]].concat())), refused, "more behind it");
+            assert_eq!(quoted_write(&quoting(bits, &header[..13])), None, "not whole");
+            assert_eq!(quoted_write(&quoting(bits, &[])), None);
+        }
+        for bits in [0, 0x80, 0x40, 0x20, 0xA0, 0x60, 1, 2, 4, 5, 6] {
+            assert_eq!(quoted_write(&quoting(bits, &header)), None, "{bits:#x} says that there is none");
+        }
+        for (at, octet) in [(0, 0x41), (0, 0xC2), (1, 0x42), (1, 0x43), (1, 0x4F), (1, 0x80)] {
+            let mut other = header;
+            other[at] = octet;
+            assert_eq!(quoted_write(&quoting(0xC0, &other)), None, "{other:x?} is no header of a Write");
+        }
+        let whole = quoting(0xC0, &header);
+        for len in 0..whole.len() {
+            assert_eq!(quoted_write(&whole[..len]), None);
+        }
     }
 
     #[test]

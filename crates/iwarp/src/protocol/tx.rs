@@ -9,6 +9,7 @@ use super::{
     fpdu::{CRC_OCTETS, LENGTH_OCTETS, Segmentation, pad_octets},
     inbound::Served,
     rdmap::{Opcode, ReadRequest},
+    writes::{DoneWrites, Refused, Span},
 };
 use bytes::Bytes;
 use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
@@ -51,12 +52,25 @@ struct Report {
     token: Token,
     kind: WorkKind,
     signaled: bool,
+    /// Of a Write: where it goes.
+    span: Option<Span>,
+    /// Where in the stream its first segment begins, once that is framed.
+    begins: Option<u64>,
 }
 
 impl Report {
-    fn failed(self) -> Completion {
-        Completion::Failed { token: self.token, kind: self.kind, error: WorkError::Flushed, buffer: None }
+    fn new(token: Token, kind: WorkKind, signaled: bool, span: Option<Span>) -> Self {
+        Report { token, kind, signaled, span, begins: None }
     }
+
+    /// Whether the peer can have refused it there: octets of it have left.
+    fn is_refused(&self, refused: Refused, written: u64) -> bool {
+        self.begins.is_some_and(|begins| begins < written) && self.span.is_some_and(|span| span.holds(refused))
+    }
+}
+
+fn failed(token: Token, kind: WorkKind, error: WorkError) -> Completion {
+    Completion::Failed { token, kind, error, buffer: None }
 }
 
 struct Message {
@@ -94,6 +108,7 @@ pub(crate) struct Transmitter {
     written: u64,
     /// Where in the stream messages end that somebody waits for.
     ends: VecDeque<(u64, Report)>,
+    done: DoneWrites,
     msn: [u32; 3],
     posted: usize,
 }
@@ -111,6 +126,7 @@ impl Transmitter {
             framed: 0,
             written: 0,
             ends: VecDeque::new(),
+            done: DoneWrites::default(),
             msn: [FIRST_MSN; 3],
             posted: 0,
         }
@@ -129,13 +145,15 @@ impl Transmitter {
     pub(crate) fn send(&mut self, send: Send) {
         self.posted += 1;
         let opcode = Opcode::send(send.invalidate.is_some(), send.solicited);
-        let report = Report { token: send.token, kind: WorkKind::Send, signaled: send.signaled };
+        let report = Report::new(send.token, WorkKind::Send, send.signaled, None);
         self.queue.push_back(Message::new(opcode, send.invalidate.unwrap_or(0), 0, send.octets, Some(report)));
     }
 
     pub(crate) fn write(&mut self, write: Write) {
         self.posted += 1;
-        let report = Report { token: write.token, kind: WorkKind::Write, signaled: write.signaled };
+        let octets = write.octets.iter().map(|octets| octets.len() as u64).sum();
+        let span = Span { stag: write.handle, offset: write.offset, octets };
+        let report = Report::new(write.token, WorkKind::Write, write.signaled, Some(span));
         let message = Message::new(Opcode::Write, write.handle, write.offset, write.octets, Some(report));
         self.queue.push_back(message);
     }
@@ -160,11 +178,22 @@ impl Transmitter {
         self.queue.push_back(Message::new(Opcode::Terminate, 0, 0, vec![payload.into()], None));
     }
 
-    /// Reports all work as flushed. What is framed still leaves, unless `framed_too`.
-    pub(crate) fn flush(&mut self, framed_too: bool, events: &mut VecDeque<Completion>) {
+    /// Reports all work as flushed, except for the Write of which the peer has `refused` a segment: if its octets have left, it
+    /// failed, even if it was done. What is framed still leaves, unless `framed_too`.
+    pub(crate) fn flush(&mut self, framed_too: bool, refused: Option<Refused>, events: &mut VecDeque<Completion>) {
         let framed = self.ends.drain(..).map(|(_, report)| report);
         let rest = self.current.take().into_iter().chain(self.queue.drain(..)).filter_map(|m| m.report);
-        events.extend(framed.chain(rest).map(Report::failed));
+        let undone: Vec<Report> = framed.chain(rest).collect();
+        let guilty = refused.and_then(|refused| undone.iter().rposition(|r| r.is_refused(refused, self.written)));
+        if guilty.is_none() {
+            let done = refused.and_then(|refused| self.done.refused(refused));
+            events.extend(done.map(|token| failed(token, WorkKind::Write, WorkError::RemoteAccess)));
+        }
+        events.extend(undone.into_iter().enumerate().map(|(index, report)| {
+            let error = if guilty == Some(index) { WorkError::RemoteAccess } else { WorkError::Flushed };
+            failed(report.token, report.kind, error)
+        }));
+        self.done.clear();
         self.posted = 0;
         if framed_too {
             self.pieces.clear();
@@ -200,6 +229,9 @@ impl Transmitter {
         let header_octets = Header { opcode: message.opcode, last, placement }.encode(&mut header);
         let header = header.get(..header_octets).unwrap_or_default();
         let ulpdu_octets = header_octets + len;
+        if let Some(report) = &mut message.report {
+            report.begins.get_or_insert(self.framed);
+        }
 
         if let Some(crc) = &mut self.crc {
             crc.reset();
@@ -304,6 +336,9 @@ impl Transmitter {
         self.skip = done;
         while let Some((_, report)) = self.ends.pop_front_if(|(end, _)| *end <= self.written) {
             self.posted = self.posted.saturating_sub(1);
+            if let Some(span) = report.span {
+                self.done.add(report.token, span, report.signaled);
+            }
             if report.signaled {
                 events.push_back(Completion::Done { token: report.token, kind: report.kind });
             }

@@ -36,9 +36,9 @@ impl Session {
                     let posted = self.qp.post_write(write);
                     self.posted(posted);
                 }
-                Action::Pull { request, octets, sources } => match service {
+                Action::Pull { request, xid, octets, sources } => match service {
                     Some(service) => {
-                        if service.pull(request, octets, sources) {
+                        if service.pull(request, xid, octets, sources) {
                             self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
                         }
                     }
