@@ -1,0 +1,5 @@
+//! One end of an iWARP connection, whose peer says anything. What is checked stands in `tests/src/fuzz/`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| rpcrdma_tests::fuzz::run("iwarp", input));

@@ -1,0 +1,5 @@
+//! Headers of MPA, DDP and RDMAP. What is checked stands in `tests/src/fuzz/`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| rpcrdma_tests::fuzz::run("iwarp_headers", input));

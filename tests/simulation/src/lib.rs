@@ -1,0 +1,34 @@
+//! Whole runs of the transport in a simulated world, each of them a function of its seed.
+//!
+//! A seed [plans](plan) a server and clients of either version, what their providers can do, how much memory there is, what
+//! they do, and what goes wrong. [`run`] lets it happen in two parts. With faults on, connections are cut, hosts restart,
+//! clocks jump, registrations fail, Reads are refused, completions come late, memory runs out: nothing unsafe may happen.
+//! Then faults are off, and everything must complete. At the end nothing may be left.
+//!
+//! What judges stands outside of what is judged: [`watch`] sees all that goes between the transport and its provider, an
+//! [allocator](memory) knows each buffer's owner, a [ledger](ledger) knows each call, and the simulated network itself ends a
+//! connection on which memory is touched that is not lent, or a message finds no receive; which is then found in its log.
+
+#![allow(unreachable_pub, reason = "the rooms of one program")]
+
+pub mod capture;
+mod clock;
+mod hosts;
+pub mod ledger;
+pub mod memory;
+pub mod plan;
+mod program;
+pub mod record;
+mod run;
+pub mod watch;
+pub mod wire;
+
+pub use record::{EventLog, Note};
+pub use run::{Outcome, run};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic: the panic itself is what is reported.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

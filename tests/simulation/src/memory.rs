@@ -1,0 +1,222 @@
+//! Memory that is watched: how much of it is in use, and who has it.
+//!
+//! A [`Watched`] allocator gives buffers a number each. While a buffer is with a provider the [`Registry`] knows it; there it is
+//! given at most once, comes back once, and does not go back to its allocator meanwhile.
+
+use crate::{lock, plan::Faults, record::Record};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Memory, Random};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// How long an allocator that has nothing to give lets its caller wait at most.
+const MAX_WAIT_MICROS: u64 = 20_000;
+
+#[derive(Default)]
+struct Owners {
+    next: u64,
+    /// Buffers that are allocated, by number, with where they come from.
+    live: BTreeMap<u64, &'static str>,
+    /// Those that a provider has, and for which queue pair.
+    given: BTreeMap<u64, u64>,
+}
+
+/// Knows every buffer of a run.
+pub struct Registry {
+    owners: Mutex<Owners>,
+    record: Arc<Record>,
+}
+
+impl Registry {
+    /// No buffer is there.
+    pub fn new(record: Arc<Record>) -> Arc<Self> {
+        Arc::new(Self { owners: Mutex::default(), record })
+    }
+
+    /// A buffer goes to the provider. Those of other allocators have no number and are not followed.
+    pub fn give(&self, queue_pair: u64, buffer: &Buffer) {
+        let Some(number) = number(buffer) else { return };
+        if lock(&self.owners).given.insert(number, queue_pair).is_some() {
+            self.record.found(format!("buffer {number} was given to the provider, which has it already"));
+        }
+    }
+
+    /// Buffers of these numbers are the provider's.
+    pub(crate) fn give_numbers(&self, queue_pair: u64, numbers: &[u64]) {
+        lock(&self.owners).given.extend(numbers.iter().map(|number| (*number, queue_pair)));
+    }
+
+    /// A buffer comes back from the provider.
+    pub fn take(&self, queue_pair: u64, buffer: &Buffer) {
+        let Some(number) = number(buffer) else { return };
+        if lock(&self.owners).given.remove(&number) != Some(queue_pair) {
+            self.record.found(format!("buffer {number} came back from queue pair {queue_pair}, which did not have it"));
+        }
+    }
+
+    /// A queue pair is dropped, with all that it has.
+    pub fn abandon(&self, queue_pair: u64) {
+        lock(&self.owners).given.retain(|_, owner| *owner != queue_pair);
+    }
+
+    /// A queue pair has closed: it has nothing any more.
+    pub fn closed(&self, queue_pair: u64) {
+        let kept = lock(&self.owners).given.values().filter(|owner| **owner == queue_pair).count();
+        if kept > 0 {
+            self.record.found(format!("queue pair {queue_pair} has closed and kept {kept} buffers"));
+        }
+    }
+
+    /// How many buffers are in use, by where they come from.
+    pub fn live(&self) -> BTreeMap<&'static str, usize> {
+        let mut live = BTreeMap::new();
+        for source in lock(&self.owners).live.values() {
+            *live.entry(*source).or_default() += 1;
+        }
+        live
+    }
+}
+
+/// The number of a buffer, if a watched allocator gave it one.
+pub(crate) fn number(buffer: &Buffer) -> Option<u64> {
+    buffer.memory().downcast_ref::<Numbered>().map(|memory| memory.number)
+}
+
+struct Numbered {
+    buffer: Buffer,
+    number: u64,
+    registry: Arc<Registry>,
+}
+
+impl Memory for Numbered {
+    fn octets(&self) -> &[u8] {
+        self.buffer.filled()
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        self.buffer.octets_mut()
+    }
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        let given = {
+            let mut owners = lock(&self.registry.owners);
+            owners.live.remove(&self.number);
+            owners.given.remove(&self.number)
+        };
+        if let Some(queue_pair) = given {
+            let number = self.number;
+            self.registry.record.found(format!("buffer {number} was freed while queue pair {queue_pair} had it"));
+        }
+    }
+}
+
+/// An allocator whose buffers are followed, and which at times has none.
+pub struct Watched {
+    /// Where the memory comes from.
+    pub inner: Arc<dyn Allocator>,
+    /// The allocator's name in findings.
+    pub name: &'static str,
+    /// Follows the buffers.
+    pub registry: Arc<Registry>,
+    /// Whether memory runs out now and then.
+    pub faults: Arc<Faults>,
+    /// The world's time, in which callers wait.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl Watched {
+    fn number(&self, mut buffer: Buffer) -> Buffer {
+        buffer.set_len(buffer.capacity());
+        let number = {
+            let mut owners = lock(&self.registry.owners);
+            owners.next += 1;
+            let number = owners.next;
+            owners.live.insert(number, self.name);
+            number
+        };
+        Buffer::new(Box::new(Numbered { buffer, number, registry: self.registry.clone() }))
+    }
+}
+
+impl Allocator for Watched {
+    fn try_allocate(&self, len: usize) -> Option<Buffer> {
+        if self.faults.is_scarce() {
+            return None;
+        }
+        self.inner.try_allocate(len).map(|buffer| self.number(buffer))
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(async move {
+            if self.faults.is_scarce() {
+                let wait = Duration::from_micros(self.faults.random.below(MAX_WAIT_MICROS));
+                self.clock.sleep_until(self.clock.now() + wait).await;
+            }
+            let buffer = self.inner.allocate(len).await;
+            self.number(buffer)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_env::Heap;
+    use rpcrdma_sim::World;
+
+    fn watched() -> (Watched, Arc<Record>) {
+        let clock = World::new(1).env().clock;
+        let record = Record::new(clock.clone());
+        let registry = Registry::new(record.clone());
+        (Watched { inner: Arc::new(Heap), name: "test", registry, faults: Arc::new(Faults::none()), clock }, record)
+    }
+
+    #[test]
+    fn buffers_are_counted_until_their_last_user_is_gone() {
+        let (watched, record) = watched();
+        let octets = {
+            let mut buffer = watched.try_allocate(10).unwrap();
+            buffer.set_len(10);
+            buffer.freeze()
+        };
+        let clone = octets.clone();
+        drop(octets);
+        assert_eq!(watched.registry.live().get("test"), Some(&1));
+        drop(clone);
+        assert!(watched.registry.live().is_empty() && record.findings().is_empty());
+    }
+
+    #[test]
+    fn a_second_owner_is_found() {
+        for misdeed in 0..4 {
+            let (watched, record) = watched();
+            let buffer = watched.try_allocate(10).unwrap();
+            let registry = watched.registry.clone();
+            registry.give(1, &buffer);
+            match misdeed {
+                0 => registry.give(2, &buffer),
+                1 => registry.take(2, &buffer),
+                2 => registry.closed(1),
+                _ => drop(buffer),
+            }
+            assert_eq!(record.findings().len(), 1, "misdeed {misdeed}");
+        }
+    }
+
+    #[test]
+    fn what_comes_back_once_is_no_finding() {
+        let (watched, record) = watched();
+        let buffer = watched.try_allocate(10).unwrap();
+        watched.registry.give(1, &buffer);
+        watched.registry.take(1, &buffer);
+        watched.registry.closed(1);
+        watched.registry.give(2, &buffer);
+        watched.registry.abandon(2);
+        drop(buffer);
+        assert!(record.findings().is_empty());
+    }
+}

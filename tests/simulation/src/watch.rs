@@ -1,0 +1,173 @@
+//! Stands between the transport and its provider, sees all that goes there, and changes nothing.
+//!
+//! It follows each buffer from one to the other and back, keeps an [`Account`] of each end's messages, sees to it that memory
+//! which is lent for Reads stays as it is, and counts what is exposed. Faults come from below, so that it sees what the
+//! transport sees.
+
+mod queue_pair;
+
+use crate::{capture::Recorder, lock, memory::{Registry, number}, record::Record};
+use bytes::Bytes;
+use queue_pair::WatchedQueuePair;
+use rpcrdma_env::{Allocator, BoxFuture};
+use rpcrdma_fabric::{
+    AcceptError, Capabilities, ConnectError, Connected, ConnectionInfo, ConnectionParams, Fabric, Incoming,
+    ListenError, Listener, Pending, ReceivePool, Receives,
+};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+
+/// What all watched fabrics of a run share.
+pub struct Watch {
+    /// Takes findings.
+    pub record: Arc<Record>,
+    /// Follows buffers.
+    pub registry: Arc<Registry>,
+    /// Keeps octets, where a capture is wanted.
+    pub recorder: Option<Arc<Recorder>>,
+    /// Queue pairs so far, and exposures that have not ended.
+    counts: Mutex<(u64, usize)>,
+}
+
+impl Watch {
+    /// Has seen nothing.
+    pub fn new(record: Arc<Record>, registry: Arc<Registry>, recorder: Option<Arc<Recorder>>) -> Arc<Self> {
+        Arc::new(Self { record, registry, recorder, counts: Mutex::default() })
+    }
+
+    /// How much memory is lent to peers, in pieces.
+    pub fn exposed(&self) -> usize {
+        lock(&self.counts).1
+    }
+
+    fn next_queue_pair(&self) -> u64 {
+        let mut counts = lock(&self.counts);
+        counts.0 += 1;
+        counts.0
+    }
+
+    /// A connection stands. The receives that it begins with are the provider's from before, but what becomes of them until
+    /// then nobody is told.
+    fn connected(self: &Arc<Self>, receives: &[u64], initiator: bool, inner: Connected) -> Connected {
+        let number = self.next_queue_pair();
+        self.registry.give_numbers(number, receives);
+        Box::new(WatchedQueuePair::new(inner, self.clone(), number, initiator))
+    }
+}
+
+/// The numbers of the receives that a connection begins with.
+fn receives(params: &ConnectionParams) -> Vec<u64> {
+    match &params.receives {
+        Receives::Own(buffers) => buffers.iter().filter_map(number).collect(),
+        Receives::Shared(_) => Vec::new(),
+    }
+}
+
+/// A fabric that is watched.
+pub struct WatchedFabric {
+    /// What is watched.
+    pub inner: Arc<dyn Fabric>,
+    /// Who watches.
+    pub watch: Arc<Watch>,
+    /// Stands for the provider's own pool.
+    pub pool: Arc<dyn Allocator>,
+}
+
+impl Fabric for WatchedFabric {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn pool(&self) -> Arc<dyn Allocator> {
+        self.pool.clone()
+    }
+
+    fn receive_pool(&self) -> Option<Arc<dyn ReceivePool>> {
+        self.inner.receive_pool()
+    }
+
+    fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>> {
+        Box::pin(async move {
+            let receives = receives(&params);
+            let private_data = params.private_data.clone();
+            let reads = params.ird;
+            let inner = self.inner.connect(peer, params).await?;
+            if let Some(recorder) = &self.watch.recorder {
+                let info = inner.info();
+                recorder.connected(info.local, info.peer, [(&private_data, reads), (&info.private_data, info.ord)]);
+            }
+            Ok(self.watch.connected(&receives, true, inner))
+        })
+    }
+
+    fn listen(&self, local: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, ListenError>> {
+        Box::pin(async move {
+            let inner = self.inner.listen(local).await?;
+            Ok(Box::new(WatchedListener { inner, watch: self.watch.clone() }) as Box<dyn Listener>)
+        })
+    }
+}
+
+struct WatchedListener {
+    inner: Box<dyn Listener>,
+    watch: Arc<Watch>,
+}
+
+impl Listener for WatchedListener {
+    fn local_addr(&self) -> SocketAddr {
+        self.inner.local_addr()
+    }
+
+    fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>> {
+        let watch = &self.watch;
+        self.inner.poll_accept(cx).map_ok(|inner| Box::new(WatchedPending { inner, watch: watch.clone() }) as _)
+    }
+}
+
+struct WatchedPending {
+    inner: Box<dyn Pending>,
+    watch: Arc<Watch>,
+}
+
+impl Pending for WatchedPending {
+    fn peer(&self) -> SocketAddr {
+        self.inner.peer()
+    }
+
+    fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>> {
+        Box::pin(async move {
+            let Self { inner, watch } = *self;
+            Ok(Box::new(WatchedIncoming { inner: inner.request().await?, watch }) as Box<dyn Incoming>)
+        })
+    }
+}
+
+struct WatchedIncoming {
+    inner: Box<dyn Incoming>,
+    watch: Arc<Watch>,
+}
+
+impl Incoming for WatchedIncoming {
+    fn info(&self) -> &ConnectionInfo {
+        self.inner.info()
+    }
+
+    fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>> {
+        Box::pin(async move {
+            let Self { inner, watch } = *self;
+            let receives = receives(&params);
+            Ok(watch.connected(&receives, false, inner.accept(params).await?))
+        })
+    }
+
+    fn reject(self: Box<Self>, private_data: Bytes) -> BoxFuture<'static, Result<(), AcceptError>> {
+        self.inner.reject(private_data)
+    }
+}

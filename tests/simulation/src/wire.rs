@@ -1,0 +1,178 @@
+//! One end's account of messages: credits that it has and uses, calls that it has open and answers that it gets.
+//!
+//! Reads the octets that go to and come from the provider, and nothing of the engine's. In version 1 an end has at most as many
+//! calls open as the peer last granted, one before that (RFC 8166 section 3.3.1). In version 2 each message costs a credit, but
+//! for one that only grants, and a client begins with one (draft sections 4.2.1.1 and 4.2.1.2); that a ceiling cuts grants is not
+//! followed here, since it depends on when they are taken in.
+
+use rpcrdma_wire::{v1, v2, version};
+use std::collections::BTreeSet;
+
+/// What one end of a connection may do.
+#[derive(Debug)]
+pub struct Account {
+    initiator: bool,
+    /// Calls of this end that are not answered.
+    open: BTreeSet<u32>,
+    /// Version 1: calls that may be open.
+    granted: u32,
+    /// Version 2: messages sent, and allowed so far.
+    sent: u64,
+    allowed: u64,
+}
+
+/// What a message is about.
+enum Kind {
+    Call(u32),
+    Reply(u32),
+    Error(u32),
+    Neither,
+}
+
+struct Message {
+    version: u32,
+    kind: Kind,
+    /// The word on the wire.
+    credit: u32,
+    /// Version 2: grants credits and says nothing else.
+    only_grants: bool,
+}
+
+impl Account {
+    /// A new connection's.
+    pub fn new(initiator: bool) -> Self {
+        Self { initiator, open: BTreeSet::new(), granted: 1, sent: 0, allowed: u64::from(initiator) }
+    }
+
+    /// A message goes out.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn sent(&mut self, octets: &[u8]) -> Result<(), String> {
+        let message = read(octets, self.initiator).ok_or_else(|| format!("{} octets that are no message", octets.len()))?;
+        if message.version == v2::VERSION && !message.only_grants {
+            self.sent += 1;
+            if self.sent > self.allowed {
+                return Err(format!("message {} was sent with {} allowed", self.sent, self.allowed));
+            }
+        }
+        if let Kind::Call(xid) = message.kind {
+            self.open.insert(xid);
+            if message.version == v1::VERSION && self.open.len() > self.granted as usize {
+                return Err(format!("call {xid:#010x} is number {} with {} granted", self.open.len(), self.granted));
+            }
+        }
+        Ok(())
+    }
+
+    /// A message has come.
+    ///
+    /// # Errors
+    /// The rule that it breaks.
+    pub fn received(&mut self, octets: &[u8]) -> Result<(), String> {
+        let message =
+            read(octets, !self.initiator).ok_or_else(|| format!("{} octets that are no message came", octets.len()))?;
+        if message.version == v2::VERSION {
+            self.allowed += u64::from(v2::Credits::from_word(message.credit).granted);
+        }
+        match message.kind {
+            Kind::Reply(xid) => {
+                if message.version == v1::VERSION {
+                    self.granted = message.credit;
+                }
+                if !self.open.remove(&xid) {
+                    return Err(format!("a reply {xid:#010x} came that no open call has"));
+                }
+            }
+            Kind::Error(xid) => {
+                self.granted = message.credit.max(1);
+                self.open.remove(&xid);
+            }
+            Kind::Call(_) | Kind::Neither => {}
+        }
+        Ok(())
+    }
+}
+
+/// What a message says, of which is known which end sent it.
+fn read(octets: &[u8], from_initiator: bool) -> Option<Message> {
+    if version(octets)? == v2::VERSION && octets.len() >= v2::PREFIX_OCTETS {
+        let prefix = v2::Prefix::decode(octets).ok()?;
+        let header_type = v2::HeaderType::from_code(prefix.header_type)?;
+        let (xid, response, more) = (prefix.xid, prefix.flags.response, prefix.flags.more);
+        let carries = matches!(header_type, v2::HeaderType::Msg | v2::HeaderType::Nomsg);
+        let kind = match header_type {
+            v2::HeaderType::Error => Kind::Error(xid),
+            _ if !carries || xid == 0 || (response && more) => Kind::Neither,
+            _ if response => Kind::Reply(xid),
+            _ => Kind::Call(xid),
+        };
+        let only_grants = header_type == v2::HeaderType::Nomsg && xid == 0;
+        return Some(Message { version: v2::VERSION, kind, credit: prefix.credits.word(), only_grants });
+    }
+    let (header, len) = v1::Header::decode(octets).ok()?;
+    let calls = match &header.body {
+        v1::Body::Error(_) => None,
+        // The message's type follows its XID.
+        v1::Body::Msg(_) => Some(octets.get(len..)?.get(4..8)? == [0; 4]),
+        _ => Some(from_initiator),
+    };
+    let kind = match calls {
+        None => Kind::Error(header.xid),
+        Some(true) => Kind::Call(header.xid),
+        Some(false) => Kind::Reply(header.xid),
+    };
+    Some(Message { version: v1::VERSION, kind, credit: header.credit, only_grants: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_wire::v1::Lists;
+
+    fn one(xid: u32, credit: u32, reply: bool) -> Vec<u8> {
+        let mut octets = v1::Header::new(xid, credit, v1::Body::Msg(Lists::default())).to_bytes().to_vec();
+        octets.extend_from_slice(&xid.to_be_bytes());
+        octets.extend_from_slice(&u32::from(reply).to_be_bytes());
+        octets
+    }
+
+    fn two(xid: u32, granted: u16, response: bool) -> Vec<u8> {
+        let lists = Lists::default().into();
+        v2::Header::msg(xid, v2::Credits::new(granted, 64), response, false, lists).to_bytes().to_vec()
+    }
+
+    #[test]
+    fn version_1_has_one_call_until_more_are_granted_and_no_more_than_that() {
+        let mut account = Account::new(true);
+        account.sent(&one(1, 9, false)).unwrap();
+        account.sent(&one(2, 9, false)).unwrap_err();
+        let mut account = Account::new(true);
+        account.sent(&one(1, 9, false)).unwrap();
+        account.received(&one(1, 2, true)).unwrap();
+        account.sent(&one(2, 9, false)).unwrap();
+        account.sent(&one(3, 9, false)).unwrap();
+        account.sent(&one(4, 9, false)).unwrap_err();
+    }
+
+    #[test]
+    fn a_call_that_is_answered_twice_is_found_in_either_version() {
+        for message in [one, |xid, credit, reply| two(xid, credit as u16, reply)] {
+            let mut account = Account::new(true);
+            account.sent(&message(1, 9, false)).unwrap();
+            account.received(&message(1, 9, true)).unwrap();
+            account.received(&message(1, 9, true)).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn version_2_spends_a_credit_with_each_message() {
+        let mut account = Account::new(true);
+        account.sent(&two(1, 4, false)).unwrap();
+        account.received(&two(1, 2, true)).unwrap();
+        account.sent(&two(2, 4, false)).unwrap();
+        account.sent(&two(3, 4, false)).unwrap();
+        account.sent(&two(4, 4, false)).unwrap_err();
+        Account::new(false).sent(&two(4, 4, true)).unwrap_err();
+    }
+}

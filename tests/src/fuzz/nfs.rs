@@ -1,0 +1,87 @@
+//! Arguments and results of NFS version 3 and MOUNT: what is read survives its own encoding, and says how large a reply may be. The
+//! first octet says which type the rest is of.
+
+use super::mint::Mint;
+use bytes::Bytes;
+use rpcrdma_nfs::{Call, mount, v3};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
+
+/// Reads octets as one type.
+type Check = fn(Bytes);
+
+/// How many types there are: all procedures, arguments and results.
+pub(super) const KINDS: usize = 2 * PROCEDURES.len();
+
+/// Arguments and results of each procedure.
+const PROCEDURES: [(Check, Check); 26] = [
+    both::<v3::Null>(),
+    both::<v3::GetAttributes>(),
+    both::<v3::SetAttributes>(),
+    both::<v3::Lookup>(),
+    both::<v3::Access>(),
+    both::<v3::ReadLink>(),
+    (arguments::<v3::Read>, is_read::<<v3::Read as Call>::Reply>),
+    both::<v3::Write>(),
+    both::<v3::Create>(),
+    both::<v3::MakeDirectory>(),
+    both::<v3::SymbolicLink>(),
+    both::<v3::MakeNode>(),
+    both::<v3::Remove>(),
+    both::<v3::RemoveDirectory>(),
+    both::<v3::Rename>(),
+    both::<v3::Link>(),
+    both::<v3::ReadDirectory>(),
+    both::<v3::ReadDirectoryPlus>(),
+    both::<v3::FileSystemStatus>(),
+    both::<v3::FileSystemInfo>(),
+    both::<v3::PathConfiguration>(),
+    both::<v3::Commit>(),
+    both::<mount::Mount>(),
+    both::<mount::ListMounts>(),
+    both::<mount::Unmount>(),
+    both::<mount::ListExports>(),
+];
+
+const fn both<C: Call<Reply: Encode>>() -> (Check, Check) {
+    (arguments::<C>, survives::<C::Reply>)
+}
+
+pub(super) fn types(input: &[u8]) {
+    let mut mint = Mint::new(input);
+    let kind = mint.below(KINDS);
+    let (arguments, results) = PROCEDURES[kind / 2];
+    let octets = Bytes::copy_from_slice(mint.rest());
+    if kind.is_multiple_of(2) { arguments(octets) } else { results(octets) }
+}
+
+fn arguments<C: Call>(octets: Bytes) {
+    if let Ok(call) = C::decode(&mut Decoder::new(Stream::from(octets.clone()))) {
+        let shape = call.reply_shape();
+        assert!(shape.reduced_len() <= shape.max_len);
+    }
+    survives::<C>(octets);
+}
+
+/// As [`survives`] of what is not written by the same type: data may have come elsewhere than in the message.
+fn is_read<T: Decode>(octets: Bytes) {
+    let mut decoder = Decoder::new(Stream::from(octets.clone()));
+    let _ = T::decode(&mut decoder);
+    assert!(decoder.position() <= octets.len());
+}
+
+fn survives<T: Encode + Decode>(octets: Bytes) {
+    let mut decoder = Decoder::new(Stream::from(octets.clone()));
+    let Ok(value) = T::decode(&mut decoder) else { return };
+    assert!(decoder.position() <= octets.len());
+    let once = encoded(&value);
+    let mut decoder = Decoder::new(Stream::from(once.clone()));
+    let again = T::decode(&mut decoder).expect("what was written is read");
+    assert_eq!(decoder.position(), once.len());
+    assert_eq!(encoded(&again), once);
+}
+
+fn encoded(value: &impl Encode) -> Bytes {
+    let mut encoder = Encoder::new();
+    value.encode(&mut encoder);
+    encoder.finish().to_bytes()
+}

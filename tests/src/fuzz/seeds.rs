@@ -1,0 +1,124 @@
+//! What each target begins with: the vectors of `spec/rpcrdma-headers.jsonl`, and messages made here.
+
+use super::{capture, iwarp, nfs, octets};
+use rpcrdma_iwarp::protocol::mpa::{Enhanced, Frame, Head, Kind};
+use rpcrdma_wire::PrivateData;
+use serde_json::Value;
+
+const VECTORS: &str = include_str!("../../../spec/rpcrdma-headers.jsonl");
+
+/// The inputs that a target begins with.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    let sends = || calls().into_iter().chain(vectors(1)).chain(vectors(2)).collect::<Vec<_>>();
+    match target {
+        "header_v1" => vectors(1),
+        "header_v2" => vectors(2),
+        "private_data" => {
+            let block = private_data();
+            vec![block.clone(), [&[0; 5][..], &block].concat()]
+        }
+        "rpc" => rpc(),
+        "nfs" => nfs(),
+        "iwarp_headers" => vec![set_up(Kind::Request), set_up(Kind::Reply), sent(b"x"), vec![0x41; 30], vec![0xC1; 20]],
+        "iwarp" => (0..16).map(|flags| [vec![flags], (0..=255).collect()].concat()).collect(),
+        "engine_v1" => vectors(1).iter().flat_map(|message| played(message)).collect(),
+        "engine_v2" => vectors(2).iter().flat_map(|message| played(message)).collect(),
+        "capture_file" => exchanges(&sends()).iter().map(|steps| capture::file_of(&borrowed(steps))).collect(),
+        "capture_streams" => exchanges(&sends()).iter().map(|steps| written(steps)).collect(),
+        "server" => sends().iter().map(|message| served(message)).collect(),
+        _ => Vec::new(),
+    }
+}
+
+/// The vectors of a version.
+fn vectors(version: u64) -> Vec<Vec<u8>> {
+    let of_version = |line: &str| {
+        let vector: Value = serde_json::from_str(line).expect("a vector is JSON");
+        (vector["version"] == version).then(|| octets(vector["hex"].as_str().expect("it has octets")))
+    };
+    VECTORS.lines().filter_map(of_version).filter(|octets| octets.len() < 1024).collect()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+fn private_data() -> Vec<u8> {
+    PrivateData { remote_invalidation: true, send_size: 4096, receive_size: 4096 }.to_octets().to_vec()
+}
+
+fn set_up(kind: Kind) -> Vec<u8> {
+    let head = Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
+    let enhanced = Some(Enhanced { ird: 4, ord: 4, ..Enhanced::default() });
+    Frame { head, enhanced, private_data: private_data() }.encode(kind)
+}
+
+/// Calls of every procedure of NFS in a message of version 1, with a handle that is none.
+fn calls() -> Vec<Vec<u8>> {
+    let call = |procedure| {
+        let header = [5, 1, 8, 0, 0, 0, 0, 5, 0, 2, 100_003, 3, procedure];
+        [words(&header), words(&[1, 24, 0, 0, 5, 6, 0]), words(&[0, 0, 8, 1, 2, 0, 4, 7, 0, 0, 9, 0, 0])].concat()
+    };
+    (0..22).map(call).collect()
+}
+
+fn rpc() -> Vec<Vec<u8>> {
+    let with = |kind: u8, octets: &[u8]| [&[kind][..], octets].concat();
+    let mut all = vec![
+        with(0, &words(&[1, 0, 2, 100_003, 3, 6, 1, 20, 9, 0, 5, 6, 0, 0, 0])),
+        with(2, &words(&[9, 4, 0x6162_6364, 5, 6, 2, 7, 8])),
+        with(3, b"192.0.2.7.78.81"),
+        with(3, b"2001:db8::7.78.81"),
+    ];
+    let replies: [&[u32]; 5] =
+        [&[1, 1, 0, 0, 0, 0], &[1, 1, 0, 0, 0, 2, 3, 4], &[1, 1, 0, 0, 0, 4], &[1, 1, 1, 0, 2, 2], &[1, 1, 1, 1, 5]];
+    all.extend(replies.map(|reply| with(1, &words(reply))));
+    all
+}
+
+/// For each type a few words that can be many things.
+fn nfs() -> Vec<Vec<u8>> {
+    let shapes = [vec![0; 240], words(&[4, 7, 1, 0x6100_0000, 0, 1, 5, 0, 0, 2, 8, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0])];
+    let kinds = 0..nfs::KINDS as u8;
+    kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat())).collect()
+}
+
+/// A DDP segment: a Send.
+fn sent(octets: &[u8]) -> Vec<u8> {
+    [&[0x41, 0x43][..], &words(&[0, 0, 1, 0]), octets].concat()
+}
+
+/// A message that the engine hears, as a client and as a server.
+fn played(message: &[u8]) -> Vec<Vec<u8>> {
+    let message = &message[..message.len().min(255)];
+    (0..2).map(|side| [&[side, 0, message.len() as u8][..], message].concat()).collect()
+}
+
+/// Exchanges of a connection: the set-up, and a few Sends to and fro.
+fn exchanges(messages: &[Vec<u8>]) -> Vec<Vec<(bool, Vec<u8>)>> {
+    let exchange = |messages: &[Vec<u8>]| {
+        let mut steps = vec![(true, set_up(Kind::Request)), (false, set_up(Kind::Reply))];
+        for (at, message) in messages.iter().enumerate() {
+            steps.push((at % 2 == 0, iwarp::fpdu(&sent(message))));
+        }
+        steps
+    };
+    messages.chunks(8).map(exchange).collect()
+}
+
+fn borrowed(steps: &[(bool, Vec<u8>)]) -> Vec<(bool, &[u8])> {
+    steps.iter().map(|(from_initiator, octets)| (*from_initiator, &octets[..])).collect()
+}
+
+/// As [`capture::streams`] reads it.
+fn written(steps: &[(bool, Vec<u8>)]) -> Vec<u8> {
+    let step = |(from_initiator, octets): &(bool, Vec<u8>)| {
+        [&[u8::from(!from_initiator)][..], &(octets.len() as u16).to_be_bytes(), octets].concat()
+    };
+    steps.iter().flat_map(step).collect()
+}
+
+/// A message to the server, in a right Send.
+fn served(message: &[u8]) -> Vec<u8> {
+    [&[0, 2][..], &(message.len() as u16).to_be_bytes(), message].concat()
+}
