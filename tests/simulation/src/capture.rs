@@ -70,8 +70,8 @@ impl Recorder {
             (sides[0], Kind::Request, Direction::Sent),
             (sides[1], Kind::Reply, Direction::Received),
         ] {
-            let private_octets = u16::try_from(private_data.len()).unwrap_or(0);
-            let head = Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets };
+            // The encoder puts in how many octets of private data there are.
+            let head = Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
             let enhanced = Some(Enhanced { ird: reads, ord: reads, ..Enhanced::default() });
             tap.octets(direction, &Frame { head, enhanced, private_data: private_data.to_vec() }.encode(kind));
         }

@@ -8,7 +8,7 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_oncrpc::{CallError, DUPLICATE_LIFETIME, TransportError};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::{AtomicU64, Ordering}},
+    sync::{Arc, Mutex, atomic::{AtomicBool, AtomicU64, Ordering}},
 };
 
 /// Who makes calls, and who executes them: a process on a host, which ends with a restart.
@@ -32,13 +32,20 @@ struct Entry {
 pub struct Ledger {
     entries: Mutex<BTreeMap<u64, Entry>>,
     next: AtomicU64,
+    /// Nothing goes wrong any more: no call may fail that is made now.
+    calm: AtomicBool,
     record: Arc<Record>,
 }
 
 impl Ledger {
     /// No call has been made.
     pub fn new(record: Arc<Record>) -> Arc<Self> {
-        Arc::new(Self { entries: Mutex::default(), next: AtomicU64::new(1), record })
+        Arc::new(Self { entries: Mutex::default(), next: AtomicU64::new(1), calm: AtomicBool::new(false), record })
+    }
+
+    /// From now on every call has to be answered.
+    pub fn calm(&self) {
+        self.calm.store(true, Ordering::Relaxed);
     }
 
     /// A call is made. Returns its number.
@@ -77,7 +84,9 @@ impl Ledger {
     pub fn failed(&self, number: u64, error: &CallError) {
         let Some((what, _)) = self.end(number) else { return };
         self.record.note(format!("call {number} ({what}) failed: {error}"));
-        if !is_clear(error) {
+        if self.calm.load(Ordering::Relaxed) {
+            self.record.found(format!("call {number} ({what}) failed with faults off: {error:?}"));
+        } else if !is_clear(error) {
             self.record.found(format!("call {number} ({what}) failed with what is no fault of the network: {error:?}"));
         }
     }

@@ -20,12 +20,12 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "rpc" => rpc(),
         "nfs" => nfs(),
         "iwarp_headers" => vec![set_up(Kind::Request), set_up(Kind::Reply), sent(b"x"), vec![0x41; 30], vec![0xC1; 20]],
-        "iwarp" => (0..16).map(|flags| [vec![flags], (0..=255).collect()].concat()).collect(),
-        "engine_v1" => vectors(1).iter().flat_map(|message| played(message)).collect(),
-        "engine_v2" => vectors(2).iter().flat_map(|message| played(message)).collect(),
+        "iwarp" => work(),
+        "engine_v1" => vectors(1).chunks(6).flat_map(played).collect(),
+        "engine_v2" => vectors(2).chunks(6).flat_map(played).collect(),
         "capture_file" => exchanges(&sends()).iter().map(|steps| capture::file_of(&borrowed(steps))).collect(),
         "capture_streams" => exchanges(&sends()).iter().map(|steps| written(steps)).collect(),
-        "server" => sends().iter().map(|message| served(message)).collect(),
+        "server" => sends().chunks(3).map(served).collect(),
         _ => Vec::new(),
     }
 }
@@ -88,10 +88,38 @@ fn sent(octets: &[u8]) -> Vec<u8> {
     [&[0x41, 0x43][..], &words(&[0, 0, 1, 0]), octets].concat()
 }
 
-/// A message that the engine hears, as a client and as a server.
-fn played(message: &[u8]) -> Vec<Vec<u8>> {
-    let message = &message[..message.len().min(255)];
-    (0..2).map(|side| [&[side, 0, message.len() as u8][..], message].concat()).collect()
+/// What an end of iWARP and its peer do, as `iwarp::endpoint` reads it: Sends, Writes and Reads both ways, and an invalidation.
+fn work() -> Vec<Vec<u8>> {
+    const OUTPUT: [u8; 3] = [10, 0xFF, 0xFF];
+    let steps: [&[u8]; 9] = [
+        // The peer's Sends, whole and in two segments.
+        &[2, 0, 0, 1, 0, 10, 0],
+        &[2, 0, 1, 2, 0, 100, 0, 2, 0, 2, 2, 0, 100, 0, 50, 7],
+        // Its Write, its Read Request, and our answer.
+        &[2, 1, 0, 0, 0, 8, 1, 0, 0],
+        &[2, 2, 0, 1, 3, 0, 0, 0, 0, 9, 1, 0, 16, 0],
+        &OUTPUT,
+        // Our Read, and its response.
+        &[7, 1, 0, 0, 0, 0, 5],
+        &OUTPUT,
+        &[2, 3, 0, 2, 0, 0, 1, 0, 0],
+        // Our Send and Write, its invalidation, and what has come of it all.
+        &[6, 3, 0, 8, 2, 0, 0, 0, 0, 77, 0, 0, 0, 0, 10, 0xFF, 0xFF, 2, 4, 0, 3, 0, 0, 4, 0, 11, 9],
+    ];
+    let upto = |flags: u8| (1..=steps.len()).map(move |end| [&[flags][..], &steps[..end].concat()].concat());
+    (0..16).flat_map(upto).collect()
+}
+
+/// Messages that the engine hears, as a client and as a server, whose calls it answers.
+fn played(messages: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let step = |message: &Vec<u8>| {
+        let message = &message[..message.len().min(255)];
+        [&[0, message.len() as u8][..], message, &[12, 7, 1, 0]].concat()
+    };
+    let steps: Vec<u8> = messages.iter().flat_map(step).collect();
+    // With a call of the client's before them.
+    let call = [7, 2, 1, 0, 60, 1, 0, 80, 0, 80, 0];
+    vec![[&[0][..], &steps].concat(), [&[1][..], &call, &steps].concat()]
 }
 
 /// Exchanges of a connection: the set-up, and a few Sends to and fro.
@@ -118,7 +146,8 @@ fn written(steps: &[(bool, Vec<u8>)]) -> Vec<u8> {
     steps.iter().flat_map(step).collect()
 }
 
-/// A message to the server, in a right Send.
-fn served(message: &[u8]) -> Vec<u8> {
-    [&[0, 2][..], &(message.len() as u16).to_be_bytes(), message].concat()
+/// Messages to the server, each in a right Send.
+fn served(messages: &[Vec<u8>]) -> Vec<u8> {
+    let send = |message: &Vec<u8>| [&[2][..], &(message.len() as u16).to_be_bytes(), message].concat();
+    [vec![0], messages.iter().flat_map(send).collect()].concat()
 }

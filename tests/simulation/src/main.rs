@@ -1,0 +1,153 @@
+//! `rpcrdma-simulation`: runs seeds; `cargo xtask sim` starts it.
+
+use anyhow::Context as _;
+use clap::Parser;
+use rpcrdma_capture::{
+    read_capture,
+    show::{Ladder, Style},
+};
+use rpcrdma_simulation::{Outcome, run};
+use std::{
+    fs,
+    io::{self, BufWriter, IsTerminal as _, Write as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+/// Seeds after which a run that is watched by nobody at a terminal says how far it is.
+const TELL_EVERY: u64 = 100;
+
+/// Run the transport in simulated worlds, each of them the world of a seed.
+#[derive(Parser)]
+struct Arguments {
+    /// How many seeds to run
+    #[arg(long, default_value_t = 100)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, default_value_t = 0)]
+    first: u64,
+    /// Replay one seed: twice, compare, draw its ladder, and write a capture and the log of its events
+    #[arg(long, conflicts_with_all = ["seeds", "first"])]
+    seed: Option<u64>,
+    /// Say what came of it in JSON
+    #[arg(long)]
+    json: bool,
+    /// Where captures and logs go
+    #[arg(long, default_value = "target/sim")]
+    output: PathBuf,
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let arguments = Arguments::parse();
+    let well = match arguments.seed {
+        Some(seed) => {
+            let well = replay(seed, &arguments)?.is_empty();
+            tell(&arguments, 1, 0, if well { &[] } else { std::slice::from_ref(&seed) })?;
+            well
+        }
+        None => many(&arguments)?,
+    };
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Runs the seeds on all processors. Those that fail are replayed, in their order.
+fn many(arguments: &Arguments) -> anyhow::Result<bool> {
+    let begin = Instant::now();
+    let (next, done, calls) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let failed = Mutex::new(Vec::new());
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    if index >= arguments.seeds {
+                        return;
+                    }
+                    let outcome = run(arguments.first.wrapping_add(index), false);
+                    calls.fetch_add(outcome.calls as u64, Ordering::Relaxed);
+                    if !outcome.findings.is_empty() {
+                        failed.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
+                    }
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1, arguments.seeds, begin);
+                }
+            });
+        }
+    });
+    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.sort_by_key(|outcome| outcome.seed);
+    if let Some(first) = failed.first() {
+        replay(first.seed, arguments)?;
+    }
+    for Outcome { seed, findings, .. } in &failed {
+        eprintln!("seed {seed}: {}", findings.first().map_or("", String::as_str));
+    }
+    let seeds: Vec<u64> = failed.iter().map(|outcome| outcome.seed).collect();
+    tell(arguments, arguments.seeds, calls.into_inner(), &seeds)?;
+    Ok(seeds.is_empty())
+}
+
+fn progress(done: u64, of: u64, begin: Instant) {
+    let seconds = begin.elapsed().as_secs_f64();
+    if io::stderr().is_terminal() {
+        eprint!("\r{done} of {of} seeds, {seconds:.0} s ");
+        if done == of {
+            eprintln!();
+        }
+    } else if done.is_multiple_of(TELL_EVERY) || done == of {
+        eprintln!("{done} of {of} seeds, {seconds:.0} s");
+    }
+}
+
+fn tell(arguments: &Arguments, seeds: u64, calls: u64, failed: &[u64]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        let first = arguments.seed.unwrap_or(arguments.first);
+        writeln!(out, "{}", serde_json::json!({ "first": first, "seeds": seeds, "calls": calls, "failed": failed }))
+    } else if failed.is_empty() {
+        writeln!(out, "{seeds} seeds, nothing found")
+    } else {
+        writeln!(out, "{} of {seeds} seeds failed: {failed:?}. Replay: cargo xtask sim --seed {}", failed.len(), failed[0])
+    }
+}
+
+/// Runs a seed twice and shows what happened. Returns what was found.
+fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Vec<String>> {
+    let first = run(seed, false);
+    let Outcome { mut findings, log, recorder, .. } = run(seed, true);
+    if let Some(difference) = first.log.difference(&log) {
+        findings.push(format!("two runs of this seed differ: {difference}"));
+    }
+    let folder = &arguments.output;
+    fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let path = |ending: &str| folder.join(format!("seed-{seed}.{ending}"));
+    fs::write(path("log"), log.to_string()).with_context(|| format!("cannot write {}", path("log").display()))?;
+    if let Some(recorder) = recorder {
+        let file = fs::File::create(path("pcapng")).context("cannot make the capture file")?;
+        recorder.write(BufWriter::new(file))?;
+        if !arguments.json {
+            draw(&path("pcapng"))?;
+        }
+    }
+    eprintln!("\nseed {seed}: {} events in {}, capture in {}", log.len(), path("log").display(), path("pcapng").display());
+    findings.iter().for_each(|finding| eprintln!("seed {seed}: {finding}"));
+    Ok(findings)
+}
+
+/// Draws a capture's ladder.
+fn draw(capture: &Path) -> anyhow::Result<()> {
+    let file = fs::File::open(capture).context("cannot open the capture")?;
+    let style = if io::stdout().is_terminal() { Style::Unicode } else { Style::Ascii };
+    let mut ladder = Ladder::new(BufWriter::new(io::stdout().lock()), style);
+    match read_capture(file, &mut ladder) {
+        // Whoever reads along has seen enough.
+        Err(rpcrdma_capture::ReadError::Sink(error)) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result.map(drop).context("cannot read the capture"),
+    }
+}

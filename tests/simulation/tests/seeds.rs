@@ -1,0 +1,61 @@
+//! Seeds that are always run, some that are new each time, and one twice. `cargo xtask sim --seed S` replays one.
+
+use rpcrdma_env::{OsRandom, Random};
+use rpcrdma_simulation::{Outcome, run};
+
+/// The seeds that are run each time: from zero up to here.
+const FIXED: u64 = 60;
+/// How many new ones are run.
+const FRESH: u64 = 20;
+
+fn nothing_is_found(seeds: impl Iterator<Item = u64>) {
+    for seed in seeds {
+        let Outcome { findings, .. } = run(seed, false);
+        assert!(findings.is_empty(), "seed {seed} (cargo xtask sim --seed {seed}):\n{}", findings.join("\n"));
+    }
+}
+
+#[test]
+fn the_fixed_seeds_find_nothing() {
+    nothing_is_found(0..FIXED);
+}
+
+#[test]
+fn fresh_seeds_find_nothing() {
+    let first = u64::from(OsRandom::open().unwrap().next_u32());
+    println!("fresh seeds from {first}");
+    nothing_is_found(first..first + FRESH);
+}
+
+/// A run depends on its seed and on nothing else, also not on whether its octets are kept.
+#[test]
+fn a_seed_twice_is_the_same_run() {
+    for seed in 0..4 {
+        let (first, second) = (run(seed, false), run(seed, true));
+        assert_eq!(first.log.difference(&second.log), None, "seed {seed}");
+        assert!(first.log.len() > 100 && first.calls > 0);
+    }
+    assert!(run(1, false).log.difference(&run(2, false).log).is_some());
+}
+
+/// What goes over the network of a run can be read by those who read captures, to the last octet.
+#[test]
+fn a_capture_of_a_run_can_be_read() {
+    struct Nothing(u64);
+    impl rpcrdma_capture::Sink for Nothing {
+        fn event(&mut self, _: &rpcrdma_capture::Event) -> std::io::Result<()> {
+            self.0 += 1;
+            Ok(())
+        }
+        fn finish(&mut self, _: &rpcrdma_capture::Summary) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let recorder = run(3, true).recorder.unwrap();
+    let mut file = Vec::new();
+    assert!(recorder.write(&mut file).unwrap().packets > 0);
+    let mut events = Nothing(0);
+    let summary = rpcrdma_capture::read_capture(&file[..], &mut events).unwrap();
+    assert!(summary.connections > 0 && summary.messages > 0 && events.0 > 0);
+    assert_eq!((summary.bad_crcs, summary.missing_octets, summary.cut_short), (0, 0, false));
+}
