@@ -8,6 +8,7 @@ mod engine;
 mod iwarp;
 mod mint;
 mod nfs;
+mod records;
 mod rpc;
 mod seeds;
 mod server;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "engine_v2", run: engine::version_2 },
     Target { name: "capture_file", run: capture::file },
     Target { name: "capture_streams", run: capture::streams },
+    Target { name: "records", run: records::calls },
     Target { name: "server", run: server::live },
 ];
 

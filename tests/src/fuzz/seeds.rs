@@ -25,6 +25,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "engine_v2" => vectors(2).chunks(6).flat_map(played).collect(),
         "capture_file" => exchanges(&sends()).iter().map(|steps| capture::file_of(&borrowed(steps))).collect(),
         "capture_streams" => exchanges(&sends()).iter().map(|steps| written(steps)).collect(),
+        "records" => records(),
         "server" => sends().chunks(3).map(served).collect(),
         _ => Vec::new(),
     }
@@ -81,6 +82,39 @@ fn nfs() -> Vec<Vec<u8>> {
     let shapes = [vec![0; 240], words(&[4, 7, 1, 0x6100_0000, 0, 1, 5, 0, 0, 2, 8, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0])];
     let kinds = 0..nfs::KINDS as u8;
     kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat())).collect()
+}
+
+/// Calls of every procedure, as `records::calls` reads them: alone, after others, and to MOUNT.
+fn records() -> Vec<Vec<u8>> {
+    let name = words(&[4, 0x6669_6C65]);
+    let attributes = words(&[1, 0o644, 0, 0, 1, 0, 9, 0, 0]);
+    let step = |procedure: u8, arguments: &[u8]| {
+        [&[5, procedure][..], &(arguments.len() as u16).to_be_bytes(), arguments].concat()
+    };
+    let steps = [
+        step(1, &[]),
+        step(8, &[&name[..], &words(&[0]), &attributes].concat()),
+        step(9, &[&words(&[1, 0x6400_0000]), &attributes[..]].concat()),
+        step(10, &[&words(&[1, 0x6C00_0000]), &attributes[..], &name].concat()),
+        step(11, &[&words(&[1, 0x7000_0000, 7]), &attributes[..]].concat()),
+        step(3, &name),
+        step(4, &words(&[63])),
+        step(6, &words(&[0, 0, 4096])),
+        step(7, &[&words(&[0, 0, 4, 2]), &name[..]].concat()),
+        step(2, &[&attributes[..], &words(&[0])].concat()),
+        step(16, &words(&[0, 0, 0, 0, 4096])),
+        step(17, &words(&[0, 0, 0, 0, 4096, 8192])),
+        step(12, &name),
+        step(13, &words(&[1, 0x6400_0000])),
+        step(18, &[]),
+        step(19, &[]),
+        step(20, &[]),
+        step(21, &words(&[0, 0, 0])),
+    ];
+    let alone = steps.iter().map(|step| [&[1][..], step].concat());
+    let upto = (1..=steps.len()).map(|end| [&[1][..], &steps[..end].concat()].concat());
+    let of_mount = (0..6).map(|procedure| [&[0, 3, procedure, 0, 8][..], &words(&[1, 0x2F00_0000])].concat());
+    alone.chain(upto).chain(of_mount).collect()
 }
 
 /// A DDP segment: a Send.
