@@ -24,6 +24,11 @@ const LAST_FRAGMENT: u32 = 0x8000_0000;
 const REPLY_HEADER_OCTETS: usize = 28;
 
 pub(super) fn calls(input: &[u8]) {
+    answers(input);
+}
+
+/// What the connection answers.
+fn answers(input: &[u8]) -> Vec<u8> {
     let runtime = runtime();
     let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) };
     let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
@@ -37,7 +42,7 @@ pub(super) fn calls(input: &[u8]) {
     let (status, root) = told[REPLY_HEADER_OCTETS..].split_first_chunk().expect("the root is told");
     assert_eq!(u32::from_be_bytes(*status), 0, "the export is there");
     let octets = script(&mut mint, &root[..root.len().min(4 + v3::MAX_HANDLE_OCTETS)]);
-    runtime.block_on(exchange(&handler, &env, &octets));
+    runtime.block_on(exchange(&handler, &env, &octets))
 }
 
 fn runtime() -> Runtime {
@@ -95,4 +100,23 @@ async fn exchange(handler: &Arc<dyn Handler>, env: &Env, octets: &[u8]) -> Vec<u
     let all = async { tokio::join!(driver, speak, listen) };
     let _ended = tokio::time::timeout(PATIENCE, all).await.expect("the connection ends");
     answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A target that is refused at the door finds nothing: its seeds have to be served.
+    #[test]
+    fn calls_with_the_roots_handle_are_served() {
+        let (mut served, mut refused) = (0, 0);
+        for seed in crate::fuzz::seeds("records") {
+            let answers = answers(&seed);
+            match answers.get(REPLY_HEADER_OCTETS..).and_then(|results| results.first_chunk()) {
+                Some([0, 0, 0, 0]) => served += 1,
+                _ => refused += 1,
+            }
+        }
+        assert!(served > refused, "{served} served, {refused} refused");
+    }
 }
