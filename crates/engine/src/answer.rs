@@ -231,6 +231,21 @@ mod tests {
         assert_eq!(plan(&WriteList::default(), None, &reply(1000, &[]), &CARRIER), Err(Misfit::Reply { needed: 1000 }));
     }
 
+    /// An arm of a union without an eligible item marks nothing: its chunk is for the next item, and comes back unused if none
+    /// is left.
+    /// proves: V1-4.3.2.2-a, V1-4.3.2.2-c
+    #[test]
+    fn a_chunk_that_was_not_needed_takes_the_next_item() {
+        let offered = WriteList(vec![chunk(1, &[50, 50]), chunk(2, &[60])]);
+        let used = |items: &[usize]| {
+            let plan = plan(&offered, None, &reply(40, items), &CARRIER).unwrap();
+            let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length)).collect();
+            (written, plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>())
+        };
+        assert_eq!(used(&[60]), (vec![(1, 50), (1, 10)], vec![vec![50, 10], vec![0]]));
+        assert_eq!(used(&[]), (vec![], vec![vec![0, 0], vec![0]]));
+    }
+
     /// proves: V1-4.5.3-a
     #[test]
     fn a_chunk_that_is_too_small_is_found_before_anything_is_written() {

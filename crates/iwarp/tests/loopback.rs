@@ -176,6 +176,7 @@ async fn a_responder_waits_for_the_first_word() {
     assert_eq!(received(pair.next_here().await).0.filled(), b"eager");
 }
 
+/// proves: RDMAP-5040-6.2-a
 #[tokio::test]
 async fn an_orderly_end_comes_after_what_was_posted() {
     let mut pair = Pair::open(V4, Config::default()).await;

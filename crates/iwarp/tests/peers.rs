@@ -70,6 +70,11 @@ async fn accepted(config: Config, frame: Frame) -> (TcpStream, Frame, Connected)
 
 /// What comes of a set-up in which the raw responder answers with `answer`.
 async fn answered(answer: Vec<u8>) -> Result<(), ConnectError> {
+    answered_and_told(answer).await.0
+}
+
+/// The same, and what the raw responder is told after that.
+async fn answered_and_told(answer: Vec<u8>) -> (Result<(), ConnectError>, Vec<u8>) {
     let listener = TcpListener::bind(V4).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let here = iwarp(impatient());
@@ -79,8 +84,9 @@ async fn answered(answer: Vec<u8>) -> Result<(), ConnectError> {
         stream.write_all(&answer).await.unwrap();
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest).await;
+        rest
     };
-    both(async { here.connect(addr, params(1, 10)).await.map(drop) }, peer).await.0
+    both(async { here.connect(addr, params(1, 10)).await.map(drop) }, peer).await
 }
 
 /// What a responder makes of `octets`, and what it answers.
@@ -163,6 +169,11 @@ async fn replies_that_break_a_rule() {
     for octets in broken {
         assert!(matches!(answered(octets).await, Err(ConnectError::Violation { .. })));
     }
+    let greedy = reply(|f| f.enhanced = Some(Enhanced { ord: 17, ..Enhanced::default() }));
+    let (_, told) = answered_and_told(greedy).await;
+    let [(header, payload)] = &parse(&told)[..] else { panic!("{told:x?}") };
+    assert_eq!((header.opcode, &payload[..]), (Opcode::Terminate, &[0x20, 6, 0, 0][..]), "layer 2, type 0, code 6");
+    assert!(answered(reply(|f| f.enhanced = Some(Enhanced { ord: 16, ..Enhanced::default() }))).await.is_ok());
     let rejected = answered(reply(|f| f.head.reject = true)).await;
     assert!(matches!(rejected, Err(ConnectError::Rejected { private_data, .. }) if private_data == b"hi"[..]));
     assert!(matches!(answered(Vec::new()).await, Err(ConnectError::TimedOut { .. })));
@@ -200,7 +211,7 @@ async fn what_linux_and_older_peers_ask_is_answered_in_kind() {
     assert_eq!((qp.info().ird, qp.info().ord), (16, 16));
 }
 
-/// proves: RDMAP-5040-5.4-a, RDMAP-5040-6.2-a
+/// proves: RDMAP-5040-5.4-a
 #[tokio::test]
 async fn an_offender_gets_its_terminate_and_an_orderly_end() {
     let (mut stream, _, qp) = accepted(Config::default(), request()).await;
@@ -220,7 +231,9 @@ async fn an_offender_gets_its_terminate_and_an_orderly_end() {
         if end.closed { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
     });
     let (answer, ()) = both(peer, ours).await;
-    let (header, payload) = parse(&answer).remove(0);
+    let mut fpdus = parse(&answer);
+    assert_eq!(fpdus.len(), 1, "the Terminate and nothing else");
+    let (header, payload) = fpdus.remove(0);
     assert_eq!(header.opcode, Opcode::Terminate);
     assert_eq!(terminate::decode(&payload).unwrap().code.to_string(), "DDP: invalid STag (layer 1, type 1, code 0x00)");
     assert!(matches!(reason(&end), CloseReason::Violation(v) if v.protocol == "DDP"));

@@ -7,7 +7,9 @@ use common::{
     buffer,
     wire::{AGREED, completions, endpoint, fpdu, output, parse, raw_fpdu, send, tagged, untagged},
 };
-use rpcrdma_fabric::{CloseReason, Completion, Lent, Read, RemoteSegment, Send, Token, WorkError, WorkKind};
+use rpcrdma_fabric::{
+    CloseReason, Completion, Lent, Read, RefusedReason, RemoteSegment, Send, Token, WorkError, WorkKind, Write,
+};
 use rpcrdma_iwarp::protocol::{
     Endpoint, ErrorCode, Phase, Role,
     ddp::{Header, Placement},
@@ -50,6 +52,8 @@ fn terminate_of(endpoint: &mut Endpoint) -> (ErrorCode, Vec<u8>) {
 fn breaks(what: &str, octets: impl FnOnce(&Target) -> Vec<u8>, layer: u8, etype: u8, code: u8) {
     let mut target = target();
     let octets = octets(&target);
+    // Work that has not left when the offence comes.
+    target.endpoint.post_write(Write { token: Token(8), ..Write::default() }).unwrap();
     target.endpoint.feed(&octets);
     assert!(matches!(target.endpoint.phase(), Phase::Terminating(CloseReason::Violation(_))), "{what}");
     let (told, payload) = terminate_of(&mut target.endpoint);
@@ -61,13 +65,20 @@ fn breaks(what: &str, octets: impl FnOnce(&Target) -> Vec<u8>, layer: u8, etype:
         assert!(start.is_some(), "{what}: length and control are those of the segment");
     }
     let back = completions(&mut target.endpoint);
+    let flushed = |c: &&Completion| {
+        matches!(c, Completion::Failed { token: Token(8), kind: WorkKind::Write, error: WorkError::Flushed, .. })
+    };
+    assert_eq!(back.iter().filter(flushed).count(), 1, "{what}: {back:?}");
     let fenced = back.iter().filter(|c| matches!(c, Completion::Fenced { .. })).count();
     let receives = back.iter().filter(|c| matches!(c, Completion::Failed { kind: WorkKind::Receive, .. })).count();
     let received = back.iter().filter(|c| matches!(c, Completion::Received { .. })).count();
     assert_eq!((fenced, receives + received), (2, 2), "{what}: {back:?}");
     assert!(matches!(target.endpoint.phase(), Phase::Lingering(_)), "{what}");
     assert!(target.endpoint.wants_fin() && !target.endpoint.wants_fin(), "{what}");
+    let late = target.endpoint.post_send(Send::default());
+    assert!(late.is_err_and(|refused| refused.reason == RefusedReason::Closed), "{what}");
     target.endpoint.feed(&send(1, b"ignored"));
+    assert!(output(&mut target.endpoint).is_empty(), "{what}: nothing is sent after the Terminate");
     target.endpoint.peer_closed();
     assert!(matches!(completions(&mut target.endpoint)[..], [Completion::Closed { .. }]), "{what}");
 }
@@ -75,12 +86,11 @@ fn breaks(what: &str, octets: impl FnOnce(&Target) -> Vec<u8>, layer: u8, etype:
 /// proves: DDP-5041-7.1-a, DDP-5041-7.1-b, RDMAP-5040-5.4-a
 #[test]
 fn tagged_segments() {
-    use Opcode::Write;
-    breaks("unknown STag", |t| tagged(Write, true, t.sink ^ 1, 0, b"x"), 1, 1, 0);
-    breaks("past the end", |t| tagged(Write, true, t.sink, 100, b"x"), 1, 1, 1);
-    breaks("across the end", |t| tagged(Write, true, t.sink, 96, b"12345"), 1, 1, 1);
-    breaks("wrap", |t| tagged(Write, true, t.sink, u64::MAX, b"x"), 1, 1, 3);
-    breaks("a source", |t| tagged(Write, true, t.source, 0, b"x"), 0, 1, 2);
+    breaks("unknown STag", |t| tagged(Opcode::Write, true, t.sink ^ 1, 0, b"x"), 1, 1, 0);
+    breaks("past the end", |t| tagged(Opcode::Write, true, t.sink, 100, b"x"), 1, 1, 1);
+    breaks("across the end", |t| tagged(Opcode::Write, true, t.sink, 96, b"12345"), 1, 1, 1);
+    breaks("wrap", |t| tagged(Opcode::Write, true, t.sink, u64::MAX, b"x"), 1, 1, 3);
+    breaks("a source", |t| tagged(Opcode::Write, true, t.source, 0, b"x"), 0, 1, 2);
     breaks("DDP version", |_| raw_fpdu(&[[0x82, 0x40].as_slice(), &[0; 20]].concat()), 1, 1, 4);
     breaks("a response to nothing", |t| tagged(Opcode::ReadResponse, true, t.sink, 0, b"x"), 0, 2, 6);
 }
@@ -193,6 +203,20 @@ fn read_requests() {
     assert_eq!(payload[2], 0xE0);
     let quoted = ReadRequest::decode(payload[24..].first_chunk().unwrap());
     assert_eq!((quoted.source_stag, quoted.source_offset, quoted.size), (target.source ^ 1, 7, 9));
+
+    // Answers go to the sinks that were named, in order.
+    let mut several = self::target();
+    let mut asked = Vec::new();
+    for (msn, sink_stag, sink_offset, size) in [(1, 70, 1 << 40, 5), (2, 60, 9, 3)] {
+        let request =
+            ReadRequest { sink_stag, sink_offset, size, source_stag: several.source, source_offset: msn.into() };
+        asked.extend(untagged(Opcode::ReadRequest, true, (1, msn, 0, 0), &request.encode()));
+    }
+    several.endpoint.feed(&asked);
+    let answers: Vec<_> =
+        parse(&output(&mut several.endpoint)).into_iter().map(|(h, o)| (h.opcode, h.placement, o)).collect();
+    let answer = |stag, offset, octets| (Opcode::ReadResponse, Placement::Tagged { stag, offset }, vec![5; octets]);
+    assert_eq!(answers, [answer(70, 1 << 40, 5), answer(60, 9, 3)]);
 
     // A Read of nothing is answered whatever it names.
     let mut nothing = self::target();
@@ -332,7 +356,6 @@ fn a_fence_in_the_middle_of_a_segment_holds() {
 }
 
 /// A ready-to-receive indication is no message and takes no receive.
-/// proves: CM-6581-9.2-b
 #[test]
 fn ready_to_receive_indications() {
     let by_send = rpcrdma_iwarp::protocol::negotiation::Agreed { ready_by_send: true, ..AGREED };

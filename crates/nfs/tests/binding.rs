@@ -286,7 +286,7 @@ fn procedures_are_known_by_number() {
     assert_eq!(v3::Procedure::from_number(u32::MAX), None);
 }
 
-/// proves: V1-4.3.2.2-a, V1-4.3.2.1-d
+/// proves: V1-4.3.2.2-a
 #[test]
 fn a_failed_read_marks_nothing() {
     let failed = v3::Answer::<v3::ReadOk, _>::failed(v3::Status::IO, Some(attributes()));

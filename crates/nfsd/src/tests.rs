@@ -59,6 +59,14 @@ fn what_was_written_is_read_at_all_sizes() {
         let middle = client.read(&file, 2, 3).unwrap();
         assert_eq!((middle.data.as_slice(), middle.end), (&b"234"[..], false));
         assert!(client.read(&file, 7, 3).unwrap().end);
+        let short = client.read(&file, 8, 10).unwrap();
+        assert_eq!((short.data.as_slice(), short.end), (&b"89"[..], true), "fewer at the end");
+        let written = client.write(&file, 13, "xy").unwrap().file;
+        assert_eq!((written.before.unwrap().size, written.after.unwrap().size), (10, 15));
+        assert_eq!(client.contents(&file), b"0123456789\0\0\0xy");
+        let written = client.write(&file, 1, "ab").unwrap().file;
+        assert_eq!((written.before.unwrap().size, written.after.unwrap().size), (15, 15));
+        assert_eq!(client.contents(&file), b"0ab3456789\0\0\0xy");
         assert_eq!(client.read(&root, 0, 3).map(|_| ()), Err(Status::ISDIR));
         assert_eq!(client.write(&root, 0, "x").map(|_| ()), Err(Status::ISDIR));
     });
@@ -332,11 +340,16 @@ fn attributes_are_set_together_and_only_under_the_guard() {
             plain(client.ask(v3::SetAttributes { file: file.clone(), attributes, guard: Some(guard) }))
         };
         assert_eq!(guarded(time(5)).map(|_| ()), Err(Status::NOT_SYNC));
-        assert!(guarded(after.changed).is_ok());
+        assert_eq!(client.attributes(&file).unwrap(), after, "the guard was another: nothing is set");
+        let only_mode = guarded(after.changed).unwrap().after.unwrap();
+        assert_eq!((only_mode.mode, only_mode.size), (0o600, 4));
+        assert_eq!((only_mode.uid, only_mode.gid), (after.uid, after.gid));
+        assert_eq!((only_mode.accessed, only_mode.modified), (after.accessed, after.modified));
         let now = NewAttributes { modified: SetTime::Server, ..NewAttributes::default() };
         let touched = client.set(&file, now).unwrap().after.unwrap();
         assert_eq!(touched.accessed, time(1_000_000));
         assert_ne!(touched.modified, time(2_000_000_000));
+        assert_eq!(client.contents(&file), b"0123");
     });
 }
 
@@ -423,7 +436,19 @@ fn a_read_only_export_changes_nothing() {
     assert_eq!(reader.rename((&root, "file"), (&root, "x")).map(|_| ()), refused);
     let link = v3::Link { file: file.clone(), directory: root.clone(), name: "x".into() };
     assert_eq!(plain(reader.ask(link)).map(|_| ()), refused);
+    let make = v3::MakeDirectory { directory: root.clone(), name: "x".into(), attributes: mode(0o700) };
+    assert_eq!(plain(reader.ask(make)).map(|_| ()), refused);
+    let (attributes, path) = (mode(0o777), Path::from("file"));
+    let symbolic = v3::SymbolicLink { directory: root.clone(), name: "x".into(), attributes, path };
+    assert_eq!(plain(reader.ask(symbolic)).map(|_| ()), refused);
+    let node = v3::MakeNode { directory: root.clone(), name: "x".into(), kind: NodeKind::Fifo(mode(0o600)) };
+    assert_eq!(plain(reader.ask(node)).map(|_| ()), refused);
     assert_eq!(reader.contents(&file), b"data");
+    assert_eq!(writer.names(&root, 4096).len(), 3, "itself, its parent, the file");
+    assert_eq!((writer.attributes(&file).unwrap().mode, writer.attributes(&file).unwrap().links), (0o644, 1));
+    let changes = access::MODIFY | access::EXTEND | access::DELETE;
+    assert_eq!(reader.access(&root, access::LOOKUP | changes), Ok(access::LOOKUP));
+    assert_eq!(writer.access(&root, access::LOOKUP | changes), Ok(access::LOOKUP | changes));
     let all = access::READ | access::MODIFY | access::EXTEND;
     assert_eq!(reader.access(&file, all), Ok(access::READ));
     assert_eq!(writer.access(&file, all), Ok(all));

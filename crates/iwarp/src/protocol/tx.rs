@@ -438,19 +438,37 @@ mod tests {
     /// proves: DDP-5041-5.1-a
     #[test]
     fn segments_continue_each_other_and_the_last_one_says_so() {
+        let message: Vec<u8> = (0..3000u32).map(|at| (at ^ (at >> 8)) as u8).collect();
+        let cut = |from: usize, to: usize| Bytes::copy_from_slice(&message[from..to]);
+        let parts = || vec![cut(0, 1), cut(1, 1500), Bytes::new(), cut(1500, 3000)];
         let mut tx = tx(true);
-        tx.send(Send { octets: vec![vec![7; 3000].into()], ..Send::default() });
+        tx.send(Send { octets: parts(), ..Send::default() });
+        tx.write(Write { octets: parts(), handle: 5, offset: 1 << 40, ..Write::default() });
         let octets = drain(&mut tx, &mut VecDeque::new());
         let mut at = 0;
-        let mut offsets = Vec::new();
+        let (mut sent, mut written) = (Vec::new(), Vec::new());
+        let (mut offsets, mut tagged_offsets) = (Vec::new(), Vec::new());
         while at < octets.len() {
             let len = usize::from(u16::from_be_bytes([octets[at], octets[at + 1]]));
-            let header = Header::decode(&octets[at + 2..]).unwrap();
-            let Placement::Untagged { msn, offset, .. } = header.placement else { panic!("untagged") };
-            offsets.push((msn, offset, header.last));
+            let ulpdu = &octets[at + 2..at + 2 + len];
+            let header = Header::decode(ulpdu).unwrap();
+            let payload = &ulpdu[super::super::ddp::header_octets(ulpdu[0])..];
+            match header.placement {
+                Placement::Untagged { msn, offset, .. } => {
+                    offsets.push((msn, offset, header.last));
+                    sent.extend_from_slice(payload);
+                }
+                Placement::Tagged { stag, offset } => {
+                    assert_eq!((stag, offset), (5, (1 << 40) + written.len() as u64));
+                    tagged_offsets.push((offset - (1 << 40), header.last));
+                    written.extend_from_slice(payload);
+                }
+            }
             at += LENGTH_OCTETS + len + pad_octets(len) + CRC_OCTETS;
         }
         assert_eq!(offsets, [(1, 0, false), (1, 1436, false), (1, 2872, true)]);
+        assert_eq!(tagged_offsets, [(0, false), (1440, false), (2880, true)]);
+        assert!(sent == message && written == message, "the octets in their order");
     }
 
     #[test]

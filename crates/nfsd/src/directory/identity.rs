@@ -82,6 +82,11 @@ mod tests {
         let identity = Identity::current().unwrap();
         let before = now();
         let caller = Caller { uid: 1234, gid: 567, groups: Arc::new([8, 9]) };
+        let (ask, asked) = std::sync::mpsc::channel();
+        let beside = std::thread::spawn(move || {
+            asked.recv().unwrap();
+            now()
+        });
         let assumed = identity.assume(&caller).unwrap();
         if identity.is_privileged() {
             assert_eq!(now(), (1234, 567, vec![Gid::from_raw(8), Gid::from_raw(9)]));
@@ -90,6 +95,8 @@ mod tests {
         } else {
             assert_eq!(now(), before);
         }
+        ask.send(()).unwrap();
+        assert_eq!(beside.join().unwrap(), before, "no other thread is changed meanwhile");
         drop(assumed);
         assert_eq!(now(), before);
     }

@@ -152,6 +152,8 @@ fn nothing_outside_the_directory_is_reached() {
         symlink("../outside", inside.join("relative")).unwrap();
         symlink("/proc/self/cwd", inside.join("magic")).unwrap();
         symlink("../outside/secret", inside.join("file")).unwrap();
+        let modes = || [&outside, &outside.join("secret")].map(|path| host::metadata(path).unwrap().mode());
+        let before = modes();
         let client = scratch.start();
         let root = client.root();
         assert_eq!(client.lookup(&root, "..").unwrap().file, root);
@@ -173,6 +175,8 @@ fn nothing_outside_the_directory_is_reached() {
             assert!(client.mount(&format!("/{name}")).is_err());
         }
         assert_eq!(host::read(outside.join("secret")).unwrap(), b"secret");
+        assert_eq!(modes(), before, "nothing is set through a link");
+        assert_eq!(host::read_dir(&outside).unwrap().count(), 1, "and nothing made");
         // A directory that its owner moves out is no way out.
         let moved = client.new_directory(&root, "moved");
         client.new_file(&moved, "file");
@@ -492,7 +496,7 @@ fn kept_files_leave_descriptors_for_connections() {
     assert_eq!((object_limit(40_959), object_limit(40_960), object_limit(u64::MAX)), (4095, 4096, 4096));
 }
 
-/// proves: NFS3-ESC-b
+/// proves: NFS3-ESC-a
 #[test]
 fn a_directory_that_was_moved_out_or_removed_is_stale_for_everything() {
     in_each_way(|scratch| {
