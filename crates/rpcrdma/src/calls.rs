@@ -390,7 +390,7 @@ impl Calls {
                 | CallRefused::HeaderTooLarge { max, .. }
                 | CallRefused::TooLargeInline { max, .. },
             ) => Misuse::ReplyTooLarge { len: reply_len, max }.into(),
-            CallError::Expose(_) => Misuse::ReplyTooLarge { len: reply_len, max: 0 }.into(),
+            CallError::Expose(_) => TransportError::NotLent { server },
             _ => TransportError::Closed,
         }
     }

@@ -24,6 +24,7 @@ use rpcrdma_oncrpc::{
 use std::{
     error::Error,
     future::Future,
+    io,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -115,22 +116,24 @@ pub async fn connect(
     Ok((Arc::new(RdmaTransport { caller, extension: Unclaimed::new(extension) }), driver))
 }
 
-/// What a client brings to a connection.
+/// What an end brings to a connection. Nothing if there is no memory for the receives that it begins with: the peer's first
+/// message would end it.
 pub(crate) fn params(
     config: &Config,
     capabilities: &Capabilities,
     reads: u16,
     receives: &dyn Allocator,
-) -> ConnectionParams {
+) -> Option<ConnectionParams> {
     let block = config.private_data().to_octets();
     let fits = block.len() <= capabilities.max_private_data;
-    let buffers = (0..INITIAL_RECEIVES).filter_map(|_| receives.try_allocate(config.receive_octets as usize));
-    ConnectionParams {
+    let buffers = (0..INITIAL_RECEIVES).map(|_| receives.try_allocate(config.receive_octets as usize));
+    let buffers = buffers.collect::<Option<Vec<_>>>()?;
+    Some(ConnectionParams {
         private_data: if fits { Bytes::copy_from_slice(&block) } else { Bytes::new() },
         ird: reads.min(capabilities.max_ird),
         ord: reads.min(capabilities.max_ord),
-        receives: Receives::Own(buffers.collect()),
-    }
+        receives: Receives::Own(buffers),
+    })
 }
 
 /// The number of version 2 in what servers say about versions.
@@ -185,7 +188,10 @@ impl ClientDriver {
         let server = self.server;
         let config = self.config(fabric.capabilities());
         let params = params(&config, fabric.capabilities(), self.options.ird.max(1), &*self.pool);
-        Box::pin(async move { fabric.connect(server, params).await })
+        Box::pin(async move {
+            let no_memory = || ConnectError::Io { peer: server, error: io::ErrorKind::OutOfMemory.into() };
+            fabric.connect(server, params.ok_or_else(no_memory)?).await
+        })
     }
 
     /// A connection stands: calls that are not answered are sent, in their order.
@@ -334,7 +340,9 @@ impl ClientDriver {
         }
         let half_millis = u64::try_from(self.pause.as_millis() / 2).unwrap_or(u64::MAX);
         let pause = self.pause + Duration::from_millis(self.env.random.below(half_millis.saturating_add(1)));
-        self.observer.event(self.server, &Event::Reconnecting { pause });
+        if !self.finished {
+            self.observer.event(self.server, &Event::Reconnecting { pause });
+        }
         self.pause = (self.pause * 2).min(MAX_PAUSE);
         self.phase = Phase::Pausing(self.env.clock.sleep_until(now + pause));
     }
@@ -375,9 +383,15 @@ impl Future for ClientDriver {
                 }
                 _ if this.finished => {
                     this.port = None;
+                    // The last connection's have only now been added.
+                    this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
                     return if this.lingering.is_empty() { Poll::Ready(()) } else { Poll::Pending };
                 }
-                Phase::Idle if this.calls.is_empty() => return Poll::Pending,
+                Phase::Idle if this.calls.is_empty() => {
+                    // Nobody waits for the server: the outage of the next who does begins then.
+                    this.lost_since = None;
+                    return Poll::Pending;
+                }
                 Phase::Idle => this.phase = Phase::Connecting(this.attempt()),
                 Phase::Pausing(pause) => {
                     ready!(pause.as_mut().poll(cx));

@@ -19,6 +19,7 @@ use rpcrdma_fabric::{AcceptError, Capabilities, Fabric, Pending};
 use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Handler, Limits, TransportError, TransportKind, XidSource};
 use std::{
     future::Future,
+    io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
     sync::{
@@ -66,7 +67,8 @@ impl Server {
     /// Sets a connection up, within the provider's time-out. Returns its handle, and the driver that serves it.
     ///
     /// # Errors
-    /// If the peer does not finish the set-up, or breaks a rule of it.
+    /// If the peer does not finish the set-up, or breaks a rule of it, or if there is no memory for the connection's first
+    /// receives. The peer is then refused.
     pub async fn accept(
         self: Arc<Self>,
         pending: Box<dyn Pending>,
@@ -87,6 +89,7 @@ impl Server {
         let incoming = pending.request().await?;
         let config = self.options.config(&self.capabilities);
         let params = params(&config, &self.capabilities, self.options.ord.max(1), &*memory.receives);
+        let params = params.ok_or_else(|| AcceptError::Io(io::ErrorKind::OutOfMemory.into()))?;
         let qp = incoming.accept(params).await?;
 
         let info = qp.info().clone();

@@ -75,6 +75,8 @@ pub(crate) struct Service {
     context: CallContext,
     arguments: Arc<dyn Allocator>,
     waiting: FuturesUnordered<BoxFuture<'static, Ready>>,
+    /// One of those has not been polled yet: nobody would wake us for it.
+    unasked: bool,
     pulls: Pulls,
     clock: Arc<dyn Clock>,
     /// For the first call whose chunks are due.
@@ -103,6 +105,7 @@ impl Service {
             context,
             arguments,
             waiting: FuturesUnordered::new(),
+            unasked: false,
             pulls,
             clock,
             timer: None,
@@ -146,6 +149,7 @@ impl Service {
                 Ready::Buffer { request, sink, sources }
             }));
             waits = true;
+            self.unasked = true;
         }
         waits
     }
@@ -223,6 +227,7 @@ impl Service {
         if let Poll::Ready(Some((request, outcome))) = self.executing.poll_next_unpin(cx) {
             return Some(Ready::Answer(request, answer(outcome)));
         }
+        self.unasked = false;
         match self.waiting.poll_next_unpin(cx) {
             Poll::Ready(ready) => ready,
             Poll::Pending => None,
@@ -251,7 +256,7 @@ impl Service {
 
     /// Whether there is something to do without waiting.
     pub(crate) fn has_ready(&self) -> bool {
-        !self.ready.is_empty()
+        !self.ready.is_empty() || self.unasked
     }
 
     /// No further call is executed.
@@ -263,6 +268,7 @@ impl Service {
     pub(crate) fn gone(&mut self) {
         self.signal = None;
         self.waiting.clear();
+        self.unasked = false;
         self.pulls.clear();
         self.timer = None;
         self.pulled.clear();

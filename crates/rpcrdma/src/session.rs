@@ -102,7 +102,11 @@ impl Session {
         let info = qp.info().clone();
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
-        let engine = Endpoint::new(config, PrivateData::find(&info.private_data).as_ref());
+        // What the peer says counts only where it has heard us too: otherwise it takes us for an end that says nothing, and
+        // sends by the least sizes while we would wait for more.
+        let heard = config.private_data().to_octets().len() <= qp.capabilities().max_private_data;
+        let peer = PrivateData::find(&info.private_data).filter(|_| heard);
+        let engine = Endpoint::new(config, peer.as_ref());
         let link = engine.link();
         observer.event(
             info.peer,

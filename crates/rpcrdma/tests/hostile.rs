@@ -6,7 +6,7 @@ use bytes::Bytes;
 use common::{Log, bytes, client, read, router, store, write};
 use rpcrdma::{ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions, connect};
 use rpcrdma_fabric::{
-    Buffer, CloseReason, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, Send, Token,
+    Buffer, CloseReason, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, RemoteSegment, Send, Token,
 };
 use rpcrdma_oncrpc::Client;
 use rpcrdma_sim::World;
@@ -22,6 +22,12 @@ const FRIEND: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const FOE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
+
+/// Longer than any answer takes.
+const IDLE: Duration = Duration::from_secs(600);
+
+/// What RFC 5531 calls GARBAGE_ARGS.
+const GARBAGE_ARGUMENTS: u32 = 4;
 
 fn serve(world: &World, memory: ServerMemory) -> Arc<Log> {
     let fabric = world.fabric(SERVER);
@@ -71,13 +77,26 @@ async fn next(qp: &mut Connected) -> Completion {
 
 /// The next message, or `None` if the connection ends first.
 async fn message(qp: &mut Connected) -> Option<Header> {
+    Some(whole_message(qp).await?.0)
+}
+
+/// The same with what stands behind the header.
+async fn whole_message(qp: &mut Connected) -> Option<(Header, Vec<u8>)> {
     loop {
         match next(qp).await {
-            Completion::Received { buffer, .. } => return Some(Header::decode(buffer.filled()).unwrap().0),
+            Completion::Received { buffer, .. } => {
+                let (header, len) = Header::decode(buffer.filled()).unwrap();
+                return Some((header, buffer.filled()[len..].to_vec()));
+            }
             Completion::Closed { .. } => return None,
             _ => {}
         }
     }
+}
+
+/// Whether nothing has happened on a queue pair.
+async fn is_quiet(qp: &mut Connected) -> bool {
+    poll_fn(|cx| std::task::Poll::Ready(qp.poll(cx).is_pending())).await
 }
 
 async fn closed(qp: &mut Connected) -> CloseReason {
@@ -142,12 +161,18 @@ fn malformed_messages_get_the_answer_owed_and_the_connection_lives() {
         let _log = serve(&world, ServerMemory::budget(8 << 20));
         world.sleep(Duration::from_millis(1)).await;
         let mut qp = foe(&world, 8).await;
+        world.sleep(IDLE).await;
+        assert!(is_quiet(&mut qp).await, "nothing unsolicited before the first call");
         post(&mut qp, null(1));
         assert_eq!(message(&mut qp).await.unwrap().xid, 1);
-        // Neither of these is answered.
-        for silent in [vec![1, 2, 3], vec![0; 27], Header::new(9, 1, Body::Done).to_bytes().to_vec()] {
+        world.sleep(IDLE).await;
+        assert!(is_quiet(&mut qp).await, "nor after it");
+        // None of these is answered.
+        for silent in [vec![], vec![1, 2, 3], vec![0; 27], Header::new(9, 1, Body::Done).to_bytes().to_vec()] {
             post(&mut qp, silent.into());
         }
+        world.sleep(IDLE).await;
+        assert!(is_quiet(&mut qp).await, "no answer, and the connection stands");
         post(&mut qp, Header::new(2, 8, Body::Nomsg(Lists::default())).to_bytes());
         let answer = message(&mut qp).await.unwrap();
         assert_eq!((answer.xid, answer.body), (2, Body::Error(ErrorBody::Chunk)));
@@ -162,7 +187,9 @@ fn malformed_messages_get_the_answer_owed_and_the_connection_lives() {
         assert_eq!((answer.xid, answer.credit), (4, 64));
         // A good header with arguments that are none: an answer of RPC's, not of the transport's.
         post(&mut qp, call(5, Lists::default(), common::READ, &[1]));
-        assert!(matches!(message(&mut qp).await.unwrap().body, Body::Msg(_)));
+        let (header, reply) = whole_message(&mut qp).await.unwrap();
+        assert!(matches!(header.body, Body::Msg(_)));
+        assert_eq!(reply, bytes(&[5, 1, 0, 0, 0, GARBAGE_ARGUMENTS]), "accepted, and not understood");
     });
 }
 
@@ -175,14 +202,29 @@ fn memory_that_was_never_registered_costs_its_namer_the_connection_and_us_no_mem
         let log = serve(&world, memory.clone());
         world.sleep(Duration::from_millis(1)).await;
         let friend = friend(&world).await;
+        // Memory that is there, but on another connection of the same host.
+        let mut owner = foe(&world, 8).await;
+        let sink = owner.expose(Token(1), Lent::Sink(Buffer::from_vec(vec![7; 1 << 20]))).unwrap();
+        let source = owner.expose(Token(2), Lent::Source(vec![7; 1 << 20].into())).unwrap();
+        let theirs = |lent: RemoteSegment| Segment { handle: lent.handle, length: lent.length, offset: lent.offset };
+        let nowhere = Segment { handle: 0xDEAD, length: 1 << 20, offset: 7 };
         for round in 0..20 {
             let mut qp = foe(&world, 8).await;
-            let nowhere = Segment { handle: 0xDEAD, length: 1 << 20, offset: 7 };
-            post(&mut qp, if round % 2 == 0 { writing(round, nowhere) } else { reading(round, 1 << 20, nowhere) });
+            let call = match round % 4 {
+                0 => writing(round, nowhere),
+                1 => reading(round, 1 << 20, nowhere),
+                2 => writing(round, theirs(source)),
+                _ => reading(round, 1 << 20, theirs(sink)),
+            };
+            post(&mut qp, call);
             closed(&mut qp).await;
         }
         world.sleep(Duration::from_secs(1)).await;
         assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 20);
+        assert!(is_quiet(&mut owner).await, "the owner notices nothing");
+        owner.invalidate(sink.handle);
+        let Completion::Fenced { memory: Lent::Sink(mut back), .. } = next(&mut owner).await else { panic!("fenced") };
+        assert!(back.octets_mut().iter().all(|octet| *octet == 7), "and nobody wrote to it");
         assert!(memory.arguments.try_allocate(2 << 20).is_some(), "all of it has come back");
         assert!(memory.results.try_allocate(2 << 20).is_some());
         write(&friend, 1 << 20, 1).await;
