@@ -10,7 +10,7 @@
 
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_xdr::{Part, Payload, StreamPart};
+use rpcrdma_xdr::{Part, Payload, StreamPart, padded};
 use std::{
     collections::{HashMap, VecDeque},
     net::{IpAddr, SocketAddr},
@@ -52,14 +52,22 @@ pub(crate) struct Origin {
     pub(crate) id: u64,
 }
 
-/// The checksum of a whole call.
-pub(crate) fn checksum<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> u64 {
+/// The length in octets and the checksum of a whole call, however it came: an item that was placed directly has no padding,
+/// but may have come inline the first time, over another connection.
+pub(crate) fn measure<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> (usize, u64) {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
+    let mut len = 0;
     for part in parts {
         let (StreamPart::Run(octets) | StreamPart::Chunk(octets)) = part;
         digest.update(octets);
+        len += octets.len();
+        if let StreamPart::Chunk(item) = part {
+            let padding = padded(item.len()) - item.len();
+            digest.update(&[0; 4][..padding]);
+            len += padding;
+        }
     }
-    digest.finalize()
+    (len, digest.finalize())
 }
 
 /// What the cache knows of a call.
@@ -279,6 +287,21 @@ mod tests {
             assert!(matches!(cache.lookup(other, origin(1), NOW), Lookup::New(_)), "{other:?}");
         }
         assert!(is_done(&cache, key(1), NOW));
+    }
+
+    /// Found by seed 2792 of the simulation: a call came inline, and again in another version, where its item was placed.
+    ///
+    /// proves: RPC-DRC-a
+    #[test]
+    fn a_call_is_the_same_whether_its_item_comes_inline_or_placed() {
+        for len in 0..=5 {
+            let item: Vec<u8> = (1..=len).collect();
+            let mut inline = vec![StreamPart::Run(Bytes::from_static(&[7; 8])), StreamPart::Run(item.clone().into())];
+            inline.push(StreamPart::Run(vec![0; padded(item.len()) - item.len()].into()));
+            inline.push(StreamPart::Run(Bytes::from_static(&[8; 4])));
+            let placed = [inline[0].clone(), StreamPart::Chunk(item.into()), inline[3].clone()];
+            assert_eq!(measure(inline.iter()), measure(placed.iter()), "{len} octets");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::{
     AcceptNone, AcceptSys, Accepted, Answer, AuthStat, BadCall, CallContext, CallHeader, Handler, OpaqueAuth, Outcome,
     Rejection, ReplyFlavour, ReplyHeader, ServerFlavour, Service,
-    duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, checksum},
+    duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
 };
 use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream, StreamPart};
@@ -74,7 +74,7 @@ impl Router {
             return None;
         }
         let client = context.connection.peer.ip();
-        let (len, checksum) = (message.len(), checksum(message.parts()));
+        let (len, checksum) = measure(message.parts());
         Some(Key { client, xid, program, version, procedure, len, checksum })
     }
 

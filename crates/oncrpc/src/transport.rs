@@ -269,6 +269,12 @@ pub enum TransportError {
     /// The caller asked for what the transport cannot do.
     #[error("the call cannot be sent")]
     Misuse(#[from] Misuse),
+    /// The provider does not lend the call's memory to the server, as when it cannot register any more. The call was not sent.
+    #[error("the memory of the call cannot be lent to {server}")]
+    NotLent {
+        /// The server.
+        server: SocketAddr,
+    },
     /// The transport was closed on this side.
     #[error("the connection was closed")]
     Closed,
