@@ -10,6 +10,7 @@ mod fsx;
 mod interop;
 mod numbers;
 mod requirements;
+mod sim;
 
 /// Start the built programs and judge what they did.
 #[derive(Parser)]
@@ -27,6 +28,8 @@ enum Command {
     Interop(interop::Arguments),
     /// Tell which test proves which rule of the specifications
     Requirements(requirements::Arguments),
+    /// Run the transport in simulated worlds, each of them the world of a seed
+    Sim(sim::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
     Fsx(fsx::Arguments),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
         Command::Requirements(arguments) => requirements::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {

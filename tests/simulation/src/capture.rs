@@ -66,12 +66,12 @@ impl Recorder {
     /// A connection stands. `sides`: private data and IRD of the initiator, and of its peer.
     pub(crate) fn connected(&self, initiator: SocketAddr, peer: SocketAddr, sides: [(&[u8], u16); 2]) {
         let mut tap = self.tap.connection(initiator, peer, true);
-        for ((private_data, reads), kind, direction) in [
-            (sides[0], Kind::Request, Direction::Sent),
-            (sides[1], Kind::Reply, Direction::Received),
-        ] {
+        for ((private_data, reads), kind, direction) in
+            [(sides[0], Kind::Request, Direction::Sent), (sides[1], Kind::Reply, Direction::Received)]
+        {
             // The encoder puts in how many octets of private data there are.
-            let head = Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
+            let head =
+                Head { markers: false, crc: true, reject: false, enhanced: true, revision: 2, private_octets: 0 };
             let enhanced = Some(Enhanced { ird: reads, ord: reads, ..Enhanced::default() });
             tap.octets(direction, &Frame { head, enhanced, private_data: private_data.to_vec() }.encode(kind));
         }

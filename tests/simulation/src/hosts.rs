@@ -9,9 +9,7 @@ use crate::{
     program::{Caller, Judges, PROGRAM, Program, Work},
     watch::{Watch, WatchedFabric},
 };
-use rpcrdma::{
-    ClientOptions, Event, MessageKind, Observer, Reverse, Server, ServerMemory, ServerOptions, connect,
-};
+use rpcrdma::{ClientOptions, Event, MessageKind, Observer, Reverse, Server, ServerMemory, ServerOptions, connect};
 use rpcrdma_env::{Allocator, Env, SeededRandom};
 use rpcrdma_fabric::{Fabric, faults::FaultFabric};
 use rpcrdma_oncrpc::{AcceptNone, Client, NoAuth, Router};
@@ -240,8 +238,7 @@ impl ClientHost {
     pub(crate) fn new(common: &Common, index: usize, plan: &ClientPlan, server: &ServerPlan) -> Self {
         let host = Host::new(common, client_ip(index), &plan.host, index as u64 + 1);
         let can_call_back = plan.reverse > 0 && server.reverse > 0;
-        let client =
-            Self { host, plan: plan.clone(), can_call_back, transport: Arc::default(), busy: Arc::default() };
+        let client = Self { host, plan: plan.clone(), can_call_back, transport: Arc::default(), busy: Arc::default() };
         client.start();
         client
     }

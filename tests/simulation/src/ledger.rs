@@ -8,7 +8,10 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_oncrpc::{CallError, DUPLICATE_LIFETIME, TransportError};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, atomic::{AtomicBool, AtomicU64, Ordering}},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 /// Who makes calls, and who executes them: a process on a host, which ends with a restart.
@@ -131,8 +134,8 @@ impl Ledger {
 
 /// Whether a failure is one that faults of networks and providers explain.
 fn is_clear(error: &CallError) -> bool {
-    use TransportError::{Closed, Lost, Remote, Unreachable};
-    matches!(error, CallError::Transport(Unreachable { .. } | Lost { .. } | Remote { .. } | Closed))
+    use TransportError::{Closed, Lost, NotLent, Remote, Unreachable};
+    matches!(error, CallError::Transport(Unreachable { .. } | Lost { .. } | NotLent { .. } | Remote { .. } | Closed))
 }
 
 #[cfg(test)]

@@ -113,7 +113,12 @@ fn tell(arguments: &Arguments, seeds: u64, calls: u64, failed: &[u64]) -> io::Re
     } else if failed.is_empty() {
         writeln!(out, "{seeds} seeds, nothing found")
     } else {
-        writeln!(out, "{} of {seeds} seeds failed: {failed:?}. Replay: cargo xtask sim --seed {}", failed.len(), failed[0])
+        writeln!(
+            out,
+            "{} of {seeds} seeds failed: {failed:?}. Replay: cargo xtask sim --seed {}",
+            failed.len(),
+            failed[0]
+        )
     }
 }
 
@@ -135,7 +140,12 @@ fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Vec<String>> {
             draw(&path("pcapng"))?;
         }
     }
-    eprintln!("\nseed {seed}: {} events in {}, capture in {}", log.len(), path("log").display(), path("pcapng").display());
+    eprintln!(
+        "\nseed {seed}: {} events in {}, capture in {}",
+        log.len(),
+        path("log").display(),
+        path("pcapng").display()
+    );
     findings.iter().for_each(|finding| eprintln!("seed {seed}: {finding}"));
     Ok(findings)
 }

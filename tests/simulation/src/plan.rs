@@ -239,10 +239,9 @@ impl Faults {
     /// Those of the plan, and turned off.
     pub fn new(host: &HostPlan, seed: u64) -> Self {
         let random = Arc::new(SeededRandom::new(seed));
-        let chance = host
-            .faults
-            .iter()
-            .fold(faults::Chance::new(random.clone()), |chance, (point, fault, one_in)| chance.with(*point, *one_in, *fault));
+        let chance = host.faults.iter().fold(faults::Chance::new(random.clone()), |chance, (point, fault, one_in)| {
+            chance.with(*point, *one_in, *fault)
+        });
         Self { on: AtomicBool::new(false), random, chance, scarce: host.scarce }
     }
 

@@ -32,7 +32,8 @@ const ALLOCATED_OCTETS: usize = 512;
 
 /// Octets that depend on a number and on their place.
 fn pattern(len: usize, number: u64) -> Vec<u8> {
-    let word = |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)).to_le_bytes();
+    let word =
+        |at: u64| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ number.wrapping_mul(0xD6E8_FEB8_6659_FD93)).to_le_bytes();
     let mut octets: Vec<u8> = (0..len.div_ceil(8) as u64).flat_map(word).collect();
     octets.truncate(len);
     octets

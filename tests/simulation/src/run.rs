@@ -94,12 +94,19 @@ async fn scene(common: &Common, plan: &Plan) {
     (0..clients.len()).for_each(|index| world.heal(client_ip(index), server_ip()));
     let busy = || clients.iter().any(ClientHost::is_busy) || !judges.ledger.open().is_empty();
     wait(world, PATIENCE, busy).await;
-    judges.ledger.open().iter().for_each(|call| judges.record.found(format!("{call} did not end")));
+    for call in judges.ledger.open() {
+        judges.record.found(format!("{call} did not end. Memory in use: {:?}", common.watch.registry.live()));
+    }
 
+    // What was cancelled may still be worked at, and end its connection.
+    world.sleep(END).await;
     judges.ledger.calm();
     clients.iter().for_each(|client| client.work(CALM_CALLS, false));
     wait(world, PATIENCE, busy).await;
-    judges.ledger.open().iter().for_each(|call| judges.record.found(format!("{call} did not end with faults off")));
+    for call in judges.ledger.open() {
+        let memory = common.watch.registry.live();
+        judges.record.found(format!("{call} did not end with faults off. Memory in use: {memory:?}"));
+    }
     if clients.iter().any(ClientHost::is_busy) {
         judges.record.found("callers did not come to an end with faults off".to_owned());
     }
@@ -166,7 +173,9 @@ fn judge_rest(common: &Common, plan: &Plan) {
     // Whose calls are cancelled has told the transport to end connections on which they are still worked at.
     let cancels = plan.clients.iter().any(|client| client.cancels);
     for Logged { at, event } in world.log() {
-        if let Event::Completed { connection, side, happening: Happening::Closed(CloseReason::Violation(violation)) } = event {
+        if let Event::Completed { connection, side, happening: Happening::Closed(CloseReason::Violation(violation)) } =
+            event
+        {
             let excused = cancels && side == Side::Initiator && !violation.rule.contains("receive");
             if !excused {
                 record.found(format!("connection {connection}, {side:?}, at {} ns: {violation}", at.as_nanos()));

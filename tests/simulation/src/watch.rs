@@ -6,7 +6,12 @@
 
 mod queue_pair;
 
-use crate::{capture::Recorder, lock, memory::{Registry, number}, record::Record};
+use crate::{
+    capture::Recorder,
+    lock,
+    memory::{Registry, number},
+    record::Record,
+};
 use bytes::Bytes;
 use queue_pair::WatchedQueuePair;
 use rpcrdma_env::{Allocator, BoxFuture};

@@ -49,7 +49,8 @@ impl Account {
     /// # Errors
     /// The rule that it breaks.
     pub fn sent(&mut self, octets: &[u8]) -> Result<(), String> {
-        let message = read(octets, self.initiator).ok_or_else(|| format!("{} octets that are no message", octets.len()))?;
+        let message =
+            read(octets, self.initiator).ok_or_else(|| format!("{} octets that are no message", octets.len()))?;
         if message.version == v2::VERSION && !message.only_grants {
             self.sent += 1;
             if self.sent > self.allowed {

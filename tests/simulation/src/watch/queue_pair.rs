@@ -108,9 +108,7 @@ impl QueuePair for WatchedQueuePair {
 
     fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>> {
         self.watch.registry.give(self.number, &buffer);
-        self.inner
-            .post_receive(buffer)
-            .inspect_err(|refused| self.watch.registry.take(self.number, &refused.returned))
+        self.inner.post_receive(buffer).inspect_err(|refused| self.watch.registry.take(self.number, &refused.returned))
     }
 
     fn posted_receives(&self) -> usize {

@@ -1,0 +1,46 @@
+//! `cargo xtask sim`: runs the whole transport in simulated worlds, one for each seed, and tells which seeds found something.
+//!
+//! The runs are made by the program `rpcrdma-simulation` (`tests/simulation`), which is built and started here.
+
+use anyhow::Context as _;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+/// Which seeds to run.
+#[derive(clap::Args)]
+#[command(max_term_width = 100)]
+pub(crate) struct Arguments {
+    /// How many seeds to run
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    seeds: u64,
+    /// The first of them
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    first: u64,
+    /// Replay one seed: run it twice and compare, draw its ladder, write a capture and the log of its events
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first"])]
+    seed: Option<u64>,
+    /// Say what came of it in JSON
+    #[arg(long)]
+    json: bool,
+    /// Where captures and logs go
+    #[arg(long, value_name = "FOLDER", default_value = "target/sim")]
+    output: PathBuf,
+}
+
+/// Builds the program, starts it and takes its word.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--quiet", "--package", "rpcrdma-simulation", "--"]).current_dir(root);
+    match arguments.seed {
+        Some(seed) => command.arg("--seed").arg(seed.to_string()),
+        None => command.args(["--seeds", &arguments.seeds.to_string(), "--first", &arguments.first.to_string()]),
+    };
+    if arguments.json {
+        command.arg("--json");
+    }
+    let status = command.arg("--output").arg(&arguments.output).status().context("cannot start cargo")?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
