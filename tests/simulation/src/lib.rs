@@ -6,7 +6,7 @@
 //! Then faults are off, and everything must complete. At the end nothing may be left.
 //!
 //! What judges stands outside of what is judged: [`watch`] sees all that goes between the transport and its provider, an
-//! [allocator](memory) knows each buffer's owner, a [ledger](ledger) knows each call, and the simulated network itself ends a
+//! [allocator](memory) knows each buffer's owner, a [ledger] knows each call, and the simulated network itself ends a
 //! connection on which memory is touched that is not lent, or a message finds no receive; which is then found in its log.
 
 #![allow(unreachable_pub, reason = "the rooms of one program")]

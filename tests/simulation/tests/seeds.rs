@@ -54,6 +54,37 @@ fn a_seed_twice_is_the_same_run() {
     assert!(run(1, false).log.difference(&run(2, false).log).is_some());
 }
 
+/// The fixed seeds are about something: each kind of mishap, of version, of direction and of fault is in one of them.
+#[test]
+fn the_fixed_seeds_have_all_of_it() {
+    let mut missing = vec![
+        "Cut(",
+        "Partition(",
+        "RestartServer(",
+        "RestartClient(",
+        "JumpServer(",
+        "JumpClient(",
+        "Negotiated(Negotiated { version: 1",
+        "Negotiated(Negotiated { version: 2",
+        "NoVersion2(",
+        "Process { host: 1, starts: 0 } with 10.0.0.1:20049: Called",
+        "retransmitted: true",
+        "Stalled(Credits)",
+        "Stalled(Memory)",
+        "Provider(Limit { what: \"injected fault\"",
+        "cannot be lent",
+        "NoMemory",
+        "read_chunks: 1",
+        "write_chunks: 1",
+        "reply_chunk: true",
+    ];
+    for seed in 0..FIXED {
+        let log = run(seed, false).log;
+        missing.retain(|words| !log.notes.iter().any(|note| note.text.contains(words)));
+    }
+    assert_eq!(missing, [""; 0]);
+}
+
 /// What goes over the network of a run can be read by those who read captures, to the last octet.
 #[test]
 fn a_capture_of_a_run_can_be_read() {
