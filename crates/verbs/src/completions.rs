@@ -16,6 +16,9 @@ use tokio::io::unix::AsyncFd;
 /// Completions taken from the device at a time.
 const BATCH: usize = 16;
 
+/// Marks the numbers of receives.
+pub(crate) const RECEIVE: u64 = 1 << 63;
+
 /// The completion queue of one queue pair.
 pub(crate) struct Completions {
     device: Device,

@@ -64,6 +64,13 @@ pub struct Config {
     pub max_exposures: usize,
     /// See [`DEFAULT_MAX_RECEIVES`].
     pub max_receives: usize,
+    /// The receives of one [`ReceivePool`](rpcrdma_fabric::ReceivePool) that the device has at a time: the length of a shared receive
+    /// queue. Each connection that uses a pool has a completion queue with room for all of them. Zero, the default: there are no pools.
+    /// Only devices with memory windows of type 2 have pools: elsewhere each connection has a protection domain of its own.
+    ///
+    /// Devices report all receives of a pool that a connection took before it is over. Linux's soft-RoCE does not: a Send that is cut off in its middle takes a
+    /// receive with it, which comes back when the pool is gone.
+    pub shared_receives: usize,
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
     /// See [`DEFAULT_SEND_QUEUE`].
@@ -89,6 +96,7 @@ impl Default for Config {
             linger: DEFAULT_LINGER,
             max_exposures: DEFAULT_MAX_EXPOSURES,
             max_receives: DEFAULT_MAX_RECEIVES,
+            shared_receives: 0,
             max_posted: DEFAULT_MAX_POSTED,
             send_queue: DEFAULT_SEND_QUEUE,
             pool_octets: DEFAULT_POOL_OCTETS,

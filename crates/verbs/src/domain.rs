@@ -5,9 +5,11 @@
 
 use crate::{
     context::{Context, check},
+    fabric::{is_memory_lock, memory_lock_limit},
     slabs::{SLAB_OCTETS, Slabs},
     sys::verbs,
 };
+use rpcrdma_env::Buffer;
 use std::{
     collections::BTreeMap,
     io,
@@ -78,6 +80,50 @@ impl Domain {
     /// The memory stays where it is, and nobody uses it in a way that conflicts with the rights, until the region is dropped.
     pub(crate) unsafe fn register(self: &Arc<Self>, address: usize, octets: usize, access: u32) -> io::Result<Region> {
         Ok(Region { raw: self.register_raw(address, octets, access)?, domain: self.clone() })
+    }
+
+    /// The key of some memory, and its registration if it is not in the pool.
+    ///
+    /// # Safety
+    /// As for [`Domain::register`]: the memory stays as long as the region and is used by nobody else in a way that conflicts.
+    pub(crate) unsafe fn key(
+        self: &Arc<Self>,
+        address: usize,
+        octets: usize,
+        access: u32,
+    ) -> io::Result<(Key, Option<Region>)> {
+        let found = match self.slab_key(address, octets) {
+            Some(key) => key.map(|key| (key, None)),
+            // SAFETY: the caller's promise.
+            None => unsafe { self.register(address, octets, access) }.map(|region| (region.key(), Some(region))),
+        };
+        found.map_err(|error| {
+            let limit = memory_lock_limit().filter(|_| is_memory_lock(&error));
+            let hint =
+                limit.map(|limit| format!("; this process may lock {limit}, see `ulimit -l`")).unwrap_or_default();
+            tracing::warn!(octets, "memory cannot be registered: {error}{hint}");
+            io::Error::new(error.kind(), format!("{octets} octets cannot be registered: {error}{hint}"))
+        })
+    }
+
+    /// A receive as the device wants it, over the buffer's whole capacity, and its registration if it is not in the pool. An empty one needs none.
+    ///
+    /// # Safety
+    /// As for [`Domain::key`].
+    pub(crate) unsafe fn receive_slice(
+        self: &Arc<Self>,
+        buffer: &mut Buffer,
+    ) -> io::Result<(verbs::Slice, Option<Region>)> {
+        let octets = buffer.octets_mut();
+        let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
+        let mut slice = verbs::Slice { addr: address as u64, length: octets.try_into().unwrap_or(u32::MAX), lkey: 0 };
+        if octets == 0 {
+            return Ok((slice, None));
+        }
+        // SAFETY: the caller's promise.
+        let (key, region) = unsafe { self.key(address, octets, verbs::ACCESS_LOCAL_WRITE) }?;
+        slice.lkey = key.local;
+        Ok((slice, region))
     }
 
     fn register_raw(&self, address: usize, octets: usize, access: u32) -> io::Result<*mut verbs::MemoryRegion> {

@@ -10,6 +10,7 @@ use crate::{
     limits::Limits,
     listener::VerbsListener,
     queue_pair::VerbsQueuePair,
+    shared_receives::SharedReceives,
     slabs::{SLAB_OCTETS, SlabPool, Slabs},
     sys::{Library, cm},
 };
@@ -22,7 +23,8 @@ use rustix::process::{Resource, getrlimit};
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
+    ptr,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 /// Any port: what matters is the way there.
@@ -37,6 +39,8 @@ pub(crate) struct Shared {
     slabs: Arc<Slabs>,
     /// The domain of all connections, where a handle is tied to its connection by a window.
     domain: Option<Arc<Domain>>,
+    /// The pools of receives that were made, as long as somebody uses them.
+    pools: Mutex<Vec<Weak<SharedReceives>>>,
 }
 
 /// An RDMA device. Cloning is cheap and shares everything.
@@ -119,7 +123,7 @@ impl Verbs {
         }
         tracing::debug!(device, windows = limits.windows, iwarp = limits.iwarp, "opened");
         let domain = limits.windows.then_some(shared_domain);
-        Ok(Verbs { shared: Arc::new(Shared { env, config, context, limits, slabs, domain }) })
+        Ok(Verbs { shared: Arc::new(Shared { env, config, context, limits, slabs, domain, pools: Mutex::default() }) })
     }
 
     /// The device's name.
@@ -191,14 +195,35 @@ impl Shared {
 
     /// The queue pair of a connection in the making, with its receives in place.
     pub(crate) fn queue_pair(self: &Arc<Self>, id: Id, receives: Receives) -> io::Result<VerbsQueuePair> {
-        let mut queue_pair = VerbsQueuePair::new(self.clone(), id)?;
-        if let Receives::Own(buffers) = receives {
-            for buffer in buffers {
-                rpcrdma_fabric::QueuePair::post_receive(&mut queue_pair, buffer)
-                    .map_err(|refused| io::Error::other(refused.reason))?;
-            }
+        let (buffers, pool) = match receives {
+            Receives::Own(buffers) => (buffers, None),
+            Receives::Shared(pool) => (Vec::new(), Some(self.own_pool(&*pool)?)),
+        };
+        let mut queue_pair = VerbsQueuePair::new(self.clone(), id, pool)?;
+        for buffer in buffers {
+            rpcrdma_fabric::QueuePair::post_receive(&mut queue_pair, buffer)
+                .map_err(|refused| io::Error::other(refused.reason))?;
         }
         Ok(queue_pair)
+    }
+
+    /// A new pool of receives, where there are some.
+    fn new_pool(&self) -> Option<Arc<SharedReceives>> {
+        let domain = self.domain.as_ref().filter(|_| self.limits.shared_receives > 0)?;
+        let pool = SharedReceives::new(domain, self.limits.shared_receives)
+            .inspect_err(|error| tracing::warn!(%error, "a pool of receives cannot be made"))
+            .ok()?;
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        pools.retain(|pool| pool.strong_count() > 0);
+        pools.push(Arc::downgrade(&pool));
+        Some(pool)
+    }
+
+    /// The pool that stands behind the contract's, if it is one of this device's.
+    fn own_pool(&self, pool: &dyn ReceivePool) -> io::Result<Arc<SharedReceives>> {
+        let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = pools.iter().filter_map(Weak::upgrade).find(|own| ptr::addr_eq(Arc::as_ptr(own), pool));
+        own.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the pool of receives is another provider's"))
     }
 }
 
@@ -216,7 +241,7 @@ impl Fabric for Verbs {
     }
 
     fn receive_pool(&self) -> Option<Arc<dyn ReceivePool>> {
-        None
+        Some(self.shared.new_pool()?)
     }
 
     fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>> {

@@ -21,6 +21,8 @@
 //!   deregistering it, and the peer cannot end it.
 //! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is copied if it is little,
 //!   and registered for each use otherwise.
+//! - [`Config::shared_receives`] asks for pools of receives, by the device's shared receive queues.
+//! - What is posted together goes to the device together: a window's bind with the Send that tells of it.
 //! - Every octet that a device may reach is owned by the queue pair and comes back when the device can no longer reach it; at the
 //!   end that is when the queue pair has been destroyed, whether or not its completions came.
 //! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate any window: it
@@ -42,6 +44,7 @@ mod fabric;
 mod limits;
 mod listener;
 mod queue_pair;
+mod shared_receives;
 mod slabs;
 mod sys;
 mod window;

@@ -47,6 +47,8 @@ pub(crate) struct Limits {
     pub(crate) iwarp: bool,
     /// Work requests in a send queue.
     pub(crate) send_queue: usize,
+    /// Receives in a shared receive queue; none without such queues.
+    pub(crate) shared_receives: usize,
     pub(crate) capabilities: Capabilities,
 }
 
@@ -68,6 +70,10 @@ impl Limits {
         let send_queue = config.send_queue.min(queue);
         let completions = number(attributes.max_cqe);
         let receives = config.max_receives.min(queue).min(completions.saturating_sub(send_queue));
+        // A queue stands in one protection domain, and only connections in the same one can use it everywhere.
+        let shareable = windows && attributes.max_srq > 0 && attributes.max_srq_sge > 0;
+        let most_shared = number(attributes.max_srq_wr).min(completions.saturating_sub(send_queue));
+        let shared_receives = if shareable { config.shared_receives.min(most_shared) } else { 0 };
         let depth = |device: i32, wish: u16| wish.min(u16::try_from(device.clamp(0, MAX_DEPTH)).unwrap_or(0));
         let capabilities = Capabilities {
             remote_invalidation: windows,
@@ -75,7 +81,7 @@ impl Limits {
             fencing: if windows { Fencing::Invalidation } else { Fencing::Deregistration },
             handle_scope: if windows { HandleScope::Connection } else { HandleScope::ProtectionDomain },
             unpredictable_handle_bits: if windows { WINDOW_HANDLE_BITS } else { 0 },
-            shared_receives: false,
+            shared_receives: shared_receives > 0,
             max_exposure_octets: usize::try_from(attributes.max_mr_size).unwrap_or(usize::MAX).min(u32::MAX as usize),
             max_exposures: config.max_exposures.min(number(if windows {
                 attributes.max_mw
@@ -90,7 +96,7 @@ impl Limits {
             max_ord: depth(attributes.max_qp_init_rd_atom, config.max_ord),
             max_private_data: if iwarp { IWARP_PRIVATE_DATA_OCTETS } else { INFINIBAND_PRIVATE_DATA_OCTETS },
         };
-        Self { quirks, windows, iwarp, send_queue, capabilities }
+        Self { quirks, windows, iwarp, send_queue, shared_receives, capabilities }
     }
 }
 
@@ -135,6 +141,33 @@ mod tests {
         assert_eq!((limits.capabilities.max_gather, limits.capabilities.max_ird), (6, 1));
         assert_eq!((limits.capabilities.max_ord, limits.capabilities.max_private_data), (254, 251));
         assert_eq!(Limits::derive(false, &small, &config).capabilities.max_private_data, 56);
+    }
+
+    #[test]
+    fn pools_of_receives_need_the_option_windows_and_a_device_that_has_them() {
+        let config = Config { shared_receives: 500, ..Config::default() };
+        let shared = |config: &Config, change: fn(&mut verbs::DeviceAttributes)| {
+            let attributes = attributes(|a| {
+                (a.device_cap_flags, a.max_mw) = (verbs::DEVICE_WINDOWS_2B, 9);
+                (a.max_srq, a.max_srq_wr, a.max_srq_sge) = (1, 1000, 1);
+                change(a);
+            });
+            let limits = Limits::derive(false, &attributes, config);
+            assert_eq!(limits.capabilities.shared_receives, limits.shared_receives > 0);
+            limits.shared_receives
+        };
+        assert_eq!(shared(&config, |_| {}), 500);
+        assert_eq!(shared(&Config::default(), |_| {}), 0);
+        assert_eq!(shared(&config, |a| a.max_srq_wr = 499), 499);
+        assert_eq!(shared(&config, |a| a.max_cqe = 256 + 400), 400, "one connection may take them all");
+        for change in [
+            |a: &mut verbs::DeviceAttributes| a.max_mw = 0,
+            |a: &mut verbs::DeviceAttributes| a.max_srq = 0,
+            |a: &mut verbs::DeviceAttributes| a.max_srq_wr = 0,
+            |a: &mut verbs::DeviceAttributes| a.max_srq_sge = 0,
+        ] {
+            assert_eq!(shared(&config, change), 0);
+        }
     }
 
     #[test]

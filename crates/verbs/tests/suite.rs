@@ -3,9 +3,10 @@
 //!
 //! RPCRDMA_VERBS_ADDRESS names an address of the device; without it the address is taken from the device's GIDs.
 
+use bytes::Bytes;
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{
-    Fabric,
+    ConnectError, ConnectionParams, Fabric, Receives, SharedReceives,
     suite::{Setup, Verdict, cases},
 };
 use rpcrdma_verbs::{Config, Device, DeviceInfo, OpenError, Verbs, devices};
@@ -67,6 +68,16 @@ fn in_use() -> Vec<(DeviceInfo, IpAddr)> {
 }
 
 async fn run_all(device: &DeviceInfo, address: IpAddr, set: impl FnOnce(&mut Config)) {
+    run(device, address, set, |_| true).await;
+}
+
+/// Runs the cases whose names are wanted. Says how many passed.
+async fn run(
+    device: &DeviceInfo,
+    address: IpAddr,
+    set: impl FnOnce(&mut Config),
+    wanted: impl Fn(&str) -> bool,
+) -> usize {
     let env = tokio_env().unwrap();
     let mut config = Config::default();
     config.device = Device::Local(address);
@@ -77,8 +88,9 @@ async fn run_all(device: &DeviceInfo, address: IpAddr, set: impl FnOnce(&mut Con
     assert_eq!(fabric.device(), device.name);
     println!("{}: {:?}", device.name, fabric.capabilities());
     let only = std::env::var("RPCRDMA_VERBS_CASE").ok();
+    let mut passed = 0;
     for case in cases() {
-        if only.as_ref().is_some_and(|only| only != case.name()) {
+        if only.as_ref().is_some_and(|only| only != case.name()) || !wanted(case.name()) {
             continue;
         }
         if let Some(why) = left_out(device, case.name()) {
@@ -90,10 +102,14 @@ async fn run_all(device: &DeviceInfo, address: IpAddr, set: impl FnOnce(&mut Con
         println!("{} ...", case.name());
         let verdict = case.run_without_reasons(setup).await;
         match verdict {
-            Verdict::Passed => println!("{}: passed", case.name()),
+            Verdict::Passed => {
+                println!("{}: passed", case.name());
+                passed += 1;
+            }
             Verdict::Skipped(why) => println!("{}: {why}", case.name()),
         }
     }
+    passed
 }
 
 #[tokio::test]
@@ -124,6 +140,40 @@ async fn with_short_queues() {
             (config.max_ird, config.max_ord) = (1, 1);
         })
         .await;
+    }
+}
+
+/// Pools are there with the option only, and only where windows are.
+#[tokio::test]
+async fn with_pools_of_receives() {
+    for (device, address) in in_use() {
+        assert!(!device.capabilities.shared_receives, "nobody has asked for pools");
+        // More than the cases post, and fewer: what is too many waits in memory.
+        for length in [64, 3] {
+            let passed = run(&device, address, |config| config.shared_receives = length, |name| name.contains("share"));
+            let windows = device.capabilities.remote_invalidation;
+            assert_eq!(passed.await, if windows { 2 } else { 0 }, "a pool of {length}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_is_not_the_devices_is_refused() {
+    for (device, address) in in_use() {
+        let mut config = Config::default();
+        config.device = Device::Local(address);
+        config.shared_receives = 4;
+        let verbs = Verbs::open(tokio_env().unwrap(), config).await.unwrap();
+        let listener = verbs.listen(SocketAddr::new(address, 0)).await.unwrap();
+        let receives = Receives::Shared(SharedReceives::new());
+        let params = ConnectionParams { private_data: Bytes::new(), ird: 1, ord: 1, receives };
+        let error = match verbs.connect(listener.local_addr(), params).await {
+            Ok(_) => panic!("{} has taken it", device.name),
+            Err(error) => error,
+        };
+        let windows = device.capabilities.remote_invalidation;
+        assert_eq!(matches!(error, ConnectError::Io { .. }), windows, "{error:?}");
+        assert_eq!(matches!(error, ConnectError::Misuse(_)), !windows, "{error:?}");
     }
 }
 

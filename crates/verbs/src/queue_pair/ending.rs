@@ -5,7 +5,12 @@
 //! nothing else has told.
 
 use super::{Hardware, Phase, VerbsQueuePair};
-use crate::{context::check, domain::report, sys::verbs};
+use crate::{
+    context::check,
+    domain::report,
+    shared_receives::{await_last, forget},
+    sys::verbs,
+};
 use rpcrdma_fabric::{CloseReason, Completion, Token, WorkError, WorkKind};
 
 impl VerbsQueuePair {
@@ -16,6 +21,9 @@ impl VerbsQueuePair {
         }
         if let Some(hardware) = &self.hardware {
             hardware.stop(&self.shared);
+            if self.pool.is_some() {
+                await_last(&self.shared.context, hardware.id.queue_pair(), &*self.shared.env.clock);
+            }
         }
         while self.take_completions() {}
         self.phase = Phase::Over;
@@ -59,6 +67,7 @@ impl VerbsQueuePair {
         std::mem::forget(std::mem::take(&mut self.posted));
         std::mem::forget(std::mem::take(&mut self.reads));
         std::mem::forget(std::mem::take(&mut self.receives));
+        std::mem::forget(self.pool.take());
         self.waiting.clear();
         self.reads_waiting.clear();
         // What was fenced came back by windows and regions that are gone: that much the device cannot reach.
@@ -88,11 +97,13 @@ impl Hardware {
     /// Destroys the queue pair and all that belongs to it. False if the device refuses.
     fn destroy(mut self, shared: &crate::fabric::Shared) -> bool {
         let library = &shared.context.library().verbs;
+        let queue_pair = self.id.queue_pair();
         // SAFETY: the queue pair is there, and nothing names it afterwards.
-        let answer = check(unsafe { (library.ibv_destroy_qp)(self.id.queue_pair()) });
+        let answer = check(unsafe { (library.ibv_destroy_qp)(queue_pair) });
         let destroyed = answer.is_ok();
         report("destroying a queue pair", answer);
         if destroyed {
+            forget(queue_pair);
             self.id.forget_queue_pair();
         } else {
             std::mem::forget(self);

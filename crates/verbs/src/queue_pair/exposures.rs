@@ -69,9 +69,8 @@ impl VerbsQueuePair {
         let binds = matches!(by, By::Window { .. });
         self.exposures.insert(handle, Exposure { token, by, memory, ending: false });
         if binds {
-            // At once: a peer may learn the handle by another way than this connection's next Send.
+            // It goes with the Send that tells the peer of it.
             self.waiting.push_back(Work::Bind(handle));
-            self.post_waiting();
             if self.shared.config.await_binds {
                 self.await_bind(handle);
             }
@@ -115,7 +114,7 @@ impl VerbsQueuePair {
             Access::Write => verbs::ACCESS_BIND | verbs::ACCESS_LOCAL_WRITE,
         };
         // SAFETY: the caller's promise.
-        let (key, region) = unsafe { self.key(address, octets, rights) }?;
+        let (key, region) = unsafe { self.domain.key(address, octets, rights) }?;
         let mut window = match self.windows.pop_front() {
             Some(window) => window,
             None => Window::new(&self.domain, self.shared.env.random.next_u64())

@@ -7,6 +7,7 @@
 
 mod ending;
 mod exposures;
+mod receives;
 mod work;
 
 use crate::{
@@ -14,11 +15,13 @@ use crate::{
     completions::Completions,
     domain::{Domain, Region},
     fabric::Shared,
+    shared_receives::SharedReceives,
     sys::{cm, verbs},
     window::Window,
 };
 use bytes::Bytes;
 use exposures::Exposure;
+use receives::PostedReceive;
 use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_fabric::{
     BoxFuture, Capabilities, CloseReason, Completion, ConnectionInfo, Lent, QueuePair, Read, Refused, RefusedReason,
@@ -32,7 +35,7 @@ use std::{
     sync::Arc,
     task::{Context, Poll},
 };
-use work::{Posted, PostedReceive, ReadPart, Reading, Work};
+use work::{Posted, ReadPart, Reading, Work};
 
 /// How far the connection is.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,6 +79,8 @@ pub(crate) struct VerbsQueuePair {
     unreported: usize,
     reads: BTreeMap<u64, Reading>,
     receives: BTreeMap<u64, PostedReceive>,
+    /// Where receives come from instead. Kept longer than the device's queue pair, which names it.
+    pool: Option<Arc<SharedReceives>>,
     exposures: BTreeMap<u32, Exposure>,
     /// Windows that are not bound, the longest free first.
     windows: VecDeque<Window>,
@@ -87,23 +92,25 @@ pub(crate) struct VerbsQueuePair {
 }
 
 impl VerbsQueuePair {
-    /// A queue pair for a connection in the making.
-    pub(crate) fn new(shared: Arc<Shared>, mut id: Id) -> io::Result<Self> {
+    /// A queue pair for a connection in the making, with receives of its own or a pool's.
+    pub(crate) fn new(shared: Arc<Shared>, mut id: Id, pool: Option<Arc<SharedReceives>>) -> io::Result<Self> {
         let domain = shared.domain()?;
         let limits = &shared.limits;
-        let room = limits.send_queue + limits.capabilities.max_receives;
-        let completions = Completions::new(&shared.context, room)?;
+        // One connection may take all that a pool has.
+        let own = if pool.is_some() { 0 } else { limits.capabilities.max_receives };
+        let receives = if pool.is_some() { limits.shared_receives } else { own };
+        let completions = Completions::new(&shared.context, limits.send_queue + receives)?;
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let mut init = verbs::QueuePairInit {
             qp_context: ptr::null_mut(),
             send_cq: completions.queue(),
             recv_cq: completions.queue(),
-            srq: ptr::null_mut(),
+            srq: pool.as_ref().map_or(ptr::null_mut(), |pool| pool.raw()),
             cap: verbs::QueuePairLimits {
                 max_send_wr: count(limits.send_queue),
-                max_recv_wr: count(limits.capabilities.max_receives),
+                max_recv_wr: count(own),
                 max_send_sge: count(limits.capabilities.max_gather),
-                max_recv_sge: 1,
+                max_recv_sge: pool.is_none().into(),
                 max_inline_data: 0,
             },
             qp_type: verbs::QP_RELIABLE,
@@ -126,6 +133,7 @@ impl VerbsQueuePair {
             unreported: 0,
             reads: BTreeMap::new(),
             receives: BTreeMap::new(),
+            pool,
             exposures: BTreeMap::new(),
             windows: VecDeque::new(),
             next_number: 0,

@@ -6,26 +6,27 @@
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{
+    completions::RECEIVE,
     context::check,
     domain::{Key, Region},
-    fabric::{is_memory_lock, memory_lock_limit},
     sys::verbs,
 };
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer};
 use rpcrdma_fabric::{
-    CloseReason, Completion, FenceCause, PeerViolation, Read, Refused, RefusedReason, RemoteSegment, Send, Token,
-    WorkError, WorkKind, Write,
+    CloseReason, Completion, FenceCause, Read, Refused, RefusedReason, RemoteSegment, Send, WorkError, WorkKind, Write,
 };
 use smallvec::SmallVec;
 use std::{ffi::c_int, io, ptr};
 
 /// Slices of so many octets at most are copied where they lie outside of the pool: cheaper than a registration.
 const COPY_OCTETS: usize = 4096;
+/// Requests in one list at most.
+const LIST: usize = 16;
+/// Most lists are short: so many need no memory.
+const FEW: usize = 4;
 /// One piece of work of so many is reported in any case, and one of each half of the send queue.
 const REPORT_EVERY: usize = 16;
-/// Marks the numbers of receives.
-const RECEIVE: u64 = 1 << 63;
 
 /// Work that waits for the device, or that it has.
 pub(super) enum Work {
@@ -65,20 +66,6 @@ pub(super) struct Posted {
     _regions: SmallVec<[Region; 1]>,
 }
 
-/// A receive, and its registration if it is not the pool's.
-pub(super) struct PostedReceive {
-    region: Kept,
-    pub(super) buffer: Buffer,
-}
-
-impl PostedReceive {
-    /// The buffer, once the device is done with it.
-    pub(super) fn take(self) -> Buffer {
-        drop(self.region);
-        self.buffer
-    }
-}
-
 impl Reading {
     /// The Read, once the device is done with it.
     pub(super) fn take(self) -> Read {
@@ -95,6 +82,14 @@ struct Gathered {
     regions: SmallVec<[Region; 1]>,
 }
 
+/// Work that is ready for the device, and what its request points to.
+struct Prepared {
+    request: verbs::SendWork,
+    gathered: Gathered,
+    signaled: bool,
+    work: Work,
+}
+
 /// A work request with nothing in it.
 fn request(number: u64, opcode: c_int) -> verbs::SendWork {
     // SAFETY: numbers and pointers, for which zero is a value.
@@ -105,73 +100,11 @@ fn request(number: u64, opcode: c_int) -> verbs::SendWork {
 }
 
 impl VerbsQueuePair {
-    /// The key of some memory, and its registration if it is not in the pool.
-    ///
-    /// # Safety
-    /// As for [`Domain::register`](crate::domain::Domain::register): the memory stays as long as the region and is used by nobody else in a way that conflicts.
-    pub(super) unsafe fn key(&self, address: usize, octets: usize, access: u32) -> io::Result<(Key, Kept)> {
-        let found = match self.domain.slab_key(address, octets) {
-            Some(key) => key.map(|key| (key, None)),
-            // SAFETY: the caller's promise.
-            None => unsafe { self.domain.register(address, octets, access) }.map(|region| (region.key(), Some(region))),
-        };
-        found.map_err(|error| {
-            let limit = memory_lock_limit().filter(|_| is_memory_lock(&error));
-            let hint =
-                limit.map(|limit| format!("; this process may lock {limit}, see `ulimit -l`")).unwrap_or_default();
-            tracing::warn!(octets, "memory cannot be registered: {error}{hint}");
-            io::Error::new(error.kind(), format!("{octets} octets cannot be registered: {error}{hint}"))
-        })
-    }
-
-    pub(super) fn give_receive(&mut self, mut buffer: Buffer) -> Result<(), Refused<Buffer>> {
-        let max = self.shared.capabilities().max_receives;
-        let refusal = match self.phase {
-            Phase::Over => Some(RefusedReason::Closed),
-            _ if self.receives.len() >= max => {
-                Some(RefusedReason::Limit { what: "the number of posted receives", max })
-            }
-            _ => None,
-        };
-        if let Some(reason) = refusal {
-            return Err(Refused { reason, returned: buffer });
-        }
-        let number = self.number() | RECEIVE;
-        let octets = buffer.octets_mut();
-        let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
-        let mut slice = verbs::Slice { addr: address as u64, length: octets.try_into().unwrap_or(u32::MAX), lkey: 0 };
-        let mut region = None;
-        if octets > 0 {
-            // SAFETY: the buffer goes into the table of receives, beside the region, and nobody touches it there.
-            match unsafe { self.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
-                Ok((key, kept)) => (slice.lkey, region) = (key.local, kept),
-                Err(_) => return Err(Refused { reason: RefusedReason::Registration, returned: buffer }),
-            }
-        }
-        let mut work = verbs::ReceiveWork {
-            wr_id: number,
-            next: ptr::null_mut(),
-            sg_list: &mut slice,
-            num_sge: c_int::from(octets > 0),
-        };
-        self.receives.insert(number, PostedReceive { region, buffer });
-        if let (Some(post), Some(id)) = (self.shared.context.ops().post_recv, self.id()) {
-            let mut bad = ptr::null_mut();
-            // SAFETY: the queue pair is there as long as its identifier. What is posted stands in the table until the device is done
-            // with it or the queue pair is destroyed.
-            if let Err(error) = check(unsafe { post(id.queue_pair(), &mut work, &mut bad) }) {
-                // It comes back with the end.
-                self.end(CloseReason::Broken(format!("a receive cannot be posted: {error}")));
-            }
-        }
-        Ok(())
-    }
-
     pub(super) fn queue_read(&mut self, mut read: Read) -> Result<(), Refused<Read>> {
         let octets = read.sink.octets_mut();
         let (address, octets) = (octets.as_mut_ptr() as usize, octets.len());
         // SAFETY: the sink goes into the table of Reads, beside the region, and nobody touches it there.
-        let (key, region) = match unsafe { self.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
+        let (key, region) = match unsafe { self.domain.key(address, octets, verbs::ACCESS_LOCAL_WRITE) } {
             Ok(found) => found,
             Err(_) => return Err(Refused { reason: RefusedReason::Registration, returned: read }),
         };
@@ -187,25 +120,33 @@ impl VerbsQueuePair {
         Ok(())
     }
 
-    /// Gives the device what waits, as far as it has room.
+    /// Gives the device what waits, as far as it has room: in lists, each of which costs one ring of its bell.
     pub(super) fn post_waiting(&mut self) {
         while matches!(self.phase, Phase::Open | Phase::Draining(_)) && self.reason.is_none() {
-            if self.posted.len() >= self.shared.limits.send_queue {
+            let mut list = SmallVec::new();
+            while list.len() < LIST && self.posted.len() + list.len() < self.shared.limits.send_queue {
+                let may_read = self.reads_posted < usize::from(self.info.ord);
+                let part = if may_read { self.reads_waiting.pop_front() } else { None };
+                let Some(work) = part.map(Work::Read).or_else(|| self.waiting.pop_front()) else { break };
+                match self.prepare(work) {
+                    Ok(prepared) => list.push(prepared),
+                    Err((work, error)) => {
+                        // It comes back with the end.
+                        self.waiting.push_front(work);
+                        self.end(CloseReason::Broken(error.to_string()));
+                        break;
+                    }
+                }
+            }
+            if list.is_empty() {
                 break;
             }
-            let may_read = self.reads_posted < usize::from(self.info.ord);
-            let part = if may_read { self.reads_waiting.pop_front() } else { None };
-            let Some(work) = part.map(Work::Read).or_else(|| self.waiting.pop_front()) else { break };
-            if let Err((work, error)) = self.post(work) {
-                // It comes back with the end.
-                self.waiting.push_front(work);
-                self.end(CloseReason::Broken(error.to_string()));
-            }
+            self.post(list);
         }
     }
 
-    /// Gives the device one piece of work.
-    fn post(&mut self, work: Work) -> Result<(), (Work, io::Error)> {
+    /// Makes one piece of work ready for the device.
+    fn prepare(&mut self, work: Work) -> Result<Prepared, (Work, io::Error)> {
         let number = self.number();
         let last = self.waiting.is_empty();
         let few = REPORT_EVERY.min(self.shared.limits.send_queue / 2);
@@ -239,6 +180,7 @@ impl VerbsQueuePair {
                         let address = reading.read.sink.octets_mut().as_mut_ptr() as u64 + part.at as u64;
                         let (length, lkey) = (part.source.length, reading.key.local);
                         gathered.slices.push(verbs::Slice { addr: address, length, lkey });
+                        self.reads_posted += 1;
                         Ok(())
                     }
                     // A Read stays in the table until all its parts are done.
@@ -259,27 +201,37 @@ impl VerbsQueuePair {
         if signaled {
             request.send_flags |= verbs::SEND_SIGNALED;
         }
-        request.sg_list = gathered.slices.as_mut_ptr();
-        request.num_sge = gathered.slices.len().try_into().unwrap_or(c_int::MAX);
-        let (Some(post), Some(id)) = (self.shared.context.ops().post_send, self.id()) else {
-            return Err((work, io::ErrorKind::NotConnected.into()));
-        };
-        let mut bad = ptr::null_mut();
-        // SAFETY: the queue pair is there as long as its identifier, and copies the request. The memory that it names belongs to
-        // `work`, `gathered`, a Read in the table or an exposure, which all stay until the device is done with this or the queue pair
-        // is destroyed.
-        if let Err(error) = check(unsafe { post(id.queue_pair(), &mut request, &mut bad) }) {
-            return Err((work, error));
-        }
-        match &work {
-            Work::Read(_) => self.reads_posted += 1,
-            Work::Bind(handle) => self.bound(*handle),
-            _ => {}
-        }
         self.unreported = if signaled { 0 } else { self.unreported + 1 };
-        let Gathered { copied, regions, .. } = gathered;
-        self.posted.push_back(Posted { number, signaled, work, _copied: copied, _regions: regions });
-        Ok(())
+        Ok(Prepared { request, gathered, signaled, work })
+    }
+
+    /// Gives the device a list. If it does not take all of it, the connection ends: until then it keeps what all of it names.
+    fn post(&mut self, mut list: SmallVec<[Prepared; FEW]>) {
+        let mut first = ptr::null_mut();
+        for Prepared { request, gathered, .. } in list.iter_mut().rev() {
+            request.sg_list = gathered.slices.as_mut_ptr();
+            request.num_sge = gathered.slices.len().try_into().unwrap_or(c_int::MAX);
+            request.next = first;
+            first = request;
+        }
+        let mut bad = ptr::null_mut();
+        let answer = match (self.shared.context.ops().post_send, self.id()) {
+            // SAFETY: the queue pair is there as long as its identifier, and copies the requests, which stay in place with their
+            // slices until the call is over. The memory that they name belongs to what goes into `posted` below, a Read in the
+            // table or an exposure, which all stay until the device is done with it or the queue pair is destroyed.
+            (Some(post), Some(id)) => check(unsafe { post(id.queue_pair(), first, &mut bad) }),
+            _ => Err(io::ErrorKind::NotConnected.into()),
+        };
+        for Prepared { request, gathered, signaled, work } in list {
+            if let Work::Bind(handle) = &work {
+                self.bound(*handle);
+            }
+            let Gathered { copied, regions, .. } = gathered;
+            self.posted.push_back(Posted { number: request.wr_id, signaled, work, _copied: copied, _regions: regions });
+        }
+        if let Err(error) = answer {
+            self.end(CloseReason::Broken(error.to_string()));
+        }
     }
 
     /// The slices of a message, for the device. Little ones outside of the pool are copied into it.
@@ -310,7 +262,7 @@ impl VerbsQueuePair {
                 }
                 _ => {
                     // SAFETY: the slice is shared and immutable, the device only reads it, and it is kept with the work.
-                    let (key, region) = unsafe { self.key(slice.as_ptr() as usize, slice.len(), 0) }?;
+                    let (key, region) = unsafe { self.domain.key(slice.as_ptr() as usize, slice.len(), 0) }?;
                     gathered.regions.extend(region);
                     (slice.as_ptr() as u64, key.local)
                 }
@@ -338,41 +290,6 @@ impl VerbsQueuePair {
         let any = !taken.is_empty();
         self.taken = taken;
         any
-    }
-
-    fn received(&mut self, completion: &verbs::WorkCompletion) {
-        let Some(receive) = self.receives.remove(&completion.wr_id) else { return };
-        let mut buffer = receive.take();
-        if completion.status == verbs::STATUS_SUCCESS {
-            buffer.set_len(completion.byte_len as usize);
-            let invalidated = self.invalidated(completion);
-            if let Some(handle) = invalidated {
-                self.fenced(handle, FenceCause::Remote);
-            }
-            self.out.push_back(Completion::Received { buffer, invalidated });
-            return;
-        }
-        if completion.status == verbs::STATUS_FLUSHED {
-            self.suspect();
-        } else {
-            let rule = self.shared.context.library().status(completion.status);
-            self.end(CloseReason::Violation(PeerViolation { protocol: "verbs", rule }));
-        }
-        let error = work_error(completion.status);
-        let buffer = Some(buffer);
-        self.out.push_back(Completion::Failed { token: Token(0), kind: WorkKind::Receive, error, buffer });
-    }
-
-    /// The exposure that a Send of the peer has ended, if it has.
-    fn invalidated(&self, completion: &verbs::WorkCompletion) -> Option<u32> {
-        let mut marks = verbs::COMPLETION_INVALIDATED;
-        if self.shared.limits.quirks.kernel_invalidation_bit {
-            marks |= KERNEL_INVALIDATED;
-        }
-        // Immediate data, which nobody here sends, would stand in the same place.
-        let marked = completion.wc_flags & marks != 0 && completion.wc_flags & verbs::COMPLETION_IMMEDIATE == 0;
-        let handle = completion.invalidated_rkey;
-        (marked && self.exposures.contains_key(&handle)).then_some(handle)
     }
 
     /// The device is done with a piece of work, and with what was posted before it and is not reported.
@@ -449,18 +366,15 @@ impl VerbsQueuePair {
     }
 
     /// Something was flushed, and it is not known why.
-    fn suspect(&mut self) {
+    pub(super) fn suspect(&mut self) {
         if matches!(self.phase, Phase::Open | Phase::Draining(_)) {
             self.phase = Phase::Suspect(self.shared.env.clock.now() + crate::config::SUSPICION);
         }
     }
 }
 
-/// The kernel's mark of an invalidation, which soft-RoCE hands on as it is.
-const KERNEL_INVALIDATED: u32 = 1 << 2;
-
 /// A completion's status, in the contract's words.
-fn work_error(status: c_int) -> WorkError {
+pub(super) fn work_error(status: c_int) -> WorkError {
     match status {
         verbs::STATUS_FLUSHED => WorkError::Flushed,
         verbs::STATUS_LOCAL_LENGTH => WorkError::LocalLength,

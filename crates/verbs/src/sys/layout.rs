@@ -27,7 +27,13 @@ fn layouts() -> Vec<Layout> {
         layout!(part verbs::Device, "struct ibv_device", { transport_type = "transport_type", name = "name" }),
         layout!(whole verbs::ContextOps, "struct ibv_context_ops", {
             alloc_mw = "alloc_mw", dealloc_mw = "dealloc_mw", poll_cq = "poll_cq", req_notify_cq = "req_notify_cq",
-            post_send = "post_send", post_recv = "post_recv",
+            post_srq_recv = "post_srq_recv", post_send = "post_send", post_recv = "post_recv",
+        }),
+        layout!(whole verbs::SharedReceiveQueueInit, "struct ibv_srq_init_attr", {
+            srq_context = "srq_context", max_wr = "attr.max_wr", max_sge = "attr.max_sge", srq_limit = "attr.srq_limit",
+        }),
+        layout!(whole verbs::AsyncEvent, "struct ibv_async_event", {
+            element = "element.qp", event_type = "event_type",
         }),
         layout!(part verbs::Context, "struct ibv_context", {
             device = "device", ops = "ops", async_fd = "async_fd", num_comp_vectors = "num_comp_vectors",
@@ -36,6 +42,7 @@ fn layouts() -> Vec<Layout> {
             max_mr_size = "max_mr_size", vendor_id = "vendor_id", max_qp = "max_qp", max_qp_wr = "max_qp_wr",
             device_cap_flags = "device_cap_flags", max_sge = "max_sge", max_cqe = "max_cqe", max_mr = "max_mr",
             max_qp_rd_atom = "max_qp_rd_atom", max_qp_init_rd_atom = "max_qp_init_rd_atom", max_mw = "max_mw",
+            max_srq = "max_srq", max_srq_wr = "max_srq_wr", max_srq_sge = "max_srq_sge",
             phys_port_cnt = "phys_port_cnt",
         }),
         layout!(whole verbs::PortAttributes, "struct ibv_port_attr", {
@@ -114,6 +121,7 @@ fn constants() -> Vec<(&'static str, i64)> {
         ("IBV_WR_SEND_WITH_INV", verbs::OP_SEND_INVALIDATE.into()),
         ("IBV_SEND_SIGNALED", verbs::SEND_SIGNALED.into()),
         ("IBV_SEND_SOLICITED", verbs::SEND_SOLICITED.into()),
+        ("IBV_EVENT_QP_LAST_WQE_REACHED", verbs::EVENT_LAST_RECEIVE.into()),
         ("IBV_WC_WITH_IMM", verbs::COMPLETION_IMMEDIATE.into()),
         ("IBV_WC_WITH_INV", verbs::COMPLETION_INVALIDATED.into()),
         ("IBV_WC_SUCCESS", verbs::STATUS_SUCCESS.into()),

@@ -51,6 +51,10 @@ functions! {
         fn ibv_destroy_cq(*mut verbs::CompletionQueue) -> c_int;
         fn ibv_get_cq_event(*mut verbs::CompletionChannel, *mut *mut verbs::CompletionQueue, *mut *mut c_void) -> c_int;
         fn ibv_ack_cq_events(*mut verbs::CompletionQueue, c_uint);
+        fn ibv_create_srq(*mut verbs::ProtectionDomain, *mut verbs::SharedReceiveQueueInit) -> *mut verbs::SharedReceiveQueue;
+        fn ibv_destroy_srq(*mut verbs::SharedReceiveQueue) -> c_int;
+        fn ibv_get_async_event(*mut verbs::Context, *mut verbs::AsyncEvent) -> c_int;
+        fn ibv_ack_async_event(*mut verbs::AsyncEvent);
         fn ibv_modify_qp(*mut verbs::QueuePair, *mut verbs::QueuePairAttributes, c_int) -> c_int;
         fn ibv_destroy_qp(*mut verbs::QueuePair) -> c_int;
         fn ibv_wc_status_str(c_int) -> *const c_char;

@@ -47,6 +47,22 @@ pub(crate) struct SharedReceiveQueue {
     _private: [u8; 0],
 }
 
+/// `struct ibv_srq_init_attr`, with its `struct ibv_srq_attr`.
+#[repr(C)]
+pub(crate) struct SharedReceiveQueueInit {
+    pub(crate) srq_context: *mut c_void,
+    pub(crate) max_wr: u32,
+    pub(crate) max_sge: u32,
+    pub(crate) srq_limit: u32,
+}
+
+/// `struct ibv_async_event`. What it is about is told by its kind.
+#[repr(C)]
+pub(crate) struct AsyncEvent {
+    pub(crate) element: *mut c_void,
+    pub(crate) event_type: c_int,
+}
+
 /// `struct ibv_device`.
 #[repr(C)]
 pub(crate) struct Device {
@@ -402,6 +418,8 @@ pub(crate) const OP_SEND_INVALIDATE: c_int = 9;
 /// `enum ibv_send_flags`.
 pub(crate) const SEND_SIGNALED: c_uint = 1 << 1;
 pub(crate) const SEND_SOLICITED: c_uint = 1 << 2;
+/// `enum ibv_event_type`: a queue pair that was stopped has no shared receive any more.
+pub(crate) const EVENT_LAST_RECEIVE: c_int = 16;
 /// `enum ibv_wc_flags`.
 pub(crate) const COMPLETION_IMMEDIATE: c_uint = 1 << 1;
 pub(crate) const COMPLETION_INVALIDATED: c_uint = 1 << 3;

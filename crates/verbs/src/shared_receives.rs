@@ -1,0 +1,198 @@
+//! Receives that many connections share: a device's shared receive queue, and the buffers that stand in it.
+//!
+//! A buffer belongs to the queue until a completion of some connection takes it out, or until the queue is destroyed: when the pool and the last
+//! connection that uses it are gone. What the device has no room for waits here, and what it gives back unused is posted again. A
+//! receive that a device loses with a connection counts as posted, and its memory is kept, until that end.
+
+use crate::{
+    completions::RECEIVE,
+    context::{Context, check},
+    domain::{Domain, Region, report},
+    sys::verbs,
+};
+use rpcrdma_env::{Buffer, Clock};
+use rpcrdma_fabric::ReceivePool;
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    io,
+    os::fd::BorrowedFd,
+    ptr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// How long a queue pair's end waits, in place, for the device to say that it has reported every shared receive that it took. Devices
+/// say so within microseconds of the queue pair's stop.
+const LAST_RECEIVE_PATIENCE: Duration = Duration::from_millis(50);
+
+/// The pool of receives.
+pub(crate) struct SharedReceives {
+    raw: *mut verbs::SharedReceiveQueue,
+    domain: Arc<Domain>,
+    /// The most that the device has at a time.
+    room: usize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    number: u64,
+    /// What the device has.
+    posted: BTreeMap<u64, Posted>,
+    waiting: VecDeque<Buffer>,
+}
+
+/// A receive, and its registration if it is not the pool's.
+struct Posted {
+    _region: Option<Region>,
+    buffer: Buffer,
+}
+
+// SAFETY: shared receive queues may be used from any thread; the buffers are behind a lock.
+unsafe impl Send for SharedReceives {}
+// SAFETY: as above.
+unsafe impl Sync for SharedReceives {}
+
+impl SharedReceives {
+    /// A queue for so many receives, in the domain that all its connections have.
+    pub(crate) fn new(domain: &Arc<Domain>, room: usize) -> io::Result<Arc<Self>> {
+        let context = domain.context();
+        // SAFETY: the descriptor is open as long as the context.
+        let events = unsafe { BorrowedFd::borrow_raw((*context.raw()).async_fd) };
+        fcntl_setfl(events, fcntl_getfl(events)? | OFlags::NONBLOCK)?;
+        let mut init = verbs::SharedReceiveQueueInit {
+            srq_context: ptr::null_mut(),
+            max_wr: room.try_into().unwrap_or(u32::MAX),
+            max_sge: 1,
+            srq_limit: 0,
+        };
+        // SAFETY: the domain is allocated and kept as long as the queue; the function writes what it made of the numbers.
+        let raw = unsafe { (context.library().verbs.ibv_create_srq)(domain.raw(), &mut init) };
+        if raw.is_null() {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Arc::new(Self { raw, domain: domain.clone(), room, inner: Mutex::default() }))
+    }
+
+    /// For the queue pairs of its connections, each of which keeps it alive.
+    pub(crate) fn raw(&self) -> *mut verbs::SharedReceiveQueue {
+        self.raw
+    }
+
+    /// The buffer that a connection's completion names: the device is done with it.
+    pub(crate) fn taken(&self, number: u64) -> Option<Buffer> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let posted = inner.posted.remove(&number)?;
+        self.fill(&mut inner);
+        Some(posted.buffer)
+    }
+
+    /// Gives the device what waits, as far as it has room. What cannot be given now is tried again with the next.
+    fn fill(&self, inner: &mut Inner) {
+        while inner.posted.len() < self.room {
+            let Some(buffer) = inner.waiting.pop_front() else { return };
+            if let Err((buffer, error)) = self.give(inner, buffer) {
+                tracing::warn!(%error, "a shared receive cannot be posted");
+                inner.waiting.push_front(buffer);
+                return;
+            }
+        }
+    }
+
+    fn give(&self, inner: &mut Inner, mut buffer: Buffer) -> Result<(), (Buffer, io::Error)> {
+        let Some(post) = self.domain.context().ops().post_srq_recv else {
+            return Err((buffer, io::ErrorKind::Unsupported.into()));
+        };
+        // SAFETY: the buffer goes into the table of what the device has, beside the region, and nobody touches it there.
+        let (mut slice, region) = match unsafe { self.domain.receive_slice(&mut buffer) } {
+            Ok(found) => found,
+            Err(error) => return Err((buffer, error)),
+        };
+        inner.number += 1;
+        let number = inner.number | RECEIVE;
+        let mut work = verbs::ReceiveWork {
+            wr_id: number,
+            next: ptr::null_mut(),
+            num_sge: (slice.length > 0).into(),
+            sg_list: &mut slice,
+        };
+        let mut bad = ptr::null_mut();
+        // SAFETY: the queue is there, and copies the request. The buffer stands in the table, whose lock the caller holds, until a
+        // completion takes it out or the queue has been destroyed; if the queue does not take it, the device never learns of it.
+        match check(unsafe { post(self.raw, &mut work, &mut bad) }) {
+            Ok(()) => {
+                inner.posted.insert(number, Posted { _region: region, buffer });
+                Ok(())
+            }
+            Err(error) => Err((buffer, error)),
+        }
+    }
+}
+
+impl ReceivePool for SharedReceives {
+    fn post(&self, buffer: Buffer) {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.waiting.push_back(buffer);
+        self.fill(&mut inner);
+    }
+
+    fn posted(&self) -> usize {
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.posted.len() + inner.waiting.len()
+    }
+
+    fn take(&self) -> Option<Buffer> {
+        None
+    }
+}
+
+impl Drop for SharedReceives {
+    fn drop(&mut self) {
+        // SAFETY: queue pairs hold a reference to this, so none uses the queue any more.
+        let answer = check(unsafe { (self.domain.context().library().verbs.ibv_destroy_srq)(self.raw) });
+        if answer.is_err() {
+            // What the device may still reach is never used again.
+            let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(&mut inner.posted));
+        }
+        report("destroying a shared receive queue", answer);
+    }
+}
+
+/// Queue pairs, by their addresses, of which a device has said that it is done with shared receives. It is one for the process because
+/// the events of a device are: whoever reads them may find another's.
+static DONE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
+
+/// Waits, after a queue pair was stopped, until the device has reported every shared receive that it took for it: what is not reported
+/// when the queue pair is destroyed is lost to the pool.
+pub(crate) fn await_last(context: &Context, queue_pair: *mut verbs::QueuePair, clock: &dyn Clock) {
+    let end = clock.now() + LAST_RECEIVE_PATIENCE;
+    while !is_done(context, queue_pair) {
+        if clock.now() >= end {
+            tracing::debug!("the device does not say that it is done with a connection's shared receives");
+            return;
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The queue pair has been destroyed: its address may soon be another's.
+pub(crate) fn forget(queue_pair: *mut verbs::QueuePair) {
+    DONE.lock().unwrap_or_else(PoisonError::into_inner).remove(&(queue_pair as usize));
+}
+
+fn is_done(context: &Context, queue_pair: *mut verbs::QueuePair) -> bool {
+    let library = &context.library().verbs;
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut event = verbs::AsyncEvent { element: ptr::null_mut(), event_type: 0 };
+    // SAFETY: the context is open, and its descriptor does not block since the first pool was made. The function fills in the event.
+    while check(unsafe { (library.ibv_get_async_event)(context.raw(), &mut event) }).is_ok() {
+        if event.event_type == verbs::EVENT_LAST_RECEIVE {
+            done.insert(event.element as usize);
+        }
+        // SAFETY: the event was just taken, once. Its queue pair is there: destroying waits for this.
+        unsafe { (library.ibv_ack_async_event)(&mut event) };
+    }
+    done.remove(&(queue_pair as usize))
+}
