@@ -1,4 +1,5 @@
-# Several processes at once in one mount.
+# Several processes at once in one mount: of two kinds five each, or as many as WORKERS says.
+WORKERS=${WORKERS:-5}
 nfs_mount "$MOUNT_OPTIONS"
 cd /mnt
 step write, read and change at once
@@ -29,14 +30,14 @@ reader() {
 head -c 5000001 /dev/urandom >common
 sha256sum <common >/tmp/common.sum
 ids=()
-for ((p = 0; p < 5; p++)); do
+for ((p = 0; p < WORKERS; p++)); do
     writer $p & ids+=($!)
     changer $p & ids+=($!)
 done
 reader & ids+=($!)
 for id in "${ids[@]}"; do wait "$id" || fail "process $id failed"; done
 forget
-for ((p = 0; p < 5; p++)); do cmp "/tmp/w-$p" "each/$p"; done
+for ((p = 0; p < WORKERS; p++)); do cmp "/tmp/w-$p" "each/$p"; done
 
 step append to one file at once
 : >log

@@ -77,6 +77,7 @@ pub(super) const JOBS: &[Job] = &[
     server_uses::JOB,
     verbs::ROCE,
     verbs::IWARP,
+    verbs::LINUX,
     verbs::SUITE_ROCE,
     verbs::SUITE_IWARP,
     verbs::MIXED,

@@ -4,19 +4,28 @@ use super::Job;
 use crate::interop::{
     context::Context,
     guest::{GuestOptions, HOST},
-    host, ports,
+    host, mountstats, ports,
     serve::ServeOptions,
     tree,
 };
+use anyhow::bail;
 use std::{fs, path::Path, process::Command};
 
 const SERVE: &str = include_str!("../../../interop/guest/verbs-serve.sh");
 const OURS: &str = include_str!("../../../interop/guest/verbs-ours.sh");
+const IPV6: &str = include_str!("../../../interop/guest/verbs-ipv6.sh");
 const TREE: &str = include_str!("../../../interop/guest/tree.sh");
 const FILES: &str = include_str!("../../../interop/guest/files.sh");
 const USERS: &str = include_str!("../../../interop/guest/users.sh");
 const NFSD: &str = include_str!("../../../interop/guest/nfsd.sh");
+const SCRIPTS: &str = include_str!("../../../interop/guest/verbs-scripts.sh");
+const NAMES: &str = include_str!("../../../interop/guest/names.sh");
+const PROCESSES: &str = include_str!("../../../interop/guest/processes.sh");
+const FSX: &str = include_str!("../../../interop/guest/fsx.sh");
+const SUMS: &str = include_str!("../../../interop/guest/verbs-sums.sh");
 const WITH_NFSD: &str = include_str!("../../../interop/guest/verbs-nfsd.sh");
+/// Between scripts.
+const FRESH: &str = "cd /; rm -rf /tmp/in /tmp/out /tmp/[wd]-* /tmp/served/*";
 
 pub(in crate::interop) const ROCE: Job = Job {
     name: "verbs-roce",
@@ -29,6 +38,14 @@ pub(in crate::interop) const ROCE: Job = Job {
 
 pub(in crate::interop) const IWARP: Job =
     Job { name: "verbs-iwarp", about: "soft-iWARP: the same", run: |context| all(context, "siw"), ..ROCE };
+
+pub(in crate::interop) const LINUX: Job = Job {
+    name: "verbs-linux",
+    about: "soft-RoCE: Linux's client with our server by verbs: names, processes, random operations on files",
+    seconds: 300,
+    run: linux,
+    ..ROCE
+};
 
 pub(in crate::interop) const SUITE_ROCE: Job = Job {
     name: "verbs-suite-roce",
@@ -61,6 +78,20 @@ pub(in crate::interop) const FAULTS: Job = Job {
     ..ROCE
 };
 
+/// Entries of a folder, workers at a time, and random operations: the guest does the work of both ends, so they are fewer than elsewhere.
+const ENTRIES: usize = 500;
+const WORKERS: usize = 2;
+const OPERATIONS: u64 = 2_000;
+/// As in `client_fsx`: small and large READs and WRITEs, the largest there are, and around the page cache.
+const MOUNTS: &str = "
+rsize=4096,wsize=2048 60000 20000 0
+rsize=1048576,wsize=1048576 1500000 1100000 0
+rsize=65536,wsize=131072 400000 150000 0 --direct
+";
+
+/// Mounts of the scripts that come before fsx: two for names, one for processes.
+const UNMOUNTED_BEFORE: usize = 3;
+
 /// A guest with the command in it.
 fn guest(context: &Context, link: &'static str, script: &str) -> GuestOptions {
     GuestOptions::new("guest", &format!("{SERVE}\n{script}"))
@@ -77,9 +108,23 @@ fn guest(context: &Context, link: &'static str, script: &str) -> GuestOptions {
 fn all(context: &Context, link: &'static str) -> anyhow::Result<()> {
     // Linux's client runs the scripts that it runs over our own iWARP; Linux's server takes the place of ours at the end.
     let (nfsd, _) = NFSD.split_once("step serve").unwrap_or((NFSD, ""));
-    let fresh = "cd /; rm -rf /tmp/in /tmp/out /tmp/served/*";
-    let script = [OURS, TREE, fresh, FILES, fresh, USERS, "stop", fresh, nfsd, WITH_NFSD].join("\n");
+    let script = [OURS, TREE, FRESH, FILES, FRESH, USERS, "stop", FRESH, nfsd, WITH_NFSD].join("\n");
     context.boot(guest(context, link, &script))?.finish()?;
+    Ok(())
+}
+
+fn linux(context: &Context) -> anyhow::Result<()> {
+    let script = [IPV6, SCRIPTS, NAMES, FRESH, PROCESSES, FRESH, FSX, SUMS].join("\n");
+    let options = guest(context, "rxe", &script).with_tools();
+    let options = options.set("ENTRIES", ENTRIES).set("WORKERS", WORKERS).set("MOUNT_OPTIONS", "");
+    let options = options.set("MOUNTS", MOUNTS.trim()).after_all("OPS", OPERATIONS);
+    let ended = context.boot(options)?.finish()?;
+    for number in 1..=MOUNTS.trim().lines().count() + UNMOUNTED_BEFORE {
+        let stats = mountstats::first(&ended.read(&format!("mountstats-{number}"))?)?;
+        if stats.bad_xids + stats.bad_replies > 0 {
+            bail!("the client's transport counted what must not be: {stats:?}; see {}", ended.dir().display());
+        }
+    }
     Ok(())
 }
 
