@@ -237,6 +237,10 @@ impl ClientDriver {
     }
 
     fn command(&mut self, command: Command) {
+        if self.calls.is_empty() {
+            // Nobody has waited for the server until now: an outage of this call's begins no earlier.
+            self.lost_since = None;
+        }
         match (command, &mut self.phase) {
             (Command::Call(id, request, sender), phase) => {
                 if self.calls.add(id, request, sender)
@@ -387,11 +391,7 @@ impl Future for ClientDriver {
                     this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
                     return if this.lingering.is_empty() { Poll::Ready(()) } else { Poll::Pending };
                 }
-                Phase::Idle if this.calls.is_empty() => {
-                    // Nobody waits for the server: the outage of the next who does begins then.
-                    this.lost_since = None;
-                    return Poll::Pending;
-                }
+                Phase::Idle if this.calls.is_empty() => return Poll::Pending,
                 Phase::Idle => this.phase = Phase::Connecting(this.attempt()),
                 Phase::Pausing(pause) => {
                     ready!(pause.as_mut().poll(cx));

@@ -9,7 +9,10 @@ use crate::{
     program::{Caller, Judges, PROGRAM, Program, Work},
     watch::{Watch, WatchedFabric},
 };
-use rpcrdma::{ClientOptions, Event, MessageKind, Observer, Reverse, Server, ServerMemory, ServerOptions, connect};
+use rpcrdma::{
+    ClientOptions, ConnectionHandle, Event, MessageKind, Observer, Reverse, Server, ServerMemory, ServerOptions,
+    connect,
+};
 use rpcrdma_env::{Allocator, Env, SeededRandom};
 use rpcrdma_fabric::{Fabric, faults::FaultFabric};
 use rpcrdma_oncrpc::{AcceptNone, Client, NoAuth, Router};
@@ -147,17 +150,21 @@ impl Observer for Notes {
 pub(crate) struct ServerHost {
     host: Host,
     plan: ServerPlan,
+    /// Connections that were accepted, whether or not they are still there.
+    connections: Arc<Mutex<Vec<ConnectionHandle>>>,
 }
 
 impl ServerHost {
     pub(crate) fn new(common: &Common, plan: &ServerPlan) -> Self {
-        let server = Self { host: Host::new(common, SERVER, &plan.host, 0), plan: plan.clone() };
+        let server =
+            Self { host: Host::new(common, SERVER, &plan.host, 0), plan: plan.clone(), connections: Arc::default() };
         server.start();
         server
     }
 
     fn start(&self) {
-        let Self { host, plan } = self;
+        let Self { host, plan, connections } = self;
+        let connections = connections.clone();
         let mut options = ServerOptions::default();
         options.versions = plan.versions;
         options.credits = plan.credits;
@@ -180,9 +187,10 @@ impl ServerHost {
             };
             loop {
                 let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-                let server = server.clone();
+                let (server, connections) = (server.clone(), connections.clone());
                 let serving = world.spawn(async move {
-                    if let Ok((_, driver)) = server.accept(pending).await {
+                    if let Ok((handle, driver)) = server.accept(pending).await {
+                        lock(&connections).push(handle);
                         // How it ended is among the notes.
                         drop(driver.await);
                     }
@@ -210,7 +218,9 @@ impl ServerHost {
     /// Lets what is under way end. Returns false if it did not.
     pub(crate) async fn stop(self, within: Duration) -> bool {
         let world = &self.host.common.world;
-        // Its connections end with their clients; the listener, which was spawned first, would listen for ever.
+        // Clients that were cut off have left connections behind, of which nobody else would tell the server.
+        lock(&self.connections).iter().for_each(ConnectionHandle::drain);
+        // The listener, which was spawned first, would listen for ever.
         let until = world.now() + within;
         let rest = |tasks: &Mutex<Vec<Task<()>>>| lock(tasks).iter().skip(1).any(|task| !task.is_finished());
         while rest(&self.host.tasks) && world.now() < until {

@@ -47,8 +47,9 @@ fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let well = match arguments.seed {
         Some(seed) => {
-            let well = replay(seed, &arguments)?.is_empty();
-            tell(&arguments, 1, 0, if well { &[] } else { std::slice::from_ref(&seed) })?;
+            let (findings, calls) = replay(seed, &arguments)?;
+            let well = findings.is_empty();
+            tell(&arguments, 1, calls, if well { &[] } else { std::slice::from_ref(&seed) })?;
             well
         }
         None => many(&arguments)?,
@@ -122,10 +123,10 @@ fn tell(arguments: &Arguments, seeds: u64, calls: u64, failed: &[u64]) -> io::Re
     }
 }
 
-/// Runs a seed twice and shows what happened. Returns what was found.
-fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Vec<String>> {
+/// Runs a seed twice and shows what happened. Returns what was found, and how many calls there were.
+fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<(Vec<String>, u64)> {
     let first = run(seed, false);
-    let Outcome { mut findings, log, recorder, .. } = run(seed, true);
+    let Outcome { mut findings, log, recorder, calls, .. } = run(seed, true);
     if let Some(difference) = first.log.difference(&log) {
         findings.push(format!("two runs of this seed differ: {difference}"));
     }
@@ -147,7 +148,7 @@ fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Vec<String>> {
         path("pcapng").display()
     );
     findings.iter().for_each(|finding| eprintln!("seed {seed}: {finding}"));
-    Ok(findings)
+    Ok((findings, calls as u64))
 }
 
 /// Draws a capture's ladder.

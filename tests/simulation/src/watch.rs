@@ -1,8 +1,8 @@
 //! Stands between the transport and its provider, sees all that goes there, and changes nothing.
 //!
-//! It follows each buffer from one to the other and back, keeps an [`Account`] of each end's messages, sees to it that memory
-//! which is lent for Reads stays as it is, and counts what is exposed. Faults come from below, so that it sees what the
-//! transport sees.
+//! It follows each buffer from one to the other and back, keeps an [account](crate::wire::Account) of each end's messages, sees
+//! to it that memory which is lent for Reads stays as it is, and counts what is exposed. Faults come from below, so that it
+//! sees what the transport sees.
 
 mod queue_pair;
 
