@@ -28,6 +28,7 @@ use std::{
     hash::Hasher,
     os::fd::{AsFd, AsRawFd},
     sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 const KERNEL: u8 = 1;
@@ -36,6 +37,11 @@ const COVER: u8 = 3;
 /// How many directories are opened, at most, to find a file that only the index knows, and climbed to see where a
 /// directory lies whose path is too long for the kernel to tell. Some times deeper than real trees are.
 pub(super) const MAX_DEPTH: usize = 1024;
+
+/// How often a handle is tried for which the kernel has no memory; afterwards the client is asked to try later.
+const HANDLE_TRIES: usize = 20;
+/// The time between; making a file takes less.
+const HANDLE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A mount point below the served directory: an empty directory that belongs to the superuser.
 #[derive(Clone, Copy)]
@@ -88,6 +94,18 @@ pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) 
     let resolve =
         ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     openat2(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
+}
+
+/// Opens the file of a handle. Linux has no memory for it, too, at the moment when a new file takes the inode number of one
+/// that was removed, and says for what the handle was as soon as that is over.
+fn open_by_handle(root: &OwnedFd, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
+    for _ in 1..HANDLE_TRIES {
+        match sys::open_by_handle(root.as_fd(), handle) {
+            Err(Errno::NOMEM) => std::thread::sleep(HANDLE_PAUSE),
+            other => return other,
+        }
+    }
+    sys::open_by_handle(root.as_fd(), handle)
 }
 
 /// The path under which the kernel lets a process reach its own descriptor.
@@ -146,7 +164,7 @@ impl Inner {
         match id.as_slice().first() {
             Some(&KERNEL) if self.kernel_handles => {
                 let handle = kernel_handle(id).ok_or(Status::BADHANDLE)?;
-                let fd = sys::open_by_handle(self.root_fd.as_fd(), &handle).map_err(|error| match error {
+                let fd = open_by_handle(&self.root_fd, &handle).map_err(|error| match error {
                     Errno::STALE | Errno::INVAL | Errno::NOENT => Status::STALE,
                     other => status(other),
                 })?;

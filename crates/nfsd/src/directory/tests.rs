@@ -616,3 +616,34 @@ fn early_answers_wait_for_nothing() {
     client.remove_directory(&client.root(), "made").unwrap();
     assert_eq!(*directory.inner.synchronised.lock().unwrap(), []);
 }
+
+/// While a new file takes the number of one that was removed, Linux's ext4 answers for the old handle as if it had no memory.
+#[test]
+fn a_handle_is_stale_while_its_number_is_taken_again() {
+    let scratch = Scratch::new(true, true);
+    let client = scratch.start();
+    let root = client.root();
+    let path = scratch.served();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let (path, stop) = (path.join(format!("busy{thread}")), &stop);
+            scope.spawn(move || {
+                while !stop.load(relaxed) {
+                    host::write(&path, "").unwrap();
+                    host::remove_file(&path).unwrap();
+                }
+            });
+        }
+        let answers: Vec<_> = (0..300)
+            .flat_map(|n| {
+                let file = client.new_file(&root, format!("f{n}").as_str());
+                client.remove(&root, format!("f{n}").as_str()).unwrap();
+                [(); 20].map(|()| client.attributes(&file).map(|_| ()))
+            })
+            .collect();
+        stop.store(true, relaxed);
+        assert!(answers.iter().all(|answer| *answer == Err(Status::STALE)), "{answers:?}");
+    });
+}
