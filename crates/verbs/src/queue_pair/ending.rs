@@ -11,7 +11,7 @@ use crate::{
     shared_receives::{await_last, forget},
     sys::verbs,
 };
-use rpcrdma_fabric::{CloseReason, Completion, Token, WorkError, WorkKind};
+use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Token, WorkError, WorkKind};
 
 impl VerbsQueuePair {
     /// Ends the connection, in order or not, and hands everything back.
@@ -70,7 +70,13 @@ impl VerbsQueuePair {
         std::mem::forget(self.pool.take());
         self.waiting.clear();
         self.reads_waiting.clear();
-        // What was fenced came back by windows and regions that are gone: that much the device cannot reach.
+        // Nor is what the end has fenced: freeing its windows and regions may have failed as well.
+        for completion in std::mem::take(&mut self.out) {
+            match completion {
+                fenced @ Completion::Fenced { cause: FenceCause::Closed, .. } => std::mem::forget(fenced),
+                other => self.out.push_back(other),
+            }
+        }
         self.close();
     }
 }
