@@ -112,7 +112,7 @@ fn the_document_and_the_dashboard_name_what_is_counted() {
     assert_eq!(names(&document), counted);
     let dashboard = fs::read_to_string(format!("{root}/docs/grafana-dashboard.json")).unwrap();
     let _: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
-    for name in names(&dashboard) {
-        assert!(counted.contains(&name), "{name} is in the dashboard and counted nowhere");
-    }
+    // A label's value, which looks like a name.
+    let shown: Vec<String> = counted.into_iter().filter(|name| name != "rpcrdma_violation").collect();
+    assert_eq!(names(&dashboard), shown, "what the dashboard shows and what is counted");
 }
