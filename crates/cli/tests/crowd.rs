@@ -6,16 +6,8 @@
 
 mod common;
 
-#[path = "hostile/idlers.rs"]
-mod idlers;
-#[path = "hostile/peer.rs"]
-mod peer;
-#[path = "hostile/rpc.rs"]
-mod rpc;
 #[path = "hostile/stage.rs"]
 mod stage;
-#[path = "hostile/wire.rs"]
-mod wire;
 
 use crate::{
     common::rpcrdma,
@@ -24,6 +16,7 @@ use crate::{
     stage::Stage,
     wire::{CRC, ENHANCED, PRIVATE_DATA, enhanced, request},
 };
+use rpcrdma_peers::{idlers, peer, rpc, wire};
 use serde_json::Value;
 use std::{
     fs,

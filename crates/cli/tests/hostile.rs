@@ -10,18 +10,12 @@ mod calls;
 mod files;
 #[path = "hostile/headers2.rs"]
 mod headers2;
-#[path = "hostile/idlers.rs"]
-mod idlers;
 #[path = "hostile/iwarp.rs"]
 mod iwarp;
-#[path = "hostile/peer.rs"]
-mod peer;
 #[path = "hostile/random.rs"]
 mod random;
 #[path = "hostile/records.rs"]
 mod records;
-#[path = "hostile/rpc.rs"]
-mod rpc;
 #[path = "hostile/setup.rs"]
 mod setup;
 #[path = "hostile/stage.rs"]
@@ -32,5 +26,5 @@ mod stalls;
 mod transport;
 #[path = "hostile/version2.rs"]
 mod version2;
-#[path = "hostile/wire.rs"]
-mod wire;
+
+use rpcrdma_peers::{idlers, peer, rpc, wire};

@@ -5,34 +5,34 @@ use std::{
     net::TcpStream,
 };
 
-pub(crate) const NFS: u32 = 100_003;
-pub(crate) const MOUNT: u32 = 100_005;
+pub const NFS: u32 = 100_003;
+pub const MOUNT: u32 = 100_005;
 
 /// Appends words, opaques and strings.
 #[derive(Clone, Default)]
-pub(crate) struct Xdr(pub(crate) Vec<u8>);
+pub struct Xdr(pub Vec<u8>);
 
 impl Xdr {
-    pub(crate) fn u32(mut self, value: u32) -> Self {
+    pub fn u32(mut self, value: u32) -> Self {
         self.0.extend(value.to_be_bytes());
         self
     }
 
-    pub(crate) fn words(self, values: &[u32]) -> Self {
+    pub fn words(self, values: &[u32]) -> Self {
         values.iter().fold(self, |xdr, &value| xdr.u32(value))
     }
 
-    pub(crate) fn u64(mut self, value: u64) -> Self {
+    pub fn u64(mut self, value: u64) -> Self {
         self.0.extend(value.to_be_bytes());
         self
     }
 
-    pub(crate) fn opaque(self, octets: &[u8]) -> Self {
+    pub fn opaque(self, octets: &[u8]) -> Self {
         self.u32(octets.len() as u32).raw(octets)
     }
 
     /// Octets and their padding, without a length.
-    pub(crate) fn raw(mut self, octets: &[u8]) -> Self {
+    pub fn raw(mut self, octets: &[u8]) -> Self {
         self.0.extend(octets);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
@@ -40,44 +40,44 @@ impl Xdr {
 }
 
 /// A call's header up to the arguments, with the credential of an ordinary user.
-pub(crate) fn call(xid: u32, program: u32, version: u32, procedure: u32) -> Xdr {
+pub fn call(xid: u32, program: u32, version: u32, procedure: u32) -> Xdr {
     let user = Xdr::default().u32(0).opaque(b"hostile").words(&[1000, 1000, 0]).0;
     call_as(xid, program, version, procedure, 1, &user)
 }
 
 /// With another credential.
-pub(crate) fn call_as(xid: u32, program: u32, version: u32, procedure: u32, flavour: u32, body: &[u8]) -> Xdr {
+pub fn call_as(xid: u32, program: u32, version: u32, procedure: u32, flavour: u32, body: &[u8]) -> Xdr {
     Xdr::default().words(&[xid, 0, 2, program, version, procedure, flavour]).opaque(body).words(&[0, 0])
 }
 
 /// NULL of NFS.
-pub(crate) fn null(xid: u32) -> Vec<u8> {
+pub fn null(xid: u32) -> Vec<u8> {
     call(xid, NFS, 3, 0).0
 }
 
 /// A WRITE up to its data.
-pub(crate) fn write_call(xid: u32, file: &[u8], count: u32) -> Xdr {
+pub fn write_call(xid: u32, file: &[u8], count: u32) -> Xdr {
     let mut stream = call(xid, NFS, 3, 7);
     stream.0.extend(Xdr::default().opaque(file).u64(0).words(&[count, 0, count]).0);
     stream
 }
 
 /// A segment: handle, length, offset.
-pub(crate) type Segment = (u32, u32, u64);
+pub type Segment = (u32, u32, u64);
 
 /// What stands in a transport header.
 #[derive(Clone, Default)]
-pub(crate) struct Header {
-    pub(crate) reads: Vec<(u32, Segment)>,
-    pub(crate) writes: Vec<Vec<Segment>>,
-    pub(crate) reply: Option<Vec<Segment>>,
+pub struct Header {
+    pub reads: Vec<(u32, Segment)>,
+    pub writes: Vec<Vec<Segment>>,
+    pub reply: Option<Vec<Segment>>,
     /// RDMA_NOMSG.
-    pub(crate) long: bool,
+    pub long: bool,
 }
 
 impl Header {
     /// The message. A long one has nothing after the header.
-    pub(crate) fn message(&self, xid: u32, stream: &[u8]) -> Vec<u8> {
+    pub fn message(&self, xid: u32, stream: &[u8]) -> Vec<u8> {
         let mut message = Xdr::default().words(&[xid, 1, 32, u32::from(self.long)]).0;
         message.extend(self.lists().0);
         if !self.long {
@@ -87,7 +87,7 @@ impl Header {
     }
 
     /// The three lists, which are the same in both versions.
-    pub(crate) fn lists(&self) -> Xdr {
+    pub fn lists(&self) -> Xdr {
         let segment = |xdr: Xdr, &(handle, length, offset): &Segment| xdr.words(&[handle, length]).u64(offset);
         let chunk = |xdr: Xdr, chunk: &Vec<Segment>| chunk.iter().fold(xdr.u32(chunk.len() as u32), segment);
         let mut xdr = Xdr::default();
@@ -107,18 +107,18 @@ impl Header {
 }
 
 /// A call that travels inline.
-pub(crate) fn inline(stream: &[u8]) -> Vec<u8> {
+pub fn inline(stream: &[u8]) -> Vec<u8> {
     Header::default().message(word(stream, 0), stream)
 }
 
 /// The word at an octet.
-pub(crate) fn word(octets: &[u8], at: usize) -> u32 {
+pub fn word(octets: &[u8], at: usize) -> u32 {
     u32::from_be_bytes(octets[at..at + 4].try_into().unwrap())
 }
 
 /// What the server answers to a message, as far as the transport tells.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
+pub enum Reply {
     /// An RPC reply, from its XID on.
     Rpc(Vec<u8>),
     /// The reply went into the Reply chunk.
@@ -135,7 +135,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// Reads a message of the server's.
-    pub(crate) fn read(message: &[u8]) -> Self {
+    pub fn read(message: &[u8]) -> Self {
         let xid = word(message, 0);
         assert_ne!(word(message, 8), 0, "credits are never zero");
         match (word(message, 12), message.get(16..20).map(|_| word(message, 16))) {
@@ -156,7 +156,7 @@ impl Reply {
         }
     }
 
-    pub(crate) fn xid(&self) -> u32 {
+    pub fn xid(&self) -> u32 {
         match self {
             Reply::Rpc(octets) => word(octets, 0),
             Reply::Long(xid) | Reply::ErrVers { xid, .. } | Reply::ErrChunk { xid } => *xid,
@@ -166,7 +166,7 @@ impl Reply {
 
 /// How a call was answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Status {
+pub enum Status {
     Success(Vec<u8>),
     ProgUnavail,
     ProgMismatch(u32, u32),
@@ -178,7 +178,7 @@ pub(crate) enum Status {
 }
 
 /// Reads a reply.
-pub(crate) fn status(reply: &[u8]) -> Status {
+pub fn status(reply: &[u8]) -> Status {
     let at = |index: usize| word(reply, 4 * index);
     assert_eq!(at(1), 1, "it is a reply");
     if at(2) == 1 {
@@ -197,14 +197,14 @@ pub(crate) fn status(reply: &[u8]) -> Status {
 }
 
 /// Sends a record of one fragment.
-pub(crate) fn send_record(stream: &mut TcpStream, message: &[u8]) {
+pub fn send_record(stream: &mut TcpStream, message: &[u8]) {
     let mut record = (0x8000_0000 | message.len() as u32).to_be_bytes().to_vec();
     record.extend(message);
     stream.write_all(&record).unwrap();
 }
 
 /// The next record. `None`: the server has ended the connection.
-pub(crate) fn read_record(stream: &mut TcpStream) -> Option<Vec<u8>> {
+pub fn read_record(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut message = Vec::new();
     loop {
         let mut head = [0; 4];

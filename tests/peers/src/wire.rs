@@ -3,24 +3,24 @@
 //! Nothing here shares code with the crates that are judged by it.
 
 /// RDMAP's operations.
-pub(crate) const WRITE: u8 = 0;
-pub(crate) const READ_REQUEST: u8 = 1;
-pub(crate) const READ_RESPONSE: u8 = 2;
-pub(crate) const SEND: u8 = 3;
-pub(crate) const SEND_INVALIDATE: u8 = 4;
-pub(crate) const TERMINATE: u8 = 7;
+pub const WRITE: u8 = 0;
+pub const READ_REQUEST: u8 = 1;
+pub const READ_RESPONSE: u8 = 2;
+pub const SEND: u8 = 3;
+pub const SEND_INVALIDATE: u8 = 4;
+pub const TERMINATE: u8 = 7;
 
 /// MPA's flags.
-pub(crate) const MARKERS: u8 = 0x80;
-pub(crate) const CRC: u8 = 0x40;
-pub(crate) const REJECT: u8 = 0x20;
-pub(crate) const ENHANCED: u8 = 0x10;
+pub const MARKERS: u8 = 0x80;
+pub const CRC: u8 = 0x40;
+pub const REJECT: u8 = 0x20;
+pub const ENHANCED: u8 = 0x10;
 
 /// RFC 8797's private data: no remote invalidation, 4,096 octets each way.
-pub(crate) const PRIVATE_DATA: [u8; 8] = [0xF6, 0xAB, 0x0E, 0x18, 1, 0, 3, 3];
+pub const PRIVATE_DATA: [u8; 8] = [0xF6, 0xAB, 0x0E, 0x18, 1, 0, 3, 3];
 
 /// CRC32c, bit by bit.
-pub(crate) fn crc32c(octets: &[u8]) -> u32 {
+pub fn crc32c(octets: &[u8]) -> u32 {
     let mut crc = u32::MAX;
     for &octet in octets {
         crc ^= u32::from(octet);
@@ -32,7 +32,7 @@ pub(crate) fn crc32c(octets: &[u8]) -> u32 {
 }
 
 /// A set-up request with everything of the caller's choice.
-pub(crate) fn request(flags: u8, revision: u8, private: &[u8]) -> Vec<u8> {
+pub fn request(flags: u8, revision: u8, private: &[u8]) -> Vec<u8> {
     let mut out = b"MPA ID Req Frame".to_vec();
     out.extend([flags, revision]);
     out.extend((private.len() as u16).to_be_bytes());
@@ -41,7 +41,7 @@ pub(crate) fn request(flags: u8, revision: u8, private: &[u8]) -> Vec<u8> {
 }
 
 /// Private data of the enhanced set-up.
-pub(crate) fn enhanced(ird: u16, ord: u16, private: &[u8]) -> Vec<u8> {
+pub fn enhanced(ird: u16, ord: u16, private: &[u8]) -> Vec<u8> {
     let mut out = ird.to_be_bytes().to_vec();
     out.extend(ord.to_be_bytes());
     out.extend(private);
@@ -49,7 +49,7 @@ pub(crate) fn enhanced(ird: u16, ord: u16, private: &[u8]) -> Vec<u8> {
 }
 
 /// A ULPDU in its frame, with the right pad and CRC.
-pub(crate) fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
+pub fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
     let mut out = (ulpdu.len() as u16).to_be_bytes().to_vec();
     out.extend(ulpdu);
     out.resize(out.len().next_multiple_of(4), 0);
@@ -59,7 +59,7 @@ pub(crate) fn fpdu(ulpdu: &[u8]) -> Vec<u8> {
 }
 
 /// Makes a frame's CRC right again after it was changed.
-pub(crate) fn seal(fpdu: &mut [u8]) {
+pub fn seal(fpdu: &mut [u8]) {
     if let Some(at) = fpdu.len().checked_sub(4) {
         let crc = crc32c(&fpdu[..at]);
         fpdu[at..].copy_from_slice(&crc.to_le_bytes());
@@ -68,20 +68,20 @@ pub(crate) fn seal(fpdu: &mut [u8]) {
 
 /// DDP's header of an untagged segment with RDMAP's control octet.
 #[derive(Clone, Copy)]
-pub(crate) struct Untagged {
-    pub(crate) opcode: u8,
-    pub(crate) last: bool,
-    pub(crate) ddp_version: u8,
-    pub(crate) rdmap_version: u8,
-    pub(crate) invalidate: u32,
-    pub(crate) queue: u32,
-    pub(crate) msn: u32,
-    pub(crate) offset: u32,
+pub struct Untagged {
+    pub opcode: u8,
+    pub last: bool,
+    pub ddp_version: u8,
+    pub rdmap_version: u8,
+    pub invalidate: u32,
+    pub queue: u32,
+    pub msn: u32,
+    pub offset: u32,
 }
 
 impl Untagged {
     /// As it ought to be.
-    pub(crate) fn new(opcode: u8, msn: u32) -> Self {
+    pub fn new(opcode: u8, msn: u32) -> Self {
         let queue = match opcode {
             READ_REQUEST => 1,
             TERMINATE => 2,
@@ -90,7 +90,7 @@ impl Untagged {
         Self { opcode, last: true, ddp_version: 1, rdmap_version: 1, invalidate: 0, queue, msn, offset: 0 }
     }
 
-    pub(crate) fn ulpdu(&self, payload: &[u8]) -> Vec<u8> {
+    pub fn ulpdu(&self, payload: &[u8]) -> Vec<u8> {
         let last = if self.last { 0x40 } else { 0 };
         let mut out = vec![last | self.ddp_version, self.rdmap_version << 6 | self.opcode];
         for word in [self.invalidate, self.queue, self.msn, self.offset] {
@@ -100,29 +100,29 @@ impl Untagged {
         out
     }
 
-    pub(crate) fn fpdu(&self, payload: &[u8]) -> Vec<u8> {
+    pub fn fpdu(&self, payload: &[u8]) -> Vec<u8> {
         fpdu(&self.ulpdu(payload))
     }
 }
 
 /// DDP's header of a tagged segment with RDMAP's control octet.
 #[derive(Clone, Copy)]
-pub(crate) struct Tagged {
-    pub(crate) opcode: u8,
-    pub(crate) last: bool,
-    pub(crate) ddp_version: u8,
-    pub(crate) rdmap_version: u8,
-    pub(crate) stag: u32,
-    pub(crate) offset: u64,
+pub struct Tagged {
+    pub opcode: u8,
+    pub last: bool,
+    pub ddp_version: u8,
+    pub rdmap_version: u8,
+    pub stag: u32,
+    pub offset: u64,
 }
 
 impl Tagged {
     /// As it ought to be.
-    pub(crate) fn new(opcode: u8, stag: u32, offset: u64) -> Self {
+    pub fn new(opcode: u8, stag: u32, offset: u64) -> Self {
         Self { opcode, last: true, ddp_version: 1, rdmap_version: 1, stag, offset }
     }
 
-    pub(crate) fn ulpdu(&self, payload: &[u8]) -> Vec<u8> {
+    pub fn ulpdu(&self, payload: &[u8]) -> Vec<u8> {
         let last = if self.last { 0x40 } else { 0 };
         let mut out = vec![0x80 | last | self.ddp_version, self.rdmap_version << 6 | self.opcode];
         out.extend(self.stag.to_be_bytes());
@@ -131,13 +131,13 @@ impl Tagged {
         out
     }
 
-    pub(crate) fn fpdu(&self, payload: &[u8]) -> Vec<u8> {
+    pub fn fpdu(&self, payload: &[u8]) -> Vec<u8> {
         fpdu(&self.ulpdu(payload))
     }
 }
 
 /// The payload of an RDMA Read Request.
-pub(crate) fn read_request(sink: u32, sink_offset: u64, size: u32, source: u32, source_offset: u64) -> Vec<u8> {
+pub fn read_request(sink: u32, sink_offset: u64, size: u32, source: u32, source_offset: u64) -> Vec<u8> {
     let mut out = sink.to_be_bytes().to_vec();
     out.extend(sink_offset.to_be_bytes());
     out.extend(size.to_be_bytes());

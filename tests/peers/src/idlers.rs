@@ -13,7 +13,7 @@ use std::{
 };
 
 /// One of this machine's other loopback addresses.
-pub(crate) type From4 = [u8; 4];
+pub type From4 = [u8; 4];
 
 /// A receive buffer that a few answers fill, in octets.
 const SMALL_BUFFER_OCTETS: usize = 4096;
@@ -22,7 +22,7 @@ const SMALL_BUFFER_OCTETS: usize = 4096;
 const BPF_RETURN: u16 = 0x06;
 
 /// A connection from an address of choice.
-pub(crate) fn dial_from(from: From4, to: &str) -> TcpStream {
+pub fn dial_from(from: From4, to: &str) -> TcpStream {
     dial_buffered(from, to, None)
 }
 
@@ -37,7 +37,7 @@ fn dial_buffered(from: From4, to: &str, receive_octets: Option<usize>) -> TcpStr
 }
 
 /// A connection that stands and was granted all its credits.
-pub(crate) fn ready(from: From4, to: &str) -> Peer {
+pub fn ready(from: From4, to: &str) -> Peer {
     let mut peer = Peer::over(dial_from(from, to), 16, 16);
     peer.send(&rpc::inline(&rpc::null(1)));
     peer.message().unwrap();
@@ -45,7 +45,7 @@ pub(crate) fn ready(from: From4, to: &str) -> Peer {
 }
 
 /// Half a frame.
-pub(crate) fn half_frame(from: From4, to: &str) -> Peer {
+pub fn half_frame(from: From4, to: &str) -> Peer {
     let mut peer = ready(from, to);
     let frame = peer.next_send(&rpc::inline(&rpc::null(2)));
     peer.raw(&frame[..frame.len() / 2]);
@@ -53,7 +53,7 @@ pub(crate) fn half_frame(from: From4, to: &str) -> Peer {
 }
 
 /// Calls for data that are never read: more than the socket's buffers take.
-pub(crate) fn deaf(from: From4, to: &str, file: &[u8], calls: u32) -> Peer {
+pub fn deaf(from: From4, to: &str, file: &[u8], calls: u32) -> Peer {
     let mut peer = Peer::over(dial_buffered(from, to, Some(SMALL_BUFFER_OCTETS)), 16, 16);
     peer.send(&rpc::inline(&rpc::null(1)));
     peer.message().unwrap();
@@ -66,14 +66,14 @@ pub(crate) fn deaf(from: From4, to: &str, file: &[u8], calls: u32) -> Peer {
 }
 
 /// READ from the file's beginning.
-pub(crate) fn read_call(xid: u32, file: &[u8], count: u32) -> Xdr {
+pub fn read_call(xid: u32, file: &[u8], count: u32) -> Xdr {
     let mut stream = rpc::call(xid, rpc::NFS, 3, 6);
     stream.0.extend(Xdr::default().opaque(file).u64(0).u32(count).0);
     stream
 }
 
 /// Calls whose data the server may come and fetch, and finds nobody. Their Read Requests, if wanted.
-pub(crate) fn withholding(from: From4, to: &str, file: &[u8], calls: u32, octets: u32) -> Peer {
+pub fn withholding(from: From4, to: &str, file: &[u8], calls: u32, octets: u32) -> Peer {
     let mut peer = ready(from, to);
     for xid in 2..2 + calls {
         let stream = rpc::write_call(xid, file, octets).0;
@@ -84,7 +84,7 @@ pub(crate) fn withholding(from: From4, to: &str, file: &[u8], calls: u32, octets
 }
 
 /// The next Read Request.
-pub(crate) fn asked(peer: &mut Peer) -> Asked {
+pub fn asked(peer: &mut Peer) -> Asked {
     match peer.hear() {
         Heard::ReadRequest(asked) => asked,
         other => panic!("no Read Request: {other:?}"),
@@ -92,7 +92,7 @@ pub(crate) fn asked(peer: &mut Peer) -> Asked {
 }
 
 /// A host that has gone without a word: whatever arrives for this connection is dropped before TCP sees it.
-pub(crate) fn vanished(from: From4, to: &str) -> Peer {
+pub fn vanished(from: From4, to: &str) -> Peer {
     let mut peer = ready(from, to);
     vanish(&peer.stream);
     // The answer is on its way to nobody.
@@ -100,13 +100,14 @@ pub(crate) fn vanished(from: From4, to: &str) -> Peer {
     peer
 }
 
-pub(crate) fn vanish(stream: &TcpStream) {
+/// Its host has gone from now on.
+pub fn vanish(stream: &TcpStream) {
     SockRef::from(stream).attach_filter(&[SockFilter::new(BPF_RETURN, 0, 0, 0)]).unwrap();
 }
 
 /// Waits until the server has ended the connection, and says how long it took. What is said before is not read but as far
 /// as it has to be to see the end.
-pub(crate) fn ended(stream: &mut TcpStream, since: Instant, patience: Duration) -> Duration {
+pub fn ended(stream: &mut TcpStream, since: Instant, patience: Duration) -> Duration {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     loop {
         match stream.read(&mut [0; 4096]) {

@@ -11,14 +11,14 @@ use std::{
 };
 
 /// How long an answer may take that comes within milliseconds.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The most that one frame of the server's holds.
 const MAX_ULPDU_OCTETS: usize = 65_535;
 
 /// What the server sends.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub enum Heard {
     /// A whole Send, and the handle that it invalidates.
     Send { payload: Vec<u8>, invalidates: Option<u32> },
     /// A segment of a Write.
@@ -35,27 +35,27 @@ pub(crate) enum Heard {
 
 /// An RDMA Read Request of the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
-    pub(crate) sink: u32,
-    pub(crate) sink_offset: u64,
-    pub(crate) size: u32,
-    pub(crate) source: u32,
-    pub(crate) source_offset: u64,
+pub struct Asked {
+    pub sink: u32,
+    pub sink_offset: u64,
+    pub size: u32,
+    pub source: u32,
+    pub source_offset: u64,
 }
 
 /// A connection that stands.
-pub(crate) struct Peer {
-    pub(crate) stream: TcpStream,
+pub struct Peer {
+    pub stream: TcpStream,
     /// The number of our next Send.
-    pub(crate) msn: u32,
+    pub msn: u32,
     /// Read Requests of the server's that were answered.
-    pub(crate) answered: usize,
+    pub answered: usize,
     heard: [u32; 3],
     arriving: Vec<u8>,
 }
 
 /// A TCP connection on which nothing was said.
-pub(crate) fn dial(address: &str) -> TcpStream {
+pub fn dial(address: &str) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_nodelay(true).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -64,7 +64,7 @@ pub(crate) fn dial(address: &str) -> TcpStream {
 }
 
 /// What is left to read until the server ends the connection. A reset is an end, too.
-pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
+pub fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let mut buffer = [0; 4096];
     loop {
@@ -80,17 +80,17 @@ pub(crate) fn rest(stream: &mut TcpStream) -> Vec<u8> {
 
 impl Peer {
     /// Connects as a decent client does.
-    pub(crate) fn connect(address: &str) -> Self {
+    pub fn connect(address: &str) -> Self {
         Self::connect_with(address, 16, 16)
     }
 
     /// With these depths of RDMA Reads.
-    pub(crate) fn connect_with(address: &str, ird: u16, ord: u16) -> Self {
+    pub fn connect_with(address: &str, ird: u16, ord: u16) -> Self {
         Self::over(dial(address), ird, ord)
     }
 
     /// Over a TCP connection on which nothing was said.
-    pub(crate) fn over(mut stream: TcpStream, ird: u16, ord: u16) -> Self {
+    pub fn over(mut stream: TcpStream, ird: u16, ord: u16) -> Self {
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -103,7 +103,7 @@ impl Peer {
     }
 
     /// Sends octets as they are. That the server has gone already is no failure: what it said is read afterwards.
-    pub(crate) fn raw(&mut self, octets: &[u8]) {
+    pub fn raw(&mut self, octets: &[u8]) {
         match self.stream.write_all(octets) {
             Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => {}
             result => result.unwrap(),
@@ -111,20 +111,20 @@ impl Peer {
     }
 
     /// The next frame of a Send.
-    pub(crate) fn next_send(&mut self, payload: &[u8]) -> Vec<u8> {
+    pub fn next_send(&mut self, payload: &[u8]) -> Vec<u8> {
         let msn = self.msn;
         self.msn += 1;
         Untagged::new(SEND, msn).fpdu(payload)
     }
 
     /// Sends a message.
-    pub(crate) fn send(&mut self, payload: &[u8]) {
+    pub fn send(&mut self, payload: &[u8]) {
         let fpdu = self.next_send(payload);
         self.raw(&fpdu);
     }
 
     /// Answers a Read Request with these octets, in segments that fit.
-    pub(crate) fn respond(&mut self, asked: &Asked, octets: &[u8]) {
+    pub fn respond(&mut self, asked: &Asked, octets: &[u8]) {
         let mut at = 0;
         loop {
             let len = (octets.len() - at).min(32 << 10);
@@ -140,7 +140,7 @@ impl Peer {
     }
 
     /// What comes next.
-    pub(crate) fn hear(&mut self) -> Heard {
+    pub fn hear(&mut self) -> Heard {
         loop {
             if let Some(heard) = self.frame() {
                 return heard;
@@ -229,7 +229,7 @@ impl Peer {
     }
 
     /// The next Send, answering Reads with zeros and taking Writes on the way.
-    pub(crate) fn message(&mut self) -> Option<Vec<u8>> {
+    pub fn message(&mut self) -> Option<Vec<u8>> {
         loop {
             match self.hear() {
                 Heard::Send { payload, .. } => return Some(payload),
@@ -246,7 +246,7 @@ impl Peer {
     }
 
     /// Wants this Terminate and then the end, whatever was answered before.
-    pub(crate) fn terminated(mut self, what: &str, layer: u8, etype: u8, code: u8) {
+    pub fn terminated(mut self, what: &str, layer: u8, etype: u8, code: u8) {
         loop {
             match self.hear() {
                 Heard::Terminate(l, t, c) => {
@@ -261,7 +261,7 @@ impl Peer {
     }
 
     /// Says that nothing more comes, and takes what is left. Says how many Sends it was.
-    pub(crate) fn finish(mut self) -> usize {
+    pub fn finish(mut self) -> usize {
         let _ = self.stream.shutdown(Shutdown::Write);
         let mut sends = 0;
         loop {
@@ -275,7 +275,7 @@ impl Peer {
 }
 
 /// Reads the server's set-up reply: flags and private data. `None`: it closes instead.
-pub(crate) fn read_reply(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+pub fn read_reply(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let mut head = [0; 20];
     match stream.read_exact(&mut head) {
         Ok(()) => {}

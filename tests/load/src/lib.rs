@@ -1,0 +1,1 @@
+//! The built server under load.
