@@ -199,7 +199,8 @@ async fn exchange(world: &World, fabric: &Arc<FaultFabric>) -> CloseReason {
 
 #[test]
 fn a_cut_at_any_step_loses_no_memory() {
-    let faults = [Fault::Cut, Fault::Fail, Fault::Refuse, Fault::Withhold, Fault::Delay(Duration::from_millis(3))];
+    let late = Fault::Delay(Duration::from_millis(3));
+    let faults = [Fault::Cut, Fault::Fail, Fault::FailAs(&WorkError::NoReceive), Fault::Refuse, Fault::Withhold, late];
     for fault in faults {
         let mut injected = 0;
         for step in 1..60 {
@@ -270,20 +271,49 @@ fn a_refused_post_comes_back_with_its_reason() {
 
 #[test]
 fn failed_work_ends_the_connection() {
+    for (fault, said) in [
+        (Fault::Fail, WorkError::Fabric),
+        (Fault::FailAs(&WorkError::RemoteAccess), WorkError::RemoteAccess),
+        (Fault::FailAs(&WorkError::NoReceive), WorkError::NoReceive),
+    ] {
+        let world = World::new(1);
+        world.block_on(async {
+            let fabric = faulty(&world, Script::new().at(Point::PostSend, 2, fault));
+            let (mut a, mut b) = connect(&world, &fabric, 2).await;
+            a.post_send(send(1, b"one")).unwrap();
+            a.post_send(send(2, b"two")).unwrap();
+            assert_eq!(a.post_send(send(3, b"three")).unwrap_err().reason, RefusedReason::Closed);
+            let at_a = drain(&mut a).await;
+            let failed = |c: &Completion| match c {
+                Completion::Failed { token: Token(2), kind: WorkKind::Send, error, .. } => *error == said,
+                _ => false,
+            };
+            assert_eq!(at_a.iter().filter(|c| failed(c)).count(), 1);
+            assert!(matches!(reason(&at_a), CloseReason::Broken(_)));
+            assert_eq!(reason(&drain(&mut b).await), CloseReason::Remote);
+        });
+    }
+}
+
+/// A completion says what went wrong with the work, in the words that the plan has.
+#[test]
+fn completions_fail_as_the_plan_says() {
     let world = World::new(1);
     world.block_on(async {
-        let fabric = faulty(&world, Script::new().at(Point::PostSend, 2, Fault::Fail));
+        let fault = Fault::FailAs(&WorkError::LocalLength);
+        let fabric = faulty(&world, Script::new().at(Point::Received, 1, fault));
         let (mut a, mut b) = connect(&world, &fabric, 2).await;
-        a.post_send(send(1, b"one")).unwrap();
-        a.post_send(send(2, b"two")).unwrap();
-        assert_eq!(a.post_send(send(3, b"three")).unwrap_err().reason, RefusedReason::Closed);
+        b.post_send(send(1, b"message")).unwrap();
+        start(&mut b).await;
         let at_a = drain(&mut a).await;
-        let failed = |c: &Completion| {
-            matches!(c, Completion::Failed { token: Token(2), kind: WorkKind::Send, error: WorkError::Fabric, .. })
+        let failed = |c: &Completion| match c {
+            Completion::Failed { kind: WorkKind::Receive, error, buffer: Some(buffer), .. } => {
+                *error == WorkError::LocalLength && buffer.is_empty()
+            }
+            _ => false,
         };
         assert_eq!(at_a.iter().filter(|c| failed(c)).count(), 1);
         assert!(matches!(reason(&at_a), CloseReason::Broken(_)));
-        assert_eq!(reason(&drain(&mut b).await), CloseReason::Remote);
     });
 }
 

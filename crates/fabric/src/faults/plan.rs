@@ -1,5 +1,6 @@
 //! Where faults happen: by a script, or by a seed.
 
+use crate::WorkError;
 use rpcrdma_env::Random;
 use std::{sync::Arc, time::Duration};
 
@@ -42,6 +43,8 @@ pub enum Fault {
     Refuse,
     /// The work fails, and the connection with it. Where there is no work: as [`Fault::Refuse`].
     Fail,
+    /// As [`Fault::Fail`], and this is what is said of the work.
+    FailAs(&'static WorkError),
     /// The connection breaks at this step, and the step does not happen any more. The fabric below takes it down in an
     /// orderly manner: the peer sees a disconnect.
     Cut,

@@ -89,6 +89,16 @@ impl FaultQueuePair {
         self.inner.disconnect();
     }
 
+    /// The connection ends with work that has failed so.
+    fn fail(&mut self, completion: Completion, why: &WorkError) {
+        self.cut();
+        let mut completion = flushed(completion);
+        if let Completion::Failed { error, .. } = &mut completion {
+            *error = why.clone();
+        }
+        self.queue(completion, None);
+    }
+
     fn queue(&mut self, completion: Completion, delay: Option<Duration>) {
         self.waiting.push_back(Waiting { completion, delay });
     }
@@ -107,6 +117,7 @@ impl FaultQueuePair {
         let error = match self.step(point) {
             Some(Fault::Refuse) => return Err(Refused { reason: REFUSED, returned: work }),
             Some(Fault::Fail) => WorkError::Fabric,
+            Some(Fault::FailAs(error)) => error.clone(),
             Some(Fault::Cut) => WorkError::Flushed,
             Some(Fault::Delay(_) | Fault::Withhold | Fault::Corrupt) | None => return post(&mut *self.inner, work),
         };
@@ -142,14 +153,8 @@ impl FaultQueuePair {
                 }
                 self.queue(completion, None);
             }
-            Some(Fault::Fail) => {
-                self.cut();
-                let mut completion = flushed(completion);
-                if let Completion::Failed { error, .. } = &mut completion {
-                    *error = WorkError::Fabric;
-                }
-                self.queue(completion, None);
-            }
+            Some(Fault::Fail) => self.fail(completion, &WorkError::Fabric),
+            Some(Fault::FailAs(error)) => self.fail(completion, error),
             Some(Fault::Refuse | Fault::Cut) => {
                 self.cut();
                 self.queue(flushed(completion), None);
@@ -257,7 +262,7 @@ impl QueuePair for FaultQueuePair {
         let refused = |reason| Err(reason);
         let outcome = match self.step(Point::Expose) {
             _ if self.cut => refused(RefusedReason::Closed),
-            Some(Fault::Refuse | Fault::Fail) => refused(REFUSED),
+            Some(Fault::Refuse | Fault::Fail | Fault::FailAs(_)) => refused(REFUSED),
             Some(Fault::Cut) => {
                 self.cut();
                 refused(RefusedReason::Closed)
@@ -279,7 +284,7 @@ impl QueuePair for FaultQueuePair {
                 self.invalidations.push((self.env.clock.sleep_until(until), handle));
             }
             Some(Fault::Withhold) => {}
-            Some(Fault::Refuse | Fault::Fail | Fault::Cut) => self.cut(),
+            Some(Fault::Refuse | Fault::Fail | Fault::FailAs(_) | Fault::Cut) => self.cut(),
             Some(Fault::Corrupt) | None => self.inner.invalidate(handle),
         }
     }
