@@ -74,7 +74,6 @@ async fn both(spoken: Spoken) -> (Process, rpcrdma_nfs_client::Nfs3, Arc<nfs::Se
     (process, client, settled, storage, env)
 }
 
-/// proves: V1-3.1-a, ULB-3.1-a, ULB-3.1-b
 #[tokio::test]
 async fn files_are_what_a_model_says() {
     for spoken in EVERY {

@@ -207,7 +207,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// proves: V1-5-b, V1-9-c, V1-5-a, V2-9-a, ULB-3.3-b, ULB-9-a
+    /// proves: V1-5-b, V1-5-a, V2-9-a, ULB-3.3-b, ULB-9-a, V1-9-c
     #[test]
     fn ports_follow_the_transport() {
         assert_eq!(url("nfs://host/").nfs_port(), 20049);

@@ -116,7 +116,6 @@ fn files_are_listed_and_described() {
     assert_eq!(server.stop(), Some(0));
 }
 
-/// proves: ULB-4.1-a
 #[test]
 fn a_server_answers_pings_and_an_absent_one_is_named() {
     let scratch = tempfile::tempdir().unwrap();

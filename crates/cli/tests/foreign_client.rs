@@ -21,6 +21,7 @@ fn name(directory: &nfs_fh3, name: &'static str) -> diropargs3<'static> {
     diropargs3 { dir: directory.clone(), name: filename3(Opaque::borrowed(name.as_bytes())) }
 }
 
+/// proves: ULB-4.1-a
 #[tokio::test]
 async fn another_client_reads_and_writes() {
     let scratch = tempfile::tempdir().unwrap();

@@ -216,7 +216,7 @@ mod tests {
         assert_eq!((fits.reads.len(), inline_octets(&fits)), (0, 1024 - 28), "padding is inline with its item");
     }
 
-    /// proves: V1-3.5.2-a, V1-3.4.4.4-b, V1-3.4.5.2-a, V1-3.4.5.2-c
+    /// proves: V1-3.5.2-a, V1-3.4.4.4-b, V1-3.4.5.2-a, V1-3.4.5.2-c, V1-4.3.1.1-a
     #[test]
     fn the_largest_items_are_reduced_first_and_only_as_many_as_needed() {
         let call = message(100, &[600, 2001, 200]);
@@ -236,7 +236,7 @@ mod tests {
         assert!(plan.inline.is_empty());
     }
 
-    /// proves: V1-4.3.3-a, V1-4.3.2-a, V1-4.3.2.1-a, V1-6.2-a, V1-3.5.3-d, V1-4.3.2.3-a, V1-3.4.6-b, V1-4.3.2.1-c, V1-3.4.6.2-a, IE-3.8.1-b, IE-7.1.2-b, V1-8.2.2.2-b
+    /// proves: V1-4.3.3-a, V1-4.3.2-a, V1-4.3.2.1-a, V1-6.2-a, V1-3.5.3-d, V1-4.3.2.3-a, V1-3.4.6-b, V1-4.3.2.1-c, V1-3.4.6.2-a, IE-3.8.1-b, IE-7.1.2-b, V1-8.2.2.2-b, V1-4.3.2.3-d
     #[test]
     fn the_reply_gets_room_for_its_largest_form() {
         let call = message(40, &[]);
@@ -250,6 +250,7 @@ mod tests {
         assert_eq!(offered(100_000 + 972, &[100_000]), (vec![100_000], None));
         assert_eq!(offered(100_000 + 976, &[100_000]), (vec![100_000], Some(976)));
         assert_eq!(offered(100_000, &[50_000, 0, 40_000]), (vec![50_000, 0, 40_000], Some(10_000)));
+        assert_eq!(offered(100_000, &[49_998, 39_997]), (vec![49_998, 39_997], Some(10_000)), "no room for padding");
     }
 
     /// proves: V1-7.1-b

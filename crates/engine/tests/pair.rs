@@ -131,7 +131,21 @@ struct World {
     /// By the calling end and the XID.
     expected: BTreeMap<(usize, u32), Expected>,
     next_call: u64,
+    /// The most octets of a message, from the beginning to the end.
+    inline: usize,
+    seen: Seen,
     broken: bool,
+}
+
+/// What has been on the wire.
+#[derive(Default)]
+struct Seen {
+    reduced: usize,
+    long_calls: usize,
+    long_replies: usize,
+    reverse: usize,
+    /// Calls whose XID was in use in the other direction.
+    shared: usize,
 }
 
 fn words(words: &[u32]) -> Vec<u8> {
@@ -142,7 +156,7 @@ impl World {
     fn new(seed: u64) -> Self {
         let random = SeededRandom::new(seed);
         let invalidation = random.below(2) == 0;
-        let inline = [1024, 2048, 4096][random.below(3) as usize];
+        let inline: u32 = [1024, 2048, 4096][random.below(3) as usize];
         let grant = [1, 2, 3, 8, 64][random.below(5) as usize];
         let reverse = [0, 0, 2][random.below(3) as usize];
         let gather = 2 + random.below(8) as usize;
@@ -185,6 +199,8 @@ impl World {
             ends,
             expected: BTreeMap::new(),
             next_call: 0,
+            inline: inline as usize,
+            seen: Seen::default(),
             broken: false,
         };
         world.act(0);
@@ -205,7 +221,8 @@ impl World {
     /// Starts a call at `end`, of random shape.
     fn start(&mut self, end: usize) {
         let side = if end == 0 { Side::Client } else { Side::Server };
-        let xid = self.random.next_u32();
+        // Few, so that both directions use the same at the same time, and each is used again once it is free.
+        let xid = 1 + self.random.below(64) as u32;
         let id = CallId(self.next_call);
         let mut message = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 1])));
         let mut items = Vec::new();
@@ -229,6 +246,8 @@ impl World {
             return;
         }
         self.next_call += 1;
+        self.seen.reverse += end;
+        self.seen.shared += usize::from(self.ends[1 - end].open.values().any(|other| *other == xid));
         self.ends[end].open.insert(id, xid);
         // The reply: some of the room is used, the rest of the stream fills what is left now and then.
         let head = words(&[xid, 1, 0, 0, 0, 0]);
@@ -258,7 +277,7 @@ impl World {
                 Action::Send { octets, invalidate, signaled, about } => {
                     let whole = octets.concat();
                     assert_eq!(whole.len(), about.inline_octets);
-                    assert!(whole.len() <= end.engine.link().send_inline, "inline threshold");
+                    assert!(whole.len() <= self.inline, "inline threshold");
                     let (header, len) = Header::decode(&whole).expect("a header");
                     match (&header.body, about.kind) {
                         (Body::Msg(lists), MessageKind::Reply) => assert!(lists.reads.is_empty()),
@@ -266,9 +285,16 @@ impl World {
                             assert!(lists.reads.is_empty() && len == whole.len())
                         }
                         (Body::Nomsg(_), MessageKind::Call) => assert_eq!(len, whole.len(), "nothing but the header"),
-                        (Body::Msg(_), MessageKind::Call | MessageKind::Probe) => {}
+                        (Body::Msg(lists), MessageKind::Call | MessageKind::Probe) => {
+                            let zero = lists.reads.segments().iter().any(|read| read.position == 0);
+                            assert!(!zero, "one message, one payload");
+                        }
                         other => panic!("{other:?} is never sent here"),
                     }
+                    let long = matches!(header.body, Body::Nomsg(_));
+                    self.seen.reduced += usize::from(!long && about.read_chunks > 0);
+                    self.seen.long_calls += usize::from(long && about.kind == MessageKind::Call);
+                    self.seen.long_replies += usize::from(long && about.kind == MessageKind::Reply);
                     if matches!(about.kind, MessageKind::Call | MessageKind::Probe) {
                         end.unanswered += 1;
                         assert!(end.unanswered <= end.granted, "sent by us <= granted to us");
@@ -523,7 +549,7 @@ fn assemble(pieces: &[Piece], pulled: &[u8]) -> Vec<u8> {
     stream
 }
 
-fn run(seed: u64, steps: usize, give_up: bool) {
+fn run(seed: u64, steps: usize, give_up: bool) -> World {
     let mut world = World::new(seed);
     for _ in 0..steps {
         if world.broken {
@@ -548,6 +574,7 @@ fn run(seed: u64, steps: usize, give_up: bool) {
             _ => {}
         }
     }
+    assert!(give_up || !world.broken, "nobody reaches for memory too late who answers what is waited for");
     // Without new work, everything ends.
     let mut rounds = 0;
     while world.busy() && !world.broken {
@@ -561,6 +588,7 @@ fn run(seed: u64, steps: usize, give_up: bool) {
         rounds += 1;
         assert!(rounds < 100_000, "it converges");
     }
+    assert!(give_up || !world.broken, "nor at the end");
     let now = world.now + Duration::from_secs(60);
     world.now = now;
     for at in 0..2 {
@@ -574,6 +602,25 @@ fn run(seed: u64, steps: usize, give_up: bool) {
         assert!(end.memory.by_handle.is_empty());
     }
     assert_eq!(world.ends.iter().map(|end| end.ended).sum::<u64>(), world.next_call);
+    world
+}
+
+/// What the work consists of, so that it does not get easy unnoticed.
+#[test]
+fn random_work_uses_what_there_is() {
+    let (mut all, mut broken) = (Seen::default(), 0);
+    for seed in 0..60 {
+        let seen = run(seed, 400, false).seen;
+        all.reduced += seen.reduced;
+        all.long_calls += seen.long_calls;
+        all.long_replies += seen.long_replies;
+        all.reverse += seen.reverse;
+        all.shared += seen.shared;
+        broken += usize::from(run(seed, 600, true).broken);
+    }
+    let Seen { reduced, long_calls, long_replies, reverse, shared } = all;
+    assert!(reduced > 50 && long_calls > 50 && long_replies > 50, "{reduced} {long_calls} {long_replies}");
+    assert!(reverse > 50 && shared > 5 && (1..60).contains(&broken), "{reverse} {shared} {broken}");
 }
 
 proptest! {
@@ -581,7 +628,7 @@ proptest! {
 
     /// proves: V1-2.2.2-a, V1-3.3.1-b, V1-3.3.1-c, V1-3.3.1-d, V1-3.3.1-e, V1-3.3.1-f, V1-3.3.1-h, V1-3.3.1-i, V1-3.3.3-a, V1-3.3.3-c, V1-3.3.3-d, V1-3.4.1-a, V1-3.4.5.1-b, V1-3.5.2-b, V1-4.4.1-a, V1-4.2.1-a
     /// proves: V1-8.1.3-a, V1-8.1.3-b, V1-8.1.4-b, BIDI-8167-4.1-a, BIDI-8167-2.4.1-a, V1-3.3.1-a, V1-3.4.3-b, V1-3.4.4.4-a, V1-4-b, V1-4.2.3-a, V1-4.2.2-a, V1-4.4.3-a, V1-4.6.1-a, V1-4.6.2-a, V1-3.5.3-b, V1-4.3.1-b
-    /// proves: IE-3.3.3-a, IE-4.5-a, IE-7.1.2-a
+    /// proves: IE-3.3.3-a, IE-4.5-a, IE-7.1.2-a, V1-2.3.2-d, V1-4.2.1-b, V1-3.3.2-b, V1-4.2.4-f, V1-4.2.4-g, IE-3.6.1-b, IE-7.1.2.1-a
     #[test]
     fn every_call_is_answered_once_and_every_octet_arrives(seed in any::<u64>()) {
         run(seed, 400, false);

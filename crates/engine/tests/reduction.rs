@@ -107,7 +107,7 @@ fn arrays(xid: u32, kind: u32) -> (Payload, Vec<u8>, [Vec<u8>; 2]) {
     (stream, [head, words(&[3, 1, 77])].concat(), [elements, present])
 }
 
-/// proves: V1-3.4.4.1-a, V1-3.4.4.2-a, IE-3.7.1-b, V1-3.4.4.4-a
+/// proves: V1-3.4.4.1-a, V1-3.4.4.2-a, IE-3.7.1-b, V1-3.4.4.4-a, V1-4.3.1.1-a, V1-3.4.5-b
 #[test]
 fn counts_and_flags_stay_and_elements_move_whole() {
     let (mut engine, mut host) = client();
@@ -154,6 +154,17 @@ fn only_what_is_marked_is_reduced() {
         let left = zero.iter().map(|(_, octets)| octets).sum::<u32>() + sent[0].1.len() as u32;
         assert_eq!(left, 24 + 6 * each - reduced.len() as u32 * each, "all else is there");
     }
+}
+
+/// proves: V1-4.3.2.3-b, V1-3.4.6-b, V1-3.4.6.2-a, IE-3.8.1-b
+#[test]
+fn a_chunk_has_the_octets_of_its_result_and_an_empty_one_keeps_its_place() {
+    let (mut engine, mut host) = client();
+    let call = Payload::from(Bytes::from(words(&[1, 0, 2, 100_003, 3, 6])));
+    let sent = messages(&start(&mut engine, &mut host, 1, call, &[4001, 0, 5003]));
+    let octets = |chunk: &WriteChunk| chunk.segments().iter().map(|segment| segment.length).collect::<Vec<_>>();
+    let offered: Vec<_> = lists(&sent[0].0).writes.chunks().iter().map(octets).collect();
+    assert_eq!(offered, [vec![4001], vec![], vec![5003]]);
 }
 
 /// proves: V1-3.5.3-e

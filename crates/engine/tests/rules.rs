@@ -100,7 +100,7 @@ fn closed(actions: &[Action]) -> Option<CloseCause> {
     actions.iter().find_map(|action| if let Action::Close(cause) = action { Some(*cause) } else { None })
 }
 
-/// proves: V1-3.3.1-c, BIDI-8167-4.1-a
+/// proves: V1-3.3.1-c
 #[test]
 fn a_peer_that_overruns_its_credits_loses_the_connection() {
     let (mut engine, mut host) = server();
@@ -296,7 +296,7 @@ fn a_reply_invalidates_a_handle_of_its_call_only_where_both_allow_it() {
     }
 }
 
-/// proves: V1-4.4.1-a, V1-8.1.3-b, V1-2.3.2-d
+/// proves: V1-4.4.1-a, V1-8.1.3-b
 #[test]
 fn a_reply_waits_for_the_fence() {
     let (mut engine, mut host) = client();
@@ -326,10 +326,13 @@ fn an_error_ends_its_call() {
             matches!(after.last(), Some(Action::Fail { call: CallId(1), error: CallError::Remote(e) }) if *e == error),
             "{after:?}"
         );
+        // The credits of an error count, but not those of a peer that does not know this version.
+        let more: Vec<_> = (2..4).flat_map(|id| start(&mut engine, &mut host, id, 6 + id as u32)).collect();
+        assert_eq!(sends(&more).len(), if error == ErrorBody::Chunk { 2 } else { 1 });
     }
 }
 
-/// proves: V1-2.2.2-a, V1-4.5-c, V1-4.2.4-e, V1-4.6.1-c, V1-4.6.2-b
+/// proves: V1-2.2.2-a, V1-4.5-c, V1-4.2.4-e, V1-4.6.1-c, V1-4.6.2-b, V1-4.2.4-d
 #[test]
 fn what_answers_nothing_is_dropped() {
     let (mut engine, mut host) = client();
@@ -409,6 +412,7 @@ fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     assert!(matches!(actions(&mut engine).last(), Some(Action::Released { call: CallId(1) })), "its reply ends it too");
 }
 
+/// proves: ULB-3.4.1-b
 #[test]
 fn a_silent_peer_is_probed_and_then_given_up() {
     let (mut engine, mut host) = client();
@@ -444,7 +448,7 @@ fn a_call_whose_memory_cannot_be_exposed_fails_or_waits_for_another_connection()
     assert_eq!(engine.closed(), [CallId(2)]);
 }
 
-/// proves: V1-7.1-b, V1-4.2.1-b, BIDI-8167-2.4.1-a
+/// proves: V1-7.1-b, BIDI-8167-2.4.1-a, BIDI-8167-4.1-a
 #[test]
 fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     let mut engine = Connection::new(Config { credits_granted: 2, ..Config::client() }, Some(&PEER));
@@ -456,6 +460,10 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     engine.received(&reply(7, 4), T, &mut host);
     engine.fenced(ExposureId(0));
     assert!(matches!(actions(&mut engine).last(), Some(Action::Complete { .. })), "same XID, another RPC");
+    let more: Vec<_> = (2..7).flat_map(|id| start(&mut engine, &mut host, id, 20 + id as u32)).collect();
+    assert_eq!(sends(&more).len(), 3, "four are granted and one is kept back, whatever comes the other way");
+    engine.received(&call(9), T, &mut host);
+    assert_eq!(delivered(&actions(&mut engine)).len(), 1, "as is the second that was granted to the peer");
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[7, 1, 0, 0, 0, 0])))));
     assert_eq!(sends(&actions(&mut engine))[0].credit, 2);
     let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]);
@@ -463,7 +471,7 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
-/// proves: V1-4.5-a
+/// proves: V1-4.2.4-c, V1-4.5.2-a
 #[test]
 fn a_long_call_that_has_a_reply_chunk_only_is_answered() {
     let (mut engine, mut host) = server();

@@ -364,31 +364,39 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
             let mut data = common::pattern(5, 6);
             data.extend([0; 3]);
             let source = qp.expose(Token(9), Lent::Source(data.into())).unwrap();
-            let segment = Segment { handle: source.handle, length: 8, offset: source.offset };
-            let reads = ReadList(vec![ReadSegment { position: 48, segment }]);
-            let lists = Lists { reads, ..Lists::default() };
-            let header = match versions {
-                Versions::One => Header::new(3, 8, Body::Msg(lists)).to_bytes(),
-                _ => v2::Header::msg(3, v2::Credits::new(8, 8), false, false, v2::Chunks::from(lists)).to_bytes(),
-            };
-            let call = bytes(&[3, 0, 2, common::PROGRAM, 1, common::WRITE, 0, 0, 0, 0, 6, 5]);
-            qp.post_send(Send { token: Token(1), octets: vec![header, call], ..Send::default() }).unwrap();
-            let pulled = |event: &Event| matches!(event, Event::Called { pulled_octets: 8, .. });
-            // The answer says that five octets came, and that they are the right ones.
-            let answer = loop {
-                match poll_fn(|cx| qp.poll(cx)).await {
-                    Completion::Received { buffer, .. } => {
-                        let octets = buffer.filled().to_vec();
-                        if octets.ends_with(&bytes(&[1, 5])) {
-                            break octets;
-                        }
-                    }
-                    Completion::Closed { reason } => panic!("{versions:?}: {reason:?}"),
-                    _ => {}
+            // In the last segment, and in one of its own.
+            for (xid, lengths) in [(3u32, &[8][..]), (4, &[5, 3])] {
+                let mut offset = source.offset;
+                let mut reads = Vec::new();
+                for &length in lengths {
+                    let segment = Segment { handle: source.handle, length, offset };
+                    reads.push(ReadSegment { position: 48, segment });
+                    offset += u64::from(length);
                 }
-            };
-            assert_eq!(answer[..4], 3u32.to_be_bytes());
-            assert_eq!(served.count(pulled), 1);
+                let lists = Lists { reads: ReadList(reads), ..Lists::default() };
+                let header = match versions {
+                    Versions::One => Header::new(xid, 8, Body::Msg(lists)).to_bytes(),
+                    _ => v2::Header::msg(xid, v2::Credits::new(8, 8), false, false, v2::Chunks::from(lists)).to_bytes(),
+                };
+                let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::WRITE, 0, 0, 0, 0, 6, 5]);
+                qp.post_send(Send { token: Token(1), octets: vec![header, call], ..Send::default() }).unwrap();
+                // The answer says that five octets came, and that they are the right ones.
+                let answer = loop {
+                    match poll_fn(|cx| qp.poll(cx)).await {
+                        Completion::Received { buffer, .. } => {
+                            let octets = buffer.filled().to_vec();
+                            if octets.ends_with(&bytes(&[1, 5])) {
+                                break octets;
+                            }
+                        }
+                        Completion::Closed { reason } => panic!("{versions:?}: {reason:?}"),
+                        _ => {}
+                    }
+                };
+                assert_eq!(answer[..4], xid.to_be_bytes());
+            }
+            let pulled = |event: &Event| matches!(event, Event::Called { pulled_octets: 8, .. });
+            assert_eq!(served.count(pulled), 2);
         });
     }
 }

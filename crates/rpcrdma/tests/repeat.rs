@@ -176,7 +176,7 @@ fn a_call_that_may_be_repeated_gets_more_room() {
     });
 }
 
-/// proves: V2-6.4-g, V2-7.3.4-d
+/// proves: V2-6.4-g, V2-7.3.4-d, ULB-3.2-f
 #[test]
 fn any_other_call_fails_by_name_and_is_executed_once() {
     let world = World::new(2);

@@ -108,9 +108,14 @@ mod tests {
             assert_eq!(PrivateData::find(&octets), Some(OURS));
             assert_eq!(PrivateData::find(&octets[..before + LEN_OCTETS - 1]), None);
         }
-        let mut other = OURS.to_octets();
-        other[4] = 2;
-        assert_eq!(PrivateData::find(&other), None);
+        // The magic number, and the version of the format.
+        for at in 0..5 {
+            for bit in 0..8 {
+                let mut other = OURS.to_octets();
+                other[at] ^= 1 << bit;
+                assert_eq!(PrivateData::find(&other), None, "octet {at}, bit {bit}");
+            }
+        }
         assert_eq!(PrivateData::find(&[]), None);
     }
 

@@ -132,7 +132,7 @@ fn action(judgement: &Judgement) -> Value {
 }
 
 /// proves: V2-6-a, V2-6.1-a, V2-6.1-b, V2-6.2.1-a, V2-6.2.2-a, V2-6.2.3-b, V2-6.3-a, V2-6.3-b, V2-6.3.1-a, V2-6.3.2-a, V2-6.3.3-a, V2-6.3.3-b, V2-6.3.4-a, V2-8.3-a, V2-8.3-b, V2-8.3-c, V2-8.4-a, V2-8.4-b, V2-8.5-a
-/// proves: V2-4.2.1.1-c, V2-4.2.3-e, V2-4.3.5-a, V2-4.3.6-a, V2-4.3.6-g, V2-5.1-a, V2-5.2-a, V2-6.2.2-b, V2-6.2.2-d, V2-3.1.4-a, V2-3.1.4.2-a, V2-B.5-c, ULB-1-b
+/// proves: V2-4.2.1.1-c, V2-4.2.3-e, V2-4.3.5-a, V2-4.3.6-a, V2-4.3.6-g, V2-5.1-a, V2-5.2-a, V2-6.2.2-b, V2-6.2.2-d, V2-3.1.4-a, V2-3.1.4.2-a, V2-B.5-c, ULB-1-b, ULB-5.5-e
 #[test]
 fn headers_decode_to_what_the_vectors_say() {
     for vector in vectors() {
@@ -151,7 +151,7 @@ fn headers_decode_to_what_the_vectors_say() {
 /// proves: V2-7-a, V2-7.1.1-a, V2-7.1.1-b, V2-7.1.2-a, V2-7.1.2-b, V2-7.2.1-a, V2-7.2.1-b, V2-7.2.2-a, V2-7.2.2-b, V2-7.2-a, V2-7.2-d, V2-7-f, V2-7-g, V2-6.1-c, V2-6.1-d, V2-6.1-e
 /// proves: V2-5.1-c, V2-5.1-d, V2-5.1-e, V2-5.1-f, V2-5.1-g, V2-5.1-k, V2-5.1-l, V2-6.3.4-e, V2-B.4-a, V2-5.2.5-f
 /// proves: V2-6.2.2-d, V2-6.2.2-e, V2-6.2.2.1-e, V2-6.2.2.1-f, V2-6.2.2.1-g, V2-6.2.2.2-d, V2-6.2.2.2-e, V2-6.2.2.2-g, V2-6.2.2.2-h, V2-6.2.2.2-n, V2-6.2.2.3-a, V2-6.2.2.3-b, V2-6.2.2.3-f
-/// proves: V2-6.3.2-c, V2-6.3.2-f, V2-6.3.2-g, V2-6.3.2-h, V2-6.3.1-b, V2-4.3.5-h, V2-4.4.3-j, V2-4.2.1.1-i, V2-4.2.3.3-d, V2-C.1-a, V2-C.1-b, V2-8.3-d, ULB-5.5-e
+/// proves: V2-6.3.2-c, V2-6.3.2-f, V2-6.3.2-g, V2-6.3.2-h, V2-6.3.1-b, V2-4.3.5-h, V2-4.4.3-j, V2-4.2.1.1-i, V2-4.2.3.3-d, V2-C.1-a, V2-C.1-b, V2-8.3-d
 #[test]
 fn messages_are_judged_as_the_vectors_prefer() {
     for vector in vectors() {

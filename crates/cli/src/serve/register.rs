@@ -86,7 +86,7 @@ mod tests {
     }
 
     /// iWARP is one of the networks whose endpoints are named by IP addresses and ports.
-    /// proves: V1-9-a, V1-9-b, V2-9-c, V2-12-a, V2-12-b, ULB-3.3-c
+    /// proves: V1-9-a, V1-9-b, V2-9-c, V2-12-a, V2-12-b, ULB-3.3-c, V1-9-c
     #[test]
     fn rpcbind_is_told_of_rdma_by_address_family() {
         let ports = Ports(vec![

@@ -18,7 +18,7 @@ const SETUPS_PER_ADDRESS: usize = 64;
 /// The server's time-out for set-up, and what a busy machine may add.
 const SETUP_TIMEOUT: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(16)];
 
-/// proves: MPA-5044-7.1-a, MPA-5044-7.1-b, MPA-5044-7.1-c
+/// proves: MPA-5044-7.1-a, MPA-5044-7.1-b, MPA-5044-7.1-c, CM-6581-9-a
 #[test]
 fn a_frame_that_is_no_request_closes_the_connection() {
     let mut stage = Stage::new(&[]);

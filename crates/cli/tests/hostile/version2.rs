@@ -26,7 +26,7 @@ fn codes(vectors: &[Value]) -> BTreeMap<String, u64> {
     named.filter(|(name, _)| name.starts_with("RDMA2_")).collect()
 }
 
-/// proves: V2-6.1-e, V2-6.2.2.1-g, V2-7.1.2-e, V2-4.2.3.3-d
+/// proves: V2-6.1-e, V2-6.2.2.1-g, V2-7.1.2-e, V2-4.2.3.3-d, V2-4.1-g
 #[test]
 fn every_vector_of_version_2_is_answered_as_judged() {
     let text = include_str!("../../../../spec/rpcrdma-headers.jsonl");

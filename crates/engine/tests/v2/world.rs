@@ -230,7 +230,8 @@ impl World {
 
     /// Starts a call at `end`, of random shape.
     pub fn start(&mut self, end: usize) {
-        let xid = self.random.next_u32();
+        // Few, so that both directions use the same at the same time, and each is used again once it is free.
+        let xid = 1 + self.random.below(64) as u32;
         let id = CallId(self.next_call);
         let mut message = Payload::from(Bytes::from(words(&[xid, 0, 2, 100_003, 3, 1])));
         let mut items = Vec::new();

@@ -169,7 +169,7 @@ mod tests {
         reads.issue(|| tag).map(|r| (r.sink_offset, r.size))
     }
 
-    /// proves: CM-6581-9.1-d
+    /// proves: CM-6581-9.1-d, V1-3.3.1-k
     #[test]
     fn requests_wait_at_the_depth() {
         let mut reads = reads(2, &[(1, &[10, 0, 20]), (2, &[5])]);

@@ -187,7 +187,7 @@ async fn draining_answers_what_was_read_and_closes() {
     server.await.unwrap().unwrap();
 }
 
-/// proves: RPC-TCP-b, RPC-DRC-b
+/// proves: RPC-TCP-b
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_is_made_again_and_calls_are_sent_again_with_their_xids() {
     let (connector, mut far) = prepared(2);

@@ -102,7 +102,7 @@ async fn run(world: &World, credits: u32, reverse: u32) -> (Client, Client) {
     (Client::new(transport.clone(), Arc::new(NoAuth), CALLER, 1), client(transport))
 }
 
-/// proves: V1-7.1-b, BIDI-8167-4.1-a, IE-5.1-a, V1-6.3-a, V2-3.1.3.3-a, V2-4.5.4-a, V2-A.4-a
+/// proves: V1-7.1-b, IE-5.1-a, V1-6.3-a, V2-3.1.3.3-a, V2-4.5.4-a, V2-A.4-a
 #[test]
 fn both_directions_work_at_once() {
     for seed in 0..10 {

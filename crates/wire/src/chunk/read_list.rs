@@ -100,7 +100,7 @@ impl ReadList {
 mod tests {
     use super::*;
 
-    /// proves: V1-3.4.5-a, V1-3.4.5-d, V1-3.4.5-e, V1-4.3.1.1-a, V2-4.3.5-a, V2-4.3.5-f, V2-4.3.5-h, V2-4.3.4-b
+    /// proves: V1-3.4.5-a, V1-3.4.5-d, V1-3.4.5-e, V2-4.3.5-a, V2-4.3.5-f, V2-4.3.5-h, V2-4.3.4-b
     #[test]
     fn segments_of_equal_position_make_a_chunk_in_list_order() {
         let entry = |position, length| ReadSegment { position, segment: Segment { handle: 1, length, offset: 0 } };

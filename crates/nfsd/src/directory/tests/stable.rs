@@ -19,7 +19,12 @@ fn names_and_attributes_are_on_the_disk_before_the_answer() {
         client.set(&file, NewAttributes { mode: Some(0o640), ..NewAttributes::default() }).unwrap();
         assert_eq!(waited(), created[..1], "SETATTR");
         let made = client.new_directory(&root, "made");
-        let below = waited()[0];
+        let made_by = waited();
+        let [below, ..] = made_by[..] else { panic!("{made_by:?}") };
+        assert!(below != top && made_by == [below, top], "MKDIR: the directory, then its name");
+        let kind = v3::NodeKind::Fifo(NewAttributes { mode: Some(0o600), ..NewAttributes::default() });
+        plain(client.ask(v3::MakeNode { directory: root.clone(), name: "fifo".into(), kind })).unwrap();
+        assert_eq!(waited().last(), Some(&top), "MKNOD: its name");
         client.rename((&root, "file"), (&made, "moved")).unwrap();
         assert_eq!(waited(), [below, top], "RENAME: both directories, the new name first");
         client.rename((&made, "moved"), (&made, "again")).unwrap();
