@@ -8,6 +8,7 @@ use std::process::ExitCode;
 mod figures;
 mod fsx;
 mod interop;
+mod mutants;
 mod numbers;
 mod requirements;
 mod sim;
@@ -26,6 +27,8 @@ enum Command {
     Figures(figures::Arguments),
     /// Let a real Linux kernel mount us, and mount a real Linux server
     Interop(interop::Arguments),
+    /// Break the code on purpose, one fault at a time, and see that the tests notice
+    Mutants(mutants::Arguments),
     /// Tell which test proves which rule of the specifications
     Requirements(requirements::Arguments),
     /// Run the transport in simulated worlds, each of them the world of a seed
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
+        Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Requirements(arguments) => requirements::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -55,6 +55,12 @@ fn read(root: &Path) -> anyhow::Result<report::Report> {
     report::Report::new(rules, exceptions, proofs)
 }
 
+/// The ids of a repository's rules.
+#[cfg(test)]
+pub(crate) fn ids(root: &Path) -> anyhow::Result<std::collections::BTreeSet<String>> {
+    Ok(catalogue::rules(&root.join("spec"))?.into_iter().map(|rule| rule.id).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,172 @@
+//! Asks the tests about one fault after the other.
+//!
+//! The order is from cheap to dear: the test program that the list names, the crate's other ones, then those of the crates above.
+//! Before a test program is asked about a fault it has to pass without one: otherwise a failure would say nothing. That is asked
+//! once, and of those programs only that are needed.
+
+use super::{
+    build::{Builder, NotBuilt, Program, Target},
+    copy::Tree,
+    list::{Fault, Layer},
+    watch::{End, Ran, run},
+};
+use anyhow::{Context as _, bail};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+/// The longest that a test program may take without a fault.
+const SOUND_LIMIT: Duration = Duration::from_secs(300);
+/// With a fault it may take this many times what it took without, as the machine may have got other work meanwhile...
+const HANG_FACTOR: u32 = 8;
+/// ...and at least this long. Who takes longer hangs, and has noticed the fault.
+const HANG_LIMIT: Duration = Duration::from_secs(30);
+
+/// What noticed a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Catch {
+    pub(super) target: Target,
+    /// How it ended; never [`End::Passed`].
+    pub(super) end: End,
+}
+
+/// What became of a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Caught(Catch),
+    /// Every test passed.
+    Survived,
+    /// The list is wrong: the place is not there, or the code does not compile.
+    Wrong(String),
+}
+
+/// What became of a fault, and how long it took to find out.
+pub(super) struct Judged<'a> {
+    pub(super) fault: &'a Fault,
+    pub(super) verdict: Verdict,
+    pub(super) took: Duration,
+}
+
+/// Some test programs of one package that are built and asked together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    package: String,
+    targets: Vec<Target>,
+}
+
+pub(super) struct Judge<'a> {
+    tree: &'a Tree,
+    builder: Builder,
+    /// How long each test program that was asked takes without a fault.
+    sound: BTreeMap<Target, Duration>,
+}
+
+impl<'a> Judge<'a> {
+    pub(super) fn new(tree: &'a Tree, builder: Builder) -> Self {
+        Self { tree, builder, sound: BTreeMap::new() }
+    }
+
+    /// Sees that what is asked first about these faults passes without them.
+    pub(super) fn prepare(&mut self, faults: &[(&Fault, &Layer)]) -> anyhow::Result<()> {
+        let mut first: BTreeMap<String, BTreeSet<Target>> = BTreeMap::new();
+        for (fault, layer) in faults {
+            if let Some(step) = self.steps(fault, layer)?.into_iter().next() {
+                first.entry(step.package).or_default().extend(step.targets);
+            }
+        }
+        for (package, targets) in first {
+            self.see_sound(&Step { package, targets: targets.into_iter().collect() })?;
+        }
+        Ok(())
+    }
+
+    /// Puts a fault in and asks until somebody notices it.
+    ///
+    /// # Errors
+    /// If a test fails without a fault, or something else is wrong that has nothing to do with this one.
+    pub(super) fn judge<'f>(&mut self, fault: &'f Fault, layer: &Layer) -> anyhow::Result<Judged<'f>> {
+        let begin = Instant::now();
+        let mut verdict = Verdict::Survived;
+        for step in self.steps(fault, layer)? {
+            self.see_sound(&step)?;
+            let standing = match self.tree.put(fault) {
+                Ok(standing) => standing,
+                Err(error) => {
+                    verdict = Verdict::Wrong(format!("{error:#}"));
+                    break;
+                }
+            };
+            let asked = self.ask(&step)?;
+            drop(standing);
+            if asked != Verdict::Survived {
+                verdict = asked;
+                break;
+            }
+        }
+        Ok(Judged { fault, verdict, took: begin.elapsed() })
+    }
+
+    /// Whom to ask about a fault, in order.
+    fn steps(&self, fault: &Fault, layer: &Layer) -> anyhow::Result<Vec<Step>> {
+        let own = self.builder.targets(&layer.package)?;
+        if let Some(name) = &fault.first
+            && !own.iter().any(|target| target.test.as_ref() == Some(name))
+        {
+            bail!("{} asks {name} first, which is no test program of {}", fault.name, layer.package);
+        }
+        let (first, rest) = own.iter().cloned().partition(|target: &Target| target.test == fault.first);
+        let mut steps = vec![(&layer.package, first), (&layer.package, rest)];
+        for package in &layer.above {
+            steps.push((package, self.builder.targets(package)?.to_vec()));
+        }
+        steps.retain(|(_, targets)| !targets.is_empty());
+        Ok(steps.into_iter().map(|(package, targets)| Step { package: package.clone(), targets }).collect())
+    }
+
+    /// Sees that the tests of a step pass without a fault, if it is not known yet. No fault may stand in the copy.
+    fn see_sound(&mut self, step: &Step) -> anyhow::Result<()> {
+        let unknown: Vec<Target> =
+            step.targets.iter().filter(|target| !self.sound.contains_key(target)).cloned().collect();
+        if unknown.is_empty() {
+            return Ok(());
+        }
+        let built = self.builder.build(&step.package, &unknown)?;
+        let programs = built.map_err(|NotBuilt(said)| anyhow::anyhow!("{said}")).with_context(|| {
+            format!("the tests of {} do not compile without a fault: nothing can be said about any", step.package)
+        })?;
+        for program in programs {
+            let Ran { end, said, took } = run(&program, SOUND_LIMIT)?;
+            if end != End::Passed {
+                bail!(
+                    "{} fails without a fault ({end:?}): nothing can be said about any\n{}",
+                    program.target,
+                    said.join("\n")
+                );
+            }
+            self.sound.insert(program.target, took);
+        }
+        Ok(())
+    }
+
+    /// Asks the tests of a step about what stands in the copy.
+    fn ask(&self, step: &Step) -> anyhow::Result<Verdict> {
+        let programs = match self.builder.build(&step.package, &step.targets)? {
+            Ok(programs) => programs,
+            Err(NotBuilt(said)) => return Ok(Verdict::Wrong(format!("it does not compile:\n{said}"))),
+        };
+        for program in programs {
+            let end = run(&program, self.limit(&program))?.end;
+            if end != End::Passed {
+                return Ok(Verdict::Caught(Catch { target: program.target, end }));
+            }
+        }
+        Ok(Verdict::Survived)
+    }
+
+    /// How long a test program may take with a fault.
+    fn limit(&self, program: &Program) -> Duration {
+        let sound = self.sound.get(&program.target).copied().unwrap_or_default();
+        HANG_LIMIT.max(sound * HANG_FACTOR)
+    }
+}

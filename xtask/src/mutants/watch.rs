@@ -1,0 +1,220 @@
+//! Runs a test program up to the first test that fails, and not for ever.
+//!
+//! A program runs in a process group of its own, which is killed when a test has failed, when the time is over, or when it has taken
+//! too much memory: broken code may do anything.
+
+use super::build::Program;
+use anyhow::Context as _;
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader},
+    os::unix::process::CommandExt as _,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    time::{Duration, Instant},
+};
+
+/// The address space of a test program, in octets: a fault that allocates without end must not take the machine with it.
+const MEMORY_OCTETS: u64 = 8 << 30;
+/// The processor time of a test program, in seconds: one that outlives us, spinning, ends.
+const PROCESSOR_SECONDS: u64 = 1800;
+/// How often it is looked whether a program that says nothing is still there.
+const LOOK: Duration = Duration::from_millis(100);
+/// The last lines of a program that are kept, to be shown when it fails unasked.
+const KEPT_LINES: usize = 60;
+
+/// How a test program ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Passed,
+    /// A test failed; the others were not waited for.
+    Failed {
+        test: String,
+    },
+    /// It ended otherwise than test programs do, as by a signal.
+    Died {
+        how: String,
+    },
+    /// It did not end in time. These tests had not ended.
+    Hung {
+        limit: Duration,
+        tests: Vec<String>,
+    },
+}
+
+/// How a test program ended, what it said last, and how long it took.
+pub(super) struct Ran {
+    pub(super) end: End,
+    pub(super) said: Vec<String>,
+    pub(super) took: Duration,
+}
+
+/// Runs a program, for at most this long.
+pub(super) fn run(program: &Program, limit: Duration) -> anyhow::Result<Ran> {
+    let begin = Instant::now();
+    let (child, lines) = start(program)?;
+    let mut group = Group(child);
+    let mut said: Vec<String> = Vec::new();
+    let mut ended = BTreeSet::new();
+    let mut failed = None;
+    let mut status = None;
+    let end = loop {
+        let left = limit.saturating_sub(begin.elapsed());
+        match lines.recv_timeout(left.min(LOOK)) {
+            Ok(line) => {
+                if let Some((test, passed)) = verdict(&line) {
+                    ended.insert(test.to_owned());
+                    if !passed {
+                        failed = Some(test.to_owned());
+                    }
+                }
+                if said.len() == KEPT_LINES {
+                    said.remove(0);
+                }
+                said.push(line);
+                if let Some(test) = failed.take() {
+                    break End::Failed { test };
+                }
+                continue;
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                break ended_by(group.0.wait().context("waiting for a test program")?);
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        // Whatever it has started may hold the pipe open.
+        if let Some(status) = status {
+            break ended_by(status);
+        }
+        status = group.0.try_wait().context("waiting for a test program")?;
+        if status.is_none() && begin.elapsed() >= limit {
+            let tests = all_tests(program).into_iter().filter(|test| !ended.contains(test)).collect();
+            break End::Hung { limit, tests };
+        }
+    };
+    drop(group);
+    Ok(Ran { end, said, took: begin.elapsed() })
+}
+
+/// Everything that a program has started goes with it.
+struct Group(Child);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(group) = pid(&self.0) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// Starts a program; its lines come by the channel.
+fn start(program: &Program) -> anyhow::Result<(Child, Receiver<String>)> {
+    let (reader, writer) = std::io::pipe()?;
+    let child = Command::new(&program.executable)
+        .current_dir(&program.folder)
+        .env("CARGO_MANIFEST_DIR", &program.folder)
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {}", program.executable.display()))?;
+    for (resource, limit) in [(Resource::As, MEMORY_OCTETS), (Resource::Cpu, PROCESSOR_SECONDS)] {
+        // One that is gone already needs no limit.
+        let _ = prlimit(pid(&child), resource, Rlimit { current: Some(limit), maximum: Some(limit) });
+    }
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(reader);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|octets| octets > 0) {
+            if sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+                break;
+            }
+            line.clear();
+        }
+    });
+    Ok((child, lines))
+}
+
+fn ended_by(status: ExitStatus) -> End {
+    if status.success() { End::Passed } else { End::Died { how: status.to_string() } }
+}
+
+/// The test that a line is about, and whether it passed.
+fn verdict(line: &str) -> Option<(&str, bool)> {
+    let (test, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
+    let test = test.strip_suffix(" - should panic").unwrap_or(test);
+    match verdict {
+        "FAILED" => Some((test, false)),
+        verdict if verdict.starts_with("ok") || verdict.starts_with("ignored") => Some((test, true)),
+        _ => None,
+    }
+}
+
+/// The tests of a program.
+fn all_tests(program: &Program) -> Vec<String> {
+    let listed = Command::new(&program.executable).args(["--list", "--format", "terse"]).stdin(Stdio::null()).output();
+    let listed = listed.map(|output| output.stdout).unwrap_or_default();
+    String::from_utf8_lossy(&listed).lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutants::build::Target;
+    use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+    /// A program that does what a script says.
+    fn script(name: &str, text: &str) -> Program {
+        let executable = std::env::temp_dir().join(format!("rpcrdma-watch-{}-{name}", std::process::id()));
+        std::fs::write(&executable, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let target = Target { package: "e".to_owned(), test: None };
+        Program { target, executable, folder: PathBuf::from("/") }
+    }
+
+    fn end(name: &str, text: &str, limit: Duration) -> End {
+        let program = script(name, text);
+        let ran = run(&program, limit).unwrap();
+        std::fs::remove_file(&program.executable).unwrap();
+        ran.end
+    }
+
+    #[test]
+    fn a_program_is_stopped_at_the_first_test_that_fails() {
+        let begin = Instant::now();
+        let said = "echo 'test a::b ... ok'; echo 'test a::c - should panic ... FAILED'; sleep 60";
+        assert_eq!(end("fails", said, Duration::from_secs(50)), End::Failed { test: "a::c".to_owned() });
+        assert!(begin.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
+    fn a_program_passes_or_says_how_it_died() {
+        assert_eq!(end("passes", "echo 'test result: ok. 1 passed'", Duration::from_secs(50)), End::Passed);
+        let died = end("dies", "echo 'test a ... ok'; kill -SEGV $$", Duration::from_secs(50));
+        assert!(matches!(&died, End::Died { how } if how.contains("signal")), "{died:?}");
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_killed_with_what_it_has_started() {
+        let text = "if [ \"$1\" = --list ]; then echo 'a: test'; echo 'b: test'; exit; fi\necho 'test a ... ok'; sleep 60 & wait";
+        let limit = Duration::from_millis(700);
+        assert_eq!(end("hangs", text, limit), End::Hung { limit, tests: vec!["b".to_owned()] });
+    }
+
+    #[test]
+    fn a_line_of_another_kind_is_no_verdict() {
+        for line in ["test result: FAILED. 0 passed", "test a has been running for over 60 seconds", "running 3 tests"]
+        {
+            assert_eq!(verdict(line), None, "{line}");
+        }
+        assert_eq!(verdict("test a ... ignored, why"), Some(("a", true)));
+    }
+}
