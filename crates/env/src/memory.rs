@@ -10,11 +10,18 @@ use std::any::Any;
 
 /// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it
 /// returns it to where it came from.
+///
+/// It may come into being when it is first written to: then [`octets`](Memory::octets) are none before, and
+/// [`capacity`](Memory::capacity) says how many there will be.
 pub trait Memory: Any + Send + Sync {
     /// All of it.
     fn octets(&self) -> &[u8];
     /// All of it, to write to.
     fn octets_mut(&mut self) -> &mut [u8];
+    /// How many octets [`octets_mut`](Memory::octets_mut) gives.
+    fn capacity(&self) -> usize {
+        self.octets().len()
+    }
 }
 
 impl Memory for Vec<u8> {
@@ -53,7 +60,7 @@ impl Buffer {
 
     /// How many octets it can hold.
     pub fn capacity(&self) -> usize {
-        self.memory.octets().len()
+        self.memory.capacity()
     }
 
     /// How many of its octets are meaningful.
@@ -69,6 +76,10 @@ impl Buffer {
     /// Says that the first `len` octets are meaningful, at most the capacity.
     pub fn set_len(&mut self, len: usize) {
         self.len = len.min(self.capacity());
+        if self.memory.octets().len() < self.len {
+            // Not there yet, as nobody has written to it.
+            self.len = self.len.min(self.memory.octets_mut().len());
+        }
     }
 
     /// The meaningful octets.
@@ -169,6 +180,35 @@ mod tests {
         assert_eq!(returned.load(Ordering::Relaxed), 0);
         drop(part);
         assert_eq!(returned.load(Ordering::Relaxed), 1);
+    }
+
+    /// Four octets that are there once they are written to.
+    struct Late(Vec<u8>);
+    impl Memory for Late {
+        fn octets(&self) -> &[u8] {
+            &self.0
+        }
+        fn octets_mut(&mut self) -> &mut [u8] {
+            self.0.resize(4, 7);
+            &mut self.0
+        }
+        fn capacity(&self) -> usize {
+            4
+        }
+    }
+
+    #[test]
+    fn memory_may_come_into_being_when_it_is_first_used() {
+        let buffer = || Buffer::new(Box::new(Late(Vec::new())));
+        assert_eq!((buffer().capacity(), buffer().len(), buffer().filled().len()), (4, 0, 0));
+        assert!(buffer().freeze().is_empty());
+        let mut written = buffer();
+        written.octets_mut()[0] = 1;
+        written.set_len(1);
+        assert_eq!(&written.freeze()[..], [1]);
+        let mut said = buffer();
+        said.set_len(9);
+        assert_eq!((said.filled(), said.capacity()), (&[7; 4][..], 4), "what is said to be there is");
     }
 
     #[test]

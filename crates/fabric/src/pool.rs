@@ -3,6 +3,9 @@
 //! A [`Pool`] keeps returned blocks by size class, so that the data path neither asks the system for memory nor zeroes
 //! any. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of octets at a time and makes
 //! callers wait, first come first served. Blocks go back to pool and budget when the last user drops them.
+//!
+//! A block is taken from the pool when it is first written to: a receive that waits for its message costs some words, and an idle
+//! connection has a hundred of them. What counts for a budget is what was asked for, from the beginning.
 
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,10 +74,8 @@ impl Pool {
             buffer.set_len(buffer.capacity());
             return Buffer::new(Box::new(Borrowed { buffer, _permits: permits }));
         }
-        let kept = class_of(len)
-            .and_then(|class| self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
-        let octets = kept.unwrap_or_else(|| vec![0; block_octets(len)]);
-        Buffer::new(Box::new(Block { octets, free: self.free.clone(), _permits: permits }))
+        let size = block_octets(len);
+        Buffer::new(Box::new(Block { octets: Vec::new(), size, free: self.free.clone(), _permits: permits }))
     }
 }
 
@@ -174,7 +175,9 @@ impl Memory for Borrowed {
 }
 
 struct Block {
+    /// None before it is written to, then `size` of them.
     octets: Vec<u8>,
+    size: usize,
     free: Arc<FreeLists>,
     _permits: Permits,
 }
@@ -185,14 +188,30 @@ impl Memory for Block {
     }
 
     fn octets_mut(&mut self) -> &mut [u8] {
+        if self.octets.is_empty() {
+            self.octets = self.free.take(self.size);
+        }
         &mut self.octets
+    }
+
+    fn capacity(&self) -> usize {
+        self.size
+    }
+}
+
+impl FreeLists {
+    /// Octets that were used before, or fresh ones of the heap.
+    fn take(&self, size: usize) -> Vec<u8> {
+        let kept =
+            class_of(size).and_then(|class| self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
+        kept.unwrap_or_else(|| vec![0; size])
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
         let size = self.octets.len();
-        let Some(class) = class_of(size) else { return };
+        let Some(class) = class_of(size).filter(|_| size > 0) else { return };
         let mut kept = self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
         if (kept.len() + 1) * size <= KEPT_OCTETS_PER_CLASS {
             kept.push(std::mem::take(&mut self.octets));
@@ -222,6 +241,21 @@ mod tests {
         assert_eq!(pool.try_allocate(8192).unwrap().octets_mut().as_ptr(), address);
     }
 
+    /// A receive that nothing has come for costs no memory, and leaves none behind.
+    #[test]
+    fn a_block_that_nobody_writes_to_is_not_there() {
+        let pool = Pool::new();
+        let of_class = |class: usize| pool.free.classes[class].lock().unwrap().len();
+        let budget = pool.budget(64 << 10);
+        let mut waiting: Vec<_> = (0..2).map(|_| budget.try_allocate(4096).unwrap()).collect();
+        assert_eq!((waiting[0].capacity(), waiting[0].filled().len(), budget.in_use()), (4096, 0, 8192));
+        waiting[1].octets_mut()[0] = 1;
+        drop(waiting);
+        assert_eq!((of_class(0), budget.in_use()), (1, 0), "the one that was written to is kept");
+        drop(pool.try_allocate(4096).unwrap().freeze());
+        assert_eq!(of_class(0), 1, "and stays where it is until somebody writes");
+    }
+
     #[test]
     fn classes_end_at_their_limit() {
         let largest = MIN_BLOCK_OCTETS << (CLASSES - 1);
@@ -237,7 +271,8 @@ mod tests {
         let pool = Pool::new();
         let size = MIN_BLOCK_OCTETS << (CLASSES - 1);
         let fits = KEPT_OCTETS_PER_CLASS / size;
-        let blocks: Vec<_> = (0..=fits).map(|_| pool.try_allocate(size).unwrap()).collect();
+        let mut blocks: Vec<_> = (0..=fits).map(|_| pool.try_allocate(size).unwrap()).collect();
+        blocks.iter_mut().for_each(|block| block.octets_mut()[0] = 1);
         drop(blocks);
         assert_eq!(pool.free.classes[CLASSES - 1].lock().unwrap().len(), fits);
     }
