@@ -1,0 +1,214 @@
+//! Soaks: clients of both versions that check every octet in directories of their own, beside peers that open, stall and repeat,
+//! while connections are cut and the server, if asked, is killed. Everything is drawn from a seed, except for when things happen.
+//!
+//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if the server ends or a hostile peer hears
+//! something that it must not, or if at quiet points - everybody pauses, hostile peers are gone - sockets are left or memory
+//! grows from one to the next beyond [`GROWTH_KIB`].
+
+mod decent;
+mod files;
+mod hostile;
+mod relay;
+mod report;
+mod watch;
+
+use crate::{
+    clients::{CALL_LIMIT, Dialler},
+    resources::raise_descriptors,
+    server::{Place, Server},
+};
+use anyhow::Context as _;
+use report::Report;
+use rpcrdma::Versions;
+use std::{
+    path::Path,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::RwLock;
+
+/// Descriptors that this process needs.
+const DESCRIPTORS: u64 = 2048;
+/// The server's memory for calls and replies: little enough to run out of, now and then.
+const MEMORY: &str = "96M";
+/// How long the server lets peers make no progress, in seconds: shorter than by default, so that more of them are dropped.
+const STALL_SECONDS: u64 = 5;
+/// How often the server is looked at.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
+/// How often it is told how things are.
+const TELL_INTERVAL: Duration = Duration::from_secs(30);
+/// Everybody pauses this often; more often in short runs.
+const QUIET_EVERY: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(45)];
+/// A run has so many quiet points at least, if it is not very short.
+const QUIET_POINTS: u32 = 8;
+/// How long it may take at a quiet point until all are quiet and the server has let go of whoever has gone: twice what it gives a
+/// call whose data do not come, and what a busy machine adds.
+const QUIET_PATIENCE: Duration = Duration::from_secs(4 * STALL_SECONDS + 40);
+
+/// How to soak.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// How long: 90s, 10m, 2h
+    #[arg(long = "for", value_name = "TIME", default_value = "1m", value_parser = parse_time)]
+    lasts: Duration,
+    /// Decides who does what. A random one if it is not given; it is told
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Clients, by turns of version 1 and 2; every other one over a path that is cut now and then
+    #[arg(long, value_name = "N", default_value_t = 8)]
+    clients: usize,
+    /// Hostile addresses, each with several peers at a time
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    hostile: usize,
+    /// Kill the server without a word so often, and start it again
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    restart_every: Option<Duration>,
+    /// Say what came of it in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number with a unit.
+fn parse_time(text: &str) -> Result<Duration, String> {
+    let (number, seconds) = match text.strip_suffix(['s', 'm', 'h']) {
+        Some(number) if text.ends_with('m') => (number, 60),
+        Some(number) if text.ends_with('h') => (number, 3600),
+        Some(number) => (number, 1),
+        None => (text, 1),
+    };
+    let number: u32 = number.parse().map_err(|_| format!("{text:?} is no time such as 90s, 10m or 2h"))?;
+    Ok(Duration::from_secs(u64::from(number) * seconds))
+}
+
+/// What all of a soak share.
+struct Scene {
+    seed: u64,
+    /// Held for reading by whoever does something, for writing while all are to be quiet.
+    going: RwLock<()>,
+    /// Hostile peers hang up, and begin nothing.
+    quiet: AtomicBool,
+    /// Everything ends.
+    over: AtomicBool,
+    /// How often the server was started: what a hostile peer hears while it dies is not judged.
+    starts: std::sync::atomic::AtomicU64,
+    server: Mutex<Option<Server>>,
+    found: Mutex<Report>,
+}
+
+impl Scene {
+    /// Something has failed that may not.
+    fn fail(&self, what: String) {
+        self.report(|report| report.failures.push(what));
+        self.over.store(true, Ordering::SeqCst);
+    }
+
+    fn report<T>(&self, change: impl FnOnce(&mut Report) -> T) -> T {
+        change(&mut self.found.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn pid(&self) -> Option<u32> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Server::pid)
+    }
+}
+
+/// Soaks.
+///
+/// # Errors
+/// If it cannot begin. What it finds is told in its report, and in the exit code.
+pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    raise_descriptors(DESCRIPTORS)?;
+    let seed = match arguments.seed {
+        Some(seed) => seed,
+        None => rpcrdma_env::Random::next_u64(&rpcrdma_env::OsRandom::open()?) >> 32,
+    };
+    let more = ["--memory", MEMORY, "--stall-timeout", &STALL_SECONDS.to_string()].map(str::to_owned);
+    let place = Place::new(program, folder, &more)?;
+    let begin = Instant::now();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let report = runtime.block_on(soak(&place, seed, arguments))?;
+    runtime.shutdown_background();
+    let report = Report { seconds: begin.elapsed().as_secs_f64(), ..report };
+    if arguments.json {
+        println!("{}", serde_json::to_string(&report)?);
+    } else {
+        print!("{report}");
+    }
+    Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result<Report> {
+    eprintln!("soaking for {:?} with seed {seed}", arguments.lasts);
+    let server = place.start(None)?;
+    let at = (server.rdma, server.mount);
+    let scene = Arc::new(Scene {
+        seed,
+        going: RwLock::new(()),
+        quiet: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+        starts: std::sync::atomic::AtomicU64::new(1),
+        server: Mutex::new(Some(server)),
+        found: Mutex::new(Report { seed, ..Report::default() }),
+    });
+    let dialler = Dialler::new()?;
+    let root = dialler.root(at.1).await.context("MOUNT")?;
+    let relay = relay::start(at.0, scene.clone()).await?;
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..arguments.clients {
+        let versions = if number % 2 == 0 { Versions::One } else { Versions::Two };
+        let to = if number / 2 % 2 == 0 { at.0 } else { relay };
+        let nfs = dialler.connect(to, versions).await?;
+        let who = decent::Decent::new(number, nfs, root.clone(), &scene).await?;
+        clients.spawn(who.work(scene.clone()));
+    }
+    let command = tokio::spawn(decent::command(place.clone(), at, scene.clone()));
+    let target = hostile::Target::find(&dialler, at.0, &root).await?;
+    let hostile: Vec<_> = (0..arguments.hostile).map(|n| hostile::start(n, target.clone(), scene.clone())).collect();
+
+    watch::conduct(place, at, arguments, &scene).await;
+
+    scene.over.store(true, Ordering::SeqCst);
+    scene.quiet.store(true, Ordering::SeqCst);
+    let leaving = async {
+        while let Some(left) = clients.join_next().await {
+            if let Err(error) = left {
+                scene.fail(format!("a client has failed: {error}"));
+            }
+        }
+        let _ = command.await;
+    };
+    if tokio::time::timeout(2 * CALL_LIMIT, leaving).await.is_err() {
+        scene.fail("clients do not come to their end".to_owned());
+    }
+    for thread in hostile {
+        let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+    }
+    let log = std::fs::read_to_string(place.log()).unwrap_or_default();
+    if log.contains("panicked") {
+        scene.fail(format!("the server has panicked: {}", log.lines().last().unwrap_or_default()));
+    }
+    Ok(scene.report(|report| Report { log_octets: log.len(), ..std::mem::take(report) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(parse_time("90s"), Ok(Duration::from_secs(90)));
+        assert_eq!(parse_time("10m"), Ok(Duration::from_secs(600)));
+        assert_eq!(parse_time("2h"), Ok(Duration::from_secs(7200)));
+        assert_eq!(parse_time("7"), Ok(Duration::from_secs(7)));
+        for wrong in ["", "m", "-1s", "1.5h", "5 m", "1d"] {
+            assert!(parse_time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

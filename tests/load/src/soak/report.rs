@@ -1,0 +1,168 @@
+//! What came of a soak.
+
+use crate::resources::Resources;
+use serde::Serialize;
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+/// Memory that may be more at the last quiet points than at the first, in KiB: what the allocator and the cache of replies (16 MiB)
+/// come to hold in any case.
+pub(super) const GROWTH_KIB: i64 = 24 << 10;
+/// Quiet points at the beginning of a server's life at which it is still filling what it keeps.
+const WARM_POINTS: usize = 2;
+/// Fewer points than this after those tell nothing.
+const LEAST_POINTS: usize = 3;
+
+/// The report.
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Report {
+    pub(super) seed: u64,
+    pub(super) seconds: f64,
+    /// What decent clients did.
+    pub(super) operations: BTreeMap<&'static str, Times>,
+    /// How many hostile peers did what.
+    pub(super) hostile: BTreeMap<&'static str, u64>,
+    /// Connections of decent clients that were cut.
+    pub(super) cuts: u64,
+    /// How often the server was killed and started again.
+    pub(super) restarts: u64,
+    /// The most that the server held.
+    pub(super) peak: Resources,
+    /// When everybody paused.
+    pub(super) quiet: Vec<Point>,
+    /// How much more the server held at its last quiet points than at its first, in KiB; of several, the worst.
+    pub(super) growth_kib: Option<i64>,
+    /// What the server has written to its log.
+    pub(super) log_octets: usize,
+    /// Why it has failed. Nothing: all was well.
+    pub(super) failures: Vec<String>,
+}
+
+/// How long operations took.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Times {
+    pub(super) count: u64,
+    pub(super) longest_ms: u64,
+}
+
+/// A moment at which nothing was under way.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Point {
+    pub(super) at_s: f64,
+    /// Which server it was: the first, the second...
+    pub(super) server: u64,
+    pub(super) resources: Resources,
+}
+
+impl Report {
+    pub(super) fn done(&mut self, what: &'static str, took: Duration) {
+        let times = self.operations.entry(what).or_default();
+        times.count += 1;
+        times.longest_ms = times.longest_ms.max(took.as_millis() as u64);
+    }
+
+    /// All operations.
+    pub(super) fn count(&self) -> u64 {
+        self.operations.values().map(|times| times.count).sum()
+    }
+
+    /// Looks whether memory grows from one quiet point to the next.
+    pub(super) fn judge(&mut self) {
+        let servers = self.quiet.iter().map(|point| point.server).max().unwrap_or(0);
+        let of = |server| self.quiet.iter().filter(move |point| point.server == server);
+        self.growth_kib = (0..=servers)
+            .filter_map(|server| growth_kib(&of(server).map(|p| p.resources.anonymous_kib).collect::<Vec<_>>()))
+            .max();
+        if let Some(growth) = self.growth_kib.filter(|growth| *growth > GROWTH_KIB) {
+            self.failures.push(format!("memory grows: {growth} KiB more at the last quiet points than at the first"));
+        }
+    }
+}
+
+/// The median of the last third of what a server held, without the beginning, less that of the first third.
+fn growth_kib(points: &[u64]) -> Option<i64> {
+    let points = points.get(WARM_POINTS..).filter(|points| points.len() >= LEAST_POINTS)?;
+    let third = points.len() / 3;
+    let median = |points: &[u64]| {
+        let mut points = points.to_vec();
+        points.sort_unstable();
+        points[points.len() / 2] as i64
+    };
+    Some(median(&points[points.len() - third..]) - median(&points[..third]))
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "seed {}, {:.0} s", self.seed, self.seconds)?;
+        writeln!(f, "\n{:<44} {:>9} {:>12}", "decent clients", "times", "longest, ms")?;
+        for (what, times) in &self.operations {
+            writeln!(f, "  {what:<42} {:>9} {:>12}", times.count, times.longest_ms)?;
+        }
+        writeln!(f, "\n{:<44} {:>9}", "hostile peers", "times")?;
+        for (what, times) in &self.hostile {
+            writeln!(f, "  {what:<42} {times:>9}")?;
+        }
+        writeln!(f, "\nconnections cut {}, server restarts {}", self.cuts, self.restarts)?;
+        writeln!(
+            f,
+            "the server at its peak: {} KiB of its own, {} sockets, {} descriptors, {} threads; {} octets of log",
+            self.peak.anonymous_kib, self.peak.sockets, self.peak.descriptors, self.peak.threads, self.log_octets
+        )?;
+        writeln!(f, "\nquiet points: {:>8} {:>12} {:>9} {:>12}", "s", "KiB", "sockets", "descriptors")?;
+        for Point { at_s, resources, .. } in &self.quiet {
+            let Resources { anonymous_kib, sockets, descriptors, .. } = resources;
+            writeln!(f, "              {at_s:>8.0} {anonymous_kib:>12} {sockets:>9} {descriptors:>12}")?;
+        }
+        match self.growth_kib {
+            Some(growth) => writeln!(f, "growth between them: {growth} KiB, {GROWTH_KIB} are allowed")?,
+            None => writeln!(f, "too few quiet points to tell whether memory grows")?,
+        }
+        if self.failures.is_empty() {
+            return writeln!(f, "\nall was well");
+        }
+        self.failures.iter().try_for_each(|failure| writeln!(f, "FAILED: {failure}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(points: &[(u64, i64)]) -> Report {
+        let point = |&(server, kib): &(u64, i64)| Point {
+            at_s: 0.0,
+            server,
+            resources: Resources { anonymous_kib: kib as u64, ..Resources::default() },
+        };
+        let mut report = Report { quiet: points.iter().map(point).collect(), ..Report::default() };
+        report.judge();
+        report
+    }
+
+    #[test]
+    fn growth_is_judged_once_a_server_is_warm() {
+        assert_eq!(report(&[(1, 0), (1, 0), (1, 5), (1, 9)]).growth_kib, None);
+        let beginning = [(1, 0), (1, 70_000), (1, 90_000), (1, 90_100), (1, 90_100)];
+        assert_eq!(report(&beginning).growth_kib, Some(100));
+        assert!(report(&beginning).failures.is_empty());
+        let allowed: Vec<_> = [0, 0, 0, 9, GROWTH_KIB].map(|kib| (1, kib)).into();
+        assert!(report(&allowed).failures.is_empty());
+        let more: Vec<_> = [0, 0, 0, 9, GROWTH_KIB + 1].map(|kib| (1, kib)).into();
+        assert_eq!(report(&more).failures.len(), 1);
+        // One outlier is no growth; a new server begins anew.
+        let outlier = [0, 0, 1, 1, 1, 1, 90_000, 1, 1, 1, 1].map(|kib| (1, kib));
+        assert_eq!(report(&outlier).growth_kib, Some(0));
+        let two = [(1, 9), (1, 9), (1, 9), (1, 9), (1, 9), (2, 90_000), (2, 90_000)];
+        assert_eq!(report(&two).growth_kib, Some(0));
+    }
+
+    #[test]
+    fn a_report_says_how_it_ended() {
+        let mut report = report(&[(1, 1)]);
+        report.done("write", Duration::from_millis(7));
+        assert_eq!(report.count(), 1);
+        assert!(report.to_string().contains("all was well"), "{report}");
+        report.failures.push("data differ".into());
+        assert!(report.to_string().contains("FAILED: data differ"), "{report}");
+        assert!(serde_json::to_string(&report).unwrap().contains(r#""longest_ms":7"#));
+    }
+}
