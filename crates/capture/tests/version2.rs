@@ -122,7 +122,7 @@ fn file() -> Vec<u8> {
     captured_steps(exchange(), HERE, THERE, LARGE).0
 }
 
-/// proves: V2-4.2.3-e, V2-6.2.2.2-a, V2-4.1-i, V2-6.2.2.1-e, V2-3.1.3.4-c
+/// proves: V2-4.2.3-e, V2-6.2.2.2-a, V2-4.1-i
 #[test]
 fn the_exchange_as_text() {
     let mut out = Vec::new();
@@ -166,7 +166,6 @@ fn json_has_the_header_as_the_vectors_have_it() {
     assert!(lines.iter().any(|line| line["error"].as_str().is_some_and(|error| error.contains("property"))));
 }
 
-/// proves: V2-3.1.3.4-a, V2-3.1.3.4-b, V2-3.1.3.4-c
 #[test]
 fn both_directions_have_their_own_calls() {
     let events = read(&file()).0;

@@ -114,7 +114,7 @@ fn what_cannot_be_measured_is_said() {
     fails(1, ["bench", &url, "--op", "null"]);
 }
 
-/// proves: V2-6.4-a, V2-4.4.2-a
+/// proves: V2-4.4.2-a
 #[test]
 fn both_versions_are_measured_side_by_side() {
     let output = run(["bench", "--versions", "--json", "--seconds", "0.01"]);

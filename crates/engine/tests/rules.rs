@@ -312,6 +312,26 @@ fn a_reply_waits_for_the_fence() {
     assert_eq!(reply.items[0].returned, 3);
 }
 
+/// A handle of a call that is not answered yet may be invalidated by the peer: that takes its memory from the peer's own reach,
+/// ends no call, and is not done again.
+#[test]
+fn memory_that_the_peer_gives_up_early_ends_no_call() {
+    let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 1, 1);
+    engine.received(&reply(1, 8), T, &mut host);
+    engine.fenced(ExposureId(0));
+    start(&mut engine, &mut host, 2, 2);
+    start(&mut engine, &mut host, 3, 3);
+    engine.fenced(ExposureId(2));
+    assert!(actions(&mut engine).is_empty(), "the call is still unanswered");
+    engine.received(&reply(2, 8), T, &mut host);
+    assert!(matches!(actions(&mut engine)[..], [Action::Invalidate { exposure: ExposureId(1), handle: 1001 }]));
+    engine.fenced(ExposureId(1));
+    assert!(matches!(actions(&mut engine)[..], [Action::Complete { call: CallId(2), .. }]));
+    engine.received(&reply(3, 8), T, &mut host);
+    assert!(matches!(actions(&mut engine)[..], [Action::Complete { call: CallId(3), .. }]));
+}
+
 /// proves: V1-4.5-g, V1-4.5-j, V1-3.3.1-l
 #[test]
 fn an_error_ends_its_call() {

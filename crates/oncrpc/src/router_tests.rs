@@ -180,6 +180,23 @@ async fn a_repeated_call_is_answered_from_the_cache_whatever_its_port() {
     assert_eq!(count(ask(700, 6, 2).await), 1, "another XID");
 }
 
+/// The same call in another user's name is another call.
+#[tokio::test]
+async fn a_kept_reply_is_for_the_credential_of_its_call() {
+    let router = router();
+    let count = async |uid| {
+        let mut body = Encoder::new();
+        SysCredential { uid, ..SysCredential::default() }.encode(&mut body);
+        let credential = OpaqueAuth { flavour: AUTH_SYS, body: body.finish().to_bytes() };
+        let mut encoder = Encoder::new();
+        let id = CallId { xid: 5, program: 77, version: 1, procedure: 2 };
+        CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);
+        ask(&router, encoder.finish().to_bytes()).await.unwrap().u32().unwrap()
+    };
+    assert_eq!((count(1000).await, count(1000).await), (0, 0));
+    assert_eq!((count(1001).await, count(1001).await), (1, 1));
+}
+
 /// proves: RPC-DRC-b
 #[tokio::test]
 async fn a_duplicate_of_a_call_in_progress_is_not_executed_and_the_call_outlives_its_connection() {

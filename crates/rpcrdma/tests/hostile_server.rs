@@ -4,20 +4,15 @@ mod common;
 #[path = "common/peer.rs"]
 mod peer;
 
-use common::{COUNT, Log, client, finish_read, pattern, read, router, start_read, store};
+use common::{COUNT, Log, Script, client, finish_read, pattern, read, serve_after, start_read};
 use peer::{EXCHANGE, GRANT, Peer, accepted, header, rpc_reply};
-use rpcrdma::{
-    ClientOptions, ConnectionError, Event, MessageKind, PeerFault, Server, ServerMemory, ServerOptions, Versions,
-    connect, v2,
-};
-use rpcrdma_env::{BoxFuture, Buffer};
-use rpcrdma_fabric::{Fabric, Pending};
+use rpcrdma::{ClientOptions, ConnectionError, Event, MessageKind, PeerFault, Versions, connect, v2};
+use rpcrdma_env::Buffer;
 use rpcrdma_oncrpc::{CallError, Client, ItemRoom, RemoteError, ReplyShape, TransportError};
 use rpcrdma_sim::{Task, World};
 use rpcrdma_wire::v2::{Body, Chunks, Credits, ErrorBody, Header, Lists, PropertySet};
 use rpcrdma_xdr::{Encoder, Payload};
 use std::{
-    future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
@@ -30,52 +25,18 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 
-/// What becomes of a connection.
-type Script = Arc<dyn Fn(World, Peer) -> BoxFuture<'static, ()> + Send + Sync>;
-
 /// Gives the first `scripted` connections to the script, and all others to a real server.
 fn serve(world: &World, versions: Versions, scripted: usize, script: Script) -> (Arc<common::Store>, Task<()>) {
-    let fabric = world.fabric(SERVER);
-    let env = world.env();
-    let store = store(&env);
-    let mut options = ServerOptions::default();
-    options.versions = versions;
-    let memory = ServerMemory::budget(8 << 20);
-    let server = Server::new(&fabric, router(&env, &store), memory, env, options, Arc::new(Log::default()));
-    let spawner = world.clone();
-    let task = world.spawn(async move {
-        let mut listener = fabric.listen(ADDRESS).await.unwrap();
-        let mut number = 0;
-        loop {
-            let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-            number += 1;
-            if number <= scripted {
-                let (world, script) = (spawner.clone(), script.clone());
-                spawner.spawn(async move {
-                    let peer = taken(pending).await;
-                    script(world, peer).await;
-                });
-                continue;
-            }
-            let server = server.clone();
-            spawner.spawn(async move {
-                if let Ok((_, driver)) = server.accept(pending).await {
-                    let _ = driver.await;
-                }
-            });
-        }
-    });
-    (store, task)
-}
-
-async fn taken(pending: Box<dyn Pending>) -> Peer {
-    accepted(pending).await
+    serve_after(world, ADDRESS, versions, scripted, script)
 }
 
 fn script<F: Future<Output = ()> + Send + 'static>(
-    script: impl Fn(World, Peer) -> F + Send + Sync + 'static,
+    script: impl Fn(World, Peer) -> F + Clone + Send + Sync + 'static,
 ) -> Script {
-    Arc::new(move |world, peer| Box::pin(script(world, peer)))
+    Arc::new(move |world, pending| {
+        let script = script.clone();
+        Box::pin(async move { script(world, accepted(pending).await).await })
+    })
 }
 
 async fn connected(world: &World, versions: Versions) -> (Client, Arc<Log>) {

@@ -458,14 +458,17 @@ mod tests {
 
     #[test]
     fn an_array_reserves_no_more_than_the_stream_can_hold() {
-        struct Word;
-        impl Decode for Word {
+        // So large that there is no memory for as many as the count says, here or elsewhere.
+        struct Large([u8; 1 << 14]);
+        impl Decode for Large {
             fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-                decoder.u32().map(|_| Word)
+                decoder.u32().map(|word| Large([word as u8; 1 << 14]))
             }
         }
-        let mut decoder = Decoder::new(Stream::from(run(&[0xFF; 8])));
-        assert!(matches!(decoder.array::<Word>(usize::MAX), Err(DecodeError::Truncated { .. })));
+        let decoder = |octets: &[u8]| Decoder::new(Stream::from(run(octets)));
+        assert!(matches!(decoder(&[0xFF; 8]).array::<Large>(usize::MAX), Err(DecodeError::Truncated { .. })));
+        let two = decoder(&[0, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0, 7]).array::<Large>(2).unwrap();
+        assert!(two.len() == 2 && two.capacity() == 2 && two[1].0 == [7; 1 << 14]);
     }
 
     /// One value of each kind, to compare what was encoded with what is decoded.

@@ -158,7 +158,7 @@ fn each_set_is_answered_and_none_is_taken_after_the_last() {
     assert!(negotiated(&done).is_none());
 }
 
-/// proves: V2-5.1-c, V2-5.1-d, V2-5.1-e, V2-5.1-f, V2-5.1-k, V2-7.2.2-a, V2-7.2.2-b, V2-7.2.2-c
+/// proves: V2-5.1-c, V2-5.1-e, V2-5.1-f, V2-5.1-k, V2-7.2.2-a, V2-7.2.2-b, V2-7.2.2-c
 #[test]
 fn a_bad_set_is_answered_and_changes_nothing_but_the_end() {
     let head = |flags: u32| words(&[0x55, 2, 0x0020_0001, 5, flags]);

@@ -49,7 +49,7 @@ fn mixed(xid: u32, each: usize) -> Payload {
     message
 }
 
-/// proves: V2-4.3.2-b, V2-4.3.5-g
+/// proves: V2-4.3.2-b, V2-4.3.5-g, V2-A.1-a
 #[test]
 fn only_what_is_marked_is_reduced() {
     for each in [1500, 9000, 70_000] {
@@ -322,7 +322,7 @@ fn answered(server: &mut Peer, room: Lists, results: Payload) -> (Vec<(u32, Vec<
     (written, sent)
 }
 
-/// proves: V2-4.4.3-e, V2-4.4.3-f, V2-4.4.2.1-b, V2-4.3.6-f, V2-3.2.2.4-b
+/// proves: V2-4.4.3-e, V2-4.4.3-f, V2-4.4.2.1-b, V2-4.3.6-f, V2-3.2.2.4-b, V2-4.4.3-i
 #[test]
 fn results_are_written_first_and_the_rest_goes_where_there_is_room() {
     let results = || {

@@ -269,7 +269,6 @@ mod tests {
         drop(index);
         let mut octets = fs::read(&path).unwrap();
         octets.truncate(octets.len() - 1);
-        octets.extend_from_slice(b"");
         fs::write(&path, &octets).unwrap();
         let mut index = Index::open(&path).unwrap();
         assert_eq!(index.places(id(2)), [place(1, "a"), place(1, "b")]);
@@ -277,6 +276,36 @@ mod tests {
         assert_eq!(index.places(id(4)), [], "torn");
         index.add(id(4), place(1, "d")).unwrap();
         assert_eq!(Index::open(&path).unwrap().places(id(4)), [place(1, "d")]);
+    }
+
+    /// Octets in the middle that are not what was written: a length that leads behind the end, an unknown kind of record, an
+    /// identifier longer than its record.
+    #[test]
+    fn what_stands_before_the_damage_counts() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("index");
+        let mut index = Index::open(&path).unwrap();
+        for (number, name) in [(2, "a"), (3, "b"), (4, "c")] {
+            index.add(id(number), place(1, name)).unwrap();
+        }
+        drop(index);
+        let whole = fs::read(&path).unwrap();
+        let second = 2 + usize::from(u16::from_be_bytes([whole[0], whole[1]]));
+        for at in [second, second + 2, second + 3] {
+            let mut octets = whole.clone();
+            octets[at] = 0xEE;
+            fs::write(&path, &octets).unwrap();
+            let mut index = Index::open(&path).unwrap();
+            assert_eq!(index.places(id(2)), [place(1, "a")], "octet {at}");
+            assert_eq!((index.places(id(3)), index.places(id(4))), (&[][..], &[][..]), "octet {at}");
+            index.add(id(5), place(1, "e")).unwrap();
+            let index = Index::open(&path).unwrap();
+            assert_eq!(
+                (index.places(id(2)).len(), index.places(id(5)).len()),
+                (1, 1),
+                "octet {at}: the journal is whole again"
+            );
+        }
     }
 
     #[test]

@@ -1,5 +1,9 @@
 //! A small program to call: it reads, writes, sleeps, echoes and counts.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unused_imports, unreachable_pub)]
+
+mod scripted;
+
+pub use scripted::{Script, serve_after};
 
 use bytes::Bytes;
 use rpcrdma::{Event, Observer};
