@@ -21,7 +21,10 @@ pub(crate) struct Arguments {
     /// Replay one seed: run it twice and compare, draw its ladder, write a capture and the log of its events
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first"])]
     seed: Option<u64>,
-    /// Say what came of it in JSON
+    /// How plans are drawn from seeds: 1, or 2 with hostile peers, corrupted messages and more
+    #[arg(long, value_name = "N", default_value_t = 2)]
+    edition: u64,
+    /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]
     json: bool,
     /// Where captures and logs go
@@ -38,6 +41,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         Some(seed) => command.arg("--seed").arg(seed.to_string()),
         None => command.args(["--seeds", &arguments.seeds.to_string(), "--first", &arguments.first.to_string()]),
     };
+    command.arg("--edition").arg(arguments.edition.to_string());
     if arguments.json {
         command.arg("--json");
     }

@@ -3,11 +3,12 @@
 //! A call is answered once or fails for a reason that its caller can understand. One that is not idempotent is executed at most
 //! once by one server within the time for which its duplicate request cache promises to remember it.
 
-use crate::{lock, record::Record};
+use crate::{lock, record::Record, trust::Trust};
 use rpcrdma_env::Timestamp;
 use rpcrdma_oncrpc::{CallError, DUPLICATE_LIFETIME, TransportError};
 use std::{
     collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -23,11 +24,21 @@ pub struct Process {
     pub starts: u64,
 }
 
+impl Process {
+    /// Whether it is one of the server's.
+    pub fn is_server(self) -> bool {
+        self.host == 0
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
     caller: Process,
     what: String,
     ended: bool,
+    /// Whose connections it goes over, in either direction.
+    client: IpAddr,
+    doubted: bool,
     executions: Vec<(Process, Timestamp)>,
 }
 
@@ -37,13 +48,16 @@ pub struct Ledger {
     next: AtomicU64,
     /// Nothing goes wrong any more: no call may fail that is made now.
     calm: AtomicBool,
+    /// Whose words count.
+    pub trust: Trust,
     record: Arc<Record>,
 }
 
 impl Ledger {
     /// No call has been made.
     pub fn new(record: Arc<Record>) -> Arc<Self> {
-        Arc::new(Self { entries: Mutex::default(), next: AtomicU64::new(1), calm: AtomicBool::new(false), record })
+        let (entries, trust) = (Mutex::default(), Trust::default());
+        Arc::new(Self { entries, next: AtomicU64::new(1), calm: AtomicBool::new(false), trust, record })
     }
 
     /// From now on every call has to be answered.
@@ -51,15 +65,29 @@ impl Ledger {
         self.calm.store(true, Ordering::Relaxed);
     }
 
-    /// A call is made. Returns its number.
-    pub fn begin(&self, caller: Process, what: String) -> u64 {
+    /// A call is made, over the connections of a client; `doubted` if it is known to be made over one that does not count.
+    /// Returns its number.
+    pub fn begin(&self, caller: Process, client: IpAddr, doubted: bool, what: String) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let entry = Entry { caller, what, ended: false, executions: Vec::new() };
+        let doubted = doubted || self.trust.doubts(client);
+        let entry = Entry { caller, what, ended: false, client, doubted, executions: Vec::new() };
         lock(&self.entries).insert(number, entry);
         number
     }
 
-    /// A process executes a call, by its own clock now. `once`: it is not idempotent.
+    /// A message was corrupted on this connection: whatever its client has open, or is asked by the server, may suffer.
+    pub fn spoil(&self, initiator: SocketAddr) {
+        self.trust.spoil(initiator);
+        let mut entries = lock(&self.entries);
+        entries.values_mut().filter(|e| !e.ended && e.client == initiator.ip()).for_each(|e| e.doubted = true);
+    }
+
+    /// Whether the answer of a call may be anything.
+    pub fn is_doubted(&self, number: u64) -> bool {
+        lock(&self.entries).get(&number).is_none_or(|entry| entry.doubted)
+    }
+
+    /// A process executes a call that came over a connection that counts, by its own clock now. `once`: it is not idempotent.
     pub fn executed(&self, number: u64, by: Process, now: Timestamp, once: bool) {
         let mut entries = lock(&self.entries);
         let Some(entry) = entries.get_mut(&number) else {
@@ -69,6 +97,7 @@ impl Ledger {
         entry.executions.push((by, now));
         if let Some((_, then)) = before
             && once
+            && !entry.doubted
             && now.since(then) < DUPLICATE_LIFETIME
         {
             self.record.found(format!("call {number} ({}) was executed twice by {by:?}", entry.what));
@@ -77,16 +106,19 @@ impl Ledger {
 
     /// A call was answered, and its caller has checked the answer.
     pub fn answered(&self, number: u64) {
-        let Some((what, executions)) = self.end(number) else { return };
-        if executions == 0 {
+        let Some(Ended { what, executions, doubted }) = self.end(number) else { return };
+        if executions == 0 && !doubted {
             self.record.found(format!("call {number} ({what}) was answered and never executed"));
         }
     }
 
-    /// A call failed.
-    pub fn failed(&self, number: u64, error: &CallError) {
-        let Some((what, _)) = self.end(number) else { return };
+    /// A call failed. `asked`: it was made to fail, and the server has said so.
+    pub fn failed(&self, number: u64, error: &CallError, asked: bool) {
+        let Some(Ended { what, doubted, .. }) = self.end(number) else { return };
         self.record.note(format!("call {number} ({what}) failed: {error}"));
+        if doubted || asked {
+            return;
+        }
         if self.calm.load(Ordering::Relaxed) {
             self.record.found(format!("call {number} ({what}) failed with faults off: {error:?}"));
         } else if !is_clear(error) {
@@ -121,15 +153,22 @@ impl Ledger {
         self.len() == 0
     }
 
-    fn end(&self, number: u64) -> Option<(String, usize)> {
+    fn end(&self, number: u64) -> Option<Ended> {
         let mut entries = lock(&self.entries);
         let entry = entries.get_mut(&number)?;
         if std::mem::replace(&mut entry.ended, true) {
             self.record.found(format!("call {number} ({}) ended twice", entry.what));
             return None;
         }
-        Some((entry.what.clone(), entry.executions.len()))
+        Some(Ended { what: entry.what.clone(), executions: entry.executions.len(), doubted: entry.doubted })
     }
+}
+
+/// A call that has just ended.
+struct Ended {
+    what: String,
+    executions: usize,
+    doubted: bool,
 }
 
 /// Whether a failure is one that faults of networks and providers explain.
@@ -147,6 +186,13 @@ mod tests {
     const CLIENT: Process = Process { host: 1, starts: 0 };
     const SERVER: Process = Process { host: 0, starts: 0 };
 
+    const SERVER_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn begin(ledger: &Ledger) -> u64 {
+        ledger.begin(CLIENT, ADDRESS, false, "a call".to_owned())
+    }
+
     fn ledger() -> (Arc<Ledger>, Arc<Record>) {
         let record = Record::new(World::new(1).env().clock);
         (Ledger::new(record.clone()), record)
@@ -154,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_second_execution_is_found_while_the_cache_promises_to_remember() {
-        let begin = Timestamp::from_nanos(7);
+        let first = Timestamp::from_nanos(7);
         for (by, after, once, found) in [
             (SERVER, DUPLICATE_LIFETIME - Duration::from_nanos(1), true, 1),
             (SERVER, DUPLICATE_LIFETIME, true, 0),
@@ -162,9 +208,9 @@ mod tests {
             (Process { starts: 1, ..SERVER }, Duration::ZERO, true, 0),
         ] {
             let (ledger, record) = ledger();
-            let number = ledger.begin(CLIENT, "a call".to_owned());
-            ledger.executed(number, SERVER, begin, once);
-            ledger.executed(number, by, begin + after, once);
+            let number = begin(&ledger);
+            ledger.executed(number, SERVER, first, once);
+            ledger.executed(number, by, first + after, once);
             assert_eq!(record.findings().len(), found, "{by:?} after {after:?}");
         }
     }
@@ -172,19 +218,60 @@ mod tests {
     #[test]
     fn calls_that_end_otherwise_than_once_are_found() {
         let (ledger, record) = ledger();
-        let number = ledger.begin(CLIENT, "a call".to_owned());
+        let number = begin(&ledger);
         assert_eq!(ledger.open().len(), 1);
-        ledger.failed(number, &CallError::Transport(TransportError::Closed));
+        ledger.failed(number, &CallError::Transport(TransportError::Closed), false);
         assert!(ledger.open().is_empty() && record.findings().is_empty());
         ledger.cancelled(number);
         assert_eq!(record.findings().len(), 1, "it ended before");
-        ledger.answered(ledger.begin(CLIENT, "another".to_owned()));
+        ledger.answered(begin(&ledger));
         assert_eq!(record.findings().len(), 2, "it was never executed");
         let malformed = CallError::WrongXid { expected: 1, got: 2 };
-        ledger.failed(ledger.begin(CLIENT, "a third".to_owned()), &malformed);
+        ledger.failed(begin(&ledger), &malformed, false);
         assert_eq!(record.findings().len(), 3);
-        ledger.begin(CLIENT, "a fourth".to_owned());
+        begin(&ledger);
         ledger.gone(CLIENT);
         assert!(ledger.open().is_empty());
+    }
+
+    #[test]
+    fn a_call_that_fails_with_faults_off_is_found_unless_it_was_to_fail() {
+        let closed = CallError::Transport(TransportError::Closed);
+        for (calm, asked, found) in [(false, false, 0), (true, false, 1), (true, true, 0)] {
+            let (ledger, record) = ledger();
+            if calm {
+                ledger.calm();
+            }
+            ledger.failed(begin(&ledger), &closed, asked);
+            assert_eq!(record.findings().len(), found);
+        }
+    }
+
+    #[test]
+    fn a_call_that_nobody_made_is_found_when_it_is_executed() {
+        let (ledger, record) = ledger();
+        ledger.executed(7, SERVER, Timestamp::from_nanos(7), false);
+        assert_eq!(record.findings().len(), 1);
+    }
+
+    /// Doubts excuse what corrupted messages explain, from then on and for calls that were open; nothing excuses a second end.
+    #[test]
+    fn calls_that_may_have_met_a_corrupted_message_only_have_to_end_once() {
+        let (ledger, record) = ledger();
+        let (open, other) = (begin(&ledger), ledger.begin(CLIENT, SERVER_ADDRESS, false, "of another".to_owned()));
+        let connection = SocketAddr::new(ADDRESS, 5000);
+        ledger.spoil(connection);
+        let during = begin(&ledger);
+        ledger.trust.over(connection);
+        let after = begin(&ledger);
+        let doubted = [open, other, during, after].map(|number| ledger.is_doubted(number));
+        assert_eq!(doubted, [true, false, true, false]);
+        let malformed = CallError::WrongXid { expected: 1, got: 2 };
+        ledger.failed(open, &malformed, false);
+        ledger.answered(during);
+        assert!(record.findings().is_empty());
+        ledger.answered(during);
+        ledger.answered(after);
+        assert_eq!(record.findings().len(), 2);
     }
 }

@@ -11,18 +11,25 @@
 
 #![allow(unreachable_pub, reason = "the rooms of one program")]
 
+mod caller;
 pub mod capture;
 mod clock;
+mod guests;
 mod hosts;
+pub mod judge;
 pub mod ledger;
 pub mod memory;
 pub mod plan;
 mod program;
 pub mod record;
 mod run;
+pub mod tally;
+pub mod trust;
 pub mod watch;
 pub mod wire;
+mod work;
 
+pub use plan::Edition;
 pub use record::{EventLog, Note};
 pub use run::{Outcome, run};
 

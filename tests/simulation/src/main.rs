@@ -6,7 +6,10 @@ use rpcrdma_capture::{
     read_capture,
     show::{Ladder, Style},
 };
-use rpcrdma_simulation::{Outcome, run};
+use rpcrdma_simulation::{
+    Edition, Outcome, run,
+    tally::{self, Counts},
+};
 use std::{
     fs,
     io::{self, BufWriter, IsTerminal as _, Write as _},
@@ -35,7 +38,10 @@ struct Arguments {
     /// Replay one seed: twice, compare, draw its ladder, and write a capture and the log of its events
     #[arg(long, conflicts_with_all = ["seeds", "first"])]
     seed: Option<u64>,
-    /// Say what came of it in JSON
+    /// How plans are drawn from seeds: 1, or 2 with hostile peers, corrupted messages and more
+    #[arg(long, default_value = "2", value_parser = edition)]
+    edition: Edition,
+    /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]
     json: bool,
     /// Where captures and logs go
@@ -43,13 +49,18 @@ struct Arguments {
     output: PathBuf,
 }
 
+fn edition(number: &str) -> Result<Edition, String> {
+    number.parse().ok().and_then(Edition::of).ok_or_else(|| "there are editions 1 and 2".to_owned())
+}
+
 fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     let well = match arguments.seed {
         Some(seed) => {
-            let (findings, calls) = replay(seed, &arguments)?;
-            let well = findings.is_empty();
-            tell(&arguments, 1, calls, if well { &[] } else { std::slice::from_ref(&seed) })?;
+            let outcome = replay(seed, &arguments)?;
+            let well = outcome.findings.is_empty();
+            let failed = if well { &[] } else { std::slice::from_ref(&seed) };
+            tell(&arguments, 1, outcome.calls as u64, &outcome.counts, failed)?;
             well
         }
         None => many(&arguments)?,
@@ -61,7 +72,7 @@ fn main() -> anyhow::Result<ExitCode> {
 fn many(arguments: &Arguments) -> anyhow::Result<bool> {
     let begin = Instant::now();
     let (next, done, calls) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
-    let failed = Mutex::new(Vec::new());
+    let (failed, counts) = (Mutex::new(Vec::new()), Mutex::new(Counts::new()));
     let threads = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -71,7 +82,8 @@ fn many(arguments: &Arguments) -> anyhow::Result<bool> {
                     if index >= arguments.seeds {
                         return;
                     }
-                    let outcome = run(arguments.first.wrapping_add(index), false);
+                    let outcome = run(arguments.first.wrapping_add(index), arguments.edition, false);
+                    tally::add(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), &outcome.counts);
                     calls.fetch_add(outcome.calls as u64, Ordering::Relaxed);
                     if !outcome.findings.is_empty() {
                         failed.lock().unwrap_or_else(PoisonError::into_inner).push(outcome);
@@ -90,7 +102,8 @@ fn many(arguments: &Arguments) -> anyhow::Result<bool> {
         eprintln!("seed {seed}: {}", findings.first().map_or("", String::as_str));
     }
     let seeds: Vec<u64> = failed.iter().map(|outcome| outcome.seed).collect();
-    tell(arguments, arguments.seeds, calls.into_inner(), &seeds)?;
+    let counts = counts.into_inner().unwrap_or_else(PoisonError::into_inner);
+    tell(arguments, arguments.seeds, calls.into_inner(), &counts, &seeds)?;
     Ok(seeds.is_empty())
 }
 
@@ -106,11 +119,14 @@ fn progress(done: u64, of: u64, begin: Instant) {
     }
 }
 
-fn tell(arguments: &Arguments, seeds: u64, calls: u64, failed: &[u64]) -> io::Result<()> {
+fn tell(arguments: &Arguments, seeds: u64, calls: u64, counts: &Counts, failed: &[u64]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if arguments.json {
         let first = arguments.seed.unwrap_or(arguments.first);
-        writeln!(out, "{}", serde_json::json!({ "first": first, "seeds": seeds, "calls": calls, "failed": failed }))
+        let said = serde_json::json!({
+            "first": first, "seeds": seeds, "calls": calls, "failed": failed, "happened": counts,
+        });
+        writeln!(out, "{said}")
     } else if failed.is_empty() {
         writeln!(out, "{seeds} seeds, nothing found")
     } else {
@@ -123,18 +139,19 @@ fn tell(arguments: &Arguments, seeds: u64, calls: u64, failed: &[u64]) -> io::Re
     }
 }
 
-/// Runs a seed twice and shows what happened. Returns what was found, and how many calls there were.
-fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<(Vec<String>, u64)> {
-    let first = run(seed, false);
-    let Outcome { mut findings, log, recorder, calls, .. } = run(seed, true);
-    if let Some(difference) = first.log.difference(&log) {
-        findings.push(format!("two runs of this seed differ: {difference}"));
+/// Runs a seed twice and shows what happened. Returns what came of it.
+fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Outcome> {
+    let first = run(seed, arguments.edition, false);
+    let mut outcome = run(seed, arguments.edition, true);
+    if let Some(difference) = first.log.difference(&outcome.log) {
+        outcome.findings.push(format!("two runs of this seed differ: {difference}"));
     }
     let folder = &arguments.output;
     fs::create_dir_all(folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let path = |ending: &str| folder.join(format!("seed-{seed}.{ending}"));
-    fs::write(path("log"), log.to_string()).with_context(|| format!("cannot write {}", path("log").display()))?;
-    if let Some(recorder) = recorder {
+    fs::write(path("log"), outcome.log.to_string())
+        .with_context(|| format!("cannot write {}", path("log").display()))?;
+    if let Some(recorder) = outcome.recorder.take() {
         let file = fs::File::create(path("pcapng")).context("cannot make the capture file")?;
         recorder.write(BufWriter::new(file))?;
         if !arguments.json {
@@ -143,12 +160,12 @@ fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<(Vec<String>, u64)
     }
     eprintln!(
         "\nseed {seed}: {} events in {}, capture in {}",
-        log.len(),
+        outcome.log.len(),
         path("log").display(),
         path("pcapng").display()
     );
-    findings.iter().for_each(|finding| eprintln!("seed {seed}: {finding}"));
-    Ok((findings, calls as u64))
+    outcome.findings.iter().for_each(|finding| eprintln!("seed {seed}: {finding}"));
+    Ok(outcome)
 }
 
 /// Draws a capture's ladder.

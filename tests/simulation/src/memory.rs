@@ -7,6 +7,7 @@ use crate::{lock, plan::Faults, record::Record};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Memory, Random};
 use std::{
     collections::BTreeMap,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -21,6 +22,8 @@ struct Owners {
     live: BTreeMap<u64, &'static str>,
     /// Those that a provider has, and for which queue pair.
     given: BTreeMap<u64, u64>,
+    /// Where octets are that peers may read, by queue pair and handle.
+    readable: BTreeMap<(u64, u32), Range<usize>>,
 }
 
 /// Knows every buffer of a run.
@@ -58,7 +61,26 @@ impl Registry {
 
     /// A queue pair is dropped, with all that it has.
     pub fn abandon(&self, queue_pair: u64) {
-        lock(&self.owners).given.retain(|_, owner| *owner != queue_pair);
+        let mut owners = lock(&self.owners);
+        owners.given.retain(|_, owner| *owner != queue_pair);
+        owners.readable.retain(|(owner, _), _| *owner != queue_pair);
+    }
+
+    /// The peer may read these octets from now on.
+    pub fn expose(&self, queue_pair: u64, handle: u32, octets: &[u8]) {
+        lock(&self.owners).readable.insert((queue_pair, handle), place(octets));
+    }
+
+    /// Nobody can reach what this handle named.
+    pub fn fence(&self, queue_pair: u64, handle: u32) {
+        lock(&self.owners).readable.remove(&(queue_pair, handle));
+    }
+
+    /// Whether a peer may read any of these octets.
+    pub fn is_readable(&self, octets: &[u8]) -> bool {
+        let place = place(octets);
+        let reaches = |other: &Range<usize>| other.start < place.end && place.start < other.end;
+        lock(&self.owners).readable.values().any(reaches)
     }
 
     /// A queue pair has closed: it has nothing any more.
@@ -77,6 +99,12 @@ impl Registry {
         }
         live
     }
+}
+
+/// The addresses of octets, to tell whether two pieces of memory are the same.
+fn place(octets: &[u8]) -> Range<usize> {
+    let begin = octets.as_ptr().addr();
+    begin..begin + octets.len()
 }
 
 /// The number of a buffer, if a watched allocator gave it one.
@@ -218,5 +246,21 @@ mod tests {
         watched.registry.abandon(2);
         drop(buffer);
         assert!(record.findings().is_empty());
+    }
+
+    #[test]
+    fn octets_are_readable_until_they_are_fenced_or_their_queue_pair_is_gone() {
+        let registry = watched().0.registry;
+        let octets = [7; 100];
+        registry.expose(1, 5, &octets[10..20]);
+        assert!(registry.is_readable(&octets) && registry.is_readable(&octets[19..30]));
+        assert!(!registry.is_readable(&octets[..10]) && !registry.is_readable(&octets[20..]));
+        registry.fence(2, 5);
+        assert!(registry.is_readable(&octets));
+        registry.fence(1, 5);
+        assert!(!registry.is_readable(&octets));
+        registry.expose(1, 6, &octets);
+        registry.abandon(1);
+        assert!(!registry.is_readable(&octets));
     }
 }

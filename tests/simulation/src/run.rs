@@ -1,17 +1,22 @@
 //! One seed's run: faults on, faults off, nothing left.
 
+mod healer;
+
 use crate::{
     capture::Recorder,
+    guests::Guests,
     hosts::{ClientHost, Common, ServerHost, client_ip, server_ip},
+    judge::{self, TakenBack},
     ledger::Ledger,
     memory::Registry,
-    plan::{Mishap, Plan},
+    plan::{ClientPlan, Edition, Mishap, Plan},
     program::Judges,
     record::{EventLog, Record},
+    tally::{Counts, Tally},
     watch::Watch,
 };
-use rpcrdma_fabric::CloseReason;
-use rpcrdma_sim::{Event, Happening, Logged, Side, World};
+use healer::Healer;
+use rpcrdma_sim::World;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
@@ -38,20 +43,23 @@ pub struct Outcome {
     pub log: EventLog,
     /// Calls that were made.
     pub calls: usize,
+    /// What happened how often.
+    pub counts: Counts,
     /// What went between the hosts, if that was wanted.
     pub recorder: Option<Arc<Recorder>>,
 }
 
-/// Runs a seed. `keep` says whether to keep what goes between the hosts, for a capture.
-pub fn run(seed: u64, keep: bool) -> Outcome {
+/// Runs a seed as the edition has it. `keep` says whether to keep what goes between the hosts, for a capture.
+pub fn run(seed: u64, edition: Edition, keep: bool) -> Outcome {
     let world = World::new(seed);
     let clock = world.env().clock;
     let record = Record::new(clock.clone());
     let recorder = keep.then(|| Recorder::new(clock));
     let registry = Registry::new(record.clone());
-    let watch = Watch::new(record.clone(), registry, recorder.clone());
-    let judges = Arc::new(Judges { ledger: Ledger::new(record.clone()), record: record.clone() });
-    let plan = Plan::of(seed);
+    let (ledger, tally) = (Ledger::new(record.clone()), Arc::new(Tally::default()));
+    let watch = Watch::new(record.clone(), registry.clone(), ledger.clone(), tally.clone(), recorder.clone());
+    let judges = Arc::new(Judges { ledger, registry, record: record.clone(), tally });
+    let plan = Plan::of(seed, edition);
     record.note(format!("{plan:?}"));
 
     let common = Common { world: Arc::new(world.clone()), watch, judges };
@@ -62,7 +70,8 @@ pub fn run(seed: u64, keep: bool) -> Outcome {
         Err(panic) => record.found(format!("panic: {}", words(&*panic))),
     }
     let log = EventLog { network: world.log(), notes: record.notes() };
-    Outcome { seed, findings: record.findings(), log, calls: common.judges.ledger.len(), recorder }
+    let Judges { ledger, tally, .. } = &*common.judges;
+    Outcome { seed, findings: record.findings(), log, calls: ledger.len(), counts: tally.counts(), recorder }
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
@@ -76,21 +85,33 @@ async fn scene(common: &Common, plan: &Plan) {
     world.sleep(LOOK).await;
     let clients = plan.clients.iter().enumerate();
     let mut clients: Vec<_> =
-        clients.map(|(index, client)| ClientHost::new(common, index, client, &plan.server)).collect();
+        clients.map(|(index, client)| ClientHost::new(common, index, client, &plan.server, plan.edition)).collect();
+    let guests = Guests::come(common, &plan.guests);
+    if plan.gentle {
+        judges.ledger.calm();
+    }
+    let healer = Healer::new(world, &server, &clients);
 
-    server.turn_faults(true);
-    clients.iter().for_each(|client| client.turn_faults(true));
+    server.faults().turn(true);
+    clients.iter().for_each(|client| client.faults().turn(true));
+    guests.turn_faults(true);
+    if plan.edition != Edition::First {
+        healer.start();
+    }
     for (pause, mishap) in &plan.mishaps {
         world.sleep(*pause).await;
         judges.record.note(format!("{mishap:?}"));
         happen(world, *mishap, &mut server, &mut clients).await;
     }
     // Until all is done, or for as long as it would take to do it again.
-    wait(world, PATIENCE, || clients.iter().any(ClientHost::is_busy)).await;
+    wait(world, PATIENCE, || clients.iter().any(ClientHost::is_busy) || guests.are_busy()).await;
 
     judges.record.note("faults are off".to_owned());
-    server.turn_faults(false);
-    clients.iter().for_each(|client| client.turn_faults(false));
+    server.faults().turn(false);
+    clients.iter().for_each(|client| client.faults().turn(false));
+    guests.turn_faults(false);
+    guests.leave();
+    healer.stop();
     (0..clients.len()).for_each(|index| world.heal(client_ip(index), server_ip()));
     let busy = || clients.iter().any(ClientHost::is_busy) || !judges.ledger.open().is_empty();
     wait(world, PATIENCE, busy).await;
@@ -101,7 +122,7 @@ async fn scene(common: &Common, plan: &Plan) {
     // What was cancelled may still be worked at, and end its connection.
     world.sleep(END).await;
     judges.ledger.calm();
-    clients.iter().for_each(|client| client.work(CALM_CALLS, false));
+    clients.iter().for_each(|client| client.work(CALM_CALLS, &[]));
     wait(world, PATIENCE, busy).await;
     for call in judges.ledger.open() {
         let memory = common.watch.registry.live();
@@ -116,6 +137,9 @@ async fn scene(common: &Common, plan: &Plan) {
         if !client.stop(END).await {
             judges.record.found("a client's transport did not end".to_owned());
         }
+    }
+    if !guests.stop(END).await {
+        judges.record.found("a client of a hostile server did not end".to_owned());
     }
     if !server.stop(END).await {
         judges.record.found("a connection of the server did not end".to_owned());
@@ -160,26 +184,17 @@ async fn happen(world: &Arc<World>, mishap: Mishap, server: &mut ServerHost, cli
 /// What is left, and what the network has seen.
 fn judge_rest(common: &Common, plan: &Plan) {
     let Common { world, watch, judges } = common;
-    let record = &judges.record;
-    if world.open_ends() > 0 {
-        record.found(format!("{} ends of connections are left", world.open_ends()));
-    }
-    if watch.exposed() > 0 {
-        record.found(format!("{} pieces of memory are still exposed", watch.exposed()));
-    }
-    for (source, count) in watch.registry.live() {
-        record.found(format!("{count} buffers of {source} are left"));
-    }
-    // Whose calls are cancelled has told the transport to end connections on which they are still worked at.
-    let cancels = plan.clients.iter().any(|client| client.cancels);
-    for Logged { at, event } in world.log() {
-        if let Event::Completed { connection, side, happening: Happening::Closed(CloseReason::Violation(violation)) } =
-            event
-        {
-            let excused = cancels && side == Side::Initiator && !violation.rule.contains("receive");
-            if !excused {
-                record.found(format!("connection {connection}, {side:?}, at {} ns: {violation}", at.as_nanos()));
-            }
-        }
-    }
+    let which = |does: &dyn Fn(&ClientPlan) -> bool| {
+        let clients = plan.clients.iter().enumerate();
+        clients.filter(|(_, client)| does(client)).map(|(index, _)| client_ip(index)).collect()
+    };
+    // A clock that jumps ends the patience with calls that were left to themselves.
+    let jumps = plan.mishaps.iter().any(|(_, mishap)| matches!(mishap, Mishap::JumpClient(..)));
+    let taken_back = TakenBack {
+        cancel: which(&|client| client.cancels || client.drops && jumps),
+        forget: which(&|client| client.drops),
+    };
+    let counts = |from, to| judges.ledger.trust.counts(from, to);
+    judge::violations(&world.log(), &taken_back, counts).into_iter().for_each(|found| judges.record.found(found));
+    judge::leftovers(world, watch, &judges.record);
 }

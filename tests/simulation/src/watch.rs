@@ -2,15 +2,21 @@
 //!
 //! It follows each buffer from one to the other and back, keeps an [account](crate::wire::Account) of each end's messages, sees
 //! to it that memory which is lent for Reads stays as it is, and counts what is exposed. Faults come from below, so that it
-//! sees what the transport sees.
+//! sees what the transport sees; but messages are corrupted here, when they have been looked at. What hostile peers say, and what is
+//! said to them, is only looked at for memory.
 
 mod queue_pair;
+#[cfg(test)]
+mod tests;
 
 use crate::{
     capture::Recorder,
+    ledger::Ledger,
     lock,
     memory::{Registry, number},
+    plan::Faults,
     record::Record,
+    tally::Tally,
 };
 use bytes::Bytes;
 use queue_pair::WatchedQueuePair;
@@ -31,6 +37,10 @@ pub struct Watch {
     pub record: Arc<Record>,
     /// Follows buffers.
     pub registry: Arc<Registry>,
+    /// Knows whose words count, and is told what was corrupted.
+    pub ledger: Arc<Ledger>,
+    /// Counts messages.
+    pub tally: Arc<Tally>,
     /// Keeps octets, where a capture is wanted.
     pub recorder: Option<Arc<Recorder>>,
     /// Queue pairs so far, and exposures that have not ended.
@@ -39,8 +49,14 @@ pub struct Watch {
 
 impl Watch {
     /// Has seen nothing.
-    pub fn new(record: Arc<Record>, registry: Arc<Registry>, recorder: Option<Arc<Recorder>>) -> Arc<Self> {
-        Arc::new(Self { record, registry, recorder, counts: Mutex::default() })
+    pub fn new(
+        record: Arc<Record>,
+        registry: Arc<Registry>,
+        ledger: Arc<Ledger>,
+        tally: Arc<Tally>,
+        recorder: Option<Arc<Recorder>>,
+    ) -> Arc<Self> {
+        Arc::new(Self { record, registry, ledger, tally, recorder, counts: Mutex::default() })
     }
 
     /// How much memory is lent to peers, in pieces.
@@ -56,10 +72,16 @@ impl Watch {
 
     /// A connection stands. The receives that it begins with are the provider's from before, but what becomes of them until
     /// then nobody is told.
-    fn connected(self: &Arc<Self>, receives: &[u64], initiator: bool, inner: Connected) -> Connected {
+    fn connected(
+        self: &Arc<Self>,
+        receives: &[u64],
+        initiator: bool,
+        faults: &Arc<Faults>,
+        inner: Connected,
+    ) -> Connected {
         let number = self.next_queue_pair();
         self.registry.give_numbers(number, receives);
-        Box::new(WatchedQueuePair::new(inner, self.clone(), number, initiator))
+        Box::new(WatchedQueuePair::new(inner, self.clone(), faults.clone(), number, initiator))
     }
 }
 
@@ -77,6 +99,8 @@ pub struct WatchedFabric {
     pub inner: Arc<dyn Fabric>,
     /// Who watches.
     pub watch: Arc<Watch>,
+    /// Says which messages are corrupted.
+    pub faults: Arc<Faults>,
     /// Stands for the provider's own pool.
     pub pool: Arc<dyn Allocator>,
 }
@@ -108,14 +132,15 @@ impl Fabric for WatchedFabric {
                 let info = inner.info();
                 recorder.connected(info.local, info.peer, [(&private_data, reads), (&info.private_data, info.ord)]);
             }
-            Ok(self.watch.connected(&receives, true, inner))
+            Ok(self.watch.connected(&receives, true, &self.faults, inner))
         })
     }
 
     fn listen(&self, local: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, ListenError>> {
         Box::pin(async move {
             let inner = self.inner.listen(local).await?;
-            Ok(Box::new(WatchedListener { inner, watch: self.watch.clone() }) as Box<dyn Listener>)
+            let (watch, faults) = (self.watch.clone(), self.faults.clone());
+            Ok(Box::new(WatchedListener { inner, watch, faults }) as Box<dyn Listener>)
         })
     }
 }
@@ -123,6 +148,7 @@ impl Fabric for WatchedFabric {
 struct WatchedListener {
     inner: Box<dyn Listener>,
     watch: Arc<Watch>,
+    faults: Arc<Faults>,
 }
 
 impl Listener for WatchedListener {
@@ -131,14 +157,16 @@ impl Listener for WatchedListener {
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>> {
-        let watch = &self.watch;
-        self.inner.poll_accept(cx).map_ok(|inner| Box::new(WatchedPending { inner, watch: watch.clone() }) as _)
+        let (watch, faults) = (&self.watch, &self.faults);
+        let watched = |inner| Box::new(WatchedPending { inner, watch: watch.clone(), faults: faults.clone() }) as _;
+        self.inner.poll_accept(cx).map_ok(watched)
     }
 }
 
 struct WatchedPending {
     inner: Box<dyn Pending>,
     watch: Arc<Watch>,
+    faults: Arc<Faults>,
 }
 
 impl Pending for WatchedPending {
@@ -148,8 +176,8 @@ impl Pending for WatchedPending {
 
     fn request(self: Box<Self>) -> BoxFuture<'static, Result<Box<dyn Incoming>, AcceptError>> {
         Box::pin(async move {
-            let Self { inner, watch } = *self;
-            Ok(Box::new(WatchedIncoming { inner: inner.request().await?, watch }) as Box<dyn Incoming>)
+            let Self { inner, watch, faults } = *self;
+            Ok(Box::new(WatchedIncoming { inner: inner.request().await?, watch, faults }) as Box<dyn Incoming>)
         })
     }
 }
@@ -157,6 +185,7 @@ impl Pending for WatchedPending {
 struct WatchedIncoming {
     inner: Box<dyn Incoming>,
     watch: Arc<Watch>,
+    faults: Arc<Faults>,
 }
 
 impl Incoming for WatchedIncoming {
@@ -166,9 +195,9 @@ impl Incoming for WatchedIncoming {
 
     fn accept(self: Box<Self>, params: ConnectionParams) -> BoxFuture<'static, Result<Connected, AcceptError>> {
         Box::pin(async move {
-            let Self { inner, watch } = *self;
+            let Self { inner, watch, faults } = *self;
             let receives = receives(&params);
-            Ok(watch.connected(&receives, false, inner.accept(params).await?))
+            Ok(watch.connected(&receives, false, &faults, inner.accept(params).await?))
         })
     }
 

@@ -5,6 +5,7 @@
 //! for one that only grants, and a client begins with one (draft sections 4.2.1.1 and 4.2.1.2); that a ceiling cuts grants is not
 //! followed here, since it depends on when they are taken in.
 
+use bytes::Bytes;
 use rpcrdma_wire::{v1, v2, version};
 use std::collections::BTreeSet;
 
@@ -124,6 +125,42 @@ fn read(octets: &[u8], from_initiator: bool) -> Option<Message> {
         Some(false) => Kind::Reply(header.xid),
     };
     Some(Message { version: v1::VERSION, kind, credit: header.credit, only_grants: false })
+}
+
+/// What a message has that is worth counting.
+pub fn traits(octets: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    let (version, name, lists) = match version(octets) {
+        Some(v2::VERSION) => {
+            let Ok((header, _)) = v2::Header::decode_piece(&Bytes::copy_from_slice(octets)) else { return found };
+            if header.flags.more {
+                found.push("message: version 2, more follows".to_owned());
+            }
+            let name = header.prefix().type_name().unwrap_or("another header type");
+            (2, name, header.body.chunks().map(|chunks| chunks.lists.clone()))
+        }
+        _ => {
+            let Ok((header, _)) = v1::Header::decode(octets) else { return found };
+            (1, header.body.procedure().name(), header.body.lists().cloned())
+        }
+    };
+    found.push(format!("message: version {version}, {name}"));
+    let Some(lists) = lists else { return found };
+    let many = lists.writes.chunks().iter().chain(&lists.reply).any(|chunk| chunk.segments().len() > 1);
+    for (what, has) in [
+        ("a Read chunk", !lists.reads.is_empty()),
+        ("a Read chunk at Position zero", lists.reads.segments().iter().any(|read| read.position == 0)),
+        ("several Read chunks", lists.reads.chunks().len() > 1),
+        ("a Write chunk", !lists.writes.chunks().is_empty()),
+        ("several Write chunks", lists.writes.chunks().len() > 1),
+        ("a Reply chunk", lists.reply.is_some()),
+        ("several segments in a chunk", many),
+    ] {
+        if has {
+            found.push(format!("message: version {version}, {what}"));
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,14 +1,19 @@
 //! Seeds that are always run, some that are new each time, and one twice. `cargo xtask sim --seed S` replays one.
 
 use rpcrdma_env::{OsRandom, Random};
-use rpcrdma_simulation::{Outcome, run};
+use rpcrdma_simulation::{
+    Edition, Outcome, run,
+    tally::{self, Counts},
+};
 
 /// The seeds that are run each time: from zero up to here.
 const FIXED: u64 = 60;
+/// The same of the second edition, which has more in it that has to happen.
+const FIXED_SECOND: u64 = 240;
 /// How many new ones are run.
-const FRESH: u64 = 20;
+const FRESH: u64 = 30;
 
-/// Seeds that have found something once, as the plans of seeds were then:
+/// Seeds that have found something once, as the plans of seeds were then. All are of the first edition:
 ///
 /// * 1: a client's driver never ended that served calls of its server.
 /// * 9: a call whose memory could not be registered failed for being too large.
@@ -19,39 +24,49 @@ const FRESH: u64 = 20;
 /// * 2792: a call that came inline, and again with its item placed, was executed twice.
 const ONCE_FOUND: &[u64] = &[1, 9, 16, 371, 652, 824, 1623, 2526, 2792, 1_003_537];
 
-fn nothing_is_found(seeds: impl Iterator<Item = u64>) {
+fn nothing_is_found(edition: Edition, seeds: impl Iterator<Item = u64>) -> Counts {
+    let mut counts = Counts::new();
     for seed in seeds {
-        let Outcome { findings, .. } = run(seed, false);
-        assert!(findings.is_empty(), "seed {seed} (cargo xtask sim --seed {seed}):\n{}", findings.join("\n"));
+        let Outcome { findings, counts: of_run, .. } = run(seed, edition, false);
+        assert!(
+            findings.is_empty(),
+            "seed {seed} of edition {edition:?} (cargo xtask sim --seed {seed}):\n{}",
+            findings.join("\n")
+        );
+        tally::add(&mut counts, &of_run);
     }
+    counts
 }
 
 #[test]
 fn the_fixed_seeds_find_nothing() {
-    nothing_is_found(0..FIXED);
+    nothing_is_found(Edition::First, 0..FIXED);
 }
 
 #[test]
 fn seeds_that_have_found_something_find_nothing_any_more() {
-    nothing_is_found(ONCE_FOUND.iter().copied());
+    nothing_is_found(Edition::First, ONCE_FOUND.iter().copied());
 }
 
 #[test]
 fn fresh_seeds_find_nothing() {
     let first = u64::from(OsRandom::open().unwrap().next_u32());
     println!("fresh seeds from {first}");
-    nothing_is_found(first..first + FRESH);
+    nothing_is_found(Edition::LATEST, first..first + FRESH);
 }
 
 /// A run depends on its seed and on nothing else, also not on whether its octets are kept.
 #[test]
 fn a_seed_twice_is_the_same_run() {
-    for seed in 0..4 {
-        let (first, second) = (run(seed, false), run(seed, true));
-        assert_eq!(first.log.difference(&second.log), None, "seed {seed}");
-        assert!(first.log.len() > 100 && first.calls > 0);
+    for edition in [Edition::First, Edition::Second] {
+        for seed in 0..4 {
+            let (first, second) = (run(seed, edition, false), run(seed, edition, true));
+            assert_eq!(first.log.difference(&second.log), None, "seed {seed} of edition {edition:?}");
+            assert_eq!(first.counts, second.counts);
+            assert!(first.log.len() > 100 && first.calls > 0);
+        }
+        assert!(run(1, edition, false).log.difference(&run(2, edition, false).log).is_some());
     }
-    assert!(run(1, false).log.difference(&run(2, false).log).is_some());
 }
 
 /// The fixed seeds are about something: each kind of mishap, of version, of direction and of fault is in one of them.
@@ -79,10 +94,18 @@ fn the_fixed_seeds_have_all_of_it() {
         "reply_chunk: true",
     ];
     for seed in 0..FIXED {
-        let log = run(seed, false).log;
+        let log = run(seed, Edition::First, false).log;
         missing.retain(|words| !log.notes.iter().any(|note| note.text.contains(words)));
     }
     assert_eq!(missing, [""; 0]);
+}
+
+/// Seeds of the second edition find nothing, and each thing that is said to be in them has happened, in numbers.
+#[test]
+fn the_fixed_seeds_of_the_second_edition_find_nothing_and_have_all_of_it() {
+    let counts = nothing_is_found(Edition::Second, 0..FIXED_SECOND);
+    let missing: Vec<_> = EXPECTED.iter().filter(|what| !counts.contains_key(**what)).collect();
+    assert!(missing.is_empty(), "never happened: {missing:#?}");
 }
 
 /// What goes over the network of a run can be read by those who read captures, to the last octet.
@@ -98,7 +121,7 @@ fn a_capture_of_a_run_can_be_read() {
             Ok(())
         }
     }
-    let recorder = run(3, true).recorder.unwrap();
+    let recorder = run(3, Edition::LATEST, true).recorder.unwrap();
     let mut file = Vec::new();
     assert!(recorder.write(&mut file).unwrap().packets > 0);
     let mut events = Nothing(0);
@@ -106,3 +129,130 @@ fn a_capture_of_a_run_can_be_read() {
     assert!(summary.connections > 0 && summary.messages > 0 && events.0 > 0);
     assert_eq!((summary.bad_crcs, summary.missing_octets, summary.cut_short), (0, 0, false));
 }
+
+/// What has to have happened in the fixed seeds of the second edition.
+const EXPECTED: &[&str] = &[
+    // Versions and directions.
+    "version 1 was settled",
+    "version 2 was settled",
+    "no version 2: Refused",
+    "no version 2: Dropped",
+    "answered in version 1, forward",
+    "answered in version 1, reverse",
+    "answered in version 2, forward",
+    "answered in version 2, reverse",
+    "answered after it was sent again, version 1, forward",
+    "answered after it was sent again, version 2, forward",
+    // Forms of messages.
+    "message: version 1, RDMA_MSG",
+    "message: version 1, RDMA_NOMSG",
+    "message: version 1, RDMA_ERROR",
+    "message: version 1, a Read chunk",
+    "message: version 1, a Read chunk at Position zero",
+    "message: version 1, several Read chunks",
+    "message: version 1, a Write chunk",
+    "message: version 1, several Write chunks",
+    "message: version 1, a Reply chunk",
+    "message: version 1, several segments in a chunk",
+    "message: version 2, RDMA2_MSG",
+    "message: version 2, RDMA2_NOMSG",
+    "message: version 2, RDMA2_ERROR",
+    "message: version 2, RDMA2_CONNPROP",
+    "message: version 2, more follows",
+    "message: version 2, a Read chunk",
+    "message: version 2, a Read chunk at Position zero",
+    "message: version 2, several Read chunks",
+    "message: version 2, a Write chunk",
+    "message: version 2, several Write chunks",
+    "message: version 2, a Reply chunk",
+    "message: Send with Invalidate",
+    "fenced by the peer in version 1",
+    "fenced by the peer in version 2",
+    "fenced by its owner or the end in version 1",
+    "fenced by its owner or the end in version 2",
+    // Calls, and what becomes of them.
+    "answer: procedure 1, room Fits",
+    "answer: procedure 1, room Ample",
+    "answer: procedure 2, room Fits",
+    "answer: procedure 3, room Fits",
+    "answer: procedure 3, room Short",
+    "answer: procedure 4, room Fits",
+    "answer: procedure 5, room Fits",
+    "answer: procedure 6, room Fits",
+    "answer: an empty item was sent",
+    "answer: an empty item came",
+    "refused: rejected",
+    "refused: error of the transport",
+    "call: Cancel",
+    "call: Drop",
+    "stalled: Credits",
+    "stalled: Memory",
+    // Faults: each kind, and each error status.
+    "fault: any Refuse",
+    "fault: any Fail",
+    "fault: any Cut",
+    "fault: any late",
+    "fault: any Flushed",
+    "fault: any LocalLength",
+    "fault: any RemoteAccess",
+    "fault: any RemoteOperation",
+    "fault: any NoReceive",
+    "fault: any Unreachable",
+    "fault: any Fabric",
+    "fault: Received withheld",
+    "fault: Done withheld",
+    "fault: Read withheld",
+    "fault: Fenced withheld",
+    "fault: Received Cut",
+    "fault: Done Cut",
+    "fault: Read Cut",
+    "fault: Fenced Cut",
+    "fault: Expose Cut",
+    "fault: PostReceive Cut",
+    "fault: PostSend Cut",
+    "fault: a message was corrupted",
+    "answer: doubted and right",
+    "answer: doubted and wrong",
+    "closed: Fabric",
+    "closed: Stalled",
+    "closed: Peer",
+    // Guests.
+    "stranger: procedure 1 was answered",
+    "stranger: procedure 3 was answered",
+    "stranger: procedure 6 was answered",
+    "stranger: an answer with chunks of several segments",
+    "executed: a call that does not count",
+    "a message was discarded",
+    "hostile client: calls and replies with any chunks",
+    "hostile client: the same message again",
+    "hostile client: errors",
+    "hostile client: cut messages",
+    "hostile client: flipped bits",
+    "hostile client: noise",
+    "hostile client: parts of messages",
+    "hostile client: properties",
+    "hostile client: grants",
+    "hostile client: odd headers",
+    "hostile client: messages that fit nowhere",
+    "hostile client: the other version",
+    "hostile client: invalidations",
+    "hostile client: loans that are used",
+    "hostile client: loans that end too early",
+    "hostile client: Writes and Reads out of the region",
+    "hostile server: calls and replies with any chunks",
+    "hostile server: the same message again",
+    "hostile server: errors",
+    "hostile server: cut messages",
+    "hostile server: flipped bits",
+    "hostile server: noise",
+    "hostile server: parts of messages",
+    "hostile server: properties",
+    "hostile server: grants",
+    "hostile server: odd headers",
+    "hostile server: messages that fit nowhere",
+    "hostile server: the other version",
+    "hostile server: invalidations",
+    "hostile server: loans that are used",
+    "hostile server: loans that end too early",
+    "hostile server: Writes and Reads out of the region",
+];

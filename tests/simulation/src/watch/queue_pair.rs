@@ -1,8 +1,13 @@
 //! A queue pair that is watched.
 
 use super::Watch;
-use crate::{capture::End, lock, wire::Account};
-use rpcrdma_env::Buffer;
+use crate::{
+    capture::End,
+    lock,
+    plan::Faults,
+    wire::{Account, traits},
+};
+use rpcrdma_env::{Buffer, Random};
 use rpcrdma_fabric::{
     Capabilities, Completion, Connected, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Token,
     Write,
@@ -10,6 +15,7 @@ use rpcrdma_fabric::{
 use std::{
     collections::BTreeMap,
     hash::{DefaultHasher, Hasher},
+    net::IpAddr,
     sync::Arc,
     task::{Context, Poll},
 };
@@ -17,8 +23,11 @@ use std::{
 pub(super) struct WatchedQueuePair {
     inner: Connected,
     watch: Arc<Watch>,
+    faults: Arc<Faults>,
     number: u64,
     end: End,
+    /// The other host.
+    acceptor: IpAddr,
     account: Account,
     /// What is lent to the peer, by handle: a digest of the octets where it may read them.
     exposed: BTreeMap<u32, Option<u64>>,
@@ -34,12 +43,13 @@ fn digest(octets: &[u8]) -> u64 {
 }
 
 impl WatchedQueuePair {
-    pub(super) fn new(inner: Connected, watch: Arc<Watch>, number: u64, initiator: bool) -> Self {
+    pub(super) fn new(inner: Connected, watch: Arc<Watch>, faults: Arc<Faults>, number: u64, initiator: bool) -> Self {
         let info = inner.info();
-        let address = if initiator { info.local } else { info.peer };
+        let (address, acceptor) = if initiator { (info.local, info.peer) } else { (info.peer, info.local) };
         let end = End { address, initiator };
         let account = Account::new(initiator);
-        Self { inner, watch, number, end, account, exposed: BTreeMap::new(), reads: BTreeMap::new() }
+        let (exposed, reads) = (BTreeMap::new(), BTreeMap::new());
+        Self { inner, watch, faults, number, end, acceptor: acceptor.ip(), account, exposed, reads }
     }
 
     fn found(&self, text: &str) {
@@ -47,14 +57,33 @@ impl WatchedQueuePair {
         self.watch.record.found(format!("connection of {}, {side}: {text}", self.end.address));
     }
 
+    /// What follows from words counts where the words do.
     fn judge(&self, judgement: Result<(), String>) {
-        if let Err(text) = judgement {
+        if let Err(text) = judgement
+            && self.watch.ledger.trust.counts(self.end.address, self.acceptor)
+        {
             self.found(&text);
         }
     }
 
+    /// Turns one bit over, if it is time for that.
+    fn corrupt(&self, buffer: &mut Buffer) {
+        let bits = buffer.len() as u64 * 8;
+        if bits == 0 || !self.faults.corrupts() {
+            return;
+        }
+        let bit = self.faults.random.below(bits);
+        if let Some(octet) = buffer.octets_mut().get_mut((bit / 8) as usize) {
+            *octet ^= 1 << (bit % 8);
+        }
+        self.watch.tally.count("fault: a message was corrupted");
+        self.watch.record.note(format!("bit {bit} of a message of {} was corrupted", self.end.address));
+        self.watch.ledger.spoil(self.end.address);
+    }
+
     fn fenced(&mut self, handle: u32, memory: &Lent) {
         let lent = self.exposed.remove(&handle);
+        self.watch.registry.fence(self.number, handle);
         if lent.is_some() {
             lock(&self.watch.counts).1 -= 1;
         }
@@ -70,12 +99,13 @@ impl WatchedQueuePair {
         }
     }
 
-    fn completed(&mut self, completion: &Completion) {
+    fn completed(&mut self, completion: &mut Completion) {
         match completion {
             Completion::Received { buffer, .. } => {
                 self.watch.registry.take(self.number, buffer);
                 let judgement = self.account.received(buffer.filled());
                 self.judge(judgement);
+                self.corrupt(buffer);
             }
             Completion::Read { token, sink } => {
                 self.watch.registry.take(self.number, sink);
@@ -118,7 +148,12 @@ impl QueuePair for WatchedQueuePair {
     fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
         let seen = Send { octets: send.octets.clone(), ..send };
         self.inner.post_send(send)?;
-        let judgement = self.account.sent(&seen.octets.concat());
+        let octets = seen.octets.concat();
+        traits(&octets).into_iter().for_each(|what| self.watch.tally.count(what));
+        if seen.invalidate.is_some() {
+            self.watch.tally.count("message: Send with Invalidate");
+        }
+        let judgement = self.account.sent(&octets);
         self.judge(judgement);
         if let Some(recorder) = &self.watch.recorder {
             recorder.send(self.end, &seen);
@@ -148,8 +183,12 @@ impl QueuePair for WatchedQueuePair {
     }
 
     fn expose(&mut self, token: Token, memory: Lent) -> Result<RemoteSegment, Refused<Lent>> {
+        let mut source = None;
         let before = match &memory {
-            Lent::Source(octets) => Some(digest(octets)),
+            Lent::Source(octets) => {
+                source = Some(octets.clone());
+                Some(digest(octets))
+            }
             Lent::Sink(buffer) => {
                 self.watch.registry.give(self.number, buffer);
                 None
@@ -159,6 +198,9 @@ impl QueuePair for WatchedQueuePair {
         match &exposed {
             Ok(segment) => {
                 lock(&self.watch.counts).1 += 1;
+                if let Some(octets) = source {
+                    self.watch.registry.expose(self.number, segment.handle, &octets);
+                }
                 if self.exposed.insert(segment.handle, before).is_some() {
                     self.found(&format!("handle {:#010x} is exposed twice", segment.handle));
                 }
@@ -178,8 +220,8 @@ impl QueuePair for WatchedQueuePair {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
-        let polled = self.inner.poll(cx);
-        if let Poll::Ready(completion) = &polled {
+        let mut polled = self.inner.poll(cx);
+        if let Poll::Ready(completion) = &mut polled {
             self.completed(completion);
         }
         polled
@@ -191,10 +233,11 @@ impl Drop for WatchedQueuePair {
         // The provider is dropped after this, and what it has with it.
         self.watch.registry.abandon(self.number);
         lock(&self.watch.counts).1 -= self.exposed.len();
-        if self.end.initiator
-            && let Some(recorder) = &self.watch.recorder
-        {
-            recorder.closed(self.end.address);
+        if self.end.initiator {
+            self.watch.ledger.trust.over(self.end.address);
+            if let Some(recorder) = &self.watch.recorder {
+                recorder.closed(self.end.address);
+            }
         }
     }
 }

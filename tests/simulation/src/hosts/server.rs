@@ -1,0 +1,102 @@
+//! The server's host.
+
+use super::{ADDRESS, CONNECT_PAUSE, Common, Host, SERVER, watched};
+use crate::{
+    lock,
+    plan::{Faults, ServerPlan},
+};
+use rpcrdma::{ConnectionHandle, Server, ServerMemory, ServerOptions};
+use rpcrdma_sim::Task;
+use std::{
+    future::poll_fn,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// The server.
+pub(crate) struct ServerHost {
+    host: Host,
+    plan: ServerPlan,
+    /// Connections that were accepted, whether or not they are still there.
+    connections: Arc<Mutex<Vec<ConnectionHandle>>>,
+}
+
+impl ServerHost {
+    pub(crate) fn new(common: &Common, plan: &ServerPlan) -> Self {
+        let server =
+            Self { host: Host::new(common, SERVER, &plan.host, 0), plan: plan.clone(), connections: Arc::default() };
+        server.start();
+        server
+    }
+
+    fn start(&self) {
+        let Self { host, plan, connections } = self;
+        let connections = connections.clone();
+        let mut options = ServerOptions::default();
+        options.versions = plan.versions;
+        options.credits = plan.credits;
+        options.inline_octets = plan.inline_octets;
+        options.reverse_credits = plan.reverse;
+        let budget = ServerMemory::budget(plan.memory);
+        let watched = |name, inner| watched(&host.common, &host.faults, name, inner);
+        let memory = ServerMemory {
+            arguments: watched("memory for arguments", budget.arguments),
+            results: watched("memory for results", budget.results),
+            receives: watched("memory for receives", budget.receives),
+        };
+        let server = Server::new(&*host.fabric, host.router(), memory, host.env.clone(), options, host.observer());
+        let (fabric, world, tasks) = (host.fabric.clone(), host.common.world.clone(), host.tasks.clone());
+        let record = host.common.judges.record.clone();
+        host.spawn(async move {
+            let mut listener = match fabric.listen(ADDRESS).await {
+                Ok(listener) => listener,
+                Err(error) => return record.found(format!("the server cannot listen: {error}")),
+            };
+            loop {
+                let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
+                let (server, connections) = (server.clone(), connections.clone());
+                let serving = world.spawn(async move {
+                    if let Ok((handle, driver)) = server.accept(pending).await {
+                        lock(&connections).push(handle);
+                        // How it ended is among the notes.
+                        drop(driver.await);
+                    }
+                });
+                lock(&tasks).push(serving);
+            }
+        });
+    }
+
+    pub(crate) async fn restart(&mut self, after: Duration) {
+        self.host.kill();
+        self.host.common.world.sleep(after).await;
+        self.host.restart();
+        self.start();
+    }
+
+    pub(crate) fn jump(&self, by: Duration) {
+        self.host.jump(by);
+    }
+
+    pub(crate) fn faults(&self) -> &Arc<Faults> {
+        &self.host.faults
+    }
+
+    /// Lets what is under way end. Returns false if it did not.
+    pub(crate) async fn stop(self, within: Duration) -> bool {
+        let world = &self.host.common.world;
+        // Clients that were cut off have left connections behind, of which nobody else would tell the server.
+        lock(&self.connections).iter().for_each(ConnectionHandle::drain);
+        // The listener, which was spawned first, would listen for ever.
+        let until = world.now() + within;
+        let rest = |tasks: &Mutex<Vec<Task<()>>>| lock(tasks).iter().skip(1).any(|task| !task.is_finished());
+        while rest(&self.host.tasks) && world.now() < until {
+            world.sleep(CONNECT_PAUSE).await;
+        }
+        let ended = !rest(&self.host.tasks);
+        for task in std::mem::take(&mut *lock(&self.host.tasks)) {
+            task.abort();
+        }
+        ended
+    }
+}

@@ -1,0 +1,158 @@
+//! What a seed stands for: hosts, what they speak and can do, their work, and what goes wrong.
+
+mod faults;
+mod first;
+mod second;
+
+pub use faults::Faults;
+
+use rpcrdma::Versions;
+use rpcrdma_env::{Random, SeededRandom};
+use rpcrdma_fabric::faults::{Fault, Point};
+use rpcrdma_sim::SimConfig;
+use std::time::Duration;
+
+/// A host.
+#[derive(Clone, Debug)]
+pub struct HostPlan {
+    /// What its provider can do.
+    pub config: SimConfig,
+    /// What goes wrong in it: where, what, and one time in how many.
+    pub faults: Vec<(Point, Fault, u64)>,
+    /// An allocator has nothing to give one time in so many; never if zero.
+    pub scarce: u64,
+    /// A bit of one in so many messages that arrive is turned over; never if zero.
+    pub corrupt: u64,
+}
+
+/// A client.
+#[derive(Clone, Debug)]
+pub struct ClientPlan {
+    /// Its host.
+    pub host: HostPlan,
+    /// What it speaks.
+    pub versions: Versions,
+    /// Credits that it asks for.
+    pub credits: u32,
+    /// The largest Send, in octets.
+    pub inline_octets: u32,
+    /// Credits that it grants for calls of the server; zero: it takes none.
+    pub reverse: u32,
+    /// Callers at a time.
+    pub callers: u64,
+    /// Calls of each while faults are on.
+    pub calls: u64,
+    /// Whether calls are cancelled. What the server then still does may end the connection.
+    pub cancels: bool,
+    /// Whether callers leave calls to themselves.
+    pub drops: bool,
+}
+
+/// The server.
+#[derive(Clone, Debug)]
+pub struct ServerPlan {
+    /// Its host.
+    pub host: HostPlan,
+    /// What it speaks.
+    pub versions: Versions,
+    /// Credits that it grants to each connection.
+    pub credits: u32,
+    /// The largest Send, in octets.
+    pub inline_octets: u32,
+    /// Calls of its own under way on each connection.
+    pub reverse: u32,
+    /// Memory for arguments and results, in octets.
+    pub memory: usize,
+}
+
+/// Something that happens to hosts and links. Clients are counted from zero.
+#[derive(Clone, Copy, Debug)]
+pub enum Mishap {
+    /// The connections of a client break.
+    Cut(usize),
+    /// Nothing passes between a client and the server for a while.
+    Partition(usize, Duration),
+    /// The server dies, and is back after a while with nothing of what it knew.
+    RestartServer(Duration),
+    /// A client dies with its calls, and is back after a while.
+    RestartClient(usize, Duration),
+    /// The server's clock jumps ahead.
+    JumpServer(Duration),
+    /// A client's clock jumps ahead.
+    JumpClient(usize, Duration),
+}
+
+/// Guests of a run. See [`crate::guests`].
+#[derive(Clone, Debug, Default)]
+pub struct Guests {
+    /// Hostile clients of the server.
+    pub hostile_clients: u64,
+    /// Hostile servers, each with a client that runs the transport.
+    pub victims: Vec<ClientPlan>,
+    /// Decent clients of the server that were written by somebody else.
+    pub strangers: u64,
+}
+
+/// How plans are drawn. What a seed stands for in an edition does not change, so that those which have found something can be
+/// kept: a new way of drawing is a new edition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edition {
+    /// A server, clients, faults and mishaps.
+    First,
+    /// The same, and completions that never come, every error status, corrupted messages, hostile peers and strangers.
+    Second,
+}
+
+impl Edition {
+    /// What is run unless another is asked for.
+    pub const LATEST: Self = Self::Second;
+
+    /// The edition of a number, counted from 1.
+    pub fn of(number: u64) -> Option<Self> {
+        match number {
+            1 => Some(Self::First),
+            2 => Some(Self::Second),
+            _ => None,
+        }
+    }
+}
+
+/// All that a seed stands for.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How it was drawn.
+    pub edition: Edition,
+    /// The server.
+    pub server: ServerPlan,
+    /// The clients.
+    pub clients: Vec<ClientPlan>,
+    /// What happens, and how long after what happened before.
+    pub mishaps: Vec<(Duration, Mishap)>,
+    /// Hosts that do not run the transport, or that are called by none that does.
+    pub guests: Guests,
+    /// Nothing goes wrong but for what guests do: each call of a client has to be answered.
+    pub gentle: bool,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn of(seed: u64, edition: Edition) -> Self {
+        let plan = first::draw(seed);
+        match edition {
+            Edition::First => plan,
+            Edition::Second => second::extend(plan, seed),
+        }
+    }
+}
+
+/// One that is drawn evenly. `options` has at least one.
+pub(super) fn one_of<'a, T>(random: &SeededRandom, options: &'a [T]) -> &'a T {
+    &options[random.below(options.len() as u64) as usize]
+}
+
+/// Small ones as often as large ones.
+pub(super) fn spread(random: &SeededRandom, (least, most): (u64, u64)) -> u64 {
+    let doublings = u64::from((most / least.max(1)).max(1).ilog2());
+    let low = least << random.below(doublings + 1);
+    (low + random.below(low.max(1))).clamp(least, most)
+}

@@ -1,0 +1,90 @@
+//! Whose words count: hosts that are hostile, and connections on which a message was corrupted.
+//!
+//! What comes over those may be anything, and so may what becomes of the calls that were made over them. All that does not
+//! depend on what a peer says holds for them too: who owns which memory, and that nothing is left.
+
+use crate::lock;
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, SocketAddr},
+    sync::Mutex,
+};
+
+#[derive(Default)]
+struct State {
+    hostile: BTreeSet<IpAddr>,
+    /// Connections on which a message was corrupted, by the initiator's address.
+    spoilt: BTreeSet<SocketAddr>,
+    /// Those of them whose initiator still has them.
+    standing: BTreeSet<SocketAddr>,
+}
+
+/// Knows who is not to be trusted.
+#[derive(Default)]
+pub struct Trust {
+    state: Mutex<State>,
+}
+
+impl Trust {
+    /// A host that does not run the transport, and says what it likes.
+    pub fn is_now_hostile(&self, host: IpAddr) {
+        lock(&self.state).hostile.insert(host);
+    }
+
+    /// Whether a host is hostile.
+    pub fn is_hostile(&self, host: IpAddr) -> bool {
+        lock(&self.state).hostile.contains(&host)
+    }
+
+    /// A message was corrupted on this connection.
+    pub(crate) fn spoil(&self, initiator: SocketAddr) {
+        let mut state = lock(&self.state);
+        state.spoilt.insert(initiator);
+        state.standing.insert(initiator);
+    }
+
+    /// The initiator's end is gone: calls from now on go elsewhere.
+    pub fn over(&self, initiator: SocketAddr) {
+        lock(&self.state).standing.remove(&initiator);
+    }
+
+    /// Whether what comes over a connection counts.
+    pub fn counts(&self, initiator: SocketAddr, acceptor: IpAddr) -> bool {
+        let state = lock(&self.state);
+        let hostile = [initiator.ip(), acceptor].iter().any(|ip| state.hostile.contains(ip));
+        !hostile && !state.spoilt.contains(&initiator)
+    }
+
+    /// Whether a call that a client makes now, or that is made to it, may meet a corrupted connection or a hostile host.
+    pub fn doubts(&self, client: IpAddr) -> bool {
+        let state = lock(&self.state);
+        state.hostile.contains(&client) || state.standing.iter().any(|initiator| initiator.ip() == client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_corrupted_connection_is_doubted_for_good_and_its_host_while_it_stands() {
+        let trust = Trust::default();
+        let initiator: SocketAddr = "10.0.0.2:5000".parse().unwrap();
+        let other: SocketAddr = "10.0.0.2:5001".parse().unwrap();
+        let server = IpAddr::from([10, 0, 0, 1]);
+        assert!(trust.counts(initiator, server) && !trust.doubts(initiator.ip()));
+        trust.spoil(initiator);
+        assert!(!trust.counts(initiator, server) && trust.counts(other, server) && trust.doubts(initiator.ip()));
+        trust.over(initiator);
+        assert!(!trust.counts(initiator, server) && !trust.doubts(initiator.ip()));
+    }
+
+    #[test]
+    fn nothing_that_a_hostile_host_says_counts() {
+        let trust = Trust::default();
+        let (good, bad) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 100]));
+        trust.is_now_hostile(bad);
+        assert!(trust.is_hostile(bad) && trust.doubts(bad) && !trust.doubts(good));
+        assert!(!trust.counts(SocketAddr::new(good, 1), bad) && !trust.counts(SocketAddr::new(bad, 1), good));
+    }
+}
