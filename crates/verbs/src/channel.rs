@@ -78,7 +78,7 @@ impl Channel {
     }
 
     /// The next event, if there is one.
-    fn next(&self) -> io::Result<Option<Event>> {
+    pub(crate) fn next(&self) -> io::Result<Option<Event>> {
         let mut raw = ptr::null_mut();
         // SAFETY: the channel is open; the function fills in an event that is ours until it is acknowledged.
         if let Err(error) = check(unsafe { (self.library.cm.rdma_get_cm_event)(self.raw, &mut raw) }) {
@@ -189,6 +189,10 @@ impl Id {
     /// The identifier that came with a request on this channel.
     pub(crate) fn of_request(raw: *mut cm::Id, channel: &Arc<Channel>) -> Self {
         Self { raw, library: channel.library, channel: channel.clone() }
+    }
+
+    pub(crate) fn library(&self) -> &'static Library {
+        self.library
     }
 
     pub(crate) fn channel(&self) -> &Arc<Channel> {

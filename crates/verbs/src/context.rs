@@ -1,13 +1,21 @@
-//! The devices that the connection manager has opened. They stay open while a [`Devices`] lives.
+//! The devices that the connection manager has opened.
+//!
+//! It opens all of them when it is asked for the list, and only the one that an identifier is tied to otherwise. What it has opened it keeps, except a device
+//! that was removed: that it closes when nobody uses it any more, when it is next asked for the list. Some devices cannot go
+//! before (soft-RoCE, soft-iWARP), so the list is not asked for without need.
 
 use crate::{
+    channel::Id,
     error::OpenError,
-    sys::{Library, verbs},
+    sys::{Library, cm, verbs},
 };
 use std::{
     ffi::{CStr, c_int},
     io, mem, ptr,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 /// The connection manager's list of open devices. It is given back when the last user of a device is gone.
@@ -41,22 +49,32 @@ impl Devices {
     pub(crate) fn all(self: &Arc<Self>) -> Vec<Context> {
         // SAFETY: the list has `count` entries, each an open device.
         let contexts = (0..self.count).map(|at| unsafe { *self.list.add(at) });
-        contexts.map(|raw| Context { raw, devices: self.clone() }).collect()
+        contexts.map(|raw| Context::new(raw, Keeper::List(self.clone()))).collect()
     }
 }
 
 impl Drop for Devices {
     fn drop(&mut self) {
-        // SAFETY: every `Context`, through which alone the list is used, holds a reference to this.
+        // SAFETY: every `Context` that came from the list holds a reference to this.
         unsafe { (self.library.cm.rdma_free_devices)(self.list) }
     }
+}
+
+/// What keeps a device open.
+enum Keeper {
+    List(Arc<Devices>),
+    /// An identifier that is tied to it, and is told of its removal.
+    Id(Id),
 }
 
 /// An open device. Cloning is cheap.
 #[derive(Clone)]
 pub(crate) struct Context {
     raw: *mut verbs::Context,
-    devices: Arc<Devices>,
+    library: &'static Library,
+    keeper: Arc<Keeper>,
+    /// The device was removed, or has failed. It stays open for those who still have something of it.
+    gone: Arc<AtomicBool>,
 }
 
 // SAFETY: a context may be used from any thread.
@@ -65,12 +83,26 @@ unsafe impl Send for Context {}
 unsafe impl Sync for Context {}
 
 impl Context {
+    fn new(raw: *mut verbs::Context, keeper: Keeper) -> Self {
+        let library = match &keeper {
+            Keeper::List(devices) => devices.library,
+            Keeper::Id(id) => id.library(),
+        };
+        Self { raw, library, keeper: Arc::new(keeper), gone: Arc::default() }
+    }
+
+    /// The device that an identifier is tied to, if it is to one.
+    pub(crate) fn of(id: Id) -> Option<Self> {
+        let raw = id.device();
+        (!raw.is_null()).then(|| Self::new(raw, Keeper::Id(id)))
+    }
+
     pub(crate) fn raw(&self) -> *mut verbs::Context {
         self.raw
     }
 
     pub(crate) fn library(&self) -> &'static Library {
-        self.devices.library
+        self.library
     }
 
     /// The functions that the headers call through the context.
@@ -113,6 +145,31 @@ impl Context {
         // SAFETY: the context is open, and the structure is the function's own.
         check(unsafe { (self.library().verbs.ibv_query_gid)(self.raw, port, index, &mut gid) })?;
         Ok(gid.raw)
+    }
+
+    /// The device was removed, or has failed: no new connection uses it.
+    pub(crate) fn leave(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// The same for those who may have missed it: an identifier without a connection may have been told.
+    pub(crate) fn has_gone(&self) -> bool {
+        if let Keeper::Id(id) = &*self.keeper
+            && let Ok(Some(event)) = id.channel().next()
+            && event.kind == cm::DEVICE_REMOVAL
+        {
+            self.leave();
+        }
+        self.is_gone()
+    }
+
+    /// Whether the connection manager still lists the device. One that was removed and came back is another.
+    pub(crate) fn is_listed(&self) -> bool {
+        Devices::open().is_ok_and(|devices| devices.all().iter().any(|other| self.is(other.raw)))
     }
 
     /// Whether another pointer of the libraries' means this device.

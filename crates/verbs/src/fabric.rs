@@ -1,4 +1,7 @@
 //! The provider: choosing a device, connecting, and what all connections share.
+//!
+//! A device can be removed, or fail, and come back. What was made with it ends with it; whoever connects or listens next opens the device
+//! anew, if it is there. The memory of the pool stays, and is registered again.
 
 use crate::{
     channel::{Bring, Channel, Event, Id},
@@ -7,6 +10,7 @@ use crate::{
     device::ports,
     domain::Domain,
     error::OpenError,
+    events,
     limits::Limits,
     listener::VerbsListener,
     queue_pair::VerbsQueuePair,
@@ -21,11 +25,15 @@ use rpcrdma_fabric::{
 };
 use rustix::process::{Resource, getrlimit};
 use std::{
+    ffi::c_int,
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     ptr,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
+
+/// What ends with its device says so.
+pub(crate) const REMOVED: &str = "the RDMA device was removed";
 
 /// Any port: what matters is the way there.
 const ANY_PORT: u16 = 20049;
@@ -47,9 +55,54 @@ pub(crate) struct Shared {
 ///
 /// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair is driven when it is polled. All
 /// of it wants to be polled within a tokio runtime with I/O enabled, and each connection in the runtime in which it was made.
+///
+/// When the device is removed its connections end. It is opened anew by the next who connects or listens; listeners wait for it
+/// to come back.
 #[derive(Clone)]
 pub struct Verbs {
-    shared: Arc<Shared>,
+    opener: Arc<Opener>,
+}
+
+/// What a device is opened with, again and again.
+pub(crate) struct Opener {
+    pub(crate) env: Env,
+    config: Config,
+    /// The device's name when it was first opened, and what it could do.
+    name: String,
+    capabilities: Capabilities,
+    slabs: Arc<Slabs>,
+    /// None as long as it is gone.
+    open: Mutex<Option<Arc<Shared>>>,
+}
+
+impl Opener {
+    /// The open device; opened anew, if it was gone.
+    pub(crate) async fn shared(&self) -> Result<Arc<Shared>, OpenError> {
+        if let Some(shared) = self.still_open() {
+            return Ok(shared);
+        }
+        // Asked for its list, the connection manager closes what is gone, so that the removal comes to its end.
+        listed()?;
+        let context = choose(&self.env, &self.config).await?;
+        let shared = Arc::new(Shared::over(self.env.clone(), self.config.clone(), context, self.slabs.clone())?);
+        if *shared.capabilities() != self.capabilities {
+            let what = "it is not the device that was here before: start this program again";
+            return Err(OpenError::Unfit { device: shared.context.name(), what });
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have been faster.
+        Ok(open.get_or_insert(shared).clone())
+    }
+
+    /// The device, unless it is gone. Then it is closed as soon as nobody has anything of it.
+    fn still_open(&self) -> Option<Arc<Shared>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = open.take_if(|shared| shared.context.has_gone());
+        let still = open.clone();
+        drop(open);
+        drop(gone);
+        still
+    }
 }
 
 impl Verbs {
@@ -58,78 +111,59 @@ impl Verbs {
     /// # Errors
     /// If there are no libraries, there is no such device, or it cannot be used: each says what to do.
     pub async fn open(env: Env, config: Config) -> Result<Verbs, OpenError> {
-        let devices = Devices::open()?;
-        let known = devices.all();
-        let names = || known.iter().map(Context::name).collect::<Vec<_>>();
-        let at = match &config.device {
-            _ if known.is_empty() => return Err(OpenError::NoDevice),
-            Device::Only if known.len() == 1 => Some(0),
-            Device::Only => return Err(OpenError::SeveralDevices { known: names() }),
-            Device::Named(name) => match known.iter().position(|context| context.name() == *name) {
-                None => return Err(OpenError::UnknownDevice { name: name.clone(), known: names() }),
-                found => found,
-            },
-            Device::Local(address) if address.is_unspecified() => match known.len() {
-                1 => Some(0),
-                _ => return Err(OpenError::SeveralDevices { known: names() }),
-            },
-            Device::Local(address) | Device::Towards(address) => {
-                let local = matches!(config.device, Device::Local(_));
-                let found = match find(devices.library, &env, &config, *address, local).await {
-                    Ok(id) => known.iter().position(|context| context.is(id.device())),
-                    Err(error) => return Err(OpenError::NotOnDevice { address: *address, error }),
-                };
-                let nowhere = || OpenError::NotOnDevice { address: *address, error: io::ErrorKind::NotFound.into() };
-                Some(found.ok_or_else(nowhere)?)
-            }
-        };
-        let Some(context) = at.and_then(|at| known.get(at).cloned()) else { return Err(OpenError::NoDevice) };
-        Self::over(env, config, context)
-    }
-
-    fn over(env: Env, config: Config, context: Context) -> Result<Verbs, OpenError> {
-        let device = context.name();
-        let failed = |what| {
-            let device = device.clone();
-            move |error| OpenError::Device { device, what, error }
-        };
-        let attributes = context.attributes().map_err(failed("asking for its attributes"))?;
-        let ports = ports(&context, &attributes);
-        if !ports.iter().any(|port| port.active) {
-            let states: Vec<_> = ports.iter().map(|port| format!("port {}: {}", port.number, port.state)).collect();
-            return Err(OpenError::PortDown { device, states: states.join(", ") });
-        }
-        let limits = Limits::of(&context, &attributes, &config);
-        let few = |what| OpenError::Unfit { device: device.clone(), what };
-        let capabilities = &limits.capabilities;
-        if limits.send_queue < 2 || capabilities.max_receives < 2 {
-            return Err(few("its queues are too short"));
-        }
-        if capabilities.max_gather == 0 || capabilities.max_exposures == 0 {
-            return Err(few("it can register no memory"));
-        }
+        let context = choose(&env, &config).await?;
         let slabs = Slabs::new(config.pool_octets.max(SLAB_OCTETS));
-        let domain = |windows| Domain::new(context.clone(), slabs.clone(), windows);
-        let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
-        // The first slab tells whether memory can be registered at all.
-        let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
-        if let Some(octets) = probe.as_mut().map(|probe| probe.octets_mut().as_ptr() as usize)
-            && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_OCTETS)
-        {
-            return Err(match memory_lock_limit() {
-                Some(limit) if is_memory_lock(&error) => OpenError::MemoryLock { device, octets: SLAB_OCTETS, limit },
-                _ => failed("registering memory")(error),
-            });
-        }
-        tracing::debug!(device, windows = limits.windows, iwarp = limits.iwarp, "opened");
-        let domain = limits.windows.then_some(shared_domain);
-        Ok(Verbs { shared: Arc::new(Shared { env, config, context, limits, slabs, domain, pools: Mutex::default() }) })
+        let shared = Shared::over(env.clone(), config.clone(), context, slabs.clone())?;
+        let (name, capabilities) = (shared.context.name(), shared.capabilities().clone());
+        let open = Mutex::new(Some(Arc::new(shared)));
+        Ok(Verbs { opener: Arc::new(Opener { env, config, name, capabilities, slabs, open }) })
     }
 
-    /// The device's name.
+    /// The device's name when it was opened.
     pub fn device(&self) -> String {
-        self.shared.context.name()
+        self.opener.name.clone()
     }
+}
+
+/// The device that the configuration means.
+async fn choose(env: &Env, config: &Config) -> Result<Context, OpenError> {
+    match &config.device {
+        Device::Local(address) if !address.is_unspecified() => by_address(env, config, *address, true).await,
+        Device::Towards(address) => by_address(env, config, *address, false).await,
+        Device::Named(name) => {
+            let known = listed()?;
+            let found = known.iter().find(|context| context.name() == *name).cloned();
+            found.ok_or_else(|| OpenError::UnknownDevice { name: name.clone(), known: names(&known) })
+        }
+        Device::Only | Device::Local(_) => match &listed()?[..] {
+            [only] => Ok(only.clone()),
+            known => Err(OpenError::SeveralDevices { known: names(known) }),
+        },
+    }
+}
+
+/// The device on which an address of ours is, or that leads to an address.
+async fn by_address(env: &Env, config: &Config, address: IpAddr, local: bool) -> Result<Context, OpenError> {
+    match find(Library::get()?, env, config, address, local).await {
+        Ok(id) => {
+            Context::of(id).ok_or_else(|| OpenError::NotOnDevice { address, error: io::ErrorKind::NotFound.into() })
+        }
+        Err(error) => {
+            // If there is none at all, that is what to say.
+            listed()?;
+            Err(OpenError::NotOnDevice { address, error })
+        }
+    }
+}
+
+/// All devices; there is one at least.
+fn listed() -> Result<Vec<Context>, OpenError> {
+    let known = Devices::open()?.all();
+    if known.is_empty() { Err(OpenError::NoDevice) } else { Ok(known) }
+}
+
+fn names(known: &[Context]) -> Vec<String> {
+    known.iter().map(Context::name).collect()
 }
 
 /// An identifier that is tied to the device on which an address is, or that leads there.
@@ -164,6 +198,9 @@ pub(crate) fn is_memory_lock(error: &io::Error) -> bool {
 /// An event that is not the one that was waited for.
 pub(crate) fn event_error(library: &Library, event: &Event) -> io::Error {
     let name = library.event(event.kind);
+    if event.kind == cm::DEVICE_REMOVAL {
+        return io::Error::new(io::ErrorKind::NotConnected, REMOVED);
+    }
     if event.status < 0 {
         let error = io::Error::from_raw_os_error(event.status.saturating_neg());
         return io::Error::new(error.kind(), format!("{name}: {error}"));
@@ -172,6 +209,46 @@ pub(crate) fn event_error(library: &Library, event: &Event) -> io::Error {
 }
 
 impl Shared {
+    /// A device that is open, if it can be used. Its connections' memory comes from the slabs, which outlive it.
+    fn over(env: Env, config: Config, context: Context, slabs: Arc<Slabs>) -> Result<Self, OpenError> {
+        let device = context.name();
+        let failed = |what| {
+            let device = device.clone();
+            move |error| OpenError::Device { device, what, error }
+        };
+        let attributes = context.attributes().map_err(failed("asking for its attributes"))?;
+        let ports = ports(&context, &attributes);
+        if !ports.iter().any(|port| port.active) {
+            let states: Vec<_> = ports.iter().map(|port| format!("port {}: {}", port.number, port.state)).collect();
+            return Err(OpenError::PortDown { device, states: states.join(", ") });
+        }
+        let limits = Limits::of(&context, &attributes, &config);
+        let few = |what| OpenError::Unfit { device: device.clone(), what };
+        let capabilities = &limits.capabilities;
+        if limits.send_queue < 2 || capabilities.max_receives < 2 {
+            return Err(few("its queues are too short"));
+        }
+        if capabilities.max_gather == 0 || capabilities.max_exposures == 0 {
+            return Err(few("it can register no memory"));
+        }
+        events::prepare(&context).map_err(failed("watching it"))?;
+        let domain = |windows| Domain::new(context.clone(), slabs.clone(), windows);
+        let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
+        // The first slab tells whether memory can be registered at all.
+        let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
+        if let Some(octets) = probe.as_mut().map(|probe| probe.octets_mut().as_ptr() as usize)
+            && let Some(Err(error)) = shared_domain.slab_key(octets, SLAB_OCTETS)
+        {
+            return Err(match memory_lock_limit() {
+                Some(limit) if is_memory_lock(&error) => OpenError::MemoryLock { device, octets: SLAB_OCTETS, limit },
+                _ => failed("registering memory")(error),
+            });
+        }
+        tracing::debug!(device, windows = limits.windows, iwarp = limits.iwarp, "opened");
+        let domain = limits.windows.then_some(shared_domain);
+        Ok(Shared { env, config, context, limits, slabs, domain, pools: Mutex::default() })
+    }
+
     pub(crate) fn capabilities(&self) -> &Capabilities {
         &self.limits.capabilities
     }
@@ -233,23 +310,23 @@ impl Fabric for Verbs {
     }
 
     fn capabilities(&self) -> &Capabilities {
-        self.shared.capabilities()
+        &self.opener.capabilities
     }
 
     fn pool(&self) -> Arc<dyn Allocator> {
-        Arc::new(self.shared.slab_pool())
+        Arc::new(SlabPool(self.opener.slabs.clone()))
     }
 
     fn receive_pool(&self) -> Option<Arc<dyn ReceivePool>> {
-        Some(self.shared.new_pool()?)
+        Some(self.opener.still_open()?.new_pool()?)
     }
 
     fn connect(&self, peer: SocketAddr, params: ConnectionParams) -> BoxFuture<'_, Result<Connected, ConnectError>> {
-        let shared = self.shared.clone();
+        let opener = self.opener.clone();
         Box::pin(async move {
-            params.check(shared.capabilities()).map_err(ConnectError::Misuse)?;
-            let limit = shared.config.setup_timeout;
-            match within(&*shared.env.clock, limit, dial(&shared, peer, params)).await {
+            params.check(&opener.capabilities).map_err(ConnectError::Misuse)?;
+            let limit = opener.config.setup_timeout;
+            match within(&*opener.env.clock, limit, dial(&opener, peer, params)).await {
                 Some(result) => result,
                 None => Err(ConnectError::TimedOut { peer, seconds: limit.as_secs() }),
             }
@@ -257,9 +334,9 @@ impl Fabric for Verbs {
     }
 
     fn listen(&self, local: SocketAddr) -> BoxFuture<'_, Result<Box<dyn Listener>, ListenError>> {
-        let shared = self.shared.clone();
+        let opener = self.opener.clone();
         Box::pin(async move {
-            match VerbsListener::bind(shared, local) {
+            match VerbsListener::bind(opener, local).await {
                 Ok(listener) => Ok(Box::new(listener) as Box<dyn Listener>),
                 Err(error) => Err(ListenError::Io { local, error }),
             }
@@ -267,29 +344,54 @@ impl Fabric for Verbs {
     }
 }
 
-async fn dial(shared: &Arc<Shared>, peer: SocketAddr, params: ConnectionParams) -> Result<Connected, ConnectError> {
-    let library = shared.context.library();
-    let failed = |error: io::Error| match error.kind() {
+/// Why a connection does not come about.
+fn broken(peer: SocketAddr, error: io::Error) -> ConnectError {
+    match error.kind() {
         io::ErrorKind::ConnectionRefused => ConnectError::Refused { peer },
         _ => ConnectError::Io { peer, error },
-    };
-    let limit = shared.config.setup_timeout;
-    let channel = Channel::new(library).map_err(failed)?;
-    let id = Id::new(&channel).map_err(failed)?;
-    let expect = async |kind| match channel.wait().await {
-        Ok(event) if event.kind == kind => Ok(()),
-        Ok(event) => Err(failed(event_error(library, &event))),
-        Err(error) => Err(failed(error)),
-    };
-    let from = shared.config.local.map(|local| SocketAddr::new(local, 0));
-    id.resolve(from, peer, limit).map_err(failed)?;
-    expect(cm::ADDRESS_RESOLVED).await?;
-    if !shared.context.is(id.device()) {
-        let device = shared.context.name();
-        return Err(failed(io::Error::other(format!("the way to {} does not lead over {device}", peer.ip()))));
     }
+}
+
+/// The event that is waited for.
+async fn expect(id: &Id, library: &Library, kind: c_int) -> io::Result<()> {
+    let event = id.channel().wait().await?;
+    if event.kind == kind { Ok(()) } else { Err(event_error(library, &event)) }
+}
+
+/// The device, and an identifier for a connection over it.
+async fn towards(opener: &Opener, peer: SocketAddr) -> io::Result<(Arc<Shared>, Id)> {
+    loop {
+        let shared = opener.shared().await.map_err(io::Error::other)?;
+        let library = shared.context.library();
+        let limit = shared.config.setup_timeout;
+        let id = Id::new(&Channel::new(library)?)?;
+        let from = shared.config.local.map(|local| SocketAddr::new(local, 0));
+        let resolved = match id.resolve(from, peer, limit) {
+            Ok(()) => expect(&id, library, cm::ADDRESS_RESOLVED).await,
+            Err(error) => Err(error),
+        };
+        if resolved.is_ok() && shared.context.is(id.device()) {
+            return Ok((shared, id));
+        }
+        // Without connections nobody was told that the device went away, and it may be back.
+        if !shared.context.is_listed() {
+            tracing::warn!(device = shared.context.name(), "the RDMA device is gone");
+            shared.context.leave();
+            continue;
+        }
+        resolved?;
+        let device = shared.context.name();
+        return Err(io::Error::other(format!("the way to {} does not lead over {device}", peer.ip())));
+    }
+}
+
+async fn dial(opener: &Opener, peer: SocketAddr, params: ConnectionParams) -> Result<Connected, ConnectError> {
+    let failed = |error| broken(peer, error);
+    let (shared, id) = towards(opener, peer).await.map_err(failed)?;
+    let (library, channel) = (shared.context.library(), id.channel().clone());
+    let limit = shared.config.setup_timeout;
     id.resolve_route(limit).map_err(failed)?;
-    expect(cm::ROUTE_RESOLVED).await?;
+    expect(&id, library, cm::ROUTE_RESOLVED).await.map_err(failed)?;
     let (ird, ord) = shared.depths(&params);
     let mut queue_pair = shared.queue_pair(id, params.receives).map_err(failed)?;
     let gone = || failed(io::ErrorKind::NotConnected.into());

@@ -40,12 +40,14 @@ mod context;
 mod device;
 mod domain;
 mod error;
+mod events;
 mod fabric;
 mod limits;
 mod listener;
 mod queue_pair;
 mod shared_receives;
 mod slabs;
+mod status;
 mod sys;
 mod window;
 

@@ -101,10 +101,18 @@ impl Limits {
 }
 
 #[cfg(test)]
+impl Limits {
+    /// Those of a device that has enough of everything.
+    pub(crate) fn of_nothing_special(iwarp: bool, config: &Config) -> Self {
+        Self::derive(iwarp, &tests::attributes(|_| {}), config)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attributes(change: impl FnOnce(&mut verbs::DeviceAttributes)) -> verbs::DeviceAttributes {
+    pub(super) fn attributes(change: impl FnOnce(&mut verbs::DeviceAttributes)) -> verbs::DeviceAttributes {
         // SAFETY: numbers, for which zero is a value.
         let mut attributes: verbs::DeviceAttributes = unsafe { std::mem::zeroed() };
         attributes.max_qp_wr = 16_384;

@@ -2,11 +2,14 @@
 //!
 //! The connection manager reads a request before it reports it, so nothing that a slow peer does is waited for here. A request that
 //! waits for its answer costs an identifier; its events come on the listener's channel until it is accepted, so it keeps that.
+//!
+//! When the device is removed, whoever listens is told once, and a listener waits for it to come back at the same address.
 
 use crate::{
     channel::{Bring, Channel, Id},
     config::LISTEN_BACKLOG,
-    fabric::{Shared, event_error},
+    events::Watch,
+    fabric::{Opener, REMOVED, Shared, event_error},
     sys::cm,
 };
 use bytes::Bytes;
@@ -18,23 +21,43 @@ use std::{
     io,
     net::SocketAddr,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
+    time::Duration,
 };
 
+/// How often a device that was removed is looked for.
+const LOOK: Duration = Duration::from_secs(1);
+
 pub(crate) struct VerbsListener {
-    shared: Arc<Shared>,
-    id: Id,
+    opener: Arc<Opener>,
     local: SocketAddr,
-    /// The device is gone, and that has been said.
-    gone: bool,
+    state: State,
 }
 
-impl VerbsListener {
-    pub(crate) fn bind(shared: Arc<Shared>, local: SocketAddr) -> io::Result<Self> {
+enum State {
+    Listening(Listening),
+    /// The device is gone, and that has been said. It is waited for.
+    Away(BoxFuture<'static, Listening>),
+}
+
+/// What of the device belongs to a listener.
+struct Listening {
+    shared: Arc<Shared>,
+    id: Id,
+    /// None if the device's own events cannot be watched: its connections tell most of it.
+    watch: Option<Watch>,
+}
+
+impl Listening {
+    async fn new(opener: &Opener, local: SocketAddr) -> io::Result<Self> {
+        let shared = opener.shared().await.map_err(io::Error::other)?;
         let channel = Channel::new(shared.context.library())?;
         let id = Id::new(&channel)?;
         id.bind(local)?;
         if !id.device().is_null() && !shared.context.is(id.device()) {
+            if !shared.context.is_listed() {
+                shared.context.leave();
+            }
             let device = shared.context.name();
             return Err(io::Error::new(
                 io::ErrorKind::AddrNotAvailable,
@@ -42,8 +65,34 @@ impl VerbsListener {
             ));
         }
         id.listen(LISTEN_BACKLOG)?;
-        let local = id.addresses().0.unwrap_or(local);
-        Ok(Self { shared, id, local, gone: false })
+        let watch = Watch::new(&shared.context)
+            .inspect_err(|error| tracing::debug!(%error, "the device's events are not watched"))
+            .ok();
+        Ok(Self { shared, id, watch })
+    }
+
+    /// Listens again, once the device is back.
+    async fn again(opener: Arc<Opener>, local: SocketAddr) -> Self {
+        loop {
+            let next = opener.env.clock.now() + LOOK;
+            opener.env.clock.sleep_until(next).await;
+            match Self::new(&opener, local).await {
+                Ok(listening) => {
+                    let device = listening.shared.context.name();
+                    tracing::info!(device, address = %local, "the RDMA device is back, and listened on");
+                    return listening;
+                }
+                Err(error) => tracing::debug!(address = %local, %error, "the RDMA device is not back"),
+            }
+        }
+    }
+}
+
+impl VerbsListener {
+    pub(crate) async fn bind(opener: Arc<Opener>, local: SocketAddr) -> io::Result<Self> {
+        let listening = Listening::new(&opener, local).await?;
+        let local = listening.id.addresses().0.unwrap_or(local);
+        Ok(Self { opener, local, state: State::Listening(listening) })
     }
 }
 
@@ -53,22 +102,34 @@ impl Listener for VerbsListener {
     }
 
     fn poll_accept(&mut self, cx: &mut Context<'_>) -> Poll<Result<Box<dyn Pending>, AcceptError>> {
-        while !self.gone {
-            let event = match self.id.channel().poll_next(cx) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(AcceptError::Io(error))),
-                Poll::Ready(Ok(event)) => event,
+        loop {
+            let listening = match &mut self.state {
+                State::Listening(listening) => listening,
+                State::Away(back) => {
+                    let listening = ready!(back.as_mut().poll(cx));
+                    self.state = State::Listening(listening);
+                    continue;
+                }
             };
-            if event.kind == cm::DEVICE_REMOVAL {
-                self.gone = true;
-                let error = io::Error::new(io::ErrorKind::NotConnected, "the device was removed");
+            let failed = listening.watch.as_mut().is_some_and(|watch| watch.poll_gone(cx).is_ready());
+            let event = match listening.id.channel().poll_next(cx) {
+                Poll::Pending if !failed => return Poll::Pending,
+                Poll::Pending => None,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(AcceptError::Io(error))),
+                Poll::Ready(Ok(event)) => Some(event),
+            };
+            let Some(event) = event.filter(|event| event.kind != cm::DEVICE_REMOVAL) else {
+                // The removal waits until everything of the device is given back.
+                listening.shared.context.leave();
+                self.state = State::Away(Box::pin(Listening::again(self.opener.clone(), self.local)));
+                let error = io::Error::new(io::ErrorKind::NotConnected, format!("{REMOVED}; it is waited for"));
                 return Poll::Ready(Err(AcceptError::Io(error)));
-            }
+            };
             // What happens to requests before they are answered is told when they are.
             let Some(raw) = event.request else { continue };
-            let id = Id::of_request(raw, self.id.channel());
+            let id = Id::of_request(raw, listening.id.channel());
             let (Some(local), Some(peer)) = id.addresses() else { continue };
-            if !self.shared.context.is(id.device()) {
+            if !listening.shared.context.is(id.device()) {
                 tracing::debug!(%peer, "a request came over another device");
                 continue;
             }
@@ -80,9 +141,8 @@ impl Listener for VerbsListener {
                 ird: event.responder_resources.into(),
                 ord: event.initiator_depth.into(),
             };
-            return Poll::Ready(Ok(Box::new(Asked { shared: self.shared.clone(), id, info })));
+            return Poll::Ready(Ok(Box::new(Asked { shared: listening.shared.clone(), id, info })));
         }
-        Poll::Pending
     }
 }
 

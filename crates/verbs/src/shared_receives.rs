@@ -8,16 +8,14 @@ use crate::{
     completions::RECEIVE,
     context::{Context, check},
     domain::{Domain, Region, report},
+    events,
     sys::verbs,
 };
 use rpcrdma_env::{Buffer, Clock};
 use rpcrdma_fabric::ReceivePool;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
-    io,
-    os::fd::BorrowedFd,
-    ptr,
+    collections::{BTreeMap, VecDeque},
+    io, ptr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -58,9 +56,6 @@ impl SharedReceives {
     /// A queue for so many receives, in the domain that all its connections have.
     pub(crate) fn new(domain: &Arc<Domain>, room: usize) -> io::Result<Arc<Self>> {
         let context = domain.context();
-        // SAFETY: the descriptor is open as long as the context.
-        let events = unsafe { BorrowedFd::borrow_raw((*context.raw()).async_fd) };
-        fcntl_setfl(events, fcntl_getfl(events)? | OFlags::NONBLOCK)?;
         let mut init = verbs::SharedReceiveQueueInit {
             srq_context: ptr::null_mut(),
             max_wr: room.try_into().unwrap_or(u32::MAX),
@@ -160,39 +155,15 @@ impl Drop for SharedReceives {
     }
 }
 
-/// Queue pairs, by their addresses, of which a device has said that it is done with shared receives. It is one for the process because
-/// the events of a device are: whoever reads them may find another's.
-static DONE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
-
 /// Waits, after a queue pair was stopped, until the device has reported every shared receive that it took for it: what is not reported
 /// when the queue pair is destroyed is lost to the pool.
 pub(crate) fn await_last(context: &Context, queue_pair: *mut verbs::QueuePair, clock: &dyn Clock) {
     let end = clock.now() + LAST_RECEIVE_PATIENCE;
-    while !is_done(context, queue_pair) {
+    while !events::is_done(context, queue_pair) {
         if clock.now() >= end {
             tracing::debug!("the device does not say that it is done with a connection's shared receives");
             return;
         }
         std::thread::yield_now();
     }
-}
-
-/// The queue pair has been destroyed: its address may soon be another's.
-pub(crate) fn forget(queue_pair: *mut verbs::QueuePair) {
-    DONE.lock().unwrap_or_else(PoisonError::into_inner).remove(&(queue_pair as usize));
-}
-
-fn is_done(context: &Context, queue_pair: *mut verbs::QueuePair) -> bool {
-    let library = &context.library().verbs;
-    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut event = verbs::AsyncEvent { element: ptr::null_mut(), event_type: 0 };
-    // SAFETY: the context is open, and its descriptor does not block since the first pool was made. The function fills in the event.
-    while check(unsafe { (library.ibv_get_async_event)(context.raw(), &mut event) }).is_ok() {
-        if event.event_type == verbs::EVENT_LAST_RECEIVE {
-            done.insert(event.element as usize);
-        }
-        // SAFETY: the event was just taken, once. Its queue pair is there: destroying waits for this.
-        unsafe { (library.ibv_ack_async_event)(&mut event) };
-    }
-    done.remove(&(queue_pair as usize))
 }

@@ -16,6 +16,9 @@ use std::{
     time::Duration,
 };
 
+#[path = "suite/statuses.rs"]
+mod statuses;
+
 /// Linux's soft-RoCE. It checks the bounds of the region behind a window, not those of the window.
 const SOFT_ROCE: u32 = 0x00FF_FFFF;
 const NEED_BOUNDS: [&str; 4] = [

@@ -5,12 +5,7 @@
 //! nothing else has told.
 
 use super::{Hardware, Phase, VerbsQueuePair};
-use crate::{
-    context::check,
-    domain::report,
-    shared_receives::{await_last, forget},
-    sys::verbs,
-};
+use crate::{context::check, domain::report, events::forget, shared_receives::await_last, sys::verbs};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Token, WorkError, WorkKind};
 
 impl VerbsQueuePair {

@@ -1,11 +1,9 @@
 //! Receives: the connection's own, which stand in its table until the device is done with them, and those that it takes of a pool.
 
-use super::{Kept, Phase, VerbsQueuePair, work::work_error};
-use crate::{completions::RECEIVE, context::check, sys::verbs};
+use super::{Kept, Phase, VerbsQueuePair};
+use crate::{completions::RECEIVE, context::check, status::Meaning, sys::verbs};
 use rpcrdma_env::Buffer;
-use rpcrdma_fabric::{
-    CloseReason, Completion, FenceCause, PeerViolation, ReceivePool, Refused, RefusedReason, Token, WorkKind,
-};
+use rpcrdma_fabric::{CloseReason, Completion, FenceCause, ReceivePool, Refused, RefusedReason, Token, WorkKind};
 use std::ptr;
 
 /// The kernel's mark of an invalidation, which soft-RoCE hands on as it is.
@@ -83,14 +81,13 @@ impl VerbsQueuePair {
         if completion.status == verbs::STATUS_FLUSHED {
             self.suspect();
         } else {
-            let rule = self.shared.context.library().status(completion.status);
-            self.end(CloseReason::Violation(PeerViolation { protocol: "verbs", rule }));
+            self.end(Meaning::of(completion.status).of_receive());
         }
         if let Some(pool) = &self.pool {
             // It is the pool's, and serves another connection.
             return pool.post(buffer);
         }
-        let error = work_error(completion.status);
+        let error = Meaning::of(completion.status).error();
         let buffer = Some(buffer);
         self.out.push_back(Completion::Failed { token: Token(0), kind: WorkKind::Receive, error, buffer });
     }

@@ -9,6 +9,7 @@ use crate::{
     completions::RECEIVE,
     context::check,
     domain::{Key, Region},
+    status::Meaning,
     sys::verbs,
 };
 use bytes::Bytes;
@@ -281,6 +282,10 @@ impl VerbsQueuePair {
             self.end(CloseReason::Broken(error.to_string()));
         }
         for completion in &taken {
+            if ![verbs::STATUS_SUCCESS, verbs::STATUS_FLUSHED].contains(&completion.status) {
+                let verbs::WorkCompletion { status, vendor_err, .. } = *completion;
+                tracing::debug!(peer = %self.info.peer, status, vendor_err, "the device reports an error");
+            }
             if completion.wr_id & RECEIVE != 0 {
                 self.received(completion);
             } else {
@@ -310,7 +315,7 @@ impl VerbsQueuePair {
 
     /// Hands back a piece of work.
     pub(super) fn done(&mut self, work: Work, status: c_int) {
-        let error = (status != verbs::STATUS_SUCCESS).then(|| work_error(status));
+        let error = (status != verbs::STATUS_SUCCESS).then(|| Meaning::of(status).error());
         if error.is_some() {
             self.failed(status);
         }
@@ -356,58 +361,13 @@ impl VerbsQueuePair {
         if status == verbs::STATUS_FLUSHED {
             return self.suspect();
         }
-        let text = self.shared.context.library().status(status);
-        self.end(match status {
-            verbs::STATUS_REMOTE_INVALID | verbs::STATUS_REMOTE_ACCESS | verbs::STATUS_REMOTE_OPERATION => {
-                CloseReason::Terminated(text)
-            }
-            _ => CloseReason::Broken(text),
-        });
+        self.end(Meaning::of(status).of_work());
     }
 
     /// Something was flushed, and it is not known why.
     pub(super) fn suspect(&mut self) {
         if matches!(self.phase, Phase::Open | Phase::Draining(_)) {
             self.phase = Phase::Suspect(self.shared.env.clock.now() + crate::config::SUSPICION);
-        }
-    }
-}
-
-/// A completion's status, in the contract's words.
-pub(super) fn work_error(status: c_int) -> WorkError {
-    match status {
-        verbs::STATUS_FLUSHED => WorkError::Flushed,
-        verbs::STATUS_LOCAL_LENGTH => WorkError::LocalLength,
-        verbs::STATUS_REMOTE_ACCESS => WorkError::RemoteAccess,
-        verbs::STATUS_REMOTE_INVALID | verbs::STATUS_REMOTE_OPERATION | verbs::STATUS_REMOTE_ABORT => {
-            WorkError::RemoteOperation
-        }
-        verbs::STATUS_NO_RECEIVE => WorkError::NoReceive,
-        verbs::STATUS_RETRIES | verbs::STATUS_NO_RESPONSE => WorkError::Unreachable,
-        _ => WorkError::Fabric,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_status_has_a_name_in_the_contract() {
-        let named = [
-            (1, WorkError::LocalLength),
-            (5, WorkError::Flushed),
-            (9, WorkError::RemoteOperation),
-            (10, WorkError::RemoteAccess),
-            (11, WorkError::RemoteOperation),
-            (12, WorkError::Unreachable),
-            (13, WorkError::NoReceive),
-            (16, WorkError::RemoteOperation),
-            (20, WorkError::Unreachable),
-        ];
-        for status in 1..=25 {
-            let expected = named.iter().find(|(number, _)| *number == status).map(|(_, error)| error.clone());
-            assert_eq!(work_error(status), expected.unwrap_or(WorkError::Fabric), "{status}");
         }
     }
 }

@@ -57,7 +57,6 @@ functions! {
         fn ibv_ack_async_event(*mut verbs::AsyncEvent);
         fn ibv_modify_qp(*mut verbs::QueuePair, *mut verbs::QueuePairAttributes, c_int) -> c_int;
         fn ibv_destroy_qp(*mut verbs::QueuePair) -> c_int;
-        fn ibv_wc_status_str(c_int) -> *const c_char;
     }
 }
 
@@ -100,15 +99,9 @@ impl Library {
         LOADED.get_or_init(load).as_ref().map_err(Clone::clone)
     }
 
-    /// What a completion's status means.
-    pub(crate) fn status(&self, status: c_int) -> String {
-        // SAFETY: any number may be asked for; the answer is a constant of the library.
-        text(unsafe { (self.verbs.ibv_wc_status_str)(status) })
-    }
-
     /// The name of an event.
     pub(crate) fn event(&self, event: c_int) -> String {
-        // SAFETY: as above.
+        // SAFETY: any number may be asked for; the answer is a constant of the library.
         let name = text(unsafe { (self.cm.rdma_event_str)(event) });
         name.trim_start_matches("RDMA_CM_EVENT_").to_lowercase().replace('_', " ")
     }

@@ -418,7 +418,11 @@ pub(crate) const OP_SEND_INVALIDATE: c_int = 9;
 /// `enum ibv_send_flags`.
 pub(crate) const SEND_SIGNALED: c_uint = 1 << 1;
 pub(crate) const SEND_SOLICITED: c_uint = 1 << 2;
-/// `enum ibv_event_type`: a queue pair that was stopped has no shared receive any more.
+/// `enum ibv_event_type`: the device has failed or goes; its port is in use again, and is not; a queue pair that was stopped has no
+/// shared receive any more.
+pub(crate) const EVENT_DEVICE_FATAL: c_int = 8;
+pub(crate) const EVENT_PORT_ACTIVE: c_int = 9;
+pub(crate) const EVENT_PORT_DOWN: c_int = 10;
 pub(crate) const EVENT_LAST_RECEIVE: c_int = 16;
 /// `enum ibv_wc_flags`.
 pub(crate) const COMPLETION_IMMEDIATE: c_uint = 1 << 1;
@@ -426,11 +430,25 @@ pub(crate) const COMPLETION_INVALIDATED: c_uint = 1 << 3;
 /// `enum ibv_wc_status`.
 pub(crate) const STATUS_SUCCESS: c_int = 0;
 pub(crate) const STATUS_LOCAL_LENGTH: c_int = 1;
+pub(crate) const STATUS_LOCAL_WORK: c_int = 2;
+pub(crate) const STATUS_LOCAL_DATAGRAM: c_int = 3;
+pub(crate) const STATUS_LOCAL_PROTECTION: c_int = 4;
 pub(crate) const STATUS_FLUSHED: c_int = 5;
+pub(crate) const STATUS_BIND: c_int = 6;
+pub(crate) const STATUS_BAD_RESPONSE: c_int = 7;
+pub(crate) const STATUS_LOCAL_ACCESS: c_int = 8;
 pub(crate) const STATUS_REMOTE_INVALID: c_int = 9;
 pub(crate) const STATUS_REMOTE_ACCESS: c_int = 10;
 pub(crate) const STATUS_REMOTE_OPERATION: c_int = 11;
 pub(crate) const STATUS_RETRIES: c_int = 12;
 pub(crate) const STATUS_NO_RECEIVE: c_int = 13;
+pub(crate) const STATUS_DATAGRAM_DOMAIN: c_int = 14;
+pub(crate) const STATUS_REMOTE_DATAGRAM: c_int = 15;
 pub(crate) const STATUS_REMOTE_ABORT: c_int = 16;
+pub(crate) const STATUS_CONTEXT_NUMBER: c_int = 17;
+pub(crate) const STATUS_CONTEXT_STATE: c_int = 18;
+pub(crate) const STATUS_FATAL: c_int = 19;
 pub(crate) const STATUS_NO_RESPONSE: c_int = 20;
+pub(crate) const STATUS_GENERAL: c_int = 21;
+pub(crate) const STATUS_TAG_MATCHING: c_int = 22;
+pub(crate) const STATUS_TAG_RENDEZVOUS: c_int = 23;
