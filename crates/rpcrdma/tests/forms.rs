@@ -38,14 +38,8 @@ async fn both(world: &World, wanted: u32, granted: u32) -> (Client, Arc<Log>, Ar
     let served = Arc::new(Log::default());
     let memory = ServerMemory::budget(16 << 20);
     let server = Server::new(&fabric, router(&env, &store(&env)), memory, env.clone(), options, served.clone());
-    let mut listener = fabric.listen(ADDRESS).await.unwrap();
-    let spawner = world.clone();
-    world.spawn(async move {
-        while let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await {
-            let (_, driver) = server.clone().accept(pending).await.unwrap();
-            spawner.spawn(driver);
-        }
-    });
+    common::serve_at(world, Arc::new(fabric), ADDRESS, server);
+    world.sleep(Duration::from_millis(1)).await;
     let mut options = ClientOptions::default();
     (options.versions, options.credits) = (Versions::One, wanted);
     let log = Arc::new(Log::default());

@@ -3,8 +3,8 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Log, bytes, client, read, router, store, write};
-use rpcrdma::{ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions, connect};
+use common::{Log, bytes, read, router, store, write};
+use rpcrdma::{ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions};
 use rpcrdma_fabric::{
     Buffer, CloseReason, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, RemoteSegment, Send, Token,
 };
@@ -35,29 +35,12 @@ fn serve(world: &World, memory: ServerMemory) -> Arc<Log> {
     let log = Arc::new(Log::default());
     let handler = router(&env, &store(&env));
     let server = Server::new(&fabric, handler, memory, env, ServerOptions::default(), log.clone());
-    let spawner = world.clone();
-    world.spawn(async move {
-        let mut listener = fabric.listen(ADDRESS).await.unwrap();
-        loop {
-            let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-            let server = server.clone();
-            spawner.spawn(async move {
-                if let Ok((_, driver)) = server.accept(pending).await {
-                    let _ = driver.await;
-                }
-            });
-        }
-    });
+    common::serve_at(world, Arc::new(fabric), ADDRESS, server);
     log
 }
 
-/// An honest client beside the hostile one.
 async fn friend(world: &World) -> Client {
-    let fabric = Arc::new(world.fabric(FRIEND));
-    let options = ClientOptions::default();
-    let (transport, driver) = connect(fabric, ADDRESS, &world.env(), options, Arc::new(Log::default())).await.unwrap();
-    world.spawn(driver);
-    client(transport)
+    common::friend(world, FRIEND, ADDRESS, ClientOptions::default()).await
 }
 
 /// A bare queue pair to the server, with `receives` receives.

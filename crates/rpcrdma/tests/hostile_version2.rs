@@ -5,10 +5,10 @@ mod common;
 mod peer;
 
 use bytes::Bytes;
-use common::{Log, client, read, router, store, write};
+use common::{Log, read, router, store, write};
 use peer::{EXCHANGE, GRANT, Peer, header, params, rpc};
 use rpcrdma::{
-    ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions, Stall, Versions, connect, v2,
+    ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions, Stall, Versions, v2,
 };
 use rpcrdma_fabric::{Fabric, Lent, Token};
 use rpcrdma_oncrpc::Client;
@@ -21,7 +21,6 @@ use rpcrdma_wire::{
     },
 };
 use std::{
-    future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -40,31 +39,15 @@ async fn serve(world: &World, memory: ServerMemory) -> Arc<Log> {
     options.versions = Versions::Auto;
     let handler = router(&env, &store(&env));
     let server = Server::new(&fabric, handler, memory, env, options, log.clone());
-    let spawner = world.clone();
-    world.spawn(async move {
-        let mut listener = fabric.listen(ADDRESS).await.unwrap();
-        loop {
-            let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-            let server = server.clone();
-            spawner.spawn(async move {
-                if let Ok((_, driver)) = server.accept(pending).await {
-                    let _ = driver.await;
-                }
-            });
-        }
-    });
+    common::serve_at(world, Arc::new(fabric), ADDRESS, server);
     world.sleep(Duration::from_millis(1)).await;
     log
 }
 
-/// An honest client beside the hostile one.
 async fn friend(world: &World) -> Client {
-    let fabric = Arc::new(world.fabric(FRIEND));
     let mut options = ClientOptions::default();
     options.versions = Versions::Two;
-    let (transport, driver) = connect(fabric, ADDRESS, &world.env(), options, Arc::new(Log::default())).await.unwrap();
-    world.spawn(driver);
-    client(transport)
+    common::friend(world, FRIEND, ADDRESS, options).await
 }
 
 async fn bare_foe(world: &World) -> Peer {

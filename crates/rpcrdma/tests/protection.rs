@@ -6,7 +6,6 @@ mod common;
 use bytes::Bytes;
 use common::{Log, bulk, finish_read, read, start_read, store, write};
 use rpcrdma::{ClientOptions, Event, MessageKind, Server, ServerMemory, ServerOptions, Versions, connect};
-use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
     Accepted, AuthStat, CallError, CallHeader, CallId, Client, ClientFlavour, Credential, OpaqueAuth, Protected,
     ReplyFlavour, Router, ServerFlavour,
@@ -14,7 +13,6 @@ use rpcrdma_oncrpc::{
 use rpcrdma_sim::World;
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
 use std::{
-    future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -133,14 +131,8 @@ async fn both(world: &World, versions: Versions, service: Service) -> (Client, A
     let served = Arc::new(Log::default());
     let memory = ServerMemory::budget(16 << 20);
     let server = Server::new(&fabric, Arc::new(router), memory, env.clone(), options, served.clone());
-    let mut listener = fabric.listen(ADDRESS).await.unwrap();
-    let spawner = world.clone();
-    world.spawn(async move {
-        while let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await {
-            let (_, driver) = server.clone().accept(pending).await.unwrap();
-            spawner.spawn(driver);
-        }
-    });
+    common::serve_at(world, Arc::new(fabric), ADDRESS, server);
+    world.sleep(Duration::from_millis(1)).await;
     let mut options = ClientOptions::default();
     options.versions = versions;
     let log = Arc::new(Log::default());

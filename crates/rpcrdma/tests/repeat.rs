@@ -9,7 +9,6 @@ use rpcrdma::{
     Versions, connect, v2,
 };
 use rpcrdma_env::BoxFuture;
-use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
     AcceptNone, Answer, CallContext, CallError, Client, ClientTransport, ItemRoom, NoAuth, RemoteError, ReplyShape,
     Router, Service, TransportError,
@@ -17,7 +16,6 @@ use rpcrdma_oncrpc::{
 use rpcrdma_sim::World;
 use rpcrdma_xdr::{Decoder, Encoder, Payload};
 use std::{
-    future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc,
@@ -113,15 +111,7 @@ impl Rig {
         let memory = ServerMemory::budget(8 << 20);
         let handler = router(&executed[0]);
         let server = Server::new(&fabric, handler, memory, env.clone(), options, Arc::new(Log::default()));
-        let spawner = world.clone();
-        world.spawn(async move {
-            let mut listener = fabric.listen(ADDRESS).await.unwrap();
-            while let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await {
-                if let Ok((_, driver)) = server.clone().accept(pending).await {
-                    spawner.spawn(driver);
-                }
-            }
-        });
+        common::serve_at(world, Arc::new(fabric), ADDRESS, server);
         world.sleep(Duration::from_millis(1)).await;
         let log = Arc::new(Log::default());
         let mut options = ClientOptions::default();

@@ -351,15 +351,7 @@ fn hosts_can_be_asked_who_they_are() {
             let served = Arc::new(Log::default());
             let memory = ServerMemory::budget(8 << 20);
             let server = Server::new(&fabric, handler, memory, env.clone(), options, served.clone());
-            let spawner = world.clone();
-            world.spawn(async move {
-                let mut listener = fabric.listen(ADDRESS).await.unwrap();
-                while let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await {
-                    if let Ok((_, driver)) = server.clone().accept(pending).await {
-                        spawner.spawn(driver);
-                    }
-                }
-            });
+            common::serve_at(&world, Arc::new(fabric), ADDRESS, server);
             world.sleep(Duration::from_millis(1)).await;
             let mut options = ClientOptions::default();
             options.versions = Versions::Auto;

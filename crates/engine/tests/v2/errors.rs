@@ -71,7 +71,7 @@ fn results_that_do_not_fit_say_what_they_need() {
     assert_eq!(client.take().errors(), [(3, ErrorBody::ReplyResource { length_needed: 4064 })]);
 }
 
-/// proves: V2-A.1-c, V2-A.1-g, V2-7.4.1-a, V2-7.4.1-b, V2-7.3-c
+/// proves: V2-A.1-c, V2-A.1-g, V2-7.4.1-a, V2-7.3-c
 #[test]
 fn calls_that_cannot_be_served_are_answered() {
     let mut server = server();

@@ -11,5 +11,5 @@ mod pair;
 mod peer;
 mod reduction;
 mod rules;
-mod watch;
+#[path = "../world/mod.rs"]
 mod world;

@@ -68,7 +68,7 @@ fn a_reply_in_broken_parts_fails_its_call() {
     assert_eq!(done.completed(), 1);
 }
 
-/// proves: V2-6.2.2.2-i, V2-7.4.1-a
+/// proves: V2-6.2.2.2-i, V2-7.4.1-a, V2-7.4.1-b
 #[test]
 fn what_is_put_together_has_limits() {
     let limits = Limits { call_octets: 8000, ..Limits::default() };
@@ -94,6 +94,12 @@ fn what_is_put_together_has_limits() {
         errors.extend(server.hear(&msg(7, false, true, Lists::default()), &[]).errors());
     }
     assert_eq!(errors, [(7, ErrorBody::System)]);
+    // What is left of the message is passed over, up to its end; the next one is served.
+    for more in [true, false] {
+        let done = server.hear(&msg(7, false, more, Lists::default()), &call(7));
+        assert!(done.errors().is_empty() && done.delivered().is_empty(), "{done:?}");
+    }
+    assert_eq!(server.hear(&msg(8, false, false, Lists::default()), &call(8)).delivered().len(), 1);
     // A reply is bounded too.
     let mut client = Peer::ready(Config { limits, ..Config::client() });
     client.call(1, payload(40), 100, &[], false);

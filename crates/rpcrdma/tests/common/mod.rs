@@ -1,9 +1,9 @@
 //! A small program to call: it reads, writes, sleeps, echoes and counts.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 
-mod scripted;
+mod serving;
 
-pub use scripted::{Script, serve_after};
+pub use serving::{Script, friend, serve_after, serve_at};
 
 use bytes::Bytes;
 use rpcrdma::{Event, Observer};

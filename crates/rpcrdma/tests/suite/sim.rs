@@ -7,7 +7,7 @@ use crate::{VERSIONS, common};
 use rpcrdma::{
     ClientOptions, Event, MessageKind, RdmaTransport, STALL_LIMIT, Server, ServerMemory, ServerOptions, connect,
 };
-use rpcrdma_fabric::{Fabric, Listener};
+use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{CallError, Client, ClientTransport, RemoteError, ReplyShape, TransportError};
 use rpcrdma_sim::{SimConfig, World};
 use rpcrdma_xdr::{Encoder, Payload};
@@ -48,19 +48,7 @@ fn serve(world: &World, config: SimConfig, options: ServerOptions, memory: usize
     let store = store(&env);
     let handler = router(&env, &store);
     let server = Server::new(&fabric, handler, ServerMemory::budget(memory), env, options, log.clone());
-    let spawner = world.clone();
-    let task = world.spawn(async move {
-        let mut listener: Box<dyn Listener> = fabric.listen(ADDRESS).await.unwrap();
-        loop {
-            let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-            let server = server.clone();
-            spawner.spawn(async move {
-                if let Ok((_, driver)) = server.accept(pending).await {
-                    let _ = driver.await;
-                }
-            });
-        }
-    });
+    let task = common::serve_at(world, Arc::new(fabric), ADDRESS, server);
     Serving { log, store, task }
 }
 
