@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(config.credits_wanted, 99);
     }
 
-    /// proves: V2-5.2.2-d, V2-4.2.1.1-g
+    /// proves: V2-5.2.2-d, V2-4.2.1.1-g, V2-5.2.2-a
     #[test]
     fn version_2_has_larger_messages_and_receives_for_the_peers_credits() {
         let versions = Versions::Auto;

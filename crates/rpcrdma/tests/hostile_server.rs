@@ -167,7 +167,6 @@ enum Phase {
     Answered,
 }
 
-/// proves: V2-4.5.5-b
 #[test]
 fn calls_are_taken_back_in_every_phase() {
     use Phase::{Again, Answered, Exchanging, Halfway, Probing, Queued, Sent};

@@ -166,7 +166,7 @@ fn many_calls_run_at_once() {
     }
 }
 
-/// proves: V2-4.2.3.2-c, V2-4.2.3.2-f, V2-4.2.3.3-a, V2-4.2.3.3-b, V2-7.1.1-c, V2-7.1.1-d
+/// proves: V2-4.2.3.2-c, V2-4.2.3.3-a, V2-4.2.3.3-b, V2-7.1.1-c, V2-7.1.1-d
 #[test]
 fn ends_that_share_version_1_speak_it_on_the_same_connection() {
     for (theirs, ours) in [(Versions::One, Versions::Auto), (Versions::Auto, Versions::One)] {

@@ -191,7 +191,7 @@ fn properties_come_in_pieces() {
     assert_eq!((read, len), (set, encoded.len()));
 }
 
-/// proves: V2-4.4.3-b, V2-4.4.3-c, V2-4.4.1.1-d, V2-4.3.5-e, V2-6.3.2-h, V2-4.4.3-j, V2-6.3.2-a
+/// proves: V2-4.4.3-b, V2-4.4.3-c, V2-4.4.1.1-d, V2-4.3.5-e, V2-6.3.2-h, V2-4.4.3-j, V2-6.3.2-a, V2-4.4.3-d
 #[test]
 fn special_messages_have_their_chunk() {
     let call =

@@ -190,7 +190,7 @@ mod tests {
         plan.inline.iter().map(Bytes::len).sum()
     }
 
-    /// proves: V2-4.4-a, V2-4.4.1-a, V2-4.4.1.1-a, V2-6.3.2-e, V2-4.4.3-d, V2-4.4.2.1-a, V2-4.4.3-j
+    /// proves: V2-4.4-a, V2-4.4.1-a, V2-4.4.1.1-a, V2-6.3.2-e, V2-4.4.2.1-a, V2-4.4.3-j
     #[test]
     fn a_long_call_goes_in_parts_or_into_a_chunk() {
         let call = |run, items: &[usize]| plan(&WAY, &message(run, items), 100, &[]).unwrap();

@@ -93,7 +93,7 @@ fn connprop() -> Bytes {
     Header::connprop(0x55, Credits::new(8, 8), false, PropertySet(vec![Property::SendSize(4096)])).to_bytes()
 }
 
-/// proves: V2-4.2.3-a, V2-4.2.3-b, V2-4.2.3-c, V2-4.2.3-d, V2-4.2.3.1-a
+/// proves: V2-4.2.3-a, V2-4.2.3-b, V2-4.2.3-c, V2-4.2.3-d, V2-4.2.3.1-a, V2-4.2.3.1-b, V2-4.2.3.2-f
 #[test]
 fn a_server_of_version_2_gets_version_2() {
     for versions in [Versions::Auto, Versions::Two] {
@@ -102,7 +102,9 @@ fn a_server_of_version_2_gets_version_2() {
         assert!(done.sent[0].len() <= 1024);
         assert!(client.call(1).sent.is_empty(), "only that one message");
         let done = client.hear(connprop());
-        assert_eq!(done.negotiated.map(|made| (made.version, made.refused)), Some((2, None)));
+        let made = done.negotiated.unwrap();
+        assert_eq!((made.version, made.refused), (2, None));
+        assert_eq!((made.link.send_inline, made.link.receive_inline), (4096, 4096), "its defaults");
         assert_eq!(done.sent.iter().map(version_of).collect::<Vec<_>>(), [2], "the call that was held");
     }
 }
@@ -125,7 +127,9 @@ fn a_server_that_refuses_gets_version_1_on_the_same_connection() {
         let (mut client, done) = End::client(Versions::Auto);
         client.call(1);
         let done = client.hear(answer(xid_of(&done.sent[0])));
-        assert_eq!(done.negotiated.map(|made| (made.version, made.refused)), Some((1, refused)));
+        let made = done.negotiated.unwrap();
+        assert_eq!((made.version, made.refused), (1, refused));
+        assert_eq!((made.link.send_inline, made.link.receive_inline), (1024, 1024), "its defaults");
         assert_eq!(done.closed, None);
         assert_eq!(done.sent.iter().map(version_of).collect::<Vec<_>>(), [1], "the call that was held");
         let (header, _) = v1::Header::decode(&done.sent[0]).unwrap();
