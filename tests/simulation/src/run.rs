@@ -86,7 +86,7 @@ async fn scene(common: &Common, plan: &Plan) {
     let clients = plan.clients.iter().enumerate();
     let mut clients: Vec<_> =
         clients.map(|(index, client)| ClientHost::new(common, index, client, &plan.server, plan.edition)).collect();
-    let guests = Guests::come(common, &plan.guests);
+    let guests = Guests::come(common, plan);
     if plan.gentle {
         judges.ledger.calm();
     }

@@ -43,7 +43,8 @@ pub(crate) struct Guests {
 
 impl Guests {
     /// Lets them all come.
-    pub(crate) fn come(common: &Common, plan: &plan::Guests) -> Self {
+    pub(crate) fn come(common: &Common, plan: &plan::Plan) -> Self {
+        let (server, plan) = (plan.server.versions, &plan.guests);
         let on = Arc::new(AtomicBool::new(true));
         let trust = &common.judges.ledger.trust;
         for index in 0..plan.hostile_clients {
@@ -58,7 +59,7 @@ impl Guests {
             victims.push(ClientHost::victim(common, ip(3, index), VICTIMS + index, victim, server));
         }
         for index in 0..plan.strangers {
-            stranger::come(common, ip(4, index), &on);
+            stranger::come(common, ip(4, index), server, &on);
         }
         Self { victims, on }
     }

@@ -1,11 +1,12 @@
-//! Strangers: decent clients of version 1 that share no line with the transport, so that one engine is not only tested against
-//! itself.
+//! Strangers: decent clients of either version that share no line with the transport, so that one engine is not only tested
+//! against itself.
 //!
 //! They do what our client never does and others do: chunks of several segments, more room than is needed in pieces of odd lengths,
 //! Read lists whose segments lie anywhere in memory. One call at a time; its memory is lent until it is answered, and looked
 //! at when it has been fenced.
 
 mod chunks;
+mod talk;
 
 use crate::{
     hosts::{ADDRESS, Common},
@@ -15,11 +16,12 @@ use crate::{
 };
 use bytes::Bytes;
 use chunks::{Lending, Loans};
+use rpcrdma::Versions;
 use rpcrdma_env::{Buffer, Random, SeededRandom};
 use rpcrdma_fabric::{Completion, Connected, ConnectionParams, Fabric as _, Receives, Send};
 use rpcrdma_oncrpc::{CallError, RemoteError, TransportError};
 use rpcrdma_sim::{SimConfig, SimFabric};
-use rpcrdma_wire::{PrivateData, v1};
+use rpcrdma_wire::{PrivateData, v1, v2};
 use std::{
     future::{Future as _, poll_fn},
     net::{IpAddr, SocketAddr},
@@ -30,13 +32,10 @@ use std::{
     task::Poll,
     time::Duration,
 };
+use talk::{Heard, INLINE_OCTETS, RECEIVES, Talk};
 
 /// Process numbers of strangers begin here.
 const PROCESSES: u64 = 200;
-/// Octets of the largest message, and of a receive.
-const INLINE_OCTETS: u32 = 4096;
-/// How many receives are posted. One call at a time needs two.
-const RECEIVES: usize = 4;
 /// After a connection was lost.
 const CONNECT_PAUSE: Duration = Duration::from_millis(80);
 /// Between calls at most, in microseconds.
@@ -47,11 +46,16 @@ const PATIENCE: Duration = Duration::from_secs(180);
 const MAX_CALLS: u64 = 20;
 
 /// Lets a stranger come, who stays until it has made its calls or is told to leave.
-pub(super) fn come(common: &Common, ip: IpAddr, on: &Arc<AtomicBool>) {
+pub(super) fn come(common: &Common, ip: IpAddr, server: Versions, on: &Arc<AtomicBool>) {
     let world = common.world.clone();
     let random = Arc::new(SeededRandom::new(world.env().random.next_u64()));
     let config = if random.below(2) == 0 { SimConfig::default() } else { SimConfig::without_invalidation() };
     let IpAddr::V4(v4) = ip else { return };
+    let version = match server {
+        Versions::One => v1::VERSION,
+        Versions::Two => v2::VERSION,
+        _ => [v1::VERSION, v2::VERSION][random.below(2) as usize],
+    };
     let stranger = Stranger {
         fabric: world.fabric_with(ip, config),
         common: common.clone(),
@@ -64,11 +68,11 @@ pub(super) fn come(common: &Common, ip: IpAddr, on: &Arc<AtomicBool>) {
     world.clone().spawn(async move {
         let mut made = 0;
         while made < calls && on.load(Ordering::Relaxed) {
-            if let Some(mut qp) = stranger.connect().await {
+            if let Some(mut line) = stranger.connect(version).await {
                 while made < calls && on.load(Ordering::Relaxed) {
                     world.sleep(Duration::from_micros(stranger.random.below(MAX_PAUSE_MICROS))).await;
                     made += 1;
-                    if stranger.call(&mut qp).await.is_none() {
+                    if stranger.call(&mut line).await.is_none() {
                         break;
                     }
                 }
@@ -88,6 +92,12 @@ enum Answer {
     Refused,
 }
 
+/// A connection, and how one speaks on it.
+struct Line {
+    qp: Connected,
+    talk: Talk,
+}
+
 struct Stranger {
     common: Common,
     fabric: SimFabric,
@@ -101,12 +111,18 @@ fn receive() -> Buffer {
 }
 
 impl Stranger {
-    async fn connect(&self) -> Option<Connected> {
+    async fn connect(&self, version: u32) -> Option<Line> {
         let remote_invalidation = rpcrdma_fabric::Fabric::capabilities(&self.fabric).remote_invalidation;
         let block = PrivateData { remote_invalidation, send_size: INLINE_OCTETS, receive_size: INLINE_OCTETS };
         let receives = Receives::Own((0..RECEIVES).map(|_| receive()).collect());
         let private_data = Bytes::copy_from_slice(&block.to_octets());
-        self.fabric.connect(ADDRESS, ConnectionParams { private_data, ird: 16, ord: 0, receives }).await.ok()
+        let params = ConnectionParams { private_data, ird: 16, ord: 0, receives };
+        let qp = self.fabric.connect(ADDRESS, params).await.ok()?;
+        let mut line = Line { qp, talk: Talk::new(version) };
+        if let Some(octets) = line.talk.opening(self.random.next_u32()) {
+            line.send(octets)?;
+        }
+        Some(line)
     }
 
     fn draw(&self) -> Work {
@@ -117,23 +133,24 @@ impl Stranger {
     }
 
     /// Makes a call. `None` if the connection is lost.
-    async fn call(&self, qp: &mut Connected) -> Option<()> {
+    async fn call(&self, line: &mut Line) -> Option<()> {
         let judges = &self.common.judges;
         let work = self.draw();
         let number = judges.ledger.begin(self.process, self.ip, false, format!("of a stranger: {work:?}"));
         let xid = self.random.next_u32();
-        let initiator = qp.info().local;
-        let ended = self.exchange(qp, &work, number, xid).await;
+        let (initiator, version) = (line.qp.info().local, line.talk.version());
+        let ended = self.exchange(line, &work, number, xid).await;
         if ended.is_none() {
             judges.ledger.failed(number, &CallError::Transport(TransportError::Closed), false);
         }
         let fail = |error| judges.ledger.failed(number, &CallError::Transport(error), false);
         match ended? {
             Answer::Right { segments } => {
-                judges.tally.count(format!("stranger: procedure {} was answered", work.procedure));
+                let what = format!("stranger: version {version}, procedure {}", work.procedure);
                 if segments > 1 {
-                    judges.tally.count("stranger: an answer with chunks of several segments");
+                    judges.tally.count(format!("{what}, chunks of several segments"));
                 }
+                judges.tally.count(what);
                 judges.ledger.answered(number);
             }
             Answer::Wrong(what) => {
@@ -152,41 +169,54 @@ impl Stranger {
     }
 
     /// Sends a call and takes its answer. `None`: the connection ended first.
-    async fn exchange(&self, qp: &mut Connected, work: &Work, number: u64, xid: u32) -> Option<Answer> {
+    async fn exchange(&self, line: &mut Line, work: &Work, number: u64, xid: u32) -> Option<Answer> {
         let mut loans = Loans::default();
+        while !line.talk.may_call() {
+            self.hear(line, &mut loans, xid).await?;
+        }
+        let qp = &mut line.qp;
         let (lists, inline, long) = Lending { qp, random: &self.random, loans: &mut loans }.lend(work, number, xid)?;
         let segments = lists.writes.0.iter().chain(&lists.reply).map(|chunk| chunk.0.len()).max().unwrap_or(0);
         let segments = segments.max(lists.reads.0.len());
-        let body = if long { v1::Body::Nomsg(lists.clone()) } else { v1::Body::Msg(lists.clone()) };
-        let mut octets = v1::Header::new(xid, 1, body).to_bytes().to_vec();
-        octets.extend_from_slice(&inline);
-        qp.post_send(Send { octets: vec![octets.into()], ..Send::default() }).ok()?;
-
-        let message = loop {
-            match self.next(qp).await? {
-                Completion::Received { buffer, .. } => {
-                    let message = Bytes::copy_from_slice(buffer.filled());
-                    qp.post_receive(receive()).ok()?;
-                    // The server may call back where a corrupted call has asked for that; nobody answers.
-                    if message.get(..4) == Some(&xid.to_be_bytes()) {
-                        break message;
-                    }
-                }
-                completion => loans.took(completion)?,
+        let may_invalidate = line.qp.capabilities().remote_invalidation && self.random.below(2) == 0;
+        let handle = loans.handles().next().filter(|_| may_invalidate).unwrap_or_default();
+        let message = line.talk.call(xid, lists.clone(), handle, (!long).then_some(&inline));
+        line.send(message)?;
+        let heard = loop {
+            match self.hear(line, &mut loans, xid).await? {
+                Heard::Nothing => {}
+                heard => break heard,
             }
         };
-        loans.handles().for_each(|handle| qp.invalidate(handle));
+        loans.handles().for_each(|handle| line.qp.invalidate(handle));
         while !loans.all_back() {
-            let completion = self.next(qp).await?;
-            loans.took(completion)?;
+            self.hear(line, &mut loans, xid).await?;
         }
-        Some(match v1::Header::decode(&message) {
-            Ok((v1::Header { body: v1::Body::Error(_), .. }, _)) => Answer::Refused,
-            _ => match loans.check(work, number, &lists, &message) {
+        Some(match heard {
+            Heard::Refused => Answer::Refused,
+            Heard::Noise(what) => Answer::Wrong(what),
+            Heard::Nothing => Answer::Wrong("nothing".to_owned()),
+            Heard::Reply(reply) => match loans.check(work, number, &lists, &reply) {
                 Ok(()) => Answer::Right { segments },
                 Err(what) => Answer::Wrong(what),
             },
         })
+    }
+
+    /// Takes what happens next.
+    async fn hear(&self, line: &mut Line, loans: &mut Loans, xid: u32) -> Option<Heard> {
+        match self.next(&mut line.qp).await? {
+            Completion::Received { buffer, .. } => {
+                let message = Bytes::copy_from_slice(buffer.filled());
+                line.qp.post_receive(receive()).ok()?;
+                let heard = line.talk.heard(&message, xid);
+                if let Some(grant) = line.talk.grant() {
+                    line.send(grant)?;
+                }
+                Some(heard)
+            }
+            completion => loans.took(completion).map(|()| Heard::Nothing),
+        }
     }
 
     /// What happens next, unless that takes too long.
@@ -199,5 +229,11 @@ impl Stranger {
             Poll::Pending => patience.as_mut().poll(cx).map(|()| None),
         })
         .await
+    }
+}
+
+impl Line {
+    fn send(&mut self, octets: Bytes) -> Option<()> {
+        self.qp.post_send(Send { octets: vec![octets], ..Send::default() }).ok()
     }
 }

@@ -55,9 +55,7 @@ pub(super) fn extend(plan: Plan, seed: u64) -> Plan {
         client.drops = random.below(3) == 0;
     }
     plan.guests.hostile_clients = random.below(MAX_GUESTS + 1);
-    let strangers = random.below(MAX_GUESTS + 1);
-    // They know no version 2.
-    plan.guests.strangers = if plan.server.versions == Versions::Two { 0 } else { strangers };
+    plan.guests.strangers = random.below(MAX_GUESTS + 1);
     let link = plan.server.host.config.link;
     plan.guests.victims = (0..random.below(MAX_GUESTS + 1)).map(|_| draw_victim(&random, link)).collect();
     if plan.gentle {

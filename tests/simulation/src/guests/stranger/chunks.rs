@@ -1,5 +1,6 @@
 //! The chunks of a stranger's call: what is lent for it, and what the answer says of it.
 
+use super::talk::Reply;
 use crate::{
     guests::lists::ITEM_POSITION,
     work::{ITEMS, PAIR, PROGRAM, RUNS, Work},
@@ -8,10 +9,7 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Random, SeededRandom};
 use rpcrdma_fabric::{Completion, Connected, Lent, RemoteSegment, Token};
-use rpcrdma_wire::{
-    chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk},
-    v1,
-};
+use rpcrdma_wire::chunk::{Lists, ReadList, ReadSegment, Segment, WriteChunk};
 use std::collections::BTreeMap;
 
 /// Segments of a chunk at most.
@@ -74,24 +72,17 @@ impl Loans {
         Ok(octets)
     }
 
-    /// Whether an answer is the right one. The caller has looked whether it is an answer.
-    pub(super) fn check(&mut self, work: &Work, number: u64, offered: &Lists, message: &[u8]) -> Result<(), String> {
-        let (header, at) = v1::Header::decode(message).map_err(|error| format!("the answer's header: {error}"))?;
-        let (lists, long) = match &header.body {
-            v1::Body::Msg(lists) => (lists, false),
-            v1::Body::Nomsg(lists) => (lists, true),
-            other => return Err(format!("the answer is {}", other.procedure().name())),
-        };
+    /// Whether an answer is the right one.
+    pub(super) fn check(&mut self, work: &Work, number: u64, offered: &Lists, reply: &Reply) -> Result<(), String> {
+        let Reply { lists, long, stream } = reply;
         if lists.writes.0.len() != offered.writes.0.len() || !lists.reads.is_empty() {
             return Err("the answer has other chunks than the call".to_owned());
         }
-        let mut stream = message[at..].to_vec();
-        if long {
-            let (Some(chunk), Some(offer)) = (&lists.reply, &offered.reply) else {
-                return Err("a long answer without a Reply chunk".to_owned());
-            };
-            stream = self.gather(chunk, offer)?;
-        }
+        let stream = match (long, &lists.reply, &offered.reply) {
+            (false, ..) => stream.clone(),
+            (true, Some(chunk), Some(offer)) => self.gather(chunk, offer)?,
+            _ => return Err("a long answer without a Reply chunk".to_owned()),
+        };
         let mut rest = stream.get(REPLY_HEAD..).ok_or("a short answer")?;
         let mut take = |octets: &[u8]| match rest.strip_prefix(octets) {
             Some(behind) => {
