@@ -231,6 +231,17 @@ mod tests {
         assert_eq!(plan(&WriteList::default(), None, &reply(1000, &[]), &CARRIER), Err(Misfit::Reply { needed: 1000 }));
     }
 
+    /// proves: V1-3.4.6-d, V2-4.3.6-d
+    #[test]
+    fn each_segment_is_written_under_its_own_handle() {
+        let segment = |handle, length, offset| Segment { handle, length, offset };
+        let offered = WriteList(vec![WriteChunk(vec![segment(7, 100, 1000), segment(8, 50, 64)])]);
+        let room = WriteChunk(vec![segment(5, 1000, 0), segment(6, 1000, 9)]);
+        let plan = plan(&offered, Some(&room), &reply(1200, &[120]), &CARRIER).unwrap();
+        let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length, w.to.offset)).collect();
+        assert_eq!(written, [(7, 100, 1000), (8, 20, 64), (5, 1000, 0), (6, 204, 9)]);
+    }
+
     /// An arm of a union without an eligible item marks nothing: its chunk is for the next item, and comes back unused if none
     /// is left.
     /// proves: V1-4.3.2.2-a, V1-4.3.2.2-c

@@ -112,6 +112,25 @@ fn a_peer_that_overruns_its_credits_loses_the_connection() {
     assert!(actions(&mut engine).is_empty(), "nothing more is done for it");
 }
 
+/// Neither a call that still waits for a credit, nor one whose answer has come and whose memory is being taken back.
+/// proves: V1-3.3.3-d
+#[test]
+fn only_what_was_sent_can_be_answered_and_only_once() {
+    let (mut engine, mut host) = client();
+    assert_eq!(sends(&start(&mut engine, &mut host, 1, 7)).len(), 1);
+    assert!(sends(&start(&mut engine, &mut host, 2, 8)).is_empty(), "one credit until the first reply");
+    engine.received(&reply(8, 4), T, &mut host);
+    let after = actions(&mut engine);
+    assert!(!after.iter().any(|action| !matches!(action, Action::PostReceives { .. })), "{after:?}");
+    let stats = engine.stats();
+    assert_eq!((stats.unanswered, stats.queued, stats.discarded), (1, 1, 1));
+    engine.received(&reply(7, 4), T, &mut host);
+    assert_eq!(sends(&actions(&mut engine)).len(), 1, "the second call");
+    engine.received(&reply(7, 4), T, &mut host);
+    let stats = engine.stats();
+    assert_eq!((stats.unanswered, stats.queued, stats.discarded), (1, 0, 2), "no credit comes of an answer twice");
+}
+
 /// proves: V1-3.3.1-d, V1-3.3.1-h
 #[test]
 fn the_first_reply_grants_what_receives_were_posted_for() {

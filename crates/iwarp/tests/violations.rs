@@ -108,6 +108,10 @@ fn untagged_segments() {
     breaks("a message that begins in its middle", |_| untagged(Send, true, (0, 1, 4, 0), b"x"), 1, 2, 4);
     let gap = [untagged(Send, false, (0, 1, 0, 0), b"abcd"), untagged(Send, true, (0, 1, 5, 0), b"x")];
     breaks("a gap", |_| gap.concat(), 1, 2, 4);
+    for offset in [0, 3] {
+        let again = [untagged(Send, false, (0, 1, 0, 0), b"abcd"), untagged(Send, true, (0, 1, offset, 0), b"x")];
+        breaks("what was placed before", |_| again.concat(), 1, 2, 4);
+    }
     let other =
         [untagged(Send, false, (0, 1, 0, 0), b"abcd"), untagged(Opcode::SendSolicited, true, (0, 1, 4, 0), b"x")];
     breaks("another kind of Send in its middle", |_| other.concat(), 0, 2, 6);

@@ -175,6 +175,28 @@ fn many_unfinished_messages_keep_within_the_budget() {
     });
 }
 
+/// Whoever is served keeps none of the server's memory, however long he stays.
+#[test]
+fn what_a_call_in_parts_took_is_free_when_it_is_answered() {
+    let world = World::new(8);
+    world.block_on(async {
+        let memory = ServerMemory::budget(16 << 20);
+        let log = serve(&world, memory.clone()).await;
+        let mut client = foe(&world).await;
+        let bulk = [rpc(3, common::BULK, &[5000]), vec![0; 5000].into()].concat();
+        let (head, tail) = bulk.split_at(4040);
+        client.part(3, false, true, head).await;
+        world.sleep(Duration::from_millis(10)).await;
+        assert!(memory.arguments.try_allocate(8 << 20).is_none(), "some of it is in use");
+        client.part(3, false, false, tail).await;
+        assert!(client.reply(3).await.is_some());
+        world.sleep(Duration::from_millis(10)).await;
+        assert!(memory.arguments.try_allocate(8 << 20).is_some(), "all of it is back");
+        lives(&mut client, 4).await;
+        assert_eq!(closed(&log), 0);
+    });
+}
+
 /// Who waits for memory here is not heard, and not blamed for what he would have said.
 #[test]
 fn who_waits_for_memory_is_not_given_up() {

@@ -3,7 +3,9 @@
 mod common;
 
 use common::{Log, bulk, client, finish_read, read, router, start_read, store, swap, write};
-use rpcrdma::{ClientOptions, ConnectionHandle, Event, Server, ServerMemory, ServerOptions, Versions, connect};
+use rpcrdma::{
+    ClientOptions, ConnectionHandle, Event, MessageKind, Server, ServerMemory, ServerOptions, Versions, connect,
+};
 use rpcrdma_env::{Env, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
@@ -111,11 +113,16 @@ async fn a_server_that_comes_back_gets_the_calls_again() {
     for speaks in EVERY {
         let env = tokio_env().unwrap();
         let (address, task, _) = serve(&env, "127.0.0.1:0".parse().unwrap(), speaks).await;
-        let (transport, _) = transport(&env, address, speaks).await;
+        let (transport, log) = transport(&env, address, speaks).await;
         let client = client(transport);
         client.null().await.unwrap();
-        let call = start_read(&client, 100_000, 1, Duration::from_millis(200));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        // It goes as soon as it is sent, and long before the answer.
+        let sent = || log.count(|event| matches!(event, Event::Sent(about) if about.kind == MessageKind::Call));
+        let before = sent();
+        let call = start_read(&client, 100_000, 1, Duration::from_secs(1));
+        while sent() == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
         task.abort();
         let _ = task.await;
         let (_, _task, _) = serve(&env, address, speaks).await;

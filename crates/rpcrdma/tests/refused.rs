@@ -174,6 +174,41 @@ fn a_call_whose_memory_is_not_there_is_told_the_next_time() {
     }
 }
 
+/// A client that serves no RDMA Reads is told so of each call that needs one, and keeps its connection.
+/// proves: V1-4.5-b, V2-7.4.1-a
+#[test]
+fn a_call_that_cannot_be_read_is_answered() {
+    for versions in [Versions::One, Versions::Two] {
+        let world = World::new(1);
+        world.block_on(async {
+            let fabric = world.fabric(SERVER);
+            let listener = fabric.listen(SocketAddr::new(SERVER, 20049)).await.unwrap();
+            let (spawner, address) = (world.clone(), listener.local_addr());
+            serve(&fabric, listener, &world.env(), versions, move |task| drop(spawner.spawn(task)));
+            world.sleep(Duration::from_millis(1)).await;
+            let receives = Receives::Own((0..16).map(|_| Buffer::from_vec(vec![0; 4096])).collect());
+            let params = ConnectionParams { private_data: Bytes::new(), ird: 0, ord: 0, receives };
+            let mut qp = world.fabric(CLIENT).connect(address, params).await.unwrap();
+            let there = qp.expose(Token(9), Lent::Source(vec![1; OCTETS as usize].into())).unwrap();
+            let segment = Segment { handle: there.handle, length: OCTETS, offset: there.offset };
+            for wanted in XIDS {
+                let octets = message(versions, wanted, Offer::Read, segment);
+                qp.post_send(Send { token: Token(1), octets, ..Send::default() }).unwrap();
+                let answer = loop {
+                    match poll_fn(|cx| qp.poll(cx)).await {
+                        Completion::Received { buffer, .. } if buffer.filled().starts_with(&wanted.to_be_bytes()) => {
+                            break buffer.filled().to_vec();
+                        }
+                        Completion::Closed { reason } => panic!("{versions:?}: {reason:?}"),
+                        _ => {}
+                    }
+                };
+                assert!(is_error(versions, &answer), "{versions:?}: {wanted}");
+            }
+        });
+    }
+}
+
 /// Over iWARP a Write is done when its octets are in the socket: which one was refused is in the peer's Terminate alone.
 /// proves: V1-4.5.3-b, V2-7.3-b, V2-7.3-c
 #[tokio::test]

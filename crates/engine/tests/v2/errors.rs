@@ -213,6 +213,20 @@ fn a_call_that_was_executed_is_sent_again_only_if_it_may_be_repeated() {
     }
 }
 
+/// A server that asks for more each time is not believed for ever.
+/// proves: V2-6.4-g, V2-7.3.5-c
+#[test]
+fn a_call_is_sent_again_twice_and_no_more() {
+    let mut client = client();
+    client.call(1, payload_of(1, 0), 6000, &[], true);
+    for (length_needed, again) in [(10_000, true), (20_000, true), (30_000, false)] {
+        let error = ErrorBody::ReplyResource { length_needed };
+        let done = client.hear(&Header::error(1, 2, credits(), error), &[]);
+        let expected = if again { vec![] } else { vec![CallError::Rejected(error)] };
+        assert_eq!((done.sent.len(), done.failed()), (usize::from(again), expected), "{error:?}");
+    }
+}
+
 /// proves: V2-7-f, V2-7-g, V2-7.4-a, V2-6.2.2.1-g, V2-3.1.2-c
 #[test]
 fn errors_about_nothing_and_unknown_ones_are_dropped() {

@@ -1,14 +1,15 @@
 //! Sequences of parts, credits and grants, with a peer that does as it likes.
 
-use crate::peer::{Peer, call, credits, msg, payload, reads, reply, words};
+use crate::peer::{Peer, T, call, credits, msg, payload, reads, reply, words};
 use bytes::Bytes;
 use rpcrdma_engine::{
     Action, Answer, CallError, CallId, CloseCause, Config, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault,
     Piece, SILENCE_LIMIT,
-    v2::{CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SPARE_RECEIVES},
+    v2::{CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SEQUENCE_TIMEOUT, SPARE_RECEIVES},
 };
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists, NO_CHUNKS_OCTETS};
 use rpcrdma_xdr::Payload;
+use std::time::Duration;
 
 fn server() -> Peer {
     Peer::ready(Config { credits_granted: 32, ..Config::server() })
@@ -46,6 +47,26 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     }
     let done = server.hear_octets([words(&[6, 2, 0x0020_0001, 1, 2]), words(&[0; 4])].concat());
     assert_eq!(done.errors(), [(6, ErrorBody::InvalidContinuation)]);
+}
+
+/// However long it is continued: what counts is when it began. The next one has its own time.
+#[test]
+fn a_sequence_that_does_not_end_ends_the_connection() {
+    let part = |xid, more| msg(xid, false, more, Lists::default());
+    let mut server = server();
+    let nano = Duration::from_nanos(1);
+    server.hear(&part(1, true), &call(1));
+    server.now = T + SEQUENCE_TIMEOUT / 2;
+    assert_eq!(server.hear(&part(1, false), &[0; 4]).delivered().len(), 1);
+    let begun = server.now;
+    server.hear(&part(2, true), &call(2));
+    server.now = begun + SEQUENCE_TIMEOUT / 2;
+    server.hear(&part(2, true), &[0; 4]);
+    assert!(!server.wake(begun + (SEQUENCE_TIMEOUT - nano)).closed());
+    assert_eq!(server.engine.next_wake(), Some(begun + SEQUENCE_TIMEOUT));
+    let done = server.wake(begun + SEQUENCE_TIMEOUT);
+    let cause = CloseCause::Peer(PeerFault::Unfinished);
+    assert!(done.actions.iter().any(|action| matches!(action, Action::Close(why) if *why == cause)), "{done:?}");
 }
 
 /// proves: V2-6.2.2.2-b

@@ -1,14 +1,18 @@
 //! The transport over the simulated fabric: time is virtual, and every run is one of a seed.
 
 use crate::common::{
-    COUNT, Log, STRICT, bulk, client, finish_read, pattern, read, router, start_read, store, swap, write,
+    COUNT, Log, STRICT, bulk, bytes, client, finish_read, pattern, read, router, start_read, store, swap, write,
 };
 use crate::{VERSIONS, common};
+use bytes::Bytes;
 use rpcrdma::{
     ClientOptions, Event, MessageKind, RdmaTransport, STALL_LIMIT, Server, ServerMemory, ServerOptions, connect,
 };
+use rpcrdma_env::Buffer;
 use rpcrdma_fabric::Fabric;
-use rpcrdma_oncrpc::{CallError, Client, ClientTransport, RemoteError, ReplyShape, TransportError};
+use rpcrdma_oncrpc::{
+    CallError, Client, ClientTransport, ItemRoom, Misuse, RemoteError, ReplyShape, Request, TransportError,
+};
 use rpcrdma_sim::{SimConfig, World};
 use rpcrdma_xdr::{Encoder, Payload};
 use std::{
@@ -385,8 +389,52 @@ fn draining_answers_what_was_dispatched() {
         world.sleep(Duration::from_millis(100)).await;
         drop(listener);
         handle.drain();
+        // What comes now is for another connection.
+        let late = client.call(COUNT, Payload::new(), ReplyShape::inline(4));
         finish_read(call, 100_000, 1).await.unwrap();
         served.await.unwrap();
+        assert_eq!(store.executed.load(std::sync::atomic::Ordering::Relaxed), 0);
+        drop(late);
+    });
+}
+
+#[test]
+fn misuse_is_told_at_the_limit_and_nothing_is_sent() {
+    let world = World::new(12);
+    world.block_on(async {
+        let _serving = serve(&world, SimConfig::default(), server_options(), 64 << 20);
+        world.sleep(Duration::from_millis(1)).await;
+        let (transport, log) = transport(&world, SimConfig::default()).await;
+        client(transport.clone()).null().await.unwrap();
+        let limits = transport.limits();
+        let call = |octets: usize, reply: ReplyShape| {
+            let xid = transport.next_xid();
+            let mut message = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::READ, 0, 0, 0, 0]).to_vec();
+            message.resize(octets, 0);
+            transport.call(Request { xid, message: Payload::from(Bytes::from(message)), reply, repeatable: false })
+        };
+        let lent = |capacity: usize| {
+            let buffer = Some(Buffer::from_vec(vec![0; capacity]));
+            ReplyShape { max_len: 20_000, items: vec![ItemRoom { max_len: 10_000, buffer }] }
+        };
+        let sent = || log.count(|event| matches!(event, Event::Sent(about) if about.kind == MessageKind::Call));
+        let before = sent();
+        let refused = call(limits.max_call + 1, ReplyShape::inline(64)).await;
+        assert!(matches!(refused, Err(TransportError::Misuse(Misuse::CallTooLarge { .. }))), "{refused:?}");
+        let refused = call(40, ReplyShape::inline(limits.max_reply + 1)).await;
+        assert!(matches!(refused, Err(TransportError::Misuse(Misuse::ReplyTooLarge { .. }))), "{refused:?}");
+        let refused = call(40, lent(9_999)).await;
+        let too_small = Misuse::BufferTooSmall { capacity: 9_999, max_len: 10_000 };
+        assert!(matches!(refused, Err(TransportError::Misuse(misuse)) if misuse == too_small));
+        assert_eq!(sent(), before);
+        // At the limits they are carried; that the service understands none of these calls is another matter.
+        for (octets, reply) in
+            [(limits.max_call, ReplyShape::inline(64)), (40, ReplyShape::inline(limits.max_reply)), (40, lent(10_000))]
+        {
+            let answer = call(octets, reply).await;
+            assert!(answer.is_ok(), "{answer:?}");
+        }
+        assert_eq!(sent(), before + 3);
     });
 }
 
