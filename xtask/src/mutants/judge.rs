@@ -23,6 +23,9 @@ const HANG_FACTOR: u32 = 8;
 /// ...and at least this long. Who takes longer hangs, and has noticed the fault.
 const HANG_LIMIT: Duration = Duration::from_secs(30);
 
+/// How often a test program is run whose failures do not repeat.
+const TRIES: usize = 3;
+
 /// What noticed a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Catch {
@@ -136,7 +139,7 @@ impl<'a> Judge<'a> {
             format!("the tests of {} do not compile without a fault: nothing can be said about any", step.package)
         })?;
         for program in programs {
-            let Ran { end, said, took } = run(&program, SOUND_LIMIT)?;
+            let Ran { end, said, took } = run(&program, None, SOUND_LIMIT)?;
             if end != End::Passed {
                 bail!(
                     "{} fails without a fault ({end:?}): nothing can be said about any\n{}",
@@ -156,12 +159,28 @@ impl<'a> Judge<'a> {
             Err(NotBuilt(said)) => return Ok(Verdict::Wrong(format!("it does not compile:\n{said}"))),
         };
         for program in programs {
-            let end = run(&program, self.limit(&program))?.end;
-            if end != End::Passed {
+            if let Some(end) = self.noticed(&program)? {
                 return Ok(Verdict::Caught(Catch { target: program.target, end }));
             }
         }
         Ok(Verdict::Survived)
+    }
+
+    /// How a test program notices what stands in the copy, if it does. A test that fails has to fail a second time, alone:
+    /// one that fails now and then, on a machine that has much to do, has noticed nothing.
+    fn noticed(&self, program: &Program) -> anyhow::Result<Option<End>> {
+        let limit = self.limit(program);
+        for _ in 0..TRIES {
+            let end = run(program, None, limit)?.end;
+            match &end {
+                End::Passed => return Ok(None),
+                End::Failed { test } if run(program, Some(test), limit)?.end == End::Passed => {
+                    eprintln!("        {} {test} failed, and not again: not counted", program.target);
+                }
+                _ => return Ok(Some(end)),
+            }
+        }
+        Ok(None)
     }
 
     /// How long a test program may take with a fault.

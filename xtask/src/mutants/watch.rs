@@ -50,10 +50,10 @@ pub(super) struct Ran {
     pub(super) took: Duration,
 }
 
-/// Runs a program, for at most this long.
-pub(super) fn run(program: &Program, limit: Duration) -> anyhow::Result<Ran> {
+/// Runs a program, or one test of it alone, for at most this long.
+pub(super) fn run(program: &Program, only: Option<&str>, limit: Duration) -> anyhow::Result<Ran> {
     let begin = Instant::now();
-    let (child, lines) = start(program)?;
+    let (child, lines) = start(program, only)?;
     let mut group = Group(child);
     let mut said: Vec<String> = Vec::new();
     let mut ended = BTreeSet::new();
@@ -114,9 +114,10 @@ fn pid(child: &Child) -> Option<Pid> {
 }
 
 /// Starts a program; its lines come by the channel.
-fn start(program: &Program) -> anyhow::Result<(Child, Receiver<String>)> {
+fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiver<String>)> {
     let (reader, writer) = std::io::pipe()?;
     let child = Command::new(&program.executable)
+        .args(only.into_iter().flat_map(|test| ["--exact", test]))
         .current_dir(&program.folder)
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdin(Stdio::null())
@@ -182,7 +183,7 @@ mod tests {
 
     fn end(name: &str, text: &str, limit: Duration) -> End {
         let program = script(name, text);
-        let ran = run(&program, limit).unwrap();
+        let ran = run(&program, None, limit).unwrap();
         std::fs::remove_file(&program.executable).unwrap();
         ran.end
     }
@@ -207,6 +208,14 @@ mod tests {
         let text = "if [ \"$1\" = --list ]; then echo 'a: test'; echo 'b: test'; exit; fi\necho 'test a ... ok'; sleep 60 & wait";
         let limit = Duration::from_millis(700);
         assert_eq!(end("hangs", text, limit), End::Hung { limit, tests: vec!["b".to_owned()] });
+    }
+
+    #[test]
+    fn one_test_can_be_run_alone() {
+        let program = script("alone", "[ \"$*\" = '--exact a::b' ]");
+        assert_eq!(run(&program, Some("a::b"), Duration::from_secs(50)).unwrap().end, End::Passed);
+        assert_ne!(run(&program, None, Duration::from_secs(50)).unwrap().end, End::Passed);
+        std::fs::remove_file(&program.executable).unwrap();
     }
 
     #[test]
