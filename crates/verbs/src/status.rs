@@ -26,7 +26,7 @@ enum Whose {
 }
 
 /// What a status means.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Meaning {
     status: c_int,
     whose: Whose,
@@ -34,9 +34,18 @@ pub(crate) struct Meaning {
     what: &'static str,
     /// What to do about it.
     advice: &'static str,
+    error: WorkError,
 }
 
 impl Meaning {
+    /// What the device means by it at a receive: soft-RoCE has another number than the interface for a message that is too long.
+    pub(crate) fn at_receive(status: c_int) -> Self {
+        match status {
+            verbs::STATUS_LOCAL_WORK => Self { status, ..Self::of(verbs::STATUS_LOCAL_LENGTH) },
+            _ => Self::of(status),
+        }
+    }
+
     /// What the device means by it.
     pub(crate) fn of(status: c_int) -> Self {
         use Whose::{Nobody, Ours, Peer};
@@ -76,22 +85,12 @@ impl Meaning {
             verbs::STATUS_TAG_RENDEZVOUS => (Ours, "the device has not finished a rendezvous by tags", UNUSED),
             _ => (Ours, "the device reports what this program does not know", REPORT),
         };
-        Self { status, whose, what, advice }
+        Self { status, whose, what, advice, error: contract(status) }
     }
 
     /// In the contract's words.
     pub(crate) fn error(&self) -> WorkError {
-        match self.status {
-            verbs::STATUS_FLUSHED => WorkError::Flushed,
-            verbs::STATUS_LOCAL_LENGTH => WorkError::LocalLength,
-            verbs::STATUS_REMOTE_ACCESS => WorkError::RemoteAccess,
-            verbs::STATUS_REMOTE_INVALID | verbs::STATUS_REMOTE_OPERATION | verbs::STATUS_REMOTE_ABORT => {
-                WorkError::RemoteOperation
-            }
-            verbs::STATUS_NO_RECEIVE => WorkError::NoReceive,
-            verbs::STATUS_RETRIES | verbs::STATUS_NO_RESPONSE => WorkError::Unreachable,
-            _ => WorkError::Fabric,
-        }
+        self.error.clone()
     }
 
     /// Why a connection ends whose own work came back with it.
@@ -110,6 +109,21 @@ impl Meaning {
             }
             _ => CloseReason::Broken(self.to_string()),
         }
+    }
+}
+
+/// A status in the contract's words.
+fn contract(status: c_int) -> WorkError {
+    match status {
+        verbs::STATUS_FLUSHED => WorkError::Flushed,
+        verbs::STATUS_LOCAL_LENGTH => WorkError::LocalLength,
+        verbs::STATUS_REMOTE_ACCESS => WorkError::RemoteAccess,
+        verbs::STATUS_REMOTE_INVALID | verbs::STATUS_REMOTE_OPERATION | verbs::STATUS_REMOTE_ABORT => {
+            WorkError::RemoteOperation
+        }
+        verbs::STATUS_NO_RECEIVE => WorkError::NoReceive,
+        verbs::STATUS_RETRIES | verbs::STATUS_NO_RESPONSE => WorkError::Unreachable,
+        _ => WorkError::Fabric,
     }
 }
 
@@ -162,6 +176,18 @@ mod tests {
         assert!(unknown.to_string().contains("(status 99)"));
         for (status, word) in [(12, "4791"), (13, "credits"), (19, "dmesg"), (10, "peer's log"), (4, "firmware")] {
             assert!(Meaning::of(status).to_string().contains(word), "{status}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_is_too_long_has_two_numbers_at_a_receive() {
+        let [usual, soft_roce] = [1, 2].map(Meaning::at_receive);
+        assert_eq!((usual.error(), soft_roce.error()), (WorkError::LocalLength, WorkError::LocalLength));
+        assert!(soft_roce.to_string().contains("longer than its buffer (status 2)"));
+        assert!(matches!(soft_roce.of_receive(), CloseReason::Violation(_)));
+        assert_eq!(Meaning::of(2).error(), WorkError::Fabric, "own work that the device does not accept is no message");
+        for status in ALL.filter(|status| *status != 2) {
+            assert_eq!(Meaning::at_receive(status), Meaning::of(status));
         }
     }
 

@@ -81,13 +81,13 @@ impl VerbsQueuePair {
         if completion.status == verbs::STATUS_FLUSHED {
             self.suspect();
         } else {
-            self.end(Meaning::of(completion.status).of_receive());
+            self.end(Meaning::at_receive(completion.status).of_receive());
         }
         if let Some(pool) = &self.pool {
             // It is the pool's, and serves another connection.
             return pool.post(buffer);
         }
-        let error = Meaning::of(completion.status).error();
+        let error = Meaning::at_receive(completion.status).error();
         let buffer = Some(buffer);
         self.out.push_back(Completion::Failed { token: Token(0), kind: WorkKind::Receive, error, buffer });
     }

@@ -159,7 +159,7 @@ async fn a_message_that_is_longer_than_the_receive() {
         says(&of_b, &["longer than its buffer", "up to date"]);
         if told {
             assert!(of_a.failed(WorkKind::Send, &WorkError::RemoteOperation), "{of_a:?}");
-            says(&of_a, &["peer's device does not accept a request"]);
+            says(&of_a, &["the peer's device", "peer's log"]);
         }
     }
 }
