@@ -178,6 +178,7 @@ mod tests {
             registry,
             faults: Arc::new(crate::plan::Faults::none()),
             clock: world.env().clock,
+            allowance: None,
         };
         let buffer = rpcrdma_env::Allocator::try_allocate(&allocator, 10).unwrap();
         leftovers(&world, &watch, &record);

@@ -112,10 +112,37 @@ pub(crate) fn number(buffer: &Buffer) -> Option<u64> {
     buffer.memory().downcast_ref::<Numbered>().map(|memory| memory.number)
 }
 
+/// What an allocator may hand out at a time. A single piece may be larger.
+pub struct Allowance {
+    octets: usize,
+    /// Octets in use, and in how many pieces.
+    used: Mutex<(usize, usize)>,
+}
+
+impl Allowance {
+    /// So many octets.
+    pub fn new(octets: usize) -> Arc<Self> {
+        Arc::new(Self { octets, used: Mutex::default() })
+    }
+
+    /// A piece is handed out. Returns whether that is too much.
+    fn take(&self, octets: usize) -> bool {
+        let mut used = lock(&self.used);
+        *used = (used.0 + octets, used.1 + 1);
+        used.0 > self.octets && used.1 > 1
+    }
+
+    fn put_back(&self, octets: usize) {
+        let mut used = lock(&self.used);
+        *used = (used.0 - octets, used.1 - 1);
+    }
+}
+
 struct Numbered {
     buffer: Buffer,
     number: u64,
     registry: Arc<Registry>,
+    allowance: Option<Arc<Allowance>>,
 }
 
 impl Memory for Numbered {
@@ -130,6 +157,9 @@ impl Memory for Numbered {
 
 impl Drop for Numbered {
     fn drop(&mut self) {
+        if let Some(allowance) = &self.allowance {
+            allowance.put_back(self.buffer.capacity());
+        }
         let given = {
             let mut owners = lock(&self.registry.owners);
             owners.live.remove(&self.number);
@@ -154,6 +184,8 @@ pub struct Watched {
     pub faults: Arc<Faults>,
     /// The world's time, in which callers wait.
     pub clock: Arc<dyn Clock>,
+    /// How much there may be at a time, whatever peers ask for.
+    pub allowance: Option<Arc<Allowance>>,
 }
 
 impl Watched {
@@ -166,7 +198,11 @@ impl Watched {
             owners.live.insert(number, self.name);
             number
         };
-        Buffer::new(Box::new(Numbered { buffer, number, registry: self.registry.clone() }))
+        let allowance = self.allowance.clone();
+        if allowance.as_ref().is_some_and(|allowance| allowance.take(buffer.capacity())) {
+            self.registry.record.found(format!("{} has handed out more than it may", self.name));
+        }
+        Buffer::new(Box::new(Numbered { buffer, number, registry: self.registry.clone(), allowance }))
     }
 }
 
@@ -200,7 +236,8 @@ mod tests {
         let clock = World::new(1).env().clock;
         let record = Record::new(clock.clone());
         let registry = Registry::new(record.clone());
-        (Watched { inner: Arc::new(Heap), name: "test", registry, faults: Arc::new(Faults::none()), clock }, record)
+        let faults = Arc::new(Faults::none());
+        (Watched { inner: Arc::new(Heap), name: "test", registry, faults, clock, allowance: None }, record)
     }
 
     #[test]
@@ -262,5 +299,21 @@ mod tests {
         registry.expose(1, 6, &octets);
         registry.abandon(1);
         assert!(!registry.is_readable(&octets));
+    }
+
+    #[test]
+    fn an_allocator_that_hands_out_more_than_it_may_is_found() {
+        let (watched, record) = watched();
+        let watched = Watched { allowance: Some(Allowance::new(100)), ..watched };
+        let large = watched.try_allocate(1000);
+        assert_eq!(record.findings().len(), 0, "one piece may be as large as it has to be");
+        drop(large);
+        let whole = [60, 40].map(|len| watched.try_allocate(len));
+        assert_eq!(record.findings().len(), 0);
+        let more = watched.try_allocate(1);
+        assert_eq!(record.findings().len(), 1);
+        drop((whole, more));
+        assert!(watched.try_allocate(100).is_some());
+        assert_eq!(record.findings().len(), 1);
     }
 }

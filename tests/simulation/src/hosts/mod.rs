@@ -11,7 +11,7 @@ use crate::{
     clock::HostClock,
     ledger::Process,
     lock,
-    memory::{Registry, Watched},
+    memory::{Allowance, Registry, Watched},
     plan::{Faults, HostPlan},
     program::{Judges, Program},
     watch::{Watch, WatchedFabric},
@@ -71,8 +71,7 @@ impl Host {
         let env = Env { clock: Arc::new(clock.clone()), random: Arc::new(SeededRandom::new(!seed)) };
         let faults = Arc::new(Faults::new(plan, seed, common.judges.tally.clone()));
         let sim = world.fabric_with(ip, plan.config.clone());
-        let watched = |name, inner: Arc<dyn Allocator>| watched(common, &faults, name, inner);
-        let pool = watched("a provider's pool", sim.pool());
+        let pool = watched(common, &faults, "a provider's pool", sim.pool(), None);
         let inner = Arc::new(FaultFabric::new(Arc::new(sim), faults.clone(), world.env()));
         let fabric =
             Arc::new(WatchedFabric { inner, watch: common.watch.clone(), faults: faults.clone(), pool: pool.clone() });
@@ -116,7 +115,14 @@ impl Host {
     }
 }
 
-fn watched(common: &Common, faults: &Arc<Faults>, name: &'static str, inner: Arc<dyn Allocator>) -> Arc<dyn Allocator> {
+fn watched(
+    common: &Common,
+    faults: &Arc<Faults>,
+    name: &'static str,
+    inner: Arc<dyn Allocator>,
+    allowance: Option<usize>,
+) -> Arc<dyn Allocator> {
     let registry: Arc<Registry> = common.watch.registry.clone();
-    Arc::new(Watched { inner, name, registry, faults: faults.clone(), clock: common.world.env().clock })
+    let (clock, allowance) = (common.world.env().clock, allowance.map(Allowance::new));
+    Arc::new(Watched { inner, name, registry, faults: faults.clone(), clock, allowance })
 }

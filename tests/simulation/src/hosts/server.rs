@@ -38,11 +38,12 @@ impl ServerHost {
         options.inline_octets = plan.inline_octets;
         options.reverse_credits = plan.reverse;
         let budget = ServerMemory::budget(plan.memory);
-        let watched = |name, inner| watched(&host.common, &host.faults, name, inner);
+        let watched = |name, inner, allowance| watched(&host.common, &host.faults, name, inner, allowance);
+        let half = Some(plan.memory / 2);
         let memory = ServerMemory {
-            arguments: watched("memory for arguments", budget.arguments),
-            results: watched("memory for results", budget.results),
-            receives: watched("memory for receives", budget.receives),
+            arguments: watched("memory for arguments", budget.arguments, half),
+            results: watched("memory for results", budget.results, half),
+            receives: watched("memory for receives", budget.receives, None),
         };
         let server = Server::new(&*host.fabric, host.router(), memory, host.env.clone(), options, host.observer());
         let (fabric, world, tasks) = (host.fabric.clone(), host.common.world.clone(), host.tasks.clone());

@@ -94,7 +94,7 @@ impl Scene {
         let capabilities = SimConfig::default().capabilities;
         let puppet = Puppet { info, capabilities, says: says.clone(), kept: Vec::new() };
         let qp = WatchedQueuePair::new(Box::new(puppet), watch.clone(), faults.clone(), 1, true);
-        let allocator = Watched { inner: Arc::new(Heap), name: "test", registry, faults, clock };
+        let allocator = Watched { inner: Arc::new(Heap), name: "test", registry, faults, clock, allowance: None };
         Self { watch, qp, says, allocator }
     }
 
