@@ -143,8 +143,9 @@ pub(crate) struct Bring<'a> {
     pub(crate) ord: u16,
 }
 
-/// The transport's retries when a peer does not answer, the most there are: together some seconds.
-const RETRIES: u8 = 7;
+/// The transport's retries when a peer does not answer: together some seconds. The most there are would be seven, which soft-RoCE takes for
+/// "for ever".
+const RETRIES: u8 = 6;
 /// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer's, but one that a moment may mend.
 const NO_RECEIVE_RETRIES: u8 = 2;
 
@@ -312,4 +313,17 @@ fn address(raw: &cm::SocketAddress) -> Option<SocketAddr> {
     }
     .ok()?;
     address.as_socket()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retries_come_to_an_end() {
+        let bring = Bring { private_data: &[], ird: 1, ord: 1 };
+        let parameters = bring.parameters();
+        // Three bits each. InfiniBand takes the most of the second for "for ever", some devices that of both.
+        assert!((1..7).contains(&parameters.retry_count) && (1..7).contains(&parameters.rnr_retry_count));
+    }
 }
