@@ -8,10 +8,10 @@ use anyhow::Context as _;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use std::{
     collections::BTreeSet,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read},
     os::unix::process::CommandExt as _,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    sync::mpsc::{self, Receiver, RecvTimeoutError, Sender},
     time::{Duration, Instant},
 };
 
@@ -62,8 +62,8 @@ pub(super) fn run(program: &Program, only: Option<&str>, limit: Duration) -> any
     let end = loop {
         let left = limit.saturating_sub(begin.elapsed());
         match lines.recv_timeout(left.min(LOOK)) {
-            Ok(line) => {
-                if let Some((test, passed)) = verdict(&line) {
+            Ok((is_output, line)) => {
+                if let Some((test, passed)) = verdict(&line).filter(|_| is_output) {
                     ended.insert(test.to_owned());
                     if !passed {
                         failed = Some(test.to_owned());
@@ -113,16 +113,18 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
+/// A line that a program says, and whether it says it on its standard output.
+type Line = (bool, String);
+
 /// Starts a program; its lines come by the channel.
-fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiver<String>)> {
-    let (reader, writer) = std::io::pipe()?;
-    let child = Command::new(&program.executable)
+fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiver<Line>)> {
+    let mut child = Command::new(&program.executable)
         .args(only.into_iter().flat_map(|test| ["--exact", test]))
         .current_dir(&program.folder)
         .env("CARGO_MANIFEST_DIR", &program.folder)
         .stdin(Stdio::null())
-        .stdout(writer.try_clone()?)
-        .stderr(writer)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .process_group(0)
         .spawn()
         .with_context(|| format!("cannot start {}", program.executable.display()))?;
@@ -130,18 +132,29 @@ fn start(program: &Program, only: Option<&str>) -> anyhow::Result<(Child, Receiv
         // One that is gone already needs no limit.
         let _ = prlimit(pid(&child), resource, Rlimit { current: Some(limit), maximum: Some(limit) });
     }
+    // Two pipes: a verdict is written in pieces, between which something could come.
     let (sender, lines) = mpsc::channel();
+    if let Some(output) = child.stdout.take() {
+        tell_lines(output, true, sender.clone());
+    }
+    if let Some(errors) = child.stderr.take() {
+        tell_lines(errors, false, sender);
+    }
+    Ok((child, lines))
+}
+
+/// Sends the lines of a pipe, until it ends or nobody listens.
+fn tell_lines(pipe: impl Read + Send + 'static, is_output: bool, sender: Sender<Line>) {
     std::thread::spawn(move || {
-        let mut reader = BufReader::new(reader);
+        let mut reader = BufReader::new(pipe);
         let mut line = Vec::new();
         while reader.read_until(b'\n', &mut line).is_ok_and(|octets| octets > 0) {
-            if sender.send(String::from_utf8_lossy(&line).trim_end().to_owned()).is_err() {
+            if sender.send((is_output, String::from_utf8_lossy(&line).trim_end().to_owned())).is_err() {
                 break;
             }
             line.clear();
         }
     });
-    Ok((child, lines))
 }
 
 fn ended_by(status: ExitStatus) -> End {
@@ -170,13 +183,18 @@ fn all_tests(program: &Program) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::mutants::build::Target;
-    use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
+    use std::path::PathBuf;
 
-    /// A program that does what a script says.
+    /// A program that does what a script says. Another process writes it: a file that this one has open for writing, or that
+    /// a test beside has inherited in that moment, could not be executed.
     fn script(name: &str, text: &str) -> Program {
         let executable = std::env::temp_dir().join(format!("rpcrdma-watch-{}-{name}", std::process::id()));
-        std::fs::write(&executable, format!("#!/bin/sh\n{text}\n")).unwrap();
-        std::fs::set_permissions(&executable, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let written = Command::new("sh")
+            .args(["-c", "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\""])
+            .arg(&executable)
+            .arg(text)
+            .status();
+        assert!(written.unwrap().success());
         let target = Target { package: "e".to_owned(), test: None };
         Program { target, executable, folder: PathBuf::from("/") }
     }
@@ -206,8 +224,14 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_killed_with_what_it_has_started() {
         let text = "if [ \"$1\" = --list ]; then echo 'a: test'; echo 'b: test'; exit; fi\necho 'test a ... ok'; sleep 60 & wait";
-        let limit = Duration::from_millis(700);
+        let limit = Duration::from_secs(3);
         assert_eq!(end("hangs", text, limit), End::Hung { limit, tests: vec!["b".to_owned()] });
+    }
+
+    #[test]
+    fn what_is_said_beside_a_verdict_does_not_hide_it() {
+        let said = "printf 'test a ... '; echo 'thread a panicked' >&2; echo FAILED; sleep 60";
+        assert_eq!(end("beside", said, Duration::from_secs(50)), End::Failed { test: "a".to_owned() });
     }
 
     #[test]
