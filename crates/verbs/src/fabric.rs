@@ -1,18 +1,16 @@
 //! The provider: choosing a device, connecting, and what all connections share.
-//!
-//! A device can be removed, or fail, and come back. What was made with it ends with it; whoever connects or listens next opens the device
-//! anew, if it is there. The memory of the pool stays, and is registered again.
 
 use crate::{
     channel::{Bring, Channel, Event, Id},
-    config::{Config, Device},
-    context::{Context, Devices},
+    config::Config,
+    context::Context,
     device::ports,
     domain::Domain,
     error::OpenError,
     events,
     limits::Limits,
     listener::VerbsListener,
+    opener::Opener,
     queue_pair::VerbsQueuePair,
     shared_receives::SharedReceives,
     slabs::{SLAB_OCTETS, SlabPool, Slabs},
@@ -27,16 +25,13 @@ use rustix::process::{Resource, getrlimit};
 use std::{
     ffi::c_int,
     io,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr},
     ptr,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 /// What ends with its device says so.
 pub(crate) const REMOVED: &str = "the RDMA device was removed";
-
-/// Any port: what matters is the way there.
-const ANY_PORT: u16 = 20049;
 
 /// What all connections of one [`Verbs`] share.
 pub(crate) struct Shared {
@@ -63,125 +58,19 @@ pub struct Verbs {
     opener: Arc<Opener>,
 }
 
-/// What a device is opened with, again and again.
-pub(crate) struct Opener {
-    pub(crate) env: Env,
-    config: Config,
-    /// The device's name when it was first opened, and what it could do.
-    name: String,
-    capabilities: Capabilities,
-    slabs: Arc<Slabs>,
-    /// None as long as it is gone.
-    open: Mutex<Option<Arc<Shared>>>,
-}
-
-impl Opener {
-    /// The open device; opened anew, if it was gone.
-    pub(crate) async fn shared(&self) -> Result<Arc<Shared>, OpenError> {
-        if let Some(shared) = self.still_open() {
-            return Ok(shared);
-        }
-        // Asked for its list, the connection manager closes what is gone, so that the removal comes to its end.
-        listed()?;
-        let context = choose(&self.env, &self.config).await?;
-        let shared = Arc::new(Shared::over(self.env.clone(), self.config.clone(), context, self.slabs.clone())?);
-        if *shared.capabilities() != self.capabilities {
-            let what = "it is not the device that was here before: start this program again";
-            return Err(OpenError::Unfit { device: shared.context.name(), what });
-        }
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        // Somebody else may have been faster.
-        Ok(open.get_or_insert(shared).clone())
-    }
-
-    /// The device, unless it is gone. Then it is closed as soon as nobody has anything of it.
-    fn still_open(&self) -> Option<Arc<Shared>> {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone = open.take_if(|shared| shared.context.has_gone());
-        let still = open.clone();
-        drop(open);
-        drop(gone);
-        still
-    }
-}
-
 impl Verbs {
     /// Opens a device, with time and randomness from `env`.
     ///
     /// # Errors
     /// If there are no libraries, there is no such device, or it cannot be used: each says what to do.
     pub async fn open(env: Env, config: Config) -> Result<Verbs, OpenError> {
-        let context = choose(&env, &config).await?;
-        let slabs = Slabs::new(config.pool_octets.max(SLAB_OCTETS));
-        let shared = Shared::over(env.clone(), config.clone(), context, slabs.clone())?;
-        let (name, capabilities) = (shared.context.name(), shared.capabilities().clone());
-        let open = Mutex::new(Some(Arc::new(shared)));
-        Ok(Verbs { opener: Arc::new(Opener { env, config, name, capabilities, slabs, open }) })
+        Ok(Verbs { opener: Arc::new(Opener::open(env, config).await?) })
     }
 
     /// The device's name when it was opened.
     pub fn device(&self) -> String {
         self.opener.name.clone()
     }
-}
-
-/// The device that the configuration means.
-async fn choose(env: &Env, config: &Config) -> Result<Context, OpenError> {
-    match &config.device {
-        Device::Local(address) if !address.is_unspecified() => by_address(env, config, *address, true).await,
-        Device::Towards(address) => by_address(env, config, *address, false).await,
-        Device::Named(name) => {
-            let known = listed()?;
-            let found = known.iter().find(|context| context.name() == *name).cloned();
-            found.ok_or_else(|| OpenError::UnknownDevice { name: name.clone(), known: names(&known) })
-        }
-        Device::Only | Device::Local(_) => match &listed()?[..] {
-            [only] => Ok(only.clone()),
-            known => Err(OpenError::SeveralDevices { known: names(known) }),
-        },
-    }
-}
-
-/// The device on which an address of ours is, or that leads to an address.
-async fn by_address(env: &Env, config: &Config, address: IpAddr, local: bool) -> Result<Context, OpenError> {
-    match find(Library::get()?, env, config, address, local).await {
-        Ok(id) => {
-            Context::of(id).ok_or_else(|| OpenError::NotOnDevice { address, error: io::ErrorKind::NotFound.into() })
-        }
-        Err(error) => {
-            // If there is none at all, that is what to say.
-            listed()?;
-            Err(OpenError::NotOnDevice { address, error })
-        }
-    }
-}
-
-/// All devices; there is one at least.
-fn listed() -> Result<Vec<Context>, OpenError> {
-    let known = Devices::open()?.all();
-    if known.is_empty() { Err(OpenError::NoDevice) } else { Ok(known) }
-}
-
-fn names(known: &[Context]) -> Vec<String> {
-    known.iter().map(Context::name).collect()
-}
-
-/// An identifier that is tied to the device on which an address is, or that leads there.
-async fn find(library: &'static Library, env: &Env, config: &Config, address: IpAddr, local: bool) -> io::Result<Id> {
-    let channel = Channel::new(library)?;
-    let id = Id::new(&channel)?;
-    if local {
-        id.bind(SocketAddr::new(address, 0))?;
-    } else {
-        let from = config.local.map(|local| SocketAddr::new(local, 0));
-        id.resolve(from, SocketAddr::new(address, ANY_PORT), config.setup_timeout)?;
-        let event =
-            within(&*env.clock, config.setup_timeout, channel.wait()).await.ok_or(io::ErrorKind::TimedOut)??;
-        if event.kind != cm::ADDRESS_RESOLVED {
-            return Err(event_error(library, &event));
-        }
-    }
-    if id.device().is_null() { Err(io::ErrorKind::NotFound.into()) } else { Ok(id) }
 }
 
 /// The limit on locked memory, in words, unless there is none.
@@ -210,7 +99,7 @@ pub(crate) fn event_error(library: &Library, event: &Event) -> io::Error {
 
 impl Shared {
     /// A device that is open, if it can be used. Its connections' memory comes from the slabs, which outlive it.
-    fn over(env: Env, config: Config, context: Context, slabs: Arc<Slabs>) -> Result<Self, OpenError> {
+    pub(crate) fn over(env: Env, config: Config, context: Context, slabs: Arc<Slabs>) -> Result<Self, OpenError> {
         let device = context.name();
         let failed = |what| {
             let device = device.clone();

@@ -44,6 +44,7 @@ mod events;
 mod fabric;
 mod limits;
 mod listener;
+mod opener;
 mod queue_pair;
 mod shared_receives;
 mod slabs;

@@ -9,7 +9,8 @@ use crate::{
     channel::{Bring, Channel, Id},
     config::LISTEN_BACKLOG,
     events::Watch,
-    fabric::{Opener, REMOVED, Shared, event_error},
+    fabric::{REMOVED, Shared, event_error},
+    opener::Opener,
     sys::cm,
 };
 use bytes::Bytes;

@@ -1,0 +1,135 @@
+//! Opening a device: which one is meant, and again when it was gone.
+//!
+//! A device can be removed, or fail, and come back. What was made with it ends with it; whoever connects or listens next opens the device
+//! anew, if it is there. The memory of the pool stays, and is registered again.
+
+use crate::{
+    channel::{Channel, Id},
+    config::{Config, Device},
+    context::{Context, Devices},
+    error::OpenError,
+    fabric::{Shared, event_error},
+    slabs::{SLAB_OCTETS, Slabs},
+    sys::{Library, cm},
+};
+use rpcrdma_env::Env;
+use rpcrdma_fabric::{Capabilities, within};
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+/// Any port: what matters is the way there.
+const ANY_PORT: u16 = 20049;
+
+/// What a device is opened with, again and again.
+pub(crate) struct Opener {
+    pub(crate) env: Env,
+    pub(crate) config: Config,
+    /// The device's name when it was first opened, and what it could do.
+    pub(crate) name: String,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) slabs: Arc<Slabs>,
+    /// None as long as it is gone.
+    open: Mutex<Option<Arc<Shared>>>,
+}
+
+impl Opener {
+    /// Opens the device for the first time.
+    pub(crate) async fn open(env: Env, config: Config) -> Result<Self, OpenError> {
+        let context = choose(&env, &config).await?;
+        let slabs = Slabs::new(config.pool_octets.max(SLAB_OCTETS));
+        let shared = Shared::over(env.clone(), config.clone(), context, slabs.clone())?;
+        let (name, capabilities) = (shared.context.name(), shared.capabilities().clone());
+        let open = Mutex::new(Some(Arc::new(shared)));
+        Ok(Self { env, config, name, capabilities, slabs, open })
+    }
+
+    /// The open device; opened anew, if it was gone.
+    pub(crate) async fn shared(&self) -> Result<Arc<Shared>, OpenError> {
+        if let Some(shared) = self.still_open() {
+            return Ok(shared);
+        }
+        // Asked for its list, the connection manager closes what is gone, so that the removal comes to its end.
+        listed()?;
+        let context = choose(&self.env, &self.config).await?;
+        let shared = Arc::new(Shared::over(self.env.clone(), self.config.clone(), context, self.slabs.clone())?);
+        if *shared.capabilities() != self.capabilities {
+            let what = "it is not the device that was here before: start this program again";
+            return Err(OpenError::Unfit { device: shared.context.name(), what });
+        }
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        // Somebody else may have been faster.
+        Ok(open.get_or_insert(shared).clone())
+    }
+
+    /// The device, unless it is gone. Then it is closed as soon as nobody has anything of it.
+    pub(crate) fn still_open(&self) -> Option<Arc<Shared>> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone = open.take_if(|shared| shared.context.has_gone());
+        let still = open.clone();
+        drop(open);
+        drop(gone);
+        still
+    }
+}
+
+/// The device that the configuration means.
+async fn choose(env: &Env, config: &Config) -> Result<Context, OpenError> {
+    match &config.device {
+        Device::Local(address) if !address.is_unspecified() => by_address(env, config, *address, true).await,
+        Device::Towards(address) => by_address(env, config, *address, false).await,
+        Device::Named(name) => {
+            let known = listed()?;
+            let found = known.iter().find(|context| context.name() == *name).cloned();
+            found.ok_or_else(|| OpenError::UnknownDevice { name: name.clone(), known: names(&known) })
+        }
+        Device::Only | Device::Local(_) => match &listed()?[..] {
+            [only] => Ok(only.clone()),
+            known => Err(OpenError::SeveralDevices { known: names(known) }),
+        },
+    }
+}
+
+/// The device on which an address of ours is, or that leads to an address.
+async fn by_address(env: &Env, config: &Config, address: IpAddr, local: bool) -> Result<Context, OpenError> {
+    match find(Library::get()?, env, config, address, local).await {
+        Ok(id) => {
+            Context::of(id).ok_or_else(|| OpenError::NotOnDevice { address, error: io::ErrorKind::NotFound.into() })
+        }
+        Err(error) => {
+            // If there is none at all, that is what to say.
+            listed()?;
+            Err(OpenError::NotOnDevice { address, error })
+        }
+    }
+}
+
+/// All devices; there is one at least.
+fn listed() -> Result<Vec<Context>, OpenError> {
+    let known = Devices::open()?.all();
+    if known.is_empty() { Err(OpenError::NoDevice) } else { Ok(known) }
+}
+
+fn names(known: &[Context]) -> Vec<String> {
+    known.iter().map(Context::name).collect()
+}
+
+/// An identifier that is tied to the device on which an address is, or that leads there.
+async fn find(library: &'static Library, env: &Env, config: &Config, address: IpAddr, local: bool) -> io::Result<Id> {
+    let channel = Channel::new(library)?;
+    let id = Id::new(&channel)?;
+    if local {
+        id.bind(SocketAddr::new(address, 0))?;
+    } else {
+        let from = config.local.map(|local| SocketAddr::new(local, 0));
+        id.resolve(from, SocketAddr::new(address, ANY_PORT), config.setup_timeout)?;
+        let event =
+            within(&*env.clock, config.setup_timeout, channel.wait()).await.ok_or(io::ErrorKind::TimedOut)??;
+        if event.kind != cm::ADDRESS_RESOLVED {
+            return Err(event_error(library, &event));
+        }
+    }
+    if id.device().is_null() { Err(io::ErrorKind::NotFound.into()) } else { Ok(id) }
+}
