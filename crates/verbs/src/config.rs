@@ -10,6 +10,8 @@ pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// and this long to say that it leaves, too.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(1);
+/// A peer of which nothing is heard, and to which nothing is under way, is asked for a sign of life after this time or twice as long.
+pub const DEFAULT_KEEPALIVE: Duration = Duration::from_secs(15);
 /// Work that comes back unfinished tells nothing; the event that says why may come this much later.
 pub const SUSPICION: Duration = Duration::from_millis(200);
 /// How long a bind is waited for, where that is asked for.
@@ -60,6 +62,9 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// See [`DEFAULT_LINGER`].
     pub linger: Duration,
+    /// See [`DEFAULT_KEEPALIVE`]: an RDMA Write of nothing, which the peer's device acknowledges by itself. Zero never does it. Not with iWARP,
+    /// where TCP below has a way of its own.
+    pub keepalive: Duration,
     /// See [`DEFAULT_MAX_EXPOSURES`].
     pub max_exposures: usize,
     /// See [`DEFAULT_MAX_RECEIVES`].
@@ -94,6 +99,7 @@ impl Default for Config {
             setup_timeout: DEFAULT_SETUP_TIMEOUT,
             drain_timeout: DEFAULT_DRAIN_TIMEOUT,
             linger: DEFAULT_LINGER,
+            keepalive: DEFAULT_KEEPALIVE,
             max_exposures: DEFAULT_MAX_EXPOSURES,
             max_receives: DEFAULT_MAX_RECEIVES,
             shared_receives: 0,

@@ -23,6 +23,7 @@ impl VerbsQueuePair {
         while self.take_completions() {}
         self.phase = Phase::Over;
         self.timer = None;
+        self.alive = None;
         self.fence_all();
         let hardware = self.hardware.take();
         let destroyed = hardware.is_none_or(|hardware| hardware.destroy(&self.shared));

@@ -7,6 +7,7 @@
 
 mod ending;
 mod exposures;
+mod keepalive;
 mod kind;
 mod receives;
 mod work;
@@ -89,6 +90,10 @@ pub(crate) struct VerbsQueuePair {
     out: VecDeque<Completion>,
     taken: Vec<verbs::WorkCompletion>,
     timer: Option<(Timestamp, BoxFuture<'static, ()>)>,
+    /// When an idle peer is asked for a sign of life,
+    alive: Option<BoxFuture<'static, ()>>,
+    /// unless the device has reported something since it was last looked at.
+    heard: bool,
     spin: Spin,
 }
 
@@ -127,6 +132,8 @@ impl VerbsQueuePair {
             out: VecDeque::new(),
             taken: Vec::new(),
             timer: None,
+            alive: None,
+            heard: false,
             spin: Spin::default(),
         })
     }
@@ -243,7 +250,8 @@ impl VerbsQueuePair {
     fn watch(&mut self, cx: &mut Context<'_>) -> bool {
         let when = match self.phase {
             Phase::Draining(when) | Phase::Leaving(when) | Phase::Suspect(when) => when,
-            Phase::Setup | Phase::Open | Phase::Over => return false,
+            Phase::Open => return self.keep_alive(cx),
+            Phase::Setup | Phase::Over => return false,
         };
         let clock = &self.shared.env.clock;
         let (_, sleep) = match &mut self.timer {

@@ -38,6 +38,8 @@ pub(super) enum Work {
     Bind(u32),
     /// Ends an exposure by a window.
     Invalidate(u32),
+    /// A Write of nothing, for a sign of life.
+    Probe,
 }
 
 /// One segment of a Read.
@@ -195,6 +197,11 @@ impl VerbsQueuePair {
                 request.invalidate_rkey = *handle;
                 Ok(())
             }
+            Work::Probe => {
+                signaled = true;
+                request.opcode = verbs::OP_WRITE;
+                Ok(())
+            }
         };
         if let Err(error) = prepared {
             return Err((work, error));
@@ -293,6 +300,7 @@ impl VerbsQueuePair {
             }
         }
         let any = !taken.is_empty();
+        self.heard |= any;
         self.taken = taken;
         any
     }
@@ -328,7 +336,7 @@ impl VerbsQueuePair {
             Work::Write(write) => self.out.extend(report(write.token, WorkKind::Write, write.signaled)),
             Work::Read(part) => self.read_part(&part, error),
             // A bind that failed has broken the connection, and the exposure comes back with its end.
-            Work::Bind(_) => {}
+            Work::Bind(_) | Work::Probe => {}
             Work::Invalidate(handle) => {
                 if error.is_none() {
                     self.fenced(handle, FenceCause::Local);

@@ -98,6 +98,38 @@ async fn over(a: &mut Connected, b: &mut Connected) -> [Seen; 2] {
     seen
 }
 
+/// An idle peer is asked for signs of life, of which neither end's user sees anything.
+#[tokio::test]
+async fn signs_of_life_are_nobodys_business() {
+    for (device, address) in in_use() {
+        let mut config = Config::default();
+        config.device = Device::Local(address);
+        config.keepalive = Duration::from_millis(20);
+        let verbs = Verbs::open(tokio_env().unwrap(), config).await.unwrap();
+        let (mut a, mut b) = join(&verbs, address, &[8], &[8]).await;
+        let quiet = poll_fn(|cx| {
+            for qp in [&mut a, &mut b] {
+                if let Poll::Ready(completion) = qp.poll(cx) {
+                    panic!("{}: {completion:?}", device.name);
+                }
+            }
+            Poll::<()>::Pending
+        });
+        tokio::time::timeout(Duration::from_secs(1), quiet).await.unwrap_err();
+        a.post_send(send(8)).unwrap();
+        let arrived = tokio::time::timeout(
+            PATIENCE,
+            poll_fn(|cx| {
+                let _ = a.poll(cx);
+                b.poll(cx)
+            }),
+        );
+        assert!(matches!(arrived.await.unwrap(), Completion::Received { .. }));
+        b.disconnect();
+        over(&mut a, &mut b).await;
+    }
+}
+
 /// The devices, opened, and whether each tells both ends by a status.
 async fn opened() -> Vec<(Verbs, IpAddr, bool)> {
     let mut opened = Vec::new();
