@@ -8,10 +8,13 @@ use std::process::ExitCode;
 mod figures;
 mod fsx;
 mod interop;
+mod load;
 mod mutants;
 mod numbers;
+mod programs;
 mod requirements;
 mod sim;
+mod soak;
 
 /// Start the built programs and judge what they did.
 #[derive(Parser)]
@@ -27,12 +30,16 @@ enum Command {
     Figures(figures::Arguments),
     /// Let a real Linux kernel mount us, and mount a real Linux server
     Interop(interop::Arguments),
+    /// Measure what a thousand connections cost the server, idle and active
+    Load(load::Arguments),
     /// Break the code on purpose, one fault at a time, and see that the tests notice
     Mutants(mutants::Arguments),
     /// Tell which test proves which rule of the specifications
     Requirements(requirements::Arguments),
     /// Run the transport in simulated worlds, each of them the world of a seed
     Sim(sim::Arguments),
+    /// Let decent clients check every octet beside hostile peers, for as long as you ask
+    Soak(soak::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
     Fsx(fsx::Arguments),
 }
@@ -41,9 +48,11 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
+        Command::Load(arguments) => load::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Requirements(arguments) => requirements::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Soak(arguments) => soak::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {

@@ -140,7 +140,7 @@ pub fn run(asked: &Asked<'_>, mut say: impl FnMut(&str)) -> anyhow::Result<Repor
     // All of them have one address, which gets three quarters of the places at most.
     let places = (connections * 4).div_ceil(3) + 16;
     let arguments = vec!["--max-connections".to_owned(), places.to_string()];
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut versions = Vec::new();
     for (version, spoken) in [(1, Versions::One), (2, Versions::Two)] {
         let place = Place::new(asked.program, &asked.folder.join(format!("version-{version}")), &arguments)?;

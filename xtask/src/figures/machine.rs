@@ -5,19 +5,19 @@ use std::{fs, path::Path};
 
 /// A machine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
-pub(super) struct Machine {
-    pub(super) processor: String,
-    pub(super) processors: usize,
-    pub(super) is_virtual: bool,
-    pub(super) memory_gib: u64,
-    pub(super) system: String,
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) processors: usize,
+    pub(crate) is_virtual: bool,
+    pub(crate) memory_gib: u64,
+    pub(crate) system: String,
     /// Of the files that are served.
-    pub(super) file_system: String,
+    pub(crate) file_system: String,
 }
 
 impl Machine {
     /// This one, where files are served from `directory`.
-    pub(super) fn this(directory: &Path) -> Self {
+    pub(crate) fn this(directory: &Path) -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let uname = rustix::system::uname();
@@ -35,7 +35,7 @@ impl Machine {
 
 impl Machine {
     /// The same without the file system, for what touches none.
-    pub(super) fn hardware(&self) -> String {
+    pub(crate) fn hardware(&self) -> String {
         let Self { processor, processors, memory_gib, system, .. } = self;
         let kind = if self.is_virtual { " of a virtual machine" } else { "" };
         let s = if *processors == 1 { "" } else { "s" };

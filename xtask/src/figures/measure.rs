@@ -14,27 +14,9 @@ use std::{
     fs,
     io::{BufRead as _, BufReader},
     os::unix::fs::PermissionsExt as _,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Stdio},
 };
-
-/// Builds the command as its users do, and says where it is.
-pub(super) fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(["build", "--release", "--package", "rpcrdma-cli", "--message-format", "json-render-diagnostics"])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("cargo")?;
-    if !output.status.success() {
-        bail!("the rpcrdma command does not build");
-    }
-    let lines = String::from_utf8_lossy(&output.stdout);
-    let values = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
-    programs.next_back().context("cargo did not say where it put the rpcrdma command")
-}
 
 /// What was measured: where, operation, octets in a block, depth.
 type Key = (Place, String, Option<u32>, u64);

@@ -4,20 +4,18 @@
 //! rounds, each with its baseline. All numbers are kept in docs/figures/figures.json, from which tables and pictures can be made again.
 
 mod data;
-mod machine;
+pub(crate) mod machine;
 mod measure;
 mod plan;
 mod plot;
-mod section;
-mod table;
+pub(crate) mod section;
+pub(crate) mod table;
 mod versions;
 
+use crate::programs::Scratch;
 use anyhow::Context as _;
 use data::Figures;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{fs, path::Path};
 
 /// The document with the tables, its parts that are written here, and where the pictures lie as seen from it.
 const DOCUMENT: &str = "docs/performance.md";
@@ -64,9 +62,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.redraw {
         return publish(root, &kept, &read(&kept)?);
     }
-    let program = measure::build(root)?;
+    let program = crate::programs::release(root, "rpcrdma-cli")?;
     let target = root.join("target");
-    let scratch = Scratch::new(&target)?;
+    let scratch = Scratch::new(root, "figures")?;
     let quick = arguments.quick;
     let throughput = || {
         let (rounds, seconds) = if quick { QUICK } else { (ROUNDS, SECONDS) };
@@ -124,25 +122,6 @@ fn write(folder: &Path, figures: &Figures) -> anyhow::Result<()> {
         fs::write(folder.join(case.file), svg)?;
     }
     Ok(())
-}
-
-/// A directory that goes when it is dropped: some 256 MiB, on the file system of the repository.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(target: &Path) -> anyhow::Result<Self> {
-        let path = target.join(format!("figures-{}", std::process::id()));
-        fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("{}: {error}", self.0.display());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use anyhow::{Context as _, bail};
 ///
 /// # Errors
 /// If the marks are not there exactly once and in their order.
-pub(super) fn replace(text: &str, name: &str, body: &str) -> anyhow::Result<String> {
+pub(crate) fn replace(text: &str, name: &str, body: &str) -> anyhow::Result<String> {
     let (begin, end) = (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->"));
     if text.matches(&begin).count() != 1 || text.matches(&end).count() != 1 {
         bail!("the marks of the part {name:?} are to stand there once each");

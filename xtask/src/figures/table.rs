@@ -115,7 +115,7 @@ fn server_cpu(found: &Measurement, seconds: f64) -> String {
 }
 
 /// A number with three digits to a group.
-fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

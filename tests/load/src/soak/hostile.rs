@@ -213,7 +213,10 @@ pub(super) fn start(number: usize, target: Target, scene: Arc<Scene>) -> JoinHan
                         held.push(peer);
                     }
                     // A server that is being killed may say anything, and then it says nothing.
-                    Err(_) if starts != scene.starts.load(Ordering::SeqCst) || starts.is_multiple_of(2) || scene.is_over() => {}
+                    Err(_)
+                        if starts != scene.starts.load(Ordering::SeqCst)
+                            || starts.is_multiple_of(2)
+                            || scene.is_over() => {}
                     Err(_) => {
                         let why = WHY.with_borrow(|why| why.replace('\n', " "));
                         scene.fail(format!("a peer that {words}: {why}"));

@@ -4,9 +4,12 @@ use crate::resources::Resources;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// Memory that may be more at the last quiet points than at the first, in KiB: what the allocator and the cache of replies (16 MiB)
-/// come to hold in any case.
+/// Memory that may be more at the last quiet points than at the first, in KiB: what the cache of replies (16 MiB), the
+/// pool of blocks and the allocator come to hold in any case.
 pub(super) const GROWTH_KIB: i64 = 24 << 10;
+/// Descriptors beside sockets that may be more: files of the clients that the server keeps open for the next call, some of them for
+/// reading and for writing.
+pub(super) const GROWTH_FILES: i64 = 300;
 /// Quiet points at the beginning of a server's life at which it is still filling what it keeps.
 const WARM_POINTS: usize = 2;
 /// Fewer points than this after those tell nothing.
@@ -31,6 +34,8 @@ pub(super) struct Report {
     pub(super) quiet: Vec<Point>,
     /// How much more the server held at its last quiet points than at its first, in KiB; of several, the worst.
     pub(super) growth_kib: Option<i64>,
+    /// The same of descriptors that are no sockets.
+    pub(super) growth_files: Option<i64>,
     /// What the server has written to its log.
     pub(super) log_octets: usize,
     /// Why it has failed. Nothing: all was well.
@@ -65,21 +70,31 @@ impl Report {
         self.operations.values().map(|times| times.count).sum()
     }
 
-    /// Looks whether memory grows from one quiet point to the next.
+    /// Looks whether memory or descriptors grow from one quiet point to the next.
     pub(super) fn judge(&mut self) {
+        self.growth_kib = self.growth(|resources| resources.anonymous_kib);
+        self.growth_files = self.growth(|resources| resources.descriptors.saturating_sub(resources.sockets));
+        for (what, growth, most) in
+            [("KiB", self.growth_kib, GROWTH_KIB), ("open files", self.growth_files, GROWTH_FILES)]
+        {
+            if let Some(growth) = growth.filter(|growth| *growth > most) {
+                self.failures.push(format!("{growth} {what} more at the last quiet points than at the first"));
+            }
+        }
+    }
+
+    /// How much more it was at the last quiet points than at the first, of the server for which that is worst.
+    fn growth(&self, what: fn(&Resources) -> u64) -> Option<i64> {
         let servers = self.quiet.iter().map(|point| point.server).max().unwrap_or(0);
         let of = |server| self.quiet.iter().filter(move |point| point.server == server);
-        self.growth_kib = (0..=servers)
-            .filter_map(|server| growth_kib(&of(server).map(|p| p.resources.anonymous_kib).collect::<Vec<_>>()))
-            .max();
-        if let Some(growth) = self.growth_kib.filter(|growth| *growth > GROWTH_KIB) {
-            self.failures.push(format!("memory grows: {growth} KiB more at the last quiet points than at the first"));
-        }
+        (0..=servers)
+            .filter_map(|server| growth(&of(server).map(|point| what(&point.resources)).collect::<Vec<_>>()))
+            .max()
     }
 }
 
 /// The median of the last third of what a server held, without the beginning, less that of the first third.
-fn growth_kib(points: &[u64]) -> Option<i64> {
+fn growth(points: &[u64]) -> Option<i64> {
     let points = points.get(WARM_POINTS..).filter(|points| points.len() >= LEAST_POINTS)?;
     let third = points.len() / 3;
     let median = |points: &[u64]| {
@@ -112,8 +127,11 @@ impl fmt::Display for Report {
             let Resources { anonymous_kib, sockets, descriptors, .. } = resources;
             writeln!(f, "              {at_s:>8.0} {anonymous_kib:>12} {sockets:>9} {descriptors:>12}")?;
         }
-        match self.growth_kib {
-            Some(growth) => writeln!(f, "growth between them: {growth} KiB, {GROWTH_KIB} are allowed")?,
+        match self.growth_kib.zip(self.growth_files) {
+            Some((kib, files)) => writeln!(
+                f,
+                "growth between them: {kib} KiB, {GROWTH_KIB} are allowed; {files} open files, {GROWTH_FILES} are allowed"
+            )?,
             None => writeln!(f, "too few quiet points to tell whether memory grows")?,
         }
         if self.failures.is_empty() {
@@ -148,6 +166,12 @@ mod tests {
         assert!(report(&allowed).failures.is_empty());
         let more: Vec<_> = [0, 0, 0, 9, GROWTH_KIB + 1].map(|kib| (1, kib)).into();
         assert_eq!(report(&more).failures.len(), 1);
+        let mut files = report(&[(1, 1); 5]);
+        for (point, descriptors) in files.quiet.iter_mut().zip([0, 0, 7, 9, 8 + GROWTH_FILES as u64]) {
+            point.resources.descriptors = descriptors;
+        }
+        files.judge();
+        assert_eq!((files.growth_files, files.failures.len()), (Some(GROWTH_FILES + 1), 1));
         // One outlier is no growth; a new server begins anew.
         let outlier = [0, 0, 1, 1, 1, 1, 90_000, 1, 1, 1, 1].map(|kib| (1, kib));
         assert_eq!(report(&outlier).growth_kib, Some(0));

@@ -1,0 +1,121 @@
+//! What connections cost the server in memory, idle and active, against stated bounds; and that nothing is left of them. Memory and
+//! descriptors are counted, no time is measured. docs/load.md says what the bounds are made of.
+
+mod common;
+
+use common::Server;
+use rpcrdma::Versions;
+use rpcrdma_load::{
+    clients::{Busy, Crowd, Dialler},
+    resources::Resources,
+};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
+
+/// Connections: enough for what each costs to stand out from what the server needs in any case, few enough for seconds.
+const CONNECTIONS: usize = 200;
+/// What an idle connection may cost, in KiB. It costs 30: its state and task, 4.4 KiB to read into, and some 110 octets for each
+/// receive that is posted, of which version 1 has 65 and version 2 has 100. With the receives' memory it would be 290 and 430.
+const IDLE_KIB: u64 = 48;
+/// What an active one may cost beyond that, in KiB, where it has as many calls of 16 KiB under way as here: arguments and results
+/// of each, the receive of its call, a longer buffer to read into, and what the framing of answers takes.
+const ACTIVE_KIB: u64 = 16 + CALLS as u64 * (16 + 16 + 4);
+/// Calls of a connection that are under way at a time.
+const CALLS: usize = 4;
+/// What work makes the server keep, in KiB, however many connections do it: 32 MiB of blocks of each size in the pool, of which
+/// this work uses two, and replies for calls that come twice.
+const KEPT_KIB: u64 = 32 << 10;
+/// What all further rounds together may add, in KiB: the allocator's own, the cache of replies, threads that work on files. Eight
+/// KiB that each connection leaves behind are more than that.
+const GROWTH_KIB: u64 = 8 << 10;
+/// Rounds of connections that come, work and go.
+const ROUNDS: usize = 7;
+/// How long each round works. How much it does meanwhile is not judged.
+const WORK: Duration = Duration::from_millis(150);
+/// How long it may take the server to let go.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A server of an empty directory.
+fn server(scratch: &Path) -> Server {
+    let export = scratch.join("export");
+    fs::create_dir(&export).unwrap();
+    fs::set_permissions(&export, fs::Permissions::from_mode(0o777)).unwrap();
+    // Three quarters of the places are for one address.
+    let places = (2 * CONNECTIONS).to_string();
+    Server::start(&export, &scratch.join("state"), &["--max-connections", &places])
+}
+
+/// What the server holds when it has had nothing to do for a moment.
+async fn settled(server: &Server) -> Resources {
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    Resources::of(server.pid()).unwrap()
+}
+
+async fn gather(dialler: &Dialler, server: &Server, versions: Versions, count: usize) -> Crowd {
+    let at = (server.rdma.parse().unwrap(), server.mount.parse().unwrap());
+    Crowd::gather(dialler, at, versions, count).await.unwrap()
+}
+
+async fn work(crowd: &Crowd, seed: u64) {
+    let busy = Busy { depth: CALLS, pause: Duration::ZERO, lasts: WORK, seed };
+    assert!(crowd.work(busy).await.unwrap().calls > 0);
+}
+
+/// They leave, and the server lets go of their sockets.
+async fn leave(crowd: Crowd, server: &Server, before: &Resources) -> Resources {
+    drop(crowd);
+    let (pid, most) = (server.pid(), before.sockets);
+    let gone = tokio::task::spawn_blocking(move || Resources::wait_for_sockets(pid, most, PATIENCE));
+    assert!(gone.await.unwrap().unwrap(), "sockets are left");
+    settled(server).await
+}
+
+async fn connections_cost_what_is_stated(versions: Versions) {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = server(scratch.path());
+    let dialler = Dialler::new().unwrap();
+    // What any work makes the server keep is there before.
+    let alone = settled(&server).await;
+    let first = gather(&dialler, &server, versions, 1).await;
+    work(&first, 1).await;
+    let before = leave(first, &server, &alone).await;
+    assert_eq!(before.sockets, alone.sockets);
+
+    let crowd = gather(&dialler, &server, versions, CONNECTIONS).await;
+    let idle = settled(&server).await;
+    assert_eq!(idle.sockets, before.sockets + CONNECTIONS as u64, "one for each, and that of MOUNT has gone");
+    let each = idle.octets_each(&before, CONNECTIONS) / 1024;
+    println!("{versions:?}: {each} KiB for each idle connection");
+    assert!(each <= IDLE_KIB, "{each} KiB for each idle connection, {IDLE_KIB} are stated");
+
+    work(&crowd, 2).await;
+    let active = Resources::of(server.pid()).unwrap();
+    let each = active.octets_each(&before, CONNECTIONS) / 1024;
+    println!("{versions:?}: {each} KiB for each active connection");
+    let stated = IDLE_KIB + ACTIVE_KIB;
+    assert!(each <= stated, "{each} KiB for each active connection, {stated} are stated");
+
+    let kept = leave(crowd, &server, &before).await;
+    let bound = before.anonymous_kib + CONNECTIONS as u64 * IDLE_KIB + KEPT_KIB;
+    assert!(kept.anonymous_kib <= bound, "{} KiB are kept, {bound} are stated", kept.anonymous_kib);
+    for round in 1..ROUNDS {
+        let crowd = gather(&dialler, &server, versions, CONNECTIONS).await;
+        work(&crowd, 2 + round as u64).await;
+        let now = leave(crowd, &server, &before).await;
+        println!("{versions:?}: {} KiB are kept", now.anonymous_kib);
+        let most = kept.anonymous_kib + GROWTH_KIB;
+        assert!(now.anonymous_kib <= most, "round {round}: {} KiB, {most} would do", now.anonymous_kib);
+        assert_eq!(now.sockets, before.sockets, "round {round}");
+    }
+    // It serves on.
+    work(&gather(&dialler, &server, versions, 1).await, 99).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn connections_of_version_1_cost_what_is_stated_and_leave_nothing() {
+    connections_cost_what_is_stated(Versions::One).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+async fn connections_of_version_2_cost_what_is_stated_and_leave_nothing() {
+    connections_cost_what_is_stated(Versions::Two).await;
+}

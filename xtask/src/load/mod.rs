@@ -1,0 +1,107 @@
+//! `cargo xtask load`: what a thousand connections cost the built server, idle and active, as tables in docs/load.md.
+//!
+//! Measured by the program `rpcrdma-load` (`tests/load`), which is built and started here: it makes the connections, and reads from
+//! `/proc` what the server holds. All numbers are kept in docs/figures/load.json, from which the tables can be made again.
+
+mod data;
+mod table;
+
+use crate::{
+    figures::{machine::Machine, section},
+    programs,
+};
+use anyhow::{Context as _, bail};
+use data::{Figures, Report};
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+/// The document with the tables, and its part that is written here.
+const DOCUMENT: &str = "docs/load.md";
+const PART: &str = "load";
+/// All numbers.
+const NUMBERS: &str = "docs/figures/load.json";
+/// How long connections are active, in seconds, each way.
+const SECONDS: f64 = 5.0;
+const QUICK_SECONDS: f64 = 1.0;
+/// What is measured for the document.
+const CONNECTIONS: usize = 1000;
+
+/// Measure what a thousand connections cost the server, idle and active
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// How many connections. The document is written only if they are 1000
+    #[arg(long, value_name = "N", default_value_t = CONNECTIONS)]
+    connections: usize,
+    /// A short run that changes no document
+    #[arg(long)]
+    quick: bool,
+    /// Measure nothing; make the tables from docs/figures/load.json again
+    #[arg(long, conflicts_with_all = ["quick", "connections"])]
+    redraw: bool,
+    /// Decides who calls what
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Say what came of it in JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
+    let numbers = root.join(NUMBERS);
+    let figures = if arguments.redraw {
+        serde_json::from_str(&fs::read_to_string(&numbers).context(NUMBERS)?)?
+    } else {
+        measure(root, arguments)?
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string(&figures)?);
+    } else {
+        println!("{}", table::section(&figures));
+    }
+    if arguments.quick || figures.report.connections != CONNECTIONS {
+        return Ok(());
+    }
+    fs::write(&numbers, serde_json::to_string_pretty(&figures)? + "\n")?;
+    let document = root.join(DOCUMENT);
+    let text = fs::read_to_string(&document).context(DOCUMENT)?;
+    fs::write(&document, section::replace(&text, PART, &table::section(&figures)).context(DOCUMENT)?)?;
+    eprintln!("{DOCUMENT} and {NUMBERS} are written");
+    Ok(())
+}
+
+fn measure(root: &Path, arguments: &Arguments) -> anyhow::Result<Figures> {
+    let (program, judge) = (programs::release(root, "rpcrdma-cli")?, programs::release(root, "rpcrdma-load")?);
+    let scratch = programs::Scratch::new(root, "load")?;
+    let seconds = if arguments.quick { QUICK_SECONDS } else { SECONDS };
+    let mut command = Command::new(judge);
+    command.arg("--program").arg(program).arg("--folder").arg(&scratch.0).arg("load");
+    command.args(["--connections", &arguments.connections.to_string(), "--seconds", &seconds.to_string()]);
+    command.args(["--seed", &arguments.seed.to_string()]);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot start the program that was built")?;
+    if !output.status.success() {
+        bail!("it could not be measured");
+    }
+    let report: Report = serde_json::from_slice(&output.stdout).context("what was measured")?;
+    Ok(Figures { machine: Machine::this(&scratch.0), report })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_its_part_and_the_numbers_make_it() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
+        let figures: Figures = serde_json::from_str(&fs::read_to_string(root.join(NUMBERS)).unwrap()).unwrap();
+        assert_eq!(
+            section::replace(&text, PART, &table::section(&figures)).unwrap(),
+            text,
+            "cargo xtask load --redraw"
+        );
+    }
+}
