@@ -8,9 +8,10 @@ use crate::interop::{
     serve::ServeOptions,
     tree,
 };
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use std::{fs, path::Path, process::Command};
 
+const PAIR: &str = include_str!("../../../interop/guest/verbs-pair.sh");
 const SERVE: &str = include_str!("../../../interop/guest/verbs-serve.sh");
 const OURS: &str = include_str!("../../../interop/guest/verbs-ours.sh");
 const IPV6: &str = include_str!("../../../interop/guest/verbs-ipv6.sh");
@@ -50,7 +51,7 @@ pub(in crate::interop) const LINUX: Job = Job {
 pub(in crate::interop) const SUITE_ROCE: Job = Job {
     name: "verbs-suite-roce",
     about: "the provider suite over soft-RoCE",
-    seconds: 240,
+    seconds: 300,
     run: |context| suite(context, "rxe"),
     ..ROCE
 };
@@ -77,6 +78,29 @@ pub(in crate::interop) const FAULTS: Job = Job {
     run: faults,
     ..ROCE
 };
+
+pub(in crate::interop) const LINK_ROCE: Job = Job {
+    name: "verbs-link-roce",
+    about: "soft-RoCE: the link lost, and the device removed, under load",
+    seconds: 600,
+    run: |context| link(context, "rxe"),
+    ..ROCE
+};
+
+pub(in crate::interop) const LINK_IWARP: Job =
+    Job { name: "verbs-link-iwarp", about: "soft-iWARP: the same", run: |context| link(context, "siw"), ..LINK_ROCE };
+
+pub(in crate::interop) const BENCH: Job = Job {
+    name: "verbs-bench",
+    about: "soft-RoCE: bench of each call, beside our iWARP in software",
+    seconds: 300,
+    run: bench,
+    ..ROCE
+};
+
+/// Of a hundred calls ninety-nine are answered in so long, in microseconds: more than emulation takes on a busy machine, and less than a device's
+/// retries or any time-out of ours.
+const STALL_MICROS: f64 = 8_000_000.0;
 
 /// Entries of a folder, workers at a time, and random operations: the guest does the work of both ends, so they are fewer than elsewhere.
 const ENTRIES: usize = 500;
@@ -185,5 +209,40 @@ fn faults(context: &Context) -> anyhow::Result<()> {
         .allow("rdma_rxe: *", "the device goes and comes")
         .allow("infiniband rxe0: *", "the device goes and comes, its port, too");
     context.boot(options)?.finish()?;
+    Ok(())
+}
+
+fn link(context: &Context, link: &'static str) -> anyhow::Result<()> {
+    let script = [PAIR, include_str!("../../../interop/guest/verbs-link.sh")].join("\n");
+    let options = guest(context, link, &script)
+        .set("DEVICE", link)
+        .allow("infiniband near0: *", "the device goes and comes, its port, too")
+        .allow("infiniband far0: *", "the same")
+        .allow("*0: qp#* * non-flush error status = *", "soft-RoCE says what it reports")
+        .allow(
+            "WARNING: CPU: * at drivers/infiniband/sw/rxe/rxe_comp.c:*",
+            "soft-RoCE's retries meet an interface that is down",
+        );
+    context.boot(options)?.finish()?;
+    Ok(())
+}
+
+fn bench(context: &Context) -> anyhow::Result<()> {
+    let options = guest(context, "rxe", include_str!("../../../interop/guest/verbs-bench.sh"));
+    let ended = context.boot(options)?.finish()?;
+    for carrier in ["device", "software"] {
+        for line in ended.read(&format!("{carrier}.json"))?.lines() {
+            let measured: serde_json::Value = serde_json::from_str(line)?;
+            let number = |name: &str| measured[name].as_f64().with_context(|| format!("no {name} in {line}"));
+            if number("ops_per_s")? <= 0.0 || number("p99_us")? > STALL_MICROS {
+                bail!("calls stand still over the {carrier}: {line}");
+            }
+            let (op, block, depth) = (&measured["op"], &measured["block"], &measured["depth"]);
+            let (rate, mib, p50) = (number("ops_per_s")?, number("mib_per_s")?, number("p50_us")?);
+            context.note(format!(
+                "{carrier}: {op} {block} at depth {depth}: {rate:.0}/s, {mib:.1} MiB/s, p50 {p50:.0} us"
+            ));
+        }
+    }
     Ok(())
 }
