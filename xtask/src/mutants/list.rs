@@ -62,7 +62,7 @@ impl Fault {
         ensure!(places.next().is_none(), "{}: what it replaces stands more than once in {}", self.name, self.path());
         let (before, rest) = text.split_at(at);
         let after = &rest[self.find.len()..];
-        Ok((format!("{before}{}{after}", self.put), before.lines().count().max(1)))
+        Ok((format!("{before}{}{after}", self.put), 1 + before.matches('\n').count()))
     }
 
     /// The line where the fault is put, in a tree.
@@ -145,6 +145,7 @@ mod tests {
         let list = List::parse(&list(&[("a", "x > y", "x")])).unwrap();
         let fault = &list.faults[0];
         assert_eq!(fault.applied("one\nif x > y {\n").unwrap(), ("one\nif x {\n".to_owned(), 2));
+        assert_eq!(fault.applied("one\ntwo\nx > y").unwrap().1, 3);
         assert!(fault.applied("x < y").unwrap_err().to_string().contains("not in crates/engine/a.rs any more"));
         assert!(fault.applied("x > y; x > y").unwrap_err().to_string().contains("more than once"));
     }
