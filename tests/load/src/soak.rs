@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use report::Report;
 use rpcrdma::Versions;
 use std::{
+    net::SocketAddr,
     path::Path,
     process::ExitCode,
     sync::{
@@ -157,6 +158,24 @@ async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result
         server: Mutex::new(Some(server)),
         found: Mutex::new(Report { seed, ..Report::default() }),
     });
+    let result = take_part(place, at, arguments, &scene).await;
+    // Tasks that are still there hold the scene; the server goes now.
+    drop(scene.server.lock().unwrap_or_else(PoisonError::into_inner).take());
+    result?;
+    let log = std::fs::read_to_string(place.log()).unwrap_or_default();
+    if log.contains("panicked") {
+        scene.fail(format!("the server has panicked: {}", log.lines().last().unwrap_or_default()));
+    }
+    Ok(scene.report(|report| Report { log_octets: log.len(), ..std::mem::take(report) }))
+}
+
+/// Starts everybody, and waits until they have come to their end.
+async fn take_part(
+    place: &Place,
+    at: (SocketAddr, SocketAddr),
+    arguments: &Arguments,
+    scene: &Arc<Scene>,
+) -> anyhow::Result<()> {
     let dialler = Dialler::new()?;
     let root = dialler.root(at.1).await.context("MOUNT")?;
     let relay = relay::start(at.0, scene.clone()).await?;
@@ -165,14 +184,14 @@ async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result
         let versions = if number % 2 == 0 { Versions::One } else { Versions::Two };
         let to = if number / 2 % 2 == 0 { at.0 } else { relay };
         let nfs = dialler.connect(to, versions).await?;
-        let who = decent::Decent::new(number, nfs, root.clone(), &scene).await?;
+        let who = decent::Decent::new(number, nfs, root.clone(), scene).await?;
         clients.spawn(who.work(scene.clone()));
     }
     let command = tokio::spawn(decent::command(place.clone(), at, scene.clone()));
     let target = hostile::Target::find(&dialler, at.0, &root).await?;
     let hostile: Vec<_> = (0..arguments.hostile).map(|n| hostile::start(n, target.clone(), scene.clone())).collect();
 
-    watch::conduct(place, at, arguments, &scene).await;
+    watch::conduct(place, at, arguments, scene).await;
 
     scene.over.store(true, Ordering::SeqCst);
     scene.quiet.store(true, Ordering::SeqCst);
@@ -190,11 +209,7 @@ async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result
     for thread in hostile {
         let _ = tokio::task::spawn_blocking(move || thread.join()).await;
     }
-    let log = std::fs::read_to_string(place.log()).unwrap_or_default();
-    if log.contains("panicked") {
-        scene.fail(format!("the server has panicked: {}", log.lines().last().unwrap_or_default()));
-    }
-    Ok(scene.report(|report| Report { log_octets: log.len(), ..std::mem::take(report) }))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::{
     peer::{Asked, Heard, Peer},
     rpc::{self, Header, Xdr},
 };
-use rustix::net::{AddressFamily, SocketType, bind, connect, socket, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use socket2::{SockFilter, SockRef};
 use std::{
     io::{ErrorKind, Read},
@@ -27,7 +27,8 @@ pub fn dial_from(from: From4, to: &str) -> TcpStream {
 }
 
 fn dial_buffered(from: From4, to: &str, receive_octets: Option<usize>) -> TcpStream {
-    let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    // Not to be had by programs that are started meanwhile: it would stay open there.
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     if let Some(octets) = receive_octets {
         sockopt::set_socket_recv_buffer_size(&socket, octets).unwrap();
     }
