@@ -317,6 +317,30 @@ fn completions_fail_as_the_plan_says() {
     });
 }
 
+/// Nothing may come behind the last completion: a fault that would have to say something then does not happen.
+#[test]
+fn nothing_goes_wrong_any_more_when_the_fabric_below_has_closed() {
+    let world = World::new(1);
+    world.block_on(async {
+        let late = Fault::Delay(Duration::from_secs(1));
+        let script = Script::new().at(Point::Received, 1, late).always(Point::PostReceive, Fault::Cut);
+        let fabric = faulty(&world, script);
+        let (mut a, mut b) = connect(&world, &fabric, 4).await;
+        b.post_send(send(1, b"message")).unwrap();
+        b.disconnect();
+        drain(&mut b).await;
+        // The message waits for its time, and all that comes behind it waits too.
+        for _ in 0..10 {
+            start(&mut a).await;
+            world.sleep(Duration::from_millis(1)).await;
+        }
+        let refused = a.post_receive(Buffer::from_vec(vec![0; 9])).unwrap_err();
+        assert_eq!((refused.reason, refused.returned.capacity()), (RefusedReason::Closed, 9));
+        assert!(matches!(drain(&mut a).await.last(), Some(Completion::Closed { .. })));
+        assert_eq!(fabric.injected(), 1);
+    });
+}
+
 #[test]
 fn what_is_withheld_comes_back_at_the_end() {
     let world = World::new(1);

@@ -38,6 +38,8 @@ pub(super) struct FaultQueuePair {
     steps: u64,
     /// The connection has been cut.
     cut: bool,
+    /// The fabric below has closed it. Nothing may come behind that.
+    over: bool,
     waiting: VecDeque<Waiting>,
     /// Runs while the first of those is delayed.
     sleep: Option<BoxFuture<'static, ()>>,
@@ -62,6 +64,7 @@ impl FaultQueuePair {
             counts: BTreeMap::new(),
             steps: 0,
             cut: false,
+            over: false,
             waiting: VecDeque::new(),
             sleep: None,
             withheld: Vec::new(),
@@ -71,7 +74,7 @@ impl FaultQueuePair {
 
     /// Takes a step, and says what goes wrong with it.
     fn step(&mut self, point: Point) -> Option<Fault> {
-        if self.cut {
+        if self.cut || self.over {
             return None;
         }
         let nth = self.counts.entry(point).or_default();
@@ -129,6 +132,7 @@ impl FaultQueuePair {
     /// Takes what the fabric below says to the owner, or does not.
     fn pass(&mut self, mut completion: Completion) {
         if let Completion::Closed { reason } = completion {
+            self.over = true;
             // Nothing may be missing when it is over.
             for completion in std::mem::take(&mut self.withheld) {
                 self.queue(flushed(completion), None);
