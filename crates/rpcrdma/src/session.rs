@@ -204,8 +204,10 @@ impl Session {
     /// Calls of ours that are not answered and still wanted, in the order in which they are to be sent again. For after
     /// the session's end.
     pub(crate) fn unanswered(&mut self, calls: &mut Calls) -> Vec<CallId> {
-        // A queue pair that was dropped has fenced everything, whatever became of the memory.
-        let mut left: Vec<ExposureId> = self.exposures.drain().map(|(exposure, _)| exposure).collect();
+        // A queue pair that was dropped has fenced everything. What was lent for results is lost with it: a call whose answer has
+        // come, and waited only for that memory, has nothing to give to its caller, and is sent again like those without one.
+        let read = self.exposures.drain().filter(|(_, sink)| sink.is_none()).map(|(exposure, _)| exposure);
+        let mut left: Vec<ExposureId> = read.collect();
         left.sort();
         for exposure in left {
             self.engine.fenced(exposure);

@@ -48,6 +48,11 @@ impl Trust {
         lock(&self.state).standing.remove(&initiator);
     }
 
+    /// Whether what our end of a connection says counts: unless a message was corrupted, also towards a hostile host.
+    pub fn holds_us(&self, initiator: SocketAddr) -> bool {
+        !lock(&self.state).spoilt.contains(&initiator)
+    }
+
     /// Whether what comes over a connection counts.
     pub fn counts(&self, initiator: SocketAddr, acceptor: IpAddr) -> bool {
         let state = lock(&self.state);
@@ -74,6 +79,7 @@ mod tests {
         let server = IpAddr::from([10, 0, 0, 1]);
         assert!(trust.counts(initiator, server) && !trust.doubts(initiator.ip()));
         trust.spoil(initiator);
+        assert!(!trust.holds_us(initiator) && trust.holds_us(other));
         assert!(!trust.counts(initiator, server) && trust.counts(other, server) && trust.doubts(initiator.ip()));
         trust.over(initiator);
         assert!(!trust.counts(initiator, server) && !trust.doubts(initiator.ip()));

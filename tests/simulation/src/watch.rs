@@ -2,8 +2,8 @@
 //!
 //! It follows each buffer from one to the other and back, keeps an [account](crate::wire::Account) of each end's messages, sees
 //! to it that memory which is lent for Reads stays as it is, and counts what is exposed. Faults come from below, so that it
-//! sees what the transport sees; but messages are corrupted here, when they have been looked at. What hostile peers say, and what is
-//! said to them, is only looked at for memory.
+//! sees what the transport sees; but messages are corrupted here, when they have been looked at. What hostile peers say does not
+//! count; what is said to them does.
 
 mod queue_pair;
 #[cfg(test)]

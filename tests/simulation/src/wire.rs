@@ -15,8 +15,12 @@ pub struct Account {
     initiator: bool,
     /// Calls of this end that are not answered.
     open: BTreeSet<u32>,
+    /// Those that an error about versions may have ended, or not, depending on whether it makes sense.
+    doubtful: BTreeSet<u32>,
     /// Version 1: calls that may be open.
     granted: u32,
+    /// What this end speaks, once it has said something. An error may bear the version of what it answers.
+    spoken: Option<u32>,
     /// Version 2: messages sent, and allowed so far.
     sent: u64,
     allowed: u64,
@@ -37,12 +41,22 @@ struct Message {
     credit: u32,
     /// Version 2: grants credits and says nothing else.
     only_grants: bool,
+    /// An error which says that a version is not spoken: the credits of whoever sends it mean nothing.
+    of_version: bool,
 }
 
 impl Account {
     /// A new connection's.
     pub fn new(initiator: bool) -> Self {
-        Self { initiator, open: BTreeSet::new(), granted: 1, sent: 0, allowed: u64::from(initiator) }
+        Self {
+            initiator,
+            open: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            granted: 1,
+            spoken: None,
+            sent: 0,
+            allowed: u64::from(initiator),
+        }
     }
 
     /// A message goes out.
@@ -51,8 +65,11 @@ impl Account {
     /// The rule that it breaks.
     pub fn sent(&mut self, octets: &[u8]) -> Result<(), String> {
         let message =
-            read(octets, self.initiator).ok_or_else(|| format!("{} octets that are no message", octets.len()))?;
-        if message.version == v2::VERSION && !message.only_grants {
+            read(octets, self.initiator, None).ok_or_else(|| format!("{} octets that are no message", octets.len()))?;
+        if !matches!(message.kind, Kind::Error(_)) {
+            self.spoken = Some(message.version);
+        }
+        if self.spoken == Some(v2::VERSION) && !message.only_grants {
             self.sent += 1;
             if self.sent > self.allowed {
                 return Err(format!("message {} was sent with {} allowed", self.sent, self.allowed));
@@ -72,33 +89,52 @@ impl Account {
     /// # Errors
     /// The rule that it breaks.
     pub fn received(&mut self, octets: &[u8]) -> Result<(), String> {
-        let message =
-            read(octets, !self.initiator).ok_or_else(|| format!("{} octets that are no message came", octets.len()))?;
-        if message.version == v2::VERSION {
-            self.allowed += u64::from(v2::Credits::from_word(message.credit).granted);
+        // Whatever else is wrong with a message of version 2, what it grants is granted.
+        if let Ok(prefix) = v2::Prefix::decode(octets)
+            && prefix.version == v2::VERSION
+        {
+            self.allowed += u64::from(prefix.credits.granted);
+        }
+        let message = read(octets, !self.initiator, self.spoken)
+            .ok_or_else(|| format!("{} octets that are no message came", octets.len()))?;
+        if !matches!(message.kind, Kind::Error(_)) && self.spoken.is_some_and(|spoken| spoken != message.version) {
+            return Err(format!("a message of version {} came", message.version));
         }
         match message.kind {
             Kind::Reply(xid) => {
-                if message.version == v1::VERSION {
-                    self.granted = message.credit;
-                }
-                if !self.open.remove(&xid) {
+                if !self.open.remove(&xid) && !self.doubtful.remove(&xid) {
+                    // It grants nothing either.
                     return Err(format!("a reply {xid:#010x} came that no open call has"));
                 }
+                self.grant(&message);
             }
             Kind::Error(xid) => {
-                self.granted = message.credit.max(1);
-                self.open.remove(&xid);
+                let open = self.open.remove(&xid);
+                if open && message.of_version {
+                    self.doubtful.insert(xid);
+                } else if open {
+                    self.grant(&message);
+                }
             }
             Kind::Call(_) | Kind::Neither => {}
         }
         Ok(())
     }
+
+    /// What version 1 says in an answer: none at all is not possible.
+    fn grant(&mut self, message: &Message) {
+        if message.version == v1::VERSION {
+            self.granted = message.credit.max(1);
+        }
+    }
 }
 
-/// What a message says, of which is known which end sent it.
-fn read(octets: &[u8], from_initiator: bool) -> Option<Message> {
-    if version(octets)? == v2::VERSION && octets.len() >= v2::PREFIX_OCTETS {
+/// What a message says, of which is known which end sent it, to an end that speaks a version.
+fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Message> {
+    // To an end that speaks version 1, an error is one of version 1, whatever version it bears.
+    let error = octets.get(12..16) == Some(&v2::HeaderType::Error.code().to_be_bytes());
+    let as_one = error && spoken == Some(v1::VERSION);
+    if version(octets)? == v2::VERSION && octets.len() >= v2::PREFIX_OCTETS && !as_one {
         let prefix = v2::Prefix::decode(octets).ok()?;
         let header_type = v2::HeaderType::from_code(prefix.header_type)?;
         let (xid, response, more) = (prefix.xid, prefix.flags.response, prefix.flags.more);
@@ -110,21 +146,46 @@ fn read(octets: &[u8], from_initiator: bool) -> Option<Message> {
             _ => Kind::Call(xid),
         };
         let only_grants = header_type == v2::HeaderType::Nomsg && xid == 0;
-        return Some(Message { version: v2::VERSION, kind, credit: prefix.credits.word(), only_grants });
+        return Some(Message {
+            version: v2::VERSION,
+            kind,
+            credit: prefix.credits.word(),
+            only_grants,
+            of_version: false,
+        });
     }
     let (header, len) = v1::Header::decode(octets).ok()?;
+    let of_version = matches!(header.body, v1::Body::Error(v1::ErrorBody::Version { .. }));
     let calls = match &header.body {
         v1::Body::Error(_) => None,
-        // The message's type follows its XID.
-        v1::Body::Msg(_) => Some(octets.get(len..)?.get(4..8)? == [0; 4]),
+        // The message's type follows its XID. Without one, it is for the half that this end has in the forward direction.
+        v1::Body::Msg(_) => Some(match octets.get(len..)?.get(4..8) {
+            Some([0, 0, 0, 0]) => true,
+            Some([0, 0, 0, 1]) => false,
+            _ => from_initiator,
+        }),
         _ => Some(from_initiator),
     };
     let kind = match calls {
         None => Kind::Error(header.xid),
+        // Understood, and no call or answer.
+        _ if matches!(header.body, v1::Body::Done | v1::Body::Msgp { .. }) => Kind::Neither,
         Some(true) => Kind::Call(header.xid),
+        Some(false) if !is_answer(&header, octets.get(len..)?) => Kind::Neither,
         Some(false) => Kind::Reply(header.xid),
     };
-    Some(Message { version: v1::VERSION, kind, credit: header.credit, only_grants: false })
+    Some(Message { version: v1::VERSION, kind, credit: header.credit, only_grants: false, of_version })
+}
+
+/// Whether a message of version 1 can be an answer: nothing of it is to be read, and it brings a message of its XID or has put it into
+/// a Reply chunk.
+fn is_answer(header: &v1::Header, payload: &[u8]) -> bool {
+    let Some(lists) = header.body.lists() else { return false };
+    let brings = match header.body {
+        v1::Body::Msg(_) => payload.get(..4) == Some(&header.xid.to_be_bytes()),
+        _ => lists.reply.as_ref().is_some_and(|reply| !reply.is_empty()),
+    };
+    brings && lists.reads.is_empty()
 }
 
 /// What a message has that is worth counting.
@@ -212,5 +273,25 @@ mod tests {
         account.sent(&two(3, 4, false)).unwrap();
         account.sent(&two(4, 4, false)).unwrap_err();
         Account::new(false).sent(&two(4, 4, true)).unwrap_err();
+    }
+
+    /// An answer in another version than the connection's, or to a call that is not open, neither grants nor answers anything.
+    #[test]
+    fn what_is_no_answer_grants_nothing() {
+        let mut account = Account::new(true);
+        account.sent(&one(1, 9, false)).unwrap();
+        account.received(&two(1, 9, true)).unwrap_err();
+        account.received(&one(7, 9, true)).unwrap_err();
+        account.sent(&one(2, 9, false)).unwrap_err();
+    }
+
+    /// No credit at all would be the end: version 1 takes it for one.
+    #[test]
+    fn a_grant_of_nothing_is_one_in_version_1() {
+        let mut account = Account::new(true);
+        account.sent(&one(1, 9, false)).unwrap();
+        account.received(&one(1, 0, true)).unwrap();
+        account.sent(&one(2, 9, false)).unwrap();
+        account.sent(&one(3, 9, false)).unwrap_err();
     }
 }

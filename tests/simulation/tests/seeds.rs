@@ -24,6 +24,12 @@ const FRESH: u64 = 30;
 /// * 2792: a call that came inline, and again with its item placed, was executed twice.
 const ONCE_FOUND: &[u64] = &[1, 9, 16, 371, 652, 824, 1623, 2526, 2792, 1_003_537];
 
+/// Seeds of the second edition that have found something once:
+///
+/// * 205943: a fault of the tests' own, injected when the connection below had closed already, kept a buffer.
+/// * 211997: a call whose answer had come, and that waited for its memory on a connection which stalled, got the answer without it.
+const ONCE_FOUND_SECOND: &[u64] = &[205_943, 211_997];
+
 fn nothing_is_found(edition: Edition, seeds: impl Iterator<Item = u64>) -> Counts {
     let mut counts = Counts::new();
     for seed in seeds {
@@ -46,6 +52,7 @@ fn the_fixed_seeds_find_nothing() {
 #[test]
 fn seeds_that_have_found_something_find_nothing_any_more() {
     nothing_is_found(Edition::First, ONCE_FOUND.iter().copied());
+    nothing_is_found(Edition::Second, ONCE_FOUND_SECOND.iter().copied());
 }
 
 #[test]

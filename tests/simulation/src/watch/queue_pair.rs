@@ -57,8 +57,17 @@ impl WatchedQueuePair {
         self.watch.record.found(format!("connection of {}, {side}: {text}", self.end.address));
     }
 
-    /// What follows from words counts where the words do.
-    fn judge(&self, judgement: Result<(), String>) {
+    /// What we say has to be right towards anybody.
+    fn judge_us(&self, judgement: Result<(), String>) {
+        if let Err(text) = judgement
+            && self.watch.ledger.trust.holds_us(self.end.address)
+        {
+            self.found(&text);
+        }
+    }
+
+    /// What the peer says, where that counts.
+    fn judge_peer(&self, judgement: Result<(), String>) {
         if let Err(text) = judgement
             && self.watch.ledger.trust.counts(self.end.address, self.acceptor)
         {
@@ -104,7 +113,7 @@ impl WatchedQueuePair {
             Completion::Received { buffer, .. } => {
                 self.watch.registry.take(self.number, buffer);
                 let judgement = self.account.received(buffer.filled());
-                self.judge(judgement);
+                self.judge_peer(judgement);
                 self.corrupt(buffer);
             }
             Completion::Read { token, sink } => {
@@ -154,7 +163,7 @@ impl QueuePair for WatchedQueuePair {
             self.watch.tally.count("message: Send with Invalidate");
         }
         let judgement = self.account.sent(&octets);
-        self.judge(judgement);
+        self.judge_us(judgement);
         if let Some(recorder) = &self.watch.recorder {
             recorder.send(self.end, &seen);
         }
