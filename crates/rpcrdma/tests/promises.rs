@@ -127,6 +127,30 @@ fn a_reply_whose_memory_cannot_be_fenced_costs_the_connection() {
     }
 }
 
+/// The answer is there, and its data are in memory that never comes back: the connection is dropped for another reason, and takes
+/// that memory along. The call is sent again; an answer without its data would be none.
+#[test]
+fn an_answer_whose_memory_is_lost_with_the_connection_is_asked_for_again() {
+    for versions in [Versions::Two, Versions::Auto] {
+        let world = World::new(4);
+        world.block_on(async {
+            let config = SimConfig::without_invalidation();
+            let handler = router(&world.env(), &store(&world.env()));
+            serve(&world, plain(&world, SERVER, config.clone()), server_options(versions), handler);
+            // The properties are never taken, as far as is known: the connection stalls.
+            let script = Script::new().at(Point::Invalidate, 1, Fault::Withhold).always(Point::Done, Fault::Withhold);
+            let fabric = faulty(&world, plain(&world, CLIENT, config), script.only_connection(1));
+            let (client, log) = connected(&world, fabric, client_options(versions)).await;
+            read(&client, 100_000, 5).await;
+            assert_eq!(connections(&log), 2, "{versions:?}");
+            let again =
+                |event: &Event| matches!(event, Event::Answered { placed_octets: 100_000, retransmitted: true, .. });
+            assert_eq!(log.count(again), 1);
+            assert_eq!(log.count(|event| matches!(event, Event::Answered { .. })), 1, "once, with its data");
+        });
+    }
+}
+
 /// proves: V1-4.5.4-c, V2-7.4-c
 #[test]
 fn a_server_that_cannot_answer_closes_and_the_client_learns_of_it() {
