@@ -1,7 +1,7 @@
 //! A client for tests: whole RPC messages to the handlers, without a transport.
 
 use crate::{Export, FileSystem, Nfsd, SECRET_OCTETS};
-use rpcrdma_env::{BoxFuture, Env, Heap, SeededRandom, TokioClock};
+use rpcrdma_env::{Allocator, BoxFuture, Env, Heap, SeededRandom, TokioClock};
 use rpcrdma_nfs::{
     Call,
     mount::{self, DirectoryPath, MountReply},
@@ -43,6 +43,8 @@ pub(crate) struct Client {
     pub(crate) groups: Vec<u32>,
     pub(crate) address: IpAddr,
     pub(crate) limits: Limits,
+    /// Memory for results.
+    pub(crate) memory: Arc<dyn Allocator>,
     xid: AtomicU32,
 }
 
@@ -56,6 +58,7 @@ impl Client {
             groups: Vec::new(),
             address: [127, 0, 0, 1].into(),
             limits: Limits::new((1 << 20) + 65536, (1 << 20) + 65536),
+            memory: Arc::new(Heap),
             xid: AtomicU32::new(1),
         }
     }
@@ -75,6 +78,7 @@ impl Client {
             groups: groups.to_vec(),
             address: self.address,
             limits: self.limits,
+            memory: self.memory.clone(),
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
         }
     }
@@ -97,7 +101,7 @@ impl Client {
         encoder.payload(args);
         let (_, gone) = GoneSignal::new();
         let peer = SocketAddr::new(self.address, 700);
-        let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, self.limits, Arc::new(Heap), gone);
+        let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         let context = CallContext::new(Arc::new(connection));
         let handler = if program == v3::PROGRAM { &self.nfs } else { &self.mount };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))

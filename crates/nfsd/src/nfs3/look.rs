@@ -86,7 +86,7 @@ impl Execution {
     }
 
     /// Memory that the transport can send from. Waits, holding the call's credit, until there is some.
-    async fn buffer(&self, len: usize) -> Buffer {
+    pub(super) async fn buffer(&self, len: usize) -> Buffer {
         let allocator = &self.context.connection.allocator;
         if len == 0 {
             return Buffer::from_vec(Vec::new());
@@ -148,7 +148,7 @@ impl Execution {
         })
     }
 
-    fn listing_octets(&self, asked: u32) -> usize {
+    pub(super) fn listing_octets(&self, asked: u32) -> usize {
         usize::try_from(asked).unwrap_or(usize::MAX).min(self.listing_limit())
     }
 

@@ -8,10 +8,11 @@ mod change;
 mod look;
 
 use crate::server::{Opened, Server};
-use rpcrdma_env::BoxFuture;
+use bytes::Bytes;
+use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::v3::{self, Procedure, Status};
 use rpcrdma_oncrpc::{Answer, CallContext, Service};
-use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use std::sync::Arc;
 
 /// The service. Cloning shares the server.
@@ -94,6 +95,44 @@ where
     }
 }
 
+/// The same for a listing. Unlike the data of a READ it is put together on the heap, and is as large as the client wants: so it
+/// counts as that much of the connection's memory, from before it begins until its answer was taken.
+fn execute_listing<A, R, F>(
+    mut args: Decoder,
+    it: Execution,
+    octets: fn(&A) -> u32,
+    call: impl FnOnce(Execution, A) -> F + Send + 'static,
+) -> BoxFuture<'static, Answer>
+where
+    A: Decode + Send + 'static,
+    R: Encode,
+    F: Future<Output = R> + Send + 'static,
+{
+    let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
+    match decoded {
+        Err(error) => Box::pin(std::future::ready(Answer::from(error))),
+        Ok(decoded) => Box::pin(async move {
+            let counted = it.buffer(it.listing_octets(octets(&decoded))).await;
+            let mut encoder = Encoder::new();
+            call(it, decoded).await.encode(&mut encoder);
+            let octets = encoder.finish().to_bytes();
+            Answer::Results(Payload::from(Bytes::from_owner(Counted { octets, _as: counted })))
+        }),
+    }
+}
+
+/// Octets that count as memory of somebody's while they are there. Nothing is written to that memory.
+struct Counted {
+    octets: Bytes,
+    _as: Buffer,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.octets
+    }
+}
+
 impl Service for Nfs3 {
     fn program(&self) -> u32 {
         v3::PROGRAM
@@ -129,8 +168,12 @@ impl Service for Nfs3 {
             Procedure::RemoveDirectory => execute(args, |args| it.remove_directory(args)),
             Procedure::Rename => execute(args, |args| it.rename(args)),
             Procedure::Link => execute(args, |args| it.link(args)),
-            Procedure::ReadDirectory => execute(args, |args| it.read_directory(args)),
-            Procedure::ReadDirectoryPlus => execute(args, |args| it.read_directory_plus(args)),
+            Procedure::ReadDirectory => {
+                execute_listing(args, it, |args: &v3::ReadDirectory| args.count, Execution::read_directory)
+            }
+            Procedure::ReadDirectoryPlus => {
+                execute_listing(args, it, |args: &v3::ReadDirectoryPlus| args.max_count, Execution::read_directory_plus)
+            }
             Procedure::FileSystemStatus => execute(args, |args| it.file_system_status(args)),
             Procedure::FileSystemInfo => execute(args, |args| it.file_system_info(args)),
             Procedure::PathConfiguration => execute(args, |args| it.path_configuration(args)),

@@ -3,10 +3,16 @@
 use super::{mode, on_each};
 use crate::{
     Export, Identities, MemoryFs, Nfsd, Squash,
-    testing::{Client, SECRET, env, plain},
+    testing::{Client, SECRET, env, plain, wait},
 };
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use rpcrdma_nfs::v3::{self, CreateHow, FileType, Handle, Name, NewAttributes, Path, Status, Verifier};
-use std::sync::Arc;
+use rpcrdma_oncrpc::Outcome;
+use rpcrdma_xdr::{Encode, Encoder};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 #[test]
 fn names_may_be_any_octets_but_slash_and_nul() {
@@ -118,6 +124,76 @@ fn a_listing_ends_at_the_servers_limit() {
     let limit = crate::nfs3::MAX_LISTING_OCTETS;
     assert!(!listing.end && octets <= limit && octets > limit - v3::entry_octets(8), "{octets}");
     assert_eq!(client.names(&root, u32::MAX).len(), 9002);
+}
+
+/// Memory of which it is counted how much is in use.
+#[derive(Clone, Default)]
+struct Watched(Arc<AtomicUsize>);
+
+struct Piece(Vec<u8>, Arc<AtomicUsize>);
+
+impl Memory for Piece {
+    fn octets(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+impl Allocator for Watched {
+    fn try_allocate(&self, len: usize) -> Option<Buffer> {
+        self.0.fetch_add(len, Ordering::Relaxed);
+        Some(Buffer::new(Box::new(Piece(vec![0; len], self.0.clone()))))
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(std::future::ready(self.try_allocate(len).unwrap()))
+    }
+}
+
+/// Answers that nobody takes are memory: a client that asks for listings and does not read them must not have more of it than
+/// one that asks for data.
+#[test]
+fn a_listing_counts_as_memory_until_it_is_taken() {
+    let export = Export::new("/", Arc::new(MemoryFs::new(1 << 20, &env())));
+    let mut client = Client::of(&Nfsd::new(vec![export], SECRET, &env()).unwrap());
+    let watched = Watched::default();
+    client.memory = Arc::new(watched.clone());
+    let in_use = || watched.0.load(Ordering::Relaxed);
+    let directory = client.root();
+    let (cookie, verifier) = (0, Verifier::default());
+    let limit = crate::nfs3::MAX_LISTING_OCTETS;
+    for (asked, counted) in [(8192, 8192), (u32::MAX, limit)] {
+        let mut names = Encoder::new();
+        let list = v3::ReadDirectory { directory: directory.clone(), cookie, verifier, count: asked };
+        list.encode(&mut names);
+        let mut plus = Encoder::new();
+        let (directory_count, max_count) = (asked, asked);
+        v3::ReadDirectoryPlus { directory: directory.clone(), cookie, verifier, directory_count, max_count }
+            .encode(&mut plus);
+        for (procedure, args) in [(v3::Procedure::ReadDirectory, names), (v3::Procedure::ReadDirectoryPlus, plus)] {
+            let sent = client.send(v3::PROGRAM, v3::VERSION, procedure as u32, args.finish());
+            assert_eq!(in_use(), 0);
+            let Outcome::Reply(reply) = wait(sent) else { panic!("no reply") };
+            assert_eq!(in_use(), counted, "{procedure:?}");
+            let last = reply.slices().last().unwrap();
+            drop(reply);
+            assert_eq!(in_use(), counted, "{procedure:?}: it is on its way");
+            drop(last);
+            assert_eq!(in_use(), 0, "{procedure:?}");
+        }
+    }
+    let wrong = client.send(v3::PROGRAM, v3::VERSION, v3::Procedure::ReadDirectory as u32, Encoder::new().finish());
+    assert!(matches!(wait(wrong), Outcome::Reply(_)));
+    assert_eq!(in_use(), 0);
 }
 
 /// proves: NFS3-1813-3.3.14-a
