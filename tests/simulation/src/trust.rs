@@ -13,6 +13,8 @@ use std::{
 #[derive(Default)]
 struct State {
     hostile: BTreeSet<IpAddr>,
+    /// Hosts that nobody watches, the hostile ones among them.
+    foreign: BTreeSet<IpAddr>,
     /// Connections on which a message was corrupted, by the initiator's address.
     spoilt: BTreeSet<SocketAddr>,
     /// Those of them whose initiator still has them.
@@ -29,6 +31,17 @@ impl Trust {
     /// A host that does not run the transport, and says what it likes.
     pub fn is_now_hostile(&self, host: IpAddr) {
         lock(&self.state).hostile.insert(host);
+        self.is_now_foreign(host);
+    }
+
+    /// A host whose provider is not watched.
+    pub fn is_now_foreign(&self, host: IpAddr) {
+        lock(&self.state).foreign.insert(host);
+    }
+
+    /// Whether a host's provider is not watched.
+    pub fn is_foreign(&self, host: IpAddr) -> bool {
+        lock(&self.state).foreign.contains(&host)
     }
 
     /// Whether a host is hostile.
@@ -90,6 +103,7 @@ mod tests {
         let trust = Trust::default();
         let (good, bad) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 100]));
         trust.is_now_hostile(bad);
+        assert!(trust.is_foreign(bad) && !trust.is_foreign(good));
         assert!(trust.is_hostile(bad) && trust.doubts(bad) && !trust.doubts(good));
         assert!(!trust.counts(SocketAddr::new(good, 1), bad) && !trust.counts(SocketAddr::new(bad, 1), good));
     }

@@ -197,7 +197,16 @@ impl Incoming for WatchedIncoming {
         Box::pin(async move {
             let Self { inner, watch, faults } = *self;
             let receives = receives(&params);
-            Ok(watch.connected(&receives, false, &faults, inner.accept(params).await?))
+            let ConnectionInfo { local, peer, private_data, ord, .. } = inner.info().clone();
+            let (answer, reads) = (params.private_data.clone(), params.ird);
+            let inner = inner.accept(params).await?;
+            // Who is not watched does not tell of its connection.
+            if let Some(recorder) = &watch.recorder
+                && watch.ledger.trust.is_foreign(peer.ip())
+            {
+                recorder.connected(peer, local, [(&private_data, ord), (&answer, reads)]);
+            }
+            Ok(watch.connected(&receives, false, &faults, inner))
         })
     }
 

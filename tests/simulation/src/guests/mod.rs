@@ -59,6 +59,7 @@ impl Guests {
             victims.push(ClientHost::victim(common, ip(3, index), VICTIMS + index, victim, server));
         }
         for index in 0..plan.strangers {
+            trust.is_now_foreign(ip(4, index));
             stranger::come(common, ip(4, index), server, &on);
         }
         Self { victims, on }

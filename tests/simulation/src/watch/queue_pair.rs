@@ -7,6 +7,7 @@ use crate::{
     plan::Faults,
     wire::{Account, traits},
 };
+use bytes::Bytes;
 use rpcrdma_env::{Buffer, Random};
 use rpcrdma_fabric::{
     Capabilities, Completion, Connected, ConnectionInfo, Lent, QueuePair, Read, Refused, RemoteSegment, Send, Token,
@@ -75,6 +76,18 @@ impl WatchedQueuePair {
         }
     }
 
+    /// A message of a peer that is not watched stands in the capture when it has come.
+    fn keep_foreign(&self, buffer: &Buffer, invalidate: Option<u32>) {
+        let peer = if self.end.initiator { self.acceptor } else { self.end.address.ip() };
+        if let Some(recorder) = &self.watch.recorder
+            && self.watch.ledger.trust.is_foreign(peer)
+        {
+            let octets = vec![Bytes::copy_from_slice(buffer.filled())];
+            let end = End { initiator: !self.end.initiator, ..self.end };
+            recorder.send(end, &Send { octets, invalidate, ..Send::default() });
+        }
+    }
+
     /// Turns one bit over, if it is time for that.
     fn corrupt(&self, buffer: &mut Buffer) {
         let bits = buffer.len() as u64 * 8;
@@ -110,7 +123,8 @@ impl WatchedQueuePair {
 
     fn completed(&mut self, completion: &mut Completion) {
         match completion {
-            Completion::Received { buffer, .. } => {
+            Completion::Received { buffer, invalidated } => {
+                self.keep_foreign(buffer, *invalidated);
                 self.watch.registry.take(self.number, buffer);
                 let judgement = self.account.received(buffer.filled());
                 self.judge_peer(judgement);
@@ -242,11 +256,14 @@ impl Drop for WatchedQueuePair {
         // The provider is dropped after this, and what it has with it.
         self.watch.registry.abandon(self.number);
         lock(&self.watch.counts).1 -= self.exposed.len();
+        let trust = &self.watch.ledger.trust;
         if self.end.initiator {
-            self.watch.ledger.trust.over(self.end.address);
-            if let Some(recorder) = &self.watch.recorder {
-                recorder.closed(self.end.address);
-            }
+            trust.over(self.end.address);
+        }
+        if (self.end.initiator || trust.is_foreign(self.end.address.ip()))
+            && let Some(recorder) = &self.watch.recorder
+        {
+            recorder.closed(self.end.address);
         }
     }
 }
