@@ -82,7 +82,7 @@ pub enum Mishap {
     JumpClient(usize, Duration),
 }
 
-/// Guests of a run. See [`crate::guests`].
+/// Guests of a run: hosts beside the server and its clients.
 #[derive(Clone, Debug, Default)]
 pub struct Guests {
     /// Hostile clients of the server.
