@@ -2,8 +2,8 @@
 //! while connections are cut and the server, if asked, is killed. Everything is drawn from a seed, except for when things happen.
 //!
 //! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if the server ends or a hostile peer hears
-//! something that it must not, or if at quiet points - everybody pauses, hostile peers are gone - sockets are left or memory
-//! grows from one to the next beyond [`GROWTH_KIB`].
+//! something that it must not, or if at quiet points - everybody pauses, hostile peers are gone - sockets are left, or memory or open
+//! files grow beyond what is allowed (`report`).
 
 mod decent;
 mod files;
