@@ -74,6 +74,7 @@ impl Listening {
 
     /// Listens again, once the device is back.
     async fn again(opener: Arc<Opener>, local: SocketAddr) -> Self {
+        let mut said = String::new();
         loop {
             let next = opener.env.clock.now() + LOOK;
             opener.env.clock.sleep_until(next).await;
@@ -83,7 +84,14 @@ impl Listening {
                     tracing::info!(device, address = %local, "the RDMA device is back, and listened on");
                     return listening;
                 }
-                Err(error) => tracing::debug!(address = %local, %error, "the RDMA device is not back"),
+                // What keeps it away is said once.
+                Err(error) => {
+                    let why = error.to_string();
+                    if why != said {
+                        tracing::warn!(address = %local, why, "the RDMA device is not back");
+                        said = why;
+                    }
+                }
             }
         }
     }
