@@ -102,11 +102,15 @@ impl Account {
         }
         match message.kind {
             Kind::Reply(xid) => {
-                if !self.open.remove(&xid) && !self.doubtful.remove(&xid) {
+                if self.open.remove(&xid) {
+                    self.grant(&message);
+                } else if self.doubtful.remove(&xid) {
+                    // Whoever has taken the error for the answer takes this for nothing.
+                    self.granted = self.granted.max(message.credit);
+                } else {
                     // It grants nothing either.
                     return Err(format!("a reply {xid:#010x} came that no open call has"));
                 }
-                self.grant(&message);
             }
             Kind::Error(xid) => {
                 let open = self.open.remove(&xid);
