@@ -3,136 +3,30 @@
 
 mod nfs;
 
-use nfs::{EVERY, Spoken, contents, every_procedure, read_file, work, write_file};
-use rpcrdma::{Quiet, Server, ServerMemory};
-use rpcrdma_env::{Env, tokio_env};
-use rpcrdma_fabric::Fabric;
+use nfs::live::{self, Place};
+use rpcrdma_env::tokio_env;
 use rpcrdma_iwarp::{Config, Iwarp};
-use rpcrdma_nfs::v3::Name;
-use rpcrdma_nfsd::MemoryFs;
-use std::{
-    future::poll_fn,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
-use tokio::task::{AbortHandle, JoinHandle, JoinSet};
+use std::{net::Ipv4Addr, sync::Arc};
 
-/// A server's process.
-struct Process {
-    address: SocketAddr,
-    listening: JoinHandle<()>,
-    connections: Arc<Mutex<Vec<AbortHandle>>>,
-}
-
-impl Process {
-    async fn start(at: SocketAddr, storage: &Arc<MemoryFs>, env: &Env, spoken: Spoken) -> Self {
-        let fabric = Iwarp::new(env.clone(), Config::default());
-        let handler = nfs::nfsd(storage, env).nfs();
-        let memory = ServerMemory::budget(8 << 20);
-        let server = Server::new(&fabric, handler, memory, env.clone(), spoken.server(), Arc::new(Quiet));
-        let mut listener = fabric.listen(at).await.unwrap();
-        let address = listener.local_addr();
-        let connections = Arc::new(Mutex::new(Vec::new()));
-        let kept = connections.clone();
-        let listening = tokio::spawn(async move {
-            let mut drivers = JoinSet::new();
-            loop {
-                let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-                let server = server.clone();
-                let connection = drivers.spawn(async move {
-                    if let Ok((_, driver)) = server.accept(pending).await {
-                        let _ = driver.await;
-                    }
-                });
-                kept.lock().unwrap().push(connection);
-            }
-        });
-        Self { address, listening, connections }
-    }
-
-    /// Ends all connections in whatever they are about. Returns how many there were.
-    fn cut(&self) -> usize {
-        let connections = std::mem::take(&mut *self.connections.lock().unwrap());
-        connections.iter().filter(|connection| !connection.is_finished()).map(AbortHandle::abort).count()
-    }
-
-    async fn kill(self) {
-        self.listening.abort();
-        let _ = self.listening.await;
-    }
-}
-
-/// What a test begins with.
-async fn both(spoken: Spoken) -> (Process, rpcrdma_nfs_client::Nfs3, Arc<nfs::Settled>, Arc<MemoryFs>, Env) {
+fn loopback() -> Place {
     let env = tokio_env().unwrap();
-    let storage = nfs::storage(&env);
-    let process = Process::start("127.0.0.1:0".parse().unwrap(), &storage, &env, spoken).await;
     let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
-    let (client, driver, settled) = nfs::client(fabric, process.address, &env, spoken).await;
-    tokio::spawn(driver);
-    (process, client, settled, storage, env)
+    Place { fabric, address: (Ipv4Addr::LOCALHOST, 0).into(), env }
 }
 
 #[tokio::test]
 async fn files_are_what_a_model_says() {
-    for spoken in EVERY {
-        let (_process, client, settled, storage, env) = both(spoken).await;
-        let root = nfs::root(&storage, &env).await;
-        work(&client, &root, &env, 40, true).await;
-        every_procedure(&client, &root).await;
-        settled.check(spoken);
-        assert_eq!(settled.0.lock().unwrap().len(), 1, "one connection: {spoken:?}");
-    }
+    live::files_are_what_a_model_says(&loopback()).await;
 }
 
 /// proves: V1-4.5.5-a, ULB-3.1-d
 #[tokio::test]
 async fn cut_connections_lose_nothing() {
-    for spoken in EVERY {
-        let (process, client, _, storage, env) = both(spoken).await;
-        let root = nfs::root(&storage, &env).await;
-        let working = {
-            let (client, root, env) = (client.clone(), root.clone(), env.clone());
-            async move { work(&client, &root, &env, 400, false).await }
-        };
-        let mut working = tokio::spawn(working);
-        let mut cut = 0;
-        // Each cut makes the next pause longer, in real time.
-        while cut < 4 {
-            let pause = Duration::from_micros(2_000 + env.random.below(8_000));
-            if tokio::time::timeout(pause, &mut working).await.is_ok() {
-                break;
-            }
-            cut += process.cut();
-        }
-        if !working.is_finished() {
-            working.await.unwrap();
-        }
-        assert!(cut > 1, "{spoken:?}: hardly anything was cut");
-    }
+    live::cut_connections_lose_nothing(&loopback()).await;
 }
 
 /// proves: V1-4.5.5-a, ULB-3.1-d
 #[tokio::test]
 async fn restarts_of_the_server_lose_nothing() {
-    for spoken in EVERY {
-        let (mut process, client, _, storage, env) = both(spoken).await;
-        let root = nfs::root(&storage, &env).await;
-        let name = Name::from("file");
-        for round in 0..2 {
-            let data = contents(4_000_000, round);
-            let writing = tokio::spawn({
-                let (client, root, name, data) = (client.clone(), root.clone(), name.clone(), data.clone());
-                async move { write_file(&client, &root, &name, &data).await }
-            });
-            tokio::time::sleep(Duration::from_micros(500 + env.random.below(5000))).await;
-            let address = process.address;
-            process.kill().await;
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            process = Process::start(address, &storage, &env, spoken).await;
-            writing.await.unwrap();
-            assert!(read_file(&client, &root, &name).await == data[..], "{spoken:?}, round {round}");
-        }
-    }
+    live::restarts_of_the_server_lose_nothing(&loopback()).await;
 }

@@ -1,6 +1,8 @@
 //! What a client does to files, and a model of what must be there then. Neither knows what carries the calls.
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
+pub mod live;
+
 use bytes::Bytes;
 use rpcrdma::{ClientOptions, ServerOptions, Versions, connect};
 use rpcrdma_env::Env;

@@ -95,9 +95,13 @@ pub(super) fn build_program(root: &Path) -> anyhow::Result<PathBuf> {
     build(root, &["build", "--package", "rpcrdma-cli", "--bin", "rpcrdma"]).context("the rpcrdma command")
 }
 
-/// Builds the provider suite for RDMA devices and says where it is.
-pub(super) fn build_device_suite(root: &Path) -> anyhow::Result<PathBuf> {
-    build(root, &["test", "--package", "rpcrdma-verbs", "--test", "suite", "--no-run"]).context("the provider suite")
+/// Builds what is to pass over every RDMA device, and says where it is: the provider suite, and NFS with a model of it.
+pub(super) fn build_device_tests(root: &Path) -> anyhow::Result<[PathBuf; 2]> {
+    let test = |package, name| {
+        build(root, &["test", "--package", package, "--test", name, "--no-run"])
+            .with_context(|| format!("the test program {name} of {package}"))
+    };
+    Ok([test("rpcrdma-verbs", "suite")?, test("rpcrdma-tests", "nfs_over_verbs")?])
 }
 
 /// Runs cargo, and says where it put the program.
