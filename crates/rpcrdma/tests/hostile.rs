@@ -3,11 +3,9 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Log, bytes, read, router, store, write};
+use common::{Log, bytes, params, read, router, store, write};
 use rpcrdma::{ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions};
-use rpcrdma_fabric::{
-    Buffer, CloseReason, Completion, Connected, ConnectionParams, Fabric, Lent, Receives, RemoteSegment, Send, Token,
-};
+use rpcrdma_fabric::{Buffer, CloseReason, Completion, Connected, Fabric, Lent, RemoteSegment, Send, Token};
 use rpcrdma_oncrpc::Client;
 use rpcrdma_sim::World;
 use rpcrdma_wire::v1::{Body, ErrorBody, Header, Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
@@ -45,9 +43,7 @@ async fn friend(world: &World) -> Client {
 
 /// A bare queue pair to the server, with `receives` receives.
 async fn foe(world: &World, receives: usize) -> Connected {
-    let receives = (0..receives).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-    let params = ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) };
-    world.fabric(FOE).connect(ADDRESS, params).await.unwrap()
+    world.fabric(FOE).connect(ADDRESS, params(receives)).await.unwrap()
 }
 
 fn post(qp: &mut Connected, octets: Bytes) {

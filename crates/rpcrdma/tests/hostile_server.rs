@@ -4,9 +4,9 @@ mod common;
 #[path = "common/peer.rs"]
 mod peer;
 
-use common::{COUNT, Log, Script, client, finish_read, pattern, read, serve_after, start_read};
-use peer::{EXCHANGE, GRANT, Peer, accepted, header, rpc_reply};
-use rpcrdma::{ClientOptions, ConnectionError, Event, MessageKind, PeerFault, Versions, connect, v2};
+use common::{COUNT, End, Log, Script, finish_read, pattern, read, script, serve_after, start_read};
+use peer::{EXCHANGE, GRANT, Peer, header, rpc_reply};
+use rpcrdma::{ClientOptions, ConnectionError, Event, MessageKind, PeerFault, Versions, v2};
 use rpcrdma_env::Buffer;
 use rpcrdma_oncrpc::{CallError, Client, ItemRoom, RemoteError, ReplyShape, TransportError};
 use rpcrdma_sim::{Task, World};
@@ -30,24 +30,11 @@ fn serve(world: &World, versions: Versions, scripted: usize, script: Script) -> 
     serve_after(world, ADDRESS, versions, scripted, script)
 }
 
-fn script<F: Future<Output = ()> + Send + 'static>(
-    script: impl Fn(World, Peer) -> F + Clone + Send + Sync + 'static,
-) -> Script {
-    Arc::new(move |world, pending| {
-        let script = script.clone();
-        Box::pin(async move { script(world, accepted(pending).await).await })
-    })
-}
-
 async fn connected(world: &World, versions: Versions) -> (Client, Arc<Log>) {
     world.sleep(Duration::from_millis(1)).await;
-    let log = Arc::new(Log::default());
     let mut options = ClientOptions::default();
     options.versions = versions;
-    let fabric = Arc::new(world.fabric(CLIENT));
-    let (transport, driver) = connect(fabric, ADDRESS, &world.env(), options, log.clone()).await.unwrap();
-    world.spawn(driver);
-    (client(transport), log)
+    common::connected(world, CLIENT, ADDRESS, options).await
 }
 
 /// Answers the client's first message with the server's properties.
@@ -77,11 +64,11 @@ fn calls(log: &Log) -> usize {
 fn a_server_that_grants_nothing_is_left_for_another_connection() {
     let world = World::new(1);
     world.block_on(async {
-        let stingy = script(|world, mut peer| async move {
+        let stingy = script(|world, mut peer: Peer| async move {
             peer.word = Credits::new(0, 0);
             introduce(&mut peer).await;
             // It is there, and says so, and that is all.
-            while !peer.closed {
+            while !peer.closed() {
                 world.sleep(Duration::from_secs(1)).await;
                 peer.say(header(9, true, Lists::default()), &rpc_reply(9, &[])).await;
             }
@@ -101,7 +88,7 @@ fn a_server_that_grants_nothing_is_left_for_another_connection() {
 fn a_server_that_never_has_room_enough_is_not_believed_for_ever() {
     let world = World::new(2);
     world.block_on(async {
-        let greedy = script(|_, mut peer| async move {
+        let greedy = script(|_, mut peer: Peer| async move {
             introduce(&mut peer).await;
             let mut needed = 10_000;
             while let Some((call, _)) = peer.call().await {
@@ -132,7 +119,7 @@ fn a_server_that_never_has_room_enough_is_not_believed_for_ever() {
         for error in cases {
             let world = World::new(3);
             world.block_on(async {
-                let refusing = script(move |_, mut peer| async move {
+                let refusing = script(move |_, mut peer: Peer| async move {
                     introduce(&mut peer).await;
                     while let Some((call, _)) = peer.call().await {
                         peer.say(Header::error(call.xid, 2, GRANT, error), &[]).await;
@@ -175,7 +162,7 @@ fn calls_are_taken_back_in_every_phase() {
         world.block_on(async {
             let reached = Arc::new(AtomicU32::new(0));
             let reaching = reached.clone();
-            let stopping = script(move |world, mut peer| {
+            let stopping = script(move |world, mut peer: Peer| {
                 let reached = reaching.clone();
                 async move {
                     peer.word = match phase {
@@ -209,7 +196,7 @@ fn calls_are_taken_back_in_every_phase() {
                         _ => {}
                     }
                     reached.store(1, Ordering::Relaxed);
-                    while !peer.closed {
+                    while !peer.closed() {
                         peer.look().await;
                         world.sleep(Duration::from_millis(1)).await;
                     }
@@ -250,7 +237,7 @@ async fn leaves_after(mut peer: Peer, steps: usize) {
             _ => drop(peer.say(Header::grant(GRANT), &[]).await),
         }
     }
-    peer.qp.disconnect();
+    peer.end.qp.disconnect();
     peer.ends().await;
 }
 
@@ -287,7 +274,7 @@ fn connections_that_are_lost_at_any_step_lose_no_call() {
 fn a_reply_that_does_not_end_is_asked_for_elsewhere() {
     let world = World::new(5);
     world.block_on(async {
-        let endless = script(|world, mut peer| async move {
+        let endless = script(|world, mut peer: Peer| async move {
             introduce(&mut peer).await;
             let Some((call, _)) = peer.call().await else { return };
             let mut payload = rpc_reply(call.xid, &[4]);
@@ -311,7 +298,7 @@ fn a_reply_that_does_not_end_is_asked_for_elsewhere() {
 fn a_server_may_come_back_with_other_versions() {
     let world = World::new(6);
     world.block_on(async {
-        let nobody = || script(|_, _| async {});
+        let nobody = || script(|_, _: End| async {});
         let (_, mut task) = serve(&world, Versions::Two, 0, nobody());
         let (client, log) = connected(&world, Versions::Auto).await;
         read(&client, 50_000, 1).await;
@@ -337,7 +324,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
     for seed in 0..40 {
         let world = World::new(seed);
         world.block_on(async {
-            let noise = script(|world, mut peer| async move {
+            let noise = script(|world, mut peer: Peer| async move {
                 let random = world.env().random;
                 peer.hear(|header| matches!(header.body, Body::Connprop(_))).await;
                 if random.below(4) > 0 {
@@ -383,7 +370,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                     }
                     world.sleep(Duration::from_micros(random.below(300))).await;
                 }
-                peer.qp.disconnect();
+                peer.end.qp.disconnect();
                 peer.ends().await;
             });
             let _served = serve(&world, Versions::Two, 4, noise);

@@ -3,22 +3,17 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Log, PROGRAM, READ, Script, bytes, client, finish_read, pattern, serve_after, start_read};
-use rpcrdma::{ClientOptions, Event, MessageKind, Versions, connect};
+use common::{End, Log, PROGRAM, READ, bytes, finish_read, pattern, script, serve_after, start_read};
+use rpcrdma::{ClientOptions, Event, MessageKind, Versions};
 use rpcrdma_env::Random;
-use rpcrdma_fabric::{
-    Buffer, Completion, Connected, ConnectionParams, Pending, Receives, Send as Message, Token, Write,
-};
+use rpcrdma_fabric::Write;
 use rpcrdma_oncrpc::{Client, ItemRoom, ReplyShape};
 use rpcrdma_sim::World;
 use rpcrdma_wire::v1::{Body, ErrorBody, Header, Lists, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::Encoder;
 use std::{
-    collections::VecDeque,
-    future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
 
@@ -26,98 +21,56 @@ const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 20049);
 
 /// The server's end of a connection, which says what a test has it say.
-struct Foe {
-    qp: Connected,
-    /// Messages that nobody has looked at.
-    heard: VecDeque<(Header, Bytes)>,
-    closed: bool,
+struct Foe(End);
+
+impl From<End> for Foe {
+    fn from(end: End) -> Self {
+        Self(end)
+    }
 }
 
 impl Foe {
-    async fn taken(pending: Box<dyn Pending>) -> Self {
-        let receives = (0..128).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-        let params = ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) };
-        let qp = pending.request().await.unwrap().accept(params).await.unwrap();
-        Self { qp, heard: VecDeque::new(), closed: false }
-    }
-
-    fn took(&mut self, completion: Completion) {
-        match completion {
-            Completion::Received { buffer, .. } => {
-                let _ = self.qp.post_receive(Buffer::from_vec(vec![0; 4096]));
-                let message = buffer.freeze();
-                if let Ok((header, at)) = Header::decode(&message) {
-                    self.heard.push_back((header, message.slice(at..)));
-                }
+    /// A message that has come and is one.
+    fn heard(&mut self) -> Option<(Header, Bytes)> {
+        while let Some(message) = self.0.next() {
+            if let Ok((header, at)) = Header::decode(&message) {
+                return Some((header, message.slice(at..)));
             }
-            Completion::Closed { .. } => self.closed = true,
-            _ => {}
         }
-    }
-
-    /// Takes what has come, without waiting.
-    async fn look(&mut self) {
-        poll_fn(|cx| {
-            while !self.closed
-                && let Poll::Ready(completion) = self.qp.poll(cx)
-            {
-                self.took(completion);
-            }
-            Poll::Ready(())
-        })
-        .await;
-    }
-
-    async fn wait(&mut self) {
-        let completion = poll_fn(|cx| self.qp.poll(cx)).await;
-        self.took(completion);
+        None
     }
 
     /// The next call, or `None` when the connection ends first.
     async fn call(&mut self) -> Option<(Header, Bytes)> {
-        while self.heard.is_empty() && !self.closed {
-            self.wait().await;
-        }
-        self.heard.pop_front()
-    }
-
-    async fn ends(&mut self) {
-        while !self.closed {
-            self.wait().await;
+        loop {
+            if let Some(call) = self.heard() {
+                return Some(call);
+            }
+            if self.0.closed {
+                return None;
+            }
+            self.0.wait().await;
         }
     }
 
     async fn post(&mut self, octets: Vec<Bytes>, invalidate: Option<u32>) {
-        let _ = self.qp.post_send(Message { token: Token(1), octets, invalidate, ..Message::default() });
+        self.0.post(octets, invalidate);
         // Nothing is sent by a queue pair that is not polled.
-        self.look().await;
+        self.0.look().await;
     }
 
     async fn write(&mut self, to: &Segment, octets: Vec<u8>) {
         let (handle, offset) = (to.handle, to.offset);
-        let _ = self.qp.post_write(Write { octets: vec![octets.into()], handle, offset, ..Write::default() });
-        self.look().await;
+        let _ = self.0.qp.post_write(Write { octets: vec![octets.into()], handle, offset, ..Write::default() });
+        self.0.look().await;
     }
-}
-
-fn script<F: Future<Output = ()> + Send + 'static>(
-    script: impl Fn(World, Foe) -> F + Clone + Send + Sync + 'static,
-) -> Script {
-    Arc::new(move |world, pending| {
-        let script = script.clone();
-        Box::pin(async move { script(world, Foe::taken(pending).await).await })
-    })
 }
 
 async fn connected(world: &World) -> (Client, Arc<Log>) {
     world.sleep(Duration::from_millis(1)).await;
-    let log = Arc::new(Log::default());
     let mut options = ClientOptions::default();
     options.versions = Versions::One;
-    let fabric = Arc::new(world.fabric(CLIENT));
-    let (transport, driver) = connect(fabric, ADDRESS, &world.env(), options, log.clone()).await.unwrap();
-    world.spawn(driver);
-    (client(transport), log)
+    common::connected(world, CLIENT, ADDRESS, options).await
 }
 
 fn is_null(call: &Bytes) -> bool {
@@ -166,14 +119,14 @@ fn noise_from_a_server_delays_calls_and_no_more() {
     for seed in 0..40 {
         let world = World::new(seed);
         world.block_on(async {
-            let noise = script(|world, mut foe| async move {
+            let noise = script(|world, mut foe: Foe| async move {
                 let random = world.env().random;
                 let mut about = Header::new(7, 8, Body::Msg(Lists::default()));
                 for _ in 0..random.below(60) {
-                    foe.look().await;
+                    foe.0.look().await;
                     // Often about what the client has asked.
                     if random.below(2) == 0
-                        && let Some((call, _)) = foe.heard.pop_front()
+                        && let Some((call, _)) = foe.heard()
                     {
                         about = call;
                     }
@@ -190,8 +143,8 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                     foe.post(vec![nonsense(&*random, about.xid, &offered).into()], invalidate).await;
                     world.sleep(Duration::from_micros(random.below(300))).await;
                 }
-                foe.qp.disconnect();
-                foe.ends().await;
+                foe.0.qp.disconnect();
+                foe.0.ends().await;
             });
             let _served = serve_after(&world, ADDRESS, Versions::One, 4, noise);
             let (client, _) = connected(&world).await;
@@ -236,7 +189,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
 fn a_call_that_a_live_server_does_not_answer_is_waited_for_until_it_is_taken_back() {
     let world = World::new(1);
     world.block_on(async {
-        let mute = script(|_, mut foe| async move {
+        let mute = script(|_, mut foe: Foe| async move {
             while let Some((header, call)) = foe.call().await {
                 if is_null(&call) {
                     let reply = Header::new(header.xid, 8, Body::Msg(Lists::default())).to_bytes();
@@ -266,7 +219,7 @@ fn a_handle_of_another_call_is_the_servers_own_loss() {
     const LEN: usize = 9000;
     let world = World::new(2);
     world.block_on(async {
-        let confused = script(|_, mut foe| async move {
+        let confused = script(|_, mut foe: Foe| async move {
             let mut calls = Vec::new();
             while calls.len() < 2 {
                 let Some((header, call)) = foe.call().await else { return };
@@ -284,7 +237,7 @@ fn a_handle_of_another_call_is_the_servers_own_loss() {
             let reply = Header::new(calls[0].xid, 8, Body::Msg(lists)).to_bytes();
             foe.post(vec![reply, accepted(calls[0].xid, &[1, LEN as u32, 1])], Some(second.handle)).await;
             foe.write(&second, vec![0xBA; LEN]).await;
-            foe.ends().await;
+            foe.0.ends().await;
         });
         let _served = serve_after(&world, ADDRESS, Versions::One, 1, confused);
         let (client, log) = connected(&world).await;

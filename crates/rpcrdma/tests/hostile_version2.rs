@@ -5,8 +5,8 @@ mod common;
 mod peer;
 
 use bytes::Bytes;
-use common::{Log, read, router, store, write};
-use peer::{EXCHANGE, GRANT, Peer, header, params, rpc};
+use common::{End, Log, params, read, router, store, write};
+use peer::{EXCHANGE, GRANT, Peer, header, rpc};
 use rpcrdma::{
     ClientOptions, ConnectionError, Event, PeerFault, Server, ServerMemory, ServerOptions, Stall, Versions, v2,
 };
@@ -51,7 +51,7 @@ async fn friend(world: &World) -> Client {
 }
 
 async fn bare_foe(world: &World) -> Peer {
-    Peer::new(world.fabric(FOE).connect(ADDRESS, params(128)).await.unwrap())
+    Peer::new(End::new(world.fabric(FOE).connect(ADDRESS, params(128)).await.unwrap()))
 }
 
 /// A foe that has introduced itself.
@@ -100,7 +100,7 @@ fn a_version_that_is_settled_stays() {
         assert!(refused.iter().all(|(_, error)| *error == ErrorBody::Version { low: 2, high: 2 }), "{refused:?}");
         assert_eq!(closed(&log), 0);
         // And version 1 stays version 1.
-        let mut foe = Peer::new(world.fabric(FOE).connect(ADDRESS, params(16)).await.unwrap());
+        let mut foe = Peer::new(End::new(world.fabric(FOE).connect(ADDRESS, params(16)).await.unwrap()));
         let one = |xid: u32| {
             let mut octets = v1::Header::new(xid, 8, v1::Body::Msg(v1::Lists::default())).to_bytes().to_vec();
             octets.extend_from_slice(&rpc(xid, 0, &[]));
@@ -129,7 +129,7 @@ fn a_message_that_does_not_end_ends_the_connection_in_a_minute() {
             let mut foe = foe(&world).await;
             let begun = world.now();
             foe.part(7, false, true, &rpc(7, common::BULK, &[100_000])).await;
-            while !foe.closed
+            while !foe.closed()
                 && let Some(drip) = drip
             {
                 world.sleep(drip).await;
@@ -303,7 +303,7 @@ fn floods_are_answered_once_each_or_end_their_connection() {
             world.sleep(Duration::from_millis(10)).await;
             foe.look().await;
             assert!(foe.messages - before <= sent + 2, "{name}: {} answers to {sent} messages", foe.messages - before);
-            if !foe.closed {
+            if !foe.closed() {
                 lives(&mut foe, 2000).await;
             }
             read(&friend, 50_000, 1).await;
@@ -418,7 +418,7 @@ fn a_peer_that_vanishes_is_dropped_with_what_it_has_begun() {
             if parts {
                 foe.part(7, false, true, &rpc(7, common::BULK, &[1 << 20])).await;
             } else {
-                let source = foe.qp.expose(Token(9), Lent::Source(vec![1; 1 << 20].into())).unwrap();
+                let source = foe.end.qp.expose(Token(9), Lent::Source(vec![1; 1 << 20].into())).unwrap();
                 let segment = Segment { handle: source.handle, length: source.length, offset: source.offset };
                 let (header, call) = writing(7, segment);
                 foe.say(header, &call).await;

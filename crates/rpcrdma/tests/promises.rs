@@ -4,11 +4,11 @@
 mod common;
 
 use bytes::Bytes;
-use common::{COUNT, Log, bulk, bytes, client, finish_read, read, router, start_read, store, swap, write};
+use common::{COUNT, Log, bulk, bytes, client, finish_read, params, read, router, start_read, store, swap, write};
 use rpcrdma::{ClientOptions, ConnectionError, Event, Reverse, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::{
-    Buffer, Completion, ConnectionParams, Fabric, Lent, Receives, Send, Token, Write,
+    Completion, Fabric, Lent, Send, Token, Write,
     faults::{Fault, FaultFabric, Point, Script},
 };
 use rpcrdma_oncrpc::{
@@ -327,10 +327,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
         world.spawn(async move {
             let mut listener = fabric.listen(ADDRESS).await.unwrap();
             let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
-            let receives = (0..8).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-            let params =
-                ConnectionParams { private_data: Bytes::new(), ird: 1, ord: 1, receives: Receives::Own(receives) };
-            let mut qp = pending.request().await.unwrap().accept(params).await.unwrap();
+            let mut qp = pending.request().await.unwrap().accept(params(8)).await.unwrap();
             loop {
                 let Completion::Received { buffer, .. } = poll_fn(|cx| qp.poll(cx)).await else { continue };
                 let (header, _) = Header::decode(buffer.filled()).unwrap();
@@ -381,10 +378,7 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                 let exactly = |event: &Event| matches!(event, Event::Sent(sent) if sent.placed_octets == len as u64);
                 assert_eq!(log.count(exactly), 1, "{len} octets in the chunk and no more");
             }
-            let receives = (0..8).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-            let params =
-                ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) };
-            let mut qp = world.fabric(FOREIGNER).connect(ADDRESS, params).await.unwrap();
+            let mut qp = world.fabric(FOREIGNER).connect(ADDRESS, params(8)).await.unwrap();
             let mut data = common::pattern(5, 6);
             data.extend([0; 3]);
             let source = qp.expose(Token(9), Lent::Source(data.into())).unwrap();
@@ -431,9 +425,7 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
     world.spawn(async move {
         let mut listener = fabric.listen(ADDRESS).await.unwrap();
         let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
-        let receives = (0..64).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-        let params = ConnectionParams { private_data: Bytes::new(), ird: 1, ord: 1, receives: Receives::Own(receives) };
-        let mut qp = pending.request().await.unwrap().accept(params).await.unwrap();
+        let mut qp = pending.request().await.unwrap().accept(params(64)).await.unwrap();
         loop {
             let Completion::Received { buffer, .. } = poll_fn(|cx| qp.poll(cx)).await else { continue };
             let octets = Bytes::copy_from_slice(buffer.filled());

@@ -4,10 +4,10 @@
 mod common;
 
 use bytes::Bytes;
-use common::{Log, bytes, router, store};
+use common::{Log, bytes, params, router, store};
 use rpcrdma::{Server, ServerMemory, ServerOptions, Versions};
 use rpcrdma_env::{Env, tokio_env};
-use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Listener, Receives, Send, Token};
+use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Fabric, Lent, Listener, Send, Token};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_sim::World;
 use rpcrdma_wire::{
@@ -68,6 +68,16 @@ fn serve(
     }));
 }
 
+/// A server in a simulated world. Returns its address.
+async fn serve_in(world: &World, versions: Versions) -> SocketAddr {
+    let fabric = world.fabric(SERVER);
+    let listener = fabric.listen(SocketAddr::new(SERVER, 20049)).await.unwrap();
+    let (spawner, address) = (world.clone(), listener.local_addr());
+    serve(&fabric, listener, &world.env(), versions, move |task| drop(spawner.spawn(task)));
+    world.sleep(Duration::from_millis(1)).await;
+    address
+}
+
 fn message(versions: Versions, xid: u32, offer: Offer, segment: Segment) -> Vec<Bytes> {
     let mut lists = Lists::default();
     let args = match offer {
@@ -98,10 +108,7 @@ async fn attempt(
     versions: Versions,
     offer: Offer,
 ) -> (BTreeMap<u32, Vec<u8>>, Connected) {
-    let receives = (0..16).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-    let receives = Receives::Own(receives);
-    let params = ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives };
-    let mut qp = fabric.connect(server, params).await.unwrap();
+    let mut qp = fabric.connect(server, params(16)).await.unwrap();
     // There is one credit at first, so the first call goes by itself.
     let mut said = BTreeMap::new();
     for (index, xid) in XIDS.into_iter().enumerate() {
@@ -163,11 +170,7 @@ fn a_call_whose_memory_is_not_there_is_told_the_next_time() {
         for (versions, offer) in [Versions::One, Versions::Two].into_iter().flat_map(|v| OFFERS.map(|o| (v, o))) {
             let world = World::new(seed);
             world.block_on(async {
-                let fabric = world.fabric(SERVER);
-                let listener = fabric.listen(SocketAddr::new(SERVER, 20049)).await.unwrap();
-                let (spawner, address) = (world.clone(), listener.local_addr());
-                serve(&fabric, listener, &world.env(), versions, move |task| drop(spawner.spawn(task)));
-                world.sleep(Duration::from_millis(1)).await;
+                let address = serve_in(&world, versions).await;
                 told_when_it_comes_again(&world.fabric(CLIENT), address, versions, offer).await;
             });
         }
@@ -181,13 +184,8 @@ fn a_call_that_cannot_be_read_is_answered() {
     for versions in [Versions::One, Versions::Two] {
         let world = World::new(1);
         world.block_on(async {
-            let fabric = world.fabric(SERVER);
-            let listener = fabric.listen(SocketAddr::new(SERVER, 20049)).await.unwrap();
-            let (spawner, address) = (world.clone(), listener.local_addr());
-            serve(&fabric, listener, &world.env(), versions, move |task| drop(spawner.spawn(task)));
-            world.sleep(Duration::from_millis(1)).await;
-            let receives = Receives::Own((0..16).map(|_| Buffer::from_vec(vec![0; 4096])).collect());
-            let params = ConnectionParams { private_data: Bytes::new(), ird: 0, ord: 0, receives };
+            let address = serve_in(&world, versions).await;
+            let params = ConnectionParams { ird: 0, ord: 0, ..params(16) };
             let mut qp = world.fabric(CLIENT).connect(address, params).await.unwrap();
             let there = qp.expose(Token(9), Lent::Source(vec![1; OCTETS as usize].into())).unwrap();
             let segment = Segment { handle: there.handle, length: OCTETS, offset: there.offset };

@@ -1,6 +1,8 @@
 //! The transport in the reverse direction, in version 1.
 
 mod common;
+#[path = "suite/options.rs"]
+mod options;
 #[path = "suite/reverse.rs"]
 mod suite;
 

@@ -1,6 +1,8 @@
 //! The transport in the reverse direction: a client of both versions and a server of version 1.
 
 mod common;
+#[path = "suite/options.rs"]
+mod options;
 #[path = "suite/reverse.rs"]
 mod suite;
 

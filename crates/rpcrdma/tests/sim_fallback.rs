@@ -1,6 +1,8 @@
 //! The transport over the simulated fabric: a client of both versions and a server of version 1.
 
 mod common;
+#[path = "suite/options.rs"]
+mod options;
 #[path = "suite/sim.rs"]
 mod suite;
 

@@ -1,6 +1,8 @@
 //! The transport over the simulated fabric, in version 2.
 
 mod common;
+#[path = "suite/options.rs"]
+mod options;
 #[path = "suite/sim.rs"]
 mod suite;
 

@@ -3,12 +3,12 @@
 mod common;
 
 use bytes::Bytes;
-use common::{COUNT, Log, bulk, client, finish_read, read, router, start_read, store, swap, write};
+use common::{COUNT, Log, bulk, client, finish_read, params, read, router, start_read, store, swap, write};
 use rpcrdma::{
     ClientOptions, Event, MessageKind, NoVersion2, Server, ServerMemory, ServerOptions, Versions, connect, v2,
 };
 use rpcrdma_env::{Env, tokio_env};
-use rpcrdma_fabric::{Buffer, Completion, ConnectionParams, Fabric, Pending, Receives, Send, Token};
+use rpcrdma_fabric::{Completion, Fabric, Pending, Send, Token};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_oncrpc::{CallError, Client, ClientTransport, Rejection, RemoteError, ReplyShape, TransportError};
 use rpcrdma_sim::{SimConfig, World};
@@ -44,10 +44,8 @@ enum First {
 }
 
 async fn spoil(pending: Box<dyn Pending>, first: First) {
-    let receives = (0..4).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-    let params = ConnectionParams { private_data: Bytes::new(), ird: 1, ord: 1, receives: Receives::Own(receives) };
     let Ok(incoming) = pending.request().await else { return };
-    let Ok(mut qp) = incoming.accept(params).await else { return };
+    let Ok(mut qp) = incoming.accept(params(4)).await else { return };
     loop {
         match poll_fn(|cx| qp.poll(cx)).await {
             Completion::Received { .. } if first == First::Dropped => qp.disconnect(),

@@ -24,6 +24,8 @@ use std::{
 use tokio::io::{Interest, unix::AsyncFd};
 
 /// The queue pairs, by address, of which the device has said that it is done with their shared receives.
+///
+/// The process's, not a fabric's: librdmacm opens a device once for all of a process, so fabrics of one device take each other's events.
 static DONE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// What an event means for the device as a whole.

@@ -1,9 +1,11 @@
 //! A small program to call: it reads, writes, sleeps, echoes and counts.
 #![allow(dead_code, unused_imports, unreachable_pub)]
 
+mod end;
 mod serving;
 
-pub use serving::{Script, friend, serve_after, serve_at};
+pub use end::{End, params};
+pub use serving::{Script, connected, friend, script, serve_after, serve_at};
 
 use bytes::Bytes;
 use rpcrdma::{Event, Observer};

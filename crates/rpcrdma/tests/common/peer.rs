@@ -1,10 +1,10 @@
-//! A peer of version 2 that is nothing but a queue pair: it says what a test has it say.
+//! A peer of version 2 that says what a test has it say, and keeps count of credits and messages.
 #![allow(dead_code, unreachable_pub)]
 
+use crate::common::End;
 use bytes::Bytes;
-use rpcrdma_fabric::{Buffer, Completion, Connected, ConnectionParams, Pending, Receives, Send, Token};
 use rpcrdma_wire::v2::{Body, Chunks, Credits, ErrorBody, Header, Lists, PropertySet};
-use std::{collections::VecDeque, future::poll_fn, task::Poll};
+use std::collections::VecDeque;
 
 /// The XID of the peer's properties.
 pub const EXCHANGE: u32 = 0x5555;
@@ -13,7 +13,7 @@ pub const EXCHANGE: u32 = 0x5555;
 pub const GRANT: Credits = Credits { granted: 32, maximum: 32 };
 
 pub struct Peer {
-    pub qp: Connected,
+    pub end: End,
     /// What it may send.
     pub credits: usize,
     /// What it says about credits in its next message.
@@ -22,61 +22,48 @@ pub struct Peer {
     /// How many messages came, errors among them.
     pub messages: usize,
     pub errors: Vec<(u32, ErrorBody)>,
-    pub closed: bool,
 }
 
-pub fn params(receives: usize) -> ConnectionParams {
-    let receives = (0..receives).map(|_| Buffer::from_vec(vec![0; 4096])).collect();
-    ConnectionParams { private_data: Bytes::new(), ird: 4, ord: 4, receives: Receives::Own(receives) }
-}
-
-pub async fn accepted(pending: Box<dyn Pending>) -> Peer {
-    let qp = pending.request().await.unwrap().accept(params(128)).await.unwrap();
-    Peer { credits: 0, ..Peer::new(qp) }
+/// A server's end.
+impl From<End> for Peer {
+    fn from(end: End) -> Self {
+        Self { credits: 0, ..Self::new(end) }
+    }
 }
 
 impl Peer {
     /// A client's end, with the one credit that it begins with.
-    pub fn new(qp: Connected) -> Self {
-        let (heard, errors) = (VecDeque::new(), Vec::new());
-        Self { qp, credits: 1, word: GRANT, heard, messages: 0, errors, closed: false }
+    pub fn new(end: End) -> Self {
+        Self { end, credits: 1, word: GRANT, heard: VecDeque::new(), messages: 0, errors: Vec::new() }
     }
 
-    fn took(&mut self, completion: Completion) {
-        match completion {
-            Completion::Received { buffer, .. } => {
-                let _ = self.qp.post_receive(Buffer::from_vec(vec![0; 4096]));
-                self.messages += 1;
-                let message = buffer.freeze();
-                let Ok((header, at)) = Header::decode(&message) else { return };
-                self.credits += usize::from(header.credits.granted);
-                self.credits = self.credits.min(usize::from(header.credits.maximum.max(1)));
-                if let Body::Error(error) = header.body {
-                    self.errors.push((header.xid, error));
-                }
-                self.heard.push_back((header, message.slice(at..)));
+    /// Looks at what the connection's end has kept.
+    fn took(&mut self) {
+        while let Some(message) = self.end.next() {
+            self.messages += 1;
+            let Ok((header, at)) = Header::decode(&message) else { continue };
+            self.credits += usize::from(header.credits.granted);
+            self.credits = self.credits.min(usize::from(header.credits.maximum.max(1)));
+            if let Body::Error(error) = header.body {
+                self.errors.push((header.xid, error));
             }
-            Completion::Closed { .. } => self.closed = true,
-            _ => {}
+            self.heard.push_back((header, message.slice(at..)));
         }
+    }
+
+    pub fn closed(&self) -> bool {
+        self.end.closed
     }
 
     /// Takes what has come, without waiting.
     pub async fn look(&mut self) {
-        poll_fn(|cx| {
-            while !self.closed
-                && let Poll::Ready(completion) = self.qp.poll(cx)
-            {
-                self.took(completion);
-            }
-            Poll::Ready(())
-        })
-        .await;
+        self.end.look().await;
+        self.took();
     }
 
     async fn wait(&mut self) {
-        let completion = poll_fn(|cx| self.qp.poll(cx)).await;
-        self.took(completion);
+        self.end.wait().await;
+        self.took();
     }
 
     /// The next message that the test wants, or `None` when the connection ends first.
@@ -87,7 +74,7 @@ impl Peer {
                     return Some((header, payload));
                 }
             }
-            if self.closed {
+            if self.closed() {
                 return None;
             }
             self.wait().await;
@@ -117,21 +104,20 @@ impl Peer {
 
     /// Waits until the connection has ended.
     pub async fn ends(&mut self) {
-        while !self.closed {
-            self.wait().await;
-        }
+        self.end.ends().await;
+        self.took();
     }
 
     /// Posts octets, whether there is a credit or not.
     pub fn post(&mut self, octets: Bytes) {
         self.credits = self.credits.saturating_sub(1);
-        let _ = self.qp.post_send(Send { token: Token(1), octets: vec![octets], ..Send::default() });
+        self.end.post(vec![octets], None);
     }
 
     /// Sends a message when there is a credit. Returns whether the connection still stands.
     pub async fn say(&mut self, header: Header, payload: &[u8]) -> bool {
         self.look().await;
-        while self.credits == 0 && !self.closed {
+        while self.credits == 0 && !self.closed() {
             self.wait().await;
         }
         let mut octets = Header { credits: self.word, ..header }.to_bytes().to_vec();
@@ -139,7 +125,7 @@ impl Peer {
         self.post(octets.into());
         // Nothing is sent by a queue pair that is not polled.
         self.look().await;
-        !self.closed
+        !self.closed()
     }
 
     /// The exchange of properties: none here.

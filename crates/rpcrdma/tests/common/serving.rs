@@ -1,6 +1,6 @@
 //! Servers in a simulated world, and servers of which the first connections are a test's own.
 
-use super::{Log, Store, client, router, store};
+use super::{End, Log, Store, client, router, store};
 use rpcrdma::{ClientOptions, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::{Fabric, Listener, Pending};
@@ -14,6 +14,16 @@ use std::{
 
 /// What becomes of a connection.
 pub type Script = Arc<dyn Fn(World, Box<dyn Pending>) -> BoxFuture<'static, ()> + Send + Sync>;
+
+/// What the server's end of a connection does.
+pub fn script<E: From<End> + Send, F: Future<Output = ()> + Send + 'static>(
+    script: impl Fn(World, E) -> F + Clone + Send + Sync + 'static,
+) -> Script {
+    Arc::new(move |world, pending| {
+        let script = script.clone();
+        Box::pin(async move { script(world, E::from(End::accepted(pending).await)).await })
+    })
+}
 
 /// Takes every connection, until the world ends.
 async fn accept_all(world: World, mut listener: Box<dyn Listener>, server: Arc<Server>) {
@@ -64,10 +74,16 @@ pub fn serve_after(
     (store, task)
 }
 
+/// A client, and what it says of itself.
+pub async fn connected(world: &World, from: IpAddr, at: SocketAddr, options: ClientOptions) -> (Client, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let fabric = Arc::new(world.fabric(from));
+    let (transport, driver) = connect(fabric, at, &world.env(), options, log.clone()).await.unwrap();
+    world.spawn(driver);
+    (client(transport), log)
+}
+
 /// An honest client beside a hostile one.
 pub async fn friend(world: &World, from: IpAddr, at: SocketAddr, options: ClientOptions) -> Client {
-    let fabric = Arc::new(world.fabric(from));
-    let (transport, driver) = connect(fabric, at, &world.env(), options, Arc::new(Log::default())).await.unwrap();
-    world.spawn(driver);
-    client(transport)
+    connected(world, from, at, options).await.0
 }

@@ -1,8 +1,11 @@
 //! Calls from the server to the client, on the client's connection (RFC 8167).
 
 use crate::common::{Log, client, finish_read, read, start_read, store};
-use crate::{VERSIONS, common};
-use rpcrdma::{ClientOptions, Reverse, Server, ServerMemory, ServerOptions, Versions, connect};
+use crate::{
+    VERSIONS, common,
+    options::{client_options, server_options},
+};
+use rpcrdma::{Reverse, Server, ServerMemory, Versions, connect};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
@@ -16,18 +19,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-
-fn client_options() -> ClientOptions {
-    let mut options = ClientOptions::default();
-    options.versions = VERSIONS.0;
-    options
-}
-
-fn server_options() -> ServerOptions {
-    let mut options = ServerOptions::default();
-    options.versions = VERSIONS.1;
-    options
-}
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

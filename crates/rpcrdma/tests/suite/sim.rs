@@ -3,7 +3,10 @@
 use crate::common::{
     COUNT, Log, STRICT, bulk, bytes, client, finish_read, pattern, read, router, start_read, store, swap, write,
 };
-use crate::{VERSIONS, common};
+use crate::{
+    common,
+    options::{client_options, server_options},
+};
 use bytes::Bytes;
 use rpcrdma::{
     ClientOptions, Event, MessageKind, RdmaTransport, STALL_LIMIT, Server, ServerMemory, ServerOptions, connect,
@@ -21,18 +24,6 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-
-fn client_options() -> ClientOptions {
-    let mut options = ClientOptions::default();
-    options.versions = VERSIONS.0;
-    options
-}
-
-fn server_options() -> ServerOptions {
-    let mut options = ServerOptions::default();
-    options.versions = VERSIONS.1;
-    options
-}
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));

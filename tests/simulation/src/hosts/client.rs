@@ -9,7 +9,6 @@ use crate::{
 };
 use rpcrdma::{ClientOptions, Reverse, connect};
 use rpcrdma_oncrpc::{Client, NoAuth};
-use rpcrdma_sim::Task;
 use std::{
     net::{IpAddr, SocketAddr},
     sync::{
@@ -168,14 +167,6 @@ impl ClientHost {
     pub(crate) async fn stop(self, within: Duration) -> bool {
         self.over.store(true, Ordering::Relaxed);
         *lock(&self.transport) = None;
-        let world = &self.host.common.world;
-        let until = world.now() + within;
-        while lock(&self.host.tasks).iter().any(|task| !task.is_finished()) && world.now() < until {
-            world.sleep(CONNECT_PAUSE).await;
-        }
-        let tasks = std::mem::take(&mut *lock(&self.host.tasks));
-        let ended = tasks.iter().all(Task::is_finished);
-        tasks.iter().for_each(Task::abort);
-        ended
+        self.host.wind_up(0, within).await
     }
 }

@@ -109,6 +109,19 @@ impl Host {
         Arc::new(Notes::new(self.common.judges.clone(), self.process))
     }
 
+    /// Waits until all tasks have ended but the first `spared`, and aborts what is there then. Returns false if any had not ended.
+    async fn wind_up(&self, spared: usize, within: Duration) -> bool {
+        let world = &self.common.world;
+        let until = world.now() + within;
+        let busy = || lock(&self.tasks).iter().skip(spared).any(|task| !task.is_finished());
+        while busy() && world.now() < until {
+            world.sleep(CONNECT_PAUSE).await;
+        }
+        let ended = !busy();
+        std::mem::take(&mut *lock(&self.tasks)).iter().for_each(Task::abort);
+        ended
+    }
+
     fn jump(&self, by: Duration) {
         self.common.judges.record.note(format!("the clock of {:?} jumps by {by:?}", self.process));
         self.clock.jump(by);

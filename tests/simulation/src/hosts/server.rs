@@ -1,12 +1,11 @@
 //! The server's host.
 
-use super::{ADDRESS, CONNECT_PAUSE, Common, Host, SERVER, watched};
+use super::{ADDRESS, Common, Host, SERVER, watched};
 use crate::{
     lock,
     plan::{Faults, ServerPlan},
 };
 use rpcrdma::{ConnectionHandle, Server, ServerMemory, ServerOptions};
-use rpcrdma_sim::Task;
 use std::{
     future::poll_fn,
     sync::{Arc, Mutex},
@@ -85,19 +84,9 @@ impl ServerHost {
 
     /// Lets what is under way end. Returns false if it did not.
     pub(crate) async fn stop(self, within: Duration) -> bool {
-        let world = &self.host.common.world;
         // Clients that were cut off have left connections behind, of which nobody else would tell the server.
         lock(&self.connections).iter().for_each(ConnectionHandle::drain);
         // The listener, which was spawned first, would listen for ever.
-        let until = world.now() + within;
-        let rest = |tasks: &Mutex<Vec<Task<()>>>| lock(tasks).iter().skip(1).any(|task| !task.is_finished());
-        while rest(&self.host.tasks) && world.now() < until {
-            world.sleep(CONNECT_PAUSE).await;
-        }
-        let ended = !rest(&self.host.tasks);
-        for task in std::mem::take(&mut *lock(&self.host.tasks)) {
-            task.abort();
-        }
-        ended
+        self.host.wind_up(1, within).await
     }
 }
