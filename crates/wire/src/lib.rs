@@ -30,3 +30,16 @@ pub use private_data::PrivateData;
 pub fn version(message: &[u8]) -> Option<u32> {
     message.get(4..)?.first_chunk().copied().map(u32::from_be_bytes)
 }
+
+#[cfg(test)]
+mod tests {
+    /// proves: V1-7-a
+    #[test]
+    fn the_version_is_the_second_word_whatever_follows() {
+        let message = [0, 0, 0, 1, 0xf0, 0, 0, 2, 0, 0, 0, 3];
+        assert_eq!(super::version(&message), Some(0xf000_0002));
+        assert_eq!(super::version(&message[..8]), Some(0xf000_0002));
+        assert_eq!(super::version(&message[..7]), None);
+        assert_eq!(super::version(&[]), None);
+    }
+}

@@ -85,6 +85,16 @@ mod tests {
         assert_eq!(PrivateData { remote_invalidation: false, ..OURS }.to_octets()[5], 0);
     }
 
+    /// proves: CM-8797-4-a
+    #[test]
+    fn the_lowest_flag_alone_promises_remote_invalidation() {
+        for flags in 0..=u8::MAX {
+            let block = [0xF6, 0xAB, 0x0E, 0x18, 1, flags, 3, 7];
+            let expected = PrivateData { remote_invalidation: flags & 1 != 0, ..OURS };
+            assert_eq!(PrivateData::find(&block), Some(expected), "{flags:#04x}");
+        }
+    }
+
     /// proves: CM-8797-4-b
     #[test]
     fn sizes_are_cut_to_what_can_be_stated() {

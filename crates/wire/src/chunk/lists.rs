@@ -52,3 +52,25 @@ impl Lists {
         WriteChunk::encode_optional(self.reply.as_ref(), out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ReadSegment, Segment};
+    use super::*;
+
+    /// proves: V2-5.2.4-b
+    #[test]
+    fn segments_are_counted_in_chunks_of_all_three_kinds() {
+        let chunk = |segments| WriteChunk(vec![Segment::default(); segments]);
+        let read = ReadSegment { position: 0, segment: Segment::default() };
+        let lists = Lists {
+            reads: ReadList(vec![read; 3]),
+            writes: WriteList(vec![chunk(2), chunk(0), chunk(5)]),
+            reply: Some(chunk(4)),
+        };
+        assert_eq!(lists.segment_count(), 3 + 7 + 4);
+        assert_eq!(Lists { reply: None, ..lists.clone() }.segment_count(), 3 + 7);
+        assert_eq!(Lists { reads: ReadList::default(), ..lists }.segment_count(), 7 + 4);
+        assert_eq!(Lists::default().segment_count(), 0);
+    }
+}

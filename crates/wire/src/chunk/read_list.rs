@@ -111,6 +111,8 @@ mod tests {
             .map(|chunk| (chunk.position, chunk.segments.iter().map(|s| s.length).collect::<Vec<_>>(), chunk.len()))
             .collect();
         assert_eq!(summary, [(8, vec![1, 3], 4), (40, vec![5, 2], 7)]);
+        assert!(chunks.iter().all(|chunk| !chunk.is_empty()));
+        assert!(ReadList(vec![entry(8, 0), entry(8, 0)]).chunks().iter().all(ReadChunk::is_empty));
     }
 
     /// proves: V1-4.1.2-a, V1-4.7-a, V1-4.7-b

@@ -152,4 +152,15 @@ mod tests {
         WriteChunk::encode_optional(None, &mut out);
         assert_eq!(words(&out), [1, 1, 9, 1, 0, 0, 0]);
     }
+
+    #[test]
+    fn a_count_beyond_the_message_is_found_before_its_segments_are_read() {
+        let decode = |count: u8, octets: usize| {
+            let message = [&[0, 0, 0, count][..], &vec![0; octets]].concat();
+            WriteChunk::decode(&mut Cursor::new(&message)).map(|chunk| chunk.0.len())
+        };
+        assert_eq!(decode(2, 32), Ok(2), "at the limit");
+        assert_eq!(decode(2, 31), Err(DecodeError::TooLong { position: 0, len: 2, max: 1 }), "an octet is missing");
+        assert_eq!(decode(3, 32), Err(DecodeError::TooLong { position: 0, len: 3, max: 2 }), "one segment past it");
+    }
 }

@@ -180,6 +180,33 @@ mod tests {
         assert_eq!(call(&[(0, 40)], 40), err_chunk(7), "a second payload");
     }
 
+    fn judged(role: Role, words: &[u32]) -> Judgement {
+        judge(role, &words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>())
+    }
+
+    /// proves: V1-4.5-h
+    #[test]
+    fn an_error_is_never_answered_whatever_its_version() {
+        for version in [0, 1, 2, u32::MAX] {
+            for error in [&[1, 1, 1][..], &[1, 1], &[2, 0, 0], &[9, 0, 0], &[]] {
+                let words = [&[7, version, 1, 4][..], error].concat();
+                assert!(matches!(judged(Role::Responder, &words), Judgement::Discard(_)), "{words:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_requester_drops_it_drops_for_a_reason() {
+        let why = |words: &[u32]| judged(Role::Requester, words);
+        let dropped = Judgement::Discard;
+        assert_eq!(why(&[7, 1, 1, 0, 0, 0]), dropped(Discard::Short));
+        assert_eq!(why(&[7, 2, 1, 0, 0, 0, 0]), dropped(Discard::Version));
+        assert_eq!(why(&[7, 2, 1, 4, 9, 0, 0]), dropped(Discard::Version), "whatever else is wrong");
+        assert_eq!(why(&[7, 1, 1, 4, 9, 0, 0]), dropped(Discard::UnknownError));
+        assert_eq!(why(&[7, 1, 1, 9, 0, 0, 0]), dropped(Discard::Malformed), "no such procedure");
+        assert_eq!(why(&[7, 1, 1, 0, 2, 0, 0]), dropped(Discard::Malformed), "no presence word");
+    }
+
     /// proves: V1-4.2.1-c
     #[test]
     fn a_payload_must_hold_the_xid() {

@@ -330,6 +330,7 @@ impl Header {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chunk::{Lists, WriteChunk};
 
     const CREDITS: Credits = Credits { granted: 3, maximum: 9 };
 
@@ -355,6 +356,24 @@ mod tests {
         let other = |response| Header::other(5, CREDITS, response, OtherBody::new(9, Bytes::new()).unwrap());
         assert_eq!(words(&other(false)), [5, 2, credits, 9, 0]);
         assert_eq!(words(&other(true)), [5, 2, credits, 9, 1]);
+        assert!(Header::grant(CREDITS).is_grant());
+        let reply = Lists { reply: Some(WriteChunk::default()), ..Lists::default() };
+        for other in [Header::nomsg(0, CREDITS, false, reply.into()), piece(false, false), other(false)] {
+            assert!(!other.is_grant(), "{other:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_message_of_another_version_is_its_version() {
+        let cut = |version| {
+            let header = Header::error(5, version, CREDITS, ErrorBody::Version { low: 1, high: 3 });
+            let octets = header.to_bytes();
+            Header::decode(&octets.slice(..octets.len() - 1)).unwrap_err()
+        };
+        assert!(matches!(cut(3), HeaderError::Version { prefix } if prefix.version == 3));
+        assert!(matches!(cut(VERSION), HeaderError::Malformed { .. }));
+        assert_eq!(cut(VERSION).prefix().map(|prefix| (prefix.xid, prefix.credits)), Some((5, CREDITS)));
+        assert_eq!(Header::decode(&Bytes::from_static(&[0; PREFIX_OCTETS - 1])).unwrap_err().prefix(), None);
     }
 
     /// proves: V2-6.1-a, V2-6.1-d, V2-8.4-b
