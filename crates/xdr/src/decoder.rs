@@ -385,6 +385,11 @@ mod tests {
     #[test]
     fn a_chunk_where_nothing_may_be_placed_is_found() {
         assert_eq!(item_call(5, b"abcde").opaque(9), Err(DecodeError::NotEligible { position: 4 }));
+        assert_eq!(
+            item_call(5, b"abcde").u64(),
+            Err(DecodeError::NotEligible { position: 4 }),
+            "in the middle of a value"
+        );
         let mut decoder = item_call(5, b"abcde");
         decoder.u32().unwrap();
         assert_eq!(decoder.u64(), Err(DecodeError::NotEligible { position: 4 }));
@@ -403,6 +408,19 @@ mod tests {
         assert!(matches!(decoder.item(5), Err(DecodeError::ChunkLength { len: 3, chunk_len: 0, .. })));
         let mut decoder = item_call(8, b"");
         assert_eq!(decoder.u64().unwrap(), 0x8_0000_0009, "an empty chunk inside a value carries nothing");
+    }
+
+    #[test]
+    fn octets_are_copied_only_where_the_transport_has_cut_them_up() {
+        let whole = run(b"\0\0\0\x05abcde\0\0\0");
+        let mut decoder = Decoder::new(Stream::from(whole.clone()));
+        let octets = decoder.opaque(5).unwrap();
+        assert_eq!((&octets[..], octets.as_ptr()), (&b"abcde"[..], whole[4..].as_ptr()));
+        let mut cut = Stream::from(whole.slice(..6));
+        cut.push_run(whole.slice(6..));
+        let mut decoder = Decoder::new(cut);
+        assert_eq!(&decoder.item(5).unwrap().into_bytes()[..], b"abcde");
+        decoder.finish().unwrap();
     }
 
     /// proves: V1-3.4.6.1-a, V1-3.4.6.2-c

@@ -206,6 +206,20 @@ mod tests {
     }
 
     #[test]
+    fn another_stream_is_put_in_with_its_marks() {
+        let mut inner = Encoder::new();
+        inner.item(Bytes::from_static(b"123"));
+        let mut encoder = Encoder::new();
+        encoder.u32(7);
+        encoder.payload(inner.finish());
+        encoder.u32(9);
+        assert_eq!(encoder.position(), 16);
+        let payload = encoder.finish();
+        assert_eq!(payload.items().map(|(at, _)| at).collect::<Vec<_>>(), [8]);
+        assert_eq!(&payload.to_bytes()[..], b"\0\0\0\x07\0\0\0\x03123\0\0\0\0\x09");
+    }
+
+    #[test]
     fn large_octets_are_shared_with_or_without_a_mark() {
         let data = Bytes::from(vec![5; COPY_LIMIT_OCTETS + 1]);
         let mut encoder = Encoder::new();

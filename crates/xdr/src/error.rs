@@ -82,3 +82,27 @@ impl DecodeError {
         matches!(self, Self::NotEligible { .. } | Self::InlineDespiteChunk { .. } | Self::Unclaimed { .. })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: V1-6.1-a, V1-6.1-e, V1-6.1-f
+    #[test]
+    fn the_rules_of_placement_are_told_from_those_of_xdr() {
+        let placement = [
+            DecodeError::NotEligible { position: 4 },
+            DecodeError::InlineDespiteChunk { position: 4, offered: 8 },
+            DecodeError::Unclaimed { octets: 8 },
+        ];
+        assert!(placement.iter().all(DecodeError::is_placement));
+        let of_xdr = [
+            DecodeError::Truncated { position: 4, needed: 4, left: 0 },
+            DecodeError::TooLong { position: 4, len: 5, max: 4 },
+            DecodeError::BadValue { position: 4, value: 2, what: "boolean" },
+            DecodeError::Trailing { position: 4, left: 4 },
+            DecodeError::ChunkLength { position: 4, len: 5, chunk_len: 4 },
+        ];
+        assert!(!of_xdr.iter().any(DecodeError::is_placement));
+    }
+}

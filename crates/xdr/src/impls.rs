@@ -55,3 +55,59 @@ impl<A: Decode, B: Decode> Decode for (A, B) {
         Ok((A::decode(decoder)?, B::decode(decoder)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Stream;
+
+    fn words(words: &[u32]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    /// The value has these words, and they have the value.
+    fn is_written<T: Encode + Decode + PartialEq + std::fmt::Debug>(value: T, as_words: &[u32]) {
+        let mut encoder = Encoder::new();
+        value.encode(&mut encoder);
+        let octets = encoder.finish().to_bytes();
+        assert_eq!(octets, words(as_words), "{value:?}");
+        let mut decoder = Decoder::new(Stream::from(octets));
+        assert_eq!(T::decode(&mut decoder), Ok(value));
+        decoder.finish().unwrap();
+    }
+
+    #[test]
+    fn types_are_written_as_the_specification_says() {
+        is_written((), &[]);
+        is_written(-2i32, &[0xffff_fffe]);
+        is_written(i32::MIN, &[0x8000_0000]);
+        is_written(0x1_0000_0002u64, &[1, 2]);
+        is_written(-2i64, &[0xffff_ffff, 0xffff_fffe]);
+        is_written(None::<u32>, &[0]);
+        is_written(Some(7u32), &[1, 7]);
+        is_written(Some(Some(false)), &[1, 1, 0]);
+        is_written((5u32, true), &[5, 1]);
+    }
+
+    #[test]
+    fn a_flag_is_zero_or_one() {
+        let decoder = || Decoder::new(Stream::from(bytes::Bytes::from(words(&[2, 7]))));
+        let error = DecodeError::BadValue { position: 0, value: 2, what: "boolean" };
+        assert_eq!(bool::decode(&mut decoder()), Err(error.clone()));
+        assert_eq!(Option::<u32>::decode(&mut decoder()), Err(error));
+    }
+
+    #[test]
+    fn an_array_is_a_count_and_its_elements() {
+        let mut encoder = Encoder::new();
+        encoder.array(&[8u32, 9]);
+        encoder.array::<u64>(&[]);
+        let octets = encoder.finish().to_bytes();
+        assert_eq!(octets, words(&[2, 8, 9, 0]));
+        let mut decoder = Decoder::new(Stream::from(octets));
+        assert_eq!(decoder.array(2), Ok(vec![8u32, 9]));
+        assert_eq!(decoder.array::<u64>(0), Ok(vec![]));
+        let mut decoder = Decoder::new(Stream::from(bytes::Bytes::from(words(&[2, 8, 9]))));
+        assert_eq!(decoder.array::<u32>(1), Err(DecodeError::TooLong { position: 0, len: 2, max: 1 }));
+    }
+}

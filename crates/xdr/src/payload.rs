@@ -181,6 +181,16 @@ mod tests {
     }
 
     #[test]
+    fn the_mark_of_an_empty_item_has_no_octets() {
+        let mut payload = Payload::new();
+        assert!(payload.is_empty());
+        payload.push_item(Bytes::new());
+        assert!(payload.is_empty());
+        assert_eq!(payload.items().count(), 1);
+        assert!(!sample().is_empty());
+    }
+
+    #[test]
     fn items_are_shared_not_copied() {
         let data = Bytes::from(vec![1; 100]);
         let mut payload = Payload::new();

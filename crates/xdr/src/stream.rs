@@ -102,3 +102,19 @@ impl From<Bytes> for Stream {
         stream
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_empty_without_octets() {
+        let mut stream = Stream::new();
+        assert!(stream.is_empty());
+        stream.push_run(Bytes::new());
+        stream.push_chunk(Bytes::new());
+        assert!(stream.is_empty(), "a chunk for an empty item has none");
+        stream.push_chunk(Bytes::from_static(b"12345"));
+        assert_eq!((stream.len(), stream.is_empty()), (8, false));
+    }
+}
