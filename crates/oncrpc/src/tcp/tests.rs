@@ -212,6 +212,29 @@ async fn a_lost_connection_is_made_again_and_calls_are_sent_again_with_their_xid
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_that_nobody_waits_for_is_not_sent_again() {
+    let (connector, mut far) = prepared(3);
+    let (client, _) = client_of(connector.clone(), ClientOptions::default()).await;
+    let call = || tokio::spawn(client.call(3, Payload::new(), ReplyShape::inline(4)));
+    let (given_up, kept) = (call(), call());
+    let mut octets = vec![0; 2 * 44];
+    let mut first = far.pop_front().unwrap();
+    first.read_exact(&mut octets).await.unwrap();
+    given_up.abort();
+    assert!(given_up.await.is_err());
+    drop(first);
+    let mut again = vec![0; 44];
+    let mut second = far.pop_front().unwrap();
+    second.read_exact(&mut again).await.unwrap();
+    assert_eq!(again, octets[44..], "the other call alone");
+    kept.abort();
+    assert!(kept.await.is_err());
+    drop(second);
+    tokio::time::sleep(Duration::from_secs(600)).await;
+    assert_eq!(connector.streams.lock().unwrap().len(), 1, "nothing is left for which to connect");
+}
+
 /// proves: RPC-TCP-c
 #[tokio::test(start_paused = true)]
 async fn an_outage_fails_calls_only_after_its_time_and_the_next_call_tries_again() {
@@ -419,6 +442,29 @@ async fn peers_that_hold_memory_and_get_nowhere_are_dropped() {
     };
     let (ended, ()) = tokio::join!(driver, halves);
     assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
+}
+
+/// A few octets taken now and then are no progress: the reply holds memory for as long.
+#[tokio::test(start_paused = true)]
+async fn a_peer_that_takes_a_reply_too_slowly_is_dropped() {
+    let options = ServerOptions::default();
+    let (mut near, far) = duplex(64);
+    let (_, driver) = serve(far, endpoint(), router(Sample::default()), env().clock, options);
+    let words = [0x8000_002c_u32 + 20_000, 1, 0, 2, 77, 1, 1, 0, 0, 0, 0, 20_000];
+    let call = [words.iter().flat_map(|w| w.to_be_bytes()).collect(), vec![7; 20_000]].concat();
+    let begin = tokio::time::Instant::now();
+    let client = async {
+        near.write_all(&call).await.unwrap();
+        while begin.elapsed() < 10 * options.stall {
+            if near.read(&mut [0; 100]).await.unwrap() == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+    };
+    let (ended, ()) = tokio::join!(driver, client);
+    assert!(matches!(ended, Err(ConnectionError::Stalled { .. })), "{ended:?}");
+    assert!(begin.elapsed() < 2 * options.stall, "{:?}", begin.elapsed());
 }
 
 /// A large record that comes in time for every part of it, but not for the whole; and one that comes just as slowly while
