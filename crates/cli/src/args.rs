@@ -16,6 +16,7 @@ URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX f
   device=NAME          with fabric=verbs: which device (the one that leads to the server)
   rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
   mountport=N          where MOUNT answers over TCP (asks rpcbind, else 20048)
+  nfsport=N            the same as :PORT
   uid=N, gid=N         as whom to call (the user who runs the command)
 PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets.
 
@@ -101,11 +102,12 @@ pub(crate) struct ServeArgs {
     /// Threads that serve connections (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
-    /// Memory for calls and replies in progress, such as 512M or 2G (default: a quarter of RAM); the clients of one address get
-    /// three quarters of it at most
+    /// Memory for calls and replies in progress, such as 512M or 2G, 16M at least (default: a quarter of RAM); the clients of one
+    /// address get three quarters of it at most
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
-    /// Where the server keeps what must survive a restart (default: below $XDG_STATE_HOME; /var/lib/rpcrdma as root)
+    /// Where the server keeps what must survive a restart (default: /var/lib/rpcrdma as root, else rpcrdma in
+    /// $XDG_STATE_HOME or ~/.local/state)
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Connections at a time, over all listeners
@@ -362,6 +364,17 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+    }
+
+    /// The refusal of an unknown name tells which are known: the help has to explain each of them.
+    #[test]
+    fn the_help_explains_each_name_that_a_url_can_have() {
+        let refusal = "nfs://host/?colour=red".parse::<NfsUrl>().unwrap_err().to_string();
+        let (_, known) = refusal.split_once("known are ").unwrap();
+        let help = Cli::command().render_long_help().to_string();
+        for name in known.split(", ") {
+            assert!(help.contains(&format!(" {name}=")), "the help does not explain {name}=");
+        }
     }
 
     #[test]
