@@ -19,7 +19,7 @@ struct List {
 struct Claim {
     /// The job that shows it.
     job: String,
-    /// `Linux client`, `Linux server` or `both`.
+    /// Which part of Linux it works with, such as `Linux client`; `neither` where both ends are ours, or both are not.
     with: String,
     /// In words.
     shows: String,

@@ -10,7 +10,7 @@
 //! taken in by `include_str!`; `lib.sh` goes before each of them (`step`, `fail`, `equal`, `nfs_mount`, `mark`, `await`, ...).
 //!
 //! ```ignore
-//! pub(super) const JOB: Job = Job { name: "client-hello", about: "...", seconds: 60, guests: 1, run };
+//! pub(super) const JOB: Job = Job { name: "client-hello", about: "...", seconds: 60, guests: 1, scales: false, run };
 //! fn run(context: &Context) -> anyhow::Result<()> {
 //!     let server = context.serve(ServeOptions::new(context.folder("export")?))?;          // rpcrdma serve, ready
 //!     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/hello.sh"));
