@@ -154,8 +154,8 @@ fn describe(transport: &dyn ClientTransport, connected: Duration, agreed: &Agree
         }
         if let Some(peer) = peer {
             println!(
-                "the server sends up to {} octets at once, receives {}, takes {} segments of up to {} octets, calls back: {:?}",
-                peer.send_size, peer.receive_size, peer.segment_count, peer.segment_size, peer.reverse
+                "the server sends up to {} octets at once, receives {}, takes {} segments of up to {} octets",
+                peer.send_size, peer.receive_size, peer.segment_count, peer.segment_size
             );
         }
         println!(
