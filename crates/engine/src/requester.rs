@@ -213,3 +213,22 @@ pub(crate) fn gathered(header: Bytes, inline: Vec<Bytes>, max: usize) -> Vec<Byt
     }
     octets
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_send_has_at_most_so_many_slices_and_copies_only_beyond() {
+        let whole = Bytes::from((0..40).collect::<Vec<u8>>());
+        let slices: Vec<Bytes> = whole.chunks(10).map(|slice| whole.slice_ref(slice)).collect();
+        let send = |count: usize| gathered(Bytes::from_static(b"header"), slices[..count].to_vec(), 4);
+        for count in 0..=3 {
+            let octets = send(count);
+            assert_eq!(octets.len(), 1 + count);
+            assert!(octets[1..].iter().zip(&slices).all(|(sent, slice)| sent.as_ptr() == slice.as_ptr()), "{count}");
+        }
+        let octets = send(4);
+        assert_eq!(octets, [Bytes::from_static(b"header"), whole.clone()], "one past the limit");
+    }
+}

@@ -1,7 +1,7 @@
 //! Credits at their limits, with a peer that counts.
 
-use crate::peer::{Peer, call, msg, payload};
-use rpcrdma_engine::Config;
+use crate::peer::{Done, Peer, call, msg, payload, reply};
+use rpcrdma_engine::{Config, MessageKind};
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 
 /// A credit that calls leave alone is there for an answer, which the peer may need before it answers any call.
@@ -29,6 +29,26 @@ fn calls_leave_the_last_credit_to_answers() {
     alone.take();
     alone.hear(&Header::connprop(1, Credits::new(1, 32), false, Default::default()), &[]);
     assert_eq!(alone.call(1, payload(40), 100, &[], false).sent.len(), 1);
+}
+
+/// However many credits there are: no more calls are under way than were asked for, nor than the peer's ceiling.
+/// proves: V2-4.2.1.1-c
+#[test]
+fn calls_under_way_keep_within_both_ceilings() {
+    for (wanted, ceiling, most) in [(3, 32, 3), (32, 3, 3), (4, 4, 4)] {
+        let mut client = Peer::new(Config { credits_wanted: wanted, ..Config::client() });
+        client.engine.start(client.now, &mut client.host);
+        client.take();
+        client.hear(&Header::connprop(1, Credits::new(ceiling, ceiling), false, Default::default()), &[]);
+        let calls = |done: &Done| done.sent.iter().filter(|(_, _, kind, _)| *kind == MessageKind::Call).count();
+        let sent: usize = (1..10).map(|xid| calls(&client.call(xid, payload(40), 100, &[], false))).sum();
+        // So that a credit is not what is missing.
+        let sent = sent + calls(&client.hear(&Header::grant(Credits::new(ceiling, ceiling)), &[]));
+        assert_eq!((sent, client.engine.stats().unanswered), (most, most), "{wanted} wanted, a ceiling of {ceiling}");
+        let answer = Header { credits: Credits::new(1, ceiling), ..msg(1, true, false, Lists::default()) };
+        let done = client.hear(&answer, &reply(1));
+        assert_eq!((done.completed(), calls(&done)), (1, 1), "the next one goes");
+    }
 }
 
 /// Receives for all that the peer may send at once: what both ceilings cover, and beyond them a grant without a credit.

@@ -129,10 +129,13 @@ fn an_error_ends_its_call() {
         ErrorBody::System,
         ErrorBody::WriteResource { chunk_index: 1, length_needed: 5000 },
         ErrorBody::ReplyResource { length_needed: 500_000 },
-        // Limits that were kept.
+        // Limits that were kept, with room to spare and exactly: the call has one Write chunk of one segment.
         ErrorBody::ReadChunks { max_chunks: 9 },
         ErrorBody::WriteChunks { max_chunks: 9 },
         ErrorBody::Segments { max_segments: 9 },
+        ErrorBody::ReadChunks { max_chunks: 0 },
+        ErrorBody::WriteChunks { max_chunks: 1 },
+        ErrorBody::Segments { max_segments: 1 },
     ];
     let mut client = client();
     for (xid, error) in (1..).zip(permanent) {
@@ -210,6 +213,20 @@ fn a_call_that_was_executed_is_sent_again_only_if_it_may_be_repeated() {
             let done = client.hear(&Header::error(1, 2, credits(), error), &[]);
             assert_eq!(done.failed(), [CallError::Rejected(error)], "it had as much");
         }
+    }
+}
+
+/// Nor is one whose peer takes no chunks: it would be executed again, and be in want of the same room.
+/// proves: V2-6.4-g
+#[test]
+fn a_call_that_was_executed_is_not_sent_again_where_no_chunk_can_help() {
+    for (level, again) in [(2, false), (3, true)] {
+        let config = Config { credits_wanted: 4, ..Config::server() };
+        let mut server = Peer::announced(config, vec![Property::Reverse(level)]);
+        server.call(1, payload_of(1, 0), 6000, &[], true);
+        let error = ErrorBody::ReplyResource { length_needed: 10_000 };
+        let done = server.hear(&Header::error(1, 2, credits(), error), &[]);
+        assert_eq!((done.sent.len(), done.failed().is_empty()), (usize::from(again), again), "level {level}");
     }
 }
 

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use rpcrdma_engine::{
     Action, Config, MessageKind, Negotiated,
     v2::{
-        EXCHANGE_TIMEOUT, ErrorBody, Extension, ExtensionRefused, Extensions, Fit, OtherBody, OtherProperty, Received,
+        EXCHANGE_TIMEOUT, ErrorBody, Extension, ExtensionRefused, Extensions, Fit, MAX_WAITING_MESSAGES, OtherBody,
+        OtherProperty, Received,
     },
 };
 use rpcrdma_wire::v2::{Body, Credits, Header, Lists, Properties, Property, PropertySet};
@@ -275,6 +276,32 @@ fn an_extension_has_properties_and_header_types_of_its_own() {
     let large = OtherBody::new(79, Bytes::from(vec![0; 4077])).unwrap();
     let refused = engine.send_extension(11, false, large, *now, host);
     assert_eq!(refused, Err(ExtensionRefused::TooLarge { len: 4097, max: 4096 }));
+}
+
+/// Errors that wait for credits take no room from the messages of an extension.
+#[test]
+fn so_many_messages_of_an_extension_wait_and_no_more() {
+    let config = Config { extension: Some(Arc::new(Known(Vec::new()))), credits_granted: 128, ..Config::server() };
+    let mut server = Peer::new(config);
+    let body = |code| OtherBody::new(code, Bytes::from_static(b"octets")).unwrap();
+    // The one credit is for the server's own announcement.
+    server.hear(&Header::connprop(0x55, Credits::new(1, 128), false, PropertySet::default()), &[]);
+    for xid in 0..MAX_WAITING_MESSAGES as u32 {
+        let done = server.hear(&Header::other(xid, Credits::new(0, 128), false, body(78)), &[]);
+        assert!(done.errors().is_empty() && !done.closed(), "{done:?}");
+    }
+    let Peer { engine, host, now } = &mut server;
+    for xid in 0..MAX_WAITING_MESSAGES as u32 {
+        assert!(engine.extension_room(), "{xid}");
+        engine.send_extension(xid, false, body(77), *now, host).unwrap();
+    }
+    assert!(!engine.extension_room());
+    assert_eq!(engine.send_extension(99, false, body(77), *now, host), Err(ExtensionRefused::Busy));
+    let done = server.hear(&Header::grant(Credits::new(128, 128)), &[]);
+    assert_eq!(done.errors().len(), MAX_WAITING_MESSAGES, "in their order");
+    let done = server.hear(&Header::grant(Credits::new(128, 128)), &[]);
+    let sent = kinds(&done).into_iter().filter(|kind| *kind == MessageKind::Extension).count();
+    assert!(sent > 0 && server.engine.extension_room(), "{sent}");
 }
 
 proptest! {

@@ -142,6 +142,17 @@ fn a_server_that_refuses_gets_version_1_on_the_same_connection() {
     }
 }
 
+/// A host that is slow to ask for actions loses none of them when the version changes.
+#[test]
+fn what_was_asked_for_before_a_refusal_is_done() {
+    let (_, at_once) = End::client(Versions::Auto);
+    let mut client = End::new(Config::client(), Versions::Auto);
+    client.engine.start(client.now, &mut client.host);
+    let done = client.hear(probe::refusal(xid_of(&at_once.sent[0]), 2, 32, 1, 1));
+    assert_eq!((done.sent.first(), done.negotiated.map(|made| made.version)), (at_once.sent.first(), Some(1)));
+    assert!(done.receives >= at_once.receives && at_once.receives > 0, "{} receives", done.receives);
+}
+
 /// proves: V2-4.2.3.2-c
 #[test]
 fn without_a_common_version_the_connection_is_closed() {
@@ -204,6 +215,14 @@ fn a_server_goes_by_the_first_message_that_it_does_not_refuse() {
         let high = 2;
         let low = if versions == Versions::Auto { 1 } else { 2 };
         let mut server = End::new(Config::server(), versions);
+        if versions == Versions::Two {
+            let done = server.hear(v1_call(6));
+            assert_eq!(
+                (done.sent, done.delivered),
+                (vec![probe::refusal(6, 1, 64, 2, 2)], 0),
+                "version 1 is not wanted"
+            );
+        }
         for version in [0, 3, u32::MAX] {
             let done = server.hear(other(7, version));
             assert_eq!(done.sent, [probe::refusal(7, version, 64, low, high)]);

@@ -82,6 +82,14 @@ fn a_reply_in_broken_parts_fails_its_call() {
     assert!(done.errors().is_empty(), "nobody is told");
     let done = client.hear(&msg(1, true, false, Lists::default()), &[0; 8]);
     assert_eq!(done.completed(), 1);
+    // A later part is wrong in itself: a reply has no Read list, and chunks go with the last part alone.
+    for (xid, more) in [(3, false), (4, true)] {
+        client.call(xid, payload(40), 20_000, &[], false);
+        assert!(client.hear(&msg(xid, true, true, Lists::default()), &reply(xid)).failed().is_empty());
+        let done = client.hear(&msg(xid, true, more, reads(&[(24, 8)])), &[0; 8]);
+        assert_eq!(done.failed(), [CallError::Peer(PeerFault::BrokenSequence)], "more: {more}");
+        assert!(done.errors().is_empty(), "nobody is told");
+    }
 }
 
 /// proves: V2-6.2.2.2-i, V2-7.4.1-a, V2-7.4.1-b
@@ -102,6 +110,26 @@ fn what_is_put_together_has_limits() {
             delivered += done.delivered().len();
         }
         assert_eq!((errors, delivered), (error.into_iter().collect(), usize::from(error.is_none())));
+    }
+    // What came in parts and is not answered holds memory: where it is much, the credits of further parts are kept back.
+    for (call_octets, full) in [(8000, true), (12_000, false)] {
+        let limits = Limits { call_octets, ..Limits::default() };
+        let mut server = Peer::ready(Config { limits, credits_granted: 4, ..Config::server() });
+        let mut delivered = Vec::new();
+        for (header, octets) in long(1, 1000) {
+            delivered.extend(server.hear(&header, &octets).delivered());
+        }
+        let mut granted = 0;
+        for part in [&call(2)[..], &[0; 8]] {
+            let done = server.hear(&msg(2, false, true, Lists::default()), part);
+            assert!(!done.closed(), "{done:?}");
+            granted += done.grants();
+        }
+        assert_eq!(granted == 0, full, "{granted} grants");
+        server.engine.answer(delivered[0].0, Answer::Reply(Payload::from(Bytes::from(reply(1)))));
+        let done = server.take();
+        let granted: u16 = done.sent.iter().map(|(header, ..)| header.credits.granted).sum();
+        assert!(granted > 0 && !done.closed(), "full: {full}, {done:?}");
     }
     // Parts without octets, without end.
     let mut server = Peer::ready(Config { limits, ..Config::server() });
