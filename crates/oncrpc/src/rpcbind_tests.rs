@@ -120,6 +120,17 @@ fn a_listing_ends_at_its_limit() {
     assert!(matches!(listing(MAX_REGISTRATIONS + 1), Err(DecodeError::TooLong { .. })));
 }
 
+#[test]
+fn there_is_room_for_the_largest_registrations() {
+    let longest = || vec![b'x'; MAX_STRING_OCTETS].into();
+    let largest = Registration { program: 1, version: 2, netid: longest(), address: longest(), owner: longest() };
+    let mut encoder = Encoder::new();
+    largest.encode(&mut encoder);
+    let octets = encoder.finish().to_bytes();
+    assert_eq!(octets.len(), MAX_REGISTRATION_OCTETS);
+    assert_eq!(Registration::decode(&mut Decoder::new(Stream::from(octets))), Ok(largest));
+}
+
 proptest! {
     #[test]
     fn arbitrary_listings_are_survived(mut octets in prop::collection::vec(any::<u8>(), 0..300)) {
