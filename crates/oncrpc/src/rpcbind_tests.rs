@@ -122,7 +122,7 @@ fn a_listing_ends_at_its_limit() {
 
 #[test]
 fn there_is_room_for_the_largest_registrations() {
-    let longest = || vec![b'x'; MAX_STRING_OCTETS].into();
+    let longest = || vec![b'x'; MAX_STRING_OCTETS];
     let largest = Registration { program: 1, version: 2, netid: longest(), address: longest(), owner: longest() };
     let mut encoder = Encoder::new();
     largest.encode(&mut encoder);
