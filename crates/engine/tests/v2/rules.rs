@@ -92,6 +92,32 @@ fn a_reply_in_broken_parts_fails_its_call() {
     }
 }
 
+/// Credits that were kept back while calls in parts held much memory are granted when one of them is answered, even if its
+/// reply has to wait for a credit itself: neither end would speak again.
+/// proves: V2-4.2.1.2-d
+#[test]
+fn credits_that_were_kept_back_are_granted_though_no_reply_can_go() {
+    let limits = Limits { call_octets: 8000, ..Limits::default() };
+    let mut server = Peer::new(Config { limits, credits_granted: 4, ..Config::server() });
+    let none = Credits::new(0, 32);
+    let part = |xid, more| Header { credits: none, ..msg(xid, false, more, Lists::default()) };
+    // The one credit is for the server's own announcement.
+    server.hear(&Header::connprop(0x66, Credits::new(1, 32), false, Default::default()), &[]);
+    server.hear(&part(1, true), &[call(1), vec![0; 4000]].concat());
+    let request = server.hear(&part(1, false), &[0; 1000]).delivered()[0].0;
+    for octets in [&call(2)[..], &[0; 8]] {
+        let done = server.hear(&part(2, true), octets);
+        assert!(done.sent.is_empty() && !done.closed(), "{done:?}");
+    }
+    server.engine.answer(request, Answer::Reply(Payload::from(Bytes::from(reply(1)))));
+    let mut done = server.take();
+    done.sent.extend(server.wake(server.now).sent);
+    let sent: Vec<_> = done.sent.iter().map(|(header, _, kind, _)| (*kind, header.credits.granted > 0)).collect();
+    assert_eq!(sent, [(MessageKind::Grant, true)]);
+    let done = server.hear(&Header { credits: Credits::new(1, 32), ..part(2, false) }, &[0; 8]);
+    assert_eq!(done.sent.iter().map(|(header, ..)| header.xid).collect::<Vec<_>>(), [1], "now the reply goes");
+}
+
 /// proves: V2-6.2.2.2-i, V2-7.4.1-a, V2-7.4.1-b
 #[test]
 fn what_is_put_together_has_limits() {
@@ -368,8 +394,10 @@ fn memory_is_exposed_where_a_long_reply_is_expected() {
     let (first, lists) = offered(&mut client, long + 4);
     assert_eq!(lists.reply, None, "nothing is known yet");
     in_parts(&mut client, first, 3 * 4096, Lists::default());
+    let (few, _) = offered(&mut client, long);
+    in_parts(&mut client, few, 40, Lists::default());
     let (second, lists) = offered(&mut client, long + 4);
-    assert_eq!(lists.reply, None, "the last was short");
+    assert_eq!(lists.reply, None, "the last was short, and one that has no room to be long says nothing");
     in_parts(&mut client, second, long + 4, Lists::default());
     let (third, lists) = offered(&mut client, long + 4);
     assert!(lists.reply.is_some(), "the last was long");
