@@ -208,6 +208,7 @@ mod tests {
         assert!(client.may_send() && !server.may_send());
         let mut actions = VecDeque::new();
         client.stamp(&mut actions);
+        client.settle(&mut actions);
         assert!(matches!(actions[0], Action::PostReceives { count: 6 }) && actions.len() == 1, "{actions:?}");
         assert!(!client.may_send(), "one message until the server has answered");
         server.consumed();

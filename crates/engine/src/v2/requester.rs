@@ -172,13 +172,13 @@ impl Requester {
         let long_replies = self.long_replies;
         let call = self.table.get(xid)?;
         let terms = &call.extra;
-        let way = sending.way(long_replies);
-        let chunks = way.is_some_and(|way| way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0);
-        let planned = way.ok_or(CallRefused::NotEnabled).and_then(|way| {
+        let way = sending.way(long_replies).map(|way| {
             let segments = way.narrowed.segments.min(terms.narrowed.segments);
-            let way = Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way };
-            plan(&way, &call.message, terms.reply_max, &terms.items)
+            Way { narrowed: Narrowed { segments, ..terms.narrowed }, ..way }
         });
+        let chunks = way.is_some_and(|way| way.chunks && way.segment_octets > 0 && way.narrowed.segments > 0);
+        let planned =
+            way.ok_or(CallRefused::NotEnabled).and_then(|way| plan(&way, &call.message, terms.reply_max, &terms.items));
         let mut plan = match planned {
             Ok(plan) => plan,
             Err(refused) => {

@@ -204,6 +204,7 @@ mod tests {
     fn octets_and_parts_have_limits() {
         let mut parts = Reassembly::new(100, 64);
         let more = prefix(7, 0, false, true);
+        assert_eq!(parts.part(&prefix(7, 0, false, false), octets(101)), Step::Whole(octets(101)), "in one part");
         assert_eq!(parts.part(&more, octets(96)), Step::Waits);
         assert!(matches!(parts.part(&prefix(7, 0, false, false), octets(4)), Step::Whole(_)), "exactly the limit");
         assert_eq!(parts.part(&more, octets(96)), Step::Waits);

@@ -220,14 +220,26 @@ fn a_call_that_was_executed_is_sent_again_only_if_it_may_be_repeated() {
 /// proves: V2-6.4-g
 #[test]
 fn a_call_that_was_executed_is_not_sent_again_where_no_chunk_can_help() {
-    for (level, again) in [(2, false), (3, true)] {
+    let error = ErrorBody::ReplyResource { length_needed: 10_000 };
+    for (announced, again) in [
+        (vec![Property::Reverse(2)], false),
+        (vec![Property::Reverse(3)], true),
+        (vec![Property::Reverse(3), Property::SegmentCount(0)], false),
+        (vec![Property::Reverse(3), Property::SegmentSize(0)], false),
+    ] {
         let config = Config { credits_wanted: 4, ..Config::server() };
-        let mut server = Peer::announced(config, vec![Property::Reverse(level)]);
+        let mut server = Peer::announced(config, announced.clone());
         server.call(1, payload_of(1, 0), 6000, &[], true);
-        let error = ErrorBody::ReplyResource { length_needed: 10_000 };
         let done = server.hear(&Header::error(1, 2, credits(), error), &[]);
-        assert_eq!((done.sent.len(), done.failed().is_empty()), (usize::from(again), again), "level {level}");
+        assert_eq!((done.sent.len(), done.failed().is_empty()), (usize::from(again), again), "{announced:?}");
     }
+    // Or has refused them for this call.
+    let mut client = client();
+    client.call(1, payload_of(1, 0), 6000, &[5000], true);
+    let none = ErrorBody::Segments { max_segments: 0 };
+    assert_eq!(client.hear(&Header::error(1, 2, credits(), none), &[]).sent.len(), 1, "without chunks");
+    let done = client.hear(&Header::error(1, 2, credits(), error), &[]);
+    assert_eq!((done.sent.len(), done.failed()), (0, vec![CallError::Rejected(error)]));
 }
 
 /// A server that asks for more each time is not believed for ever.
@@ -262,6 +274,7 @@ fn errors_about_nothing_and_unknown_ones_are_dropped() {
     assert_eq!(done.completed(), 1, "the call is still there");
     let done = client.hear(&msg(1, true, false, Lists::default()), &reply(1));
     assert!(done.sent.is_empty() && done.actions.is_empty(), "a reply to nobody");
+    assert_eq!(client.engine.stats().discarded, before + 4);
     let refused =
         client.engine.call(rpcrdma_engine::CallId(9), 9, payload(40), 0, &[], false, client.now, &mut client.host);
     assert!(refused.is_ok());

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use rpcrdma_engine::{
     Action, Config, MessageKind, Negotiated,
     v2::{
-        EXCHANGE_TIMEOUT, ErrorBody, Extension, ExtensionRefused, Extensions, Fit, MAX_WAITING_MESSAGES, OtherBody,
-        OtherProperty, Received,
+        EXCHANGE_TIMEOUT, ErrorBody, Extension, ExtensionRefused, Extensions, Fit, MAX_PEER_CREDITS,
+        MAX_WAITING_ERRORS, MAX_WAITING_MESSAGES, OtherBody, OtherProperty, Received,
     },
 };
 use rpcrdma_wire::v2::{Body, Credits, Header, Lists, Properties, Property, PropertySet};
@@ -180,6 +180,12 @@ fn a_bad_set_is_answered_and_changes_nothing_but_the_end() {
             }
         }
     }
+    // A message of another kind that is wrong is none of the exchange.
+    let mut server = Peer::new(Config::server());
+    let done = server.hear_octets(words(&[1, 2, 0x0020_0001, 9, 0]));
+    assert!(negotiated(&done).is_none(), "{done:?}");
+    let done = server.hear(&connprop(false, vec![Property::SegmentSize(7)]), &[]);
+    assert_eq!(negotiated(&done).and_then(|made| made.peer).map(|theirs| theirs.segment_size), Some(7));
 }
 
 /// proves: V2-6.2.2.3-h, V2-4.2.3-f, V2-5.2-b
@@ -286,9 +292,13 @@ fn so_many_messages_of_an_extension_wait_and_no_more() {
     let body = |code| OtherBody::new(code, Bytes::from_static(b"octets")).unwrap();
     // The one credit is for the server's own announcement.
     server.hear(&Header::connprop(0x55, Credits::new(1, 128), false, PropertySet::default()), &[]);
-    for xid in 0..MAX_WAITING_MESSAGES as u32 {
+    let refused = |server: &mut Peer, xid| {
         let done = server.hear(&Header::other(xid, Credits::new(0, 128), false, body(78)), &[]);
         assert!(done.errors().is_empty() && !done.closed(), "{done:?}");
+    };
+    let errors = (MAX_WAITING_ERRORS - MAX_WAITING_MESSAGES) as u32;
+    for xid in 0..errors {
+        refused(&mut server, xid);
     }
     let Peer { engine, host, now } = &mut server;
     for xid in 0..MAX_WAITING_MESSAGES as u32 {
@@ -297,11 +307,26 @@ fn so_many_messages_of_an_extension_wait_and_no_more() {
     }
     assert!(!engine.extension_room());
     assert_eq!(engine.send_extension(99, false, body(77), *now, host), Err(ExtensionRefused::Busy));
+    refused(&mut server, errors);
     let done = server.hear(&Header::grant(Credits::new(128, 128)), &[]);
-    assert_eq!(done.errors().len(), MAX_WAITING_MESSAGES, "in their order");
+    assert_eq!(done.errors().len(), usize::from(MAX_PEER_CREDITS), "in their order");
+    server.hear(&Header::grant(Credits::new(128, 128)), &[]);
     let done = server.hear(&Header::grant(Credits::new(128, 128)), &[]);
     let sent = kinds(&done).into_iter().filter(|kind| *kind == MessageKind::Extension).count();
     assert!(sent > 0 && server.engine.extension_room(), "{sent}");
+    // Errors are known to be about the last of them.
+    for xid in MAX_WAITING_MESSAGES as u32..=MAX_WAITING_ERRORS as u32 {
+        server.hear(&Header::grant(Credits::new(2, 128)), &[]);
+        let Peer { engine, host, now } = &mut server;
+        engine.send_extension(xid, false, body(77), *now, host).unwrap();
+        assert_eq!(server.take().sent.len(), 1);
+    }
+    for (xid, known) in [(0, 0), (1, 1), (MAX_WAITING_ERRORS as u32, 1)] {
+        let done = server.hear(&Header::error(xid, 2, Credits::new(8, 128), ErrorBody::System), &[]);
+        let about =
+            |action: &&Action| matches!(action, Action::Extension(Received::Error { xid: of, .. }) if *of == xid);
+        assert_eq!(done.actions.iter().filter(about).count(), known, "{xid}: {done:?}");
+    }
 }
 
 proptest! {

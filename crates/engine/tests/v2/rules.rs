@@ -3,9 +3,11 @@
 use crate::peer::{Peer, T, call, credits, msg, payload, reads, reply, words};
 use bytes::Bytes;
 use rpcrdma_engine::{
-    Action, Answer, CallError, CallId, CloseCause, Config, Limits, MAX_CREDITS, MessageKind, PROBE_TIMEOUT, PeerFault,
-    Piece, SILENCE_LIMIT,
-    v2::{CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, SEQUENCE_TIMEOUT, SPARE_RECEIVES},
+    Action, Answer, CallError, CallId, CloseCause, Config, Endpoint, FORGOTTEN_CALL_DEADLINE, Limits, MAX_CREDITS,
+    MessageKind, PROBE_TIMEOUT, PeerFault, Piece, SILENCE_LIMIT, Versions,
+    v2::{
+        CREDIT_TIMEOUT, MAX_PARTS, MAX_PEER_CREDITS, MAX_REQUESTS, MAX_WAITING_ERRORS, SEQUENCE_TIMEOUT, SPARE_RECEIVES,
+    },
 };
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, Lists, NO_CHUNKS_OCTETS};
 use rpcrdma_xdr::Payload;
@@ -47,6 +49,30 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     }
     let done = server.hear_octets([words(&[6, 2, 0x0020_0001, 1, 2]), words(&[0; 4])].concat());
     assert_eq!(done.errors(), [(6, ErrorBody::InvalidContinuation)]);
+}
+
+/// Whoever counts memory asks what will be put together before it is.
+#[test]
+fn a_message_that_begins_a_sequence_is_known() {
+    let octets = |header: Header| header.to_bytes();
+    let begins = octets(msg(1, false, true, Lists::default()));
+    let piece = octets(Header::connprop_piece(1, credits(), true, false, Bytes::from_static(&[0; 4])));
+    let others = [
+        octets(msg(1, false, false, Lists::default())),
+        octets(Header::grant(credits())),
+        words(&[1, 1, 0x0020_0001, 0, 1]).into(),
+        words(&[1, 2, 0x0020_0001, 9, 1]).into(),
+        begins.slice(..19),
+    ];
+    let mut server = server();
+    let listening = |versions| Endpoint::new(Config { versions, ..Config::server() }, None);
+    for (message, expected) in [(&begins, true), (&piece, true)].into_iter().chain(others.iter().zip([false; 5])) {
+        assert_eq!(server.engine.begins_parts(message), expected, "{message:?}");
+        assert_eq!(listening(Versions::Auto).begins_parts(message), expected, "{message:?}");
+        assert!(!listening(Versions::One).begins_parts(message), "{message:?}");
+    }
+    server.hear(&msg(1, false, true, Lists::default()), &call(1));
+    assert!(!server.engine.begins_parts(&begins), "one has begun");
 }
 
 /// However long it is continued: what counts is when it began. The next one has its own time.
@@ -156,6 +182,11 @@ fn what_is_put_together_has_limits() {
         let done = server.take();
         let granted: u16 = done.sent.iter().map(|(header, ..)| header.credits.granted).sum();
         assert!(granted > 0 && !done.closed(), "full: {full}, {done:?}");
+        assert!(server.engine.holds_parts(), "parts of the second");
+        let second = server.hear(&msg(2, false, false, Lists::default()), &[0; 8]).delivered();
+        assert!(server.engine.holds_parts(), "the second");
+        server.engine.answer(second[0].0, Answer::Nothing);
+        assert!(!server.engine.holds_parts());
     }
     // Parts without octets, without end.
     let mut server = Peer::ready(Config { limits, ..Config::server() });
@@ -244,6 +275,38 @@ fn ceilings_are_cut_to_named_limits() {
     let mut server = Peer::new(Config { credits_granted: 8, ..Config::server() });
     server.hear(&Header::connprop(1, Credits::new(u16::MAX, u16::MAX), false, Default::default()), &[]);
     assert_eq!(server.engine.stats().receives, 8 + usize::from(MAX_PEER_CREDITS) + SPARE_RECEIVES);
+}
+
+/// Nor may errors wait without end for credits that are never granted.
+#[test]
+fn so_many_errors_wait_for_credits_and_no_more() {
+    let mut server = Peer::new(Config { credits_granted: 256, ..Config::server() });
+    // The one credit is for the server's own announcement.
+    server.hear(&Header::connprop(0x66, Credits::new(1, 32), false, Default::default()), &[]);
+    let refused = |xid| words(&[xid, 2, 0x0020_0000, 9, 0]);
+    for xid in 1..=MAX_WAITING_ERRORS as u32 {
+        let done = server.hear_octets(refused(xid));
+        assert!(done.errors().is_empty() && !done.closed(), "{xid}: {done:?}");
+    }
+    assert!(server.hear_octets(refused(1)).closed());
+}
+
+/// proves: V2-11.1.4-d
+#[test]
+fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
+    let mut client = Peer::ready(Config::client());
+    client.call(1, payload(40), 90_000, &[80_000], false);
+    client.engine.forget(CallId(1), client.now);
+    let deadline = client.now + FORGOTTEN_CALL_DEADLINE;
+    // The peer lives: it answers another call.
+    client.now = T + (FORGOTTEN_CALL_DEADLINE - Duration::from_nanos(1));
+    client.call(2, payload(40), 100, &[], false);
+    assert_eq!(client.hear(&msg(2, true, false, Lists::default()), &reply(2)).completed(), 1);
+    assert_eq!((client.engine.next_wake(), client.engine.stats().exposed), (Some(deadline), 1));
+    assert!(client.wake(client.now).actions.is_empty());
+    let done = client.wake(deadline);
+    assert!(matches!(done.actions[..], [Action::Released { call: CallId(1) }]), "{done:?}");
+    assert_eq!((client.engine.stats().exposed, client.host.lent.len()), (0, 1));
 }
 
 #[test]
