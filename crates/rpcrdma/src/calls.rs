@@ -395,3 +395,6 @@ impl Calls {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

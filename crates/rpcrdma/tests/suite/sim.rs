@@ -9,7 +9,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma::{
-    ClientOptions, Event, MessageKind, RdmaTransport, STALL_LIMIT, Server, ServerMemory, ServerOptions, connect,
+    ClientOptions, ConnectionHandle, Event, MessageKind, RdmaTransport, STALL_LIMIT, Server, ServerMemory,
+    ServerOptions, connect,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_fabric::Fabric;
@@ -213,7 +214,7 @@ impl rpcrdma_xdr::Decode for Word {
 fn a_server_that_restarts_in_time_is_found_again_and_one_that_does_not_is_named() {
     let world = World::new(3);
     world.block_on(async {
-        let (client, _, serving) = both(&world).await;
+        let (client, log, serving) = both(&world).await;
         client.null().await.unwrap();
         let call = start_read(&client, 5000, 1, Duration::from_secs(1));
         world.sleep(Duration::from_millis(10)).await;
@@ -230,7 +231,22 @@ fn a_server_that_restarts_in_time_is_found_again_and_one_that_does_not_is_named(
         assert!(matches!(error, TransportError::Lost { server: ADDRESS, .. }), "{error:?}");
         let took = world.now().since(started);
         assert!(took >= Duration::from_secs(120) && took < Duration::from_secs(200), "{took:?}");
+        // The first outage's: from 100 ms to 5 s, each twice the last and up to its half more.
+        let pauses: Vec<_> = log.0.lock().unwrap().iter().filter_map(pause).take(8).collect();
+        let mut least = Duration::from_millis(100);
+        for &pause in &pauses {
+            assert!(pause >= least && pause <= least + least / 2, "{pauses:?}");
+            least = (least * 2).min(Duration::from_secs(5));
+        }
+        assert!(pauses[6..].iter().any(|&pause| pause > least), "not all at the same time: {pauses:?}");
     });
+}
+
+fn pause(event: &Event) -> Option<Duration> {
+    match event {
+        Event::Reconnecting { pause } => Some(*pause),
+        _ => None,
+    }
 }
 
 async fn read_error(client: &Client) -> TransportError {
@@ -353,39 +369,57 @@ fn a_chunk_that_may_not_be_is_refused_and_the_connection_goes_on() {
     });
 }
 
+/// A server on [`ADDRESS`] with one connection, over which a call has been made.
+async fn one_connection(world: &World) -> (Client, ConnectionHandle, rpcrdma_sim::Task<bool>, Arc<common::Store>) {
+    let fabric = world.fabric(SERVER);
+    let env = world.env();
+    let store = store(&env);
+    let log = Arc::new(Log::default());
+    let memory = ServerMemory::budget(1 << 20);
+    let server = Server::new(&fabric, router(&env, &store), memory, env, server_options(), log);
+    let mut listener = fabric.listen(ADDRESS).await.unwrap();
+    let connecting = {
+        let world = world.clone();
+        async move { transport(&world, SimConfig::default()).await.0 }
+    };
+    let connecting = world.spawn(connecting);
+    let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
+    let (handle, driver) = server.accept(pending).await.unwrap();
+    let served = world.spawn(async move { driver.await.is_ok() });
+    let transport = connecting.await;
+    assert_eq!(transport.server(), ADDRESS);
+    let client = client(transport);
+    client.null().await.unwrap();
+    (client, handle, served, store)
+}
+
 #[test]
 fn draining_answers_what_was_dispatched() {
     let world = World::new(11);
     world.block_on(async {
-        let fabric = world.fabric(SERVER);
-        let env = world.env();
-        let store = store(&env);
-        let log = Arc::new(Log::default());
-        let memory = ServerMemory::budget(1 << 20);
-        let server = Server::new(&fabric, router(&env, &store), memory, env, server_options(), log);
-        let mut listener = fabric.listen(ADDRESS).await.unwrap();
-        let connecting = {
-            let world = world.clone();
-            async move { transport(&world, SimConfig::default()).await.0 }
-        };
-        let connecting = world.spawn(connecting);
-        let pending = poll_fn(|cx| listener.poll_accept(cx)).await.unwrap();
-        let (handle, driver) = server.accept(pending).await.unwrap();
-        let served = world.spawn(driver);
-        let transport = connecting.await;
-        assert_eq!(transport.server(), ADDRESS);
-        let client = client(transport);
-        client.null().await.unwrap();
+        let (client, handle, served, store) = one_connection(&world).await;
         let call = start_read(&client, 100_000, 1, Duration::from_secs(1));
         world.sleep(Duration::from_millis(100)).await;
-        drop(listener);
         handle.drain();
         // What comes now is for another connection.
         let late = client.call(COUNT, Payload::new(), ReplyShape::inline(4));
         finish_read(call, 100_000, 1).await.unwrap();
-        served.await.unwrap();
+        assert!(served.await);
         assert_eq!(store.executed.load(std::sync::atomic::Ordering::Relaxed), 0);
         drop(late);
+    });
+}
+
+#[test]
+fn draining_closes_a_connection_without_calls_at_once() {
+    let world = World::new(13);
+    world.block_on(async {
+        let (_client, handle, served, _) = one_connection(&world).await;
+        world.sleep(Duration::from_millis(100)).await;
+        let before = world.now();
+        handle.drain();
+        assert!(served.await);
+        assert!(world.now().since(before) < Duration::from_millis(100));
     });
 }
 

@@ -43,6 +43,8 @@ struct Dead {
     /// Sends that it has not told to be done, and how many there were.
     sent: VecDeque<Token>,
     answers: usize,
+    /// When it says the last, if it is to be late.
+    late: Option<BoxFuture<'static, ()>>,
     said: usize,
     /// How often a Read completes, if ever, and when the next does.
     drip: Option<Duration>,
@@ -85,6 +87,12 @@ impl QueuePair for Dead {
     fn disconnect(&mut self) {}
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         let Some(drip) = self.drip else {
+            if self.says.len() == 1
+                && let Some(late) = &mut self.late
+            {
+                std::task::ready!(late.as_mut().poll(cx));
+                self.late = None;
+            }
             return self.says.pop_front().map_or(Poll::Pending, received);
         };
         if let Some(token) = self.sent.pop_front() {
@@ -153,6 +161,17 @@ fn serve_dripping(
     drip: Option<Duration>,
     most_held: &Arc<AtomicUsize>,
 ) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
+    serve_late(says, log, drip, None, most_held)
+}
+
+/// The same with a peer that says the last after this time, if it does not drip.
+fn serve_late(
+    says: &[Bytes],
+    log: &Arc<Log>,
+    drip: Option<Duration>,
+    late: Option<Duration>,
+    most_held: &Arc<AtomicUsize>,
+) -> (Result<(), ConnectionError>, Duration, ServerMemory) {
     let world = World::new(1);
     let env = world.env();
     let fabric = world.fabric(SERVER);
@@ -174,6 +193,7 @@ fn serve_dripping(
         sent: VecDeque::new(),
         answers: 0,
         said: 0,
+        late: late.map(|late| clock.sleep_until(started + late)),
         drip,
         due: clock.sleep_until(started + drip.unwrap_or_default()),
         clock,
@@ -277,4 +297,18 @@ fn a_connection_that_does_not_close_is_dropped() {
     let (ended, took, _) = serve(&[slow.clone(), slow]);
     assert!(matches!(ended, Err(ConnectionError::Peer(_))), "{ended:?}");
     assert_eq!(took, CLOSE_TIMEOUT);
+}
+
+/// It has all of its time for that, whatever was to be due sooner: here the RDMA Read that it does not serve.
+#[test]
+fn the_time_to_close_begins_with_the_end() {
+    let segment = Segment { handle: 1, length: 4096, offset: 0 };
+    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+    let unread = call(lists, common::WRITE, &[1, 4096]);
+    // There is no credit for a second call.
+    let fault = call_with(2, Lists::default(), common::READ, &[0, 0, 100, 1]);
+    let late = STALL_LIMIT - CLOSE_TIMEOUT / 2;
+    let (ended, took, _) = serve_late(&[unread, fault], &Arc::default(), None, Some(late), &Arc::default());
+    assert!(matches!(ended, Err(ConnectionError::Peer(_))), "{ended:?}");
+    assert_eq!(took, late + CLOSE_TIMEOUT);
 }

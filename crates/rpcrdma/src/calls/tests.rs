@@ -1,0 +1,111 @@
+//! The table of calls by itself: what callers are told, and what becomes of memory.
+
+use super::*;
+use rpcrdma_engine::{PeerFault, PlacedItem};
+use rpcrdma_env::{Heap, Random};
+use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
+use std::net::Ipv4Addr;
+
+const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 20049);
+const CALL: CallId = CallId(1);
+const XID: u32 = 7;
+
+struct Same;
+
+impl Random for Same {
+    fn fill(&self, out: &mut [u8]) {
+        out.fill(1);
+    }
+}
+
+/// A table with one call of so many octets, whose largest reply has so many.
+fn table(call: usize, reply: ReplyShape) -> (Calls, oneshot::Receiver<Answered>) {
+    let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
+    let (sender, receiver) = oneshot::channel();
+    let message = Payload::from(bytes::Bytes::from(vec![0; call]));
+    assert!(calls.add(CALL, Request { xid: XID, message, reply, repeatable: false }, sender));
+    (calls, receiver)
+}
+
+fn told(call: usize, reply: usize, error: CallError) -> TransportError {
+    let (mut calls, mut receiver) = table(call, ReplyShape::inline(reply));
+    assert_eq!(calls.fail(CALL, error), Some(Event::Failed { xid: XID }));
+    assert!(calls.is_empty());
+    receiver.try_recv().unwrap().unwrap_err()
+}
+
+#[test]
+fn callers_learn_what_the_peer_has_said() {
+    let remote = |error: CallError| match told(100, 100, error) {
+        TransportError::Remote { server: SERVER, source } => source,
+        other => panic!("{other:?}"),
+    };
+    let range = RemoteError::Version { low: 3, high: 4 };
+    assert_eq!(remote(CallError::Remote(ErrorBody::Version { low: 3, high: 4 })), range);
+    assert_eq!(remote(CallError::Rejected(v2::ErrorBody::Version { low: 3, high: 4 })), range);
+    assert_eq!(remote(CallError::Remote(ErrorBody::Chunk)), RemoteError::Chunk);
+    assert_eq!(remote(CallError::Rejected(v2::ErrorBody::BadXdr)), RemoteError::Chunk);
+    let other = RemoteError::Other { code: 100, name: "RDMA2_ERR_SYSTEM" };
+    assert_eq!(remote(CallError::Rejected(v2::ErrorBody::System)), other);
+    let fault = told(100, 100, CallError::Peer(PeerFault::NoCredits));
+    assert!(matches!(fault, TransportError::Violation { server: SERVER, rule } if rule == PeerFault::NoCredits.rule()));
+}
+
+#[test]
+fn callers_learn_why_a_call_cannot_be_sent() {
+    let misuse = |call, reply, refused| match told(call, reply, CallError::Refused(refused)) {
+        TransportError::Misuse(misuse) => misuse,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(misuse(1, 1, CallRefused::XidInUse { xid: XID }), Misuse::XidInUse { xid: XID });
+    let max = 1000;
+    for refused in [
+        CallRefused::TooLargeInline { len: 1001, max },
+        CallRefused::HeaderTooLarge { len: 1001, max },
+        CallRefused::ChunkTooLarge { len: 1001, max },
+    ] {
+        assert_eq!(misuse(1001, 1, refused), Misuse::CallTooLarge { len: 1001, max });
+        assert_eq!(misuse(1001, 1001, refused), Misuse::CallTooLarge { len: 1001, max });
+        assert_eq!(misuse(1000, 1001, refused), Misuse::ReplyTooLarge { len: 1001, max });
+        // With its header the one is too large, or both together.
+        assert_eq!(misuse(1000, 1000, refused), Misuse::CallTooLarge { len: 1000, max });
+    }
+    assert!(matches!(told(1, 1, ExposeError::Refused.into()), TransportError::NotLent { server: SERVER }));
+    assert!(matches!(told(1, 1, CallRefused::NotEnabled.into()), TransportError::Closed));
+}
+
+#[test]
+fn memory_that_is_too_small_for_the_next_attempt_is_not_lent_again() {
+    let (mut calls, _receiver) = table(1, ReplyShape::inline(1));
+    let lend = |calls: &mut Calls, octets| calls.lend(CALL, SinkPlace::Reply, octets).unwrap();
+    let mut buffer = lend(&mut calls, 4096);
+    buffer.octets_mut()[0] = 0xAB;
+    calls.restore(CALL, SinkPlace::Reply, buffer);
+    let mut same = lend(&mut calls, 4096);
+    assert_eq!(same.octets_mut()[0], 0xAB, "what is large enough is used again");
+    calls.restore(CALL, SinkPlace::Reply, same);
+    assert!(lend(&mut calls, 5000).capacity() >= 5000);
+    assert_eq!(calls.lend(CALL, SinkPlace::Item(0), 1).unwrap_err(), ExposeError::Refused, "there is no such result");
+}
+
+/// A caller has its own memory back with the reply, and the table's only where a result is in it.
+#[test]
+fn a_reply_comes_with_the_memory_that_belongs_to_it() {
+    let lent = |lent: bool| ItemRoom { max_len: 100, buffer: lent.then(|| Buffer::from_vec(vec![0; 100])) };
+    let shape = ReplyShape { max_len: 1000, items: vec![lent(true), lent(false), lent(false)] };
+    let (mut calls, mut receiver) = table(1, shape);
+    for index in 1..3 {
+        let buffer = calls.lend(CALL, SinkPlace::Item(index), 100).unwrap();
+        calls.restore(CALL, SinkPlace::Item(index), buffer);
+    }
+    calls.sent(XID);
+    let item = |offered, returned| PlacedItem { offered, returned };
+    let base = ReplyBase::Inline(bytes::Bytes::from_static(&[0; 12]));
+    let reply = ReplyParts { base, items: vec![item(0, 0), item(0, 0), item(100, 60)] };
+    let answered = Event::Answered { xid: XID, inline_octets: 12, placed_octets: 60, retransmitted: false };
+    assert_eq!(calls.complete(CALL, reply), Some(answered));
+    let reply = receiver.try_recv().unwrap().unwrap();
+    assert!(!reply.retransmitted, "it was sent once");
+    let placed: Vec<_> = reply.stream.into_placed().map(|placed| placed.buffer.map(|buffer| buffer.len())).collect();
+    assert_eq!(placed, [Some(0), None, Some(60)]);
+}
