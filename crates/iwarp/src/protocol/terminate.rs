@@ -185,7 +185,7 @@ mod tests {
         expected.extend([0xCC; 18]);
         expected.extend(request);
         assert_eq!(encode(&read, offender), Some(expected.clone()));
-        assert!(expected.len() <= MAX_OCTETS);
+        assert_eq!(expected.len(), MAX_OCTETS, "there is room for the longest, and for no more");
         assert_eq!(quoted_sink(&expected), Some(0xBBBB_BBBB));
         expected[2] = 0xC0;
         assert_eq!(quoted_sink(&expected), None);
