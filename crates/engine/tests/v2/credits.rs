@@ -1,7 +1,7 @@
 //! Credits at their limits, with a peer that counts.
 
 use crate::peer::{Done, Peer, call, msg, payload, reply};
-use rpcrdma_engine::{Config, MessageKind};
+use rpcrdma_engine::{Config, MessageKind, v2::ReverseSupport};
 use rpcrdma_wire::v2::{Credits, Header, Lists, Property, PropertySet};
 
 /// A credit that calls leave alone is there for an answer, which the peer may need before it answers any call.
@@ -69,6 +69,30 @@ fn a_grant_finds_a_receive_when_all_credits_are_used() {
         let forced: usize = calls.flatten().map(|(header, ..)| usize::from(header.credits.granted)).sum();
         assert!((1..=ceiling).contains(&forced), "{forced} granted without a receive to spare");
     }
+}
+
+/// XIDs of both directions are apart: a reply of ours, to a call with the XID of one of ours, says nothing of what the peer
+/// has read of our grants.
+/// proves: V2-4.2.1.1-h
+#[test]
+fn an_answer_does_not_count_as_a_call_with_its_xid() {
+    let granted = |xid| {
+        let config = Config { credits_granted: 16, credits_wanted: 16, ..Config::client() };
+        let mut client = Peer::ready(Config { reverse: ReverseSupport::General, ..config });
+        let word = Credits::new(8, 32);
+        client.call(1, payload(40), 100, &[], false);
+        let done = client.hear(&Header { credits: word, ..msg(xid, false, false, Lists::default()) }, &call(xid));
+        client.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(9000)));
+        assert_eq!(client.take().sent.len(), 3);
+        let mut sent = client.hear(&msg(1, true, false, Lists::default()), &reply(1)).sent;
+        for xid in 2..8 {
+            sent.extend(client.hear(&Header::grant(word), &[]).sent);
+            sent.extend(client.call(xid, payload(40), 100, &[], false).sent);
+            sent.extend(client.hear(&msg(xid, true, false, Lists::default()), &reply(xid)).sent);
+        }
+        sent.iter().map(|(header, ..)| header.credits.granted).collect::<Vec<_>>()
+    };
+    assert_eq!(granted(1), granted(99));
 }
 
 /// What a peer has announced counts when it has announced everything: a call that comes before is answered with the defaults.

@@ -1,7 +1,7 @@
 //! The exchange of transport properties, and what an extension adds to it.
 
 use crate::peer::{Done, Peer, call, credits, msg, payload, words};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 use rpcrdma_engine::{
     Action, Config, MessageKind, Negotiated,
@@ -284,6 +284,31 @@ fn an_extension_has_properties_and_header_types_of_its_own() {
     assert_eq!(refused, Err(ExtensionRefused::TooLarge { len: 4097, max: 4096 }));
 }
 
+/// What comes in pieces is judged as what comes in one message.
+/// proves: V2-6.2.2.2-n, V2-7.2.2-b, V2-7.2.2-c
+#[test]
+fn properties_in_pieces_are_judged() {
+    let known = |len| Property::Other(OtherProperty::new(900, Bytes::from(vec![1; len])).unwrap());
+    for (set, error) in [
+        (vec![known(8), Property::SegmentSize(7)], None),
+        (vec![known(9), Property::SegmentSize(7)], Some(ErrorBody::BadPropertyValue)),
+    ] {
+        let config = Config { extension: Some(Arc::new(Known(vec![(900, 8)]))), ..Config::server() };
+        let mut server = Peer::new(config);
+        let mut octets = BytesMut::new();
+        PropertySet(set).encode(&mut octets);
+        let last = octets.split_off(12).freeze();
+        let piece = |more, octets| Header::connprop_piece(0x55, Credits::new(4, 32), more, false, octets);
+        server.hear(&piece(true, octets.freeze()), &[]);
+        let done = server.hear(&piece(false, last), &[]);
+        assert_eq!(done.errors(), error.map(|error| (0x55, error)).into_iter().collect::<Vec<_>>());
+        let theirs = negotiated(&done).and_then(|made| made.peer).unwrap();
+        assert_eq!(theirs.segment_size == 7, error.is_none(), "{theirs:?}");
+        let heard = done.actions.iter().filter(|action| matches!(action, Action::Extension(_))).count();
+        assert_eq!(heard, usize::from(error.is_none()));
+    }
+}
+
 /// Errors that wait for credits take no room from the messages of an extension.
 #[test]
 fn so_many_messages_of_an_extension_wait_and_no_more() {
@@ -327,6 +352,23 @@ fn so_many_messages_of_an_extension_wait_and_no_more() {
             |action: &&Action| matches!(action, Action::Extension(Received::Error { xid: of, .. }) if *of == xid);
         assert_eq!(done.actions.iter().filter(about).count(), known, "{xid}: {done:?}");
     }
+}
+
+#[test]
+fn so_many_header_types_are_remembered_as_unknown_and_no_more() {
+    let mut server = Peer::ready(Config::server());
+    let send = |Peer { engine, host, now }: &mut Peer, code| {
+        engine.send_extension(code, false, OtherBody::new(code, Bytes::new()).unwrap(), *now, host)
+    };
+    for code in 100..165 {
+        send(&mut server, code).unwrap();
+        server.take();
+        server.hear(&Header::error(code, 2, Credits::new(2, 32), ErrorBody::InvalidHeaderType), &[]);
+    }
+    for code in 100..164 {
+        assert_eq!(send(&mut server, code), Err(ExtensionRefused::Unsupported { header_type: code }));
+    }
+    assert_eq!(send(&mut server, 164), Ok(()), "one past the limit");
 }
 
 proptest! {

@@ -155,6 +155,7 @@ fn nothing_is_delivered_before_the_verdict() {
         assert!(!done.actions.iter().any(|action| matches!(action, Action::Extension(_))), "{done:?}");
         assert_eq!(done.errors(), errors);
     }
+    assert_eq!(server.engine.stats().discarded, 3);
     assert_eq!(server.engine.next_wake(), Some(server.now + AUTHENTICATION_TIMEOUT));
     let done = server.hear(&say(9, true), &[]);
     assert!(matches!(done.actions[..], [Action::Close(CloseCause::Unauthenticated)]), "a wrong number: {done:?}");

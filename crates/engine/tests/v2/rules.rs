@@ -467,6 +467,7 @@ fn memory_is_exposed_where_a_long_reply_is_expected() {
     let (other, few) = offered(&mut client, long);
     assert_eq!(few.reply, None, "few parts at the most");
     in_parts(&mut client, other, 40, Lists::default());
+    assert!(offered(&mut client, long + 4).1.reply.is_some(), "which says nothing either");
     in_parts(&mut client, third, long, unused(&lists));
     let (fourth, lists) = offered(&mut client, long + 4);
     assert_eq!(lists.reply, None, "short again, by one unit");
