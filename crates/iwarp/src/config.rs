@@ -152,4 +152,14 @@ mod tests {
         assert_eq!(keepalive(Duration::ZERO), (KEEPALIVE_LEAST, KEEPALIVE_LEAST));
         assert_eq!(<[Duration; 2]>::from(keepalive(Duration::MAX)), KEEPALIVE_MOST);
     }
+    /// The number above the largest depth means something else.
+    /// proves: CM-6581-9.1-c
+    #[test]
+    fn depths_end_below_the_one_that_is_not_negotiated() {
+        let config = |depth| Config { max_ird: depth, max_ord: depth, ..Config::default() };
+        for (asked, told) in [(16, 16), (0x3FFE, 0x3FFE), (0x3FFF, 0x3FFE), (u16::MAX, 0x3FFE)] {
+            let capabilities = config(asked).capabilities();
+            assert_eq!((capabilities.max_ird, capabilities.max_ord), (told, told));
+        }
+    }
 }

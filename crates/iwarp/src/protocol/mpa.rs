@@ -258,6 +258,15 @@ mod tests {
         let all = Enhanced::decode(&[0xFF; 4]);
         assert!(all.ready_by_send && all.ready_by_write && all.ready_by_read);
         assert_eq!((all.ird, all.ord), (NOT_NEGOTIATED, NOT_NEGOTIATED));
+        let ready = |octets| {
+            let e = Enhanced::decode(octets);
+            assert!(e.peer_to_peer);
+            (e.ready_by_send, e.ready_by_write, e.ready_by_read)
+        };
+        assert_eq!(ready(&[0xC0, 0, 0, 0]), (true, false, false));
+        assert_eq!(ready(&[0x80, 0, 0x80, 0]), (false, true, false));
+        assert_eq!(ready(&[0x80, 0, 0x40, 0]), (false, false, true));
+        assert_eq!(ready(&[0xBF, 0xFF, 0x3F, 0xFF]), (false, false, false));
         let client = Enhanced::decode(&[0x7F, 0xFF, 0xFF, 0xFF]);
         assert!(!client.ready_by_send && !client.ready_by_write && !client.ready_by_read);
     }

@@ -205,6 +205,10 @@ mod tests {
         let ddp = ErrorCode { layer: 1, etype: 2, code: 5 };
         assert_eq!(decode(&[0x12, 5, 0xC0, 0]), Some(Reading { code: ddp, or: None }));
         assert_eq!(decode(&[0x21, 5, 0x03, 0]), Some(Reading { code: ddp, or: None }), "Linux's nibbles");
+        for bit in [M, D, R] {
+            assert_eq!(decode(&[0x12, 5, bit, 0]), Some(Reading { code: ddp, or: None }), "{bit:#x} alone tells it");
+            assert_eq!(decode(&[0x21, 5, bit >> 5, 0]), Some(Reading { code: ddp, or: None }), "{bit:#x}, Linux's");
+        }
         let other = ErrorCode { layer: 2, etype: 1, code: 5 };
         assert_eq!(decode(&[0x12, 5, 0, 0]), Some(Reading { code: ddp, or: Some(other) }));
         assert_eq!(decode(&[0x11, 0, 0]).map(|r| r.or), Some(None), "both readings agree");
