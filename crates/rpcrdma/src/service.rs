@@ -295,3 +295,20 @@ fn answer(outcome: Outcome) -> Answer {
         Outcome::Nothing => Answer::Nothing,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_and_results_have_half_of_the_memory_each() {
+        const HALF: usize = 1 << 20;
+        let ServerMemory { arguments, results, .. } = ServerMemory::budget(2 * HALF);
+        for (half, other) in [(&arguments, &results), (&results, &arguments)] {
+            let all = half.try_allocate(HALF).expect("there is so much");
+            assert!(half.try_allocate(1).is_none(), "and no more");
+            assert!(other.try_allocate(HALF).is_some(), "the other half is as it was");
+            drop(all);
+        }
+    }
+}

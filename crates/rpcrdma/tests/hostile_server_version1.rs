@@ -250,3 +250,29 @@ fn a_handle_of_another_call_is_the_servers_own_loss() {
         assert_eq!(log.count(|event| matches!(event, Event::Invalidated { by_peer: true, .. })), 2);
     });
 }
+
+/// A server that says something on each connection and ends it: the pauses grow as if it had said nothing.
+#[test]
+fn a_server_that_ends_each_connection_does_not_make_the_client_hurry() {
+    let world = World::new(9);
+    world.block_on(async {
+        let leaving = script(|_, mut foe: Foe| async move {
+            let Some((header, _)) = foe.call().await else { return };
+            let other = header.xid.wrapping_add(1000);
+            let reply = Header::new(other, 8, Body::Msg(Lists::default())).to_bytes();
+            foe.post(vec![reply, accepted(other, &[])], None).await;
+            foe.0.qp.disconnect();
+            foe.0.ends().await;
+        });
+        let _served = serve_after(&world, ADDRESS, Versions::One, 10_000, leaving);
+        let (client, log) = connected(&world).await;
+        let waiting = start_read(&client, 100, 1, Duration::ZERO);
+        world.sleep(Duration::from_secs(20)).await;
+        let connections = log.count(|event| matches!(event, Event::Connected { .. }));
+        let heard = log.count(|event| matches!(event, Event::Received { .. }));
+        // The pauses are 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5 and 5 seconds at least.
+        assert!((6..=9).contains(&connections), "{connections} connections in 20 seconds");
+        assert!(heard + 1 >= connections, "something was said on each of them");
+        drop(waiting);
+    });
+}
