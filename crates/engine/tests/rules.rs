@@ -458,6 +458,7 @@ fn a_silent_peer_is_probed_and_then_given_up() {
     start(&mut engine, &mut host, 1, 1);
     engine.received(&reply(1, 2), T, &mut host);
     engine.fenced(ExposureId(0));
+    assert_eq!(engine.next_wake(), None, "a peer that owes nothing may be silent");
     start(&mut engine, &mut host, 2, 2);
     actions(&mut engine);
     let limit = T + SILENCE_LIMIT;

@@ -274,7 +274,9 @@ fn errors_about_nothing_and_unknown_ones_are_dropped() {
     assert_eq!(done.completed(), 1, "the call is still there");
     let done = client.hear(&msg(1, true, false, Lists::default()), &reply(1));
     assert!(done.sent.is_empty() && done.actions.is_empty(), "a reply to nobody");
-    assert_eq!(client.engine.stats().discarded, before + 4);
+    let placed = Lists { reply: Some(WriteChunk(vec![segment(6, 40)])), ..Lists::default() };
+    client.hear(&Header::nomsg(1, credits(), true, Chunks::from(placed)), &[]);
+    assert_eq!(client.engine.stats().discarded, before + 5);
     let refused =
         client.engine.call(rpcrdma_engine::CallId(9), 9, payload(40), 0, &[], false, client.now, &mut client.host);
     assert!(refused.is_ok());

@@ -166,8 +166,9 @@ fn without_a_common_version_the_connection_is_closed() {
 /// proves: V2-4.2.3.2-e, V2-4.2.3.2-h
 #[test]
 fn a_server_that_does_not_answer_is_given_up_in_time() {
-    for noise in [None, Some(probe::refusal(0xBAD, 2, 32, 1, 1)), Some(Bytes::new()), Some(words(&[1, 1, 1, 1]).into())]
-    {
+    let about_another = [probe::refusal(0xBAD, 2, 32, 1, 1), words(&[0xBAD, 2, 32, 4, 2]).into()];
+    let noises = about_another.into_iter().chain([Bytes::new(), words(&[1, 1, 1, 1]).into()]);
+    for noise in noises.map(Some).chain([None]) {
         let (mut client, _) = End::client(Versions::Auto);
         client.call(1);
         let deadline = client.now + VERSION_TIMEOUT;
@@ -266,6 +267,12 @@ fn a_peer_that_takes_no_refusals_loses_the_connection() {
         }
     }
     assert_eq!(closed, Some(CloseCause::Peer(PeerFault::AnswersNotTaken)));
+    // One that takes them may go on asking.
+    let mut server = End::new(Config::server(), Versions::Auto);
+    for xid in 0..100 {
+        let done = server.hear(words(&[xid, 3, 8, 0]));
+        assert_eq!((done.sent.len(), done.closed), (1, None));
+    }
 }
 
 /// proves: V2-6.2.2.3-h

@@ -372,6 +372,14 @@ fn a_silent_peer_is_probed_and_given_up() {
     client.wake(client.now + SILENCE_LIMIT);
     client.hear(&Header::grant(credits()), &[]);
     assert!(!client.wake(client.now + PROBE_TIMEOUT).closed(), "any message shows that it lives");
+    let mut client = Peer::ready(Config::client());
+    client.call(1, payload(40), 100, &[], false);
+    assert_eq!(client.hear(&msg(1, true, false, Lists::default()), &reply(1)).completed(), 1);
+    assert_eq!(client.engine.next_wake(), None, "one that owes nothing may be silent");
+    // The host names an XID for the probe that a call has.
+    client.call(0x7701, payload(40), 100, &[], false);
+    assert!(client.wake(client.now + SILENCE_LIMIT).sent.is_empty());
+    assert_eq!(client.hear(&msg(0x7701, true, false, Lists::default()), &reply(0x7701)).completed(), 1);
 }
 
 /// proves: V2-4.3.6-h, V2-4.4.3-i, V2-A.1-h, V2-6.4-h, V2-4.3.6-g
