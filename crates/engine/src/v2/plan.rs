@@ -223,6 +223,21 @@ mod tests {
         assert_eq!(offered(100_001 + 3 + 4 * ROOM + 4, &[100_001]), (vec![100_001], Some(4 * ROOM + 4)));
     }
 
+    /// An item is reduced exactly where the message would not fit beside the chunks for its reply.
+    /// proves: V2-4.4-a
+    #[test]
+    fn chunks_for_the_reply_leave_less_room_for_the_call() {
+        let segment = Segment::OCTETS;
+        for (reply_max, items, header) in
+            [(ROOM, &[][..], 0), (ROOM + 4, &[500], 8 + segment), (4 * ROOM + 4, &[], 4 + segment)]
+        {
+            for (more, reads) in [(0, 0), (4, 1)] {
+                let call = message(ROOM - header - 104 + more, &[100]);
+                assert_eq!(plan(&WAY, &call, reply_max, items).unwrap().reads.len(), reads, "{reply_max} {items:?}");
+            }
+        }
+    }
+
     /// proves: V2-5.2.4-b, V2-5.2.4-a, V2-5.2.3-a
     #[test]
     fn segments_keep_within_what_the_peer_takes() {

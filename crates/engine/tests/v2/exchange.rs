@@ -157,6 +157,13 @@ fn each_set_is_answered_and_none_is_taken_after_the_last() {
     let done = server.hear(&connprop(false, vec![Property::SegmentSize(5)]), &[]);
     assert_eq!(done.errors(), [(0x55, ErrorBody::InvalidHeaderType)]);
     assert!(negotiated(&done).is_none());
+    // And so many are taken, and no more.
+    let mut server = Peer::new(Config::server());
+    for _ in 0..64 {
+        assert!(server.hear(&connprop(true, Vec::new()), &[]).errors().is_empty());
+    }
+    let done = server.hear(&connprop(true, Vec::new()), &[]);
+    assert_eq!(done.errors(), [(0x55, ErrorBody::InvalidHeaderType)], "one past the limit");
 }
 
 /// proves: V2-5.1-c, V2-5.1-e, V2-5.1-f, V2-5.1-k, V2-7.2.2-a, V2-7.2.2-b, V2-7.2.2-c
