@@ -24,12 +24,13 @@ const CALLS: usize = 4;
 /// What work makes the server keep, in KiB, however many connections do it: 32 MiB of blocks of each size in the pool, of which
 /// this work uses two, and replies for calls that come twice.
 const KEPT_KIB: u64 = 32 << 10;
-/// What all further rounds together may add, in KiB: the allocator's own, the cache of replies, threads that work on files. Eight
-/// KiB that each connection leaves behind are more than that.
-const GROWTH_KIB: u64 = 8 << 10;
-/// Rounds of connections that come, work and go.
-const ROUNDS: usize = 7;
-/// How long each round works. How much it does meanwhile is not judged.
+/// What all further rounds together may add, in KiB: the allocator takes memory in pieces, some 3 MiB of it here. Three KiB that
+/// each of their connections leaves behind are more.
+const GROWTH_KIB: u64 = 10 << 10;
+/// Rounds of connections that come and go. They do no work: how much of its pool the server has needed at once, which it keeps, is
+/// a matter of chance, and would hide what connections leave.
+const ROUNDS: usize = 20;
+/// How long connections work. How much they do meanwhile is not judged.
 const WORK: Duration = Duration::from_millis(150);
 /// How long it may take the server to let go.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -96,13 +97,13 @@ async fn connections_cost_what_is_stated(versions: Versions) {
 
     let kept = leave(crowd, &server, &before).await;
     let bound = before.anonymous_kib + CONNECTIONS as u64 * IDLE_KIB + KEPT_KIB;
+    println!("{versions:?}: {} KiB are kept", kept.anonymous_kib);
     assert!(kept.anonymous_kib <= bound, "{} KiB are kept, {bound} are stated", kept.anonymous_kib);
-    for round in 1..ROUNDS {
+    let most = kept.anonymous_kib + GROWTH_KIB;
+    for round in 0..ROUNDS {
         let crowd = gather(&dialler, &server, versions, CONNECTIONS).await;
-        work(&crowd, 2 + round as u64).await;
         let now = leave(crowd, &server, &before).await;
         println!("{versions:?}: {} KiB are kept", now.anonymous_kib);
-        let most = kept.anonymous_kib + GROWTH_KIB;
         assert!(now.anonymous_kib <= most, "round {round}: {} KiB, {most} would do", now.anonymous_kib);
         assert_eq!(now.sockets, before.sockets, "round {round}");
     }
