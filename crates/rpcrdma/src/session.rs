@@ -58,6 +58,9 @@ pub(crate) struct Session {
     untaken: Untaken,
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
+    /// The queue pair has refused memory because the connection is closed, and when that was seen. The end has to follow.
+    refused: bool,
+    refused_since: Option<Timestamp>,
     error: Option<ConnectionError>,
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
@@ -134,6 +137,8 @@ impl Session {
             delivered: VecDeque::new(),
             untaken: Untaken::default(),
             closing: None,
+            refused: false,
+            refused_since: None,
             error: None,
             arrived: VecDeque::new(),
             parts,
@@ -391,6 +396,9 @@ impl Session {
     }
 
     fn host<'a>(&'a mut self, calls: &'a mut Calls) -> (&'a mut Endpoint, Lender<'a>) {
-        (&mut self.engine, Lender { qp: &mut *self.qp, exposures: &mut self.exposures, calls })
+        (
+            &mut self.engine,
+            Lender { qp: &mut *self.qp, exposures: &mut self.exposures, calls, refused: &mut self.refused },
+        )
     }
 }

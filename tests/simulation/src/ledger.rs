@@ -106,7 +106,7 @@ impl Ledger {
 
     /// A call was answered, and its caller has checked the answer.
     pub fn answered(&self, number: u64) {
-        let Some(Ended { what, executions, doubted }) = self.end(number) else { return };
+        let Some(Ended { what, executions, doubted, .. }) = self.end(number) else { return };
         if executions == 0 && !doubted {
             self.record.found(format!("call {number} ({what}) was answered and never executed"));
         }
@@ -114,9 +114,11 @@ impl Ledger {
 
     /// A call failed. `asked`: it was made to fail, and the server has said so.
     pub fn failed(&self, number: u64, error: &CallError, asked: bool) {
-        let Some(Ended { what, doubted, .. }) = self.end(number) else { return };
+        let Some(Ended { what, client, doubted, .. }) = self.end(number) else { return };
         self.record.note(format!("call {number} ({what}) failed: {error}"));
-        if doubted || asked {
+        // A corrupted XID of a call whose memory was not there is remembered, and the call that has it later is refused once.
+        let is_refused = matches!(error, CallError::Transport(TransportError::Remote { .. }));
+        if doubted || asked || (is_refused && self.trust.was_spoilt(client)) {
             return;
         }
         if self.calm.load(Ordering::Relaxed) {
@@ -160,13 +162,19 @@ impl Ledger {
             self.record.found(format!("call {number} ({}) ended twice", entry.what));
             return None;
         }
-        Some(Ended { what: entry.what.clone(), executions: entry.executions.len(), doubted: entry.doubted })
+        Some(Ended {
+            what: entry.what.clone(),
+            client: entry.client,
+            executions: entry.executions.len(),
+            doubted: entry.doubted,
+        })
     }
 }
 
 /// A call that has just ended.
 struct Ended {
     what: String,
+    client: IpAddr,
     executions: usize,
     doubted: bool,
 }

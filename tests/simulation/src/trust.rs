@@ -56,6 +56,11 @@ impl Trust {
         state.standing.insert(initiator);
     }
 
+    /// Whether a message of this host, or one to it, was ever corrupted.
+    pub(crate) fn was_spoilt(&self, host: IpAddr) -> bool {
+        lock(&self.state).spoilt.iter().any(|initiator| initiator.ip() == host)
+    }
+
     /// The initiator's end is gone: calls from now on go elsewhere.
     pub fn over(&self, initiator: SocketAddr) {
         lock(&self.state).standing.remove(&initiator);

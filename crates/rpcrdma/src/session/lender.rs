@@ -13,12 +13,24 @@ pub(super) struct Lender<'a> {
     pub(super) qp: &'a mut dyn QueuePair,
     pub(super) exposures: &'a mut HashMap<ExposureId, Option<Sink>>,
     pub(super) calls: &'a mut Calls,
+    /// Set where the queue pair refuses memory because the connection is closed.
+    pub(super) refused: &'a mut bool,
+}
+
+impl Lender<'_> {
+    fn why(&mut self, reason: RefusedReason) -> ExposeError {
+        if reason != RefusedReason::Closed {
+            return ExposeError::Refused;
+        }
+        *self.refused = true;
+        ExposeError::Closed
+    }
 }
 
 impl Host for Lender<'_> {
     fn expose_source(&mut self, exposure: ExposureId, octets: &Bytes) -> Result<Segment, ExposeError> {
         let exposed = self.qp.expose(Token(exposure.0), Lent::Source(octets.clone()));
-        let segment = exposed.map_err(|refused| why(refused.reason))?;
+        let segment = exposed.map_err(|refused| self.why(refused.reason))?;
         self.exposures.insert(exposure, None);
         Ok(wire(segment))
     }
@@ -34,7 +46,7 @@ impl Host for Lender<'_> {
                 if let Lent::Sink(buffer) = returned {
                     self.calls.restore(sink.call, sink.place, buffer);
                 }
-                Err(why(reason))
+                Err(self.why(reason))
             }
         }
     }
@@ -46,8 +58,4 @@ impl Host for Lender<'_> {
 
 fn wire(segment: RemoteSegment) -> Segment {
     Segment { handle: segment.handle, length: segment.length, offset: segment.offset }
-}
-
-fn why(reason: RefusedReason) -> ExposeError {
-    if reason == RefusedReason::Closed { ExposeError::Closed } else { ExposeError::Refused }
 }

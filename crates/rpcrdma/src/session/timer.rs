@@ -1,7 +1,7 @@
 //! When a session has to do something without being told by its queue pair.
 
 use super::Session;
-use crate::{ConnectionError, calls::Calls};
+use crate::{CLOSE_TIMEOUT, ConnectionError, calls::Calls};
 use std::task::Context;
 
 pub(super) enum Timer {
@@ -16,11 +16,16 @@ pub(super) enum Timer {
 impl Session {
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Timer {
         let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
+        // What is closed to its provider has ended, whether or not a word of it comes: calls would wait for ever.
+        if self.refused && self.refused_since.is_none() {
+            self.refused_since = Some(self.env.clock.now());
+        }
+        let refused = self.refused_since.map(|since| since + CLOSE_TIMEOUT);
         let wanted = match self.closing {
             Some(when) => Some(when),
             // The peer is not to blame for what waits here and is not heard.
-            None if self.parts.is_waiting() => stalled,
-            None => [self.engine.next_wake(), stalled].into_iter().flatten().min(),
+            None if self.parts.is_waiting() => [stalled, refused].into_iter().flatten().min(),
+            None => [self.engine.next_wake(), stalled, refused].into_iter().flatten().min(),
         };
         let Some(wanted) = wanted else { return Timer::Set };
         // A timer that is too early is kept: times move with every message, and a timer each would be dear.
@@ -38,6 +43,9 @@ impl Session {
             Some(when) if when <= now => return Timer::Abandon,
             Some(_) => return Timer::Fired,
             None => {}
+        }
+        if refused.is_some_and(|when| when <= now) {
+            return Timer::Abandon;
         }
         if stalled.is_some_and(|when| when <= now) {
             self.error = Some(ConnectionError::Stalled { after: self.stall });
