@@ -58,9 +58,8 @@ pub(crate) struct Session {
     untaken: Untaken,
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
-    /// The queue pair has refused memory because the connection is closed, and when that was seen. The end has to follow.
-    refused: bool,
-    refused_since: Option<Timestamp>,
+    /// When the queue pair is dropped if it has refused memory because the connection is closed, and the end does not follow.
+    refused: Option<Timestamp>,
     error: Option<ConnectionError>,
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
@@ -137,8 +136,7 @@ impl Session {
             delivered: VecDeque::new(),
             untaken: Untaken::default(),
             closing: None,
-            refused: false,
-            refused_since: None,
+            refused: None,
             error: None,
             arrived: VecDeque::new(),
             parts,
@@ -398,7 +396,13 @@ impl Session {
     fn host<'a>(&'a mut self, calls: &'a mut Calls) -> (&'a mut Endpoint, Lender<'a>) {
         (
             &mut self.engine,
-            Lender { qp: &mut *self.qp, exposures: &mut self.exposures, calls, refused: &mut self.refused },
+            Lender {
+                qp: &mut *self.qp,
+                exposures: &mut self.exposures,
+                calls,
+                clock: &*self.env.clock,
+                refused: &mut self.refused,
+            },
         )
     }
 }

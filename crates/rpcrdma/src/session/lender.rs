@@ -2,9 +2,10 @@
 //!
 //! Owns nothing: what is exposed goes to the queue pair, and what cannot be goes back to the table of calls.
 
-use crate::calls::Calls;
+use crate::{CLOSE_TIMEOUT, calls::Calls};
 use bytes::Bytes;
 use rpcrdma_engine::{ExposeError, ExposureId, Host, Segment, Sink};
+use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_fabric::{Lent, QueuePair, Refused, RefusedReason, RemoteSegment, Token};
 use std::collections::HashMap;
 
@@ -13,8 +14,9 @@ pub(super) struct Lender<'a> {
     pub(super) qp: &'a mut dyn QueuePair,
     pub(super) exposures: &'a mut HashMap<ExposureId, Option<Sink>>,
     pub(super) calls: &'a mut Calls,
-    /// Set where the queue pair refuses memory because the connection is closed.
-    pub(super) refused: &'a mut bool,
+    pub(super) clock: &'a dyn Clock,
+    /// Set where the queue pair refuses memory because the connection is closed: by when the end has to follow.
+    pub(super) refused: &'a mut Option<Timestamp>,
 }
 
 impl Lender<'_> {
@@ -22,7 +24,7 @@ impl Lender<'_> {
         if reason != RefusedReason::Closed {
             return ExposeError::Refused;
         }
-        *self.refused = true;
+        self.refused.get_or_insert_with(|| self.clock.now() + CLOSE_TIMEOUT);
         ExposeError::Closed
     }
 }

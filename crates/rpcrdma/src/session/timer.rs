@@ -1,7 +1,7 @@
 //! When a session has to do something without being told by its queue pair.
 
 use super::Session;
-use crate::{CLOSE_TIMEOUT, ConnectionError, calls::Calls};
+use crate::{ConnectionError, calls::Calls};
 use std::task::Context;
 
 pub(super) enum Timer {
@@ -17,10 +17,7 @@ impl Session {
     pub(super) fn poll_timer(&mut self, cx: &mut Context<'_>, calls: &mut Calls) -> Timer {
         let stalled = (self.owed > 0).then(|| self.owed_since + self.stall);
         // What is closed to its provider has ended, whether or not a word of it comes: calls would wait for ever.
-        if self.refused && self.refused_since.is_none() {
-            self.refused_since = Some(self.env.clock.now());
-        }
-        let refused = self.refused_since.map(|since| since + CLOSE_TIMEOUT);
+        let refused = self.refused;
         let wanted = match self.closing {
             Some(when) => Some(when),
             // The peer is not to blame for what waits here and is not heard.
