@@ -2,6 +2,7 @@
 //!
 //! Events own what they tell; it is bounded by what one Send can hold of chunk lists.
 
+use crate::content::Content;
 use crate::header::{TransportHeader, Unreadable};
 use rpcrdma_iwarp::protocol::{
     mpa::{Frame, Kind},
@@ -16,6 +17,41 @@ use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 const NFS_ACL_PROGRAM: u32 = 100_227;
 /// The program that Linux gives version 4's callbacks (RFC 8881 leaves the number to the client).
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+/// The names of all procedures that have a known one.
+pub const PROCEDURE_NAMES: [&str; 28] = [
+    "NULL",
+    "GETATTR",
+    "SETATTR",
+    "LOOKUP",
+    "ACCESS",
+    "READLINK",
+    "READ",
+    "WRITE",
+    "CREATE",
+    "MKDIR",
+    "SYMLINK",
+    "MKNOD",
+    "REMOVE",
+    "RMDIR",
+    "RENAME",
+    "LINK",
+    "READDIR",
+    "READDIRPLUS",
+    "FSSTAT",
+    "FSINFO",
+    "PATHCONF",
+    "COMMIT",
+    "COMPOUND",
+    "MNT",
+    "DUMP",
+    "UMNT",
+    "UMNTALL",
+    "EXPORT",
+];
+
+/// What `v3::Status` calls those that have no name.
+const UNKNOWN_STATUS: &str = "NFS3ERR_?";
 
 /// What a TCP connection carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +187,7 @@ pub enum Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Status::Nfs3(status) if status.name() == UNKNOWN_STATUS => write!(f, "NFS3 status {}", status.0),
             Status::Nfs3(status) => f.write_str(status.name()),
             Status::Mount(mount::Status::OK) => f.write_str("OK"),
             Status::Mount(status) => write!(f, "MOUNT status {}: {status}", status.0),
@@ -297,4 +334,24 @@ pub struct Event {
     pub call: Option<CallTag>,
     /// What it is.
     pub kind: EventKind,
+    /// What the RPC message says that it brings or completes, if the message's program is one that is read.
+    pub content: Option<Content>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_procedures_are_listed() {
+        let programs = [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (NFS4_CALLBACK_PROGRAM, 1)];
+        let mut found = Vec::new();
+        for (program, version) in programs {
+            for procedure in 0..100 {
+                found.extend(ProcedureName { program, version, procedure }.procedure_name());
+            }
+        }
+        assert!(found.iter().all(|name| PROCEDURE_NAMES.contains(name)), "{found:?}");
+        assert!(PROCEDURE_NAMES.iter().all(|name| found.contains(name)), "{found:?}");
+    }
 }

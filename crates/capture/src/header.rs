@@ -66,6 +66,14 @@ impl TransportHeader {
         Ok((TransportHeader::V2(header), end))
     }
 
+    /// Whether it answers with an error of the transport.
+    pub(crate) fn is_error(&self) -> bool {
+        match self {
+            TransportHeader::V1(header) => matches!(header.body, v1::Body::Error(_)),
+            TransportHeader::V2(header) => matches!(header.body, v2::Body::Error(_)),
+        }
+    }
+
     /// Its XID.
     pub fn xid(&self) -> u32 {
         match self {

@@ -15,8 +15,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+pub mod content;
 pub mod event;
 mod header;
+pub mod names;
 pub mod read;
 pub mod show;
 pub mod write;

@@ -10,7 +10,7 @@ use pcap_file::{
 use proptest::prelude::*;
 use rpcrdma_capture::{
     ReadError, read_capture,
-    show::{Json, Ladder, Style, Text},
+    show::{Filtered, Json, Ladder, Statistics, Style, Text, Wanted},
 };
 
 /// Shows a file in all ways. Nobody minds what comes out.
@@ -18,6 +18,10 @@ fn show(file: &[u8]) {
     let _ = read_capture(file, &mut Text::new(std::io::sink()));
     let _ = read_capture(file, &mut Json::new(std::io::sink()));
     let _ = read_capture(file, &mut Ladder::new(std::io::sink(), Style::Unicode));
+    let _ = read_capture(file, &mut Statistics::text(std::io::sink()));
+    let _ = read_capture(file, &mut Statistics::json(std::io::sink()));
+    let slow = Wanted { slower_than: Some(std::time::Duration::from_micros(150)), ..Wanted::default() };
+    let _ = read_capture(file, &mut Filtered::new(slow, Text::new(std::io::sink())));
 }
 
 #[test]

@@ -85,9 +85,13 @@ fn record(body: &[u8]) -> Vec<u8> {
     [&(0x8000_0000 | body.len() as u32).to_be_bytes()[..], body].concat()
 }
 
+/// A call with `more` octets of arguments: a path or a handle, if there are any.
 fn call(xid: u32, program: u32, version: u32, procedure: u32, more: usize) -> Vec<u8> {
     let mut body = words(&[xid, 0, 2, program, version, procedure, 0, 0, 0, 0]);
-    body.resize(body.len() + more, 7);
+    if let Some(octets) = more.checked_sub(4) {
+        body.extend(words(&[octets as u32]));
+        body.resize(body.len() + octets, b'/');
+    }
     record(&body)
 }
 
@@ -157,10 +161,10 @@ fn every_view_shows_them() {
     read_capture(&file[..], &mut Text::new(&mut text)).unwrap();
     let text = String::from_utf8(text).unwrap();
     for line in [
-        "    0.001000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 3 MNT  [call 1 MOUNT 3 MNT]",
-        "    0.002000 #1 10.0.0.2:20048 > 10.0.0.1:863  Record, 40 octets: Reply OK  [call 1 MOUNT 3 MNT]",
-        "    0.006000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 1 UMNT  [call 3 MOUNT 1 UMNT]",
-        "    0.008000 #2 10.0.0.1:863 > 10.0.0.2:2049  Record, 76 octets: Call NFS 3 GETATTR  [call 1 NFS 3 GETATTR]",
+        "    0.001000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 3 MNT \"////\"  [call 1 MOUNT 3 MNT]",
+        "    0.002000 #1 10.0.0.2:20048 > 10.0.0.1:863  Record, 40 octets: Reply OK 0000feed  [call 1 MOUNT 3 MNT]",
+        "    0.006000 #1 10.0.0.1:863 > 10.0.0.2:20048  Record, 48 octets: Call MOUNT 1 UMNT \"////\"  [call 3 MOUNT 1 UMNT]",
+        "    0.008000 #2 10.0.0.1:863 > 10.0.0.2:2049  Record, 76 octets: Call NFS 3 GETATTR 2f2f..2f2f2f2f  [call 1 NFS 3 GETATTR]",
     ] {
         assert!(text.lines().any(|found| found == line), "{line}\n{text}");
     }
@@ -175,7 +179,10 @@ fn every_view_shows_them() {
     let ladder = String::from_utf8(ladder).unwrap();
     assert!(ladder.contains("call 1: MOUNT 3 MNT, xid 0x00000001, answered after 1.000 ms: OK"), "{ladder}");
     assert!(ladder.contains("call 3: MOUNT 1 UMNT, xid 0x00000003, no answer seen"), "{ladder}");
-    assert!(ladder.lines().any(|line| line.contains(" Call ") && line.contains("Call MOUNT 3 MNT --")), "{ladder}");
+    assert!(
+        ladder.lines().any(|line| line.contains(" Call ") && line.contains("Call MOUNT 3 MNT \"////\" --")),
+        "{ladder}"
+    );
 
     let mut json = Vec::new();
     read_capture(&file[..], &mut Json::new(&mut json)).unwrap();

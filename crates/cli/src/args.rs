@@ -1,8 +1,9 @@
 //! The command line.
 
-use crate::{bench, devices, files, manual, transports::Carrier, url::NfsUrl};
+use crate::{bench, capture::CaptureArgs, devices, files, manual, transports::Carrier, url::NfsUrl};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rpcrdma::Versions;
+use rpcrdma_nfsd::Cidr;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Serve and use NFS over RPC-over-RDMA, with or without RDMA hardware.
@@ -18,9 +19,13 @@ URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX f
   mountport=N          where MOUNT answers over TCP (asks rpcbind, else 20048)
   nfsport=N            the same as :PORT
   uid=N, gid=N         as whom to call (the user who runs the command)
-PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets.
+PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets, a
+link-local one with its interface: [fe80::1%25eth0]. All addresses of a name are tried.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage.")]
+-h prints sizes with units where there are sizes to read (ls, df), as in the tools of those names; --help is help.
+With --json, errors are objects on standard error: {\"error\": {\"path\", \"local\", \"procedure\", \"status\", \"message\"}}.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage; get and put: 128 and the number of the signal that ended them.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -64,6 +69,30 @@ pub(crate) enum Command {
     Man(manual::ManArgs),
 }
 
+impl Command {
+    /// Whether errors are told as JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        match self {
+            Command::Serve(args) => args.json,
+            Command::Ls(args) => args.client.json,
+            Command::Stat(args) => args.client.json,
+            Command::Cat(args) => args.client.json,
+            Command::Get(args) => args.client.json,
+            Command::Put(args) => args.client.json,
+            Command::Mkdir(args) => args.connecting.json,
+            Command::Rm(args) => args.connecting.json,
+            Command::Mv(args) => args.connecting.json,
+            Command::Ln(args) => args.connecting.json,
+            Command::Df(args) => args.client.json,
+            Command::Ping(args) => args.client.json,
+            Command::Bench(args) => args.json,
+            Command::Devices(args) => args.json,
+            Command::Decode(args) => args.json,
+            Command::Completions(_) | Command::Man(_) => false,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory to serve; clients see it as /
@@ -93,21 +122,22 @@ pub(crate) struct ServeArgs {
     /// crash of this machine may undo the last seconds of them (data that were committed are safe either way)
     #[arg(long = "async")]
     pub(crate) early_answers: bool,
-    /// Serve only clients of this network; may be given several times
+    /// Serve only clients of this network, and tell others nothing; may be given several times
     #[arg(long, value_name = "CIDR")]
-    pub(crate) allow: Vec<String>,
-    /// Register with rpcbind on this machine, so that clients find the ports
+    pub(crate) allow: Vec<Cidr>,
+    /// Register with rpcbind on this machine, so that clients find the ports; fails if another server that runs is
+    /// registered there
     #[arg(long)]
     pub(crate) rpcbind: bool,
     /// Threads that serve connections (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
     /// Memory for calls and replies in progress, such as 512M or 2G, 16M at least (default: a quarter of RAM); the clients of one
-    /// address get three quarters of it at most
+    /// address, or of one /64 of IPv6, get three quarters of it at most
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
-    /// Where the server keeps what must survive a restart (default: /var/lib/rpcrdma as root, else rpcrdma in
-    /// $XDG_STATE_HOME or ~/.local/state)
+    /// Where the server keeps what must survive a restart, outside of DIR (default: /var/lib/rpcrdma as root, else rpcrdma
+    /// in $XDG_STATE_HOME or ~/.local/state)
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Connections at a time, over all listeners
@@ -127,9 +157,8 @@ pub(crate) struct ServeArgs {
     /// Do not ask for iWARP's CRC; it is off only if the client does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Write what goes over RDMA connections to this pcapng file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) capture: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
     /// Serve numbers for Prometheus at http://ADDR:PORT/metrics
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) metrics: Option<SocketAddr>,
@@ -165,35 +194,43 @@ pub(crate) enum LogFormat {
 /// What the client commands have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ClientArgs {
-    /// Write what goes over RDMA connections to this pcapng file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) capture: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     pub(crate) no_crc: bool,
-    /// Print JSON
+    /// Print JSON, errors too; of cat errors alone, as what it prints is the contents of files
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct LsArgs {
     /// What to list
-    pub(crate) url: NfsUrl,
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
     /// One line for each file, with mode, links, owner, group, size and time
     #[arg(short)]
     pub(crate) long: bool,
     /// Directories below, too
     #[arg(short = 'R')]
     pub(crate) recursive: bool,
+    /// With -l: print sizes with units, such as 1.50 GiB
+    #[arg(short = 'h', long, requires = "long", conflicts_with = "json")]
+    pub(crate) human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
     pub(crate) client: ClientArgs,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
-    /// Which file
-    pub(crate) url: NfsUrl,
+    /// Which files
+    #[arg(required = true)]
+    pub(crate) urls: Vec<NfsUrl>,
     #[command(flatten)]
     pub(crate) client: ClientArgs,
 }
@@ -209,12 +246,23 @@ pub(crate) struct CatArgs {
     /// Write so much of each file at most, such as 512 or 16M (default: up to its end)
     #[arg(long, value_name = "SIZE", value_parser = parse_octets)]
     pub(crate) length: Option<u64>,
-    /// Write what goes over RDMA connections to this pcapng file
-    #[arg(long, value_name = "FILE")]
-    pub(crate) capture: Option<PathBuf>,
-    /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
+    #[command(flatten)]
+    pub(crate) client: ClientArgs,
+}
+
+/// How copies take the place of what is there.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Placing {
+    /// Write into files that are there, instead of to a temporary file beside them that takes their name when it is whole.
+    /// Keeps their owner and other names, while mode and times become those of the source; a copy that fails leaves them
+    /// half written
     #[arg(long)]
-    pub(crate) no_crc: bool,
+    pub(crate) inplace: bool,
+    /// Go on with a copy that was cut off, and keep what has come if this one is: files whose size and time of last change
+    /// are those of their source are passed over, and a file that was begun so goes on if its source still has the same
+    /// time and is no shorter (contents are not compared; one such copy to a name at a time)
+    #[arg(long, conflicts_with = "inplace")]
+    pub(crate) resume: bool,
 }
 
 #[derive(Debug, Args)]
@@ -227,6 +275,8 @@ pub(crate) struct GetArgs {
     pub(crate) urls: Vec<NfsUrl>,
     /// Where to: a directory that exists, or the new name
     pub(crate) local: PathBuf,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
     /// No progress bar
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -239,11 +289,17 @@ pub(crate) struct PutArgs {
     /// Copy directories and what is in them
     #[arg(short)]
     pub(crate) recursive: bool,
+    /// Do not try to give files the modes and times of their sources. What is there on the server keeps its mode; new files
+    /// and directories get their sources' less what the umask takes
+    #[arg(long, conflicts_with = "resume")]
+    pub(crate) no_attributes: bool,
     /// What to copy
     #[arg(required = true)]
     pub(crate) local: Vec<PathBuf>,
     /// Where to: a directory that exists, or the new name
     pub(crate) url: NfsUrl,
+    #[command(flatten)]
+    pub(crate) placing: Placing,
     /// No progress bar
     #[arg(short, long)]
     pub(crate) quiet: bool,
@@ -273,7 +329,7 @@ pub(crate) struct DecodeArgs {
     /// Messages in hex on standard input, one a line
     #[arg(long, required_unless_present = "file", conflicts_with = "file")]
     pub(crate) hex: bool,
-    /// A capture to read: pcap or pcapng
+    /// A capture to read, pcap or pcapng; - is standard input
     #[arg(value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     /// Print JSON, one object a line; with --hex: {"decode": the header or null, "classify": what a receiver does}
@@ -285,6 +341,11 @@ pub(crate) struct DecodeArgs {
     /// Draw with Unicode's lines and arrows
     #[arg(long, requires = "ladder")]
     pub(crate) unicode: bool,
+    /// Tell only what all calls come to: by procedure how many, their statuses, latencies, octets, retransmissions; credits
+    #[arg(long, conflicts_with_all = ["hex", "ladder"])]
+    pub(crate) summary: bool,
+    #[command(flatten)]
+    pub(crate) filter: crate::decode::FilterArgs,
     /// With --hex: the version of RPC-over-RDMA that the connection has settled
     #[arg(long, value_name = "1|2", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
     pub(crate) rpcrdma: u8,

@@ -1,26 +1,20 @@
 //! `rpcrdma cat`.
 
-use crate::{
-    args::CatArgs,
-    copy::{DEPTH, block_size},
-    session::Sessions,
-    transports::Options,
-};
+use crate::{args::CatArgs, failure::At, octets::Octets, session::Sessions};
 use anyhow::{Context, Result};
-use rpcrdma_nfs_client::Reader;
 use std::io::Write;
 
 pub(crate) async fn run(args: CatArgs) -> Result<()> {
-    let mut sessions = Sessions::new(Options { no_crc: args.no_crc, capture: args.capture, ..Options::default() })?;
+    let mut sessions = Sessions::new(args.client.into())?;
     let mut out = std::io::stdout().lock();
     for url in &args.urls {
-        let (session, path) = sessions.open(url).await?;
-        let found = session.find(&path, true).await?;
+        let at = || At::new(&url.path);
+        let (session, path) = sessions.open(url).await.with_context(at)?;
+        let found = session.find(&path, true).await.with_context(at)?;
         let size = found.attributes.size;
         let end = args.length.map_or(u64::MAX, |length| args.offset.saturating_add(length));
-        let (block, depth) = block_size(end.min(size).saturating_sub(args.offset), session.transfer.read, DEPTH);
-        let mut reader = Reader::new(session.nfs.clone(), found.file, args.offset, end, block, depth).expecting(size);
-        while let Some(block) = reader.next().await.with_context(|| crate::names::escaped(&url.path))? {
+        let mut octets = Octets::new(&session, &found.file, size, args.offset, end);
+        while let Some(block) = octets.next().await.with_context(at)? {
             out.write_all(&block.data)?;
         }
     }

@@ -1,12 +1,15 @@
 //! What `get` and `put` share: how much is under way, what was done, and telling it.
 
-use crate::{Failed, names};
-use anyhow::Result;
+use crate::{
+    Failed, ahead::Ahead, args::Placing, failure, interrupt::Interrupted, names, place::TooDeep, waiting::Watch,
+};
+use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rpcrdma_nfs_client::Error;
 use rpcrdma_oncrpc::CallError;
 use std::{
-    io::IsTerminal,
+    io::{IsTerminal, Write},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -14,6 +17,8 @@ use std::{
 pub(crate) const DEPTH: usize = 8;
 /// Files being copied at a time.
 pub(crate) const FILES: usize = 8;
+/// Of what was left out so much is told again at the end, with the reason; of the rest how many it is.
+const LEFT_OUT_TOLD: usize = 10;
 /// Holes are looked for in units of this many octets: the block size of most file systems.
 const HOLE_OCTETS: usize = 4096;
 
@@ -41,24 +46,53 @@ pub(crate) fn data_runs(octets: &[u8]) -> Vec<std::ops::Range<usize>> {
     runs
 }
 
-/// Whether to give up, rather than go on with the next file: the server cannot be reached or makes no sense.
+/// Whether to give up, rather than go on with the next file: the server cannot be reached, or its tree has no end.
 pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        matches!(cause.downcast_ref::<Error>(), Some(Error::Call(CallError::Transport(_))))
+        cause.is::<TooDeep>()
+            || matches!(cause.downcast_ref::<Error>(), Some(Error::Call { source: CallError::Transport(_), .. }))
             || matches!(cause.downcast_ref::<CallError>(), Some(CallError::Transport(_)))
     })
+}
+
+/// Tells something on the standard error output. Where that is full or closed, there is nobody to tell.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+fn set_style(bar: &ProgressBar, template: &str) {
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
 }
 
 /// What has been copied, shown while it happens and told at the end.
 pub(crate) struct Tally {
     begin: Instant,
     bar: Option<ProgressBar>,
+    ahead: Arc<Ahead>,
+    /// A summary is told to whoever reads it, not only to a terminal.
+    is_tree: bool,
+    placing: Placing,
     pub(crate) files: u64,
     pub(crate) directories: u64,
     pub(crate) links: u64,
+    /// Named pipes, sockets and devices.
+    pub(crate) special: u64,
     pub(crate) octets: u64,
+    /// Files that were whole already.
+    pub(crate) skipped: u64,
     pub(crate) errors: u64,
+    /// Files of somebody else, which kept their modes and times.
+    attributes_not_kept: u64,
+    /// What could not be copied and why: the first of it.
+    left_out: Vec<(String, String)>,
 }
+
+/// A copy's progress while nothing is known but what was done.
+const BAR: &str = "{spinner} {prefix}{bytes}, {binary_bytes_per_sec}, {msg}";
+/// The same once it is known how much there is.
+const BAR_OF_TOTAL: &str = "{spinner} {prefix}{bytes} of {total_bytes}, {binary_bytes_per_sec}, {msg}, {eta} left";
 
 impl Tally {
     /// Counts from zero; with a progress bar if somebody watches.
@@ -66,26 +100,87 @@ impl Tally {
         let watched = !quiet && std::io::stderr().is_terminal();
         let bar = watched.then(|| {
             let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{spinner} {bytes} {bytes_per_sec} {msg}") {
-                bar.set_style(style);
-            }
+            set_style(&bar, BAR);
             bar.enable_steady_tick(Duration::from_millis(200));
             bar
         });
-        Self { begin: Instant::now(), bar, files: 0, directories: 0, links: 0, octets: 0, errors: 0 }
+        Self {
+            begin: Instant::now(),
+            bar,
+            ahead: Arc::default(),
+            is_tree: false,
+            placing: Placing::default(),
+            files: 0,
+            directories: 0,
+            links: 0,
+            special: 0,
+            octets: 0,
+            skipped: 0,
+            errors: 0,
+            attributes_not_kept: 0,
+            left_out: vec![],
+        }
+    }
+
+    /// Says how files take their places, on which it depends whether a later copy can go on.
+    pub(crate) fn placed(self, placing: Placing) -> Self {
+        Self { placing, ..self }
+    }
+
+    /// A tree is copied: its summary is told in any case.
+    pub(crate) fn of_tree(self, is_tree: bool) -> Self {
+        Self { is_tree, ..self }
+    }
+
+    /// What waits for a server is told in the progress line, if there is one.
+    pub(crate) fn shared_with(self, watch: &Watch) -> Self {
+        if let Some(bar) = &self.bar {
+            watch.share(bar.clone());
+        }
+        self
+    }
+
+    /// Where a walk ahead of the copy tells what there is; nothing if nobody would see it.
+    pub(crate) fn ahead(&self) -> Option<Arc<Ahead>> {
+        self.bar.is_some().then(|| self.ahead.clone())
     }
 
     pub(crate) fn moved(&mut self, octets: usize) {
         self.octets += octets as u64;
         if let Some(bar) = &self.bar {
             bar.inc(octets as u64);
+            if bar.length().is_none() {
+                self.show_files();
+            }
         }
     }
 
     pub(crate) fn file_done(&mut self) {
         self.files += 1;
+        self.show_files();
+    }
+
+    /// A file of `octets` was whole already.
+    pub(crate) fn passed_over(&mut self, octets: u64) {
+        self.skipped += 1;
         if let Some(bar) = &self.bar {
-            bar.set_message(format!("{} files", self.files));
+            bar.inc(octets);
+        }
+        self.show_files();
+    }
+
+    fn show_files(&self) {
+        let Some(bar) = &self.bar else { return };
+        let done = self.files + self.skipped;
+        match self.ahead.total() {
+            Some(total) => {
+                if bar.length().is_none() {
+                    bar.set_length(total.octets);
+                    set_style(bar, BAR_OF_TOTAL);
+                }
+                bar.set_message(format!("{done} of {} files", total.files));
+            }
+            None => bar.set_message(format!("{done} files")),
         }
     }
 
@@ -98,37 +193,129 @@ impl Tally {
         Ok(())
     }
 
+    /// The same of a path on the server.
+    pub(crate) fn check_remote(&mut self, path: &[u8], error: anyhow::Error) -> Result<()> {
+        if is_hopeless(&error) {
+            return Err(error);
+        }
+        self.left_out(path, &failure::line_at(path, &error), &error);
+        Ok(())
+    }
+
     /// Tells what could not be copied, and goes on.
     pub(crate) fn failed(&mut self, what: &[u8], error: &anyhow::Error) {
+        self.left_out(what, &failure::line_of_local(what, error), error);
+    }
+
+    /// Tells that a file of the server has not got the mode and times of its source.
+    pub(crate) fn attributes_not_kept(&mut self, what: &[u8], note: &str) {
+        self.attributes_not_kept += 1;
+        self.note(what, note);
+    }
+
+    fn left_out(&mut self, what: &[u8], line: &str, error: &anyhow::Error) {
         self.errors += 1;
-        let line = format!("rpcrdma: {}: {error:#}", names::escaped(what));
-        match &self.bar {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+        self.print(line);
+        let what = names::escaped(what);
+        if self.left_out.len() < LEFT_OUT_TOLD {
+            self.left_out.push((what, names::escaped(format!("{error:#}").as_bytes())));
         }
     }
 
-    /// Tells what was done. Fails if anything could not be.
-    pub(crate) fn finish(self, json: bool, quiet: bool) -> Result<()> {
+    /// Tells something that is no error.
+    pub(crate) fn note(&self, what: &[u8], note: &str) {
+        self.print(&failure::warning_line(&format!("{}: {note}", names::escaped(what))));
+    }
+
+    fn print(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| tell(line)),
+            None => tell(line),
+        }
+    }
+
+    /// Tells once more what was left out: of one file it has just been told.
+    fn tell_left_out(&self) {
+        if !self.is_tree && self.files + self.skipped + self.errors <= 1 {
+            return;
+        }
+        for (what, why) in &self.left_out {
+            tell(&failure::warning_line(&format!("left out: {what}: {why}")));
+        }
+        match self.errors - self.left_out.len() as u64 {
+            0 => {}
+            more => tell(&failure::warning_line(&format!("left out: {more} more"))),
+        }
+    }
+
+    /// Tells how far a copy came that did not come to its end.
+    fn tell_stopped(&self, done: &Result<()>) {
+        if let Err(error) = done
+            && (self.files > 0 || self.octets > 0)
+        {
+            let (files, octets) = (self.files, HumanBytes(self.octets));
+            let hint = if self.can_resume(error) { "; --resume passes over what is whole" } else { "" };
+            tell(&failure::warning_line(&format!("stopped after {files} files and {octets}{hint}")));
+        }
+    }
+
+    /// Whether the same copy with `--resume` would have less to do, and could come further.
+    fn can_resume(&self, error: &anyhow::Error) -> bool {
+        let has_kept = self.files > 0 || self.skipped > 0 || self.placing.resume;
+        let may_end =
+            error.is::<Interrupted>() || is_hopeless(error) && !error.chain().any(|cause| cause.is::<TooDeep>());
+        !self.placing.inplace && has_kept && may_end
+    }
+
+    fn to_json(&self, seconds: f64) -> serde_json::Value {
+        let left_out: Vec<_> =
+            self.left_out.iter().map(|(path, reason)| serde_json::json!({ "path": path, "reason": reason })).collect();
+        serde_json::json!({
+            "files": self.files, "directories": self.directories, "links": self.links, "special": self.special,
+            "skipped": self.skipped, "octets": self.octets, "seconds": seconds, "errors": self.errors,
+            "left_out": left_out, "left_out_more": self.errors - self.left_out.len() as u64,
+            "attributes_not_kept": self.attributes_not_kept,
+        })
+    }
+
+    /// What was done, on one line.
+    fn summary(&self, seconds: f64) -> String {
+        let rate = HumanBytes((self.octets as f64 / seconds.max(1e-9)) as u64);
+        let mut line = format!("{} files, {} in {seconds:.1} s ({rate}/s)", self.files, HumanBytes(self.octets));
+        let counts = [
+            (self.directories, "directories"),
+            (self.links, "links"),
+            (self.special, "special files"),
+            (self.skipped, "files passed over"),
+            (self.attributes_not_kept, "without their mode and times"),
+            (self.errors, "left out"),
+        ];
+        for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {
+            line.push_str(&format!(", {count} {what}"));
+        }
+        line
+    }
+
+    /// Tells what was done, and what was left out. Fails if anything was, and if `done` has failed.
+    pub(crate) fn finish(self, json: bool, quiet: bool, done: Result<()>) -> Result<()> {
         let seconds = self.begin.elapsed().as_secs_f64();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        let mut told = Ok(());
         if json {
-            let (files, directories, links) = (self.files, self.directories, self.links);
-            let (octets, errors) = (self.octets, self.errors);
-            println!(
-                "{}",
-                serde_json::json!({
-                    "files": files, "directories": directories, "links": links,
-                    "octets": octets, "seconds": seconds, "errors": errors,
-                })
-            );
-        } else if self.bar.is_some() && !quiet {
-            let rate = (self.octets as f64 / seconds.max(1e-9)) as u64;
-            eprintln!("{} files, {} in {seconds:.1} s ({}/s)", self.files, HumanBytes(self.octets), HumanBytes(rate));
+            let line = names::json(&self.to_json(seconds));
+            told = writeln!(std::io::stdout(), "{line}").context("cannot write to the standard output");
+        } else if (self.bar.is_some() || self.is_tree) && !quiet {
+            tell(&self.summary(seconds));
         }
-        if self.errors > 0 { Err(Failed.into()) } else { Ok(()) }
+        // An object for a program has it already.
+        if !json {
+            self.tell_left_out();
+        }
+        self.tell_stopped(&done);
+        done?;
+        if self.errors > 0 { Err(Failed.into()) } else { told }
     }
 }
 
@@ -143,6 +330,21 @@ mod tests {
         assert_eq!(block_size((1 << 20) + 1, 1 << 20, 8), (1 << 20, 2));
         assert_eq!(block_size(u64::MAX, 1 << 20, 8), (1 << 20, 8));
         assert_eq!(block_size(10, 0, 8), (1, 8));
+    }
+
+    #[test]
+    fn what_was_left_out_is_told_up_to_a_limit() {
+        let mut tally = Tally::new(true).of_tree(true);
+        for number in 0..=LEFT_OUT_TOLD {
+            assert_eq!(tally.to_json(1.0)["left_out_more"], 0);
+            tally.failed(format!("file {number}").as_bytes(), &anyhow::anyhow!("no\nluck"));
+        }
+        let told = tally.to_json(1.0);
+        assert_eq!(told["left_out"].as_array().map(Vec::len), Some(LEFT_OUT_TOLD));
+        assert_eq!(told["left_out"][0], serde_json::json!({ "path": "file 0", "reason": "no\\nluck" }));
+        assert_eq!((&told["left_out_more"], &told["errors"]), (&1.into(), &(LEFT_OUT_TOLD + 1).into()));
+        (tally.files, tally.special, tally.octets) = (2, 1, 2048);
+        assert_eq!(tally.summary(2.0), "2 files, 2.00 KiB in 2.0 s (1.00 KiB/s), 1 special files, 11 left out");
     }
 
     #[test]

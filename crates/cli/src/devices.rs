@@ -11,7 +11,7 @@ use std::{io::Write, net::Ipv6Addr};
 pub(crate) struct DevicesArgs {
     /// Print JSON, one object a line
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 pub(crate) fn run(args: &DevicesArgs, out: &mut dyn Write) -> Result<()> {

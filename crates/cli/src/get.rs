@@ -2,78 +2,77 @@
 //!
 //! Names come from the server and are not trusted: a name with a slash, `.` or `..` is refused, and nothing is written
 //! through a symbolic link. Links made by this run are made last, so that no later file can pass through them.
+//! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`target`]).
+
+mod later;
+mod regular;
+mod target;
 
 use crate::{
-    args::GetArgs,
-    copy::{DEPTH, FILES, Tally, block_size, data_runs},
+    args::{GetArgs, Placing},
+    copy::{FILES, Tally},
+    counterpart::Counterparts,
+    failure::At,
+    interrupt::Signals,
+    place::{MAX_DEPTH, TooDeep},
     session::{Session, Sessions},
+    url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{
+    StreamExt,
+    future::{Either, select},
+    stream::FuturesUnordered,
+};
+use later::{FileId, Known, Later, Turn};
+use rpcrdma_env::Random;
 use rpcrdma_nfs::v3::{Attributes, FileType, Handle, Status};
-use rpcrdma_nfs_client::{Listing, Reader};
-use rustix::fs::{AtFlags, CWD, FileType as LocalType, Mode, Timespec, Timestamps};
+use rpcrdma_nfs_client::{Found, Listing};
+use rustix::{
+    fs::{CWD, FileType as LocalType, Mode, Timespec, Timestamps},
+    io::Errno,
+};
 use std::{
     cell::RefCell,
-    collections::HashMap,
     ffi::OsStr,
-    fs::{self, File, OpenOptions, Permissions},
+    fs::{self, File, Permissions},
     io,
     os::unix::{
         ffi::OsStrExt,
-        fs::{FileExt, OpenOptionsExt, PermissionsExt},
+        fs::{DirBuilderExt, FileTypeExt, PermissionsExt},
     },
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
 };
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
+    let mut signals = Signals::new()?;
     let mut sessions = Sessions::new(args.client.clone().into())?;
-    let into_directory = args.local.is_dir();
-    ensure!(
-        into_directory || args.urls.len() == 1,
-        "{} is no directory: several files can be copied only into one",
-        args.local.display()
-    );
-    let copier = Copier { tally: RefCell::new(Tally::new(args.quiet || args.client.json)), ..Copier::default() };
-    for url in &args.urls {
-        let (session, path) = sessions.open(url).await?;
-        let found = session.find(&path, !args.recursive).await?;
-        let local = match url.last_name() {
-            Some(name) if into_directory => args.local.join(checked_name(name)?),
-            _ => args.local.clone(),
-        };
-        if found.attributes.file_type == FileType::Directory && !args.recursive {
-            let error = anyhow::anyhow!("is a directory; copy it with -r");
-            copier.tally.borrow_mut().failed(&url.path, &error);
-            continue;
-        }
-        copier.tree(&session, found.file, found.attributes, local).await?;
+    let tally = Tally::new(args.quiet || args.client.json).of_tree(args.recursive).shared_with(sessions.watch());
+    sessions.watch().set_quiet(args.quiet);
+    let copier = Copier::new(args.placing, sessions.random(), tally);
+    let done = tokio::select! {
+        biased;
+        // Dropped, the other future takes its temporary files with it.
+        interrupted = signals.next() => Err(interrupted.into()),
+        done = copier.all(&args, &mut sessions) => done,
+    };
+    if done.is_err() {
+        copier.leave_out_later();
     }
-    copier.finish();
-    copier.tally.into_inner().finish(args.client.json, args.quiet)
+    copier.tally.into_inner().finish(args.client.json, args.quiet, done)
 }
 
-/// Something to be made when everything else is there.
-enum Later {
-    HardLink { first: PathBuf, local: PathBuf },
-    Symlink { target: Vec<u8>, local: PathBuf, attributes: Attributes },
-}
-
-#[derive(Default)]
 struct Copier {
+    placing: Placing,
+    random: Arc<dyn Random>,
     tally: RefCell<Tally>,
-    /// Where a file with several names was copied to first, by file system and file number.
-    first_names: RefCell<HashMap<(u64, u64), PathBuf>>,
+    known: RefCell<Known>,
     later: RefCell<Vec<Later>>,
     /// Directories and what they shall have when they are full.
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
-}
-
-impl Default for Tally {
-    fn default() -> Self {
-        Tally::new(true)
-    }
+    counterparts: RefCell<Counterparts>,
 }
 
 /// A name that can stand for one file in one directory.
@@ -87,6 +86,64 @@ pub(crate) fn checked_name(name: &[u8]) -> Result<&OsStr> {
 }
 
 impl Copier {
+    fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
+        let (known, later, directories, counterparts) = Default::default();
+        let tally = RefCell::new(tally.placed(placing));
+        Self { placing, random, tally, known, later, directories, counterparts }
+    }
+
+    /// Copies everything that is asked for.
+    async fn all(&self, args: &GetArgs, sessions: &mut Sessions) -> Result<()> {
+        let into_directory = args.local.is_dir();
+        ensure!(
+            into_directory || args.urls.len() == 1,
+            "{} is no directory: several files can be copied only into one",
+            args.local.display()
+        );
+        for url in &args.urls {
+            let copied = self.argument(args, url, into_directory, sessions).await;
+            copied.or_else(|error| {
+                // What was copied before gets its links and modes all the same.
+                let checked = self.tally.borrow_mut().check_remote(&url.path, error);
+                checked.with_context(|| At::new(&url.path))
+            })?;
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Copies what one URL names.
+    async fn argument(
+        &self,
+        args: &GetArgs,
+        url: &NfsUrl,
+        into_directory: bool,
+        sessions: &mut Sessions,
+    ) -> Result<()> {
+        let (session, path) = sessions.open(url).await?;
+        let found = session.nfs.walk(&session.root, &path, !args.recursive).await?;
+        let local = match url.last_name() {
+            Some(name) if into_directory => args.local.join(checked_name(name)?),
+            _ => args.local.clone(),
+        };
+        let is_directory = found.attributes.file_type == FileType::Directory;
+        ensure!(!is_directory || args.recursive, "is a directory; copy it with -r");
+        let ahead = self.tally.borrow().ahead().filter(|_| args.urls.len() == 1);
+        let Found { file, attributes, .. } = found;
+        let walk = async {
+            if let Some(ahead) = ahead {
+                ahead.walk_remote(&session, &file, &attributes).await;
+            }
+        };
+        self.counterparts.borrow_mut().add(&local, url.path.clone());
+        let tree = self.tree(&session, file.clone(), attributes.clone(), local);
+        // The walk ends with the copy, and not the other way round.
+        match select(pin!(tree), pin!(walk)).await {
+            Either::Left((copied, _)) => copied,
+            Either::Right(((), tree)) => tree.await,
+        }
+    }
+
     /// Copies a file, or a directory and all below it. What cannot be copied is told and counted.
     ///
     /// # Errors
@@ -95,11 +152,14 @@ impl Copier {
         let mut files = FuturesUnordered::new();
         let mut directories = Vec::new();
         if attributes.file_type == FileType::Directory {
-            directories.push((file, attributes, local));
+            directories.push((file, attributes, local, 1));
         } else if let Some(copy) = self.other(session, file, attributes, local) {
             files.push(copy);
         }
-        while let Some((directory, attributes, local)) = directories.pop() {
+        while let Some((directory, attributes, local, depth)) = directories.pop() {
+            if depth > MAX_DEPTH {
+                bail!(TooDeep);
+            }
             if let Err(error) = make_directory(&local) {
                 self.failed(&local, &error);
                 continue;
@@ -134,7 +194,7 @@ impl Copier {
                     }
                 };
                 if attributes.file_type == FileType::Directory {
-                    directories.push((file, attributes, local));
+                    directories.push((file, attributes, local, depth + 1));
                 } else if let Some(copy) = self.other(session, file, attributes, local) {
                     files.push(copy);
                 }
@@ -159,61 +219,53 @@ impl Copier {
         attributes: Attributes,
         local: PathBuf,
     ) -> Option<impl Future<Output = (PathBuf, Result<()>)> + use<'_>> {
-        if attributes.links > 1 {
-            let id = (attributes.file_system, attributes.file_id);
-            let first = self.first_names.borrow().get(&id).cloned();
-            if let Some(first) = first {
-                self.later.borrow_mut().push(Later::HardLink { first, local });
+        let id = FileId::new(session, &attributes);
+        match self.known.borrow_mut().begin(id, attributes.links, &local) {
+            Ok(Turn::Copy) => {}
+            Ok(Turn::Link) => {
+                self.later.borrow_mut().push(Later::HardLink { id, local });
                 return None;
             }
-            self.first_names.borrow_mut().insert(id, local.clone());
+            Ok(Turn::Again) => {
+                self.note(&local, "is asked for twice");
+                return None;
+            }
+            Err(error) => {
+                self.failed(&local, &error);
+                return None;
+            }
         }
         let session = session.clone();
         Some(async move {
-            let result = match attributes.file_type {
-                FileType::Regular => self.regular(&session, file, &attributes, &local).await,
-                FileType::Symlink => self.symlink(&session, file, attributes, &local).await,
-                FileType::Fifo => make_fifo(&local, &attributes),
-                other => Err(anyhow::anyhow!("a {} is not copied", crate::names::file_type(other))),
-            };
-            (local, result)
+            let is_link = attributes.file_type == FileType::Symlink;
+            let copied = self.one(&session, file, attributes, &local).await;
+            match &copied {
+                // A symbolic link is there later.
+                Ok(()) if is_link => {}
+                Ok(()) => self.known.borrow_mut().copied(id),
+                Err(_) => self.known.borrow_mut().failed(id, &local),
+            }
+            (local, copied)
         })
+    }
+
+    async fn one(&self, session: &Session, file: Handle, attributes: Attributes, local: &Path) -> Result<()> {
+        match attributes.file_type {
+            FileType::Regular => self.regular(session, &file, &attributes, local).await,
+            FileType::Symlink => self.symlink(session, file, attributes, local).await,
+            FileType::Fifo => {
+                make_fifo(local, &attributes)?;
+                self.tally.borrow_mut().special += 1;
+                Ok(())
+            }
+            other => bail!("a {} is not copied", crate::names::file_type(other)),
+        }
     }
 
     async fn symlink(&self, session: &Session, link: Handle, attributes: Attributes, local: &Path) -> Result<()> {
         let target = session.nfs.readlink(&link).await?.as_slice().to_vec();
-        self.later.borrow_mut().push(Later::Symlink { target, local: local.to_owned(), attributes });
-        Ok(())
-    }
-
-    async fn regular(&self, session: &Session, file: Handle, attributes: &Attributes, local: &Path) -> Result<()> {
-        let out = create(local)?;
-        // A file that uses less storage than it has octets has holes.
-        let sparse = attributes.used < attributes.size;
-        let (block, depth) = block_size(attributes.size, session.transfer.read, DEPTH);
-        let mut reader =
-            Reader::new(session.nfs.clone(), file.clone(), 0, u64::MAX, block, depth).expecting(attributes.size);
-        let mut len = 0;
-        while let Some(block) = reader.next().await? {
-            if sparse {
-                for run in data_runs(&block.data) {
-                    let offset = block.offset + run.start as u64;
-                    out.write_all_at(&block.data[run], offset)?;
-                }
-            } else {
-                out.write_all_at(&block.data, block.offset)?;
-            }
-            len = block.offset + block.data.len() as u64;
-            self.tally.borrow_mut().moved(block.data.len());
-        }
-        out.set_len(len)?;
-        if len != attributes.size {
-            // The listing may be older than the file.
-            let now = session.nfs.getattr(&file).await?;
-            ensure!(len == now.size, "{len} octets came, the file has {}: it changed while it was copied", now.size);
-        }
-        set_file(&out, attributes)?;
-        self.tally.borrow_mut().file_done();
+        let id = FileId::new(session, &attributes);
+        self.later.borrow_mut().push(Later::Symlink { target, id, local: local.to_owned(), attributes });
         Ok(())
     }
 
@@ -222,6 +274,7 @@ impl Copier {
     }
 
     fn check(&self, local: &Path, error: anyhow::Error) -> Result<()> {
+        let error = self.counterparts.borrow().name(local, error);
         self.tally.borrow_mut().check(local.as_os_str().as_bytes(), error)
     }
 
@@ -229,41 +282,14 @@ impl Copier {
         self.tally.borrow_mut().failed(local.as_os_str().as_bytes(), error);
     }
 
-    /// Makes the links, and gives directories their modes and times, the innermost first.
-    fn finish(&self) {
-        let mut later = self.later.take();
-        // A symbolic link may be the first name of a hard link.
-        later.sort_by_key(|later| matches!(later, Later::HardLink { .. }));
-        for later in later {
-            let (local, made) = match later {
-                Later::HardLink { first, local } => {
-                    let made = replace(&local, |local| fs::hard_link(&first, local));
-                    (local, made)
-                }
-                Later::Symlink { target, local, attributes } => {
-                    let made = replace(&local, |local| std::os::unix::fs::symlink(OsStr::from_bytes(&target), local))
-                        .and_then(|()| {
-                            Ok(rustix::fs::utimensat(CWD, &local, &times(&attributes), AtFlags::SYMLINK_NOFOLLOW)?)
-                        });
-                    (local, made)
-                }
-            };
-            match made {
-                Ok(()) => self.tally.borrow_mut().links += 1,
-                Err(error) => self.failed(&local, &error),
-            }
-        }
-        for (local, attributes) in self.directories.take().into_iter().rev() {
-            let set = File::open(&local).map_err(Into::into).and_then(|directory| set_file(&directory, &attributes));
-            if let Err(error) = set {
-                self.failed(&local, &error);
-            }
-        }
+    fn note(&self, local: &Path, what: &str) {
+        self.tally.borrow().note(local.as_os_str().as_bytes(), what);
     }
 }
 
+/// Makes a directory that nobody else gets into before it has its own mode, at the end.
 fn make_directory(local: &Path) -> Result<()> {
-    match fs::create_dir(local) {
+    match fs::DirBuilder::new().mode(0o700).create(local) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             ensure!(fs::symlink_metadata(local)?.is_dir(), "exists and is no directory");
             Ok(())
@@ -272,40 +298,11 @@ fn make_directory(local: &Path) -> Result<()> {
     }
 }
 
-/// Opens a file to write it anew. Not through a symbolic link, whoever made it, and nothing but a file: a server that
-/// lists one name as a pipe and again as a file would have us wait for the pipe's reader.
-fn create(local: &Path) -> Result<File> {
-    use rustix::fs::OFlags;
-    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags);
-    let file = options.open(local).map_err(|error| match error.raw_os_error() {
-        Some(code) if code == rustix::io::Errno::LOOP.raw_os_error() => {
-            anyhow::anyhow!("is a symbolic link here; nothing is written through it")
-        }
-        Some(code) if code == rustix::io::Errno::NXIO.raw_os_error() => anyhow::anyhow!("is no file here"),
-        _ => error.into(),
-    })?;
-    ensure!(file.metadata()?.is_file(), "is no file here");
-    Ok(file)
-}
-
 fn make_fifo(local: &Path, attributes: &Attributes) -> Result<()> {
     let mode = Mode::from_raw_mode(attributes.mode & 0o777);
-    Ok(rustix::fs::mknodat(CWD, local, LocalType::Fifo, mode, 0)?)
-}
-
-/// Makes something under a name that may be taken, but not by a directory.
-fn replace(local: &Path, make: impl Fn(&Path) -> io::Result<()>) -> Result<()> {
-    match make(local) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            if fs::symlink_metadata(local)?.is_dir() {
-                bail!("exists and is a directory");
-            }
-            fs::remove_file(local)?;
-            Ok(make(local)?)
-        }
-        other => Ok(other?),
+    match rustix::fs::mknodat(CWD, local, LocalType::Fifo, mode, 0) {
+        Err(Errno::EXIST) if fs::symlink_metadata(local)?.file_type().is_fifo() => Ok(()),
+        made => Ok(made?),
     }
 }
 
@@ -334,22 +331,7 @@ pub(crate) fn is_absent(error: &rpcrdma_nfs_client::Error) -> bool {
 mod tests {
     use super::*;
 
-    #[test]
-    fn nothing_but_a_file_is_written_to() {
-        let scratch = tempfile::tempdir().unwrap();
-        let path = |name: &str| scratch.path().join(name);
-        rustix::fs::mknodat(CWD, path("pipe"), LocalType::Fifo, Mode::RWXU, 0).unwrap();
-        std::os::unix::fs::symlink(path("new"), path("link")).unwrap();
-        for not_a_file in [path("pipe"), path("link"), "/dev/null".into()] {
-            assert!(create(&not_a_file).is_err(), "{not_a_file:?}");
-        }
-        // Somebody who reads the pipe makes it no file.
-        let _reader = OpenOptions::new().read(true).write(true).open(path("pipe")).unwrap();
-        assert!(create(&path("pipe")).is_err());
-        assert!(create(&path("new")).is_ok() && create(&path("new")).is_ok());
-    }
-
-    fn sample_attributes() -> Attributes {
+    pub(super) fn sample_attributes() -> Attributes {
         use rpcrdma_nfs::v3::{Specification, Time};
         Attributes {
             file_type: FileType::Symlink,
@@ -366,21 +348,6 @@ mod tests {
             modified: Time::default(),
             changed: Time::default(),
         }
-    }
-
-    /// A symbolic link with two names, of which the second is known before the first one's target.
-    #[test]
-    fn a_symbolic_link_may_have_several_names() {
-        let scratch = tempfile::tempdir().unwrap();
-        let [first, second] = ["first", "second"].map(|name| scratch.path().join(name));
-        let copier = Copier::default();
-        copier.later.borrow_mut().extend([
-            Later::HardLink { first: first.clone(), local: second.clone() },
-            Later::Symlink { target: b"nowhere".to_vec(), local: first, attributes: sample_attributes() },
-        ]);
-        copier.finish();
-        assert_eq!(copier.tally.borrow().errors, 0);
-        assert_eq!(fs::read_link(second).unwrap(), Path::new("nowhere"));
     }
 
     #[test]

@@ -2,11 +2,14 @@
 
 use crate::{
     args::{ClientArgs, LsArgs},
+    files::Errors,
     names,
+    place::{MAX_DEPTH, TooDeep},
     session::{Session, Sessions},
     transports::Options,
+    url::NfsUrl,
 };
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use rpcrdma_nfs::v3::{Attributes, FileType, Handle, Path};
 use rpcrdma_nfs_client::Listing;
 use serde_json::{Map, Value};
@@ -18,6 +21,9 @@ impl From<ClientArgs> for Options {
     }
 }
 
+/// What is held of one directory to sort it: some millions of entries.
+const LISTED_OCTETS: usize = 1 << 30;
+
 /// A line of the listing.
 struct Line {
     name: Vec<u8>,
@@ -28,55 +34,87 @@ struct Line {
 
 pub(crate) async fn run(args: LsArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.client.clone().into())?;
-    let (session, path) = sessions.open(&args.url).await?;
-    let found = session.find(&path, true).await?;
-    let mut lister = Lister { session: &session, args: &args, out: BufWriter::new(std::io::stdout().lock()) };
-    if found.attributes.file_type == FileType::Directory {
-        lister.directory(args.url.path.clone(), found.file).await?;
-    } else {
-        let name = args.url.last_name().unwrap_or(b"/").to_vec();
-        lister.print(&Line { name, file: found.file, attributes: found.attributes, target: None }, None)?;
+    let mut errors = Errors::default();
+    let mut directories = Vec::new();
+    let mut lister = Lister { args: &args, out: BufWriter::new(std::io::stdout().lock()), sections: 0 };
+    // Files come first, as in ls.
+    for url in &args.urls {
+        let listed = async {
+            let (session, path) = sessions.open(url).await?;
+            let found = session.find(&path, true).await?;
+            if found.attributes.file_type == FileType::Directory {
+                directories.push((session, url, found.file));
+                return Ok(());
+            }
+            lister.sections = 1;
+            let name = if args.urls.len() > 1 { &url.path } else { url.last_name().unwrap_or(b"/") };
+            let line = Line { name: name.to_vec(), file: found.file, attributes: found.attributes, target: None };
+            lister.print(&line, None)
+        };
+        let listed = listed.await;
+        errors.check(&url.path, listed)?;
+    }
+    for (session, url, directory) in directories {
+        let listed = lister.directory(&session, url, directory, &mut errors).await;
+        lister.out.flush()?;
+        errors.check(&url.path, listed)?;
     }
     lister.out.flush()?;
-    Ok(())
+    errors.finish()
 }
 
 struct Lister<'a> {
-    session: &'a Session,
     args: &'a LsArgs,
     out: BufWriter<StdoutLock<'static>>,
+    /// Lists of files that have been begun: between them stands an empty line.
+    sections: u64,
 }
 
 impl Lister<'_> {
     /// Lists a directory and, where asked for, those below it, in the order in which `ls -R` does.
-    async fn directory(&mut self, path: Vec<u8>, directory: Handle) -> Result<()> {
-        let mut to_do = vec![(path, directory)];
-        let mut first = true;
-        while let Some((path, directory)) = to_do.pop() {
-            let lines = self.read(&directory).await.with_context(|| names::escaped(&path))?;
-            if self.args.recursive && !self.args.client.json {
-                let gap = if first { "" } else { "\n" };
-                self.out.write_all(gap.as_bytes())?;
-                self.out.write_all(&names::for_output(&path))?;
-                self.out.write_all(b":\n")?;
-            }
-            first = false;
+    /// A directory that cannot be read is told, and the others are listed.
+    async fn directory(&mut self, session: &Session, url: &NfsUrl, top: Handle, errors: &mut Errors) -> Result<()> {
+        let mut to_do = vec![(url.path.clone(), top, 1)];
+        while let Some((path, directory, depth)) = to_do.pop() {
+            let lines = match self.read(session, &directory).await {
+                Ok(lines) => lines,
+                Err(error) => {
+                    self.out.flush()?;
+                    errors.check(&path, Err(error))?;
+                    continue;
+                }
+            };
+            self.heading(&path)?;
             for line in &lines {
                 self.print(line, Some(&path))?;
             }
             if self.args.recursive {
                 let below = lines.into_iter().filter(|line| line.attributes.file_type == FileType::Directory);
-                let below: Vec<_> = below.map(|line| (join(&path, &line.name), line.file)).collect();
+                let below: Vec<_> = below.map(|line| (names::join(&path, &line.name), line.file, depth + 1)).collect();
+                if depth >= MAX_DEPTH && !below.is_empty() {
+                    return Err(TooDeep.into());
+                }
                 to_do.extend(below.into_iter().rev());
             }
         }
         Ok(())
     }
 
-    async fn read(&self, directory: &Handle) -> Result<Vec<Line>> {
-        let nfs = &self.session.nfs;
-        let mut listing = Listing::new(nfs.clone(), directory.clone(), self.session.transfer);
-        let mut lines = Vec::new();
+    /// Says which directory is listed, where there may be several.
+    fn heading(&mut self, path: &[u8]) -> Result<()> {
+        if self.args.client.json || !(self.args.recursive || self.args.urls.len() > 1) {
+            return Ok(());
+        }
+        self.out.write_all(if self.sections > 0 { b"\n" } else { b"" })?;
+        self.sections += 1;
+        self.out.write_all(&names::for_output(path))?;
+        Ok(self.out.write_all(b":\n")?)
+    }
+
+    async fn read(&self, session: &Session, directory: &Handle) -> Result<Vec<Line>> {
+        let nfs = &session.nfs;
+        let mut listing = Listing::new(nfs.clone(), directory.clone(), session.transfer);
+        let (mut lines, mut held) = (Vec::new(), 0);
         while let Some(entry) = listing.next().await? {
             let (file, attributes) = match (entry.file, entry.attributes) {
                 (Some(file), Some(attributes)) => (file, attributes),
@@ -92,6 +130,8 @@ impl Lister<'_> {
             };
             let wanted = attributes.file_type == FileType::Symlink && (self.args.long || self.args.client.json);
             let target = if wanted { Some(nfs.readlink(&file).await?) } else { None };
+            held += size_of::<Line>() + entry.name.as_slice().len() + target.as_ref().map_or(0, |t| t.as_slice().len());
+            ensure!(held <= LISTED_OCTETS, "has more than {} MiB of entries, or no end", LISTED_OCTETS >> 20);
             lines.push(Line { name: entry.name.as_slice().to_vec(), file, attributes, target });
         }
         lines.sort_by(|a, b| a.name.cmp(&b.name));
@@ -109,7 +149,7 @@ impl Lister<'_> {
             if let Some(target) = &line.target {
                 names::insert_json(&mut object, "target", target.as_slice());
             }
-            writeln!(self.out, "{}", Value::Object(object))?;
+            writeln!(self.out, "{}", names::json(&Value::Object(object)))?;
             return Ok(());
         }
         if self.args.long {
@@ -117,7 +157,7 @@ impl Lister<'_> {
             let mode = names::mode(a.file_type, a.mode);
             let size = match a.file_type {
                 FileType::Block | FileType::Character => format!("{},{}", a.device.major, a.device.minor),
-                _ => a.size.to_string(),
+                _ => names::size(a.size, self.args.human_readable),
             };
             let time = names::time(a.modified);
             write!(self.out, "{mode} {:>3} {:>5} {:>5} {size:>12} {time} ", a.links, a.uid, a.gid)?;
@@ -143,13 +183,4 @@ pub(crate) fn insert_attributes(object: &mut Map<String, Value>, a: &Attributes)
     object.insert("used".into(), a.used.into());
     object.insert("file_id".into(), a.file_id.into());
     object.insert("modified".into(), names::time(a.modified).into());
-}
-
-fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
-    let mut path = directory.to_vec();
-    if !path.ends_with(b"/") {
-        path.push(b'/');
-    }
-    path.extend_from_slice(name);
-    path
 }

@@ -2,33 +2,48 @@
 //!
 //! The only place in the workspace where a fabric, a clock and a runtime are chosen.
 
+mod ahead;
 mod args;
 mod bench;
 mod capture;
 mod cat;
 mod copy;
+mod counterpart;
 mod decode;
 mod devices;
+mod failure;
 mod files;
 mod get;
+mod interrupt;
 mod log;
 mod ls;
 mod manual;
+mod mounts;
 mod names;
+mod octets;
+mod partial;
 mod ping;
 mod place;
 mod put;
+mod resolve;
 mod serve;
 mod session;
 mod stat;
 mod transports;
 mod url;
 mod versions;
+mod waiting;
 
 use anyhow::Result;
 use args::{Cli, Command};
+use capture::CaptureArgs;
 use clap::Parser;
+use failure::Usage;
+use interrupt::Interrupted;
 use std::process::ExitCode;
+
+/// The exit code of wrong usage, as of what clap finds.
+const WRONG_USAGE: u8 = 2;
 
 /// Something could not be done that was asked for; it has been said already.
 #[derive(Debug)]
@@ -43,14 +58,19 @@ impl std::fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 fn main() -> ExitCode {
-    match run(Cli::parse().command) {
+    let command = Cli::parse().command;
+    failure::choose_form(command.is_json());
+    match run(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             if !error.is::<Failed>() {
-                eprintln!("rpcrdma: {error:#}");
+                failure::tell(&error);
             }
-            ExitCode::FAILURE
+            if error.downcast_ref::<Usage>().is_some() {
+                return ExitCode::from(WRONG_USAGE);
+            }
+            error.downcast_ref::<Interrupted>().map_or(ExitCode::FAILURE, |signal| signal.exit_code().into())
         }
     }
 }
@@ -65,17 +85,17 @@ fn run(command: Command) -> Result<()> {
         Command::Serve(args) => serve::run(&args),
         Command::Decode(args) => decode::run(&args, std::io::stdin().lock(), &mut std::io::stdout().lock()),
         Command::Devices(args) => devices::run(&args, &mut std::io::stdout().lock()),
-        Command::Ls(args) => block_on(ls::run(args)),
-        Command::Stat(args) => block_on(stat::run(args)),
-        Command::Cat(args) => block_on(cat::run(args)),
-        Command::Get(args) => block_on(get::run(args)),
-        Command::Put(args) => block_on(put::run(args)),
-        Command::Ping(args) => block_on(ping::run(args)),
-        Command::Mkdir(args) => block_on(files::mkdir(args)),
-        Command::Rm(args) => block_on(files::rm(args)),
-        Command::Mv(args) => block_on(files::mv(args)),
-        Command::Ln(args) => block_on(files::ln(args)),
-        Command::Df(args) => block_on(files::df(args)),
+        Command::Ls(args) => captured(&args.client.capture.clone(), ls::run(args)),
+        Command::Stat(args) => captured(&args.client.capture.clone(), stat::run(args)),
+        Command::Cat(args) => captured(&args.client.capture.clone(), cat::run(args)),
+        Command::Get(args) => captured(&args.client.capture.clone(), get::run(args)),
+        Command::Put(args) => captured(&args.client.capture.clone(), put::run(args)),
+        Command::Ping(args) => captured(&args.client.capture.clone(), ping::run(args)),
+        Command::Mkdir(args) => captured(&args.connecting.capture.clone(), files::mkdir(args)),
+        Command::Rm(args) => captured(&args.connecting.capture.clone(), files::rm(args)),
+        Command::Mv(args) => captured(&args.connecting.capture.clone(), files::mv(args)),
+        Command::Ln(args) => captured(&args.connecting.capture.clone(), files::ln(args)),
+        Command::Df(args) => captured(&args.client.capture.clone(), files::df(args)),
         Command::Bench(args) => bench::run(&args),
         Command::Completions(args) => manual::completions(&args, &mut std::io::stdout().lock()),
         Command::Man(args) => manual::pages(&args),
@@ -85,4 +105,15 @@ fn run(command: Command) -> Result<()> {
 /// Runs a client command on this thread.
 fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+/// The same, and ends its capture: one that could not be written is a failure of the command.
+fn captured<T>(capture: &CaptureArgs, command: impl Future<Output = Result<T>>) -> Result<T> {
+    // The runtime ends before the capture does: the ends of its connections belong into it.
+    let done = block_on(command);
+    match capture.finish() {
+        Err(error) if done.is_err() => failure::tell(&error),
+        finished => finished?,
+    }
+    done
 }

@@ -1,26 +1,13 @@
-//! Names are octets: how they are shown to people and to programs.
+//! Names are octets, and come from servers that may mean harm: how they are shown to people and to programs.
+//!
+//! What could steer a terminal, reverse the order of what is shown, or hide a part of it is escaped for people and in
+//! JSON, by the rules that `rpcrdma_capture::names` has for names in captures too. A program that reads standard output without `--json` gets the octets as they are.
 
+use indicatif::HumanBytes;
+pub(crate) use rpcrdma_capture::names::{escaped, json};
 use rpcrdma_nfs::v3::{FileType, Time};
 use serde_json::{Map, Value};
 use std::io::IsTerminal;
-
-/// A name for a terminal or a message: control characters and what is no UTF-8 are escaped.
-pub(crate) fn escaped(octets: &[u8]) -> String {
-    let mut shown = String::with_capacity(octets.len());
-    for chunk in octets.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() {
-                shown.extend(character.escape_default());
-            } else {
-                shown.push(character);
-            }
-        }
-        for octet in chunk.invalid() {
-            shown.push_str(&format!("\\x{octet:02x}"));
-        }
-    }
-    shown
-}
 
 /// A name for standard output: as it is for a program, escaped for a person.
 pub(crate) fn for_output(octets: &[u8]) -> Vec<u8> {
@@ -64,6 +51,21 @@ pub(crate) fn mode(file_type: FileType, mode: u32) -> String {
     shown
 }
 
+/// The path of a name in a directory.
+pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    let mut path = directory.to_vec();
+    if !path.ends_with(b"/") {
+        path.push(b'/');
+    }
+    path.extend_from_slice(name);
+    path
+}
+
+/// A size in bytes, as it is or in the largest unit that fits.
+pub(crate) fn size(bytes: u64, human: bool) -> String {
+    if human { HumanBytes(bytes).to_string() } else { bytes.to_string() }
+}
+
 /// What a file is, in a word.
 pub(crate) fn file_type(file_type: FileType) -> &'static str {
     match file_type {
@@ -89,11 +91,43 @@ pub(crate) fn time(time: Time) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpcrdma_capture::names::is_deceptive;
 
     #[test]
     fn odd_names_cannot_steer_a_terminal() {
         assert_eq!(escaped("grün".as_bytes()), "grün");
         assert_eq!(escaped(b"a\x1b[2J\n\xff"), "a\\u{1b}[2J\\n\\xff");
+    }
+
+    /// C1's CSI, what turns the rest around, what is not seen, and what begins a line.
+    const DECEPTIVE: &str = "a\u{9b}31m\u{7f}b\u{202e}txt.exe\u{2066}\u{200b}\u{200e}\u{61c}\u{2028}\u{feff}\u{e0041}z";
+
+    #[test]
+    fn names_cannot_be_turned_around_or_hidden() {
+        let shown = escaped(DECEPTIVE.as_bytes());
+        assert!(shown.is_ascii(), "{shown}");
+        assert!(shown.starts_with("a\\u{9b}31m\\u{7f}b\\u{202e}txt.exe\\u{2066}\\u{200b}"), "{shown}");
+        for plain in ["grün", "日本語", "עברית", "العربية", "नमस्ते", "a\u{301}", "\u{a0}"]
+        {
+            assert_eq!(escaped(plain.as_bytes()), plain, "what is a language's own stays");
+        }
+        for (first, last) in [(0x80, 0x9f), (0x200b, 0x200f), (0x2028, 0x202e), (0x2060, 0x206f)] {
+            let is = |code: u32| char::from_u32(code).is_some_and(is_deceptive);
+            assert!((first..=last).all(is), "{first:x}");
+            assert!(!is(last + 1), "{last:x}");
+        }
+    }
+
+    #[test]
+    fn json_escapes_what_deceives_and_says_the_same() {
+        let mut object = Map::new();
+        insert_json(&mut object, "name", DECEPTIVE.as_bytes());
+        insert_json(&mut object, "target", "grün\n\"".as_bytes());
+        let value = Value::Object(object);
+        let text = json(&value);
+        assert!(!text.contains(is_deceptive) && text.contains("grün"), "{text}");
+        assert!(text.contains("\\u009b") && text.contains("\\udb40\\udc41"), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), value);
     }
 
     #[test]

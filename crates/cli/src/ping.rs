@@ -108,7 +108,10 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
     }
     summary(&mut times, args.client.json);
     match failure {
-        Some(error) => Err(error).with_context(|| format!("NULL to {}", names::escaped(args.url.host.as_bytes()))),
+        Some(source) => {
+            let error = rpcrdma_nfs_client::Error::Call { procedure: "NULL", source };
+            Err(error).with_context(|| names::escaped(args.url.host.as_bytes()))
+        }
         None => Ok(()),
     }
 }

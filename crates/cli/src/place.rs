@@ -1,8 +1,27 @@
 //! Where something that is to be made, moved or removed stands: a name in a directory that is there.
 
 use crate::{get::is_absent, names::escaped, session::Session};
-use anyhow::{Context, Result, ensure};
-use rpcrdma_nfs::v3::{FileType, Handle, Name};
+use anyhow::{Result, ensure};
+use rpcrdma_nfs::v3::{FileType, Handle, Name, Status};
+use rpcrdma_nfs_client::Error;
+use std::fmt;
+
+/// Directories within each other that a command goes into: bounds what a server with an endless tree makes us keep and
+/// do. No path of a local file system has room for as many unless their names are very short.
+pub(crate) const MAX_DEPTH: usize = 1024;
+
+/// A tree on a server is deeper than [`MAX_DEPTH`]. That ends a command, which goes down before it goes on: where each
+/// directory has two within it, passing one over at the bottom would leave no less to do.
+#[derive(Debug)]
+pub(crate) struct TooDeep;
+
+impl fmt::Display for TooDeep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "goes more than {MAX_DEPTH} directories deep, or without end")
+    }
+}
+
+impl std::error::Error for TooDeep {}
 
 /// Where copies and moved files go.
 pub(crate) enum Target {
@@ -19,7 +38,7 @@ impl Target {
             Ok(found) if found.attributes.file_type == FileType::Directory => return Ok(Target::Directory(found.file)),
             Ok(_) => {}
             Err(error) if is_absent(&error) => {}
-            Err(error) => return Err(error).with_context(|| escaped(path)),
+            Err(error) => return Err(error.into()),
         }
         let place = Place::find(session, path).await?;
         Ok(Target::Name(place.directory, place.name))
@@ -53,10 +72,17 @@ impl Place {
         ensure!(!name.is_empty(), "/ is the export itself");
         ensure!(!matches!(name, b"." | b".."), "{} has no name of its own", escaped(path));
         let directory = session.find(above, true).await?;
-        let is_directory = directory.attributes.file_type == FileType::Directory;
-        ensure!(is_directory, "{} is no directory", escaped(above));
+        if directory.attributes.file_type != FileType::Directory {
+            return Err(no_directory(session, above));
+        }
         Ok(Self { directory: directory.file, name: Name::from(name), slash: path.ends_with(b"/") })
     }
+}
+
+/// Something on the way to a name is no directory: what a server would answer to LOOKUP.
+pub(crate) fn no_directory(session: &Session, path: &[u8]) -> anyhow::Error {
+    let error = Error::Status { procedure: "LOOKUP", status: Status::NOTDIR, denied: None };
+    anyhow::Error::from(error).context(format!("{} is no directory", escaped(&session.shown(path))))
 }
 
 /// The path above the last name, and the name. Slashes at the end do not count.

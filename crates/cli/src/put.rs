@@ -1,63 +1,94 @@
 //! `rpcrdma put`: copies files to a server, as `cp -r` does.
+//!
+//! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`upload`]). What is
+//! read is what the user has named or lies below it, whatever somebody puts in its place meanwhile ([`source`]).
+
+mod node;
+mod source;
+mod target;
+mod upload;
 
 use crate::{
-    args::PutArgs,
-    copy::{DEPTH, FILES, Tally, block_size},
-    place::Target,
+    args::{Placing, PutArgs},
+    copy::{FILES, Tally},
+    counterpart::Counterparts,
+    failure::At,
+    files::umask,
+    get::is_absent,
+    interrupt::Signals,
+    names::join,
+    partial::temporary_name,
+    place::{MAX_DEPTH, Target},
     session::{Session, Sessions},
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use futures_util::{StreamExt, stream::FuturesUnordered};
-use rpcrdma_env::{Allocator, Buffer};
-use rpcrdma_nfs::v3::{
-    CreateHow, FileType, Handle, Name, NewAttributes, NodeKind, Path as LinkPath, SetTime, Status, Time,
-};
-use rpcrdma_nfs_client::{Error, Writer};
-use rustix::fs::SeekFrom;
+use rpcrdma_env::Random;
+use rpcrdma_nfs::v3::{FileType, Handle, Name, NewAttributes, Path as LinkPath, Status};
+use rpcrdma_nfs_client::Error;
+use rustix::fs::FileType as LocalType;
+use source::{Facts, Local};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     collections::HashMap,
-    fs::{self, File, Metadata},
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, FileTypeExt, MetadataExt},
-    },
+    fs,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
+use upload::Unfinished;
 
 pub(crate) async fn run(args: PutArgs) -> Result<()> {
+    let mut signals = Signals::new()?;
     let mut sessions = Sessions::new(args.client.clone().into())?;
-    let (session, path) = sessions.open(&args.url).await?;
-    let tally = RefCell::new(Tally::new(args.quiet || args.client.json));
-    let target = Target::find(&session, &path).await?;
-    ensure!(
-        args.local.len() == 1 || matches!(target, Target::Directory(_)),
-        "{} is no directory: several files can be copied only into one",
-        crate::names::escaped(&args.url.path)
-    );
+    let tally = Tally::new(args.quiet || args.client.json).placed(args.placing).of_tree(args.recursive);
+    let tally = tally.shared_with(sessions.watch());
+    sessions.watch().set_quiet(args.quiet);
+    if let Some(ahead) = tally.ahead() {
+        ahead.walk_local(args.local.clone());
+    }
+    let opened = tokio::select! {
+        biased;
+        interrupted = signals.next() => return Err(interrupted.into()),
+        opened = sessions.open(&args.url) => opened.with_context(|| At::new(&args.url.path))?,
+    };
+    let (session, path) = opened;
     let copier = Copier {
         session: &session,
-        tally,
+        placing: args.placing,
+        no_attributes: args.no_attributes,
+        random: sessions.random(),
+        tally: RefCell::new(tally),
+        own_uid: Cell::default(),
+        unfinished: RefCell::default(),
         first_names: RefCell::default(),
         later: RefCell::default(),
         directories: RefCell::default(),
+        counterparts: RefCell::default(),
     };
-    for local in &args.local {
-        let metadata = if args.recursive { fs::symlink_metadata(local) } else { fs::metadata(local) };
-        let metadata = metadata.with_context(|| local.display().to_string())?;
-        if metadata.is_dir() && !args.recursive {
-            let error = anyhow::anyhow!("is a directory; copy it with -r");
-            copier.failed(local, &error);
-            continue;
-        }
-        let (directory, name) = match &target {
-            Target::Directory(directory) => (directory.clone(), own_name(local)?),
-            Target::Name(directory, name) => (directory.clone(), name.clone()),
-        };
-        copier.tree(local.clone(), metadata, directory, name).await?;
+    let done = tokio::select! {
+        biased;
+        interrupted = signals.next() => Err(interrupted.into()),
+        done = copier.all(&args, &path) => done,
+    };
+    tokio::select! {
+        biased;
+        _ = signals.next() => {}
+        () = copier.clean_up() => {}
     }
-    copier.finish().await?;
-    copier.tally.into_inner().finish(args.client.json, args.quiet)
+    if done.is_err() {
+        copier.tell_undone();
+    }
+    copier.tally.into_inner().finish(args.client.json, args.quiet, done)
+}
+
+/// What is told of a file that keeps its mode and times.
+const ATTRIBUTES_NOT_KEPT: &str =
+    "mode and times were not kept: what is on the server belongs to somebody else (--no-attributes spares the try)";
+
+/// The mode of something new that does not get its source's: what the umask leaves of it, as with cp.
+fn default_mode(mode: u32) -> u32 {
+    mode & 0o777 & !umask()
 }
 
 /// The last name of a local path, also of `.` and `..`.
@@ -72,7 +103,19 @@ fn own_name(local: &Path) -> Result<Name> {
     Ok(Name::from(name.as_bytes()))
 }
 
+/// What an argument names, and where it is copied to.
+fn argument(local: &Local, path: &Path, recursive: bool, target: &Target) -> Result<(Facts, Handle, Name)> {
+    let facts = local.facts()?;
+    ensure!(facts.kind != LocalType::Directory || recursive, "is a directory; copy it with -r");
+    let (directory, name) = match target {
+        Target::Directory(directory) => (directory.clone(), own_name(path)?),
+        Target::Name(directory, name) => (directory.clone(), name.clone()),
+    };
+    Ok((facts, directory, name))
+}
+
 /// A further name of a file that has been copied.
+#[derive(Clone)]
 struct LaterLink {
     first: (u64, u64),
     local: PathBuf,
@@ -82,57 +125,107 @@ struct LaterLink {
 
 struct Copier<'a> {
     session: &'a Session,
+    placing: Placing,
+    /// Files are not given the modes and times of their sources.
+    no_attributes: bool,
+    random: Arc<dyn Random>,
     tally: RefCell<Tally>,
+    /// Who we are to the server, once that is known.
+    own_uid: Cell<Option<u32>>,
+    /// What is to be removed if it does not become whole.
+    unfinished: RefCell<Vec<Unfinished>>,
     /// Where a file with several names was copied to first, by device and inode; without a handle until it is there.
     first_names: RefCell<HashMap<(u64, u64), Option<Handle>>>,
     later: RefCell<Vec<LaterLink>>,
     /// Directories and what they shall have when they are full.
     directories: RefCell<Vec<(PathBuf, Handle, NewAttributes)>>,
+    counterparts: RefCell<Counterparts>,
 }
 
 impl Copier<'_> {
+    /// Copies everything that is asked for.
+    async fn all(&self, args: &PutArgs, path: &[u8]) -> Result<()> {
+        let target = Target::find(self.session, path).await.with_context(|| At::new(&args.url.path))?;
+        ensure!(
+            args.local.len() == 1 || matches!(target, Target::Directory(_)),
+            "{} is no directory: several files can be copied only into one",
+            crate::names::escaped(&args.url.path)
+        );
+        for path in &args.local {
+            let local = Local::named(path, !args.recursive);
+            // What is wrong with one argument must not cost the others their links, modes and times.
+            match argument(&local, path, args.recursive, &target) {
+                Ok((facts, directory, name)) => {
+                    let remote = match &target {
+                        Target::Directory(_) => join(&args.url.path, name.as_slice()),
+                        Target::Name(..) => args.url.path.clone(),
+                    };
+                    self.counterparts.borrow_mut().add(path, remote);
+                    self.tree(local, facts, directory, name).await?;
+                }
+                Err(error) => self.failed(path, &error),
+            }
+        }
+        self.finish().await
+    }
+
+    /// The command has ended before [`Self::finish`] was through: tells what that leaves undone.
+    fn tell_undone(&self) {
+        for link in self.later.borrow().iter() {
+            self.note(&link.local, "was not made on the server: it is a further name of another file");
+        }
+        for (local, ..) in self.directories.borrow().iter() {
+            self.note(local, "has not got its mode and times on the server");
+        }
+    }
+
     /// Copies a file, or a directory and all below it. What cannot be copied is told and counted.
     ///
     /// # Errors
     /// Only if going on is hopeless.
-    async fn tree(&self, local: PathBuf, metadata: Metadata, directory: Handle, name: Name) -> Result<()> {
+    async fn tree(&self, local: Local, facts: Facts, directory: Handle, name: Name) -> Result<()> {
         let mut files = FuturesUnordered::new();
         let mut directories = Vec::new();
-        if metadata.is_dir() {
-            directories.push((local, metadata, directory, name));
-        } else if let Some(copy) = self.other(local, metadata, directory, name) {
+        if facts.kind == LocalType::Directory {
+            directories.push((local, facts, directory, name, 1));
+        } else if let Some(copy) = self.other(local, facts, directory, name) {
             files.push(copy);
         }
-        while let Some((local, metadata, directory, name)) = directories.pop() {
-            let made = match self.make_directory(&directory, &name).await {
+        while let Some((local, facts, directory, name, depth)) = directories.pop() {
+            let opened = match local.open_directory() {
+                Ok(_) if depth > MAX_DEPTH => Err(anyhow::anyhow!("is more than {MAX_DEPTH} directories deep")),
+                opened => opened,
+            };
+            let entries = match opened {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.failed(&local.path, &error);
+                    continue;
+                }
+            };
+            let (made, is_new) = match self.make_directory(&directory, &name).await {
                 Ok(made) => made,
                 Err(error) => {
-                    self.check(&local, error)?;
+                    self.check(&local.path, error)?;
                     continue;
                 }
             };
             self.tally.borrow_mut().directories += 1;
-            self.directories.borrow_mut().push((local.clone(), made.clone(), all_attributes(&metadata)));
-            let entries = match fs::read_dir(&local) {
-                Ok(entries) => entries,
-                Err(error) => {
-                    self.failed(&local, &error.into());
-                    continue;
-                }
-            };
+            if let Some(attributes) = self.directory_attributes(&facts, is_new) {
+                self.directories.borrow_mut().push((local.path.clone(), made.clone(), attributes));
+            }
             for entry in entries {
-                let entry = match entry.and_then(|entry| Ok((entry.path(), entry.file_name(), entry.metadata()?))) {
-                    Ok(entry) => entry,
+                let (entry, facts) = match entry.and_then(|entry| Ok((entry.facts()?, entry))) {
+                    Ok((facts, entry)) => (entry, facts),
                     Err(error) => {
-                        self.failed(&local, &error.into());
+                        self.failed(&local.path, &error);
                         continue;
                     }
                 };
-                let (path, name, metadata) = entry;
-                let name = Name::from(name.as_bytes());
-                if metadata.is_dir() {
-                    directories.push((path, metadata, made.clone(), name));
-                } else if let Some(copy) = self.other(path, metadata, made.clone(), name) {
+                let name = entry.own_name();
+                if facts.kind == LocalType::Directory {
+                    directories.push((entry, facts, made.clone(), name, depth + 1));
+                } else if let Some(copy) = self.other(entry, facts, made.clone(), name) {
                     files.push(copy);
                 }
                 while files.len() >= FILES {
@@ -151,44 +244,38 @@ impl Copier<'_> {
     /// Copies what is no directory; further names of a file wait until the end.
     fn other(
         &self,
-        local: PathBuf,
-        metadata: Metadata,
+        local: Local,
+        facts: Facts,
         directory: Handle,
         name: Name,
     ) -> Option<impl Future<Output = (PathBuf, Result<()>)> + use<'_>> {
-        let id = (metadata.dev(), metadata.ino());
-        if metadata.nlink() > 1 {
+        let id = facts.id;
+        if facts.links > 1 {
             if self.first_names.borrow().contains_key(&id) {
-                self.later.borrow_mut().push(LaterLink { first: id, local, directory, name });
+                self.later.borrow_mut().push(LaterLink { first: id, local: local.path, directory, name });
                 return None;
             }
             self.first_names.borrow_mut().insert(id, None);
         }
         Some(async move {
-            let result = self.one(&local, &metadata, &directory, &name).await;
+            let result = self.one(&local, &facts, &directory, &name).await;
             let result = result.map(|file| {
-                if metadata.nlink() > 1 {
+                if facts.links > 1 {
                     self.first_names.borrow_mut().insert(id, Some(file));
                 }
             });
-            (local, result)
+            (local.path, result)
         })
     }
 
-    async fn one(&self, local: &Path, metadata: &Metadata, directory: &Handle, name: &Name) -> Result<Handle> {
-        let file_type = metadata.file_type();
-        if file_type.is_file() {
-            self.regular(local, metadata, directory, name).await
-        } else if file_type.is_symlink() {
-            let target = fs::read_link(local)?;
-            let target = LinkPath::from(target.as_os_str().as_bytes());
-            self.symlink(metadata, directory, name, &target).await
-        } else if file_type.is_fifo() {
-            let kind = NodeKind::Fifo(NewAttributes { mode: Some(metadata.mode() & 0o7777), ..Default::default() });
-            let made = self.session.nfs.mknod(directory, name, kind).await?;
-            self.handle_of(made.file, directory, name).await
-        } else {
-            bail!("only files, directories, links and named pipes are copied")
+    async fn one(&self, local: &Local, facts: &Facts, directory: &Handle, name: &Name) -> Result<Handle> {
+        match facts.kind {
+            LocalType::RegularFile => self.regular(local, directory, name).await,
+            LocalType::Symlink => {
+                let target = LinkPath::from(local.link_target()?.as_slice());
+                self.symlink(facts, directory, name, &target).await
+            }
+            _ => self.node(facts, directory, name).await,
         }
     }
 
@@ -199,11 +286,20 @@ impl Copier<'_> {
         }
     }
 
-    async fn make_directory(&self, directory: &Handle, name: &Name) -> Result<Handle> {
+    /// What a directory gets when it is full.
+    fn directory_attributes(&self, facts: &Facts, is_new: bool) -> Option<NewAttributes> {
+        match (self.no_attributes, is_new) {
+            (false, _) => Some(facts.mode_and_times()),
+            (true, true) => Some(NewAttributes { mode: Some(default_mode(facts.mode)), ..Default::default() }),
+            (true, false) => None,
+        }
+    }
+
+    async fn make_directory(&self, directory: &Handle, name: &Name) -> Result<(Handle, bool)> {
         // Nobody else gets in before the directory has its own mode.
         let attributes = NewAttributes { mode: Some(0o700), ..Default::default() };
         match self.session.nfs.mkdir(directory, name, attributes).await {
-            Ok(made) => self.handle_of(made.file, directory, name).await,
+            Ok(made) => Ok((self.handle_of(made.file, directory, name).await?, true)),
             Err(error) if error.status() == Some(Status::EXIST) => {
                 let found = self.session.nfs.lookup(directory, name).await?;
                 let attributes = match found.attributes {
@@ -211,64 +307,34 @@ impl Copier<'_> {
                     None => self.session.nfs.getattr(&found.file).await?,
                 };
                 ensure!(attributes.file_type == FileType::Directory, "exists on the server and is no directory");
-                Ok(found.file)
+                Ok((found.file, false))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn symlink(&self, metadata: &Metadata, directory: &Handle, name: &Name, target: &LinkPath) -> Result<Handle> {
+    async fn symlink(&self, facts: &Facts, directory: &Handle, name: &Name, target: &LinkPath) -> Result<Handle> {
         let nfs = &self.session.nfs;
-        let made = match nfs.symlink(directory, name, NewAttributes::default(), target).await {
+        let link = match nfs.symlink(directory, name, NewAttributes::default(), target).await {
             Err(error) if error.status() == Some(Status::EXIST) => {
-                nfs.remove(directory, name).await?;
-                nfs.symlink(directory, name, NewAttributes::default(), target).await?
+                let beside = self.new_name(directory, name);
+                let made = nfs.symlink(directory, &beside.name, NewAttributes::default(), target).await;
+                self.settle_refused(&beside, &made);
+                let link = self.handle_of(made?.file, directory, &beside.name).await?;
+                self.take_place(&beside, name).await?;
+                link
             }
-            other => other?,
+            other => self.handle_of(other?.file, directory, name).await?,
         };
         self.tally.borrow_mut().links += 1;
-        let link = self.handle_of(made.file, directory, name).await?;
-        match nfs.setattr(&link, times_of(metadata), None).await {
+        if self.no_attributes {
+            return Ok(link);
+        }
+        match nfs.setattr(&link, facts.times(), None).await {
             // Some file systems keep no times of their own for links.
             Err(Error::Status { status: Status::NOTSUPP | Status::INVAL, .. }) | Ok(_) => Ok(link),
             Err(error) => Err(error.into()),
         }
-    }
-
-    async fn regular(&self, local: &Path, metadata: &Metadata, directory: &Handle, name: &Name) -> Result<Handle> {
-        let nfs = &self.session.nfs;
-        let from = File::open(local)?;
-        let size = from.metadata()?.len();
-        // Writable by us alone until it is whole, and cut to nothing if it is there.
-        let how = CreateHow::Unchecked(NewAttributes { mode: Some(0o600), size: Some(0), ..Default::default() });
-        let made = nfs.create(directory, name, how).await?;
-        let file = self.handle_of(made.file, directory, name).await?;
-        let (block, depth) = block_size(size, self.session.transfer.write, DEPTH);
-        let mut writer = Writer::new(nfs.clone(), file.clone(), block, depth);
-        let mut offset = 0;
-        while let Some(run) = next_data(&from, offset, size)? {
-            let mut at = run.start;
-            while at < run.end {
-                let len = usize::try_from(run.end - at).unwrap_or(usize::MAX).min(block as usize);
-                let mut buffer = self.session.pool.allocate(len).await;
-                let read = read_full(&from, &mut buffer, len, at)?;
-                ensure!(read == len, "became shorter while it was copied");
-                writer.write(at, buffer.freeze()).await?;
-                self.tally.borrow_mut().moved(len);
-                at += len as u64;
-            }
-            offset = run.end;
-        }
-        writer.finish().await?;
-        let attributes = NewAttributes { size: Some(size), ..all_attributes(metadata) };
-        let set = nfs.setattr(&file, attributes, None).await?;
-        let now = match set.after {
-            Some(after) => after.size,
-            None => nfs.getattr(&file).await?.size,
-        };
-        ensure!(now == size, "{size} octets were sent, the file on the server has {now}");
-        self.tally.borrow_mut().file_done();
-        Ok(file)
     }
 
     fn done(&self, (local, result): (PathBuf, Result<()>)) -> Result<()> {
@@ -276,6 +342,7 @@ impl Copier<'_> {
     }
 
     fn check(&self, local: &Path, error: anyhow::Error) -> Result<()> {
+        let error = self.counterparts.borrow().name(local, error);
         self.tally.borrow_mut().check(local.as_os_str().as_bytes(), error)
     }
 
@@ -283,9 +350,21 @@ impl Copier<'_> {
         self.tally.borrow_mut().failed(local.as_os_str().as_bytes(), error);
     }
 
+    /// What is on the server belongs to somebody else, who alone may change its mode and times.
+    fn tell_attributes_not_kept(&self, local: &Path) {
+        let mut tally = self.tally.borrow_mut();
+        tally.attributes_not_kept(local.as_os_str().as_bytes(), ATTRIBUTES_NOT_KEPT);
+    }
+
+    fn note(&self, local: &Path, what: &str) {
+        self.tally.borrow().note(local.as_os_str().as_bytes(), what);
+    }
+
     /// Makes further names, and gives directories their modes and times, the innermost first.
     async fn finish(&self) -> Result<()> {
-        for link in self.later.take() {
+        loop {
+            // Taken one by one: what is left when the command ends is told.
+            let Some(link) = self.later.borrow().last().cloned() else { break };
             let first = self.first_names.borrow().get(&link.first).cloned().flatten();
             let made = match first {
                 Some(first) => self.hard_link(&first, &link.directory, &link.name).await,
@@ -295,11 +374,16 @@ impl Copier<'_> {
                 Ok(()) => self.tally.borrow_mut().links += 1,
                 Err(error) => self.check(&link.local, error)?,
             }
+            self.later.borrow_mut().pop();
         }
-        for (local, directory, attributes) in self.directories.take().into_iter().rev() {
-            if let Err(error) = self.session.nfs.setattr(&directory, attributes, None).await {
-                self.check(&local, error.into())?;
+        loop {
+            let Some((local, directory, attributes)) = self.directories.borrow().last().cloned() else { break };
+            match self.session.nfs.setattr(&directory, attributes, None).await {
+                Err(error) if error.is_denied() => self.tell_attributes_not_kept(&local),
+                Err(error) => self.check(&local, error.into())?,
+                Ok(_) => {}
             }
+            self.directories.borrow_mut().pop();
         }
         Ok(())
     }
@@ -312,87 +396,41 @@ impl Copier<'_> {
                 if found.file == *first {
                     return Ok(());
                 }
-                nfs.remove(directory, name).await?;
-                nfs.link(first, directory, name).await?;
-                Ok(())
+                let beside = self.new_name(directory, name);
+                let made = nfs.link(first, directory, &beside.name).await;
+                self.settle_refused(&beside, &made);
+                made?;
+                self.take_place(&beside, name).await
             }
             other => Ok(other.map(drop)?),
         }
     }
-}
 
-/// The next run of octets at or after `offset` that is no hole.
-fn next_data(file: &File, offset: u64, size: u64) -> Result<Option<std::ops::Range<u64>>> {
-    if offset >= size {
-        return Ok(None);
+    /// A fresh name for a link that replaces something: what is there stays until the link is. It is cleaned up unless
+    /// the link takes its place.
+    fn new_name(&self, directory: &Handle, target: &Name) -> Unfinished {
+        let name = Name::from(temporary_name(target.as_slice(), &*self.random).as_slice());
+        let beside = Unfinished { directory: directory.clone(), name, unsure: false };
+        self.unfinished.borrow_mut().push(beside.clone());
+        beside
     }
-    let start = match rustix::fs::seek(file, SeekFrom::Data(offset)) {
-        Ok(start) => start,
-        Err(rustix::io::Errno::NXIO) => return Ok(None),
-        // A file system that cannot tell: everything is data.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::OPNOTSUPP) => return Ok(Some(offset..size)),
-        Err(error) => return Err(error.into()),
-    };
-    let end = rustix::fs::seek(file, SeekFrom::Hole(start)).unwrap_or(size);
-    Ok((start < size).then(|| start..end.min(size)))
-}
 
-/// Reads `len` octets at `offset`, or fewer at the end of the file.
-fn read_full(file: &File, buffer: &mut Buffer, len: usize, offset: u64) -> Result<usize> {
-    let mut filled = 0;
-    while filled < len {
-        match file.read_at(&mut buffer.octets_mut()[filled..len], offset + filled as u64)? {
-            0 => break,
-            read => filled += read,
+    /// What the server has refused to make is not ours to remove.
+    fn settle_refused<T>(&self, beside: &Unfinished, made: &Result<T, Error>) {
+        if made.as_ref().is_err_and(|error| error.status().is_some()) {
+            self.settle(Some(beside));
         }
     }
-    buffer.set_len(filled);
-    Ok(filled)
-}
 
-fn time(seconds: i64, nanoseconds: i64) -> SetTime {
-    // The protocol knows no time before 1970.
-    let seconds = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
-    SetTime::Client(Time { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or(0) })
-}
-
-fn times_of(metadata: &Metadata) -> NewAttributes {
-    NewAttributes {
-        accessed: time(metadata.atime(), metadata.atime_nsec()),
-        modified: time(metadata.mtime(), metadata.mtime_nsec()),
-        ..Default::default()
-    }
-}
-
-fn all_attributes(metadata: &Metadata) -> NewAttributes {
-    NewAttributes { mode: Some(metadata.mode() & 0o7777), ..times_of(metadata) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn holes_of_local_files_are_skipped() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("sparse");
-        let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
-        file.set_len(1 << 20).unwrap();
-        file.write_all_at(b"x", 600_000).unwrap();
-        let run = next_data(&file, 0, 1 << 20).unwrap().unwrap();
-        assert!(run.contains(&600_000));
-        let mut data = 0;
-        let mut offset = 0;
-        while let Some(run) = next_data(&file, offset, 1 << 20).unwrap() {
-            data += run.end - run.start;
-            offset = run.end;
+    /// Gives a link the name it is for. If that was one more name of the same file, RENAME has done nothing, and the
+    /// temporary name is still there.
+    async fn take_place(&self, beside: &Unfinished, name: &Name) -> Result<()> {
+        let (nfs, directory) = (&self.session.nfs, &beside.directory);
+        nfs.rename(directory, &beside.name, directory, name).await.context("cannot take the place of what is there")?;
+        match nfs.remove(directory, &beside.name).await {
+            Err(error) if !is_absent(&error) => return Err(error.into()),
+            _ => self.settle(Some(beside)),
         }
-        assert!(data <= 1 << 20);
-        assert_eq!(next_data(&file, 1 << 20, 1 << 20).unwrap(), None);
-    }
-
-    #[test]
-    fn times_before_1970_become_1970() {
-        assert_eq!(time(-5, 7), SetTime::Client(Time { seconds: 0, nanoseconds: 7 }));
+        Ok(())
     }
 }

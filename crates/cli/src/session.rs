@@ -1,12 +1,16 @@
 //! From a URL to a mounted export: finding the ports, connecting, asking for the root.
 
 use crate::{
+    failure,
+    names::{escaped, join},
+    resolve::{at_port, first_that_answers, resolve},
     transports::{self, Options},
     url::{NfsUrl, Transport},
+    waiting::Watch,
 };
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
-use rpcrdma_env::{Env, tokio_env};
+use rpcrdma_env::{Env, Random, tokio_env};
 use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::{
     mount,
@@ -17,10 +21,7 @@ use rpcrdma_oncrpc::{
     Client, ClientFlavour, ClientTransport, Netid, SysAuth, SysCredential,
     rpcbind::{RPCBIND_PORT, Rpcbind},
 };
-use std::{
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{net::SocketAddr, sync::Arc};
 
 /// Where MOUNT answers if nobody says otherwise.
 const DEFAULT_MOUNT_PORT: u16 = 20048;
@@ -50,6 +51,16 @@ impl Sessions {
         Ok(Self { env, options, open: Vec::new() })
     }
 
+    /// Tells the user when a server does not answer.
+    pub(crate) fn watch(&self) -> &Watch {
+        &self.options.watch
+    }
+
+    /// Where random numbers come from.
+    pub(crate) fn random(&self) -> Arc<dyn Random> {
+        self.env.random.clone()
+    }
+
     /// The session for a URL, shared by URLs that lie in the same export of the same server, and the path in it.
     pub(crate) async fn open(&mut self, url: &NfsUrl) -> Result<(Arc<Session>, Vec<u8>)> {
         for session in &self.open {
@@ -66,10 +77,14 @@ impl Sessions {
     }
 
     async fn connect(&self, url: &NfsUrl) -> Result<(Session, Vec<u8>)> {
-        let address = resolve(url).await?;
+        let addresses = resolve(url).await?;
+        first_that_answers(&addresses, async |address| self.connect_to(url, address).await).await
+    }
+
+    async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
         let identity = identity(url);
         let (export, root, path) = self.mount(url, address, identity.clone()).await?;
-        let server = SocketAddr::new(address, url.nfs_port());
+        let server = at_port(address, url.nfs_port());
         let (transport, pool) = self.transport(url, server).await?;
         let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
         let transfer = nfs.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
@@ -79,39 +94,52 @@ impl Sessions {
     async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<(Arc<dyn ClientTransport>, Pool)> {
         Ok(match url.transport {
             Transport::Rdma => transports::rdma(server, &self.env, &self.options, url).await?,
-            Transport::Tcp => (transports::tcp(server, &self.env).await?, Pool::new()),
+            Transport::Tcp => {
+                self.tell_unused(url);
+                (transports::tcp(server, &self.env, &self.options.watch, transports::NFS).await?, Pool::new())
+            }
         })
+    }
+
+    /// Tells of options that are of RDMA alone.
+    fn tell_unused(&self, url: &NfsUrl) {
+        let host = escaped(url.host.as_bytes());
+        for option in self.options.of_rdma() {
+            failure::warning(&format!("{option} has no effect with transport=tcp, which carries the calls to {host}"));
+        }
     }
 
     /// A connection to the URL's server without a mount.
     pub(crate) async fn transport_for(&self, url: &NfsUrl) -> Result<Arc<dyn ClientTransport>> {
-        let server = SocketAddr::new(resolve(url).await?, url.nfs_port());
-        Ok(self.transport(url, server).await?.0)
+        let addresses = resolve(url).await?;
+        let attempt = async |address| Ok(self.transport(url, at_port(address, url.nfs_port())).await?.0);
+        first_that_answers(&addresses, attempt).await
     }
 
     async fn mount(
         &self,
         url: &NfsUrl,
-        address: IpAddr,
+        address: SocketAddr,
         identity: Arc<dyn ClientFlavour>,
     ) -> Result<(Vec<u8>, Handle, Vec<u8>)> {
         let port = match url.mount_port {
             Some(port) => port,
             None => self.mount_port(address).await,
         };
-        let server = SocketAddr::new(address, port);
-        let transport = transports::tcp(server, &self.env).await.context("MOUNT")?;
+        let server = at_port(address, port);
+        let transport =
+            transports::tcp(server, &self.env, &self.options.watch, transports::MOUNT).await.context("MOUNT")?;
         let mount = Mount::new(Client::new(transport, identity, mount::PROGRAM, mount::VERSION_3));
         let exports = mount.exports().await.with_context(|| format!("asking {server} for its exports"))?;
         let (export, path) = match split_export(&exports, &url.path) {
             Some((export, path)) => (export.to_vec(), path.to_vec()),
             None => {
-                let list: Vec<_> = exports.iter().map(|export| crate::names::escaped(&export.path.0)).collect();
+                let list: Vec<_> = exports.iter().map(|export| escaped(&export.path.0)).collect();
                 bail!(
                     "{} exports {}, not {}",
                     url.host,
                     if list.is_empty() { "nothing".into() } else { list.join(", ") },
-                    crate::names::escaped(&url.path)
+                    escaped(&url.path)
                 );
             }
         };
@@ -120,9 +148,11 @@ impl Sessions {
     }
 
     /// What rpcbind says, or the usual port.
-    async fn mount_port(&self, address: IpAddr) -> u16 {
-        let rpcbind = SocketAddr::new(address, RPCBIND_PORT);
-        let Ok(transport) = transports::tcp_once(rpcbind, &self.env).await else { return DEFAULT_MOUNT_PORT };
+    async fn mount_port(&self, address: SocketAddr) -> u16 {
+        let rpcbind = at_port(address, RPCBIND_PORT);
+        let Ok(transport) = transports::tcp_once(rpcbind, &self.env, &self.options.watch).await else {
+            return DEFAULT_MOUNT_PORT;
+        };
         let netid = Netid::tcp(&rpcbind);
         match Rpcbind::new(transport).address(mount::PROGRAM, mount::VERSION_3, netid).await {
             Ok(Some(found)) => found.port(),
@@ -132,16 +162,21 @@ impl Sessions {
 }
 
 impl Session {
-    /// The file at a path in the export.
+    /// A path in the export, as users write it in URLs.
+    pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
+        let names = path.split(|&octet| octet == b'/').filter(|name| !name.is_empty());
+        names.fold(self.export.clone(), |path, name| join(&path, name))
+    }
+
+    /// The file at a path in the export. Its errors do not name the path: callers know it as the user wrote it.
     pub(crate) async fn find(&self, path: &[u8], follow_last: bool) -> Result<Found> {
-        let found = self.nfs.walk(&self.root, path, follow_last).await;
-        found.with_context(|| crate::names::escaped(if path.is_empty() { b"/" } else { path }))
+        Ok(self.nfs.walk(&self.root, path, follow_last).await?)
     }
 }
 
 impl NfsUrl {
     fn same_server(&self, other: &NfsUrl) -> bool {
-        let place = |url: &NfsUrl| (url.host.clone(), url.port, url.mount_port);
+        let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, url.mount_port);
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
         place(self) == place(other) && carried(self) == carried(other) && (self.uid, self.gid) == (other.uid, other.gid)
     }
@@ -154,15 +189,6 @@ fn below<'a>(export: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
         below @ ([] | [b'/', ..]) => Some(below),
         _ => None,
     }
-}
-
-async fn resolve(url: &NfsUrl) -> Result<IpAddr> {
-    if let Ok(address) = url.host.parse() {
-        return Ok(address);
-    }
-    let mut found =
-        tokio::net::lookup_host((url.host.as_str(), 0)).await.with_context(|| format!("cannot find {}", url.host))?;
-    found.next().map(|address| address.ip()).with_context(|| format!("{} has no address", url.host))
 }
 
 /// Who calls: the user who runs the command, or whom the URL names.

@@ -1,6 +1,6 @@
 //! `rpcrdma stat`.
 
-use crate::{args::StatArgs, ls::insert_attributes, names, session::Sessions};
+use crate::{args::StatArgs, files::Errors, ls::insert_attributes, names, session::Sessions, url::NfsUrl};
 use anyhow::Result;
 use rpcrdma_nfs::v3::FileType;
 use serde_json::{Map, Value};
@@ -8,7 +8,27 @@ use std::io::Write;
 
 pub(crate) async fn run(args: StatArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.client.clone().into())?;
-    let (session, path) = sessions.open(&args.url).await?;
+    let mut errors = Errors::default();
+    let mut is_first = true;
+    for url in &args.urls {
+        let mut text = Vec::new();
+        let told = match one(&mut sessions, url, args.client.json, &mut text).await {
+            Ok(()) => {
+                let gap = if is_first || args.client.json { "" } else { "\n" };
+                is_first = false;
+                let mut out = std::io::stdout().lock();
+                out.write_all(gap.as_bytes()).and_then(|()| out.write_all(&text)).map_err(Into::into)
+            }
+            failed => failed,
+        };
+        errors.check(&url.path, told)?;
+    }
+    errors.finish()
+}
+
+/// Writes what there is to say of a file to `out`.
+async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8>) -> Result<()> {
+    let (session, path) = sessions.open(url).await?;
     let found = session.find(&path, false).await?;
     let a = &found.attributes;
     let target = match a.file_type {
@@ -16,10 +36,9 @@ pub(crate) async fn run(args: StatArgs) -> Result<()> {
         _ => None,
     };
     let handle: String = found.file.as_slice().iter().map(|octet| format!("{octet:02x}")).collect();
-    let mut out = std::io::stdout().lock();
-    if args.client.json {
+    if json {
         let mut object = Map::new();
-        names::insert_json(&mut object, "path", &args.url.path);
+        names::insert_json(&mut object, "path", &url.path);
         insert_attributes(&mut object, a);
         object.insert("device".into(), serde_json::json!([a.device.major, a.device.minor]));
         object.insert("file_system".into(), a.file_system.into());
@@ -29,11 +48,11 @@ pub(crate) async fn run(args: StatArgs) -> Result<()> {
         if let Some(target) = target {
             names::insert_json(&mut object, "target", target.as_slice());
         }
-        writeln!(out, "{}", Value::Object(object))?;
+        writeln!(out, "{}", names::json(&Value::Object(object)))?;
         return Ok(());
     }
     write!(out, "    path: ")?;
-    out.write_all(&names::for_output(&args.url.path))?;
+    out.write_all(&names::for_output(&url.path))?;
     if let Some(target) = target {
         write!(out, " -> ")?;
         out.write_all(&names::for_output(target.as_slice()))?;

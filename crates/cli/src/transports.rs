@@ -1,6 +1,6 @@
 //! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
 
-use crate::{url::NfsUrl, versions as known};
+use crate::{capture::CaptureArgs, url::NfsUrl, versions as known, waiting::Watch};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use rpcrdma::{Observer, Versions};
@@ -12,10 +12,18 @@ use rpcrdma_oncrpc::{
     tcp::{self, ClientOptions, Connector, TcpConnector},
 };
 use rpcrdma_verbs::{Device, Verbs};
-use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 /// How long rpcbind may take before the usual port is tried: a firewall that drops silently must not hold up a command.
 const RPCBIND_WAIT: Duration = Duration::from_secs(3);
+
+/// How long setting up a connection over RDMA takes at most, over iWARP; devices say how long they try themselves.
+const RDMA_SETUP: Duration = rpcrdma_iwarp::DEFAULT_SETUP_TIMEOUT;
+
+/// What errors say that a server should speak.
+pub(crate) const NFS: &str = "NFS";
+/// The same of the port of MOUNT.
+pub(crate) const MOUNT: &str = "NFS's MOUNT";
 
 /// What carries RDMA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -35,18 +43,26 @@ pub(crate) struct Options {
     /// How long a thread looks for the next message before it sleeps.
     pub(crate) busy_poll: Duration,
     /// Where to capture what goes over RDMA.
-    pub(crate) capture: Option<PathBuf>,
+    pub(crate) capture: CaptureArgs,
     /// Sees what goes over RDMA.
     pub(crate) tap: Option<Arc<dyn Tap>>,
+    /// Tells the user when a server does not answer.
+    pub(crate) watch: Watch,
     /// Wants to know what a connection over RDMA does.
     pub(crate) observer: Option<Arc<dyn Observer>>,
 }
 
 impl Options {
+    /// The options given that are of RDMA alone.
+    pub(crate) fn of_rdma(&self) -> impl Iterator<Item = &'static str> {
+        let given = [(self.no_crc, "--no-crc"), (self.tap.is_some(), "--capture")];
+        given.into_iter().filter_map(|(is_given, option)| is_given.then_some(option))
+    }
+
     /// Starts the capture, if one is asked for; clones share it.
     pub(crate) fn open_capture(&mut self) -> Result<()> {
-        if let Some(path) = self.capture.take() {
-            self.tap = Some(crate::capture::start(&path)?.tap());
+        if let Some(capturing) = std::mem::take(&mut self.capture).start()? {
+            self.tap = Some(capturing.tap());
         }
         Ok(())
     }
@@ -61,24 +77,40 @@ fn connector(server: SocketAddr) -> Arc<dyn Connector> {
     }
 }
 
-/// RPC over record-marked TCP.
-pub(crate) async fn tcp(server: SocketAddr, env: &Env) -> Result<Arc<dyn ClientTransport>> {
-    let (transport, driver) = tcp::connect(connector(server), Arc::new(Heap), env, ClientOptions::default()).await?;
+/// RPC over record-marked TCP. `service` is what errors say that the server should speak.
+pub(crate) async fn tcp(
+    server: SocketAddr,
+    env: &Env,
+    watch: &Watch,
+    service: &'static str,
+) -> Result<Arc<dyn ClientTransport>> {
+    let mut options = ClientOptions::default();
+    options.service = service;
+    tcp_with(connector(server), env, watch, options).await
+}
+
+async fn tcp_with(
+    connector: Arc<dyn Connector>,
+    env: &Env,
+    watch: &Watch,
+    options: ClientOptions,
+) -> Result<Arc<dyn ClientTransport>> {
+    let connecting = watch.connecting(connector.server(), env, options.connect);
+    let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, options).await?;
+    connecting.done();
+    watch.add(&*transport, env);
     tokio::spawn(driver);
     Ok(transport)
 }
 
 /// The same with one short attempt.
-pub(crate) async fn tcp_once(server: SocketAddr, env: &Env) -> Result<Arc<dyn ClientTransport>> {
+pub(crate) async fn tcp_once(server: SocketAddr, env: &Env, watch: &Watch) -> Result<Arc<dyn ClientTransport>> {
     let mut options = ClientOptions::default();
     options.connect = RPCBIND_WAIT;
     options.outage = RPCBIND_WAIT;
     options.silence = RPCBIND_WAIT;
     options.probe = RPCBIND_WAIT;
-    let connector = Arc::new(TcpConnector::new(server));
-    let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, options).await?;
-    tokio::spawn(driver);
-    Ok(transport)
+    tcp_with(Arc::new(TcpConnector::new(server)), env, watch, options).await
 }
 
 /// Opens a device.
@@ -122,11 +154,16 @@ pub(crate) async fn rdma(
     let mut observer = options.observer.clone().unwrap_or_else(|| Arc::new(rpcrdma::Tracing));
     let mut client = rpcrdma::ClientOptions::default();
     client.versions = url.rpcrdma;
+    client.service = NFS;
     if let (Versions::Auto | Versions::Two, Some(file)) = (url.rpcrdma, known::file()) {
         client.assume_version_1 = known::lacks_version_2(&file, server);
         observer = Arc::new(known::Remembering::new(file, server, observer));
     }
+    let connecting = options.watch.connecting(server, env, RDMA_SETUP);
+    let observer = connecting.observed(observer);
     let (transport, driver) = rpcrdma::connect(fabric, server, env, client, observer).await?;
+    connecting.done();
+    options.watch.add(&*transport, env);
     tokio::spawn(driver);
     Ok((transport, pool))
 }

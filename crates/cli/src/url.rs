@@ -3,7 +3,7 @@
 use crate::transports::Carrier;
 use clap::ValueEnum;
 use rpcrdma::Versions;
-use std::{fmt, str::FromStr};
+use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 /// The port of NFS over RDMA (RFC 8166 section 9).
 pub(crate) const RDMA_PORT: u16 = 20049;
@@ -22,6 +22,8 @@ pub(crate) enum Transport {
 pub(crate) struct NfsUrl {
     /// A name or an address, IPv6 without brackets.
     pub(crate) host: String,
+    /// The network interface over which a link-local address of IPv6 is reached, by name or number.
+    pub(crate) zone: Option<String>,
     /// The port in the URL, if there is one.
     pub(crate) port: Option<u16>,
     /// The path, decoded: any octets, beginning with `/`.
@@ -81,9 +83,10 @@ impl FromStr for NfsUrl {
             Some(at) => place.split_at(at),
             None => (place, "/"),
         };
-        let (host, port) = parse_authority(authority)?;
+        let Authority { host, zone, port } = parse_authority(authority)?;
         let mut url = NfsUrl {
             host,
+            zone,
             port,
             path: decode_percent(path)?,
             transport: Transport::Rdma,
@@ -94,8 +97,13 @@ impl FromStr for NfsUrl {
             uid: None,
             gid: None,
         };
+        let mut said: Vec<&str> = Vec::new();
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if said.contains(&name) {
+                return bad(format!("{name}= is there twice"));
+            }
+            said.push(name);
             match name {
                 "version" if value == "3" => {}
                 "version" => return bad(format!("version={value}: only NFS version 3 is spoken")),
@@ -114,7 +122,12 @@ impl FromStr for NfsUrl {
                 "device" => url.device = Some(value.to_owned()),
                 "mountport" => url.mount_port = Some(parse_port(value)?),
                 "rpcrdma" => url.rpcrdma = parse_versions(value).map_err(BadUrl)?,
-                "nfsport" => url.port = Some(parse_port(value)?),
+                "nfsport" => match (url.port, parse_port(value)?) {
+                    (Some(port), other) if port != other => {
+                        return bad(format!("nfsport={other} contradicts the port {port} after the host"));
+                    }
+                    (_, port) => url.port = Some(port),
+                },
                 "uid" => url.uid = Some(parse_number(name, value)?),
                 "gid" => url.gid = Some(parse_number(name, value)?),
                 _ => {
@@ -126,6 +139,11 @@ impl FromStr for NfsUrl {
         }
         if url.device.is_some() && url.fabric != Carrier::Verbs {
             return bad("device= names an RDMA device: say fabric=verbs");
+        }
+        if url.transport == Transport::Tcp
+            && let Some(name) = said.iter().find(|name| matches!(**name, "fabric" | "device" | "rpcrdma"))
+        {
+            return bad(format!("{name}= is of transport=rdma, and transport=tcp is asked for"));
         }
         Ok(url)
     }
@@ -141,14 +159,48 @@ pub(crate) fn parse_versions(text: &str) -> Result<Versions, String> {
     }
 }
 
-fn parse_authority(authority: &str) -> Result<(String, Option<u16>), BadUrl> {
+/// What stands between `nfs://` and the path.
+struct Authority {
+    host: String,
+    zone: Option<String>,
+    port: Option<u16>,
+}
+
+/// An address of IPv6 and its zone: `fe80::1%25eth0` (RFC 6874), or `fe80::1%eth0` as other tools write it.
+fn parse_ipv6(text: &str) -> Result<(String, Option<String>), BadUrl> {
+    let (address, zone) = match text.split_once('%') {
+        Some((address, zone)) => (address, Some(zone.strip_prefix("25").unwrap_or(zone))),
+        None => (text, None),
+    };
+    let Ok(parsed) = address.parse::<Ipv6Addr>() else {
+        return bad(format!("[{text}] is no address of IPv6; a name stands without brackets"));
+    };
+    let link_local = parsed.is_unicast_link_local();
+    let zone = match zone.map(decode_percent).transpose()?.map(String::from_utf8) {
+        None if link_local => {
+            return bad(format!("{address} is link-local: say over which interface, as in [{address}%25eth0]"));
+        }
+        None => None,
+        Some(_) if !link_local => return bad(format!("{address} is not link-local, and has no interface")),
+        Some(Ok(zone)) if !zone.is_empty() => Some(zone),
+        Some(_) => return bad(format!("after % comes an interface, as in [{address}%25eth0]")),
+    };
+    Ok((address.to_owned(), zone))
+}
+
+fn parse_authority(authority: &str) -> Result<Authority, BadUrl> {
+    let mut zone = None;
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         match rest.split_once(']') {
-            Some((host, "")) => (host, None),
-            Some((host, after)) => match after.strip_prefix(':') {
-                Some(port) => (host, Some(port)),
-                None => return bad("after ] comes :PORT or /"),
-            },
+            Some((inside, after)) => {
+                let (host, its_zone) = parse_ipv6(inside)?;
+                zone = its_zone;
+                match after.strip_prefix(':') {
+                    Some(port) => (host, Some(port)),
+                    None if after.is_empty() => (host, None),
+                    None => return bad("after ] comes :PORT or /"),
+                }
+            }
             None => return bad("an IPv6 address stands in brackets, as in nfs://[::1]/path"),
         }
     } else {
@@ -156,14 +208,14 @@ fn parse_authority(authority: &str) -> Result<(String, Option<u16>), BadUrl> {
             Some((_, after)) if after.contains(':') => {
                 return bad("an IPv6 address stands in brackets, as in nfs://[::1]/path");
             }
-            Some((host, port)) => (host, Some(port)),
-            None => (authority, None),
+            Some((host, port)) => (host.to_owned(), Some(port)),
+            None => (authority.to_owned(), None),
         }
     };
     if host.is_empty() {
         return bad("the server's name is missing, as in nfs://server/path");
     }
-    Ok((host.to_owned(), port.map(parse_port).transpose()?))
+    Ok(Authority { host, zone, port: port.map(parse_port).transpose()? })
 }
 
 fn parse_port(text: &str) -> Result<u16, BadUrl> {
@@ -227,14 +279,26 @@ mod tests {
     #[test]
     fn every_part_is_read() {
         let url = url(
-            "nfs://[fe80::1]:1234/a%2fb/%ff?version=3&transport=rdma&device=mlx5_0&fabric=verbs&mountport=5&uid=7&gid=8",
+            "nfs://[2001:db8::1]:1234/a%2fb/%ff?version=3&transport=rdma&device=mlx5_0&fabric=verbs&mountport=5&uid=7&gid=8",
         );
         assert_eq!((url.fabric, url.device.as_deref()), (Carrier::Verbs, Some("mlx5_0")));
-        assert_eq!(url.host, "fe80::1");
+        assert_eq!((url.host.as_str(), &url.zone), ("2001:db8::1", &None));
         assert_eq!(url.port, Some(1234));
         assert_eq!(url.path, b"/a/b/\xff");
         assert_eq!((url.mount_port, url.uid, url.gid), (Some(5), Some(7), Some(8)));
         assert_eq!(url.last_name(), Some(&b"\xff"[..]));
+    }
+
+    #[test]
+    fn a_link_local_address_has_an_interface() {
+        for text in ["nfs://[fe80::1%25eth0]:7/", "nfs://[fe80::1%eth0]:7/", "nfs://[fe80::1%25eth%30]:7/"] {
+            let url = url(text);
+            assert_eq!(
+                (url.host.as_str(), url.zone.as_deref(), url.port),
+                ("fe80::1", Some("eth0"), Some(7)),
+                "{text}"
+            );
+        }
     }
 
     #[test]
@@ -256,6 +320,16 @@ mod tests {
             ("nfs://host/?fabric=iwarp&device=mlx5_0", "say fabric=verbs"),
             ("nfs://host/?fabric=verbs&device=", "name is missing"),
             ("nfs://host/?colour=red", "known are"),
+            ("nfs://host/?uid=1&uid=2", "twice"),
+            ("nfs://host/?uid=-1", "it is a number"),
+            ("nfs://host:1/?nfsport=2", "contradicts"),
+            ("nfs://host/?transport=tcp&rpcrdma=2", "of transport=rdma"),
+            ("nfs://host/?fabric=iwarp&transport=tcp", "of transport=rdma"),
+            ("nfs://[host]/", "no address of IPv6"),
+            ("nfs://[fe80::1]/", "say over which interface"),
+            ("nfs://[fe80::1%]/", "comes an interface"),
+            ("nfs://[fe80::1%25]/", "comes an interface"),
+            ("nfs://[::1%25eth0]/", "is not link-local"),
         ] {
             let error = text.parse::<NfsUrl>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

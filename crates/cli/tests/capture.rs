@@ -79,7 +79,11 @@ fn captured_at_both_ends(version: &str) {
         }
     }
     let read = decoded(&path("get.pcapng"), &[]);
-    assert!(read.contains("Call NFS 3 READ, xid") && read.contains("RDMA Write 0x"), "{read}");
+    assert!(read.contains("RDMA Write 0x"), "{read}");
+    let lookup = read.lines().any(|line| line.contains("Call NFS 3 LOOKUP ") && line.contains(" \"data\", xid"));
+    let asked = read.lines().any(|line| line.contains("Call NFS 3 READ ") && line.contains(" @0, xid"));
+    let eof = read.lines().any(|line| line.contains("Reply NFS3_OK ") && line.contains(" eof, xid"));
+    assert!(lookup && asked && eof && !read.contains("does not decode"), "{read}");
     assert!(read.ends_with("messages\n"), "nothing is missing: {read}");
     let ladder = decoded(&path("put.pcapng"), &["--ladder"]);
     assert!(ladder.contains("|<- RDMA Read Request 0x") && ladder.contains("|-- RDMA Read Response 0x"), "{ladder}");
@@ -126,4 +130,103 @@ fn wrong_usage_and_wrong_files_are_told() {
     fails(2, ["decode", "--classify", "responder", file]);
     fails(2, ["decode", "--hex", "--ladder"]);
     fails(1, ["ls", "--capture", "/nonexistent/file", "nfs://127.0.0.1:1/"]);
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o7777
+}
+
+#[test]
+fn a_capture_overwrites_nothing_unasked_and_is_private() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let text = |name: &str| path(name).to_str().unwrap().to_owned();
+    fs::create_dir(path("served")).unwrap();
+    let server = Server::start(&path("served"), &path("state"), &["--capture", &text("server.pcapng")]);
+    assert_eq!(mode(&path("server.pcapng")), 0o600);
+    let url = server.url("");
+    run(["ls", "--capture", &text("new.pcapng"), &url]);
+    assert_eq!(mode(&path("new.pcapng")), 0o600);
+    let before = fs::read(path("new.pcapng")).unwrap();
+    assert!(!before.is_empty());
+    let said = fails(1, ["ls", "--capture", &text("new.pcapng"), &url]);
+    assert!(said.contains("new.pcapng") && said.contains("--force"), "{said}");
+    assert_eq!(fs::read(path("new.pcapng")).unwrap(), before);
+
+    fs::write(path("precious"), "precious").unwrap();
+    std::os::unix::fs::symlink(path("precious"), path("link")).unwrap();
+    for more in [&["--capture", &text("link")][..], &["--force", "--capture", &text("link")]] {
+        let said = fails(1, [&["ls"], more, &[&url]].concat());
+        assert!(said.contains("link"), "{said}");
+    }
+    assert_eq!(fs::read(path("precious")).unwrap(), b"precious");
+    fs::set_permissions(path("precious"), fs::Permissions::from_mode(0o644)).unwrap();
+    run(["df", "--force", "--capture", &text("precious"), &url]);
+    assert_eq!(mode(&path("precious")), 0o600);
+    assert!(decoded(&path("precious"), &[]).contains("FSSTAT"));
+    fails(2, ["rm", "--force", &url]);
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[test]
+fn a_capture_does_not_lie_in_what_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let served = directory.path().join("served");
+    fs::create_dir_all(served.join("below")).unwrap();
+    for inside in ["file", "below/file"] {
+        let (file, state) = (served.join(inside), directory.path().join("state"));
+        let text = |path: &Path| path.to_str().unwrap().to_owned();
+        let ports = ["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--state", &text(&state)];
+        let said = fails(1, [&["serve", &text(&served), "--capture", &text(&file)], &ports[..]].concat());
+        assert!(said.contains(&text(&file)) && said.contains("served"), "{said}");
+        assert!(!file.exists());
+    }
+}
+
+/// A bind mount of a part of the directory, in a mount namespace of the server's own.
+#[test]
+fn a_capture_does_not_lie_in_another_mount_of_what_is_served() {
+    let directory = tempfile::tempdir().unwrap();
+    let text = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    for made in ["served/part", "elsewhere"] {
+        fs::create_dir_all(directory.path().join(made)).unwrap();
+    }
+    let script = "mount --bind \"$1/served/part\" \"$1/elsewhere\" || exit 99
+        exec timeout 20 \"$2\" serve \"$1/served\" --state \"$1/state\" --listen 127.0.0.1:0 --mountd 127.0.0.1:0 --capture \"$1/elsewhere/file\"";
+    let ended = std::process::Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh", directory.path().to_str().unwrap(), env!("CARGO_BIN_EXE_rpcrdma")])
+        .output();
+    let ended = match ended {
+        Ok(ended) if ended.status.code() == Some(99) || String::from_utf8_lossy(&ended.stderr).contains("unshare") => {
+            eprintln!("not tried: no mount namespace may be made here");
+            return;
+        }
+        ended => ended.unwrap(),
+    };
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains(&text("elsewhere/file")) && said.contains("by another mount"), "{said}");
+    assert!(!directory.path().join("served/part/file").exists());
+}
+
+/// The limit on the size of files stands for a disk that is full.
+#[test]
+fn a_capture_that_cannot_be_written_is_a_failure() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    fs::create_dir(path("served")).unwrap();
+    for number in 0..100 {
+        fs::write(path("served").join(number.to_string()), "contents").unwrap();
+    }
+    let server = Server::start(&path("served"), &path("state"), &["--no-root-squash"]);
+    let output = Command::new("sh")
+        .args(["-c", "ulimit -f 16; exec \"$0\" get -r --capture \"$1\" \"$2\" \"$3\"", env!("CARGO_BIN_EXE_rpcrdma")])
+        .args([path("small.pcapng").into_os_string(), server.url("").into(), path("into").into()])
+        .env("XDG_CACHE_HOME", common::cache())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{:?}: {said}", output.status);
+    assert!(said.contains("small.pcapng: ") && said.contains("too large"), "{said}");
+    assert_eq!(fs::read_dir(path("into")).unwrap().count(), 100, "what was asked for is done all the same");
 }

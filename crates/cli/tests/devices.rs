@@ -42,8 +42,9 @@ fn without_a_device_each_command_says_what_to_do() {
 #[test]
 fn what_does_not_go_together_is_refused() {
     let scratch = tempfile::tempdir().unwrap();
-    let (directory, state) = (scratch.path().to_str().unwrap(), scratch.path().join("state"));
-    let serve = ["serve", directory, "--state", state.to_str().unwrap(), "--mountd", "127.0.0.1:0"];
+    let (directory, state) = (scratch.path().join("served"), scratch.path().join("state"));
+    std::fs::create_dir(&directory).unwrap();
+    let serve = ["serve", directory.to_str().unwrap(), "--state", state.to_str().unwrap(), "--mountd", "127.0.0.1:0"];
     let with = |more: &[&str]| complaint(&[&serve[..], more].concat());
     assert!(with(&["--device", "mlx5_0"]).contains("--fabric verbs"));
     assert!(with(&["--fabric", "verbs", "--no-crc"]).contains("--no-crc"));

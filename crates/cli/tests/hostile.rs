@@ -16,12 +16,16 @@ mod iwarp;
 mod random;
 #[path = "hostile/records.rs"]
 mod records;
+#[path = "hostile/refused.rs"]
+mod refused;
 #[path = "hostile/setup.rs"]
 mod setup;
 #[path = "hostile/stage.rs"]
 mod stage;
 #[path = "hostile/stalls.rs"]
 mod stalls;
+#[path = "hostile/strangers.rs"]
+mod strangers;
 #[path = "hostile/transport.rs"]
 mod transport;
 #[path = "hostile/version2.rs"]

@@ -3,60 +3,26 @@
 
 mod common;
 
-use common::{Server, cache, fails, run};
+use common::{Server, cache, fails, proxy, run};
+use serde_json::Value;
 use std::{
     ffi::OsStr,
     fs,
-    io::{Read, Write},
-    net::{Shutdown, TcpListener, TcpStream},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::Path,
     process::Command,
-    thread,
 };
 
-/// Passes everything on, and replaces in what the server says; as many octets by as many. Returns its own address.
+/// Replaces in what the server says; as many octets by as many. Returns the address to connect to.
 fn between(server: &str, changes: Vec<(Vec<u8>, Vec<u8>)>) -> String {
     assert!(changes.iter().all(|(from, to)| from.len() == to.len()));
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap().to_string();
-    let server = server.to_owned();
-    // It lives as long as the process.
-    thread::spawn(move || {
-        for client in listener.incoming() {
-            let (mut client, mut server) = (client.unwrap(), TcpStream::connect(&server).unwrap());
-            let (mut calls, mut told, changes) =
-                (client.try_clone().unwrap(), server.try_clone().unwrap(), changes.clone());
-            thread::spawn(move || {
-                let _ = std::io::copy(&mut calls, &mut told);
-                let _ = told.shutdown(Shutdown::Write);
-            });
-            thread::spawn(move || {
-                while let Some(mut record) = record(&mut server) {
-                    for (from, to) in &changes {
-                        while let Some(at) = record.windows(from.len()).position(|octets| octets == from) {
-                            record[at..at + to.len()].copy_from_slice(to);
-                        }
-                    }
-                    if client.write_all(&record).is_err() {
-                        break;
-                    }
-                }
-                let _ = client.shutdown(Shutdown::Both);
-            });
+    proxy::between(server, move |record| {
+        for (from, to) in &changes {
+            while let Some(at) = record.windows(from.len()).position(|octets| octets == from) {
+                record[at..at + to.len()].copy_from_slice(to);
+            }
         }
-    });
-    address
-}
-
-/// The next fragment, with its mark.
-fn record(stream: &mut TcpStream) -> Option<Vec<u8>> {
-    let mut mark = [0; 4];
-    stream.read_exact(&mut mark).ok()?;
-    let mut whole = mark.to_vec();
-    whole.resize(4 + (u32::from_be_bytes(mark) & 0x7FFF_FFFF) as usize, 0);
-    stream.read_exact(&mut whole[4..]).ok()?;
-    Some(whole)
+    })
 }
 
 fn names(directory: &Path) -> Vec<Vec<u8>> {
@@ -134,5 +100,113 @@ fn names_do_not_steer_the_terminal_that_shows_them() {
     fs::create_dir_all(into.join(odd)).unwrap();
     let error = fails(1, ["get", "-r", &url, into.to_str().unwrap()]);
     assert!(error.contains(r"a\u{1b}[2Jb") && !error.contains('\x1b'), "{error:?}");
+    server.stop();
+}
+
+/// The URL of what a proxy makes of a server over TCP.
+fn url_of(proxy: &str, server: &Server, path: &str) -> String {
+    let (_, mount) = server.mount.rsplit_once(':').unwrap();
+    format!("nfs://{proxy}/{path}?transport=tcp&mountport={mount}")
+}
+
+/// The replies to READDIRPLUS alternate between the first two, whatever is asked for.
+#[test]
+fn a_listing_that_leads_in_a_circle_ends() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir_all(served.join("tree")).unwrap();
+    for number in 0..2000 {
+        fs::write(served.join(format!("tree/{number:0200}")), "").unwrap();
+    }
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
+    let commands: [&[&str]; 4] = [&["ls"], &["ls", "-R"], &["rm", "-r"], &["get", "-r"]];
+    for command in commands {
+        let mut listings: Vec<Vec<u8>> = Vec::new();
+        let mut count = 0;
+        let proxy = proxy::between(server.tcp.as_ref().unwrap(), move |record| {
+            // Nothing else is as long.
+            if record.len() < 16 << 10 {
+                return;
+            }
+            if listings.len() < 2 {
+                listings.push(record.clone());
+            } else {
+                let xid = record[4..8].to_vec();
+                record.clone_from(&listings[count % 2]);
+                record[4..8].copy_from_slice(&xid);
+            }
+            count += 1;
+        });
+        let (url, into) = (url_of(&proxy, &server, "tree"), scratch.path().join("into"));
+        let mut args = [command, &[&url]].concat();
+        if command[0] == "get" {
+            args.push(into.to_str().unwrap());
+        }
+        let error = fails(1, &args);
+        assert!(error.contains("in a circle"), "{command:?}: {error}");
+        assert!(error.contains("/tree") || error.contains("/into"), "where is told: {error}");
+    }
+    server.stop();
+}
+
+/// A directory that contains itself.
+#[test]
+fn a_tree_without_end_ends() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir_all(served.join("t/a")).unwrap();
+    fs::create_dir_all(served.join("t/b")).unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
+    let handle = |path: &str| -> Vec<u8> {
+        let stat: Value = serde_json::from_slice(&run(["stat", "--json", &server.url(path)]).stdout).unwrap();
+        let hex = stat["handle"].as_str().unwrap().as_bytes().to_vec();
+        hex.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
+    };
+    let (top, a, b) = (handle("t"), handle("t/a"), handle("t/b"));
+    let proxy = between(server.tcp.as_ref().unwrap(), vec![(a, top.clone()), (b, top)]);
+    let (url, into) = (url_of(&proxy, &server, "t"), scratch.path().join("into"));
+    let commands: [&[&str]; 3] = [&["ls", "-R"], &["rm", "-r"], &["get", "-r"]];
+    for command in commands {
+        let mut args = [command, &[&url]].concat();
+        if command[0] == "get" {
+            args.push(into.to_str().unwrap());
+        }
+        let error = fails(1, &args);
+        assert!(error.contains("1024 directories deep"), "{command:?}: {error}");
+    }
+    let (mut deepest, mut depth) = (into, 1);
+    while let Some(below) = fs::read_dir(&deepest).unwrap().next() {
+        (deepest, depth) = (below.unwrap().path(), depth + 1);
+    }
+    assert_eq!(depth, 1024, "as deep as the limit, and no further");
+    server.stop();
+}
+
+#[test]
+fn names_cannot_be_turned_around_in_json() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let odd = "photo\u{202e}gpj.exe\u{9b}2J\u{200b}";
+    fs::write(served.join(odd), "odd").unwrap();
+    std::os::unix::fs::symlink(odd, served.join("link")).unwrap();
+    let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
+    let percent: String = odd.bytes().map(|octet| format!("%{octet:02x}")).collect();
+    for args in [
+        ["ls", "--json", &server.url("")],
+        ["stat", "--json", &server.url(&percent)],
+        ["df", "--json", &server.url(&percent)],
+    ] {
+        let shown = String::from_utf8(run(args).stdout).unwrap();
+        assert!(shown.is_ascii() && shown.contains("\\u202e") && shown.contains("\\u009b"), "{shown}");
+        assert!(shown.lines().any(|line| {
+            let line: Value = serde_json::from_str(line).unwrap();
+            ["name", "path", "target"].iter().any(|key| line[key].as_str().is_some_and(|text| text.ends_with(odd)))
+        }));
+    }
+    let into = scratch.path().join("into");
+    fs::create_dir_all(into.join(odd)).unwrap();
+    let error = fails(1, ["get", "--json", "-r", &server.url(""), into.to_str().unwrap()]);
+    assert!(error.is_ascii(), "{error}");
     server.stop();
 }

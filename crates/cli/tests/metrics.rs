@@ -11,6 +11,8 @@ use std::{
 };
 
 const RDMA: &str = r#"transport="rdma""#;
+const TCP: &str = r#"transport="tcp""#;
+const OK: &str = r#"status="OK""#;
 const READ: &str = r#"procedure="READ""#;
 const PLACED: &str = r#"way="placed""#;
 
@@ -64,55 +66,134 @@ fn calls_octets_and_connections_are_counted() {
     assert_eq!(counted("rpcrdma_connections", &[RDMA]), 0.0);
     let negotiated = |version| counted("rpcrdma_negotiated_total", &[version]);
     assert_eq!((negotiated(r#"version="1""#), negotiated(r#"version="2""#)), (1.0, 2.0));
-    assert_eq!(counted("rpcrdma_connections_ended_total", &[r#"reason="orderly""#]), 3.0);
-    assert_eq!(
-        counted("rpcrdma_calls_total", &[READ, RDMA, r#"outcome="answered""#]),
-        4.0,
-        "three of 1 MiB and one small"
-    );
-    assert_eq!(counted("rpcrdma_calls_total", &[READ, r#"transport="tcp""#]), 1.0);
+    assert_eq!(counted("rpcrdma_connections_ended_total", &[RDMA, r#"reason="orderly""#]), 3.0);
+    // MOUNT for each of the four commands, and NFS for one: each asks MOUNT on a connection of its own.
+    assert!(counted("rpcrdma_connections_ended_total", &[TCP, r#"reason="orderly""#]) >= 5.0, "{text}");
+    assert_eq!(counted("rpcrdma_calls_total", &[READ, RDMA, OK]), 4.0, "three of 1 MiB and one small");
+    assert_eq!(counted("rpcrdma_calls_total", &[READ, TCP, OK]), 1.0);
     assert_eq!(counted("rpcrdma_call_seconds_count", &[READ]), 5.0);
     assert_eq!(counted("rpcrdma_calls_total", &[r#"procedure="WRITE""#, RDMA]), 3.0);
     assert_eq!(counted("rpcrdma_calls_in_progress", &[]), 0.0);
     assert_eq!(
-        counted("rpcrdma_octets_total", &[r#"direction="out""#, PLACED]),
+        counted("rpcrdma_bytes_total", &[r#"direction="out""#, PLACED]),
         f64::from(3 << 20),
         "only the large file is placed"
     );
-    assert_eq!(counted("rpcrdma_octets_total", &[r#"direction="in""#, PLACED]), f64::from(3 << 20));
+    assert_eq!(counted("rpcrdma_bytes_total", &[r#"direction="in""#, PLACED]), f64::from(3 << 20));
     assert_eq!(counted("rpcrdma_chunks_total", &[r#"kind="write""#]), 3.0);
     assert_eq!(counted("rpcrdma_chunks_total", &[r#"kind="read""#]), 3.0);
     assert!(counted("rpcrdma_invalidations_total", &[]) >= 6.0);
     assert!(counted("rpcrdma_credits_granted", &[]) >= 1.0);
-    assert!(counted("rpcrdma_memory_octets", &[r#"what="limit""#, r#"part="results""#]) > 0.0);
+    assert_eq!(counted("rpcrdma_index_bytes", &[r#"what="limit""#]), f64::from(384 << 20));
+    // Where the kernel's handles can be used, nothing has to be remembered.
+    let files = if rustix::process::geteuid().is_root() { 0.0 } else { 3.0 };
+    assert!(counted("rpcrdma_index_files", &[]) <= files, "{text}");
+    assert!(counted("rpcrdma_memory_bytes", &[r#"what="limit""#, r#"part="results""#]) > 0.0);
+    // The panel of bytes shows TCP too: a small file each way, and what stands around it.
+    let tcp = |direction| counted("rpcrdma_bytes_total", &[TCP, direction, r#"way="stream""#]);
+    assert!(tcp(r#"direction="in""#) > 300.0 && tcp(r#"direction="out""#) > 400.0, "{text}");
     assert_eq!(server.stop(), Some(0));
 }
 
-/// A document that names what is not counted, or leaves out what is, is wrong.
+/// An administrator finds out which calls fail, and how.
 #[test]
-fn the_document_and_the_dashboard_name_what_is_counted() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-    let source = fs::read_to_string(format!("{root}/crates/cli/src/serve/metrics.rs")).unwrap();
-    let names = |text: &str| {
-        let mut names: Vec<String> = text
-            .split(|c: char| !c.is_ascii_lowercase() && c != '_')
-            .filter(|word| word.starts_with("rpcrdma_") && word.len() > 8)
-            .map(|word| word.trim_end_matches("_bucket").to_owned())
-            .filter(|word| {
-                !["rpcrdma_env", "rpcrdma_fabric", "rpcrdma_nfs", "rpcrdma_oncrpc", "rpcrdma_xdr"]
-                    .contains(&word.as_str())
-            })
-            .collect();
-        names.sort();
-        names.dedup();
-        names
+fn calls_are_counted_by_the_status_of_their_answer() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = common::served(scratch.path());
+    let address = free_port();
+    let more = ["--metrics", &address, "--tcp", "127.0.0.1:0"];
+    let server = Server::start(&served, &scratch.path().join("state"), &more);
+    let calls = |text: &str, labels: &[&str]| value(text, "rpcrdma_calls_total", labels);
+    let before = scrape(&address);
+    for labels in [[READ, RDMA, OK], [READ, TCP, OK], [r#"program="mount""#, r#"procedure="MNT""#, OK]] {
+        let [a, b, c] = labels;
+        let has = |line: &str| line.starts_with("rpcrdma_calls_total") && labels.iter().all(|l| line.contains(l));
+        assert!(before.lines().any(has), "{a} {b} {c} is there from the start");
+        assert_eq!(calls(&before, &labels), 0.0);
+    }
+    common::fails(1, ["cat", &server.url("nothing")]);
+    common::fails(1, ["cat", &server.tcp_url("nothing")]);
+    common::fails(1, ["ls", &server.tcp_url("nowhere/at/all")]);
+    // NULL of program 1, in version 2 of RPC, and garbage instead of GETATTR's arguments.
+    let call = |program: u32, procedure: u32| {
+        let words = [1 << 31 | 40, 7, 0, 2, program, 3, procedure, 0, 0, 0, 0];
+        let mut stream = TcpStream::connect(server.tcp.as_ref().unwrap()).unwrap();
+        stream.write_all(&words.map(u32::to_be_bytes).concat()).unwrap();
+        stream.read_exact(&mut [0; 28]).unwrap();
     };
-    let counted = names(&source);
-    let document = fs::read_to_string(format!("{root}/docs/metrics.md")).unwrap();
-    assert_eq!(names(&document), counted);
-    let dashboard = fs::read_to_string(format!("{root}/docs/grafana-dashboard.json")).unwrap();
-    let _: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
-    // A label's value, which looks like a name.
-    let shown: Vec<String> = counted.into_iter().filter(|name| name != "rpcrdma_violation").collect();
-    assert_eq!(names(&dashboard), shown, "what the dashboard shows and what is counted");
+    call(1, 0);
+    call(100_003, 1);
+    call(100_003, 99);
+    let after = scrape(&address);
+    let lookups = |transport| calls(&after, &[r#"procedure="LOOKUP""#, transport, r#"status="NOENT""#]);
+    assert_eq!((lookups(RDMA), lookups(TCP)), (1.0, 2.0), "{after}");
+    let refused = |program, procedure, status| calls(&after, &[program, procedure, status]);
+    assert_eq!(refused(r#"program="other""#, r#"procedure="other""#, r#"status="PROG_UNAVAIL""#), 1.0);
+    assert_eq!(refused(r#"program="nfs3""#, r#"procedure="GETATTR""#, r#"status="GARBAGE_ARGS""#), 1.0);
+    assert_eq!(refused(r#"program="nfs3""#, r#"procedure="other""#, r#"status="PROC_UNAVAIL""#), 1.0);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Connections of one address to the metrics at a time: three quarters of the server's own bound.
+const SCRAPES_OF_ADDRESS: usize = 12;
+/// How long one may last, and what a busy machine may add.
+const SCRAPE_TIME: [Duration; 2] = [Duration::from_secs(9), Duration::from_secs(20)];
+
+fn descriptors(server: &Server) -> usize {
+    fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count()
+}
+
+/// Who can reach the metrics must not be able to take what NFS needs, nor to fill the log.
+#[test]
+fn the_metrics_port_has_limits_of_its_own() {
+    let scratch = tempfile::tempdir().unwrap();
+    let log = scratch.path().join("log");
+    let address = free_port();
+    let more = ["--metrics", &address, "--no-root-squash"];
+    let served = common::served(scratch.path());
+    fs::write(served.join("file"), b"contents").unwrap();
+    let state = scratch.path().join("state");
+    let server = Server::start_logged(&served, &state, fs::File::create(&log).unwrap().into(), &more);
+    run(["cat", &server.url("file")]);
+    let before = descriptors(&server);
+    let begin = Instant::now();
+    // Some say nothing, some half a request, some too much, some nonsense.
+    let mut held: Vec<TcpStream> = (0..200)
+        .map(|number| {
+            let mut stream = rpcrdma_peers::idlers::dial_from([127, 0, 0, 2], &address);
+            let _ = match number % 4 {
+                0 => Ok(()),
+                1 => stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: h"),
+                2 => stream.write_all(&[b'x'; 20_000]),
+                _ => stream.write_all(b"\x16\x03\x01 nonsense\r\n\r\n"),
+            };
+            stream
+        })
+        .collect();
+    let most = (0..20).map(|_| descriptors(&server)).max().unwrap();
+    assert!(most <= before + SCRAPES_OF_ADDRESS + 1, "{most} descriptors, {before} before");
+    assert!(scrape(&address).contains("rpcrdma_connections"), "another address is told");
+    run(["cat", &server.url("file")]);
+    // All of them end in time, also those that say something now and then.
+    for stream in &mut held {
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let mut octets = [0; 4096];
+        loop {
+            match stream.read(&mut octets) {
+                Ok(0) => break,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    assert!(begin.elapsed() < SCRAPE_TIME[1], "a connection does not end");
+                    let _ = stream.write_all(b"x");
+                }
+                Err(_) => break,
+                Ok(_) => {}
+            }
+        }
+    }
+    assert!(begin.elapsed() > SCRAPE_TIME[0], "those that were let in had their time");
+    assert!(scrape(&address).contains("rpcrdma_connections"));
+    let said = fs::read_to_string(&log).unwrap();
+    let warned: Vec<_> = said.lines().filter(|line| !line.contains("connection ended")).collect();
+    assert!(warned.is_empty(), "what is asked wrongly is no warning: {warned:#?}");
+    assert_eq!(server.stop(), Some(0));
 }

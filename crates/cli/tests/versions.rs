@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Server, contents, fails, rpcrdma, run};
+use common::{Server, contents, fails, rpcrdma, run, served};
 use serde_json::Value;
 use std::{
     fs,
@@ -31,7 +31,7 @@ fn the_version_is_the_highest_that_both_ends_may_speak() {
     for (server, client, version) in
         [("1", "1", 1), ("1", "auto", 1), ("auto", "1", 1), ("auto", "auto", 2), ("auto", "2", 2), ("2", "auto", 2)]
     {
-        let running = Server::start(scratch.path(), &state, &["--rpcrdma", server]);
+        let running = Server::start(&served(scratch.path()), &state, &["--rpcrdma", server]);
         let url = running.url_in(client, "");
         let told = connected(&url, &tempfile::tempdir().unwrap().path().join("cache"));
         assert_eq!(told["rpcrdma"], version, "server {server}, client {client}");
@@ -49,7 +49,7 @@ fn the_version_is_the_highest_that_both_ends_may_speak() {
 fn a_server_without_version_2_is_not_asked_again() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = scratch.path().join("cache");
-    let server = Server::start(scratch.path(), &scratch.path().join("state"), &["--rpcrdma", "1"]);
+    let server = Server::start(&served(scratch.path()), &scratch.path().join("state"), &["--rpcrdma", "1"]);
     let url = server.url("");
     assert_eq!(connected(&url, &cache)["version_2"], "refused");
     assert_eq!(connected(&url, &cache)["version_2"], "not asked for", "it is remembered");
@@ -67,7 +67,7 @@ fn a_server_without_version_2_is_not_asked_again() {
 fn version_2_is_what_is_spoken() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = scratch.path().join("cache");
-    let server = Server::start(scratch.path(), &scratch.path().join("state"), &[]);
+    let server = Server::start(&served(scratch.path()), &scratch.path().join("state"), &[]);
     assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 2);
     assert!(!cache.exists(), "there is nothing to remember");
     assert_eq!(server.stop(), Some(0));
@@ -78,12 +78,12 @@ fn version_2_is_what_is_spoken() {
 fn what_is_remembered_keeps_nobody_from_a_server_that_has_changed() {
     let scratch = tempfile::tempdir().unwrap();
     let (state, cache) = (scratch.path().join("state"), scratch.path().join("cache"));
-    let server = Server::start(scratch.path(), &state, &["--rpcrdma", "1"]);
+    let server = Server::start(&served(scratch.path()), &state, &["--rpcrdma", "1"]);
     let (rdma, mount) = (server.rdma.clone(), server.mount.clone());
     assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 1);
     let again = |server: Server, versions| {
         assert_eq!(server.stop(), Some(0));
-        Server::start_at(scratch.path(), &state, &rdma, &mount, &["--rpcrdma", versions])
+        Server::start_at(&served(scratch.path()), &state, &rdma, &mount, &["--rpcrdma", versions])
     };
     let server = again(server, "auto");
     assert_eq!(connected(&server.url(""), &cache)["rpcrdma"], 1, "for a day");
@@ -101,7 +101,7 @@ fn what_is_remembered_keeps_nobody_from_a_server_that_has_changed() {
 fn a_server_that_is_silent_once_is_suspected_only() {
     let scratch = tempfile::tempdir().unwrap();
     let cache = scratch.path().join("cache");
-    let server = Server::start(scratch.path(), &scratch.path().join("state"), &["--rpcrdma", "1"]);
+    let server = Server::start(&served(scratch.path()), &scratch.path().join("state"), &["--rpcrdma", "1"]);
     let middle = dropping(&server.rdma);
     let url = server.url("").replace(&server.rdma, &middle);
     let told = connected(&url, &cache);
@@ -147,7 +147,7 @@ fn ends_without_a_version_in_common_say_so() {
     let scratch = tempfile::tempdir().unwrap();
     let state = scratch.path().join("state");
     for (server, client) in [("1", "2"), ("2", "1")] {
-        let running = Server::start(scratch.path(), &state, &["--rpcrdma", server]);
+        let running = Server::start(&served(scratch.path()), &state, &["--rpcrdma", server]);
         let error = fails(1, ["ping", "-c", "1", &running.url_in(client, "")]);
         assert!(error.contains("version"), "server {server}, client {client}: {error}");
         assert_eq!(running.stop(), Some(0));

@@ -227,6 +227,8 @@ pub enum Action {
         request: RequestId,
         /// The call's XID.
         xid: u32,
+        /// How the call begins, as far as that came with it: nothing of a call that has to be fetched as a whole.
+        head: Bytes,
         /// How many octets in all.
         octets: usize,
         /// From where, in order.

@@ -6,6 +6,7 @@
 //! does not read pins no more than twice its credits.
 
 use crate::{Action, Piece, RequestId, pull::Layout};
+use bytes::Bytes;
 use rpcrdma_wire::v1::{WriteChunk, WriteList};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -75,13 +76,11 @@ impl Requests {
             actions.push_back(Action::Deliver { request: id, xid: request.xid, pieces: layout.pieces });
             return;
         }
+        let pieces = &layout.pieces;
+        let head = if let Some(Piece::Inline(head)) = pieces.first() { head.clone() } else { Bytes::new() };
+        let (octets, sources) = (layout.octets, layout.sources);
         request.stage = Stage::Pulling { pieces: layout.pieces, long: layout.long };
-        actions.push_back(Action::Pull {
-            request: id,
-            xid: request.xid,
-            octets: layout.octets,
-            sources: layout.sources,
-        });
+        actions.push_back(Action::Pull { request: id, xid: request.xid, head, octets, sources });
     }
 
     /// The call's chunks have come. `head` is the beginning of what was pulled. Returns whether it is a call at all.

@@ -30,6 +30,14 @@ pub enum ConnectError {
         /// The time-out.
         seconds: u64,
     },
+    /// What listens there accepts connections and did not answer the request in time.
+    #[error("what listens there did not answer the connection request within {seconds} s")]
+    Silent {
+        /// Who.
+        peer: SocketAddr,
+        /// The time-out.
+        seconds: u64,
+    },
     /// The peer's answer breaks a rule.
     #[error("what listens there does not speak this protocol")]
     Violation {
@@ -51,6 +59,21 @@ pub enum ConnectError {
     /// The caller asked for what the provider cannot do.
     #[error("the connection request itself cannot be made: {0}")]
     Misuse(RefusedReason),
+}
+
+impl ConnectError {
+    /// Whether something accepts connections there that does not speak the provider's protocol: it answered by other
+    /// rules, not at all, or ended the connection instead.
+    pub fn is_foreign(&self) -> bool {
+        use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+        match self {
+            Self::Silent { .. } | Self::Violation { .. } => true,
+            Self::Io { error, .. } => {
+                matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Why listening failed.

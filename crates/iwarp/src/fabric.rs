@@ -18,7 +18,14 @@ use rpcrdma_fabric::{
     Capabilities, ConnectError, Connected, ConnectionInfo, ConnectionParams, Fabric, ListenError, Listener,
     ReceivePool, Receives, SharedReceives, pool::Pool, within,
 };
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 use tokio::net::TcpStream;
 
 /// What all connections of one [`Iwarp`] share.
@@ -78,8 +85,10 @@ impl Fabric for Iwarp {
         Box::pin(async move {
             params.check(&shared.capabilities).map_err(ConnectError::Misuse)?;
             let limit = shared.config.setup_timeout;
-            match within(&*shared.env.clock, limit, dial(&shared, peer, params)).await {
+            let accepted = AtomicBool::new(false);
+            match within(&*shared.env.clock, limit, dial(&shared, peer, params, &accepted)).await {
                 Some(result) => result,
+                None if accepted.into_inner() => Err(ConnectError::Silent { peer, seconds: limit.as_secs() }),
                 None => Err(ConnectError::TimedOut { peer, seconds: limit.as_secs() }),
             }
         })
@@ -138,13 +147,20 @@ impl Shared {
     }
 }
 
-async fn dial(shared: &Arc<Shared>, peer: SocketAddr, params: ConnectionParams) -> Result<Connected, ConnectError> {
+/// Sets a connection up. `accepted` says from when on the peer has accepted it in TCP.
+async fn dial(
+    shared: &Arc<Shared>,
+    peer: SocketAddr,
+    params: ConnectionParams,
+    accepted: &AtomicBool,
+) -> Result<Connected, ConnectError> {
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::ConnectionRefused => ConnectError::Refused { peer },
         _ => ConnectError::Io { peer, error },
     };
     let broken = |fault: Fault| ConnectError::Violation { peer, violation: fault.violation() };
     let stream = TcpStream::connect(peer).await.map_err(failed)?;
+    accepted.store(true, Ordering::Relaxed);
     let mut wire = Wire::new(stream, &shared.config, true).map_err(failed)?;
     let offer = shared.offer(params.ird, params.ord);
     let request = negotiation::request(offer, &params.private_data);

@@ -176,7 +176,7 @@ async fn replies_that_break_a_rule() {
     assert!(answered(reply(|f| f.enhanced = Some(Enhanced { ord: 16, ..Enhanced::default() }))).await.is_ok());
     let rejected = answered(reply(|f| f.head.reject = true)).await;
     assert!(matches!(rejected, Err(ConnectError::Rejected { private_data, .. }) if private_data == b"hi"[..]));
-    assert!(matches!(answered(Vec::new()).await, Err(ConnectError::TimedOut { .. })));
+    assert!(matches!(answered(Vec::new()).await, Err(ConnectError::Silent { .. })));
 }
 
 #[tokio::test]

@@ -2,10 +2,20 @@
 //!
 //! A directory may change while it is read. Where the server can no longer tell where a cookie pointed to, the walk
 //! ends with its error: beginning again could show names twice.
+//!
+//! A server may lie. A reply that ends at a cookie at which an earlier one ended would lead round in a circle, and a
+//! directory with more than [`MAX_ENTRIES`] entries is taken for one without end: both end the walk with an error.
 
 use crate::{Error, Nfs3, Transfer};
 use rpcrdma_nfs::v3::{EntryPlus, Handle, Status, Verifier};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
+
+/// Entries of one directory. ext4 holds some ten millions in a directory unless it is told otherwise; a directory with
+/// more than this is no use to anybody who lists it.
+pub const MAX_ENTRIES: u64 = 1 << 24;
+/// Cookies at which replies have ended that are remembered, to notice a circle: a megabyte or two of them. When there are
+/// more the older ones are forgotten, and a longer circle ends at [`MAX_ENTRIES`].
+const REMEMBERED_COOKIES: usize = 1 << 16;
 
 /// The entries of a directory with attributes and handles, without `.` and `..`.
 pub struct Listing {
@@ -13,6 +23,10 @@ pub struct Listing {
     directory: Handle,
     octets: u32,
     cookie: u64,
+    /// Cookies at which replies have ended.
+    met: HashSet<u64>,
+    entries: u64,
+    max_entries: u64,
     verifier: Verifier,
     ready: VecDeque<EntryPlus>,
     end: bool,
@@ -28,6 +42,9 @@ impl Listing {
             directory,
             octets: transfer.directory,
             cookie: 0,
+            met: HashSet::from([0]),
+            entries: 0,
+            max_entries: MAX_ENTRIES,
             verifier: Verifier::default(),
             ready: VecDeque::new(),
             end: false,
@@ -36,10 +53,17 @@ impl Listing {
         }
     }
 
+    /// Takes at most so many entries, `.` and `..` included, instead of [`MAX_ENTRIES`].
+    pub fn with_max_entries(mut self, max: u64) -> Self {
+        self.max_entries = max;
+        self
+    }
+
     /// The next entry, or `None` at the end. Attributes and handle are absent where the server has not told them.
     ///
     /// # Errors
-    /// As [`Nfs3::readdirplus`]; a server without READDIRPLUS is asked by READDIR.
+    /// As [`Nfs3::readdirplus`]; a server without READDIRPLUS is asked by READDIR. If the server leads round in a circle,
+    /// or the directory has too many entries.
     pub async fn next(&mut self) -> Result<Option<EntryPlus>, Error> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
@@ -83,15 +107,24 @@ impl Listing {
     }
 
     fn take(&mut self, entries: Vec<EntryPlus>, verifier: Verifier, end: bool) -> Result<(), Error> {
+        let nonsense = |what| Err(Error::Nonsense { procedure: "READDIRPLUS", what });
+        self.entries = self.entries.saturating_add(entries.len() as u64);
+        if self.entries > self.max_entries {
+            return Err(Error::TooManyEntries { max: self.max_entries });
+        }
         match entries.last() {
-            Some(last) if last.cookie == self.cookie && !end => {
-                return Err(Error::Nonsense { procedure: "READDIRPLUS", what: "does not advance in the directory" });
-            }
+            Some(last) if last.cookie == self.cookie && !end => return nonsense("does not advance in the directory"),
             Some(last) => self.cookie = last.cookie,
-            None if !end => {
-                return Err(Error::Nonsense { procedure: "READDIRPLUS", what: "returned no entry before the end" });
-            }
+            None if !end => return nonsense("returned no entry before the end"),
             None => {}
+        }
+        if !end {
+            if self.met.len() >= REMEMBERED_COOKIES {
+                self.met.clear();
+            }
+            if !self.met.insert(self.cookie) {
+                return nonsense("leads round in a circle in the directory");
+            }
         }
         self.verifier = verifier;
         self.end = end;

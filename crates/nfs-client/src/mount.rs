@@ -14,7 +14,7 @@ use rpcrdma_xdr::Encoder;
 #[non_exhaustive]
 pub enum MountError {
     /// The server says no.
-    #[error("mounting {}: {status}", path.escape_ascii())]
+    #[error("MNT {}: {status}", path.escape_ascii())]
     Refused {
         /// The path.
         path: Bytes,
@@ -24,6 +24,38 @@ pub enum MountError {
     /// The call has no results.
     #[error(transparent)]
     Call(#[from] CallError),
+}
+
+impl MountError {
+    /// The procedure that the server refused, if it was one.
+    pub fn procedure(&self) -> Option<&'static str> {
+        matches!(self, MountError::Refused { .. }).then_some("MNT")
+    }
+
+    /// The server's status by its name, if it executed the call.
+    pub fn status_name(&self) -> Option<&'static str> {
+        match self {
+            MountError::Refused { status, .. } => Some(name(*status)),
+            MountError::Call(_) => None,
+        }
+    }
+}
+
+/// The name that the protocol gives a status (RFC 1813 section 5.1.5).
+fn name(status: mount::Status) -> &'static str {
+    match status {
+        mount::Status::OK => "MNT3_OK",
+        mount::Status::PERM => "MNT3ERR_PERM",
+        mount::Status::NOENT => "MNT3ERR_NOENT",
+        mount::Status::IO => "MNT3ERR_IO",
+        mount::Status::ACCES => "MNT3ERR_ACCES",
+        mount::Status::NOTDIR => "MNT3ERR_NOTDIR",
+        mount::Status::INVAL => "MNT3ERR_INVAL",
+        mount::Status::NAMETOOLONG => "MNT3ERR_NAMETOOLONG",
+        mount::Status::NOTSUPP => "MNT3ERR_NOTSUPP",
+        mount::Status::SERVERFAULT => "MNT3ERR_SERVERFAULT",
+        _ => "MNT3ERR_?",
+    }
 }
 
 /// A client of MOUNT version 3.

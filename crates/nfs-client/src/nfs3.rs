@@ -1,16 +1,16 @@
 //! The procedures of NFS version 3, one method each.
 
-use crate::{Error, retransmitted};
+use crate::{Denied, Error, Owner, denied::About, error::is_denial, retransmitted};
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Clock};
 use rpcrdma_nfs::{
     Call,
     v3::{
-        self, Answer, Attributes, Created, Handle, LinkInfo, Name, NewAttributes, Path, ReadOk, RenameInfo, Stability,
-        Status, Time, Verifier, WeakCache, WriteOk,
+        self, Answer, Attributes, Created, Failure, Handle, LinkInfo, Name, NewAttributes, Path, ReadOk, RenameInfo,
+        Stability, Status, Time, Verifier, WeakCache, WriteOk,
     },
 };
-use rpcrdma_oncrpc::{Client, ItemRoom};
+use rpcrdma_oncrpc::{CallError, Client, ItemRoom};
 use rpcrdma_xdr::{Encoder, ItemData};
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -18,6 +18,9 @@ use std::{fmt, sync::Arc, time::Duration};
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 /// The longest such wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// All such waits of one call together, after which its caller learns of the status: servers ask for time to fetch a file
+/// from slow storage, or to let lost writes be told, and a server that asks for ever must not hold up a command for ever.
+const LATER_LIMIT: Duration = Duration::from_secs(10 * 60);
 
 /// How a client moves data, in octets per call, from FSINFO and the transport's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +52,13 @@ pub(crate) struct Outcome<T> {
     pub(crate) retransmitted: bool,
 }
 
-fn status_error<C: Call>(status: Status) -> Error {
-    let procedure = v3::Procedure::from_number(C::PROCEDURE).map_or("?", v3::Procedure::name);
-    Error::Status { procedure, status }
+fn procedure<C: Call>() -> &'static str {
+    v3::Procedure::from_number(C::PROCEDURE).map_or("?", v3::Procedure::name)
+}
+
+/// A call of a procedure has no results.
+fn no_results<C: Call>(source: CallError) -> Error {
+    Error::Call { procedure: procedure::<C>(), source }
 }
 
 impl Nfs3 {
@@ -74,39 +81,50 @@ impl Nfs3 {
         }
         let args = encoder.finish();
         let results = match C::REPEATABLE {
-            true => self.client.call_repeatable(C::PROCEDURE, args, shape).await?,
-            false => self.client.call(C::PROCEDURE, args, shape).await?,
+            true => self.client.call_repeatable(C::PROCEDURE, args, shape).await,
+            false => self.client.call(C::PROCEDURE, args, shape).await,
         };
+        let results = results.map_err(no_results::<C>)?;
         let retransmitted = results.retransmitted;
-        Ok(Outcome { answer: results.decode()?, retransmitted })
+        Ok(Outcome { answer: results.decode().map_err(no_results::<C>)?, retransmitted })
     }
 
-    /// Makes a call, again and again while the server asks to come back later.
+    /// Makes a call, again and again while the server asks to come back later, for [`LATER_LIMIT`] at most.
     pub(crate) async fn call<C, T, F>(&self, call: &C) -> Result<Outcome<Answer<T, F>>, Error>
     where
         C: Call<Reply = Answer<T, F>>,
     {
-        let mut wait = FIRST_WAIT;
+        let (mut wait, mut waited) = (FIRST_WAIT, Duration::ZERO);
         let mut retransmitted = false;
         loop {
             let mut outcome = self.exchange(call, None).await?;
             retransmitted |= outcome.retransmitted;
-            if outcome.answer.status() != Status::JUKEBOX {
+            if outcome.answer.status() != Status::JUKEBOX || waited >= LATER_LIMIT {
                 outcome.retransmitted = retransmitted;
                 return Ok(outcome);
             }
+            wait = wait.min(LATER_LIMIT - waited);
             self.clock.sleep_until(self.clock.now() + wait).await;
+            waited += wait;
             wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 
     /// Makes a call that changes nothing when it is made twice.
-    async fn simple<C, T, F>(&self, call: &C) -> Result<T, Error>
+    async fn simple<C, T, F: About>(&self, call: &C) -> Result<T, Error>
     where
         C: Call<Reply = Answer<T, F>>,
     {
         let outcome = self.call(call).await?;
-        outcome.answer.into_result().map_err(|failure| status_error::<C>(failure.status))
+        outcome.answer.into_result().map_err(|failure| self.refused::<C, F>(&failure))
+    }
+
+    /// The server has executed a call of `C` and says no.
+    pub(crate) fn refused<C: Call, F: About>(&self, failure: &Failure<F>) -> Error {
+        let status = failure.status;
+        let denied = is_denial(status)
+            .then(|| Denied { caller: self.client.caller(), owner: failure.info.attributes(status).map(Owner::from) });
+        Error::Status { procedure: procedure::<C>(), status, denied }
     }
 
     /// NULL: whether the server is there.
@@ -114,7 +132,7 @@ impl Nfs3 {
     /// # Errors
     /// See [`Error`], here and below.
     pub async fn null(&self) -> Result<(), Error> {
-        Ok(self.client.null().await?)
+        self.client.null().await.map_err(|source| Error::Call { procedure: "NULL", source })
     }
 
     /// GETATTR: a file's attributes.
@@ -163,7 +181,7 @@ impl Nfs3 {
         let count = u32::try_from(buffer.capacity()).unwrap_or(u32::MAX);
         let call = v3::Read { file: file.clone(), offset, count };
         let outcome = self.exchange(&call, Some(buffer)).await?;
-        outcome.answer.into_result().map_err(|failure| status_error::<v3::Read>(failure.status))
+        outcome.answer.into_result().map_err(|failure| self.refused::<v3::Read, _>(&failure))
     }
 
     /// WRITE: puts octets into a file. The server may take fewer.
@@ -304,7 +322,3 @@ impl Nfs3 {
 
 /// Octets of arguments or results beside the data of a WRITE or READ.
 const HEADROOM_OCTETS: usize = 512;
-
-pub(crate) fn failed<C: Call, T>(status: Status) -> Result<T, Error> {
-    Err(status_error::<C>(status))
-}

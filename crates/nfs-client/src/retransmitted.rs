@@ -5,7 +5,7 @@
 //! is what the call was to bring about, the call has succeeded. Only answers to calls that were sent more than once are
 //! looked at in this way.
 
-use crate::{Error, Nfs3, nfs3::failed};
+use crate::{Error, Nfs3};
 use rpcrdma_nfs::{
     Call,
     v3::{
@@ -86,11 +86,11 @@ pub(crate) async fn created<C: Creates>(nfs: &Nfs3, call: &C) -> Result<Created,
         let (directory, name) = call.place();
         let found = nfs.lookup(directory, name).await?;
         if call.made(nfs, &found).await? {
-            tracing::debug!(?name, "a retransmitted call had succeeded before");
+            tracing::debug!(name = %name.as_slice().escape_ascii(), "a retransmitted call had succeeded before");
             return Ok(Created { file: Some(found.file), attributes: found.attributes, directory: failure.info });
         }
     }
-    failed::<C, _>(failure.status)
+    Err(nfs.refused::<C, _>(&failure))
 }
 
 /// Whether a name is there.
@@ -115,10 +115,10 @@ where
                 && failure.status == Status::NOENT
                 && exists(nfs, directory, name).await?.is_none() =>
         {
-            tracing::debug!(?name, "a retransmitted call had succeeded before");
+            tracing::debug!(name = %name.as_slice().escape_ascii(), "a retransmitted call had succeeded before");
             Ok(failure.info)
         }
-        Err(failure) => failed::<C, _>(failure.status),
+        Err(failure) => Err(nfs.refused::<C, _>(&failure)),
     }
 }
 
@@ -133,10 +133,10 @@ pub(crate) async fn renamed(nfs: &Nfs3, call: &Rename) -> Result<RenameInfo, Err
                 && exists(nfs, &call.from_directory, &call.from).await?.is_none()
                 && exists(nfs, &call.to_directory, &call.to).await?.is_some() =>
         {
-            tracing::debug!(from = ?call.from, to = ?call.to, "a retransmitted call had succeeded before");
+            tracing::debug!(from = %call.from.as_slice().escape_ascii(), to = %call.to.as_slice().escape_ascii(), "a retransmitted call had succeeded before");
             Ok(failure.info)
         }
-        Err(failure) => failed::<Rename, _>(failure.status),
+        Err(failure) => Err(nfs.refused::<Rename, _>(&failure)),
     }
 }
 
@@ -151,9 +151,9 @@ pub(crate) async fn linked(nfs: &Nfs3, call: &Link) -> Result<LinkInfo, Error> {
         let ours = nfs.getattr(&call.file).await?;
         let theirs = exists(nfs, &call.directory, &call.name).await?.and_then(|found| found.attributes);
         if theirs.is_some_and(|theirs| (theirs.file_system, theirs.file_id) == (ours.file_system, ours.file_id)) {
-            tracing::debug!(name = ?call.name, "a retransmitted call had succeeded before");
+            tracing::debug!(name = %call.name.as_slice().escape_ascii(), "a retransmitted call had succeeded before");
             return Ok(failure.info);
         }
     }
-    failed::<Link, _>(failure.status)
+    Err(nfs.refused::<Link, _>(&failure))
 }

@@ -35,7 +35,7 @@ impl Nfs3 {
                 continue;
             }
             if here.attributes.file_type != FileType::Directory {
-                return Err(Error::Status { procedure: "LOOKUP", status: Status::NOTDIR });
+                return Err(Error::Status { procedure: "LOOKUP", status: Status::NOTDIR, denied: None });
             }
             let found = self.lookup(&here.file, &Name(name)).await?;
             let attributes = match found.attributes {

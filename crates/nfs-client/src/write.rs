@@ -59,6 +59,14 @@ impl Writer {
         Ok(())
     }
 
+    /// Waits until everything that was written so far is durable on the server.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub async fn checkpoint(&mut self) -> Result<(), Error> {
+        self.commit().await
+    }
+
     /// Waits until everything is durable on the server.
     ///
     /// # Errors

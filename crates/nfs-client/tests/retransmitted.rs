@@ -110,3 +110,28 @@ async fn try_again_later_is_tried_again_later() {
     let waited = begin.elapsed();
     assert_eq!(waited.as_millis(), 100 + 200 + 400 + 800);
 }
+
+/// The server has `later` answers "later" to give before it answers.
+async fn patience(later: u32) -> (Result<(), Option<Status>>, std::time::Duration) {
+    let mut left = later;
+    let nfs = client(move |_, _| match left.checked_sub(1) {
+        Some(fewer) => {
+            left = fewer;
+            once(&Answer::<(), ()>::failed(Status::JUKEBOX, ()))
+        }
+        None => once(&Answer::<_, ()>::Ok(attributes(FileType::Regular))),
+    });
+    let begin = tokio::time::Instant::now();
+    let answer = nfs.getattr(&handle("file")).await;
+    (answer.map(drop).map_err(|error| error.status()), begin.elapsed())
+}
+
+/// Pauses of 0.1 s, doubled up to 12.8 s, make 25.5 s after 8 of them; then 38 of 15 s and one of 4.5 s are left of ten
+/// minutes.
+#[tokio::test(start_paused = true)]
+async fn later_is_not_waited_for_without_end() {
+    let ten_minutes = std::time::Duration::from_secs(600);
+    assert_eq!(patience(47).await, (Ok(()), ten_minutes), "the last attempt is made at the limit");
+    assert_eq!(patience(48).await, (Err(Some(Status::JUKEBOX)), ten_minutes), "and none after it");
+    assert_eq!(patience(u32::MAX).await, (Err(Some(Status::JUKEBOX)), ten_minutes));
+}

@@ -162,6 +162,43 @@ async fn a_server_that_always_loses_data_is_given_up() {
     assert!(matches!(result, Err(Error::NotDurable { .. })), "{result:?}");
 }
 
+/// A server that has lost data says "later" to COMMIT until it has another verifier, then succeeds with that one.
+#[tokio::test(start_paused = true)]
+async fn data_that_a_server_lost_are_sent_again_when_commit_was_put_off() {
+    let calls = Arc::new(Mutex::new((0, 0)));
+    let counted = calls.clone();
+    let nfs = client(move |procedure, _| {
+        let (writes, commits) = &mut *counted.lock().unwrap();
+        let later = || once(&Answer::<(), WeakCache>::failed(Status::JUKEBOX, WeakCache::default()));
+        let verifier = Verifier([if *commits < 3 { 1 } else { 2 }; 8]);
+        let file = WeakCache::default();
+        match procedure {
+            Procedure::Write if *writes == 1 => {
+                *writes += 1;
+                later()
+            }
+            Procedure::Write => {
+                *writes += 1;
+                let ok = v3::WriteOk { file, count: 10, committed: Stability::Unstable, verifier };
+                once(&Answer::<_, WeakCache>::Ok(ok))
+            }
+            _ => {
+                *commits += 1;
+                match *commits {
+                    ..3 => later(),
+                    _ => once(&Answer::<_, WeakCache>::Ok(v3::CommitOk { file, verifier: Verifier([2; 8]) })),
+                }
+            }
+        }
+    });
+    let mut writer = Writer::new(nfs, handle("file"), 10, 1);
+    writer.write(0, Bytes::from(contents(30))).await.unwrap();
+    writer.checkpoint().await.unwrap();
+    assert_eq!(*calls.lock().unwrap(), (3 + 1 + 3, 4), "each block once more, and one that was put off");
+    writer.finish().await.unwrap();
+    assert_eq!(calls.lock().unwrap().1, 4, "nothing is left to commit");
+}
+
 #[tokio::test]
 async fn a_server_that_writes_nothing_is_an_error() {
     let (result, _) = write(10, 0, |_| false).await;
@@ -221,6 +258,85 @@ async fn a_server_without_readdirplus_is_asked_by_readdir() {
     let mut listing = Listing::new(nfs, handle("dir"), SIZES);
     assert_eq!(listing.next().await.unwrap().unwrap().name, Name::from("a"));
     assert!(listing.next().await.unwrap().is_none());
+}
+
+/// Lists a directory whose replies end at the cookies that `cookie` says, the first being 0; without end unless the
+/// cookie is 0. How many entries came, and why it ended.
+async fn list(most: Option<u64>, cookie: fn(u64) -> u64) -> (u64, Option<Error>) {
+    let mut reply = 0;
+    let nfs = client(move |_, _| {
+        let cookie = cookie(reply);
+        reply += 1;
+        let (entries, verifier) = (vec![entry("a", 0), entry("b", cookie)], Verifier::default());
+        let ok = v3::ReadDirectoryPlusOk { attributes: None, verifier, entries, end: cookie == 0 };
+        once(&Answer::<_, Option<v3::Attributes>>::Ok(ok))
+    });
+    let listing = Listing::new(nfs, handle("dir"), SIZES);
+    let mut listing = match most {
+        Some(most) => listing.with_max_entries(most),
+        None => listing,
+    };
+    let mut count = 0;
+    loop {
+        match listing.next().await {
+            Ok(Some(_)) => count += 1,
+            Ok(None) => return (count, None),
+            Err(error) => return (count, Some(error)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_directory_that_leads_in_a_circle_is_an_error() {
+    let circles: [fn(u64) -> u64; 4] =
+        [|n| 1 + n % 2, |n| 7 + n % 1000, |n| if n < 5 { n + 1 } else { 3 }, |n| [9, 8, 7, 9][n.min(3) as usize]];
+    for (cookie, replies) in circles.into_iter().zip([2, 1000, 5, 3]) {
+        let (count, error) = list(None, cookie).await;
+        assert_eq!(count, 2 * replies, "what came before it is told");
+        assert!(error.is_some_and(|error| error.to_string().contains("in a circle")));
+    }
+    // Cookies that go down are odd, but no circle.
+    let (count, error) = list(None, |n| 5 - n.min(5)).await;
+    assert_eq!((count, error.is_none()), (12, true));
+}
+
+#[tokio::test]
+async fn a_directory_without_end_is_an_error() {
+    let (count, error) = list(Some(100), |n| n + 1).await;
+    assert_eq!(count, 100);
+    assert!(matches!(error, Some(Error::TooManyEntries { max: 100 })), "{error:?}");
+    let (count, error) = list(Some(100), |n| (n + 1) % 50).await;
+    assert_eq!((count, error.is_none()), (100, true), "as many as the limit are taken");
+}
+
+/// A circle that is longer than what is remembered ends at the limit of entries.
+#[tokio::test]
+async fn a_long_circle_ends_too() {
+    let (count, error) = list(Some(300_000), |n| 1 + n % 100_000).await;
+    assert_eq!(count, 300_000);
+    assert!(matches!(error, Some(Error::TooManyEntries { .. })), "{error:?}");
+}
+
+/// Nobody has to ask for the limit.
+#[tokio::test]
+async fn there_is_a_limit_on_entries_by_default() {
+    const EACH: u64 = 1 << 14;
+    let mut reply = 0;
+    let nfs = client(move |_, _| {
+        reply += 1;
+        let (entries, verifier) = (vec![entry("a", reply); EACH as usize], Verifier::default());
+        once(&Answer::<_, Option<v3::Attributes>>::Ok(v3::ReadDirectoryPlusOk {
+            attributes: None,
+            verifier,
+            entries,
+            end: false,
+        }))
+    });
+    let mut listing = Listing::new(nfs, handle("dir"), SIZES);
+    for _ in 0..rpcrdma_nfs_client::MAX_ENTRIES {
+        assert!(listing.next().await.unwrap().is_some());
+    }
+    assert!(matches!(listing.next().await, Err(Error::TooManyEntries { .. })));
 }
 
 /// A tree: /dir/file, /dir/up -> ../dir, /abs -> /dir, /loop -> loop.

@@ -19,6 +19,7 @@ mod call;
 #[macro_use]
 mod macros;
 pub mod mount;
+pub mod names;
 pub mod v3;
 
 pub use call::Call;

@@ -42,6 +42,9 @@ pub mod procedure {
     /// The same by another name, in version 1 alone.
     pub const EXPORT_ALL: u32 = 6;
 
+    /// The names that the protocol gives them, by number.
+    pub const NAMES: [&str; 7] = ["NULL", "MNT", "DUMP", "UMNT", "UMNTALL", "EXPORT", "EXPORTALL"];
+
     /// Whether executing a procedure twice does no harm. Mounting twice is one entry of the list; a second UMNT could take
     /// away what somebody else on the host has mounted since.
     pub(super) const fn is_repeatable(procedure: u32) -> bool {

@@ -1,5 +1,6 @@
 //! Who calls, as the file system is told, and who may call.
 
+use crate::Origin;
 use rpcrdma_oncrpc::Credential;
 use std::{
     fmt,
@@ -13,7 +14,7 @@ pub const ANONYMOUS_ID: u32 = 65_534;
 /// What Linux's calls take as "leave it as it is". As an identity it would be that of the server.
 const NO_ID: u32 = u32::MAX;
 
-/// A user with groups.
+/// A user with groups, and where the call came from.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Caller {
     /// The user.
@@ -22,12 +23,36 @@ pub struct Caller {
     pub gid: u32,
     /// Supplementary groups.
     pub groups: Arc<[u32]>,
+    /// Where the call came from. It gives no right and takes none.
+    pub origin: Origin,
 }
 
 impl Caller {
+    /// A user without supplementary groups, on this host itself.
+    pub fn new(uid: u32, gid: u32) -> Self {
+        Self { uid, gid, groups: Arc::new([]), origin: Origin::LOCAL }
+    }
+
     /// The superuser.
     pub fn root() -> Self {
-        Self { uid: 0, gid: 0, groups: Arc::new([]) }
+        Self::new(0, 0)
+    }
+
+    /// The same with supplementary groups.
+    #[must_use]
+    pub fn with_groups(self, groups: impl Into<Arc<[u32]>>) -> Self {
+        Self { groups: groups.into(), ..self }
+    }
+
+    /// The same, calling from somewhere.
+    #[must_use]
+    pub fn from_origin(self, origin: Origin) -> Self {
+        Self { origin, ..self }
+    }
+
+    /// Whether both have the same rights, wherever they call from.
+    pub fn is_same_user(&self, other: &Self) -> bool {
+        (self.uid, self.gid) == (other.uid, other.gid) && self.groups == other.groups
     }
 
     /// Whether the caller is in the group.
@@ -82,11 +107,12 @@ impl Identities {
             0 if squash_root => self.anonymous_gid,
             other => other,
         };
-        Caller { uid: sys.uid, gid: group(sys.gid), groups: sys.groups.iter().copied().map(group).collect() }
+        let groups: Arc<[u32]> = sys.groups.iter().copied().map(group).collect();
+        Caller::new(sys.uid, group(sys.gid)).with_groups(groups)
     }
 
     fn anonymous(&self) -> Caller {
-        Caller { uid: self.anonymous_uid, gid: self.anonymous_gid, groups: Arc::new([]) }
+        Caller::new(self.anonymous_uid, self.anonymous_gid)
     }
 }
 
@@ -162,7 +188,7 @@ mod tests {
     #[test]
     fn the_superuser_is_squashed_unless_told_otherwise() {
         let identities = Identities::default();
-        let nobody = Caller { uid: 65_534, gid: 65_534, groups: Arc::new([]) };
+        let nobody = Caller::new(65_534, 65_534);
         assert_eq!(identities.caller(&sys(0, 0, &[5])), nobody);
         assert_eq!(identities.caller(&Credential::None), nobody);
         let user = identities.caller(&sys(7, 0, &[0, 9]));

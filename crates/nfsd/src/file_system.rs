@@ -12,7 +12,7 @@ use rpcrdma_nfs::v3::{
     Attributes, CreateHow, Failure, LinkInfo, NewAttributes, NodeKind, RenameInfo, Stability, Status, Time, Verifier,
     WeakCache, entry_octets, entry_plus_octets, read_directory_octets,
 };
-use std::fmt;
+use std::{fmt, path::PathBuf};
 
 /// The most octets in a [`FileId`]: what a handle of 64 octets leaves beside its own 30.
 pub const MAX_FILE_ID_OCTETS: usize = 34;
@@ -227,11 +227,29 @@ pub trait FileSystem: Send + Sync {
     /// What it can do.
     fn features(&self) -> Features;
 
+    /// Where a file is on this machine, for the log alone, if that can be told without waiting. The root's path is that of
+    /// what is served.
+    fn path(&self, file: FileId) -> Option<PathBuf> {
+        let _ = file;
+        None
+    }
+
     /// The size of a file, if it can be told at once. Spares a read the memory for octets that are not there.
     fn size_hint(&self, file: FileId) -> Option<u64>;
 
-    /// Attributes.
-    fn attributes(&self, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>>;
+    /// Attributes. Everybody who may call may see them: the caller decides only who waits for whom.
+    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>>;
+
+    /// How often data that was written and not committed may have been lost since the file system was opened. The write
+    /// verifier of all its files changes with it; so it has to change before a call that has seen a loss is answered.
+    fn losses(&self) -> u64 {
+        0
+    }
+
+    /// Does what has to be done from time to time, until the file system is gone. A program that serves it drives this.
+    fn upkeep(&self) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Sets attributes, only if the file's `changed` is `guard`, where it is given.
     fn set_attributes(
@@ -314,13 +332,19 @@ pub trait FileSystem: Send + Sync {
     ) -> BoxFuture<'_, Told<Listing>>;
 
     /// How full it is.
-    fn usage(&self) -> BoxFuture<'_, Result<Usage, Status>>;
+    fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Status>>;
 }
 
 /// Where work that may sleep in the kernel is done: threads of the program's. The library starts none.
 pub trait Workers: Send + Sync {
-    /// Runs `job` on some thread, soon. A job that is dropped instead fails its call.
+    /// Runs `job` on some thread, at once if fewer than [`threads`](Self::threads) are under way. One that is dropped
+    /// instead fails its call and those that wait for their turn.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// How many jobs can run at a time. A file system gives no more than that, and decides whose are next.
+    fn threads(&self) -> usize {
+        usize::MAX
+    }
 }
 
 /// Does the work at once, on the thread that asks: for tests, and for programs with a thread for each connection.

@@ -12,17 +12,21 @@ mod handle;
 mod memory;
 mod mount;
 mod nfs3;
+mod origin;
 mod server;
 mod state;
+mod stranger;
+mod trouble;
 
 pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
-pub use directory::{DirectoryFs, OpenError};
+pub use directory::{DirectoryFs, IndexUse, OpenError};
 pub use file_system::{
     Changed, Features, FileId, FileSystem, Found, InPlace, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS,
     Made, New, ReadData, Told, Usage, Workers, Written, failed,
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
+pub use origin::Origin;
 pub use server::{ConfigError, Export, Nfsd};
 pub use state::{StateDirectory, StateError};
 

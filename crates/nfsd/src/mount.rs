@@ -1,12 +1,15 @@
 //! The MOUNT service, versions 1 and 3 (RFC 1813 appendix I): from a path to the handle of a directory.
 //!
-//! Paths are split by the longest export that they begin with; the rest is looked up name by name, symbolic links are
-//! not followed. Version 1 hands out handles of NFS version 2 only, which is not served: its MNT refuses, its lists and
-//! its UMNT are those of version 3. The list of mounts is what clients said, bounded, and means nothing.
+//! Paths are split by the longest export that they begin with; the rest is looked up name by name, as the caller, and
+//! symbolic links are not followed. Version 1 hands out handles of NFS version 2 only, which is not served: its MNT
+//! refuses, its lists and its UMNT are those of version 3. The list of mounts is what clients said, bounded, and means
+//! nothing. A client is told of the exports that it may use and of its own mounts, and of no others: who else uses the
+//! server, and who else may, is nothing that it needs to know.
 
 use crate::{
-    Caller, Export, FileId,
+    Caller, Export, FileId, Origin,
     server::{Opened, Server},
+    trouble::Subject,
 };
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
@@ -14,7 +17,7 @@ use rpcrdma_nfs::{
     mount::{self, DirectoryPath, MountReply, MountReply1, Status, procedure},
     v3,
 };
-use rpcrdma_oncrpc::{AUTH_SYS, Answer, CallContext, Service};
+use rpcrdma_oncrpc::{AUTH_SYS, Answer, CallContext, Credential, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
 use std::{
     net::IpAddr,
@@ -44,9 +47,10 @@ impl MountTable {
         });
     }
 
-    fn list(&self) -> mount::Mounts {
+    /// What one client said.
+    fn of(&self, client: IpAddr) -> mount::Mounts {
         let mut all = Vec::new();
-        self.change(|mounts| all.clone_from(mounts));
+        self.change(|mounts| all.extend(mounts.iter().filter(|(host, _)| *host == client).cloned()));
         let entry = |(client, path): (IpAddr, Bytes)| mount::MountEntry {
             host: client.to_string().into(),
             path: DirectoryPath(path),
@@ -87,41 +91,50 @@ fn rest_behind<'a>(export: &Export, path: &'a [u8]) -> Option<Vec<&'a [u8]>> {
     Some(names.collect())
 }
 
-async fn find(server: &Server, client: IpAddr, path: &[u8]) -> Result<v3::Handle, Status> {
-    if path.first() != Some(&b'/') {
-        return Err(Status::NOENT);
+impl Server {
+    /// The export that a path is in, and what is left of the path behind the export's.
+    pub(crate) fn export_of<'a>(&self, path: &'a [u8]) -> Option<(Vec<&'a [u8]>, &Export)> {
+        if path.first() != Some(&b'/') {
+            return None;
+        }
+        let behind = |export| rest_behind(export, path).map(|rest| (rest, export));
+        self.exports.iter().filter_map(behind).min_by_key(|(rest, _)| rest.len())
     }
-    let behind = |export| rest_behind(export, path).map(|rest| (rest, export));
-    let (rest, export) =
-        server.exports.iter().filter_map(behind).min_by_key(|(rest, _)| rest.len()).ok_or(Status::NOENT)?;
-    if !export.allows(client) {
-        return Err(Status::ACCES);
+}
+
+/// Fails with the status that NFS has for it: MOUNT has fewer, and who looks at the log is to know which it was.
+async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<v3::Handle, v3::Status> {
+    let (rest, export) = server.export_of(path).ok_or(v3::Status::NOENT)?;
+    if !export.allows(asking.client) {
+        return Err(v3::Status::ACCES);
     }
+    let caller = export.identities.caller(&asking.credential).from_origin(asking.origin);
     let mut file = export.file_system.root();
     for name in rest {
-        file = step(export, file, name).await?;
+        file = step(export, caller.clone(), file, name).await?;
     }
-    let attributes = export.file_system.attributes(file).await.map_err(to_mount_status)?;
+    let attributes = export.file_system.attributes(caller.clone(), file).await?;
     if attributes.file_type != v3::FileType::Directory {
-        return Err(Status::NOTDIR);
+        return Err(v3::Status::NOTDIR);
     }
     let opened = Opened {
         file_system: export.file_system.clone(),
         file,
-        caller: Caller::root(),
+        caller,
         read_only: export.read_only,
         export: export.id,
     };
     Ok(server.handle(&opened, file))
 }
 
-/// As the server itself: the client's superuser mounts, and who that is here is decided at each use.
-async fn step(export: &Export, directory: FileId, name: &[u8]) -> Result<FileId, Status> {
+/// As the caller: whoever may not search a directory learns by MNT no more of what is in it than by LOOKUP, and gets no
+/// handle of it.
+async fn step(export: &Export, caller: Caller, directory: FileId, name: &[u8]) -> Result<FileId, v3::Status> {
     if matches!(name, b"." | b"..") || name.contains(&0) {
-        return Err(Status::INVAL);
+        return Err(v3::Status::INVAL);
     }
-    let found = export.file_system.lookup(Caller::root(), directory, Bytes::copy_from_slice(name)).await;
-    found.map(|found| found.file).map_err(|failure| to_mount_status(failure.status))
+    let found = export.file_system.lookup(caller, directory, Bytes::copy_from_slice(name)).await;
+    found.map(|found| found.file).map_err(|failure| failure.status)
 }
 
 fn to_mount_status(status: v3::Status) -> Status {
@@ -137,15 +150,16 @@ fn to_mount_status(status: v3::Status) -> Status {
     }
 }
 
-fn exports(server: &Server) -> mount::Exports {
+/// The exports that a client may use.
+fn exports(server: &Server, client: IpAddr) -> mount::Exports {
     let entry = |export: &Export| mount::Export {
         path: DirectoryPath(export.path.clone()),
         groups: export.allow.iter().map(|range| Bytes::from(range.to_string())).collect(),
     };
-    mount::Exports(server.exports.iter().map(entry).collect())
+    mount::Exports(server.exports.iter().filter(|export| export.allows(client)).map(entry).collect())
 }
 
-fn results(value: &impl Encode) -> Answer {
+pub(crate) fn results(value: &impl Encode) -> Answer {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
     Answer::Results(encoder.finish())
@@ -174,38 +188,51 @@ impl Service for Mount {
         let (server, version) = (self.server.clone(), self.version);
         Box::pin(async move {
             let client = context.connection.peer.ip().to_canonical();
-            execute(&server, version, client, procedure, args).await.unwrap_or_else(|answer| answer)
+            let asking = Asking { client, origin: Origin::of(&context), credential: context.credential };
+            execute(&server, version, &asking, procedure, args).await.unwrap_or_else(|answer| answer)
         })
     }
+}
+
+/// Who asks.
+struct Asking {
+    client: IpAddr,
+    origin: Origin,
+    credential: Credential,
 }
 
 async fn execute(
     server: &Server,
     version: u32,
-    client: IpAddr,
+    asking: &Asking,
     procedure: u32,
     args: Decoder,
 ) -> Result<Answer, Answer> {
+    let client = asking.client;
     Ok(match procedure {
         procedure::MOUNT => {
             let mount::Mount { path } = decode(args)?;
             if version == mount::VERSION_1 {
                 return Ok(results(&MountReply1::Failed(Status::ACCES.0)));
             }
-            results(&match find(server, client, &path.0).await {
+            results(&match find(server, asking, &path.0).await {
                 Ok(root) => {
                     server.mounts.add(client, Bytes::copy_from_slice(&path.0));
                     MountReply::Ok { root, flavors: vec![AUTH_SYS] }
                 }
-                Err(status) => {
+                Err(cause) => {
+                    let status = to_mount_status(cause);
                     tracing::debug!(%client, path = %path.0.escape_ascii(), %status, "mount refused");
+                    let subject =
+                        Subject { procedure: "MNT", client: asking.origin.connection, file: None, name: Some(path.0) };
+                    server.answered(cause, &subject);
                     MountReply::Failed(status)
                 }
             })
         }
         procedure::DUMP => {
             decode::<mount::ListMounts>(args)?;
-            results(&server.mounts.list())
+            results(&server.mounts.of(client))
         }
         procedure::UNMOUNT => {
             let mount::Unmount { path } = decode(args)?;
@@ -220,11 +247,11 @@ async fn execute(
         }
         procedure::EXPORT => {
             decode::<mount::ListExports>(args)?;
-            results(&exports(server))
+            results(&exports(server, client))
         }
         procedure::EXPORT_ALL if version == mount::VERSION_1 => {
             decode::<mount::ListExports>(args)?;
-            results(&exports(server))
+            results(&exports(server, client))
         }
         _ => Answer::ProcUnavail,
     })
@@ -237,15 +264,16 @@ mod tests {
     #[test]
     fn the_list_of_mounts_is_bounded_and_names_each_once() {
         let table = MountTable::default();
+        let client = IpAddr::from([127, 0, 0, 1]);
         let path = |n: usize| Bytes::from(format!("/{n}"));
         for n in 0..MAX_MOUNTS {
-            table.add([127, 0, 0, 1].into(), path(n));
-            table.add([127, 0, 0, 1].into(), path(n));
+            table.add(client, path(n));
+            table.add(client, path(n));
         }
-        assert_eq!(table.list().0.len(), MAX_MOUNTS);
-        assert_eq!(table.list().0[0].path.0, path(0));
-        table.add([127, 0, 0, 1].into(), path(MAX_MOUNTS));
-        let list = table.list().0;
+        assert_eq!(table.of(client).0.len(), MAX_MOUNTS);
+        assert_eq!(table.of(client).0[0].path.0, path(0));
+        table.add(client, path(MAX_MOUNTS));
+        let list = table.of(client).0;
         assert_eq!((list.len(), &list[0].path.0), (MAX_MOUNTS, &path(1)));
     }
 }

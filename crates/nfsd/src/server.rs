@@ -6,33 +6,28 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let env: rpcrdma_env::Env = todo_env();
 //! let state = StateDirectory::open("/var/lib/rpcrdma", &*env.random)?;
-//! let directory = DirectoryFs::open(Path::new("/srv"), &state, Arc::new(InPlace))?;
+//! let directory = DirectoryFs::open(Path::new("/srv"), &state, Arc::new(InPlace), &env)?;
 //! let export = Export::new("/", Arc::new(directory)).with_allow(vec!["192.0.2.0/24".parse()?]);
 //! let server = Nfsd::new(vec![export], state.secret(), &env)?;
-//! let (nfs, mount) = (server.nfs(), server.mount());
+//! let (nfs, mount, upkeep) = (server.nfs(), server.mount(), server.upkeep());
 //! # Ok(()) }
 //! # fn todo_env() -> rpcrdma_env::Env { unreachable!() }
 //! ```
 
 use crate::{
-    Caller, Cidr, FileId, FileSystem, Identities, SECRET_OCTETS,
+    Caller, Cidr, FileId, FileSystem, Identities, Origin, SECRET_OCTETS,
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::Nfs3,
+    stranger::Stranger,
+    trouble::Troubles,
 };
 use bytes::Bytes;
-use rpcrdma_env::{Env, Random};
-use rpcrdma_nfs::v3::{Handle, Status, Verifier};
+use rpcrdma_env::{BoxFuture, Env};
+use rpcrdma_nfs::v3::{Attributes, Handle, Status, Verifier};
 use rpcrdma_oncrpc::{CallContext, Handler, Router};
 use siphasher::sip::SipHasher24;
-use std::{
-    hash::Hasher,
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{hash::Hasher, net::IpAddr, sync::Arc, task::Poll};
 
 /// A file system as clients may use it.
 #[derive(Clone)]
@@ -103,6 +98,7 @@ pub enum ConfigError {
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
+    file_systems: Vec<Arc<dyn FileSystem>>,
 }
 
 impl Nfsd {
@@ -119,18 +115,19 @@ impl Nfsd {
                 return Err(ConfigError::Ambiguous { first: other.path.clone(), second: export.path.clone() });
             }
         }
+        let file_systems = exports.iter().map(|export| export.file_system.clone()).collect();
         let server = Arc::new(Server {
             exports,
             seal: Seal::new(secret),
-            verifier: AtomicU64::new(env.random.next_u64()),
-            random: env.random.clone(),
+            boot: env.random.next_u64(),
             mounts: MountTable::default(),
+            troubles: Troubles::new(env.clock.clone()),
         });
         let nfs = Router::new(env).with_service(Arc::new(Nfs3 { server: server.clone() }));
         let mount = Router::new(env)
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server)));
-        Ok(Self { nfs: Arc::new(nfs), mount: Arc::new(mount) })
+        Ok(Self { nfs: Arc::new(nfs), mount: Arc::new(mount), file_systems })
     }
 
     /// What executes calls to NFS, for every transport.
@@ -138,9 +135,25 @@ impl Nfsd {
         self.nfs.clone()
     }
 
+    /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
+    pub fn upkeep(&self) -> BoxFuture<'static, ()> {
+        let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
+        Box::pin(std::future::poll_fn(move |cx| {
+            parts.retain_mut(|part| part.as_mut().poll(cx).is_pending());
+            if parts.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        }))
+    }
+
     /// What executes calls to MOUNT.
     pub fn mount(&self) -> Arc<dyn Handler> {
         self.mount.clone()
+    }
+
+    /// What answers the calls of a client that may use no export, to NFS and to MOUNT: it executes none, and tells
+    /// nothing but that. A program that knows such clients by their addresses serves them with it, and needs no memory
+    /// for their calls beyond the largest that it wants to answer.
+    pub fn stranger(&self) -> Arc<dyn Handler> {
+        Arc::new(Stranger)
     }
 }
 
@@ -148,9 +161,10 @@ impl Nfsd {
 pub(crate) struct Server {
     pub(crate) exports: Vec<Export>,
     pub(crate) seal: Seal,
-    verifier: AtomicU64,
-    random: Arc<dyn Random>,
+    /// Tells this start of the server from others.
+    boot: u64,
     pub(crate) mounts: MountTable,
+    pub(crate) troubles: Troubles,
 }
 
 /// A file that a client has named, and as whom.
@@ -161,6 +175,13 @@ pub(crate) struct Opened {
     pub(crate) caller: Caller,
     pub(crate) read_only: bool,
     pub(crate) export: u32,
+}
+
+impl Opened {
+    /// The file's attributes.
+    pub(crate) async fn attributes(&self) -> Result<Attributes, Status> {
+        self.file_system.attributes(self.caller.clone(), self.file).await
+    }
 }
 
 impl Server {
@@ -177,7 +198,7 @@ impl Server {
         Ok(Opened {
             file_system: export.file_system.clone(),
             file: target.file,
-            caller: export.identities.caller(&context.credential),
+            caller: export.identities.caller(&context.credential).from_origin(Origin::of(context)),
             read_only: export.read_only,
             export: export.id,
         })
@@ -190,12 +211,7 @@ impl Server {
     }
 
     /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.
-    pub(crate) fn write_verifier(&self) -> Verifier {
-        Verifier(self.verifier.load(Ordering::Acquire).to_be_bytes())
-    }
-
-    /// Something that was written unstably may be lost.
-    pub(crate) fn change_write_verifier(&self) {
-        self.verifier.store(self.random.next_u64(), Ordering::Release);
+    pub(crate) fn write_verifier(&self, file_system: &dyn FileSystem) -> Verifier {
+        Verifier(self.boot.wrapping_add(file_system.losses()).to_be_bytes())
     }
 }

@@ -63,6 +63,11 @@ impl Client {
         }
     }
 
+    /// A client that may use no export of the server.
+    pub(crate) fn stranger(server: &Nfsd) -> Self {
+        Self { nfs: server.stranger(), mount: server.stranger(), ..Self::of(server) }
+    }
+
     /// A client of a file system that is the only export, as `/`.
     pub(crate) fn serving(file_system: Arc<dyn FileSystem>) -> Self {
         Self::of(&Nfsd::new(vec![Export::new("/", file_system)], SECRET, &env()).unwrap())

@@ -4,6 +4,7 @@ mod calls;
 mod content;
 mod names;
 mod rights;
+mod warnings;
 
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, InPlace, MemoryFs, Nfsd, Squash, StateDirectory,
@@ -24,7 +25,7 @@ fn on_each(test: impl Fn(&Client)) {
     let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
     let served = scratch.path().join("served");
     std::fs::create_dir(&served).unwrap();
-    test(&trusting(Arc::new(DirectoryFs::open(&served, &state, Arc::new(InPlace)).unwrap())));
+    test(&trusting(Arc::new(DirectoryFs::open(&served, &state, Arc::new(InPlace), &env()).unwrap())));
 }
 
 fn mode(mode: u32) -> NewAttributes {

@@ -46,6 +46,11 @@ impl Client {
         &self.transport
     }
 
+    /// The user and the group as whom calls are made, if the flavour names them.
+    pub fn caller(&self) -> Option<(u32, u32)> {
+        self.flavour.caller()
+    }
+
     /// The most octets of arguments that a call can carry over this transport now.
     pub fn max_args(&self) -> usize {
         self.transport.limits().max_call.saturating_sub(CALL_HEADER_OCTETS + padded(self.flavour.max_credential()))

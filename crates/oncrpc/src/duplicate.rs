@@ -1,18 +1,22 @@
 //! The duplicate request cache: a call that comes again because its reply was lost is answered, not executed again.
 //!
-//! It owns copies of replies, so that no transport's memory is held by them. It is bounded in octets: the oldest
-//! replies go first, and a reply that is larger than a shard's share is not kept. Entries of calls in progress are
-//! never evicted; the transports bound how many there are. Nothing in it can fail.
+//! It owns copies of replies, so that no transport's memory is held by them. They are bounded in octets: where there is no
+//! room, the client that holds the most loses its oldest reply, and a reply that is larger than a shard's share is not
+//! kept. Entries of calls in progress are never evicted and drive no reply out; the transports bound how many there are.
+//! Nothing in it can fail.
 //!
 //! A duplicate of a call in progress is never executed. Over the call's own connection it is dropped: the answer is on
 //! its way. Over another one it waits for the answer: the first connection is most likely gone, and a client of a
 //! reliable transport does not send a third time, so that dropping it would leave the client waiting for ever.
 
+mod kept;
+
 use bytes::Bytes;
+use kept::Kept;
 use rpcrdma_env::Timestamp;
 use rpcrdma_xdr::{Part, Payload, StreamPart, padded};
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::HashMap,
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -21,7 +25,7 @@ use tokio::sync::oneshot;
 
 /// How long a reply is kept: longer than clients take to notice a lost connection and to send again.
 pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
-/// How many octets the cache may hold by default: some 40,000 replies of usual size.
+/// How many octets of replies the cache may hold by default: some 40,000 of usual size.
 pub const DUPLICATE_CACHE_OCTETS: usize = 16 << 20;
 /// What an entry costs beyond its reply's octets, roughly: key, bookkeeping, allocations.
 pub const DUPLICATE_ENTRY_OCTETS: usize = 256;
@@ -91,51 +95,14 @@ pub(crate) struct DuplicateCache {
 
 #[derive(Default)]
 struct Shard {
-    entries: HashMap<Key, Entry>,
-    /// Finished entries, oldest first.
-    finished: VecDeque<(Timestamp, Key)>,
-    octets: usize,
+    in_progress: HashMap<Key, Executing>,
+    kept: Kept,
 }
 
-enum Entry {
-    InProgress(Origin, Vec<oneshot::Sender<Payload>>),
-    Done(Payload),
-}
-
-impl Shard {
-    fn remove(&mut self, key: &Key) {
-        if let Some(entry) = self.entries.remove(key) {
-            self.octets -= match entry {
-                Entry::InProgress(..) => DUPLICATE_ENTRY_OCTETS,
-                Entry::Done(reply) => DUPLICATE_ENTRY_OCTETS + reply.len(),
-            };
-        }
-    }
-
-    /// Those who wait for a call in progress. They wait no longer.
-    fn take_waiting(&mut self, key: &Key) -> Vec<oneshot::Sender<Payload>> {
-        match self.entries.get_mut(key) {
-            Some(Entry::InProgress(_, waiting)) => std::mem::take(waiting),
-            _ => Vec::new(),
-        }
-    }
-
-    fn expire(&mut self, now: Timestamp) {
-        while let Some((when, key)) = self.finished.front().copied() {
-            if now.since(when) < DUPLICATE_LIFETIME {
-                break;
-            }
-            self.finished.pop_front();
-            self.remove(&key);
-        }
-    }
-
-    fn make_room(&mut self, octets: usize, limit: usize) {
-        while self.octets.saturating_add(octets) > limit {
-            let Some((_, key)) = self.finished.pop_front() else { break };
-            self.remove(&key);
-        }
-    }
+/// A call in progress: whose it is, and who else waits for its answer.
+struct Executing {
+    origin: Origin,
+    waiting: Vec<oneshot::Sender<Payload>>,
 }
 
 impl DuplicateCache {
@@ -146,10 +113,13 @@ impl DuplicateCache {
 
     pub(crate) fn lookup(&self, key: Key, origin: Origin, now: Timestamp) -> Lookup {
         let mut shard = self.shard(&key);
-        shard.expire(now);
-        match shard.entries.get_mut(&key) {
-            Some(Entry::InProgress(first, _)) if *first == origin => Lookup::InProgress,
-            Some(Entry::InProgress(_, waiting)) => {
+        shard.kept.expire(now);
+        if let Some(reply) = shard.kept.get(&key) {
+            return Lookup::Done(reply.clone());
+        }
+        match shard.in_progress.get_mut(&key) {
+            Some(Executing { origin: first, .. }) if *first == origin => Lookup::InProgress,
+            Some(Executing { waiting, .. }) => {
                 waiting.retain(|waiter| !waiter.is_closed());
                 if waiting.len() == MAX_WAITING {
                     waiting.remove(0);
@@ -158,11 +128,8 @@ impl DuplicateCache {
                 waiting.push(sender);
                 Lookup::Wait(receiver)
             }
-            Some(Entry::Done(reply)) => Lookup::Done(reply.clone()),
             None => {
-                shard.make_room(DUPLICATE_ENTRY_OCTETS, self.shard_octets);
-                shard.octets += DUPLICATE_ENTRY_OCTETS;
-                shard.entries.insert(key, Entry::InProgress(origin, Vec::new()));
+                shard.in_progress.insert(key, Executing { origin, waiting: Vec::new() });
                 Lookup::New(InProgress { cache: self.clone(), key, finished: false })
             }
         }
@@ -176,7 +143,12 @@ impl DuplicateCache {
 
     #[cfg(test)]
     fn octets(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().unwrap().octets).sum()
+        self.shards.iter().map(|shard| shard.lock().unwrap().kept.octets()).sum()
+    }
+
+    #[cfg(test)]
+    fn in_progress(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().unwrap().in_progress.len()).sum()
     }
 }
 
@@ -192,28 +164,20 @@ impl InProgress {
     pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) {
         let reply = copied(reply);
         let mut shard = self.cache.shard(&self.key);
-        shard.expire(now);
-        for waiting in shard.take_waiting(&self.key) {
+        shard.kept.expire(now);
+        for waiting in shard.in_progress.remove(&self.key).into_iter().flat_map(|executing| executing.waiting) {
             // Whoever has stopped waiting asks again.
             let _ = waiting.send(reply.clone());
         }
-        shard.remove(&self.key);
         self.finished = true;
-        let octets = DUPLICATE_ENTRY_OCTETS.saturating_add(reply.len());
-        if octets > self.cache.shard_octets {
-            return;
-        }
-        shard.make_room(octets, self.cache.shard_octets);
-        shard.octets += octets;
-        shard.finished.push_back((now, self.key));
-        shard.entries.insert(self.key, Entry::Done(reply));
+        shard.kept.insert(now, self.key, reply, self.cache.shard_octets);
     }
 }
 
 impl Drop for InProgress {
     fn drop(&mut self) {
         if !self.finished {
-            self.cache.shard(&self.key).remove(&self.key);
+            self.cache.shard(&self.key).in_progress.remove(&self.key);
         }
     }
 }
@@ -267,7 +231,11 @@ mod tests {
         let end = NOW + DUPLICATE_LIFETIME;
         assert!(is_done(&cache, key(1), Timestamp::from_nanos(end.as_nanos() - 1)));
         assert!(!is_done(&cache, key(1), end));
-        assert_eq!(cache.octets(), 0, "the entry and the guard of the second look are gone");
+        assert_eq!(
+            (cache.octets(), cache.in_progress()),
+            (0, 0),
+            "the entry and the guard of the second look are gone"
+        );
     }
 
     #[test]
@@ -312,7 +280,7 @@ mod tests {
         assert!(matches!(cache.lookup(key(1), origin(1), NOW), Lookup::InProgress));
         drop(call);
         assert!(matches!(cache.lookup(key(1), origin(1), NOW), Lookup::New(_)));
-        assert_eq!(cache.octets(), 0);
+        assert_eq!((cache.octets(), cache.in_progress()), (0, 0));
     }
 
     /// proves: RPC-DRC-b
@@ -352,6 +320,23 @@ mod tests {
         assert_eq!(cache.octets(), share);
         assert!(!is_done(&cache, first, NOW));
         assert!(is_done(&cache, third, NOW));
+    }
+
+    /// A client that keeps its calls from ending takes nobody's reply away with them.
+    ///
+    /// proves: RPC-DRC-c
+    #[test]
+    fn calls_in_progress_and_floods_of_others_drive_no_reply_out() {
+        let cache = DuplicateCache::new(100 * DUPLICATE_ENTRY_OCTETS * SHARDS);
+        execute(&cache, key(0), 100, NOW);
+        let other = |n: u32| Key { client: IpAddr::from([192, 0, 2, 9]), ..key(n * SHARDS as u32) };
+        let held: Vec<_> = (1..=4000).map(|n| cache.lookup(other(n), origin(9), NOW)).collect();
+        assert!(held.iter().all(|looked| matches!(looked, Lookup::New(_))));
+        assert!(is_done(&cache, key(0), NOW));
+        drop(held);
+        (1..=4000).for_each(|n| execute(&cache, other(n), 0, NOW));
+        assert!(is_done(&cache, key(0), NOW), "a flood in the same part of the cache");
+        assert!(!is_done(&cache, other(1), NOW) && is_done(&cache, other(4000), NOW));
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub trait ClientFlavour: Send + Sync {
         false
     }
 
+    /// The user and the group that its credential names, if it names them: for errors that tell as whom a call was made.
+    fn caller(&self) -> Option<(u32, u32)> {
+        None
+    }
+
     /// Makes credential and verifier of a call and protects its arguments.
     fn wrap(&self, call: &CallId, args: Payload) -> Protected;
 
@@ -79,6 +84,7 @@ impl ClientFlavour for NoAuth {
 #[derive(Clone, Debug)]
 pub struct SysAuth {
     body: Bytes,
+    caller: (u32, u32),
 }
 
 impl SysAuth {
@@ -88,13 +94,17 @@ impl SysAuth {
         identity.groups.truncate(crate::MAX_GROUPS);
         let mut encoder = Encoder::new();
         identity.encode(&mut encoder);
-        Self { body: encoder.finish().to_bytes() }
+        Self { body: encoder.finish().to_bytes(), caller: (identity.uid, identity.gid) }
     }
 }
 
 impl ClientFlavour for SysAuth {
     fn max_credential(&self) -> usize {
         self.body.len()
+    }
+
+    fn caller(&self) -> Option<(u32, u32)> {
+        Some(self.caller)
     }
 
     /// AUTH_SHORT verifiers are allowed and ignored.

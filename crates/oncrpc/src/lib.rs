@@ -6,24 +6,30 @@
 //!   keeps the replies of calls that must not be executed twice.
 //! * A service sees where a call came from in its [`CallContext`].
 //! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma` carries them over RDMA.
+//! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
 //! * [`rpcbind`] registers and finds services.
 //!
 //! Data items keep their marks from the encoder to the transport; nothing here copies them.
 
 mod client;
+mod client_network;
 mod context;
 mod credential;
 mod duplicate;
 mod flavour;
 mod message;
 mod netid;
+pub mod outage;
+mod peek;
 mod router;
 pub mod rpcbind;
 mod service;
+mod silence;
 pub mod tcp;
 mod transport;
 
 pub use client::{Call, CallError, Client, Results};
+pub use client_network::ClientNetwork;
 pub use context::{CallContext, Connection, Gone, GoneSignal, Handler, Outcome};
 pub use credential::{
     AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_OCTETS, MAX_GROUPS, MAX_MACHINE_NAME_OCTETS,
@@ -38,9 +44,11 @@ pub use message::{
     RPC_VERSION, Rejection, ReplyHeader,
 };
 pub use netid::{Netid, parse_universal_address, universal_address};
+pub use peek::{Replied, peek_call, peek_reply};
 pub use router::Router;
 pub use service::{Answer, Service};
+pub use silence::{Listener, Silence, Waiting};
 pub use transport::{
-    CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, PendingCall, RemoteError, Reply, ReplyShape,
-    Request, TransportError, TransportKind, XidSource,
+    CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError, Reply,
+    ReplyShape, Request, TransportError, TransportKind, XidSource,
 };

@@ -17,17 +17,23 @@ pub const REPLY_HEADER_OCTETS: usize = 24;
 pub const MISMATCH_OCTETS: usize = 8;
 
 const CALL: u32 = 0;
-const REPLY: u32 = 1;
-const MSG_ACCEPTED: u32 = 0;
-const MSG_DENIED: u32 = 1;
-const SUCCESS: u32 = 0;
-const PROG_UNAVAIL: u32 = 1;
-const PROG_MISMATCH: u32 = 2;
-const PROC_UNAVAIL: u32 = 3;
-const GARBAGE_ARGS: u32 = 4;
-const SYSTEM_ERR: u32 = 5;
-const RPC_MISMATCH: u32 = 0;
-const AUTH_ERROR: u32 = 1;
+
+/// The words that a reply's header is made of (RFC 5531 section 9).
+pub(crate) struct Word;
+
+impl Word {
+    pub(crate) const REPLY: u32 = 1;
+    const MSG_ACCEPTED: u32 = 0;
+    pub(crate) const MSG_DENIED: u32 = 1;
+    pub(crate) const SUCCESS: u32 = 0;
+    pub(crate) const PROG_UNAVAIL: u32 = 1;
+    pub(crate) const PROG_MISMATCH: u32 = 2;
+    pub(crate) const PROC_UNAVAIL: u32 = 3;
+    pub(crate) const GARBAGE_ARGS: u32 = 4;
+    const SYSTEM_ERR: u32 = 5;
+    pub(crate) const RPC_MISMATCH: u32 = 0;
+    const AUTH_ERROR: u32 = 1;
+}
 
 /// A credential or verifier as it stands in a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,6 +159,17 @@ impl AuthStat {
     pub const INVALID_RESPONSE: Self = Self(6);
     /// An unknown reason.
     pub const FAILED: Self = Self(7);
+
+    /// The names of those above, by number from 1.
+    const NAMES: [&str; 7] = [
+        "AUTH_BADCRED",
+        "AUTH_REJECTEDCRED",
+        "AUTH_BADVERF",
+        "AUTH_REJECTEDVERF",
+        "AUTH_TOOWEAK",
+        "AUTH_INVALIDRESP",
+        "AUTH_FAILED",
+    ];
 }
 
 /// A reply without results: the server did not execute the call.
@@ -192,6 +209,38 @@ pub enum Rejection {
     Auth(AuthStat),
 }
 
+impl Rejection {
+    /// All that [`name`](Self::name) can say, each once.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        const OTHERS: [&str; 7] = [
+            "PROG_UNAVAIL",
+            "PROG_MISMATCH",
+            "PROC_UNAVAIL",
+            "GARBAGE_ARGS",
+            "SYSTEM_ERR",
+            "RPC_MISMATCH",
+            "AUTH_ERROR",
+        ];
+        OTHERS.into_iter().chain(AuthStat::NAMES)
+    }
+
+    /// The name that RFC 5531 section 9 gives it: of AUTH_ERROR, its reason's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Rejection::ProgramUnavailable => "PROG_UNAVAIL",
+            Rejection::ProgramMismatch { .. } => "PROG_MISMATCH",
+            Rejection::ProcedureUnavailable => "PROC_UNAVAIL",
+            Rejection::GarbageArgs => "GARBAGE_ARGS",
+            Rejection::SystemError => "SYSTEM_ERR",
+            Rejection::RpcMismatch { .. } => "RPC_MISMATCH",
+            Rejection::Auth(AuthStat(reason)) => {
+                let at = usize::try_from(reason).ok().and_then(|reason| reason.checked_sub(1));
+                at.and_then(|at| AuthStat::NAMES.get(at)).copied().unwrap_or("AUTH_ERROR")
+            }
+        }
+    }
+}
+
 /// The header of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplyHeader {
@@ -207,26 +256,26 @@ impl ReplyHeader {
     /// Appends the header; results follow if its status is success.
     pub fn encode(&self, encoder: &mut Encoder) {
         encoder.u32(self.xid);
-        encoder.u32(REPLY);
+        encoder.u32(Word::REPLY);
         match self.status {
             Err(Rejection::RpcMismatch { low, high }) => {
-                [MSG_DENIED, RPC_MISMATCH, low, high].into_iter().for_each(|word| encoder.u32(word));
+                [Word::MSG_DENIED, Word::RPC_MISMATCH, low, high].into_iter().for_each(|word| encoder.u32(word));
             }
             Err(Rejection::Auth(stat)) => {
-                [MSG_DENIED, AUTH_ERROR, stat.0].into_iter().for_each(|word| encoder.u32(word));
+                [Word::MSG_DENIED, Word::AUTH_ERROR, stat.0].into_iter().for_each(|word| encoder.u32(word));
             }
             accepted => {
-                encoder.u32(MSG_ACCEPTED);
+                encoder.u32(Word::MSG_ACCEPTED);
                 self.verifier.encode(encoder);
                 match accepted {
-                    Ok(()) => encoder.u32(SUCCESS),
-                    Err(Rejection::ProgramUnavailable) => encoder.u32(PROG_UNAVAIL),
+                    Ok(()) => encoder.u32(Word::SUCCESS),
+                    Err(Rejection::ProgramUnavailable) => encoder.u32(Word::PROG_UNAVAIL),
                     Err(Rejection::ProgramMismatch { low, high }) => {
-                        [PROG_MISMATCH, low, high].into_iter().for_each(|word| encoder.u32(word));
+                        [Word::PROG_MISMATCH, low, high].into_iter().for_each(|word| encoder.u32(word));
                     }
-                    Err(Rejection::ProcedureUnavailable) => encoder.u32(PROC_UNAVAIL),
-                    Err(Rejection::GarbageArgs) => encoder.u32(GARBAGE_ARGS),
-                    Err(_) => encoder.u32(SYSTEM_ERR),
+                    Err(Rejection::ProcedureUnavailable) => encoder.u32(Word::PROC_UNAVAIL),
+                    Err(Rejection::GarbageArgs) => encoder.u32(Word::GARBAGE_ARGS),
+                    Err(_) => encoder.u32(Word::SYSTEM_ERR),
                 }
             }
         }
@@ -239,27 +288,29 @@ impl ReplyHeader {
     pub fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         let xid = decoder.u32()?;
         match decoder.u32()? {
-            REPLY => {}
+            Word::REPLY => {}
             other => return Err(decoder.bad_value(other, "reply")),
         }
         match decoder.u32()? {
-            MSG_ACCEPTED => {
+            Word::MSG_ACCEPTED => {
                 let verifier = OpaqueAuth::decode(decoder)?;
                 let status = match decoder.u32()? {
-                    SUCCESS => Ok(()),
-                    PROG_UNAVAIL => Err(Rejection::ProgramUnavailable),
-                    PROG_MISMATCH => Err(Rejection::ProgramMismatch { low: decoder.u32()?, high: decoder.u32()? }),
-                    PROC_UNAVAIL => Err(Rejection::ProcedureUnavailable),
-                    GARBAGE_ARGS => Err(Rejection::GarbageArgs),
-                    SYSTEM_ERR => Err(Rejection::SystemError),
+                    Word::SUCCESS => Ok(()),
+                    Word::PROG_UNAVAIL => Err(Rejection::ProgramUnavailable),
+                    Word::PROG_MISMATCH => {
+                        Err(Rejection::ProgramMismatch { low: decoder.u32()?, high: decoder.u32()? })
+                    }
+                    Word::PROC_UNAVAIL => Err(Rejection::ProcedureUnavailable),
+                    Word::GARBAGE_ARGS => Err(Rejection::GarbageArgs),
+                    Word::SYSTEM_ERR => Err(Rejection::SystemError),
                     other => return Err(decoder.bad_value(other, "accept_stat")),
                 };
                 Ok(Self { xid, verifier, status })
             }
-            MSG_DENIED => {
+            Word::MSG_DENIED => {
                 let rejection = match decoder.u32()? {
-                    RPC_MISMATCH => Rejection::RpcMismatch { low: decoder.u32()?, high: decoder.u32()? },
-                    AUTH_ERROR => Rejection::Auth(AuthStat(decoder.u32()?)),
+                    Word::RPC_MISMATCH => Rejection::RpcMismatch { low: decoder.u32()?, high: decoder.u32()? },
+                    Word::AUTH_ERROR => Rejection::Auth(AuthStat(decoder.u32()?)),
                     other => return Err(decoder.bad_value(other, "reject_stat")),
                 };
                 Ok(Self { xid, verifier: OpaqueAuth::none(), status: Err(rejection) })

@@ -8,9 +8,10 @@ use crate::{
     AcceptNone, AcceptSys, Accepted, Answer, AuthStat, BadCall, CallContext, CallHeader, Handler, OpaqueAuth, Outcome,
     Rejection, ReplyFlavour, ReplyHeader, ServerFlavour, Service,
     duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
+    peek::first_words,
 };
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream, StreamPart};
+use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
 use std::sync::Arc;
 
 /// Hands calls to services. One router may serve any number of connections over any transports, and the duplicate
@@ -181,28 +182,6 @@ fn reply(xid: u32, flavour: Option<&dyn ReplyFlavour>, result: Result<Payload, R
         encoder.payload(results);
     }
     encoder.finish()
-}
-
-/// The first six words of a message, if they are inline.
-fn first_words(message: &Stream) -> Option<[u32; 6]> {
-    let mut octets = message.parts().map_while(|part| match part {
-        StreamPart::Run(run) => Some(&run[..]),
-        StreamPart::Chunk(_) => None,
-    });
-    let mut rest: &[u8] = &[];
-    let mut words = [0; 6];
-    for word in &mut words {
-        let mut value = [0; 4];
-        for octet in &mut value {
-            while rest.is_empty() {
-                rest = octets.next()?;
-            }
-            let (first, others) = rest.split_first()?;
-            (*octet, rest) = (*first, others);
-        }
-        *word = u32::from_be_bytes(value);
-    }
-    Some(words)
 }
 
 #[cfg(test)]

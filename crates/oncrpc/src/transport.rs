@@ -5,10 +5,12 @@
 //! lent and owned by the connection, which returns them to their allocator once the peer cannot reach them any
 //! more. When a call fails, its buffers go back to their allocator.
 
+use crate::Silence;
 use rpcrdma_env::{BoxFuture, Buffer, Random};
 use rpcrdma_xdr::{Payload, Stream, padded};
 use std::{
     error::Error,
+    fmt,
     future::Future,
     net::SocketAddr,
     pin::Pin,
@@ -28,6 +30,15 @@ pub enum TransportKind {
     Tcp,
     /// RPC-over-RDMA (RFC 8166).
     Rdma,
+}
+
+impl fmt::Display for TransportKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Rdma => "RDMA",
+        })
+    }
 }
 
 /// How large messages may be on a transport, in octets of the whole RPC message: header, items and padding.
@@ -196,6 +207,11 @@ pub trait ClientTransport: Send + Sync {
 
     /// The server.
     fn server(&self) -> SocketAddr;
+
+    /// Whether calls wait for it in vain, where the transport can tell.
+    fn silence(&self) -> Option<Arc<Silence>> {
+        None
+    }
 }
 
 /// Hands out XIDs: consecutive, from a random start for each connection object, so that a restarted client does not
@@ -241,6 +257,32 @@ pub enum TransportError {
         after: Duration,
         /// Why the last attempt failed, if an attempt was made.
         source: Option<Arc<dyn Error + Send + Sync>>,
+    },
+    /// Something accepts connections there, and does not speak the protocol.
+    #[error("{server} answers, but does not speak {service} over {over}")]
+    NotSpoken {
+        /// The server.
+        server: SocketAddr,
+        /// What it should speak, as the transport's options call it.
+        service: &'static str,
+        /// Over what.
+        over: TransportKind,
+        /// What it did instead: [`NoAnswer`], or what the set-up of a connection found wrong.
+        source: Arc<dyn Error + Send + Sync>,
+    },
+    /// Something accepts connections there and has never said anything.
+    #[error(
+        "{server} accepts connections but says nothing: it is stopped, has too much to do, or is no {service} server over {over}"
+    )]
+    SaysNothing {
+        /// The server.
+        server: SocketAddr,
+        /// What it should speak, as the transport's options call it.
+        service: &'static str,
+        /// Over what.
+        over: TransportKind,
+        /// For how long it was sought.
+        source: NoAnswer,
     },
     /// The server broke a rule of the protocol.
     #[error("{server} broke the protocol: {rule}")]
@@ -303,6 +345,18 @@ pub enum RemoteError {
         /// Its name in the draft.
         name: &'static str,
     },
+}
+
+/// Connections were accepted, and none of them brought an answer.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{connections} connections in {} s brought no answer to a call", after.as_secs())]
+pub struct NoAnswer {
+    /// How many.
+    pub connections: u32,
+    /// In which time.
+    pub after: Duration,
+    /// How the last one ended.
+    pub source: Option<Arc<dyn Error + Send + Sync>>,
 }
 
 /// What a caller may not ask of a transport.

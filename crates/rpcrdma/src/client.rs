@@ -1,35 +1,34 @@
 //! A client's transport: one server, however often the connection to it is replaced.
 //!
-//! The driver owns the connection and the table of calls. A lost connection is made again when a call wants it, with
-//! back-off and jitter; calls that were not answered are sent again in their order, with their XIDs. When that fails for
-//! too long the calls fail, and the next call tries again.
+//! The driver owns the connection and the table of calls. A lost connection is made again when a call wants it, by the rules
+//! of [`rpcrdma_oncrpc::outage`]; calls that were not answered are sent again in their order, with their XIDs. When that
+//! fails for too long the calls fail, and the next call tries again.
 
 use crate::{
     ClientOptions, ConnectionError, Event, ExtensionChannel, NoVersion2, Observer, Reverse, STALL_LIMIT,
     calls::{Caller, Calls, Command},
     extension::{Port, Unclaimed, claim},
-    options::{INITIAL_RECEIVES, MAX_PAUSE, MIN_PAUSE},
+    options::INITIAL_RECEIVES,
     pulls::Pulls,
     service::Service,
     session::{Parts, Session},
 };
 use bytes::Bytes;
-use rpcrdma_engine::{Config, Versions};
-use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
+use rpcrdma_engine::{Config, PROBE_TIMEOUT, SILENCE_LIMIT, Versions};
+use rpcrdma_env::{Allocator, BoxFuture, Env};
 use rpcrdma_fabric::{Capabilities, ConnectError, Connected, ConnectionParams, Fabric, Receives};
 use rpcrdma_oncrpc::{
-    CallContext, ClientTransport, Connection, GoneSignal, Limits, PendingCall, RemoteError, Request, TransportError,
-    TransportKind, XidSource,
+    CallContext, ClientTransport, Connection, GoneSignal, Limits, Listener, PendingCall, RemoteError, Request, Silence,
+    TransportError, TransportKind, XidSource,
+    outage::{Ended, Failure, Met, Next, Outage, Sought, Standing, not_spoken},
 };
 use std::{
-    error::Error,
     future::Future,
     io,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 use tokio::sync::mpsc;
 
@@ -38,11 +37,13 @@ use tokio::sync::mpsc;
 pub struct RdmaTransport {
     caller: Caller,
     extension: Unclaimed,
+    /// Of a client's own connection.
+    silence: Option<Arc<Silence>>,
 }
 
 impl RdmaTransport {
     pub(crate) fn new(caller: Caller) -> Self {
-        Self { caller, extension: Unclaimed::default() }
+        Self { caller, extension: Unclaimed::default(), silence: None }
     }
 
     /// The channel of the extension of version 2 that the options have, across reconnections. There is one, for the first
@@ -72,6 +73,10 @@ impl ClientTransport for RdmaTransport {
     fn server(&self) -> SocketAddr {
         self.caller.server
     }
+
+    fn silence(&self) -> Option<Arc<Silence>> {
+        self.silence.clone()
+    }
 }
 
 /// Connects to a server and returns the transport and its driver, which must be polled for anything to happen. The driver
@@ -90,6 +95,8 @@ pub async fn connect(
     let (caller, commands) = Caller::new(xids.clone(), server, options.max_message);
     let pool = fabric.pool();
     let versions = options.first_versions();
+    let sought = Sought { server, service: options.service, over: TransportKind::Rdma };
+    let outage = Outage::new(sought, options.outage_limits(), env.clock.now());
     let (extension, port) = options.extension.is_some().then(|| Port::new(0)).unzip();
     let mut driver = ClientDriver {
         calls: Calls::new(pool.clone(), server, xids),
@@ -104,16 +111,25 @@ pub async fn connect(
         phase: Phase::Idle,
         service: None,
         lingering: Vec::new(),
-        lost_since: None,
-        pause: MIN_PAUSE,
+        outage,
+        listener: Listener::new(env.clock.now()),
         connections: 0,
         versions,
         port,
     };
-    let connected =
-        driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
+    let connected = driver.first_connection(sought).await?;
     driver.connected(connected);
-    Ok((Arc::new(RdmaTransport { caller, extension: Unclaimed::new(extension) }), driver))
+    let silence = Some(driver.listener.silence());
+    Ok((Arc::new(RdmaTransport { caller, extension: Unclaimed::new(extension), silence }), driver))
+}
+
+/// Whom an attempt to connect has met.
+fn met(error: &ConnectError) -> Met {
+    match error {
+        ConnectError::Silent { .. } => Met::Silence,
+        error if error.is_foreign() => Met::Ended,
+        _ => Met::Nobody,
+    }
 }
 
 /// What an end brings to a connection. Nothing if there is no memory for the receives that it begins with: the peer's first
@@ -168,9 +184,8 @@ pub struct ClientDriver {
     service: Option<Service>,
     /// Calls of the server that outlive their connection.
     lingering: Vec<Service>,
-    /// Since when the server has not been heard.
-    lost_since: Option<Timestamp>,
-    pause: Duration,
+    outage: Outage,
+    listener: Listener,
     connections: u64,
     /// What to speak on the next connection: less than the options say once the server is known to have no version 2.
     versions: Versions,
@@ -192,6 +207,32 @@ impl ClientDriver {
             let no_memory = || ConnectError::Io { peer: server, error: io::ErrorKind::OutOfMemory.into() };
             fabric.connect(server, params.ok_or_else(no_memory)?).await
         })
+    }
+
+    /// The connection with which a transport begins. Only a server that says nothing is tried more than once.
+    async fn first_connection(&mut self, sought: Sought) -> Result<Connected, TransportError> {
+        loop {
+            let error = match self.attempt().await {
+                Ok(connected) => return Ok(connected),
+                Err(error) => error,
+            };
+            let (server, met) = (self.server, met(&error));
+            let source = Arc::new(error);
+            match met {
+                Met::Nobody => return Err(TransportError::Unreachable { server, source }),
+                Met::Ended => return Err(not_spoken(sought, source)),
+                Met::Silence => {}
+            }
+            let failure = Failure { met, source: Some(source) };
+            match self.outage.failed(failure, self.env.clock.now(), &*self.env.random) {
+                Next::Now => {}
+                Next::After(pause) => {
+                    self.observer.event(server, &Event::Reconnecting { pause });
+                    self.env.clock.sleep_until(self.env.clock.now() + pause).await;
+                }
+                Next::Fail(error) => return Err(error),
+            }
+        }
     }
 
     /// A connection stands: calls that are not answered are sent, in their order.
@@ -238,8 +279,8 @@ impl ClientDriver {
 
     fn command(&mut self, command: Command) {
         if self.calls.is_empty() {
-            // Nobody has waited for the server until now: an outage of this call's begins no earlier.
-            self.lost_since = None;
+            self.outage.asked(self.env.clock.now());
+            self.listener.asked(self.env.clock.now());
         }
         match (command, &mut self.phase) {
             (Command::Call(id, request, sender), phase) => {
@@ -265,12 +306,11 @@ impl ClientDriver {
     fn lost(&mut self, mut session: Box<Session>, error: Option<&ConnectionError>) {
         session.unanswered(&mut self.calls);
         self.lingering.extend(self.service.take());
-        let now = self.env.clock.now();
         match error {
             // What was believed of this server is not so, or no longer. A pause, for it may say so again and again.
             Some(&ConnectionError::Version { low, high }) if self.believes() && (low..=high).contains(&VERSION_2) => {
                 self.versions = Versions::Auto;
-                return self.failed(None);
+                return self.failed(Failure::default());
             }
             Some(&ConnectionError::Version { low, high }) => return self.no_version(low, high),
             // Trying again would not make it another, and another version would be no proof.
@@ -287,17 +327,20 @@ impl ClientDriver {
                 _ => {}
             }
         }
-        if session.heard {
-            self.lost_since = None;
-        }
-        self.lost_since.get_or_insert(now);
-        if session.heard && now.since(session.started) >= MAX_PAUSE {
-            self.pause = MIN_PAUSE;
-            self.phase = Phase::Idle;
-        } else {
-            // What keeps ending connections as soon as they stand must not make us hurry.
-            self.failed(None);
-        }
+        // A message by which the server broke a rule is no answer.
+        let broke = matches!(error, Some(ConnectionError::Peer(_)));
+        let ended = Ended {
+            started: session.started,
+            answered: session.replied || (session.understood && !broke),
+            waited_for: !self.calls.is_empty(),
+        };
+        let failure = Failure {
+            // A server that is merely silent has set an RDMA connection up with us: it may be slow.
+            met: if matches!(error, Some(ConnectionError::Silent)) { Met::Nobody } else { Met::Ended },
+            source: error.map(|error| Arc::new(error.clone()) as _),
+        };
+        let next = self.outage.ended(ended, failure, self.env.clock.now(), &*self.env.random);
+        self.go_on(next);
     }
 
     /// The server has no version 2, as far as can be known: version 1 from here on, on a new connection at once.
@@ -321,6 +364,22 @@ impl ClientDriver {
         self.phase = Phase::Idle;
     }
 
+    /// Tells whoever looks whether calls wait, and until when at most.
+    fn tell_silence(&mut self) {
+        let standing = match &mut self.phase {
+            Phase::Up(session) => {
+                if std::mem::take(&mut session.heard) {
+                    self.listener.heard(self.env.clock.now());
+                }
+                let since = session.started.max(self.listener.since());
+                Some(Standing { since, patience: SILENCE_LIMIT + PROBE_TIMEOUT, is_proof: false })
+            }
+            _ => None,
+        };
+        let until = self.outage.until(self.listener.since(), standing);
+        self.listener.tell((!self.calls.is_empty()).then_some(until));
+    }
+
     /// A server that has refused version 2 is not asked again.
     fn heed_refusal(&mut self) {
         let Phase::Up(session) = &self.phase else { return };
@@ -330,25 +389,26 @@ impl ClientDriver {
         }
     }
 
-    /// An attempt has failed, or a connection that was never answered: after a pause the next, or the end.
-    fn failed(&mut self, error: Option<ConnectError>) {
-        let now = self.env.clock.now();
-        let after = now.since(*self.lost_since.get_or_insert(now));
-        if after >= self.options.outage {
-            let source = error.map(|error| Arc::new(error) as Arc<dyn Error + Send + Sync>);
-            self.calls.fail_all(&TransportError::Lost { server: self.server, after, source });
-            self.lost_since = None;
-            self.pause = MIN_PAUSE;
-            self.phase = Phase::Idle;
-            return;
-        }
-        let half_millis = u64::try_from(self.pause.as_millis() / 2).unwrap_or(u64::MAX);
-        let pause = self.pause + Duration::from_millis(self.env.random.below(half_millis.saturating_add(1)));
-        if !self.finished {
-            self.observer.event(self.server, &Event::Reconnecting { pause });
-        }
-        self.pause = (self.pause * 2).min(MAX_PAUSE);
-        self.phase = Phase::Pausing(self.env.clock.sleep_until(now + pause));
+    /// An attempt has failed, or is not to be made at once.
+    fn failed(&mut self, failure: Failure) {
+        let next = self.outage.failed(failure, self.env.clock.now(), &*self.env.random);
+        self.go_on(next);
+    }
+
+    fn go_on(&mut self, next: Next) {
+        self.phase = match next {
+            Next::Now => Phase::Idle,
+            Next::After(pause) => {
+                if !self.finished {
+                    self.observer.event(self.server, &Event::Reconnecting { pause });
+                }
+                Phase::Pausing(self.env.clock.sleep_until(self.env.clock.now() + pause))
+            }
+            Next::Fail(error) => {
+                self.calls.fail_all(&error);
+                Phase::Idle
+            }
+        };
     }
 }
 
@@ -356,7 +416,15 @@ impl Future for ClientDriver {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
+        let polled = self.step(cx);
+        self.tell_silence();
+        polled
+    }
+}
+
+impl ClientDriver {
+    fn step(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let this = self;
         this.lingering.retain_mut(|service| service.poll_rest(cx).is_pending());
         loop {
             if let (Some(port), false) = (&mut this.port, matches!(this.phase, Phase::Up(_))) {
@@ -399,7 +467,10 @@ impl Future for ClientDriver {
                 }
                 Phase::Connecting(attempt) => match ready!(attempt.as_mut().poll(cx)) {
                     Ok(connected) => this.connected(connected),
-                    Err(error) => this.failed(Some(error)),
+                    Err(error) => {
+                        let met = met(&error);
+                        this.failed(Failure { met, source: Some(Arc::new(error)) });
+                    }
                 },
             }
         }

@@ -132,22 +132,3 @@ pub struct Quiet;
 impl Observer for Quiet {
     fn event(&self, _: SocketAddr, _: &Event) {}
 }
-
-/// Writes every event to the log: connections at `DEBUG`, messages at `TRACE`.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Tracing;
-
-impl Observer for Tracing {
-    fn event(&self, peer: SocketAddr, event: &Event) {
-        match event {
-            Event::Connected { .. }
-            | Event::Negotiated(_)
-            | Event::NoVersion2(_)
-            | Event::Closed { .. }
-            | Event::Reconnecting { .. } => {
-                tracing::debug!(%peer, ?event);
-            }
-            _ => tracing::trace!(%peer, ?event),
-        }
-    }
-}

@@ -102,6 +102,7 @@ mod calls;
 mod client;
 mod error;
 mod event;
+mod event_log;
 mod extension;
 mod options;
 mod parts;
@@ -113,7 +114,8 @@ mod session;
 
 pub use client::{ClientDriver, RdmaTransport, connect};
 pub use error::ConnectionError;
-pub use event::{Event, NoVersion2, Observer, Quiet, Stall, Tracing};
+pub use event::{Event, NoVersion2, Observer, Quiet, Stall};
+pub use event_log::Tracing;
 pub use extension::{
     ExtensionChannel, ExtensionError, ExtensionEvent, ExtensionSender, ExtensionSent, MAX_UNREAD, MAX_UNREAD_OCTETS,
 };
@@ -122,6 +124,7 @@ pub use options::{
     ServerOptions,
 };
 pub use pulls::{MAX_PULL_OCTETS, MAX_PULLS, PULL_STALLS};
+pub use refused::RefusedCalls;
 pub use rpcrdma_engine::{
     CloseCause, Limits as EngineLimits, Link, MessageKind, Negotiated, PeerFault, Sent, Versions, v2,
 };

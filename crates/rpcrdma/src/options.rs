@@ -1,12 +1,16 @@
 //! What clients and servers can be told, and what becomes of it with a given provider.
 
+use crate::RefusedCalls;
 use rpcrdma_engine::{
     Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, DEFAULT_REPLY_PARTS,
     Limits as EngineLimits, Versions,
     v2::{Extension, HostAuthentication, MAX_PEER_CREDITS, MIN_OCTETS, ReverseSupport, SPARE_RECEIVES},
 };
 use rpcrdma_fabric::Capabilities;
-use rpcrdma_oncrpc::Handler;
+use rpcrdma_oncrpc::{
+    Handler,
+    outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, OutageLimits},
+};
 use std::{sync::Arc, time::Duration};
 
 /// The largest RPC message, in octets: 1 MiB of data and all that can stand around it.
@@ -68,6 +72,12 @@ pub struct ClientOptions {
     pub ird: u16,
     /// How long a lost connection is tried to be made again.
     pub outage: Duration,
+    /// The same where the server ends the connections that it accepts and has never answered anything on one.
+    pub first_answer: Duration,
+    /// The same where something accepts connections, does not set them up and says nothing.
+    pub first_sign: Duration,
+    /// What the server should speak, as users call it, for errors.
+    pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
     /// Which versions of RPC-over-RDMA to speak.
@@ -96,6 +106,9 @@ impl Default for ClientOptions {
             max_message: DEFAULT_MAX_MESSAGE_OCTETS,
             ird: DEFAULT_READS,
             outage: DEFAULT_OUTAGE,
+            first_answer: DEFAULT_FIRST_ANSWER,
+            first_sign: DEFAULT_FIRST_SIGN,
+            service: "RPC",
             reverse: None,
             versions: Versions::One,
             assume_version_1: false,
@@ -109,6 +122,11 @@ impl Default for ClientOptions {
 }
 
 impl ClientOptions {
+    pub(crate) fn outage_limits(&self) -> OutageLimits {
+        let Self { outage, first_answer, first_sign, .. } = *self;
+        OutageLimits { outage, first_answer, first_sign, min_pause: MIN_PAUSE, max_pause: MAX_PAUSE }
+    }
+
     /// What to speak on the first connection.
     pub(crate) fn first_versions(&self) -> Versions {
         match self.versions {
@@ -161,6 +179,8 @@ pub struct ServerOptions {
     pub extension: Option<Arc<dyn Extension>>,
     /// Who finds out whether the peer is who it should be (version 2). None by default: peers are not asked.
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
+    /// Calls that offered memory which was not there. Give several servers the same if clients may come to any of them.
+    pub refused: RefusedCalls,
 }
 
 impl Default for ServerOptions {
@@ -176,6 +196,7 @@ impl Default for ServerOptions {
             versions: Versions::One,
             extension: None,
             host_authentication: None,
+            refused: RefusedCalls::default(),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! arguments all that time. So a connection gets memory for a few calls at a time only, and all chunks of a call have to
 //! come within a limit. Owns the calls that wait for their turn; the memory is owned by whoever pulls.
 
+use crate::refused::Fingerprint;
 use rpcrdma_engine::RequestId;
 use rpcrdma_env::Timestamp;
 use rpcrdma_fabric::RemoteSegment;
@@ -23,6 +24,8 @@ pub const PULL_STALLS: u32 = 2;
 pub(crate) struct Wanted {
     pub(crate) request: RequestId,
     pub(crate) xid: u32,
+    /// What tells the call from others.
+    pub(crate) call: Fingerprint,
     pub(crate) octets: usize,
     pub(crate) sources: Vec<RemoteSegment>,
 }
@@ -31,6 +34,7 @@ pub(crate) struct Wanted {
 struct Running {
     request: RequestId,
     xid: u32,
+    call: Fingerprint,
     octets: usize,
     /// By when its chunks have to be there, once the peer was asked.
     due: Option<Timestamp>,
@@ -67,7 +71,8 @@ impl Pulls {
         }
         let wanted = self.queued.pop_front()?;
         self.octets = octets;
-        self.running.push(Running { request: wanted.request, xid: wanted.xid, octets: wanted.octets, due: None });
+        let Wanted { request, xid, call, octets, .. } = wanted;
+        self.running.push(Running { request, xid, call, octets, due: None });
         Some(wanted)
     }
 
@@ -78,12 +83,12 @@ impl Pulls {
         }
     }
 
-    /// A call's chunks are there, or will never be. Returns the call's XID if it had its turn.
-    pub(crate) fn ended(&mut self, request: RequestId) -> Option<u32> {
+    /// A call's chunks are there, or will never be. Returns what the call is known by if it had its turn.
+    pub(crate) fn ended(&mut self, request: RequestId) -> Option<(u32, Fingerprint)> {
         let at = self.running.iter().position(|running| running.request == request)?;
-        let Running { octets, xid, .. } = self.running.swap_remove(at);
+        let Running { octets, xid, call, .. } = self.running.swap_remove(at);
         self.octets = self.octets.saturating_sub(octets);
-        Some(xid)
+        Some((xid, call))
     }
 
     /// When the first is due.
@@ -106,7 +111,13 @@ mod tests {
     fn pulls(calls: impl IntoIterator<Item = usize>) -> Pulls {
         let mut pulls = Pulls::new(Duration::from_secs(30));
         for (request, octets) in (0..).zip(calls) {
-            pulls.add(Wanted { request: RequestId(request), xid: 7, octets, sources: Vec::new() });
+            pulls.add(Wanted {
+                request: RequestId(request),
+                xid: 7,
+                call: Fingerprint::new(b"", octets),
+                octets,
+                sources: Vec::new(),
+            });
         }
         pulls
     }

@@ -1,16 +1,23 @@
-//! XIDs of calls whose results could not be written to the client's memory, or whose arguments could not be read from there
+//! Calls whose results could not be written to the client's memory, or whose arguments could not be read from there
 //! (RFC 8166 section 4.5.3, version 2 section 7.3).
 //!
 //! Touching memory that is not there ends the connection, and the client sends the same call again on the next one: without
-//! a memory of that, for ever. Such a call is answered with ERR_CHUNK instead. One table per server, bounded, and
-//! looked at only while it is not empty.
+//! a memory of that, for ever. Such a call is answered with an error instead. One table per server, whichever of its
+//! threads a connection is served by; bounded, and looked at only while it is not empty.
+//!
+//! A call is known by its client's address, its XID, how it begins and how long it is. Handles are no part of that: a client
+//! registers its memory anew for each connection. So a neighbour behind the same address makes nobody's call fail unless he
+//! knows its XID, its beginning and its length.
 
+use bytes::Bytes;
+use rpcrdma_engine::Piece;
 use rpcrdma_env::Timestamp;
 use std::{
     collections::VecDeque,
+    hash::{DefaultHasher, Hasher},
     net::IpAddr,
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -22,33 +29,84 @@ const MAX_REFUSED: usize = 1024;
 /// How long: a client's outage limit and the time that it takes to find the connection lost.
 const REFUSED_LIFETIME: Duration = Duration::from_secs(240);
 
-#[derive(Debug, Default)]
-pub(crate) struct Refused {
-    any: AtomicBool,
-    entries: Mutex<VecDeque<(Timestamp, IpAddr, u32)>>,
+/// How many octets of a call's beginning tell it from others: RPC header, credential and first arguments.
+const HEAD_OCTETS: usize = 512;
+
+/// What tells a call from others, beside its client and its XID.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    /// Its octets, as far as they have come or are to come.
+    octets: usize,
+    /// Made of its beginning.
+    head: u64,
 }
 
-impl Refused {
+impl Fingerprint {
+    /// Of a call that begins with `head` and has so many octets.
+    pub(crate) fn new(head: &[u8], octets: usize) -> Self {
+        let mut hasher = DefaultHasher::new();
+        hasher.write(&head[..head.len().min(HEAD_OCTETS)]);
+        Self { octets, head: hasher.finish() }
+    }
+
+    /// Of a call that can be executed.
+    pub(crate) fn of_pieces(pieces: &[Piece], pulled: &Bytes) -> Self {
+        let head = match pieces.first() {
+            Some(Piece::Inline(octets)) => octets,
+            Some(Piece::Run(range) | Piece::Item(range)) => pulled.get(range.clone()).unwrap_or_default(),
+            None => &[],
+        };
+        let inline = pieces.iter().map(|piece| if let Piece::Inline(octets) = piece { octets.len() } else { 0 });
+        Self::new(head, inline.sum::<usize>().saturating_add(pulled.len()))
+    }
+}
+
+/// A call, among all of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedCall {
+    pub(crate) client: IpAddr,
+    pub(crate) xid: u32,
+    pub(crate) call: Fingerprint,
+}
+
+/// The calls that a server does not try to answer again, since the client's memory was not there. A process that has more
+/// than one [`Server`](crate::Server) for the same clients, such as one for each thread, gives all of them the same in
+/// their [`ServerOptions`](crate::ServerOptions). Cloning shares.
+#[derive(Clone, Debug, Default)]
+pub struct RefusedCalls(Arc<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    any: AtomicBool,
+    entries: Mutex<VecDeque<(Timestamp, RefusedCall)>>,
+}
+
+impl RefusedCalls {
     /// Remembers a call.
-    pub(crate) fn add(&self, now: Timestamp, client: IpAddr, xid: u32) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn add(&self, now: Timestamp, call: RefusedCall) {
+        let mut entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
         if entries.len() == MAX_REFUSED {
             entries.pop_front();
         }
-        entries.push_back((now, client, xid));
-        self.any.store(true, Ordering::Release);
+        entries.push_back((now, call));
+        self.0.any.store(true, Ordering::Release);
+    }
+
+    /// Whether none is remembered.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.0.any.load(Ordering::Acquire)
     }
 
     /// Whether a call is one of those. It is forgotten then: the answer reaches the client.
-    pub(crate) fn take(&self, now: Timestamp, client: IpAddr, xid: u32) -> bool {
-        if !self.any.load(Ordering::Acquire) {
+    pub(crate) fn take(&self, now: Timestamp, call: &RefusedCall) -> bool {
+        if self.is_empty() {
             return false;
         }
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        while entries.pop_front_if(|(when, ..)| now.since(*when) >= REFUSED_LIFETIME).is_some() {}
-        let found = entries.iter().position(|(_, of, refused)| (*of, *refused) == (client, xid));
+        let mut entries = self.0.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        while entries.pop_front_if(|(when, _)| now.since(*when) >= REFUSED_LIFETIME).is_some() {}
+        let found = entries.iter().position(|(_, refused)| refused == call);
         let taken = found.and_then(|at| entries.remove(at)).is_some();
-        self.any.store(!entries.is_empty(), Ordering::Release);
+        self.0.any.store(!entries.is_empty(), Ordering::Release);
         taken
     }
 }
@@ -60,28 +118,62 @@ mod tests {
     const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
     const T: Timestamp = Timestamp::from_nanos(0);
 
+    fn call(xid: u32) -> RefusedCall {
+        RefusedCall { client: CLIENT, xid, call: Fingerprint::new(b"a call", 100) }
+    }
+
     /// proves: V1-4.5.3-b
     #[test]
     fn a_call_is_refused_once_and_only_for_a_while() {
-        let refused = Refused::default();
-        assert!(!refused.take(T, CLIENT, 1));
-        refused.add(T, CLIENT, 1);
-        assert!(!refused.take(T, CLIENT, 2));
-        assert!(!refused.take(T, IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), 1));
-        assert!(refused.take(T, CLIENT, 1));
-        assert!(!refused.take(T, CLIENT, 1));
-        refused.add(T, CLIENT, 1);
-        assert!(!refused.take(T + REFUSED_LIFETIME, CLIENT, 1));
+        let refused = RefusedCalls::default();
+        assert!(!refused.take(T, &call(1)));
+        refused.add(T, call(1));
+        assert!(!refused.take(T, &call(2)));
+        assert!(!refused.take(T, &RefusedCall { client: std::net::Ipv6Addr::LOCALHOST.into(), ..call(1) }));
+        assert!(refused.clone().take(T, &call(1)), "cloning shares");
+        assert!(!refused.take(T, &call(1)));
+        refused.add(T, call(1));
+        assert!(!refused.take(T + REFUSED_LIFETIME, &call(1)));
+    }
+
+    /// A neighbour behind the same address has chosen the XID of a call, and could make it fail.
+    #[test]
+    fn another_call_with_the_same_xid_is_not_refused() {
+        let refused = RefusedCalls::default();
+        refused.add(T, call(1));
+        for other in [Fingerprint::new(b"another call", 100), Fingerprint::new(b"a call", 101)] {
+            assert!(!refused.take(T, &RefusedCall { call: other, ..call(1) }));
+        }
+        assert!(refused.take(T, &call(1)));
+    }
+
+    #[test]
+    fn a_call_is_known_by_how_it_begins_whether_that_came_inline_or_not() {
+        let pulled = Bytes::from(vec![7; 300]);
+        let inline = [Piece::Inline(pulled.slice(..200)), Piece::Item(0..300)];
+        assert_eq!(Fingerprint::of_pieces(&inline, &pulled), Fingerprint::new(&pulled[..200], 500));
+        let long = [Piece::Run(0..300)];
+        assert_eq!(Fingerprint::of_pieces(&long, &pulled), Fingerprint::new(&pulled, 300));
+        let (a, mut b) = (vec![1; HEAD_OCTETS + 1], vec![1; HEAD_OCTETS + 1]);
+        b[HEAD_OCTETS] = 2;
+        assert_eq!(Fingerprint::new(&a, 9), Fingerprint::new(&b, 9), "beyond the limit");
+        b[HEAD_OCTETS - 1] = 2;
+        assert_ne!(Fingerprint::new(&a, 9), Fingerprint::new(&b, 9), "the last octet that counts");
+        assert_eq!(
+            Fingerprint::of_pieces(&[Piece::Run(5..900)], &pulled),
+            Fingerprint::new(b"", 300),
+            "nothing panics"
+        );
     }
 
     #[test]
     fn the_oldest_goes_first() {
-        let refused = Refused::default();
+        let refused = RefusedCalls::default();
         for xid in 0..=MAX_REFUSED as u32 {
-            refused.add(T, CLIENT, xid);
+            refused.add(T, call(xid));
         }
-        assert!(!refused.take(T, CLIENT, 0));
-        assert!(refused.take(T, CLIENT, 1));
-        assert!(refused.take(T, CLIENT, MAX_REFUSED as u32));
+        assert!(!refused.take(T, &call(0)));
+        assert!(refused.take(T, &call(1)));
+        assert!(refused.take(T, &call(MAX_REFUSED as u32)));
     }
 }

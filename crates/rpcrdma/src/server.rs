@@ -9,8 +9,7 @@ use crate::{
     client::params,
     extension::{Port, Unclaimed, claim},
     pulls::Pulls,
-    refused::Refused,
-    service::{RefusedCalls, Service},
+    service::{Refusals, Service},
     session::{Parts, Session},
 };
 use rpcrdma_engine::Versions;
@@ -38,7 +37,6 @@ pub struct Server {
     env: Env,
     options: ServerOptions,
     observer: Arc<dyn Observer>,
-    refused: Arc<Refused>,
     next_id: AtomicU64,
 }
 
@@ -59,7 +57,6 @@ impl Server {
             env,
             options,
             observer,
-            refused: Arc::default(),
             next_id: AtomicU64::new(0),
         })
     }
@@ -86,6 +83,20 @@ impl Server {
         pending: Box<dyn Pending>,
         memory: ServerMemory,
     ) -> Result<(ConnectionHandle, ServerDriver), AcceptError> {
+        let observer = self.observer.clone();
+        self.accept_observed(pending, memory, observer).await
+    }
+
+    /// The same with an observer of the connection's own, which is told of it instead of the server's.
+    ///
+    /// # Errors
+    /// As [`accept`](Self::accept).
+    pub async fn accept_observed(
+        self: Arc<Self>,
+        pending: Box<dyn Pending>,
+        memory: ServerMemory,
+        observer: Arc<dyn Observer>,
+    ) -> Result<(ConnectionHandle, ServerDriver), AcceptError> {
         let incoming = pending.request().await?;
         let config = self.options.config(&self.capabilities);
         let params = params(&config, &self.capabilities, self.options.ord.max(1), &*memory.receives);
@@ -109,20 +120,19 @@ impl Server {
             connection = connection.with_reverse(Arc::new(RdmaTransport::new(caller)));
             commands = Some(receiver);
         }
-        let refused =
-            RefusedCalls { table: self.refused.clone(), clock: self.env.clock.clone(), client: info.peer.ip() };
+        let refusals = Refusals::new(self.options.refused.clone(), self.env.clock.clone(), info.peer.ip());
         let context = CallContext::new(Arc::new(connection));
         let arguments = memory.arguments.clone();
         let pulls = Pulls::new(self.options.stall);
         let clock = self.env.clock.clone();
-        let service = Service::new(self.handler.clone(), context, arguments, pulls, clock, signal, Some(refused));
+        let service = Service::new(self.handler.clone(), context, arguments, pulls, clock, signal, Some(refusals));
         let session = Session::new(Parts {
             qp,
             config,
             receives: memory.receives.clone(),
             arguments: Some(memory.arguments.clone()),
             env: self.env.clone(),
-            observer: self.observer.clone(),
+            observer,
             stall: self.options.stall,
         });
         let (extension, port) = self.options.extension.is_some().then(|| Port::new(id)).unzip();
@@ -140,8 +150,6 @@ impl Server {
             }),
             draining: false,
             ended: None,
-            env: self.env.clone(),
-            refused: self.refused.clone(),
             client: info.peer.ip(),
             port,
         };
@@ -198,8 +206,6 @@ pub struct ServerDriver {
     drain: BoxFuture<'static, ()>,
     draining: bool,
     ended: Option<Result<(), ConnectionError>>,
-    env: Env,
-    refused: Arc<Refused>,
     client: IpAddr,
     /// To whoever knows the extension of version 2.
     port: Option<Port>,
@@ -236,9 +242,6 @@ impl ServerDriver {
         }
         loop {
             let polled = self.session.poll(cx, &mut self.calls, &mut self.service, &mut self.port);
-            for xid in self.session.unreachable.drain(..) {
-                self.refused.add(self.env.clock.now(), self.client, xid);
-            }
             if polled.is_pending() && self.draining && self.session.is_quiet() && !self.session.is_closing() {
                 self.session.close(None);
                 continue;

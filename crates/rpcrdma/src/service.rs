@@ -5,11 +5,11 @@
 
 use crate::{
     pulls::{Pulls, Wanted},
-    refused::Refused,
+    refused::{Fingerprint, RefusedCall, RefusedCalls},
 };
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rpcrdma_engine::{Answer, Piece, RequestId, Segment};
+use rpcrdma_engine::{Answer, Piece, RequestId};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Timestamp};
 use rpcrdma_fabric::{
     RemoteSegment,
@@ -63,11 +63,36 @@ pub(crate) enum Ready {
     Overdue(Duration),
 }
 
-/// Where to look for calls that cannot be answered.
-pub(crate) struct RefusedCalls {
-    pub(crate) table: Arc<Refused>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) client: IpAddr,
+/// How many calls a connection remembers what they are known by, in case their results cannot be written. It has no more
+/// calls and untaken answers by default.
+const REMEMBERED_CALLS: usize = 256;
+
+/// Where to look for calls that cannot be answered, and what to remember of those that are.
+pub(crate) struct Refusals {
+    table: RefusedCalls,
+    clock: Arc<dyn Clock>,
+    client: IpAddr,
+    /// The last calls that were handed to the service, by XID.
+    delivered: VecDeque<(u32, Fingerprint)>,
+}
+
+impl Refusals {
+    pub(crate) fn new(table: RefusedCalls, clock: Arc<dyn Clock>, client: IpAddr) -> Self {
+        Self { table, clock, client, delivered: VecDeque::new() }
+    }
+
+    /// Whether a call touches memory that the peer has refused on an earlier connection. It is forgotten then.
+    fn take(&self, xid: u32, call: Fingerprint) -> bool {
+        // Time is asked for only where there is something to find.
+        !self.table.is_empty() && self.table.take(self.clock.now(), &RefusedCall { client: self.client, xid, call })
+    }
+
+    fn deliver(&mut self, xid: u32, call: Fingerprint) {
+        if self.delivered.len() == REMEMBERED_CALLS {
+            self.delivered.pop_front();
+        }
+        self.delivered.push_back((xid, call));
+    }
 }
 
 pub(crate) struct Service {
@@ -84,7 +109,7 @@ pub(crate) struct Service {
     pulled: HashMap<RequestId, Bytes>,
     executing: FuturesUnordered<BoxFuture<'static, (RequestId, Outcome)>>,
     ready: VecDeque<Ready>,
-    refused: Option<RefusedCalls>,
+    refusals: Option<Refusals>,
     /// Dropped when the connection is gone.
     signal: Option<GoneSignal>,
     draining: bool,
@@ -98,7 +123,7 @@ impl Service {
         pulls: Pulls,
         clock: Arc<dyn Clock>,
         signal: GoneSignal,
-        refused: Option<RefusedCalls>,
+        refusals: Option<Refusals>,
     ) -> Self {
         Self {
             handler,
@@ -112,7 +137,7 @@ impl Service {
             pulled: HashMap::new(),
             executing: FuturesUnordered::new(),
             ready: VecDeque::new(),
-            refused,
+            refusals,
             signal: Some(signal),
             draining: false,
         }
@@ -120,16 +145,12 @@ impl Service {
 
     /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory. What the peer
     /// has refused on an earlier connection is not asked for again: the call is answered with the error.
-    pub(crate) fn pull(&mut self, request: RequestId, xid: u32, octets: usize, sources: Vec<Segment>) -> bool {
-        if self.take_refused(xid) {
-            self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
+    pub(crate) fn pull(&mut self, wanted: Wanted) -> bool {
+        if self.refusals.as_ref().is_some_and(|refusals| refusals.take(wanted.xid, wanted.call)) {
+            self.ready.push_back(Ready::Answer(wanted.request, Answer::Unreadable));
             return false;
         }
-        let sources: Vec<RemoteSegment> = sources
-            .into_iter()
-            .map(|Segment { handle, length, offset }| RemoteSegment { handle, length, offset })
-            .collect();
-        self.pulls.add(Wanted { request, xid, octets, sources });
+        self.pulls.add(wanted);
         self.pull_next()
     }
 
@@ -160,17 +181,28 @@ impl Service {
         self.not_pulled(request);
     }
 
-    /// A call's chunks will not come. Returns the XID of a call that had its turn.
-    pub(crate) fn not_pulled(&mut self, request: RequestId) -> Option<u32> {
-        let xid = self.pulls.ended(request);
+    /// A call's chunks will not come. Returns what a call is known by that had its turn.
+    pub(crate) fn not_pulled(&mut self, request: RequestId) -> Option<(u32, Fingerprint)> {
+        let known_by = self.pulls.ended(request);
         self.pull_next();
-        xid
+        known_by
     }
 
-    /// Whether a call touches memory that the peer has refused on an earlier connection. It is forgotten then.
-    fn take_refused(&self, xid: u32) -> bool {
-        let refused = self.refused.as_ref();
-        refused.is_some_and(|refused| refused.table.take(refused.clock.now(), refused.client, xid))
+    /// A call's chunks could not be read from the peer's memory: the same call is not tried again.
+    pub(crate) fn not_readable(&self, (xid, call): (u32, Fingerprint)) {
+        if let Some(Refusals { table, clock, client, .. }) = &self.refusals {
+            table.add(clock.now(), RefusedCall { client: *client, xid, call });
+        }
+    }
+
+    /// A call's results could not be written to the peer's memory: the same call is not tried again.
+    pub(crate) fn not_writable(&self, xid: u32) {
+        let delivered = self.refusals.as_ref().map(|refusals| &refusals.delivered);
+        // The latest: an XID may be used again.
+        let found = delivered.and_then(|delivered| delivered.iter().rev().find(|(of, _)| *of == xid));
+        if let Some(known_by) = found {
+            self.not_readable(*known_by);
+        }
     }
 
     /// Hands a call to the service. Most are answered at once. Returns the octets that came inline and in chunks.
@@ -182,6 +214,7 @@ impl Service {
         cx: &mut Context<'_>,
     ) -> (usize, usize) {
         let pulled = self.pulled.remove(&request).unwrap_or_default();
+        let call = Fingerprint::of_pieces(&pieces, &pulled);
         let mut inline = 0;
         let mut stream = Stream::new();
         for piece in pieces {
@@ -199,9 +232,12 @@ impl Service {
             self.ready.push_back(Ready::Answer(request, Answer::Nothing));
             return (inline, pulled.len());
         }
-        if self.take_refused(xid) {
-            self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
-            return (inline, pulled.len());
+        if let Some(refusals) = &mut self.refusals {
+            if refusals.take(xid, call) {
+                self.ready.push_back(Ready::Answer(request, Answer::Unreadable));
+                return (inline, pulled.len());
+            }
+            refusals.deliver(xid, call);
         }
         let mut call = self.handler.handle(self.context.clone(), stream);
         match call.as_mut().poll(cx) {

@@ -64,9 +64,11 @@ pub(crate) struct Session {
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
     parts: PartsMemory,
-    /// XIDs of calls that offer memory which the peer then refuses: results could not be written, or arguments read.
-    pub(crate) unreachable: Vec<u32>,
-    /// Whether the peer has said anything.
+    /// Whether a message of the peer meant something.
+    pub(crate) understood: bool,
+    /// Whether it has answered a call of ours.
+    pub(crate) replied: bool,
+    /// A message has come since this was last looked at.
     pub(crate) heard: bool,
     discarded: u64,
     /// Since when the connection stands.
@@ -99,9 +101,13 @@ pub(crate) struct Parts {
 
 impl Session {
     pub(crate) fn new(parts: Parts) -> Self {
-        let Parts { qp, config, receives, arguments, env, observer, stall } = parts;
+        let Parts { qp, mut config, receives, arguments, env, observer, stall } = parts;
         let parts = PartsMemory::new(arguments, &config);
         let info = qp.info().clone();
+        if info.ord == 0 {
+            // Nothing can be read from this peer: it is told that no Read chunk is taken (V2-7.3.1-b).
+            config.limits.read_chunks = 0;
+        }
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
         // What the peer says counts only where it has heard us too: otherwise it takes us for an end that says nothing, and
@@ -140,7 +146,8 @@ impl Session {
             error: None,
             arrived: VecDeque::new(),
             parts,
-            unreachable: Vec::new(),
+            understood: false,
+            replied: false,
             heard: false,
             discarded: 0,
             started,
@@ -292,9 +299,7 @@ impl Session {
                 match self.qp.post_read(Read { token: Token(request.0), sink, sources }) {
                     Ok(()) => self.owe(),
                     // The peer allows no RDMA Reads, or the connection has just ended.
-                    Err(_) => {
-                        self.not_pulled(request, service);
-                    }
+                    Err(_) => self.not_pulled(request, false, service),
                 }
             }
             // Nothing orderly is to be expected of such a peer.
@@ -305,11 +310,15 @@ impl Session {
         }
     }
 
-    /// Refuses a call whose chunks cannot be fetched. Returns its XID.
-    fn not_pulled(&mut self, request: RequestId, service: &mut Option<Service>) -> Option<u32> {
-        let xid = service.as_mut().and_then(|service| service.not_pulled(request));
+    /// Refuses a call whose chunks cannot be fetched; `denied` says that the peer has not let its memory be read.
+    fn not_pulled(&mut self, request: RequestId, denied: bool, service: &mut Option<Service>) {
+        if let Some(service) = service
+            && let Some(known_by) = service.not_pulled(request)
+            && denied
+        {
+            service.not_readable(known_by);
+        }
         self.engine.answer(request, Answer::Unreadable);
-        xid
     }
 
     fn owe(&mut self) {
@@ -327,7 +336,6 @@ impl Session {
     fn completed(&mut self, completion: Completion, calls: &mut Calls, service: &mut Option<Service>) {
         match completion {
             Completion::Received { buffer, .. } => {
-                self.heard = true;
                 let message: Bytes = buffer.freeze();
                 self.observer.event(self.peer, &Event::Received { octets: message.len() });
                 self.arrived.push_back(message);
@@ -356,12 +364,13 @@ impl Session {
             }
             Completion::Failed { token, kind, error, .. } => match kind {
                 WorkKind::Write if error == WorkError::RemoteAccess => {
-                    self.unreachable.extend(u32::try_from(token.0));
+                    if let (Ok(xid), Some(service)) = (u32::try_from(token.0), service) {
+                        service.not_writable(xid);
+                    }
                 }
                 WorkKind::Read if error != WorkError::Flushed => {
                     self.paid();
-                    let xid = self.not_pulled(RequestId(token.0), service);
-                    self.unreachable.extend(xid.filter(|_| error == WorkError::RemoteAccess));
+                    self.not_pulled(RequestId(token.0), error == WorkError::RemoteAccess, service);
                 }
                 // The connection's end follows.
                 _ => {}
@@ -382,6 +391,7 @@ impl Session {
                 }
             }
             let Some(message) = self.arrived.pop_front() else { return };
+            self.heard = true;
             let now = self.env.clock.now();
             let (engine, mut host) = self.host(calls);
             engine.received(&message, now, &mut host);
@@ -389,6 +399,8 @@ impl Session {
             if discarded > self.discarded {
                 self.discarded = discarded;
                 self.observer.event(self.peer, &Event::Discarded { total: discarded });
+            } else {
+                self.understood = true;
             }
         }
     }

@@ -1,9 +1,10 @@
 //! Protection domains and registered memory.
 //!
-//! A [`Region`] is a registration; dropping it ends it. Slabs are registered in a [`Domain`] when they are first touched in it, and
+//! A [`Region`] is a registration; dropping it ends it, and [`Region::end`] says whether that worked. Slabs are registered in a [`Domain`] when they are first touched in it, and
 //! stay so. Whoever registers memory keeps it alive and in place for as long as the region.
 
 use crate::{
+    abandoned::Abandoned,
     context::{Context, check},
     fabric::{is_memory_lock, memory_lock_limit},
     slabs::{SLAB_OCTETS, Slabs},
@@ -12,7 +13,7 @@ use crate::{
 use rpcrdma_env::Buffer;
 use std::{
     collections::BTreeMap,
-    io,
+    io, ptr,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -23,6 +24,7 @@ pub(crate) struct Domain {
     /// Windows are bound over this domain's regions.
     windows: bool,
     slabs: Arc<Slabs>,
+    abandoned: Arc<Abandoned>,
     /// By address. Their pointers stay valid as long as the domain: nothing is taken out.
     registered: Mutex<BTreeMap<usize, *mut verbs::MemoryRegion>>,
 }
@@ -40,13 +42,18 @@ pub(crate) struct Key {
 }
 
 impl Domain {
-    pub(crate) fn new(context: Context, slabs: Arc<Slabs>, windows: bool) -> io::Result<Arc<Self>> {
+    pub(crate) fn new(
+        context: Context,
+        slabs: Arc<Slabs>,
+        abandoned: Arc<Abandoned>,
+        windows: bool,
+    ) -> io::Result<Arc<Self>> {
         // SAFETY: the context is open.
         let raw = unsafe { (context.library().verbs.ibv_alloc_pd)(context.raw()) };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
         }
-        Ok(Arc::new(Self { raw, context, windows, slabs, registered: Mutex::default() }))
+        Ok(Arc::new(Self { raw, context, windows, slabs, abandoned, registered: Mutex::default() }))
     }
 
     pub(crate) fn raw(&self) -> *mut verbs::ProtectionDomain {
@@ -139,7 +146,10 @@ impl Drop for Domain {
         let library = &self.context.library().verbs;
         for region in std::mem::take(self.registered.get_mut().unwrap_or_else(PoisonError::into_inner)).into_values() {
             // SAFETY: queue pairs, windows and regions hold a reference to their domain, so nothing uses the region any more.
-            report("deregistering a slab", check(unsafe { (library.ibv_dereg_mr)(region) }));
+            if let Err(error) = check(unsafe { (library.ibv_dereg_mr)(region) }) {
+                // A window may still lead into it: the slabs stay, and with them this one.
+                self.abandoned.forget(self.slabs.clone(), SLAB_OCTETS, &error);
+            }
         }
         // SAFETY: as above.
         report("freeing a protection domain", check(unsafe { (library.ibv_dealloc_pd)(self.raw) }));
@@ -160,6 +170,7 @@ fn key(region: *mut verbs::MemoryRegion) -> Key {
 
 /// Registered memory.
 pub(crate) struct Region {
+    /// Null once it has ended.
     raw: *mut verbs::MemoryRegion,
     domain: Arc<Domain>,
 }
@@ -179,10 +190,24 @@ impl Region {
     }
 }
 
+impl Region {
+    /// Ends the registration. After an error a peer that knows its key may still reach the memory.
+    pub(crate) fn end(mut self) -> io::Result<()> {
+        self.deregister()
+    }
+
+    fn deregister(&mut self) -> io::Result<()> {
+        let raw = std::mem::replace(&mut self.raw, ptr::null_mut());
+        if raw.is_null() {
+            return Ok(());
+        }
+        // SAFETY: whoever owns the region has ended what used it, and nobody names it afterwards.
+        check(unsafe { (self.domain.context.library().verbs.ibv_dereg_mr)(raw) })
+    }
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: whoever owns the region has ended what used it.
-        let answer = unsafe { (self.domain.context.library().verbs.ibv_dereg_mr)(self.raw) };
-        report("deregistering memory", check(answer));
+        report("deregistering memory", self.deregister());
     }
 }

@@ -1,6 +1,7 @@
 //! The provider: choosing a device, connecting, and what all connections share.
 
 use crate::{
+    abandoned::Abandoned,
     channel::{Bring, Channel, Event, Id},
     config::Config,
     context::Context,
@@ -40,6 +41,8 @@ pub(crate) struct Shared {
     pub(crate) context: Context,
     pub(crate) limits: Limits,
     slabs: Arc<Slabs>,
+    /// Memory that the device did not let go of.
+    pub(crate) abandoned: Arc<Abandoned>,
     /// The domain of all connections, where a handle is tied to its connection by a window.
     domain: Option<Arc<Domain>>,
     /// The pools of receives that were made, as long as somebody uses them.
@@ -121,7 +124,8 @@ impl Shared {
             return Err(few("it can register no memory"));
         }
         events::prepare(&context).map_err(failed("watching it"))?;
-        let domain = |windows| Domain::new(context.clone(), slabs.clone(), windows);
+        let abandoned = Arc::new(Abandoned::default());
+        let domain = |windows| Domain::new(context.clone(), slabs.clone(), abandoned.clone(), windows);
         let shared_domain = domain(limits.windows).map_err(failed("making a protection domain"))?;
         // The first slab tells whether memory can be registered at all.
         let mut probe = SlabPool(slabs.clone()).try_allocate(SLAB_OCTETS);
@@ -135,7 +139,7 @@ impl Shared {
         }
         tracing::debug!(device, windows = limits.windows, iwarp = limits.iwarp, "opened");
         let domain = limits.windows.then_some(shared_domain);
-        Ok(Shared { env, config, context, limits, slabs, domain, pools: Mutex::default() })
+        Ok(Shared { env, config, context, limits, slabs, abandoned, domain, pools: Mutex::default() })
     }
 
     pub(crate) fn capabilities(&self) -> &Capabilities {
@@ -150,7 +154,7 @@ impl Shared {
     pub(crate) fn domain(&self) -> io::Result<Arc<Domain>> {
         match &self.domain {
             Some(domain) => Ok(domain.clone()),
-            None => Domain::new(self.context.clone(), self.slabs.clone(), false),
+            None => Domain::new(self.context.clone(), self.slabs.clone(), self.abandoned.clone(), false),
         }
     }
 

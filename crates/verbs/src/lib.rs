@@ -33,6 +33,7 @@
 //! libraries is owned by one value that keeps alive what it depends on; and memory is given to a device only while its owner
 //! stands in a table of the queue pair, from which it is taken when the device is done with it.
 
+mod abandoned;
 mod channel;
 mod completions;
 mod config;

@@ -181,8 +181,9 @@ struct Ended {
 
 /// Whether a failure is one that faults of networks and providers explain.
 fn is_clear(error: &CallError) -> bool {
-    use TransportError::{Closed, Lost, NotLent, Remote, Unreachable};
-    matches!(error, CallError::Transport(Unreachable { .. } | Lost { .. } | NotLent { .. } | Remote { .. } | Closed))
+    use TransportError::{Closed, Lost, NotLent, NotSpoken, Remote, Unreachable};
+    let CallError::Transport(error) = error else { return false };
+    matches!(error, Unreachable { .. } | Lost { .. } | NotSpoken { .. } | NotLent { .. } | Remote { .. } | Closed)
 }
 
 #[cfg(test)]

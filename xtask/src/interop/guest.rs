@@ -225,7 +225,7 @@ impl Guest {
 
     /// Fails if the kernel's log has a line, since the script began, that is not expected.
     pub(super) fn judge_log(&self) -> anyhow::Result<()> {
-        let log = self.text("dmesg.log");
+        let log = self.kernel_log();
         let unexpected = kernel_log::unexpected(&log, &self.options.allowed);
         if unexpected.is_empty() {
             return Ok(());
@@ -235,8 +235,13 @@ impl Guest {
             "guest {}'s kernel said {} unexpected lines: {shown}; see {}",
             self.options.name,
             unexpected.len(),
-            self.dir.join("dmesg.log").display()
+            self.dir.join(kernel_log::KERNEL_LOG).display()
         )
+    }
+
+    /// The kernel's log until now.
+    pub(super) fn kernel_log(&self) -> String {
+        self.text(kernel_log::KERNEL_LOG)
     }
 
     fn text(&self, file: &str) -> String {

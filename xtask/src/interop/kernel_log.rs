@@ -1,5 +1,7 @@
 //! The guest's kernel log: between the beginning and the end of a job each line must be expected, with a reason.
 
+use std::{fs, path::Path};
+
 /// A line that may appear; `*` stands for anything.
 pub(super) struct Allowed {
     pub(super) pattern: &'static str,
@@ -30,6 +32,9 @@ const EVERYWHERE: &[Allowed] = &[
     allowed("loop: module loaded", "busybox looks for it"),
     allowed("* (*): drop_caches: *", "the script asked for it"),
 ];
+
+/// The file in a guest's folder that has it.
+pub(super) const KERNEL_LOG: &str = "dmesg.log";
 
 /// Where judging begins and ends: `/init` writes these lines.
 const BEGINS: &str = "rpcrdma: the job begins";
@@ -81,6 +86,18 @@ fn without_time(line: &str) -> &str {
     }
 }
 
+/// How often soft-iWARP, in the guests of a job in `dir`, has ended a connection for a CRC that it had split itself
+/// (docs/linux.md). Each is a connection and a Terminate more than there should be, and nobody's mistake but soft-iWARP's.
+pub(super) fn split_trailers(dir: &Path) -> usize {
+    let guests = fs::read_dir(dir).into_iter().flatten().flatten();
+    let logs = guests.filter_map(|guest| fs::read(guest.path().join(KERNEL_LOG)).ok());
+    logs.map(|log| split_trailers_of(&String::from_utf8_lossy(&log))).sum()
+}
+
+fn split_trailers_of(log: &str) -> usize {
+    log.lines().filter(|line| is_split_trailer(without_time(line))).count()
+}
+
 /// Whether a text has the form of a pattern, in which `*` stands for anything.
 pub(super) fn fits(text: &str, pattern: &str) -> bool {
     let mut parts = pattern.split('*');
@@ -105,7 +122,7 @@ pub(super) fn fits(text: &str, pattern: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{allowed, fits, is_split_trailer, unexpected};
+    use super::{KERNEL_LOG, allowed, fits, is_split_trailer, split_trailers, split_trailers_of, unexpected};
 
     #[test]
     fn patterns() {
@@ -130,6 +147,14 @@ mod tests {
         assert!(!is_split_trailer("siw: crc error"));
         let log = "rpcrdma: the job begins\n[ 1.0] siw: crc error. in: 8bd21656, own 1656bd01, op 2\nsiw: crc error. in: 5, own 1, op 2\n";
         assert_eq!(unexpected(log, &[]), ["siw: crc error. in: 5, own 1, op 2"]);
+        assert_eq!(split_trailers_of(log), 1);
+        let job = tempfile::tempdir().unwrap();
+        for guest in ["client", "nfsd"] {
+            std::fs::create_dir(job.path().join(guest)).unwrap();
+            std::fs::write(job.path().join(guest).join(KERNEL_LOG), log).unwrap();
+        }
+        std::fs::create_dir(job.path().join("trees")).unwrap();
+        assert_eq!(split_trailers(job.path()), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{
     context::Context,
     guest::{Guest, GuestOptions},
     ports,
-    process::LOOK,
+    process::{LOOK, last_lines},
 };
 use anyhow::bail;
 use std::{
@@ -98,6 +98,11 @@ impl Nfsd {
                 file("command-out").display()
             ),
         }
+    }
+
+    /// The last lines of its kernel's log.
+    pub(super) fn kernel_said(&self) -> String {
+        last_lines(&self.guest.kernel_log(), 3)
     }
 
     /// Stops nfsd and the guest; fails if its kernel's log has a line that is not expected.

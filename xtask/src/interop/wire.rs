@@ -2,7 +2,7 @@
 
 use super::{
     context::Context,
-    process,
+    kernel_log, process,
     versions::{Spoken, Versions, is_version_2},
 };
 use anyhow::{Context as _, bail};
@@ -112,6 +112,15 @@ impl Wire {
         }
         if self.unreadable > 0 {
             bail!("{} transport headers could not be read; see {see}", self.unreadable);
+        }
+        Ok(())
+    }
+
+    /// Fails if there were Terminates, beyond those by which soft-iWARP ends connections for its own mistake.
+    pub(super) fn judge_terminates(&self, context: &Context, capture: &Path) -> anyhow::Result<()> {
+        let excused = kernel_log::split_trailers(context.dir());
+        if self.terminates.len() > excused {
+            bail!("Terminates ({excused} excused): {:?}; see {}", self.terminates, capture.display());
         }
         Ok(())
     }

@@ -2,7 +2,10 @@
 //!
 //! Holds what is unanswered, within limits: a capture whose replies are missing pushes the oldest out.
 
-use crate::event::{CallTag, End, ProcedureName};
+use crate::{
+    content::Item,
+    event::{CallTag, End, ProcedureName},
+};
 use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
 use rpcrdma_wire::chunk::{Lists, Segment};
 use std::{collections::VecDeque, time::Duration};
@@ -11,6 +14,8 @@ use std::{collections::VecDeque, time::Duration};
 pub(super) const MAX_CALLS: usize = 1024;
 /// Handles of one call that are remembered; the largest chunk lists in use name some dozens.
 pub(super) const MAX_HANDLES: usize = 256;
+/// Read chunks of one call that are remembered: NFS has one.
+const MAX_ITEMS: usize = 4;
 /// RDMA Reads of one end that are not answered: several times the depth in use.
 pub(super) const MAX_READS: usize = 1024;
 
@@ -21,8 +26,33 @@ struct Call {
     handles: Vec<u32>,
     /// Where the whole call stands, if it is a long one: its Position Zero chunk.
     long_call: Option<Segment>,
+    /// The octets of all segments of that chunk.
+    long_call_octets: u64,
     /// Where the whole reply goes, if it is a long one.
     reply_chunk: Option<Segment>,
+    /// Whether more than that segment is offered: others for a long reply, or chunks for data.
+    more_room: bool,
+    /// Data of the call that travel in Read chunks.
+    items: Vec<Item>,
+}
+
+/// Adds a message's Read chunks to those known: segments of one position are one chunk. Position zero is no item.
+pub(super) fn add_read_items(lists: &Lists, items: &mut Vec<Item>) {
+    for read in lists.reads.segments().iter().filter(|read| read.position != 0) {
+        let octets = u64::from(read.segment.length);
+        if let Some(item) = items.last_mut().filter(|item| item.position == Some(read.position)) {
+            item.octets = item.octets.saturating_add(octets);
+        } else if items.len() < MAX_ITEMS {
+            items.push(Item { position: Some(read.position), octets });
+        }
+    }
+}
+
+/// The data that a reply has placed, by its Write chunks.
+pub(super) fn written_items(lists: &Lists) -> Vec<Item> {
+    let octets = |segments: &[Segment]| segments.iter().map(|segment| u64::from(segment.length)).sum();
+    let chunks = lists.writes.chunks().iter().map(|chunk| Item { position: None, octets: octets(chunk.segments()) });
+    chunks.filter(|item| item.octets > 0).take(MAX_ITEMS).collect()
 }
 
 impl Call {
@@ -33,6 +63,12 @@ impl Call {
         self.handles.extend(read.chain(written).map(|segment| segment.handle).take(room));
         let long_call = lists.reads.segments().first().filter(|read| read.position == 0).map(|read| read.segment);
         self.long_call = self.long_call.or(long_call);
+        let long = lists.reads.segments().iter().filter(|read| read.position == 0);
+        self.long_call_octets =
+            long.fold(self.long_call_octets, |sum, read| sum.saturating_add(read.segment.length.into()));
+        add_read_items(lists, &mut self.items);
+        let segments = lists.reply.as_ref().map_or(0, |chunk| chunk.segments().len());
+        self.more_room |= segments > 1 || !lists.writes.chunks().is_empty();
         let reply_chunk = lists.reply.as_ref().and_then(|chunk| chunk.segments().first()).copied();
         self.reply_chunk = self.reply_chunk.or(reply_chunk);
     }
@@ -70,7 +106,16 @@ impl Calls {
         if self.open.len() >= MAX_CALLS {
             self.open.pop_front();
         }
-        let mut call = Call { tag, time, handles: Vec::new(), long_call: None, reply_chunk: None };
+        let mut call = Call {
+            tag,
+            time,
+            handles: Vec::new(),
+            long_call: None,
+            long_call_octets: 0,
+            reply_chunk: None,
+            more_room: false,
+            items: Vec::new(),
+        };
         call.expose(lists);
         self.open.push_back(call);
         tag
@@ -131,6 +176,23 @@ impl Calls {
         }
     }
 
+    fn tagged(&self, tag: Option<CallTag>) -> Option<&Call> {
+        let number = tag?.number;
+        self.open.iter().find(|call| call.tag.number == number)
+    }
+
+    /// Of a long call that begins with so many octets: how many follow, and its Read chunks.
+    pub(super) fn long_call(&self, tag: Option<CallTag>, here: u64) -> (Option<u64>, Vec<Item>) {
+        let call = self.tagged(tag);
+        let missing = call.and_then(|call| call.long_call_octets.checked_sub(here));
+        (missing, call.map(|call| call.items.clone()).unwrap_or_default())
+    }
+
+    /// Whether a long reply that begins with a whole RDMA Write ends with it: it has nowhere else to go.
+    pub(super) fn long_reply_ends(&self, tag: Option<CallTag>) -> bool {
+        self.tagged(tag).is_some_and(|call| !call.more_room)
+    }
+
     /// What a long call is for has been seen.
     pub(super) fn named(&mut self, tag: CallTag, name: ProcedureName) -> CallTag {
         for call in self.open.iter_mut().filter(|call| call.tag.number == tag.number) {
@@ -162,6 +224,23 @@ mod tests {
 
     fn request(sink_stag: u32, source_stag: u32) -> ReadRequest {
         ReadRequest { sink_stag, sink_offset: 0, size: 1, source_stag, source_offset: 0 }
+    }
+
+    #[test]
+    fn items_of_a_call_end_at_their_limit() {
+        let read = |position| ReadSegment { position, segment: Segment { handle: 1, length: 3, offset: 0 } };
+        let all = |last: u32| Lists { reads: ReadList((0..=last).map(read).collect()), ..Lists::default() };
+        let items = |lists: &Lists| {
+            let mut items = Vec::new();
+            add_read_items(lists, &mut items);
+            items.iter().map(|item| (item.position, item.octets)).collect::<Vec<_>>()
+        };
+        let most = MAX_ITEMS as u32;
+        let told: Vec<_> = (1..=most).map(|position| (Some(position), 3)).collect();
+        assert_eq!(items(&all(most)), told, "position zero is none");
+        assert_eq!(items(&all(most + 1)), told);
+        let twice = Lists { reads: ReadList(vec![read(9), read(9)]), ..Lists::default() };
+        assert_eq!(items(&twice), [(Some(9), 6)], "segments of one position are one");
     }
 
     #[test]

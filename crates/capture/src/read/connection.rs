@@ -4,15 +4,16 @@
 
 use super::{
     Shared, Sink,
-    calls::Calls,
+    calls::{Calls, add_read_items, written_items},
     framing::{Framing, Known, Unit},
-    messages::{Messages, TaggedRun, Whole},
+    messages::{MAX_SEND_OCTETS, Messages, TaggedRun, Whole},
     packet::Segment,
     reassembly::{Piece, Reassembly},
     records::{Record, Records},
     rpc,
 };
 use crate::{
+    content::{Body, Content, Item},
     event::{CallTag, Carries, Connection, End, Event, EventKind, Message, Rpc, Tagged},
     header::{Meaning, TransportHeader},
 };
@@ -47,17 +48,54 @@ impl Half {
     }
 }
 
+/// Octets of a sequence's payload that are kept: as many as of one Send.
+const MAX_SEQUENCE_OCTETS: usize = MAX_SEND_OCTETS;
+
 /// Messages of version 2 whose payloads belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 struct Sequence {
     xid: u32,
     header_type: u32,
     response: bool,
+    /// The payload so far, and the octets of it that were not kept.
+    kept: Vec<u8>,
+    missing_octets: u64,
+    /// What travels in Read chunks.
+    items: Vec<Item>,
 }
 
 impl Sequence {
     fn of(prefix: &v2::Prefix) -> Self {
-        Sequence { xid: prefix.xid, header_type: prefix.header_type, response: prefix.flags.response }
+        let (kept, items) = (Vec::new(), Vec::new());
+        let response = prefix.flags.response;
+        Sequence { xid: prefix.xid, header_type: prefix.header_type, response, kept, missing_octets: 0, items }
+    }
+
+    /// Whether a message goes on with it.
+    fn goes_on_with(&self, prefix: &v2::Prefix) -> bool {
+        (self.xid, self.header_type, self.response) == (prefix.xid, prefix.header_type, prefix.flags.response)
+    }
+
+    /// Adds a message's payload, of which `missing_octets` are not there.
+    fn add(&mut self, payload: &[u8], missing_octets: u64) {
+        // Nothing is kept behind what is missing.
+        let room = if self.missing_octets == 0 { MAX_SEQUENCE_OCTETS.saturating_sub(self.kept.len()) } else { 0 };
+        let here = payload.get(..room).unwrap_or(payload);
+        self.kept.extend_from_slice(here);
+        let left_out = payload.len().saturating_sub(here.len()) as u64;
+        self.missing_octets = self.missing_octets.saturating_add(left_out).saturating_add(missing_octets);
+    }
+}
+
+/// What happened, and what the RPC message in it says.
+struct Told {
+    kind: EventKind,
+    content: Option<Content>,
+}
+
+impl From<EventKind> for Told {
+    fn from(kind: EventKind) -> Self {
+        Told { kind, content: None }
     }
 }
 
@@ -101,7 +139,7 @@ impl Flow {
         let port = |end: SocketAddr| (end.port() != NFS_RDMA_PORT, end.port());
         let initiator = usize::from(port(ends[0]) < port(ends[1]));
         let (identity, calls) = (None, Calls::default());
-        let sequences = [None; 2];
+        let sequences = [None, None];
         let common =
             Common { ends, initiator, begun: false, identity, calls, sequences, request_crc: false, ended: false };
         Flow { halves: [Half::new(), Half::new()], common, known: Known::default(), closed: false, last_used: 0 }
@@ -161,7 +199,7 @@ impl Flow {
                 if common.carries() != Some(Carries::Iwarp) {
                     let end = common.end(from);
                     let sought = records.sought(octets, |xid| common.calls.name(xid, end).is_some());
-                    records.octets(&sought, &mut |record| common.record(from, &record, context))?;
+                    records.octets(&sought, &mut |record| common.record(from, record, context))?;
                 }
                 framing
                     .octets(octets, false, known, &mut |unit, known| common.unit(from, unit, known, messages, context))
@@ -232,11 +270,12 @@ impl Common {
         &mut self,
         from: usize,
         call: Option<CallTag>,
-        kind: EventKind,
+        told: impl Into<Told>,
         context: &mut Context<'_>,
     ) -> io::Result<()> {
         let connection = self.identify(Carries::Iwarp, context);
-        context.sink.event(&Event { time: context.time, connection, from: self.end(from), call, kind })
+        let Told { kind, content } = told.into();
+        context.sink.event(&Event { time: context.time, connection, from: self.end(from), call, kind, content })
     }
 
     /// What it carries, once that is known.
@@ -262,9 +301,12 @@ impl Common {
         connection.clone()
     }
 
-    fn record(&mut self, from: usize, record: &Record, context: &mut Context<'_>) -> io::Result<()> {
+    fn record(&mut self, from: usize, record: Record, context: &mut Context<'_>) -> io::Result<()> {
         let replier = self.end(from);
-        let rpc = rpc::header(&record.head, |xid| self.calls.name(xid, replier));
+        let kept = Bytes::from(record.head);
+        let missing_octets = record.octets.checked_sub(kept.len() as u64);
+        let body = Body { kept, missing_octets, items: &[] };
+        let (rpc, content) = rpc::message(&body, |xid| self.calls.name(xid, replier)).unzip();
         if !self.begun && self.identity.is_none() && matches!(rpc, Some(Rpc::Call(_))) {
             self.initiator = from;
         }
@@ -281,7 +323,7 @@ impl Common {
             None => (None, None),
         };
         let kind = EventKind::Record { octets: record.octets, fragments: record.fragments, rpc, since_call };
-        self.report(from, call, kind, context)
+        self.report(from, call, Told { kind, content: content.flatten() }, context)
     }
 
     fn unit(
@@ -331,41 +373,79 @@ impl Common {
     fn message(&mut self, from: usize, whole: Whole, context: &mut Context<'_>) -> io::Result<()> {
         context.shared.summary.messages += 1;
         let end = self.end(from);
-        let (call, kind) = match whole {
+        let (call, told) = match whole {
             Whole::Send { opcode, invalidate, octets, fpdus, head, partial } => {
-                let message = match (partial, octets) {
-                    (true, _) => Message::Partial,
-                    (false, 0) => Message::Empty,
+                let (message, content) = match (partial, octets) {
+                    (true, _) => (Message::Partial, None),
+                    (false, 0) => (Message::Empty, None),
                     (false, _) => self.transport(from, head, octets),
                 };
                 let (call, since_call) = self.sent(end, &message, context.time);
-                (call, EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call })
+                let kind = EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call };
+                (call, Told { kind, content })
             }
-            Whole::ReadRequest(request) => (self.calls.read_request(end, &request), EventKind::ReadRequest(request)),
-            Whole::Tagged(run) => self.tagged(end, &run),
-            Whole::Terminate(payload) => (None, EventKind::Terminate(terminate::decode(&payload))),
+            Whole::ReadRequest(request) => {
+                (self.calls.read_request(end, &request), EventKind::ReadRequest(request).into())
+            }
+            Whole::Tagged(run) => self.tagged(end, run),
+            Whole::Terminate(payload) => (None, EventKind::Terminate(terminate::decode(&payload)).into()),
         };
-        self.report(from, call, kind, context)
+        self.report(from, call, told, context)
     }
 
-    fn transport(&mut self, from: usize, head: Vec<u8>, octets: u64) -> Message {
+    fn transport(&mut self, from: usize, head: Vec<u8>, octets: u64) -> (Message, Option<Content>) {
         let head = Bytes::from(head);
-        let sequence = self.sequences.get(from).copied().flatten();
+        let sequence = self.sequences.get_mut(from).and_then(Option::take);
         let prefix = v2::Prefix::decode(&head).ok().filter(|prefix| prefix.version == v2::VERSION);
-        let begun = prefix.as_ref().map(Sequence::of);
-        let continues = sequence.is_some() && sequence == begun;
-        let (header, end) = match TransportHeader::decode(&head, octets, continues) {
+        let goes_on = matches!((&sequence, &prefix), (Some(sequence), Some(prefix)) if sequence.goes_on_with(prefix));
+        let (header, end) = match TransportHeader::decode(&head, octets, goes_on) {
             Ok(decoded) => decoded,
-            Err(error) => return Message::Unreadable(error),
+            Err(error) => {
+                self.put_sequence(from, sequence);
+                return (Message::Unreadable(error), None);
+            }
         };
         let more = header.flags().more;
-        if let Some(sequence) = self.sequences.get_mut(from).filter(|_| more || continues) {
-            *sequence = begun.filter(|_| more);
+        let payload = head.slice(end.min(head.len())..);
+        let missing_octets = octets.saturating_sub(head.len() as u64);
+        let replier = self.end(from);
+        let called = |calls: &Calls, xid| calls.name(xid, replier);
+        let (mut rpc, mut content) = (None, None::<Option<Content>>);
+        if more || goes_on {
+            let begun = if goes_on { sequence } else { prefix.as_ref().map(Sequence::of) };
+            if let Some(mut begun) = begun {
+                if header.has_payload() {
+                    if !goes_on {
+                        rpc = rpc::beginning(&payload, |xid| called(&self.calls, xid));
+                    }
+                    begun.add(&payload, missing_octets);
+                }
+                header.lists().into_iter().for_each(|lists| add_read_items(lists, &mut begun.items));
+                if more {
+                    self.put_sequence(from, Some(begun));
+                } else if header.has_payload() {
+                    let items = if begun.response { written(&header) } else { begun.items };
+                    let missing_octets = Some(begun.missing_octets);
+                    let body = Body { kept: begun.kept.into(), missing_octets, items: &items };
+                    content = rpc::message(&body, |xid| called(&self.calls, xid)).map(|(_, content)| content);
+                }
+            }
+        } else {
+            self.put_sequence(from, sequence);
+            if header.has_payload() {
+                let items = if is_call(&payload) { read(&header) } else { written(&header) };
+                let body = Body { kept: payload, missing_octets: Some(missing_octets), items: &items };
+                (rpc, content) = rpc::message(&body, |xid| called(&self.calls, xid)).unzip();
+            }
         }
-        let rpc = (header.has_payload() && !continues).then(|| head.get(end..)).flatten();
-        let end_of = self.end(from);
-        let rpc = rpc.and_then(|octets| rpc::header(octets, |xid| self.calls.name(xid, end_of)));
-        Message::Transport { header, inline_octets: octets.saturating_sub(end as u64), rpc, continues }
+        let inline_octets = octets.saturating_sub(end as u64);
+        (Message::Transport { header, inline_octets, rpc, continues: goes_on }, content.flatten())
+    }
+
+    fn put_sequence(&mut self, from: usize, sequence: Option<Sequence>) {
+        if let Some(slot) = self.sequences.get_mut(from) {
+            *slot = sequence;
+        }
     }
 
     /// The call that a Send makes or answers.
@@ -389,7 +469,7 @@ impl Common {
         }
     }
 
-    fn tagged(&mut self, from: End, run: &TaggedRun) -> (Option<CallTag>, EventKind) {
+    fn tagged(&mut self, from: End, run: TaggedRun) -> (Option<CallTag>, Told) {
         let mut tagged = Tagged {
             handle: run.handle,
             offset: run.offset,
@@ -403,13 +483,71 @@ impl Common {
             true => self.calls.read_response(from, run.handle),
             false => self.calls.write(from, run.handle, run.offset),
         };
+        let mut content = None;
         if brings_header {
-            tagged.rpc = rpc::header(&run.head, |xid| self.calls.name(xid, from));
+            let kept = Bytes::from(run.head);
+            let (missing_octets, items) = match (run.complete, is_read) {
+                (false, _) => (None, Vec::new()),
+                (true, true) => self.calls.long_call(call, kept.len() as u64),
+                (true, false) if self.calls.long_reply_ends(call) => {
+                    (run.octets.checked_sub(kept.len() as u64), Vec::new())
+                }
+                (true, false) => (None, Vec::new()),
+            };
+            let body = Body { kept, missing_octets, items: &items };
+            (tagged.rpc, content) = rpc::message(&body, |xid| self.calls.name(xid, from)).unzip();
         }
         let call = match (call, tagged.rpc) {
             (Some(tag), Some(Rpc::Call(id))) if is_read => Some(self.calls.named(tag, id.into())),
             (call, _) => call,
         };
-        (call, if is_read { EventKind::ReadResponse(tagged) } else { EventKind::Write(tagged) })
+        let kind = if is_read { EventKind::ReadResponse(tagged) } else { EventKind::Write(tagged) };
+        (call, Told { kind, content: content.flatten() })
+    }
+}
+
+/// Whether an RPC message is a Call.
+fn is_call(message: &[u8]) -> bool {
+    message.get(4..8) == Some(&[0; 4])
+}
+
+/// The data of a call, by its header's Read chunks.
+fn read(header: &TransportHeader) -> Vec<Item> {
+    let mut items = Vec::new();
+    header.lists().into_iter().for_each(|lists| add_read_items(lists, &mut items));
+    items
+}
+
+/// The data of a reply, by its header's Write chunks.
+fn written(header: &TransportHeader) -> Vec<Item> {
+    header.lists().map(written_items).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sequence_keeps_octets_up_to_its_limit() {
+        let new = || Sequence {
+            xid: 1,
+            header_type: 0,
+            response: false,
+            kept: Vec::new(),
+            missing_octets: 0,
+            items: Vec::new(),
+        };
+        let payload = vec![7; MAX_SEQUENCE_OCTETS - 1];
+        let mut sequence = new();
+        sequence.add(&payload, 0);
+        sequence.add(&[1], 0);
+        assert_eq!((sequence.kept.len(), sequence.missing_octets), (MAX_SEQUENCE_OCTETS, 0));
+        sequence.add(&[2, 3], 4);
+        assert_eq!((sequence.kept.len(), sequence.missing_octets), (MAX_SEQUENCE_OCTETS, 6));
+        // What follows a gap is not what it would be taken for.
+        let mut sequence = new();
+        sequence.add(&[1], 1);
+        sequence.add(&[2], 0);
+        assert_eq!((sequence.kept, sequence.missing_octets), (vec![1], 2));
     }
 }

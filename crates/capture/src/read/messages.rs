@@ -9,8 +9,8 @@ use rpcrdma_iwarp::protocol::{
 
 /// Octets of a Send that are kept: more than any transport header with the RPC header behind it.
 pub(super) const MAX_SEND_OCTETS: usize = 64 << 10;
-/// Octets of a tagged message that are kept: an RPC header with its credential and verifier.
-pub(super) const MAX_TAGGED_OCTETS: usize = 1 << 10;
+/// Octets of a tagged message that are kept: as many as of a Send, since it may be a long call or reply.
+pub(super) const MAX_TAGGED_OCTETS: usize = MAX_SEND_OCTETS;
 
 /// A message.
 #[derive(Debug)]
@@ -194,9 +194,12 @@ mod tests {
         let [Whole::Send { octets: 80_000, head, .. }] = &whole[..] else { panic!("{whole:?}") };
         assert_eq!(head.len(), MAX_SEND_OCTETS);
         let write = |offset, last| ulpdu(Opcode::Write, last, Placement::Tagged { stag: 7, offset }, &piece);
-        assert!(messages.ulpdu(&write(u64::MAX, false)).is_empty());
+        assert!(messages.ulpdu(&write(100, false)).is_empty());
+        assert!(messages.ulpdu(&write(40_100, false)).is_empty());
         let whole = messages.ulpdu(&write(0, true));
         let [Whole::Tagged(cut), Whole::Tagged(last)] = &whole[..] else { panic!("{whole:?}") };
-        assert!(!cut.complete && last.complete && cut.head.len() == MAX_TAGGED_OCTETS);
+        assert!(!cut.complete && last.complete && cut.octets == 80_000 && cut.head.len() == MAX_TAGGED_OCTETS);
+        assert!(messages.ulpdu(&write(u64::MAX, false)).is_empty(), "the end of the range is no next offset");
+        assert_eq!(messages.ulpdu(&write(0, true)).len(), 2);
     }
 }

@@ -40,6 +40,16 @@ pub trait Sink {
     fn finish(&mut self, summary: &Summary) -> io::Result<()>;
 }
 
+impl<S: Sink + ?Sized> Sink for Box<S> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        (**self).event(event)
+    }
+
+    fn finish(&mut self, summary: &Summary) -> io::Result<()> {
+        (**self).finish(summary)
+    }
+}
+
 /// What a capture held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -48,6 +58,12 @@ pub struct Summary {
     pub packets: u64,
     /// Packets that are no TCP, or could not be read.
     pub other_packets: u64,
+    /// Of these: packets of RoCE version 1, which are not read.
+    pub roce_1_packets: u64,
+    /// Packets of RoCE version 2, which are not read.
+    pub roce_2_packets: u64,
+    /// Packets of InfiniBand, which are not read.
+    pub infiniband_packets: u64,
     /// Connections that carry iWARP.
     pub connections: u64,
     /// Connections that carry RPC in records, as MOUNT does.
@@ -64,6 +80,15 @@ pub struct Summary {
     pub bad_crcs: u64,
     /// The file ends in the middle of a packet.
     pub cut_short: bool,
+}
+
+impl Summary {
+    /// Packets of RDMA that are known and not read: the name of the protocol and how many, where there are any.
+    pub fn unread_rdma(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all =
+            [("RoCEv1", self.roce_1_packets), ("RoCEv2", self.roce_2_packets), ("InfiniBand", self.infiniband_packets)];
+        all.into_iter().filter(|&(_, packets)| packets > 0)
+    }
 }
 
 /// Why a capture could not be read.

@@ -1,39 +1,65 @@
-//! RPC headers at the beginning of a message, and the status of NFS or MOUNT behind a reply's.
+//! RPC headers at the beginning of a message, the status of NFS or MOUNT behind a reply's, and what the message says.
 
-use crate::event::{Outcome, ProcedureName, Rpc, Status};
+use crate::{
+    content::{self, Body, Content},
+    event::{Outcome, ProcedureName, Rpc, Status},
+};
 use bytes::Bytes;
 use rpcrdma_nfs::{mount, v3};
 use rpcrdma_oncrpc::{CallHeader, ReplyHeader};
-use rpcrdma_xdr::{Decode, Decoder, Stream};
+use rpcrdma_xdr::{Decoder, Stream};
 
-/// Octets that are looked at: both headers with the largest credential and verifier, and a status.
-const MAX_LOOKED_AT_OCTETS: usize = 1 << 10;
 /// The word behind the XID that tells a Call.
 const CALL: u32 = 0;
 
-/// The RPC header at the beginning of `octets`. `called`: what a Reply answers, if that is known.
-pub(super) fn header(octets: &[u8], called: impl FnOnce(u32) -> Option<ProcedureName>) -> Option<Rpc> {
-    let octets = octets.get(..octets.len().min(MAX_LOOKED_AT_OCTETS))?;
-    let mut stream = Stream::new();
-    stream.push_run(Bytes::copy_from_slice(octets));
+/// The RPC header at the beginning of `body`, and what follows it. `called`: what a Reply answers, if that is known.
+pub(super) fn message(
+    body: &Body<'_>,
+    called: impl FnOnce(u32) -> Option<ProcedureName>,
+) -> Option<(Rpc, Option<Content>)> {
+    let is_call = body.kept.get(4..8)? == CALL.to_be_bytes();
+    let (stream, problem) = match body.stream() {
+        Ok(stream) => (stream, None),
+        Err(problem) => (run(&body.kept), Some(Content { operations: Vec::new(), problem: Some(problem) })),
+    };
     let mut decoder = Decoder::new(stream);
-    if octets.get(4..8)? == CALL.to_be_bytes() {
-        return CallHeader::decode(&mut decoder).ok().map(|header| Rpc::Call(header.id));
+    if is_call {
+        let id = CallHeader::decode(&mut decoder).ok()?.id;
+        let content = problem.or_else(|| content::arguments(id.into(), decoder, body));
+        return Some((Rpc::Call(id), content));
     }
     let header = ReplyHeader::decode(&mut decoder).ok()?;
-    let outcome = match header.status {
-        Err(rejection) => Outcome::Rejected(rejection),
-        Ok(()) => Outcome::Executed(called(header.xid).and_then(|called| status(called, &mut decoder))),
+    let (outcome, content) = match (header.status, called(header.xid)) {
+        (Err(rejection), _) => (Outcome::Rejected(rejection), None),
+        (Ok(()), None) => (Outcome::Executed(None), None),
+        (Ok(()), Some(called)) => {
+            // The status is told even where what follows it cannot be read.
+            let status = body.kept.get(decoder.position()..).and_then(|results| status(called, results));
+            (Outcome::Executed(status), problem.or_else(|| content::results(called, decoder, body)))
+        }
     };
-    Some(Rpc::Reply { xid: header.xid, outcome })
+    Some((Rpc::Reply { xid: header.xid, outcome }, content))
+}
+
+/// The same of a message whose other parts follow.
+pub(super) fn beginning(octets: &Bytes, called: impl FnOnce(u32) -> Option<ProcedureName>) -> Option<Rpc> {
+    let body = Body { kept: octets.clone(), missing_octets: None, items: &[] };
+    message(&body, called).map(|(rpc, _)| rpc)
+}
+
+fn run(octets: &Bytes) -> Stream {
+    let mut stream = Stream::new();
+    stream.push_run(octets.clone());
+    stream
 }
 
 /// The status at the beginning of a call's results.
-fn status(called: ProcedureName, results: &mut Decoder) -> Option<Status> {
+fn status(called: ProcedureName, results: &[u8]) -> Option<Status> {
+    let word = u32::from_be_bytes(*results.first_chunk()?);
     if called.has_nfs3_status() {
-        v3::Status::decode(results).ok().map(Status::Nfs3)
+        Some(Status::Nfs3(v3::Status(word)))
     } else if called.has_mount_status() {
-        results.u32().ok().map(|status| Status::Mount(mount::Status(status)))
+        Some(Status::Mount(mount::Status(word)))
     } else {
         None
     }

@@ -3,7 +3,7 @@
 use super::{
     MAX_CONNECTIONS, Shared, Sink, Summary,
     connection::{Context, Flow},
-    packet,
+    packet::{self, Foreign, Packet},
 };
 use pcap_file::DataLink;
 use std::{collections::BTreeMap, io, net::SocketAddr, time::Duration};
@@ -31,9 +31,19 @@ impl Table {
         self.shared.summary.packets += 1;
         let first = *self.first_time.get_or_insert(time);
         self.last_time = time.saturating_sub(first);
-        let Some(segment) = packet::segment(link, octets) else {
-            self.shared.summary.other_packets += 1;
-            return Ok(());
+        let segment = match packet::packet(link, octets) {
+            Packet::Tcp(segment) => segment,
+            other => {
+                let summary = &mut self.shared.summary;
+                summary.other_packets += 1;
+                match other {
+                    Packet::Rdma(Foreign::Roce1) => summary.roce_1_packets += 1,
+                    Packet::Rdma(Foreign::Roce2) => summary.roce_2_packets += 1,
+                    Packet::Rdma(Foreign::InfiniBand) => summary.infiniband_packets += 1,
+                    Packet::Tcp(_) | Packet::Other => {}
+                }
+                return Ok(());
+            }
         };
         let (key, from) = match segment.from <= segment.to {
             true => ([segment.from, segment.to], 0),

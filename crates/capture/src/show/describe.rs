@@ -1,7 +1,8 @@
 //! What a message is, in words: shared by text and ladder.
 
-use super::header_text;
-use crate::event::{CallTag, EventKind, Message, Outcome, Rpc, Tagged};
+use super::{content, header_text};
+use crate::content::Content;
+use crate::event::{CallTag, Event, EventKind, Message, Outcome, Rpc, Tagged};
 use crate::read::Summary;
 use rpcrdma_iwarp::protocol::{
     mpa::{Frame, Kind},
@@ -15,8 +16,9 @@ pub(super) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{end}")
 }
 
-pub(super) fn event(kind: &EventKind) -> String {
-    match kind {
+pub(super) fn event(event: &Event) -> String {
+    let content = event.content.as_ref();
+    match &event.kind {
         EventKind::SetUp(kind, frame) => set_up(*kind, frame),
         EventKind::Unread(why) => format!("not read from here on: {why}"),
         EventKind::Gap { octets } => format!("{} not in the capture", count(*octets, "octet")),
@@ -40,7 +42,10 @@ pub(super) fn event(kind: &EventKind) -> String {
                 }
                 Message::Transport { header, inline_octets, rpc, continues } => {
                     text += " ";
-                    text += &header_text::text(header, *inline_octets, rpc.map(self::rpc), *continues);
+                    let rpc = rpc.map(|rpc| self::rpc(rpc, content));
+                    // The last part of a message that came in several completes it.
+                    let rpc = rpc.or(content.map(|content| content::text(content, None).trim_start().to_owned()));
+                    text += &header_text::text(header, *inline_octets, rpc, *continues);
                 }
             }
             text
@@ -51,7 +56,7 @@ pub(super) fn event(kind: &EventKind) -> String {
                 let _ = write!(text, " in {}", count((*fragments).into(), "fragment"));
             }
             match rpc {
-                Some(rpc) => text = format!("{text}: {}", self::rpc(*rpc)),
+                Some(rpc) => text = format!("{text}: {}", self::rpc(*rpc, content)),
                 None => text += ", no RPC message",
             }
             text
@@ -62,8 +67,8 @@ pub(super) fn event(kind: &EventKind) -> String {
             request.source_offset,
             count(request.size.into(), "octet")
         ),
-        EventKind::ReadResponse(message) => tagged("RDMA Read Response", message),
-        EventKind::Write(message) => tagged("RDMA Write", message),
+        EventKind::ReadResponse(message) => tagged("RDMA Read Response", message, content),
+        EventKind::Write(message) => tagged("RDMA Write", message, content),
         EventKind::Terminate(Some(reading)) => format!("Terminate: {reading}"),
         EventKind::Terminate(None) => "Terminate".into(),
         EventKind::Closed { reset: true } => "connection reset".into(),
@@ -112,7 +117,7 @@ fn send_name(opcode: Opcode, invalidate: Option<u32>) -> String {
     text
 }
 
-fn tagged(name: &str, message: &Tagged) -> String {
+fn tagged(name: &str, message: &Tagged, content: Option<&Content>) -> String {
     let mut text = format!(
         "{name} {:#010x}+{:#x}, {} in {}",
         message.handle,
@@ -125,16 +130,24 @@ fn tagged(name: &str, message: &Tagged) -> String {
     }
     if let Some(rpc) = message.rpc {
         text += ": ";
-        text += &self::rpc(rpc);
+        text += &self::rpc(rpc, content);
     }
     text
 }
 
-fn rpc(rpc: Rpc) -> String {
-    match rpc {
-        Rpc::Call(id) => format!("Call {}", crate::event::ProcedureName::from(id)),
-        Rpc::Reply { outcome, .. } => format!("Reply {}", self::outcome(outcome)),
-    }
+fn rpc(rpc: Rpc, content: Option<&Content>) -> String {
+    let (text, named) = match rpc {
+        Rpc::Call(id) => {
+            let name = crate::event::ProcedureName::from(id);
+            (format!("Call {name}"), name.procedure_name())
+        }
+        // A reply to a procedure is named by its call.
+        Rpc::Reply { outcome, .. } => {
+            let only = content.and_then(|content| content.operations.first()).map(|operation| operation.name);
+            (format!("Reply {}", self::outcome(outcome)), only)
+        }
+    };
+    text + &content.map(|content| content::text(content, named)).unwrap_or_default()
 }
 
 fn outcome(outcome: Outcome) -> String {

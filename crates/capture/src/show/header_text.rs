@@ -17,12 +17,12 @@ const MAX_TOLD_PROPERTIES: usize = 12;
 /// `rpc`: the RPC header that follows, in words. `continues`: the message is a later part of a sequence.
 pub(super) fn text(header: &TransportHeader, inline_octets: u64, rpc: Option<String>, continues: bool) -> String {
     let mut text = header.type_name().to_owned();
+    if continues {
+        text += " continued";
+    }
     if let Some(rpc) = rpc {
         text += " ";
         text += &rpc;
-    }
-    if continues {
-        text += " continued";
     }
     match header {
         TransportHeader::V1(header) => text += &of_version_1(header),

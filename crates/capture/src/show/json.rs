@@ -1,8 +1,9 @@
 //! One JSON object for each message, on a line of its own; the last one is the summary.
 
-use super::header_json;
+use super::{content, header_json};
 use crate::{
     event::{CallTag, End, Event, EventKind, Message, Outcome, Rpc, Status, Tagged},
+    names,
     read::{Sink, Summary},
 };
 use rpcrdma_iwarp::protocol::mpa::Kind;
@@ -38,14 +39,25 @@ impl<W: Write> Sink for Json<W> {
         if let Value::Object(rest) = kind(&event.kind) {
             line.extend(rest);
         }
-        writeln!(self.out, "{}", Value::Object(line))
+        if let Some(content) = &event.content {
+            line.insert("content".into(), content::json(content));
+        }
+        writeln!(self.out, "{}", names::json(&Value::Object(line)))
     }
 
     fn finish(&mut self, summary: &Summary) -> io::Result<()> {
-        let line = json!({
+        writeln!(self.out, "{}", self::summary(summary))?;
+        self.out.flush()
+    }
+}
+
+/// What the capture held.
+pub(super) fn summary(summary: &Summary) -> Value {
+    json!({
             "type": "summary",
             "packets": summary.packets,
             "other_packets": summary.other_packets,
+            "unread_rdma_packets": unread_rdma(summary),
             "connections": summary.connections,
             "record_connections": summary.record_connections,
             "other_connections": summary.other_connections,
@@ -54,10 +66,12 @@ impl<W: Write> Sink for Json<W> {
             "missing_octets": summary.missing_octets,
             "bad_crcs": summary.bad_crcs,
             "cut_short": summary.cut_short,
-        });
-        writeln!(self.out, "{line}")?;
-        self.out.flush()
-    }
+    })
+}
+
+/// Packets that are not read, by protocol.
+fn unread_rdma(summary: &Summary) -> Map<String, Value> {
+    summary.unread_rdma().map(|(name, packets)| (name.to_owned(), packets.into())).collect()
 }
 
 fn call(tag: &CallTag) -> Value {

@@ -147,7 +147,7 @@ impl<W: Write> Ladder<W> {
 impl<W: Write> Sink for Ladder<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         let connection = &event.connection;
-        let text = describe::event(&event.kind);
+        let text = describe::event(event);
         let Some(tag) = event.call else {
             if self.drawing != Some(connection.number) {
                 self.drawing = Some(connection.number);
@@ -264,7 +264,7 @@ mod tests {
             let call = Some(CallTag { number, xid: 7, requester: End::Initiator, name: None });
             let kind = EventKind::ReadRequest(request);
             let (time, connection, from) = (Duration::ZERO, connection.clone(), End::Responder);
-            ladder.event(&Event { time, connection, from, call, kind }).unwrap();
+            ladder.event(&Event { time, connection, from, call, kind, content: None }).unwrap();
             (ladder.held, ladder.out.is_empty())
         };
         for number in 1..MAX_HELD_LINES as u64 {

@@ -28,7 +28,7 @@ impl<W: Write> Sink for Text<W> {
             End::Responder => (connection.responder, connection.initiator),
         };
         let (time, number) = (event.time.as_secs_f64(), connection.number);
-        write!(self.out, "{time:12.6} #{number} {from} > {to}  {}", describe::event(&event.kind))?;
+        write!(self.out, "{time:12.6} #{number} {from} > {to}  {}", describe::event(event))?;
         if let Some(tag) = &event.call {
             write!(self.out, "  [{}]", describe::call(tag))?;
         }

@@ -12,7 +12,7 @@ mod spoken;
 mod target;
 mod versions;
 
-use crate::{args, session::Sessions, transports::Options, url::NfsUrl};
+use crate::{args, capture::CaptureArgs, failure, failure::Usage, session::Sessions, transports::Options, url::NfsUrl};
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use cpu::CpuMeter;
@@ -21,7 +21,6 @@ use report::Report;
 use spoken::Spoken;
 use std::{
     net::SocketAddr,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -72,7 +71,7 @@ pub(crate) struct BenchArgs {
     server_pid: Option<u32>,
     /// Measure plain TCP between two processes on this machine: a stream of blocks, and requests of 128 octets that are
     /// answered with a block, one after the other
-    #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid"])]
+    #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and replies
     /// of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as much room
@@ -94,11 +93,10 @@ pub(crate) struct BenchArgs {
     #[arg(long, hide = true, conflicts_with_all = ["url", "baseline", "versions"])]
     versions_peer: bool,
     /// The other process of --baseline
-    #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline"])]
+    #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline", "capture"])]
     baseline_peer: Option<SocketAddr>,
-    /// Write what goes over RDMA connections to this pcapng file; costs speed
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["baseline", "baseline_peer"])]
-    capture: Option<PathBuf>,
+    #[command(flatten)]
+    capture: CaptureArgs,
     /// Look for the next message for so long before the thread sleeps
     #[arg(long, value_name = "MICROSECONDS", default_value = "0", value_parser = args::parse_busy_poll)]
     busy_poll: Duration,
@@ -107,7 +105,7 @@ pub(crate) struct BenchArgs {
     no_crc: bool,
     /// Print JSON
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 /// What is called.
@@ -159,7 +157,7 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
     if args.versions_peer {
         return versions::peer(args.cpu, args.busy_poll);
     }
-    ensure!(!args.apart || args.baseline || args.versions, "--apart is for --baseline and --versions");
+    check(args)?;
     if args.versions {
         let time = args.seconds.unwrap_or(VERSIONS_TIME);
         let plan = versions::Plan {
@@ -180,7 +178,22 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return Ok(());
     }
     let (Some(url), Some(op)) = (&args.url, args.op) else { bail!("nothing to measure") };
-    crate::block_on(async { measure(args, url, op, block).await?.print(args.json) })
+    crate::captured(&args.capture, async { measure(args, url, op, block).await?.print(args.json) })
+}
+
+/// Refuses options that contradict each other, and tells of those that do nothing.
+fn check(args: &BenchArgs) -> Result<(), Usage> {
+    let is_pair = args.baseline || args.versions;
+    if args.apart && !is_pair {
+        return Err(Usage("--apart is for --baseline and --versions".into()));
+    }
+    if args.overwrite && args.op != Some(Op::Write) {
+        failure::warning("--overwrite has no effect without --op write");
+    }
+    if args.block.is_some() && !is_pair && !args.op.is_some_and(Op::moves_data) {
+        failure::warning("--block has no effect without --op read or --op write");
+    }
+    Ok(())
 }
 
 /// A connection on its thread.

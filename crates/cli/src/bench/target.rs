@@ -3,6 +3,7 @@
 use super::Op;
 use crate::{
     copy::DEPTH,
+    failure::At,
     get::is_absent,
     names::escaped,
     place::Place,
@@ -39,7 +40,7 @@ impl Target {
         block: u32,
         overwrite: bool,
     ) -> Result<Self> {
-        let (session, path) = sessions.open(url).await?;
+        let (session, path) = sessions.open(url).await.with_context(|| At::new(&url.path))?;
         let limit = match op {
             Op::Read => session.transfer.read,
             Op::Write => session.transfer.write,
@@ -48,10 +49,10 @@ impl Target {
         ensure!(block <= limit, "the server takes at most {limit} octets in a {}", op.name());
         let found = match session.nfs.walk(&session.root, &path, true).await {
             Err(error) if op == Op::Write && is_absent(&error) => {
-                let file = make(&session, &path).await.with_context(|| escaped(&url.path))?;
+                let file = make(&session, &path).await.with_context(|| At::new(&url.path))?;
                 return Ok(Self { session, file, octets: NEW_FILE_OCTETS });
             }
-            found => found.with_context(|| escaped(&url.path))?,
+            found => found.with_context(|| At::new(&url.path))?,
         };
         if op.moves_data() {
             let name = escaped(&url.path);

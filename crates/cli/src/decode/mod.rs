@@ -3,13 +3,16 @@
 //! Messages in hex are of the version that the connection is said to have settled; those in captures of the version
 //! that stands in them.
 
+mod filter;
 mod lists;
 mod v1;
 mod v2;
 
+pub(crate) use filter::FilterArgs;
+
 use crate::{
     args::DecodeArgs,
-    capture::{self, Shown},
+    capture::{self, Showing, Shown},
 };
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -23,12 +26,13 @@ const MAX_LINE_CHARACTERS: u64 = 2 * (1 << 20);
 pub(crate) fn run(args: &DecodeArgs, input: impl BufRead, output: &mut impl Write) -> Result<()> {
     if let Some(file) = &args.file {
         let shown = match (args.json, args.ladder, args.unicode) {
+            _ if args.summary => Shown::Summary { json: args.json },
             (true, _, _) => Shown::Json,
             (false, false, _) => Shown::Text,
             (false, true, true) => Shown::Ladder(Style::Unicode),
             (false, true, false) => Shown::Ladder(Style::Ascii),
         };
-        return capture::show(file, shown, output);
+        return capture::show(file, input, &Showing { shown, wanted: args.filter.wanted() }, output);
     }
     let mut input = input;
     let mut unreadable = 0_u64;
@@ -50,7 +54,7 @@ pub(crate) fn run(args: &DecodeArgs, input: impl BufRead, output: &mut impl Writ
             (Some(message), _) => v1::describe(&message, args.classify),
             (None, _) => {
                 unreadable += 1;
-                eprintln!("rpcrdma: line {number} is not hexadecimal");
+                crate::failure::warning(&format!("line {number} is not hexadecimal"));
                 if args.json {
                     json!({ "decode": null, "error": "not hexadecimal" }).to_string()
                 } else {
@@ -84,7 +88,17 @@ mod tests {
 
     fn decode(input: &str, rpcrdma: u8, json: bool, classify: Option<Role>) -> (Result<()>, String) {
         let mut output = Vec::new();
-        let args = DecodeArgs { hex: true, file: None, json, ladder: false, unicode: false, rpcrdma, classify };
+        let args = DecodeArgs {
+            hex: true,
+            file: None,
+            json,
+            ladder: false,
+            unicode: false,
+            summary: false,
+            filter: FilterArgs::default(),
+            rpcrdma,
+            classify,
+        };
         let result = run(&args, input.as_bytes(), &mut output);
         (result, String::from_utf8(output).unwrap())
     }

@@ -1,20 +1,27 @@
 //! `rpcrdma df`.
 
+use super::Errors;
 use crate::{args::ClientArgs, names, session::Sessions, url::NfsUrl};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
-use indicatif::HumanBytes;
 use rpcrdma_nfs::v3::FileSystemStatusOk;
 use serde_json::{Map, Value};
 use std::io::Write;
 
 #[derive(Debug, Args)]
+#[command(disable_help_flag = true)]
 pub(crate) struct DfArgs {
     /// Which file systems, by any file in them
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
+    /// Print sizes with units, such as 1.50 GiB
+    #[arg(short = 'h', long, conflicts_with = "json")]
+    human_readable: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
     #[command(flatten)]
-    client: ClientArgs,
+    pub(crate) client: ClientArgs,
 }
 
 pub(crate) async fn run(args: DfArgs) -> Result<()> {
@@ -23,12 +30,22 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
     let mut out = std::io::stdout().lock();
     if !json {
         let (size, used, available, files) = ("Size", "Used", "Avail", "Free files");
-        writeln!(out, "{size:>12} {used:>12} {available:>12} Use% {files:>12} Path")?;
+        writeln!(out, "{size:>15} {used:>15} {available:>15} Use% {files:>12} Path")?;
     }
+    let mut errors = Errors::default();
     for url in &args.urls {
-        let (session, path) = sessions.open(url).await?;
-        let found = session.find(&path, true).await?;
-        let status = session.nfs.fsstat(&found.file).await.with_context(|| names::escaped(&url.path))?;
+        let asked = async {
+            let (session, path) = sessions.open(url).await?;
+            let found = session.find(&path, true).await?;
+            Ok(session.nfs.fsstat(&found.file).await?)
+        };
+        let status = match asked.await {
+            Ok(status) => status,
+            Err(error) => {
+                errors.check(&url.path, Err(error))?;
+                continue;
+            }
+        };
         let used = status.total_octets.saturating_sub(status.free_octets);
         if json {
             let mut object = Map::new();
@@ -44,17 +61,18 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
             ] {
                 object.insert(key.into(), value.into());
             }
-            writeln!(out, "{}", Value::Object(object))?;
+            writeln!(out, "{}", names::json(&Value::Object(object)))?;
             continue;
         }
-        let human = |octets: u64| HumanBytes(octets).to_string();
+        let human = |bytes: u64| names::size(bytes, args.human_readable);
         let (size, available) = (human(status.total_octets), human(status.available_octets));
         let (used, percent, files) = (human(used), percent(&status), status.available_files);
-        write!(out, "{size:>12} {used:>12} {available:>12} {percent:>4} {files:>12} ")?;
+        write!(out, "{size:>15} {used:>15} {available:>15} {percent:>4} {files:>12} ")?;
         out.write_all(&names::for_output(&url.path))?;
         out.write_all(b"\n")?;
     }
-    Ok(())
+    out.flush()?;
+    errors.finish()
 }
 
 /// How much of what users can have is in use, rounded up, as df(1) counts it.

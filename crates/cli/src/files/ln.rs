@@ -3,12 +3,13 @@
 use super::Connecting;
 use crate::{
     args::Cli,
+    failure::{At, Usage},
     names::escaped,
     place::{Target, split_last},
     session::Sessions,
     url::NfsUrl,
 };
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, CommandFactory, error::ErrorKind};
 use rpcrdma_nfs::v3::{FileType, Name, NewAttributes, Path};
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, sync::Arc};
@@ -26,35 +27,38 @@ pub(crate) struct LnArgs {
     /// The new name, or a directory that exists, in which it gets the name that it has
     url: NfsUrl,
     #[command(flatten)]
-    connecting: Connecting,
+    pub(crate) connecting: Connecting,
 }
 
 pub(crate) async fn run(args: LnArgs) -> Result<()> {
+    if args.target.is_empty() {
+        bail!(Usage("a symbolic link cannot be empty".into()));
+    }
     let existing = if args.symbolic { None } else { Some(existing(&args.target)) };
     let mut sessions = Sessions::new(args.connecting.clone().into())?;
-    let (there, path) = sessions.open(&args.url).await?;
-    let target = Target::find(&there, &path).await?;
+    let here = || At::new(&args.url.path);
+    let (there, path) = sessions.open(&args.url).await.with_context(here)?;
+    let target = Target::find(&there, &path).await.with_context(here)?;
     let Some(existing) = existing else {
         let (_, own) = split_last(args.target.as_bytes());
-        ensure!(!args.target.is_empty(), "a symbolic link cannot be empty");
         let named = !matches!(own, b"" | b"." | b"..") || matches!(target, Target::Name(..));
         ensure!(named, "{} says no name for the link", escaped(args.target.as_bytes()));
         let place = target.for_file(&Name::from(own));
         let attributes = NewAttributes { mode: Some(LINK_MODE), ..Default::default() };
         let link = Path::from(args.target.as_bytes());
         let made = there.nfs.symlink(&place.directory, &place.name, attributes, &link).await;
-        made.with_context(|| escaped(&args.url.path))?;
-        return Ok(());
+        made.with_context(here)?;
+        return args.connecting.done("ln", &args.url.path, Some(("target", args.target.as_bytes())));
     };
-    let (here, path) = sessions.open(&existing).await?;
-    ensure!(Arc::ptr_eq(&here, &there), "a file can have names within one export of one server only");
-    let found = here.find(&path, false).await?;
+    let (session, path) = sessions.open(&existing).await.with_context(|| At::new(&existing.path))?;
+    ensure!(Arc::ptr_eq(&session, &there), "a file can have names within one export of one server only");
+    let found = session.find(&path, false).await.with_context(|| At::new(&existing.path))?;
     let is_directory = found.attributes.file_type == FileType::Directory;
     ensure!(!is_directory, "{} is a directory: it has one name", escaped(&existing.path));
     let place = target.for_file(&Name::from(existing.last_name().unwrap_or_default()));
     let made = there.nfs.link(&found.file, &place.directory, &place.name).await;
-    made.with_context(|| escaped(&args.url.path))?;
-    Ok(())
+    made.with_context(here)?;
+    args.connecting.done("ln", &args.url.path, Some(("target", &existing.path)))
 }
 
 /// The URL of the file that gets a further name. What is no URL is wrong usage.

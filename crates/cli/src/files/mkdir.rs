@@ -3,7 +3,7 @@
 use super::{Connecting, Errors};
 use crate::{
     get::is_absent,
-    place::Place,
+    place::{Place, no_directory},
     session::{Session, Sessions},
     url::NfsUrl,
 };
@@ -21,7 +21,7 @@ pub(crate) struct MkdirArgs {
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
     #[command(flatten)]
-    connecting: Connecting,
+    pub(crate) connecting: Connecting,
 }
 
 pub(crate) async fn run(args: MkdirArgs) -> Result<()> {
@@ -29,18 +29,22 @@ pub(crate) async fn run(args: MkdirArgs) -> Result<()> {
     let mut errors = Errors::default();
     let mode = 0o777 & !umask();
     for url in &args.urls {
-        let (session, path) = sessions.open(url).await?;
-        let made = match args.parents {
-            true => make_all(&session, &path, mode).await,
-            false => make(&session, &path, mode).await,
+        let made = async {
+            let (session, path) = sessions.open(url).await?;
+            match args.parents {
+                true => make_all(&session, &path, mode).await?,
+                false => make(&session, &path, mode).await?,
+            }
+            args.connecting.done("mkdir", &url.path, None)
         };
+        let made = made.await;
         errors.check(&url.path, made)?;
     }
     errors.finish()
 }
 
 /// The bits that new files of this process do not get.
-fn umask() -> u32 {
+pub(crate) fn umask() -> u32 {
     // It can only be read by setting it. Nothing else runs yet that makes files.
     let mask = rustix::process::umask(Mode::empty());
     rustix::process::umask(mask);
@@ -62,8 +66,10 @@ async fn make_all(session: &Session, path: &[u8], mode: u32) -> Result<()> {
         match session.nfs.walk(&session.root, part, true).await {
             Ok(found) => {
                 let is_directory = found.attributes.file_type == FileType::Directory;
-                ensure!(is_directory, "{} is there and no directory", crate::names::escaped(part));
-                continue;
+                if is_directory {
+                    continue;
+                }
+                return Err(no_directory(session, part));
             }
             Err(error) if is_absent(&error) => {}
             Err(error) => return Err(error.into()),

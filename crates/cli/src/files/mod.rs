@@ -11,7 +11,7 @@ mod tree;
 
 pub(crate) use df::DfArgs;
 pub(crate) use ln::LnArgs;
-pub(crate) use mkdir::MkdirArgs;
+pub(crate) use mkdir::{MkdirArgs, umask};
 pub(crate) use mv::MvArgs;
 pub(crate) use rm::RmArgs;
 
@@ -21,20 +21,46 @@ pub(crate) use mkdir::run as mkdir;
 pub(crate) use mv::run as mv;
 pub(crate) use rm::run as rm;
 
-use crate::{Failed, copy::is_hopeless, names::escaped, transports::Options};
+use crate::{
+    Failed,
+    capture::CaptureArgs,
+    copy::is_hopeless,
+    failure::{self, At},
+    names,
+    transports::Options,
+};
 use anyhow::Result;
 use clap::Args;
-use std::path::PathBuf;
+use serde_json::{Map, Value};
+use std::io::Write;
 
 /// What these commands have in common.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Connecting {
-    /// Write what goes over RDMA connections to this pcapng file
-    #[arg(long, value_name = "FILE")]
-    capture: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) capture: CaptureArgs,
     /// Do not ask for iWARP's CRC; it is off only if the server does not ask for it either
     #[arg(long)]
     no_crc: bool,
+    /// Print JSON: an object on a line for each thing done, {"done": COMMAND, "path": ...}
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+impl Connecting {
+    /// Tells with `--json` what was done to `path`, and with what else.
+    fn done(&self, command: &str, path: &[u8], more: Option<(&str, &[u8])>) -> Result<()> {
+        if !self.json {
+            return Ok(());
+        }
+        let mut object = Map::new();
+        object.insert("done".into(), command.into());
+        for (key, path) in [("path", path)].into_iter().chain(more) {
+            names::insert_json(&mut object, key, path);
+        }
+        writeln!(std::io::stdout(), "{}", names::json(&Value::Object(object)))?;
+        Ok(())
+    }
 }
 
 impl From<Connecting> for Options {
@@ -45,13 +71,13 @@ impl From<Connecting> for Options {
 
 /// Counts what could not be done.
 #[derive(Default)]
-struct Errors(u64);
+pub(crate) struct Errors(u64);
 
 impl Errors {
     /// Tells an error and goes on, unless that is hopeless.
-    fn check(&mut self, path: &[u8], done: Result<()>) -> Result<()> {
+    pub(crate) fn check(&mut self, path: &[u8], done: Result<()>) -> Result<()> {
         match done {
-            Err(error) if is_hopeless(&error) => Err(error),
+            Err(error) if is_hopeless(&error) || error.is::<std::io::Error>() => Err(error.context(At::new(path))),
             Err(error) => {
                 self.tell(path, &error);
                 Ok(())
@@ -60,12 +86,12 @@ impl Errors {
         }
     }
 
-    fn tell(&mut self, path: &[u8], error: &anyhow::Error) {
+    pub(crate) fn tell(&mut self, path: &[u8], error: &anyhow::Error) {
         self.0 += 1;
-        eprintln!("rpcrdma: {}: {error:#}", escaped(path));
+        crate::copy::tell(&failure::line_at(path, error));
     }
 
-    fn finish(self) -> Result<()> {
+    pub(crate) fn finish(self) -> Result<()> {
         if self.0 > 0 { Err(Failed.into()) } else { Ok(()) }
     }
 }

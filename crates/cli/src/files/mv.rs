@@ -2,11 +2,13 @@
 
 use super::{Connecting, Errors};
 use crate::{
+    failure::At,
+    names::join,
     place::{Place, Target},
     session::Sessions,
     url::NfsUrl,
 };
-use anyhow::{Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use rpcrdma_nfs::v3::FileType;
 use std::sync::Arc;
@@ -19,13 +21,13 @@ pub(crate) struct MvArgs {
     /// Where to, in the same export of the same server: a directory that exists, or the new name
     target: NfsUrl,
     #[command(flatten)]
-    connecting: Connecting,
+    pub(crate) connecting: Connecting,
 }
 
 pub(crate) async fn run(args: MvArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.connecting.clone().into())?;
-    let (there, path) = sessions.open(&args.target).await?;
-    let target = Target::find(&there, &path).await?;
+    let (there, path) = sessions.open(&args.target).await.with_context(|| At::new(&args.target.path))?;
+    let target = Target::find(&there, &path).await.with_context(|| At::new(&args.target.path))?;
     ensure!(
         args.urls.len() == 1 || matches!(target, Target::Directory(_)),
         "{} is no directory: several files can be moved only into one",
@@ -33,8 +35,8 @@ pub(crate) async fn run(args: MvArgs) -> Result<()> {
     );
     let mut errors = Errors::default();
     for url in &args.urls {
-        let (here, path) = sessions.open(url).await?;
         let moved = async {
+            let (here, path) = sessions.open(url).await?;
             if !Arc::ptr_eq(&here, &there) {
                 bail!("a file can be moved within one export of one server only; copy it and remove it here");
             }
@@ -44,8 +46,13 @@ pub(crate) async fn run(args: MvArgs) -> Result<()> {
                 ensure!(found.attributes.file_type == FileType::Directory, "is no directory");
             }
             let to = target.for_file(&from.name);
-            here.nfs.rename(&from.directory, &from.name, &to.directory, &to.name).await?;
-            Ok(())
+            let renamed = here.nfs.rename(&from.directory, &from.name, &to.directory, &to.name).await;
+            let new = match &target {
+                Target::Directory(_) => join(&args.target.path, from.name.as_slice()),
+                Target::Name(..) => args.target.path.clone(),
+            };
+            renamed.with_context(|| format!("to {}", crate::names::escaped(&new)))?;
+            args.connecting.done("mv", &url.path, Some(("to", &new)))
         };
         let moved = moved.await;
         errors.check(&url.path, moved)?;

@@ -19,15 +19,21 @@ pub(crate) struct RmArgs {
     #[arg(required = true)]
     urls: Vec<NfsUrl>,
     #[command(flatten)]
-    connecting: Connecting,
+    pub(crate) connecting: Connecting,
 }
 
 pub(crate) async fn run(args: RmArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.connecting.clone().into())?;
     let mut errors = Errors::default();
     for url in &args.urls {
-        let (session, path) = sessions.open(url).await?;
-        let removed = remove(&session, &path, args.recursive, &url.path, &mut errors).await;
+        let told = errors.0;
+        let removed = async {
+            let (session, path) = sessions.open(url).await?;
+            remove(&session, &path, args.recursive, &url.path, &mut errors).await?;
+            // What is left has been told.
+            if errors.0 == told { args.connecting.done("rm", &url.path, None) } else { Ok(()) }
+        };
+        let removed = removed.await;
         errors.check(&url.path, removed)?;
     }
     errors.finish()

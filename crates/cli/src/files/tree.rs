@@ -5,8 +5,13 @@
 //! for one file is refused, and how deep a tree may be is bounded.
 
 use super::Errors;
-use crate::{copy::is_hopeless, get::checked_name, session::Session};
-use anyhow::{Result, bail, ensure};
+use crate::{
+    copy::is_hopeless,
+    get::checked_name,
+    place::{MAX_DEPTH, TooDeep},
+    session::Session,
+};
+use anyhow::{Result, bail};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v3::{FileType, Handle, Name, Status};
@@ -14,9 +19,6 @@ use rpcrdma_nfs_client::{Error, Listing};
 
 /// Files being removed at a time.
 const REMOVALS: usize = 32;
-/// Directories within each other, each of which has its listing under way: bounds what a server with an endless tree
-/// makes us keep. Above what any path of a local file system has room for in practice.
-const MAX_DEPTH: usize = 1024;
 /// How often a directory is read from its beginning, while files are removed from it: a server may overlook names when
 /// others vanish.
 const PASSES: u32 = 8;
@@ -103,7 +105,9 @@ impl<'a> Tree<'a> {
             }));
             return Ok(());
         }
-        ensure!(self.levels.len() < MAX_DEPTH, "is more than {MAX_DEPTH} directories deep");
+        if self.levels.len() >= MAX_DEPTH {
+            bail!(TooDeep);
+        }
         // What is under way belongs to the directory above.
         self.settle().await?;
         self.enter(parent, name.clone(), file);

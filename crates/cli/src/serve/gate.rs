@@ -1,14 +1,15 @@
-//! Who gets in, and how many at a time.
+//! Who gets in, and how many at a time. All addresses of IPv6 in one /64 count as one: see [`ClientNetwork`].
 
 use rpcrdma_nfsd::Cidr;
+use rpcrdma_oncrpc::ClientNetwork;
 use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Connections of one address that have not finished their set-up. One client needs one at a time; behind one address
-/// there may be many.
+/// Connections of one address (or /64 of IPv6) that have not finished their set-up. One client needs one at a time; behind
+/// one address there may be many.
 pub(super) const SETUPS_PER_ADDRESS: usize = 64;
 
 /// Connections at a time from addresses that are not allowed. They are told so, and that costs them one of these places
@@ -30,7 +31,7 @@ pub(super) struct Gate {
 struct Counts {
     connections: usize,
     strangers: usize,
-    of: HashMap<IpAddr, OfAddress>,
+    of: HashMap<ClientNetwork, OfAddress>,
 }
 
 /// Connections of one address.
@@ -42,7 +43,7 @@ struct OfAddress {
 
 impl Counts {
     /// Changes the counts of an address, and forgets it when it has nothing left.
-    fn change(&mut self, peer: IpAddr, change: impl FnOnce(&mut OfAddress)) {
+    fn change(&mut self, peer: ClientNetwork, change: impl FnOnce(&mut OfAddress)) {
         let of = self.of.entry(peer).or_default();
         change(of);
         if of.connections == 0 {
@@ -61,6 +62,8 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
+    pub(super) const ALL: [Self; 4] = [Self::Strangers, Self::All, Self::Address, Self::Setups];
+
     /// The reason in a word, for a counter.
     pub(super) fn word(self) -> &'static str {
         match self {
@@ -92,7 +95,6 @@ impl Gate {
 
     /// Lets a connection in, to be set up, or to be told that its address is not allowed.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Entry, Refusal> {
-        let peer = peer.to_canonical();
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.allow.is_empty() && !self.allow.iter().any(|range| range.contains(peer)) {
             if counts.strangers >= STRANGERS {
@@ -101,6 +103,7 @@ impl Gate {
             counts.strangers += 1;
             return Ok(Entry::Stranger(Stranger { gate: self.clone() }));
         }
+        let peer = ClientNetwork::of(peer);
         if counts.connections >= self.max_connections {
             return Err(Refusal::All);
         }
@@ -160,7 +163,7 @@ impl Setup {
 /// A connection's place. Dropping it gives it back.
 pub(super) struct Admitted {
     gate: Arc<Gate>,
-    peer: IpAddr,
+    peer: ClientNetwork,
 }
 
 impl Drop for Admitted {
@@ -173,7 +176,7 @@ impl Drop for Admitted {
 
 struct Unfinished {
     gate: Arc<Gate>,
-    peer: IpAddr,
+    peer: ClientNetwork,
 }
 
 impl Drop for Unfinished {
@@ -226,6 +229,20 @@ mod tests {
         // Where places are few, there is no quarter to keep.
         let gate = Arc::new(Gate::new(3, Vec::new()));
         let _held: Vec<_> = (0..3).map(|_| enter(&gate, "192.0.2.1").ok().unwrap()).collect();
+    }
+
+    /// A single host has a whole /64 of IPv6.
+    #[test]
+    fn all_addresses_of_a_64_of_ipv6_share_their_places() {
+        let gate = Arc::new(Gate::new(8, Vec::new()));
+        let address = |n: usize| format!("2001:db8:0:1::{n:x}");
+        let held: Vec<_> = (0..6).map(|n| enter(&gate, &address(n)).ok().unwrap().finish()).collect();
+        assert_eq!(enter(&gate, &address(6)).err(), Some(Refusal::Address));
+        assert!(enter(&gate, "2001:db8:0:2::6").is_ok(), "of another /64");
+        drop(held);
+        let gate = Arc::new(Gate::new(1000, Vec::new()));
+        let _held: Vec<_> = (0..SETUPS_PER_ADDRESS).map(|n| enter(&gate, &address(n)).ok().unwrap()).collect();
+        assert_eq!(enter(&gate, &address(SETUPS_PER_ADDRESS)).err(), Some(Refusal::Setups));
     }
 
     #[test]

@@ -1,7 +1,9 @@
-//! How much memory calls and replies may take, in all and those of one client.
+//! How much memory calls and replies may take, in all and those of one client. All addresses of IPv6 in one /64 count as
+//! one client: see [`ClientNetwork`].
 
 use rpcrdma::ServerMemory;
 use rpcrdma_fabric::pool::{Budget, Pool};
+use rpcrdma_oncrpc::ClientNetwork;
 use std::{
     collections::HashMap,
     net::IpAddr,
@@ -22,7 +24,7 @@ const OTHERS_PART: usize = 4;
 pub(super) struct Memory {
     pool: Pool,
     parts: Parts,
-    shares: Arc<Mutex<HashMap<IpAddr, Weak<Parts>>>>,
+    shares: Arc<Mutex<HashMap<ClientNetwork, Weak<Parts>>>>,
 }
 
 #[derive(Clone)]
@@ -60,7 +62,7 @@ impl Memory {
     /// The share of an address, the same for all its connections.
     pub(super) fn of(&self, peer: IpAddr) -> Share {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
-        let peer = peer.to_canonical();
+        let peer = ClientNetwork::of(peer);
         let found = shares.get(&peer).and_then(Weak::upgrade);
         let parts = found.unwrap_or_else(|| {
             shares.retain(|_, share| share.strong_count() > 0);
@@ -134,6 +136,18 @@ mod tests {
             assert!(of(&other).try_allocate(part.limit() / 4).is_some(), "{name}");
             drop(half);
         }
+    }
+
+    /// A single host has a whole /64 of IPv6.
+    #[test]
+    fn all_addresses_of_a_64_of_ipv6_have_one_share() {
+        let memory = Memory::new(Pool::new(), 64 << 20);
+        let shares = ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::2"].map(|a| memory.of(a.parse().unwrap()));
+        let [first, neighbour, other] = [0, 1, 2].map(|number: usize| shares[number].tcp());
+        let half = memory.parts.tcp.limit() / 2;
+        let _held = first.try_allocate(half).unwrap();
+        assert!(neighbour.try_allocate(half).is_none(), "of the same /64");
+        assert!(other.try_allocate(half / 2).is_some(), "of another /64");
     }
 
     #[test]

@@ -1,23 +1,24 @@
 //! `serve --metrics`: what the server does, in numbers, for Prometheus.
 //!
-//! Counted where it happens: connections and messages by an [`Observer`], calls by a [`Handler`] around the services'.
-//! Without `--metrics` neither is there. All names begin with `rpcrdma_`; docs/metrics.md lists them.
+//! Counted where it happens: connections and messages by an [`Observer`], the bytes of TCP by its streams, calls by a
+//! handler around the services'. Without `--metrics` nothing is counted. docs/metrics.md lists all names; every series
+//! whose labels have few values is there from the start, so that a rate is known from the first occurrence on.
 
+mod calls;
+
+use super::{gate::Refusal, ports, scrape, setups};
 use anyhow::{Context, Result};
-use metrics::{
-    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram,
-};
+pub(super) use calls::{Calls, Timed};
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 use rpcrdma::{ConnectionError, Event, MessageKind, Observer, Stall, Tracing};
-use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::{CloseReason, pool::Budget};
-use rpcrdma_nfs::{mount, v3};
-use rpcrdma_oncrpc::{CallContext, Handler, Outcome, TransportKind};
-use rpcrdma_xdr::{Stream, StreamPart};
+use rpcrdma_nfsd::DirectoryFs;
+use rpcrdma_oncrpc::tcp;
 use std::{
     net::SocketAddr,
     sync::Arc,
-    time::{Duration, Instant},
+    time::{Duration, SystemTime},
 };
 
 /// Seconds: from a call answered from memory to one that waits for a disk.
@@ -25,41 +26,91 @@ const LATENCY_BUCKETS: [f64; 14] =
     [20e-6, 50e-6, 100e-6, 200e-6, 500e-6, 1e-3, 2e-3, 5e-3, 10e-3, 20e-3, 50e-3, 0.1, 0.5, 2.0];
 /// How often the memory in use is looked at.
 const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
+/// How often what was counted is put in order. Without it the histograms would grow from one request for them to the next.
+const UPKEEP_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Serves the numbers on `address`. Has to be called within a runtime, where it goes on.
 pub(super) fn serve(address: SocketAddr) -> Result<()> {
-    let (recorder, exporter) = PrometheusBuilder::new()
-        .with_http_listener(address)
+    let listener = ports::bind(address).and_then(tokio::net::TcpListener::from_std);
+    let listener = listener.with_context(|| format!("cannot listen on {address} for metrics"))?;
+    let recorder = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".into()), &LATENCY_BUCKETS)?
-        .build()
-        .with_context(|| format!("cannot listen on {address} for metrics"))?;
+        .build_recorder();
+    let handle = recorder.handle();
     metrics::set_global_recorder(recorder).map_err(|_| anyhow::anyhow!("metrics are counted already"))?;
     describe();
+    begin();
+    let upkeep = handle.clone();
     tokio::spawn(async move {
-        if let Err(error) = exporter.await {
-            tracing::warn!(?error, "metrics are no longer served");
+        loop {
+            tokio::time::sleep(UPKEEP_INTERVAL).await;
+            upkeep.run_upkeep();
         }
     });
+    tokio::spawn(scrape::serve(listener, Arc::new(move || handle.render())));
     Ok(())
 }
 
 fn describe() {
+    describe_gauge!(
+        "rpcrdma_build_info",
+        "The program that runs, by version, operating system and processor; always 1"
+    );
+    describe_gauge!("process_start_time_seconds", "When the server started, in seconds since 1970 (UTC)");
     describe_gauge!("rpcrdma_connections", "Connections that stand, by transport");
     describe_counter!("rpcrdma_connections_total", "Connections made, by transport");
     describe_counter!("rpcrdma_negotiated_total", "RDMA connections whose version is settled, by version");
     describe_counter!("rpcrdma_connections_refused_total", "Connections not served, by reason");
-    describe_counter!("rpcrdma_connections_ended_total", "RDMA connections ended, by reason");
-    describe_counter!("rpcrdma_calls_total", "Calls executed, by program, procedure, transport and outcome");
+    describe_counter!("rpcrdma_setups_failed_total", "RDMA connections whose set-up failed, by reason");
+    describe_counter!("rpcrdma_connections_ended_total", "Connections ended, by transport and reason");
+    describe_counter!("rpcrdma_calls_total", "Calls, by program, procedure, transport and status of the answer");
     describe_histogram!("rpcrdma_call_seconds", "Time from a call's arrival in the service to its answer");
     describe_gauge!("rpcrdma_calls_in_progress", "Calls being executed");
     describe_counter!("rpcrdma_messages_sent_total", "RPC-over-RDMA messages sent, by kind");
     describe_counter!("rpcrdma_messages_discarded_total", "Messages of clients dropped without an answer");
     describe_gauge!("rpcrdma_credits_granted", "Credits in the last reply");
-    describe_counter!("rpcrdma_octets_total", "Octets of messages and data, by direction and way");
+    describe_counter!("rpcrdma_bytes_total", "Bytes of messages and data, by transport, direction and way");
     describe_counter!("rpcrdma_chunks_total", "Chunks used, by kind");
     describe_counter!("rpcrdma_invalidations_total", "Sends that invalidated a client's handle");
     describe_counter!("rpcrdma_stalls_total", "Times that something had to wait, by what for");
-    describe_gauge!("rpcrdma_memory_octets", "The memory budget, by part: in use, and its limit");
+    describe_counter!(
+        "rpcrdma_log_lines_dropped_total",
+        "Lines of the log that nobody took from standard error in time"
+    );
+    describe_gauge!("rpcrdma_index_files", "Files that the index of names remembers");
+    describe_gauge!("rpcrdma_index_bytes", "Memory of the index of names: in use, and its limit");
+    describe_gauge!("rpcrdma_memory_bytes", "The memory budget, by part: in use, and its limit");
+}
+
+/// Registers what is there from the start and is counted where it happens seldom.
+fn begin() {
+    let (version, os, arch) = (env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    gauge!("rpcrdma_build_info", "version" => version, "os" => os, "arch" => arch).set(1);
+    // A clock that stands before 1970 is told as 1970.
+    let started = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    gauge!("process_start_time_seconds").set(started.as_secs_f64());
+    for refusal in Refusal::ALL {
+        counter!("rpcrdma_connections_refused_total", "reason" => refusal.word()).increment(0);
+    }
+    for reason in setups::REASONS {
+        counter!("rpcrdma_setups_failed_total", "reason" => reason).increment(0);
+    }
+    for reason in RDMA_ENDS {
+        ended("rdma", reason).increment(0);
+    }
+    for reason in TCP_ENDS {
+        ended("tcp", reason).increment(0);
+    }
+    drop(TcpNumbers::new());
+}
+
+fn ended(transport: &'static str, reason: &'static str) -> Counter {
+    counter!("rpcrdma_connections_ended_total", "transport" => transport, "reason" => reason)
+}
+
+/// The bytes of a transport in one direction.
+fn bytes(transport: &'static str, direction: &'static str, way: &'static str) -> Counter {
+    counter!("rpcrdma_bytes_total", "transport" => transport, "direction" => direction, "way" => way)
 }
 
 /// Counts what RDMA connections do. The handles are looked up once: an event costs a few additions.
@@ -88,7 +139,6 @@ pub(super) struct Counting {
 impl Counting {
     pub(super) fn new() -> Self {
         let sent = |kind| counter!("rpcrdma_messages_sent_total", "kind" => kind);
-        let octets = |direction, way| counter!("rpcrdma_octets_total", "direction" => direction, "way" => way);
         let chunks = |kind| counter!("rpcrdma_chunks_total", "kind" => kind);
         Self {
             connections: gauge!("rpcrdma_connections", "transport" => "rdma"),
@@ -99,10 +149,10 @@ impl Counting {
             other_messages: sent("other"),
             discarded: counter!("rpcrdma_messages_discarded_total"),
             credits: gauge!("rpcrdma_credits_granted"),
-            inline_in: octets("in", "inline"),
-            inline_out: octets("out", "inline"),
-            pulled: octets("in", "placed"),
-            placed: octets("out", "placed"),
+            inline_in: bytes("rdma", "in", "inline"),
+            inline_out: bytes("rdma", "out", "inline"),
+            pulled: bytes("rdma", "in", "placed"),
+            placed: bytes("rdma", "out", "placed"),
             read_chunks: chunks("read"),
             write_chunks: chunks("write"),
             reply_chunks: chunks("reply"),
@@ -125,7 +175,7 @@ impl Observer for Counting {
                 if made.version == 1 { one } else { two }.increment(1);
             }
             Event::Closed { error } => {
-                counter!("rpcrdma_connections_ended_total", "reason" => reason(error.as_ref())).increment(1);
+                ended("rdma", reason(error.as_ref())).increment(1);
                 // Last: whoever sees it gone has its end counted.
                 self.connections.decrement(1);
             }
@@ -158,7 +208,13 @@ impl Observer for Counting {
     }
 }
 
-/// Why a connection ended, in a word.
+/// What [`reason`] can say.
+const RDMA_ENDS: [&str; 8] =
+    ["orderly", "rpcrdma_violation", "fabric_violation", "terminated_by_peer", "silent", "stalled", "broken", "local"];
+/// What [`tcp_reason`] can say.
+const TCP_ENDS: [&str; 4] = ["orderly", "rpc_violation", "stalled", "broken"];
+
+/// Why a connection over RDMA ended, in a word.
 fn reason(error: Option<&ConnectionError>) -> &'static str {
     match error {
         None => "orderly",
@@ -176,109 +232,81 @@ fn reason(error: Option<&ConnectionError>) -> &'static str {
     }
 }
 
+/// Why a connection over TCP ended, in a word.
+fn tcp_reason(ended: &Result<(), tcp::ConnectionError>) -> &'static str {
+    match ended {
+        Ok(()) => "orderly",
+        Err(tcp::ConnectionError::Stalled { .. }) => "stalled",
+        Err(tcp::ConnectionError::Record(tcp::RecordError::TooLong { .. } | tcp::RecordError::TooManyFragments)) => {
+            "rpc_violation"
+        }
+        Err(_) => "broken",
+    }
+}
+
 /// A connection that was not served.
-pub(super) fn refused(reason: &'static str) {
-    counter!("rpcrdma_connections_refused_total", "reason" => reason).increment(1);
+pub(super) fn refused(refusal: Refusal) {
+    counter!("rpcrdma_connections_refused_total", "reason" => refusal.word()).increment(1);
+}
+
+/// The numbers of TCP connections.
+struct TcpNumbers {
+    connections: Gauge,
+    connections_total: Counter,
+    bytes_in: Counter,
+    bytes_out: Counter,
+}
+
+impl TcpNumbers {
+    fn new() -> Self {
+        Self {
+            connections: gauge!("rpcrdma_connections", "transport" => "tcp"),
+            connections_total: counter!("rpcrdma_connections_total", "transport" => "tcp"),
+            bytes_in: bytes("tcp", "in", "stream"),
+            bytes_out: bytes("tcp", "out", "stream"),
+        }
+    }
 }
 
 /// A TCP connection stands until this is dropped.
-pub(super) struct TcpConnection(Gauge);
+pub(super) struct TcpConnection(TcpNumbers);
 
 impl TcpConnection {
     pub(super) fn new() -> Self {
-        counter!("rpcrdma_connections_total", "transport" => "tcp").increment(1);
-        let connections = gauge!("rpcrdma_connections", "transport" => "tcp");
-        connections.increment(1);
-        Self(connections)
+        let numbers = TcpNumbers::new();
+        numbers.connections_total.increment(1);
+        numbers.connections.increment(1);
+        Self(numbers)
+    }
+
+    /// Where its bytes are counted: those that arrive, and those that leave.
+    pub(super) fn bytes(&self) -> (Counter, Counter) {
+        (self.0.bytes_in.clone(), self.0.bytes_out.clone())
+    }
+
+    /// It has come to its end.
+    pub(super) fn ended(self, how: &Result<(), tcp::ConnectionError>) {
+        ended("tcp", tcp_reason(how)).increment(1);
     }
 }
 
 impl Drop for TcpConnection {
     fn drop(&mut self) {
-        self.0.decrement(1);
+        self.0.connections.decrement(1);
     }
 }
 
-/// Counts and times calls.
-pub(super) struct Timed {
-    inner: Arc<dyn Handler>,
-    in_progress: Gauge,
-    /// By procedure of NFS version 3.
-    nfs: Vec<Numbers>,
-    mount: Numbers,
-    other: Numbers,
-}
-
-/// The numbers of one procedure.
-#[derive(Clone)]
-struct Numbers {
-    seconds: Histogram,
-    /// By transport: TCP, RDMA.
-    answered: [Counter; 2],
-    refused: [Counter; 2],
-}
-
-impl Numbers {
-    fn new(program: &'static str, procedure: &'static str) -> Self {
-        let calls = |outcome: &'static str| {
-            ["tcp", "rdma"].map(|transport| {
-                counter!(
-                    "rpcrdma_calls_total",
-                    "program" => program, "procedure" => procedure, "transport" => transport, "outcome" => outcome
-                )
-            })
-        };
-        Self {
-            seconds: histogram!("rpcrdma_call_seconds", "program" => program, "procedure" => procedure),
-            answered: calls("answered"),
-            refused: calls("not_answered"),
+/// Tells how much the index of names remembers, until the runtime ends.
+pub(super) fn watch_index(directory: DirectoryFs) {
+    tokio::spawn(async move {
+        loop {
+            let index = directory.index_use();
+            gauge!("rpcrdma_index_files").set(index.files as f64);
+            gauge!("rpcrdma_index_bytes", "what" => "in_use").set(index.bytes as f64);
+            gauge!("rpcrdma_index_bytes", "what" => "limit").set(index.max_bytes as f64);
+            tokio::time::sleep(MEMORY_INTERVAL).await;
         }
-    }
-}
-
-impl Timed {
-    pub(super) fn new(inner: Arc<dyn Handler>) -> Arc<Self> {
-        Arc::new(Self {
-            inner,
-            in_progress: gauge!("rpcrdma_calls_in_progress"),
-            nfs: v3::Procedure::ALL.into_iter().map(|procedure| Numbers::new("nfs3", procedure.name())).collect(),
-            mount: Numbers::new("mount", "all"),
-            other: Numbers::new("other", "all"),
-        })
-    }
-
-    fn numbers(&self, message: &Stream) -> &Numbers {
-        let Some(StreamPart::Run(run)) = message.parts().next() else { return &self.other };
-        let word = |at: usize| run.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word));
-        match (word(12), word(16), word(20)) {
-            (Some(v3::PROGRAM), Some(v3::VERSION), Some(procedure)) => {
-                usize::try_from(procedure).ok().and_then(|number| self.nfs.get(number)).unwrap_or(&self.other)
-            }
-            (Some(mount::PROGRAM), _, _) => &self.mount,
-            _ => &self.other,
-        }
-    }
-}
-
-impl Handler for Timed {
-    fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
-        let numbers = self.numbers(&message).clone();
-        let transport = usize::from(context.connection.kind == TransportKind::Rdma);
-        let in_progress = self.in_progress.clone();
-        let begin = Instant::now();
-        let outcome = self.inner.handle(context, message);
-        in_progress.increment(1);
-        Box::pin(async move {
-            let outcome = outcome.await;
-            in_progress.decrement(1);
-            numbers.seconds.record(begin.elapsed());
-            let counters = if matches!(outcome, Outcome::Reply(_)) { &numbers.answered } else { &numbers.refused };
-            if let Some(counter) = counters.get(transport) {
-                counter.increment(1);
-            }
-            outcome
-        })
-    }
+    });
 }
 
 /// Tells how much of each budget is in use, until the runtime ends.
@@ -286,8 +314,8 @@ pub(super) fn watch_memory(budgets: Vec<(&'static str, Budget)>) {
     tokio::spawn(async move {
         loop {
             for (part, budget) in &budgets {
-                gauge!("rpcrdma_memory_octets", "part" => *part, "what" => "limit").set(budget.limit() as f64);
-                gauge!("rpcrdma_memory_octets", "part" => *part, "what" => "in_use").set(budget.in_use() as f64);
+                gauge!("rpcrdma_memory_bytes", "part" => *part, "what" => "limit").set(budget.limit() as f64);
+                gauge!("rpcrdma_memory_bytes", "part" => *part, "what" => "in_use").set(budget.in_use() as f64);
             }
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }

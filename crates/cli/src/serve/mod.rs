@@ -4,13 +4,20 @@
 //! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
 //! runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the serving threads in turn.
 
+mod ends;
 mod gate;
+mod given;
 mod handed;
 mod hints;
 mod memory;
 mod metrics;
 mod ports;
 mod register;
+mod scrape;
+mod seldom;
+mod setups;
+mod stranger;
+mod tally;
 mod thread;
 
 use crate::{
@@ -20,10 +27,11 @@ use crate::{
 use anyhow::{Context, Result, bail, ensure};
 use gate::Gate;
 use ports::Ports;
-use rpcrdma::{Observer, Tracing};
+use rpcrdma::{Observer, RefusedCalls, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Squash, StateDirectory, Workers};
+use rustix::process::Signal;
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -40,53 +48,58 @@ use tokio::{
 const DRAIN: Duration = Duration::from_secs(5);
 /// Threads for work on files that may sleep, for each serving thread.
 const FILE_THREADS: usize = 8;
+/// Threads for what the program itself does beside that: looking up names, reading the terminal.
+const SPARE_THREADS: usize = 2;
 /// How many descriptors are asked for, if the administrator allows as many: what the served files and some thousands of
 /// connections take. The usual soft limit of 1024 is for programs that use select(2).
 const DESCRIPTORS: u64 = 65_536;
 
 /// Runs work on files on threads that may sleep.
-struct FileThreads(Handle);
+struct FileThreads {
+    handle: Handle,
+    threads: usize,
+}
 
 impl Workers for FileThreads {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
-        self.0.spawn_blocking(job);
+        self.handle.spawn_blocking(job);
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
     }
 }
 
 pub(crate) fn run(args: &ServeArgs) -> Result<()> {
-    crate::log::start(args.verbosity, args.json || args.log == LogFormat::Json);
+    given::check(args)?;
+    let _log = crate::log::start(args.verbosity, args.json || args.log == LogFormat::Json);
     let threads = match args.threads {
         Some(threads) => usize::from(threads),
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let main = Builder::new_multi_thread()
         .worker_threads(1)
-        .max_blocking_threads(threads * FILE_THREADS)
+        .max_blocking_threads(threads * FILE_THREADS + SPARE_THREADS)
         .thread_name("rpcrdma-files")
         .enable_all()
         .build()
         .context("cannot start threads")?;
-    let handle = main.handle().clone();
-    let result = main.block_on(serve(args, threads, handle));
+    let files = FileThreads { handle: main.handle().clone(), threads: threads * FILE_THREADS };
+    let result = main.block_on(serve(args, threads, files));
     // Work on files that does not end must not keep the command from ending.
     main.shutdown_background();
     result
 }
 
-async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
+async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    // A write beyond the limit of file sizes (ulimit -f) is to fail, with EFBIG, and not to end the server.
+    let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let env = tokio_env().context("cannot read random numbers from the system")?;
-    let allow = parse_allow(&args.allow)?;
-    let nfsd = build(args, &env, allow.clone(), files)?;
-    ensure!(
-        args.device.is_none() || args.fabric == Carrier::Verbs,
-        "--device names an RDMA device: say --fabric verbs"
-    );
+    let allow = args.allow.clone();
+    let (nfsd, directory) = build(args, &env, allow.clone(), files)?;
     let (ports, on_device) = Ports::open(args, &env).await?;
-    if args.rpcbind && ports.only_loopback() {
-        bail!("--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen");
-    }
     if !ports.only_loopback() && args.allow.is_empty() {
         let carried = match args.fabric {
             Carrier::Iwarp => "iWARP is not encrypted",
@@ -97,25 +110,35 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
              name the networks to serve with --allow"
         );
     }
+    tokio::spawn(nfsd.upkeep());
     let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
     let memory = memory::Memory::new(pool, memory::budget(args.memory));
+    let stranger = nfsd.stranger();
     let (mut nfs, mut mount, mut observer) = (nfsd.nfs(), nfsd.mount(), Arc::new(Tracing) as Arc<dyn Observer>);
     if let Some(address) = args.metrics {
         metrics::serve(address)?;
         metrics::watch_memory(memory.parts());
-        (nfs, mount) = (metrics::Timed::new(nfs), metrics::Timed::new(mount));
+        metrics::watch_index(directory);
+        let calls = metrics::Calls::new();
+        (nfs, mount) = (metrics::Timed::new(nfs, &calls), metrics::Timed::new(mount, &calls));
         observer = Arc::new(metrics::Counting::new());
     }
+    tokio::spawn(crate::log::watch_dropped());
     let gate = Arc::new(Gate::new(args.max_connections, allow));
     let (stop, stopping) = watch::channel(false);
-    let capturing = args.capture.as_deref().map(crate::capture::start).transpose()?;
+    let capturing = args.capture.start_outside(&args.dir)?;
     let (crc, tap) = (!args.no_crc, capturing.as_ref().map(crate::capture::Capturing::tap));
     let (stall, busy_poll, versions) = (args.stall_timeout, args.busy_poll, args.rpcrdma);
     let shared = thread::Shared {
         env: env.clone(),
         nfs,
         mount,
+        stranger,
         gate,
+        setups: Arc::default(),
+        not_accepted: Arc::default(),
+        ends: Arc::default(),
+        refused: RefusedCalls::default(),
         memory,
         observer,
         crc,
@@ -156,37 +179,49 @@ async fn serve(args: &ServeArgs, threads: usize, files: Handle) -> Result<()> {
     capturing.map_or(Ok(()), |capturing| capturing.finish())
 }
 
-fn parse_allow(texts: &[String]) -> Result<Vec<Cidr>> {
-    texts.iter().map(|text| text.parse().with_context(|| format!("--allow {text}"))).collect()
-}
-
-/// The server of the one export that the command line has.
-fn build(args: &ServeArgs, env: &rpcrdma_env::Env, allow: Vec<Cidr>, files: Handle) -> Result<Nfsd> {
+/// The server of the one export that the command line has, and its directory.
+fn build(
+    args: &ServeArgs,
+    env: &rpcrdma_env::Env,
+    allow: Vec<Cidr>,
+    files: FileThreads,
+) -> Result<(Nfsd, DirectoryFs)> {
     let metadata = std::fs::metadata(&args.dir).with_context(|| args.dir.display().to_string())?;
     ensure!(metadata.is_dir(), "{}: not a directory", args.dir.display());
     raise_descriptors();
-    let state = StateDirectory::open(state_directory(args)?, &*env.random)?;
-    if is_served(state.path(), &args.dir) {
+    given::tell_changed(args);
+    let state = state_directory(args)?;
+    if is_served(&state, &args.dir) {
+        // By default it is where it is: clients do not reach it. Who says where it is can say a better place.
         ensure!(
-            !args.no_root_squash || !rustix::process::geteuid().is_root(),
-            "{}: with --no-root-squash clients could read the secret here; say --state DIR outside of what is served",
-            state.path().display()
+            args.state.is_none(),
+            "--state {}: this lies in the directory that is served; say one outside of it",
+            state.display()
         );
-        if !rustix::process::geteuid().is_root() {
-            tracing::warn!(
-                "clients can change the state in {}; keep it elsewhere with --state",
-                state.path().display()
-            );
-        }
+        tracing::info!("clients do not see {}, where the server keeps its state", state.display());
     }
-    let directory = DirectoryFs::open(&args.dir, &state, Arc::new(FileThreads(files)))?;
+    let state = StateDirectory::open(state, &*env.random)?;
+    let directory = DirectoryFs::open(&args.dir, &state, Arc::new(files), env)?;
+    if !directory.tells_files_apart() {
+        tracing::warn!(
+            "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \
+             file may be shown the file that took its inode number",
+            args.dir.display()
+        );
+    }
+    if let Some(uid) = directory.owner() {
+        tracing::info!(
+            "every caller has the rights of user {uid} here; callers who say that they are user {uid} are the owner of \
+             that user's files, all others have what the files' modes say"
+        );
+    }
     let directory = if args.early_answers { directory.with_early_answers() } else { directory };
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
-    let export = Export::new("/", Arc::new(directory))
+    let export = Export::new("/", Arc::new(directory.clone()))
         .with_read_only(args.read_only)
         .with_identities(Identities { squash, ..Identities::default() })
         .with_allow(allow);
-    Ok(Nfsd::new(vec![export], state.secret(), env)?)
+    Ok((Nfsd::new(vec![export], state.secret(), env)?, directory))
 }
 
 /// Allows this process what the administrator allows it.
@@ -202,10 +237,13 @@ fn raise_descriptors() {
     }
 }
 
-/// Whether clients reach `path` in the served directory: it lies there, on the same file system.
+/// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not there
+/// yet will lie in the nearest directory above it that is.
 fn is_served(path: &Path, directory: &Path) -> bool {
     let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
-    match (path.canonicalize(), directory.canonicalize()) {
+    let Ok(path) = std::path::absolute(path) else { return false };
+    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+    match (there.ok_or(()), directory.canonicalize().map_err(|_| ())) {
         (Ok(path), Ok(directory)) => path.starts_with(&directory) && device(&path) == device(&directory),
         _ => false,
     }
@@ -239,6 +277,9 @@ mod tests {
         assert!(is_served(&served.join("state"), &served) && is_served(&served, &served));
         assert!(is_served(&scratch.path().join("link"), &served), "by another name");
         assert!(!is_served(&scratch.path().join("served-not"), &served));
+        assert!(is_served(&served.join("not/there/yet"), &served), "it is about to be made there");
+        assert!(is_served(&scratch.path().join("link/not-yet"), &served));
+        assert!(!is_served(&scratch.path().join("served-not-yet"), &served));
         assert!(!is_served(Path::new("/proc"), Path::new("/")), "what is mounted below is not served");
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum Spoken {
 }
 
 impl Spoken {
-    fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             Spoken::Rdma => "NFS over RDMA",
             Spoken::Nfs => "NFS over TCP",
@@ -110,7 +110,8 @@ async fn open_device(args: &ServeArgs, env: &Env, ports: &mut Vec<Port>) -> Resu
     Ok(OnDevice { device, listeners })
 }
 
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+/// Listens on an address, with a socket that does not block.
+pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;

@@ -1,21 +1,56 @@
 //! Telling rpcbind of this machine where the services are.
+//!
+//! rpcbind keeps one address for each program, version and netid. What is registered already is another server's as long
+//! as something listens there, and is left alone; what a run that was killed has left behind, where nothing listens any
+//! more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
 
 use super::ports::{Ports, Spoken};
-use anyhow::{Context, Result, bail};
-use rpcrdma_env::{Env, Heap};
+use crate::transports;
+use anyhow::{Context, Result, bail, ensure};
+use rpcrdma_env::{BoxFuture, Env, Heap};
+use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs::{mount, v3};
 use rpcrdma_oncrpc::{
-    Netid,
+    CallError, Netid, parse_universal_address,
     rpcbind::{RPCBIND_PORT, RPCBIND_SOCKET, Rpcbind},
     tcp::{self, ClientOptions, UnixConnector},
+    universal_address,
 };
-use std::{net::SocketAddr, sync::Arc};
+use rpcrdma_verbs::Device;
+use std::{
+    fmt,
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long a server may take to accept a connection before it counts as one that lives, but is busy.
+const PROBE_TIME: Duration = Duration::from_secs(2);
+
+/// A service of ours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    program: u32,
+    version: u32,
+    netid: Netid,
+    address: SocketAddr,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "program {} version {} over {}", self.program, self.version, self.netid.as_str())
+    }
+}
+
+/// Says whether something listens at an address.
+type Probe<'a> = &'a (dyn Fn(Netid, SocketAddr) -> BoxFuture<'a, bool> + Sync);
 
 /// What was registered, to be taken back at the end.
 pub(super) struct Registered {
     rpcbind: Rpcbind,
     owner: String,
-    entries: Vec<(u32, u32, Netid)>,
+    entries: Vec<Entry>,
 }
 
 impl Registered {
@@ -26,39 +61,119 @@ impl Registered {
             .await
             .with_context(|| format!("--rpcbind: is rpcbind running ({RPCBIND_SOCKET})?"))?;
         tokio::spawn(driver);
+        let own: Vec<_> = ports.0.iter().map(|port| port.address).collect();
+        let probe = |netid, address| Box::pin(is_listened_at(netid, address, &own, env)) as BoxFuture<'_, bool>;
+        Self::register(Rpcbind::new(transport), wanted(ports), &probe).await
+    }
+
+    async fn register(rpcbind: Rpcbind, wanted: Vec<Entry>, listens: Probe<'_>) -> Result<Self> {
         let owner = rustix::process::geteuid().as_raw().to_string();
-        let mut registered = Self { rpcbind: Rpcbind::new(transport), owner, entries: Vec::new() };
-        for (program, version, netid, address) in wanted(ports) {
-            // What an earlier run that was killed has left behind.
-            let _ = registered.rpcbind.unset(program, version, netid, &registered.owner).await;
-            let set = registered.rpcbind.set(program, version, netid, &address, &registered.owner).await;
-            if !set.with_context(|| format!("--rpcbind: registering program {program}"))? {
-                registered.remove().await;
-                bail!(
-                    "--rpcbind: program {program} version {version} is registered for {} by another user",
-                    netid.as_str()
-                );
+        let mut registered = Self { rpcbind, owner, entries: Vec::new() };
+        for entry in wanted {
+            match registered.add(&entry, listens).await.with_context(|| format!("--rpcbind: {entry}")) {
+                Ok(()) => registered.entries.push(entry),
+                Err(error) => {
+                    registered.remove().await;
+                    return Err(error);
+                }
             }
-            registered.entries.push((program, version, netid));
         }
         Ok(registered)
     }
 
+    async fn add(&self, entry: &Entry, listens: Probe<'_>) -> Result<()> {
+        let Entry { program, version, netid, address } = *entry;
+        if let Some(text) = self.found(entry).await? {
+            let shown = crate::names::escaped(&text);
+            let other = std::str::from_utf8(&text).ok().and_then(parse_universal_address);
+            let other = other.with_context(|| format!("it is registered at {shown}, which is no address"))?;
+            // Where we listen ourselves, nobody else does.
+            ensure!(
+                other == address || !listens(netid, other).await,
+                "it is registered at {other}, where a server listens: stop that one, or do without --rpcbind"
+            );
+            tracing::info!(%entry, address = %other, "replacing a registration with rpcbind where nothing listens");
+            if !self.rpcbind.unset(program, version, netid, &self.owner).await? {
+                bail!("it is registered at {other} by another user");
+            }
+        }
+        ensure!(
+            self.rpcbind.set(program, version, netid, &address, &self.owner).await?,
+            "rpcbind refuses: somebody else has just registered it, or this user may not"
+        );
+        Ok(())
+    }
+
+    /// The universal address that is registered for a service, if one is.
+    async fn found(&self, entry: &Entry) -> Result<Option<Vec<u8>>, CallError> {
+        let all = self.rpcbind.registrations().await?;
+        let same = all.into_iter().find(|found| {
+            (found.program, found.version, &found.netid[..])
+                == (entry.program, entry.version, entry.netid.as_str().as_bytes())
+        });
+        Ok(same.map(|found| found.address))
+    }
+
     pub(super) async fn remove(&self) {
-        for (program, version, netid) in &self.entries {
-            if let Err(error) = self.rpcbind.unset(*program, *version, *netid, &self.owner).await {
-                tracing::warn!(%error, program, "cannot take the registration with rpcbind back");
+        for entry in &self.entries {
+            let removed = async {
+                match self.found(entry).await? {
+                    Some(address) if address == universal_address(&entry.address).as_bytes() => {
+                        self.rpcbind.unset(entry.program, entry.version, entry.netid, &self.owner).await
+                    }
+                    Some(_) => {
+                        tracing::info!(%entry, "somebody else has registered it since: left as it is");
+                        Ok(true)
+                    }
+                    None => Ok(true),
+                }
+            };
+            match removed.await {
+                Ok(true) => {}
+                Ok(false) => tracing::warn!(%entry, "rpcbind does not take the registration back"),
+                Err(error) => tracing::warn!(%error, %entry, "cannot take the registration with rpcbind back"),
             }
         }
     }
 }
 
+/// Whether a server listens at a registered address. `own` are the addresses where we do.
+async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], env: &Env) -> bool {
+    // Nobody has a port on all addresses of which we have one. Asking would lead to ourselves.
+    let is_ours = |own: &SocketAddr| own.port() == address.port() && own.is_ipv4() == address.is_ipv4();
+    if address.ip().is_unspecified() && own.iter().any(is_ours) {
+        return false;
+    }
+    // Nor has anybody else the port on one address of this machine when we have it on all.
+    if own.iter().any(|own| own.ip().is_unspecified() && is_ours(own)) {
+        return false;
+    }
+    match tokio::time::timeout(PROBE_TIME, tokio::net::TcpStream::connect(address)).await {
+        Ok(Ok(_)) => true,
+        Ok(Err(error)) if error.kind() == ErrorKind::ConnectionRefused => match netid {
+            Netid::Rdma | Netid::Rdma6 => is_listened_on_device(address, env).await,
+            _ => false,
+        },
+        // Only where the address is this machine's may it be a server's that is busy.
+        _ => TcpListener::bind((address.ip(), 0)).is_ok(),
+    }
+}
+
+/// Whether a server listens on the RDMA device that has an address, whose ports are none of TCP's: then nobody else can.
+async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
+    let device = if address.ip().is_unspecified() { Device::Only } else { Device::Local(address.ip()) };
+    match transports::verbs(env, device, Duration::ZERO, false, false).await {
+        Ok(device) => device.listen(address).await.is_err(),
+        Err(_) => false,
+    }
+}
+
 /// One entry for each service and netid: rpcbind keeps one address for each.
-fn wanted(ports: &Ports) -> Vec<(u32, u32, Netid, SocketAddr)> {
-    let mut wanted: Vec<(u32, u32, Netid, SocketAddr)> = Vec::new();
+fn wanted(ports: &Ports) -> Vec<Entry> {
+    let mut wanted: Vec<Entry> = Vec::new();
     let mut add = |program, version, netid, address| {
-        if !wanted.iter().any(|&(p, v, n, _)| (p, v, n) == (program, version, netid)) {
-            wanted.push((program, version, netid, address));
+        if !wanted.iter().any(|e| (e.program, e.version, e.netid) == (program, version, netid)) {
+            wanted.push(Entry { program, version, netid, address });
         }
     };
     for port in ports.0.iter().filter(|port| !port.address.ip().is_loopback()) {
@@ -78,7 +193,166 @@ fn wanted(ports: &Ports) -> Vec<(u32, u32, Netid, SocketAddr)> {
 #[cfg(test)]
 mod tests {
     use super::{super::ports::Port, *};
-    use std::net::TcpListener;
+    use rpcrdma_env::{SeededRandom, TokioClock};
+    use rpcrdma_oncrpc::{
+        Answer, CallContext, Router, Service,
+        rpcbind::{RPCBIND_PROGRAM, Registration},
+        tcp::{Connector, Endpoint, Io, ServerOptions},
+    };
+    use rpcrdma_xdr::{Decode, Decoder, Encoder};
+    use std::{io, sync::Mutex};
+
+    type Table = Arc<Mutex<Vec<Registration>>>;
+
+    /// A small rpcbind of version 4: SET, UNSET and DUMP of RFC 1833.
+    struct Small(Table);
+
+    impl Service for Small {
+        fn program(&self) -> u32 {
+            RPCBIND_PROGRAM
+        }
+        fn version(&self) -> u32 {
+            4
+        }
+        fn is_idempotent(&self, _: u32) -> bool {
+            true
+        }
+        fn call(&self, _: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+            let mut table = self.0.lock().unwrap();
+            let mut encoder = Encoder::new();
+            if procedure == 4 {
+                table.iter().for_each(|registration| encoder.optional(Some(registration)));
+                encoder.bool(false);
+            } else {
+                let asked = Registration::decode(&mut args).unwrap();
+                let same =
+                    |r: &Registration| (r.program, r.version, &r.netid) == (asked.program, asked.version, &asked.netid);
+                let found = table.iter().position(same);
+                match (procedure, found) {
+                    (1, None) => table.push(asked),
+                    (2, Some(at)) if table[at].owner == asked.owner => drop(table.remove(at)),
+                    _ => return Box::pin(std::future::ready(refused())),
+                }
+                encoder.bool(true);
+            }
+            Box::pin(std::future::ready(Answer::Results(encoder.finish())))
+        }
+    }
+
+    fn refused() -> Answer {
+        let mut encoder = Encoder::new();
+        encoder.bool(false);
+        Answer::Results(encoder.finish())
+    }
+
+    struct Duplex(Mutex<Option<tokio::io::DuplexStream>>);
+
+    impl Connector for Duplex {
+        fn connect(&self) -> BoxFuture<'_, io::Result<Box<dyn Io>>> {
+            let io = self.0.lock().unwrap().take().ok_or(io::ErrorKind::ConnectionRefused.into());
+            Box::pin(std::future::ready(io.map(|io| Box::new(io) as Box<dyn Io>)))
+        }
+        fn server(&self) -> SocketAddr {
+            ([127, 0, 0, 1], RPCBIND_PORT).into()
+        }
+    }
+
+    fn env() -> Env {
+        Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) }
+    }
+
+    /// A client of a small rpcbind that knows `table`.
+    async fn rpcbind(table: &Table) -> Rpcbind {
+        let env = env();
+        let router = Router::new(&env).with_service(Arc::new(Small(table.clone())));
+        let (near, far) = tokio::io::duplex(4096);
+        let address = SocketAddr::from(([127, 0, 0, 1], RPCBIND_PORT));
+        let endpoint = Endpoint { peer: address, local: address, id: 1, allocator: Arc::new(Heap) };
+        let (_, server) = tcp::serve(far, endpoint, Arc::new(router), env.clock.clone(), ServerOptions::default());
+        tokio::spawn(server);
+        let connector = Arc::new(Duplex(Mutex::new(Some(near))));
+        let (transport, client) =
+            tcp::connect(connector, Arc::new(Heap), &env, ClientOptions::default()).await.unwrap();
+        tokio::spawn(client);
+        Rpcbind::new(transport)
+    }
+
+    fn owner() -> String {
+        rustix::process::geteuid().as_raw().to_string()
+    }
+
+    fn registration(netid: &str, address: &str, owner: &str) -> Registration {
+        let address = universal_address(&address.parse().unwrap()).into();
+        Registration { program: 100_003, version: 3, netid: netid.into(), address, owner: owner.into() }
+    }
+
+    fn entry(netid: Netid, address: &str) -> Entry {
+        Entry { program: 100_003, version: 3, netid, address: address.parse().unwrap() }
+    }
+
+    fn addresses(table: &Table) -> Vec<String> {
+        table.lock().unwrap().iter().map(|r| String::from_utf8(r.address.clone()).unwrap()).collect()
+    }
+
+    /// Only the server at port 2049 lives.
+    fn lives(_: Netid, address: SocketAddr) -> BoxFuture<'static, bool> {
+        Box::pin(std::future::ready(address.port() == 2049))
+    }
+
+    #[tokio::test]
+    async fn a_server_that_lives_keeps_its_registration() {
+        let table: Table = Arc::new(Mutex::new(vec![registration("tcp", "0.0.0.0:2049", &owner())]));
+        let wanted = vec![entry(Netid::Rdma, "192.0.2.1:20049"), entry(Netid::Tcp, "192.0.2.1:4000")];
+        let error = Registered::register(rpcbind(&table).await, wanted, &lives).await.err().unwrap();
+        let text = format!("{error:#}");
+        assert!(text.contains("program 100003 version 3 over tcp") && text.contains("0.0.0.0:2049"), "{text}");
+        assert_eq!(addresses(&table), ["0.0.0.0.8.1"], "and what was registered before the failure is taken back");
+    }
+
+    #[tokio::test]
+    async fn what_a_killed_run_left_behind_is_replaced() {
+        let left = [registration("tcp", "192.0.2.1:4000", &owner()), registration("rdma", "192.0.2.9:20049", &owner())];
+        let table: Table = Arc::new(Mutex::new(left.into()));
+        let wanted = vec![entry(Netid::Rdma, "192.0.2.1:20049"), entry(Netid::Tcp, "192.0.2.1:4000")];
+        let registered = Registered::register(rpcbind(&table).await, wanted, &lives).await.unwrap();
+        assert_eq!(addresses(&table), ["192.0.2.1.78.81", "192.0.2.1.15.160"]);
+        registered.remove().await;
+        assert_eq!(addresses(&table), [""; 0]);
+        // Another user's is not ours to replace.
+        table.lock().unwrap().push(registration("tcp", "192.0.2.1:4001", "another"));
+        let wanted = vec![entry(Netid::Tcp, "192.0.2.1:4000")];
+        let error = Registered::register(rpcbind(&table).await, wanted, &lives).await.err().unwrap();
+        assert!(format!("{error:#}").contains("by another user"), "{error:#}");
+    }
+
+    #[tokio::test]
+    async fn what_somebody_else_has_registered_since_is_left_at_the_end() {
+        let table = Table::default();
+        let wanted = vec![entry(Netid::Rdma, "192.0.2.1:20049"), entry(Netid::Tcp, "192.0.2.1:4000")];
+        let registered = Registered::register(rpcbind(&table).await, wanted, &lives).await.unwrap();
+        // An administrator has taken ours away, and another server of the same user has come.
+        table.lock().unwrap()[1] = registration("tcp", "192.0.2.1:2049", &owner());
+        registered.remove().await;
+        assert_eq!(addresses(&table), ["192.0.2.1.8.1"]);
+    }
+
+    #[tokio::test]
+    async fn a_server_lives_where_something_listens() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let anywhere = SocketAddr::from(([0, 0, 0, 0], address.port()));
+        let env = env();
+        for netid in [Netid::Tcp, Netid::Rdma] {
+            assert!(is_listened_at(netid, address, &[], &env).await);
+            assert!(is_listened_at(netid, anywhere, &[], &env).await);
+        }
+        assert!(!is_listened_at(Netid::Tcp, anywhere, &[address], &env).await, "it would be us");
+        drop(listener);
+        assert!(!is_listened_at(Netid::Tcp, address, &[], &env).await);
+        assert!(!is_listened_at(Netid::Rdma, address, &[], &env).await, "no device of this machine has it");
+        // An address that this machine does not have (any more), nor anybody else: RFC 6666.
+        assert!(!is_listened_at(Netid::Tcp, "[100::1]:2049".parse().unwrap(), &[], &env).await);
+    }
 
     fn port(spoken: Spoken, address: &str) -> Port {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -99,7 +373,7 @@ mod tests {
         ]);
         let told: Vec<_> = wanted(&ports)
             .into_iter()
-            .map(|(program, version, netid, address)| (program, version, netid.as_str(), address.to_string()))
+            .map(|e| (e.program, e.version, e.netid.as_str(), e.address.to_string()))
             .collect();
         let entry = |program, version, netid, address: &str| (program, version, netid, address.to_owned());
         assert_eq!(

@@ -1,15 +1,19 @@
 //! The serving threads: each a single-threaded runtime with an accept loop on every port.
 
 use super::{
-    gate::{Admitted, Entry, Gate, Stranger},
+    ends::{Ended, Ends, Why},
+    gate::{Entry, Gate},
     handed::{self, Handed},
     memory::Memory,
     metrics,
     ports::{OnDevice, Ports, Spoken},
+    seldom::Seldom,
+    setups::FailedSetups,
+    stranger,
+    tally::{Called, Counted, Tally, Watched},
 };
 use anyhow::{Context as _, Result};
-use bytes::Bytes;
-use rpcrdma::{Observer, Server, ServerOptions, Versions};
+use rpcrdma::{Observer, RefusedCalls, Server, ServerOptions, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
@@ -24,7 +28,7 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::{
     net::TcpStream,
@@ -33,10 +37,7 @@ use tokio::{
 };
 
 /// After accepting has failed (no descriptors left, say) it is tried again after this time.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// How long a client that is not allowed may take to be told so.
-const STRANGER_TIME: Duration = Duration::from_secs(10);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What all threads share.
 #[derive(Clone)]
@@ -44,7 +45,15 @@ pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) nfs: Arc<dyn Handler>,
     pub(super) mount: Arc<dyn Handler>,
+    /// What answers clients that are not allowed.
+    pub(super) stranger: Arc<dyn Handler>,
     pub(super) gate: Arc<Gate>,
+    pub(super) setups: Arc<FailedSetups>,
+    /// Connections that could not be accepted.
+    pub(super) not_accepted: Arc<Seldom>,
+    pub(super) ends: Arc<Ends>,
+    /// A client may come back to another thread.
+    pub(super) refused: RefusedCalls,
     pub(super) memory: Memory,
     pub(super) observer: Arc<dyn Observer>,
     pub(super) crc: bool,
@@ -119,6 +128,7 @@ async fn serve(
     let mut options = ServerOptions::default();
     options.stall = shared.stall;
     options.versions = shared.versions;
+    options.refused = shared.refused.clone();
     let fabric: &dyn Fabric = match &device {
         Some((verbs, _)) => verbs,
         None => &iwarp,
@@ -146,8 +156,7 @@ async fn serve(
             },
             Spoken::Nfs | Spoken::Mount => match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => {
-                    let handler = if spoken == Spoken::Nfs { shared.nfs.clone() } else { shared.mount.clone() };
-                    loops.spawn(accept_tcp(listener, handler, shared, connections));
+                    loops.spawn(accept_tcp(listener, spoken, shared, connections));
                 }
                 Err(error) => tracing::error!(%address, %error, "cannot listen"),
             },
@@ -183,12 +192,14 @@ async fn accept_all<T>(
                     connections.spawn(connect(connection, entry, peer, shared.stopping.clone()));
                 }
                 Err(refusal) => {
-                    metrics::refused(refusal.word());
+                    metrics::refused(refusal);
                     tracing::debug!(%peer, %refusal, "not served");
                 }
             },
             Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection");
+                if let Some(untold) = shared.not_accepted.tell(Instant::now()) {
+                    tracing::warn!(%error, untold, "cannot accept a connection");
+                }
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -201,72 +212,67 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|pending| (pending.peer(), pending)).map_err(|error| describe(&error)))
     };
-    let connect = |pending: Box<dyn Pending>, entry: Entry, peer, stopping| {
-        let (server, memory) = (server.clone(), shared.memory.of(pending.peer().ip()));
+    let connect = |pending: Box<dyn Pending>, entry: Entry, peer: SocketAddr, stopping| {
+        let (server, shared) = (server.clone(), shared.clone());
         Box::pin(async move {
             let setup = match entry {
                 Entry::Guest(setup) => setup,
-                Entry::Stranger(place) => return reject(pending, place, peer).await,
+                Entry::Stranger(place) => return stranger::reject(pending, place, peer).await,
             };
-            match server.accept_with(pending, memory.rdma()).await {
+            let memory = shared.memory.of(peer.ip());
+            let tally = Arc::<Tally>::default();
+            let observer = Arc::new(Watched { inner: shared.observer.clone(), tally: tally.clone() });
+            match server.accept_observed(pending, memory.rdma(), observer).await {
                 Ok((handle, driver)) => {
                     let admitted = setup.finish();
-                    drive(driver, move || handle.drain(), peer, admitted, stopping).await;
+                    let begin = Instant::now();
+                    let (ended, why) = drive(driver, move || handle.drain(), stopping).await;
+                    drop(ended);
+                    let lasted = begin.elapsed();
+                    shared.ends.tell(&Ended { client: peer, spoken: Spoken::Rdma, lasted, tally: &tally, why });
+                    drop(admitted);
                 }
-                Err(error) => tracing::debug!(%peer, error = describe(&error), "set-up failed"),
+                Err(error) => shared.setups.failed(peer, &error),
             }
         }) as rpcrdma_env::BoxFuture<'static, ()>
     };
     accept_all(accept, shared.clone(), connect).await;
 }
 
-async fn accept_tcp(
-    listener: tokio::net::TcpListener,
-    handler: Arc<dyn Handler>,
-    shared: Shared,
-    connections: Arc<AtomicU64>,
-) {
+async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: Shared, connections: Arc<AtomicU64>) {
     let accept = move |cx: &mut Context<'_>| {
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
     };
     let inside = shared.clone();
     let connect = move |stream: TcpStream, entry: Entry, peer: SocketAddr, stopping| {
-        let (handler, shared, connections) = (handler.clone(), inside.clone(), connections.clone());
+        let (shared, connections) = (inside.clone(), connections.clone());
         Box::pin(async move {
             prepare(&stream, shared.stall);
+            let setup = match entry {
+                Entry::Guest(setup) => setup,
+                Entry::Stranger(place) => return stranger::answer(stream, peer, place, &shared).await,
+            };
             let Ok(local) = stream.local_addr() else { return };
-            let _counted = metrics::TcpConnection::new();
+            let (begin, tally) = (Instant::now(), Arc::<Tally>::default());
+            let counted = metrics::TcpConnection::new();
+            let stream = Counted { stream, tally: tally.clone(), numbers: counted.bytes() };
+            let inner = if spoken == Spoken::Nfs { shared.nfs.clone() } else { shared.mount.clone() };
+            let handler = Arc::new(Called { inner, tally: tally.clone() });
             let id = connections.fetch_add(1, Ordering::Relaxed);
             let memory = shared.memory.of(peer.ip());
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
-            let clock = shared.env.clock.clone();
             let mut options = tcp::ServerOptions::default();
             options.stall = shared.stall;
-            let (handle, driver) = tcp::serve(stream, endpoint, handler, clock, options);
-            match entry {
-                Entry::Guest(setup) => drive(driver, move || handle.drain(), peer, setup.finish(), stopping).await,
-                // The services say that the address is not allowed.
-                Entry::Stranger(_place) => {
-                    metrics::refused("not_allowed");
-                    tracing::debug!(%peer, "its address is not in --allow");
-                    let _ = tokio::time::timeout(STRANGER_TIME, driver).await;
-                }
-            }
+            let (handle, driver) = tcp::serve(stream, endpoint, handler, shared.env.clock.clone(), options);
+            let admitted = setup.finish();
+            let (ended, why) = drive(driver, move || handle.drain(), stopping).await;
+            shared.ends.tell(&Ended { client: peer, spoken, lasted: begin.elapsed(), tally: &tally, why });
+            counted.ended(&ended);
+            drop(admitted);
         }) as rpcrdma_env::BoxFuture<'static, ()>
     };
     accept_all(accept, shared, connect).await;
-}
-
-/// Refuses a connection request from an address that is not allowed.
-async fn reject(pending: Box<dyn Pending>, place: Stranger, peer: SocketAddr) {
-    metrics::refused("not_allowed");
-    tracing::debug!(%peer, "its address is not in --allow");
-    let rejected = async { pending.request().await?.reject(Bytes::new()).await };
-    if let Err(error) = rejected.await {
-        tracing::debug!(%peer, error = describe(&error), "set-up failed");
-    }
-    drop(place);
 }
 
 /// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out, whether it
@@ -286,27 +292,23 @@ fn prepare(stream: &TcpStream, stall: Duration) {
     }
 }
 
-/// Drives a connection to its end, and asks it to come to one when the server is to stop.
+/// Drives a connection to its end, and asks it to come to one when the server is to stop. Says how it ended, and why.
 async fn drive<E: std::error::Error>(
     driver: impl Future<Output = Result<(), E>>,
     drain: impl FnOnce(),
-    peer: SocketAddr,
-    admitted: Admitted,
     mut stopping: watch::Receiver<bool>,
-) {
+) -> (Result<(), E>, Why) {
     let mut driver = std::pin::pin!(driver);
-    let ended = tokio::select! {
+    let (ended, orderly) = tokio::select! {
         biased;
-        ended = &mut driver => ended,
+        ended = &mut driver => (ended, Why::Client),
         () = stopped(&mut stopping) => {
             drain();
-            driver.await
+            (driver.await, Why::Stopping)
         }
     };
-    if let Err(error) = ended {
-        tracing::debug!(%peer, error = describe(&error), "connection lost");
-    }
-    drop(admitted);
+    let why = ended.as_ref().err().map_or(orderly, |error| Why::Failed(describe(error)));
+    (ended, why)
 }
 
 /// An error with its causes, on one line.

@@ -2,12 +2,17 @@
 
 #![allow(dead_code, reason = "each test file uses its share")]
 
+pub(crate) mod proxy;
+
 use serde_json::Value;
 use std::{
     ffi::OsStr,
     fs,
     io::{BufRead, BufReader},
-    os::unix::fs::{MetadataExt, PermissionsExt},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown},
+        process::CommandExt,
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
@@ -15,6 +20,9 @@ use std::{
 
 /// How long the command may take to do what takes it milliseconds.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
 
 /// A memory of servers that is not the user's, nor that of other runs: the system gives ports of yesterday's servers to
 /// today's.
@@ -26,6 +34,13 @@ pub(crate) fn rpcrdma() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rpcrdma"));
     command.env("XDG_CACHE_HOME", cache());
     command
+}
+
+/// A directory to serve, with room beside it for what must not lie in it.
+pub(crate) fn served(scratch: &Path) -> PathBuf {
+    let served = scratch.join("served");
+    fs::create_dir_all(&served).unwrap();
+    served
 }
 
 /// A server of a directory.
@@ -51,11 +66,50 @@ impl Server {
         Self::start_all(directory, state, "127.0.0.1:0", "127.0.0.1:0", log, more)
     }
 
+    /// The same as [`start`](Self::start), run by another program: by a tracer, say.
+    pub(crate) fn start_under(mut tracer: Command, directory: &Path, state: &Path, more: &[&str]) -> Self {
+        tracer.arg(env!("CARGO_BIN_EXE_rpcrdma")).env("XDG_CACHE_HOME", cache());
+        Self::start_by(tracer, directory, state, ["127.0.0.1:0"; 2], Stdio::inherit(), more)
+    }
+
     fn start_all(directory: &Path, state: &Path, rdma: &str, mount: &str, log: Stdio, more: &[&str]) -> Self {
-        let mut command = rpcrdma();
+        Self::start_by(rpcrdma(), directory, state, [rdma, mount], log, more)
+    }
+
+    fn start_by(
+        mut command: Command,
+        directory: &Path,
+        state: &Path,
+        [rdma, mount]: [&str; 2],
+        log: Stdio,
+        more: &[&str],
+    ) -> Self {
         command.arg("serve").arg(directory).arg("--json").arg("--state").arg(state);
         command.args(["--listen", rdma, "--mountd", mount]).args(more);
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        Self::launch(command.stderr(log))
+    }
+
+    /// Serves `home` as an ordinary user who does not say where to keep state: below `state_home`.
+    pub(crate) fn start_by_default(home: &Path, state_home: &Path) -> Self {
+        let scratch = home.parent().unwrap();
+        let mut command = rpcrdma();
+        if rustix::process::geteuid().is_root() {
+            // A copy that everybody can run, and directories that are nobody's.
+            let program = scratch.join("rpcrdma");
+            fs::copy(env!("CARGO_BIN_EXE_rpcrdma"), &program).unwrap();
+            for directory in state_home.ancestors().take_while(|above| above.starts_with(scratch)) {
+                chown(directory, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            command = Command::new(program);
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command.env("XDG_STATE_HOME", state_home).arg("serve").arg(home).arg("--json");
+        Self::launch(command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]))
+    }
+
+    /// Waits until a server is ready.
+    pub(crate) fn launch(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));

@@ -7,9 +7,11 @@ use crate::{
     stage::Stage,
     wire::{CRC, ENHANCED, MARKERS, PRIVATE_DATA, REJECT, enhanced, request},
 };
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 use std::{
     io::{ErrorKind, Read, Write},
-    net::{Shutdown, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -194,4 +196,71 @@ fn connections_that_end_at_any_octet_leave_nothing() {
         }
     }
     stage.finish();
+}
+
+/// Says to this program that it runs in a network of its own.
+const IN_NETWORK: &str = "RPCRDMA_TEST_IN_NETWORK";
+
+/// Runs a test of this program again in a network namespace of its own. False if this machine has none to give.
+fn again_in_own_network(test: &str) -> bool {
+    let unshare = || {
+        let mut unshare = Command::new("unshare");
+        if !rustix::process::geteuid().is_root() {
+            unshare.arg("--map-root-user");
+        }
+        unshare.arg("--net");
+        unshare
+    };
+    let can = unshare().args(["ip", "link", "set", "lo", "up"]).output().is_ok_and(|output| output.status.success());
+    if can {
+        let mut command = unshare();
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", test, "--nocapture"]).env(IN_NETWORK, "1");
+        assert!(command.status().unwrap().success(), "{test} in a network of its own");
+    }
+    can
+}
+
+/// A connection from an address of IPv6.
+fn dial_from_6(from: &str, to: &str) -> TcpStream {
+    let socket = socket_with(AddressFamily::INET6, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&socket, &SocketAddr::new(from.parse().unwrap(), 0)).unwrap();
+    connect(&socket, &to.parse::<SocketAddr>().unwrap()).unwrap();
+    let stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A host has a whole /64, which must not be worth more than an address of IPv4.
+#[test]
+fn two_addresses_of_a_64_of_ipv6_count_as_one() {
+    if std::env::var_os(IN_NETWORK).is_none() {
+        if !again_in_own_network("setup::two_addresses_of_a_64_of_ipv6_count_as_one") {
+            println!("no network namespaces here: only the unit tests of the gate and of the memory say so");
+        }
+        return;
+    }
+    let run = |args: &[&str]| assert!(Command::new("ip").args(args).status().unwrap().success(), "ip {args:?}");
+    run(&["link", "set", "lo", "up"]);
+    let [first, neighbour, other] = ["2001:db8:0:1::1", "2001:db8:0:1::2", "2001:db8:0:2::1"];
+    for address in [first, neighbour, other] {
+        run(&["-6", "address", "add", &format!("{address}/64"), "dev", "lo", "nodad"]);
+    }
+    let scratch = tempfile::tempdir().unwrap();
+    let (served, state) = (crate::common::served(scratch.path()), scratch.path().join("state"));
+    let at = format!("[{other}]:0");
+    let server = crate::common::Server::start_at(&served, &state, &at, &at, &["--max-connections", "16"]);
+    let is_served = |stream: &mut TcpStream| {
+        rpc::send_record(stream, &rpc::call(1, rpc::MOUNT, 3, 0).0);
+        rpc::read_record(stream).is_some()
+    };
+    // Three quarters of the places, by turns from two addresses of one /64.
+    let mut held: Vec<_> =
+        [first, neighbour].iter().cycle().take(12).map(|from| dial_from_6(from, &server.mount)).collect();
+    assert!(held.iter_mut().all(is_served));
+    for from in [first, neighbour, "2001:db8:0:1::1"] {
+        let mut stream = dial_from_6(from, &server.mount);
+        let _ = stream.write_all(&[0; 4]);
+        assert_eq!(rest(&mut stream), b"", "{from} has its share");
+    }
+    assert!(is_served(&mut dial_from_6(other, &server.mount)), "of another /64");
 }

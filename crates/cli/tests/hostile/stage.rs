@@ -24,12 +24,16 @@ const THREAD_SLACK: u64 = 64;
 const SETTLED: Duration = Duration::from_millis(200);
 /// How soon everything is back.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What may stand in the log, in octets, whatever peers do: nothing, and a little room for what is none of their doing.
-const MAX_LOG_OCTETS: u64 = 2048;
+/// What may stand in the log, in octets, whatever peers do, beside the ends of connections: nothing, and a little room for
+/// what is none of their doing.
+const MAX_LOG_OCTETS: usize = 2048;
+/// How many ends of connections the log tells in a minute.
+const ENDS_A_MINUTE: u64 = 60;
 /// The size of the file that the decent client reads, in octets.
 pub(crate) const FILE_OCTETS: usize = 100_000;
 
 pub(crate) struct Stage {
+    begin: Instant,
     pub(crate) scratch: TempDir,
     pub(crate) server: Server,
     good: Peer,
@@ -84,7 +88,8 @@ impl Stage {
         let mut good = Peer::connect(&server.rdma);
         good.send(&rpc::inline(&rpc::null(1)));
         assert_eq!(Reply::read(&good.message().unwrap()).xid(), 1);
-        let mut stage = Self { scratch, good, good_xid: 1, before: Resources::of(server.pid()), server };
+        let mut stage =
+            Self { begin: Instant::now(), scratch, good, good_xid: 1, before: Resources::of(server.pid()), server };
         stage.a_good_client_is_served();
         stage.before = Resources::of(stage.server.pid());
         stage
@@ -152,8 +157,11 @@ impl Stage {
             std::thread::sleep(Duration::from_millis(50));
         }
         let log = self.scratch.path().join("log");
-        let logged = fs::metadata(&log).unwrap().len();
-        assert!(logged <= MAX_LOG_OCTETS, "{logged} octets: {}", fs::read_to_string(&log).unwrap());
+        let log = fs::read_to_string(log).unwrap();
+        let (ends, others): (Vec<_>, Vec<_>) = log.lines().partition(|line| line.contains("connection ended"));
+        assert!(others.concat().len() <= MAX_LOG_OCTETS, "{others:#?}");
+        let minutes = self.begin.elapsed().as_secs() / 60 + 1;
+        assert!(ends.len() as u64 <= ENDS_A_MINUTE * minutes, "{} ends in {minutes} minutes", ends.len());
     }
 
     /// The handle of the exported directory, by MOUNT over TCP.

@@ -80,7 +80,11 @@ fn a_connection_speaks_the_version_of_the_first_message_that_is_not_refused() {
         };
         let scratch = tempfile::tempdir().unwrap();
         let alone = stage.is_none().then(|| {
-            crate::common::Server::start(scratch.path(), &scratch.path().join("state"), &["--rpcrdma", versions])
+            crate::common::Server::start(
+                &crate::common::served(scratch.path()),
+                &scratch.path().join("state"),
+                &["--rpcrdma", versions],
+            )
         });
         let rdma =
             stage.as_ref().map_or_else(|| alone.as_ref().unwrap().rdma.clone(), |stage| stage.server.rdma.clone());

@@ -67,6 +67,8 @@ pub struct Connection {
     unsupported: BTreeSet<u32>,
     /// Whether the peer may be waiting for credits.
     owes_grant: bool,
+    /// Whether the message that is being handled grants and does nothing else.
+    only_grants: bool,
     negotiated: bool,
     /// Whether a call that was refused can be sent again.
     again: bool,
@@ -124,6 +126,7 @@ impl Connection {
             extension_sent: VecDeque::new(),
             unsupported: BTreeSet::new(),
             owes_grant: false,
+            only_grants: false,
             negotiated: false,
             again: false,
             starving: Starving::No,
@@ -273,6 +276,7 @@ impl Connection {
                 self.owes_grant = false;
             } else {
                 self.credits.released();
+                self.owes_grant |= self.only_grants && self.credits.peer_is_stuck();
             }
         }
         self.sequence_since = if self.parts.is_open() { self.sequence_since.or(Some(now)) } else { None };

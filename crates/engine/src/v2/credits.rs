@@ -160,6 +160,13 @@ impl Credits {
         self.least <= 0 || (self.count > 0 && self.least <= self.own / 4)
     }
 
+    /// Whether a grant of the peer's is to be answered with one of ours: it may have spent its last credit on grants, and
+    /// wait for ever. Only a grant of several is an answer. Whoever gets it has to send as many before there is another,
+    /// so that two ends which both do this soon fall silent.
+    pub(crate) fn peer_is_stuck(&self) -> bool {
+        self.least <= 0 && self.count >= MIN_CEILING as i32
+    }
+
     /// The word of the next message, which is sent at once: receives first.
     pub(crate) fn stamp(&mut self, actions: &mut VecDeque<Action>) -> Word {
         self.settle(actions);

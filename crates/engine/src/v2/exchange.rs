@@ -44,6 +44,10 @@ pub(crate) struct Exchange {
     xid: u32,
     heard: usize,
     heard_all: bool,
+    /// What was left unsent when the peer did without the exchange, in case that it comes to it late.
+    late: Option<VecDeque<Unsent>>,
+    /// The time, as far as it is known.
+    now: Timestamp,
     authenticator: Option<Box<dyn HostAuthenticator>>,
     verdict: Verdict,
     /// The most octets of a set in one message.
@@ -72,7 +76,20 @@ impl Exchange {
         } - PREFIX_OCTETS;
         let unsent = set.split(max).into_iter().flat_map(|set| in_messages(set, max)).collect();
         let theirs = Properties::default();
-        Self { ours, theirs, unsent, xid: 0, heard: 0, heard_all: false, authenticator, verdict, max, deadline: None }
+        Self {
+            ours,
+            theirs,
+            unsent,
+            xid: 0,
+            heard: 0,
+            heard_all: false,
+            late: None,
+            now: Timestamp::from_nanos(0),
+            authenticator,
+            verdict,
+            max,
+            deadline: None,
+        }
     }
 
     /// Whether there is an XID for our messages.
@@ -172,11 +189,12 @@ impl Exchange {
 
     /// A message of the peer's was taken. Returns whether it may send another: the last is the last.
     pub(crate) fn may_hear(&self) -> bool {
-        !self.heard_all && self.heard < MAX_PEER_SETS
+        (!self.heard_all || self.late.is_some()) && self.heard < MAX_PEER_SETS
     }
 
     /// A set of the peer's.
     pub(crate) fn hear(&mut self, set: &PropertySet, tpmore: bool) {
+        self.reopen();
         self.theirs.apply(set);
         // The material shares the receive buffer.
         self.theirs.host_auth = self.theirs.host_auth.as_ref().map(|octets| Bytes::copy_from_slice(octets));
@@ -190,6 +208,7 @@ impl Exchange {
 
     /// A message of the exchange has come, whatever it said.
     pub(crate) fn heard_set(&mut self, tpmore: bool) {
+        self.reopen();
         self.heard += 1;
         self.heard_all |= !tpmore;
         if self.heard_all {
@@ -197,11 +216,23 @@ impl Exchange {
         }
     }
 
-    /// The peer does without the exchange: the defaults hold for it, and ours is not sent.
+    /// The peer does without the exchange: the defaults hold for it, and ours is not sent. One that has said nothing of it
+    /// yet may come to it later, once, if it is not asked who it is (V2-6.3.4-b, V2-4.2.3-f).
     pub(crate) fn skip(&mut self) {
+        let may_be_late = self.heard == 0 && !self.heard_all && self.authenticator.is_none();
         self.conclude();
-        self.unsent.clear();
+        let unsent = std::mem::take(&mut self.unsent);
+        self.late = may_be_late.then_some(unsent);
         self.heard_all = true;
+    }
+
+    /// The peer comes to the exchange late: it gets ours, and until both ends have said everything the defaults hold.
+    fn reopen(&mut self) {
+        if let Some(unsent) = self.late.take() {
+            self.unsent = unsent;
+            self.heard_all = false;
+            self.deadline = Some(self.now + EXCHANGE_TIMEOUT);
+        }
     }
 
     /// Whether both ends have said everything.
@@ -218,6 +249,7 @@ impl Exchange {
     pub(crate) fn begin(&mut self, now: Timestamp) {
         let timeout = if self.authenticator.is_some() { AUTHENTICATION_TIMEOUT } else { EXCHANGE_TIMEOUT };
         self.deadline.get_or_insert(now + timeout);
+        self.now = now;
     }
 
     pub(crate) fn next_wake(&self) -> Option<Timestamp> {

@@ -143,6 +143,48 @@ fn both_ends_use_what_the_other_has_announced() {
     assert!(server.take().sent.is_empty());
 }
 
+/// The client's first message is a call, and is answered.
+fn begin_with_a_call(server: &mut Peer) {
+    let done = server.hear(&msg(1, false, false, Lists::default()), &call(1));
+    server.engine.answer(done.delivered()[0].0, rpcrdma_engine::Answer::Reply(payload(40)));
+    assert_eq!(kinds(&server.take()), [MessageKind::Reply], "its one credit is for the reply");
+}
+
+/// A client that begins with a call learns the server's properties when it tells its own, once.
+///
+/// proves: V2-6.3.4-b, V2-4.2.3-f
+#[test]
+fn a_client_that_begins_with_a_call_may_announce_itself_later() {
+    for late in [connprop(false, vec![Property::SegmentCount(4)]), connprop(true, vec![Property::SegmentCount(4)])] {
+        let mut server = Peer::new(Config { send_octets: 16_384, receive_octets: 16_384, ..Config::server() });
+        begin_with_a_call(&mut server);
+        assert_eq!(server.engine.link().receive_inline, 4096, "the defaults");
+        let done = server.hear(&late, &[]);
+        let (Body::Connprop(ours), MessageKind::Properties) = (&done.sent[0].0.body, done.sent[0].2) else {
+            panic!("{done:?}")
+        };
+        assert!(ours.0.contains(&Property::ReceiveSize(16_384)), "{ours:?}");
+        let more = matches!(&late, Header { flags, .. } if flags.tpmore);
+        if more {
+            assert_eq!(server.engine.link().receive_inline, 4096, "until both ends have said everything");
+            let due = server.engine.next_wake().expect("it is not waited for");
+            assert!(due <= server.now + EXCHANGE_TIMEOUT);
+            server.hear(&connprop(false, Vec::new()), &[]);
+        }
+        // Its default send size keeps what it may send at 4096; ours counts from here.
+        let done = server.hear(&connprop(false, Vec::new()), &[]);
+        assert_eq!(done.errors(), [(0x55, ErrorBody::InvalidHeaderType)], "the last was the last");
+        let done = server.hear(&msg(2, false, false, Lists::default()), &call(2));
+        assert_eq!(done.delivered().len(), 1, "calls go on");
+    }
+    // What the client can take counts from then on.
+    let mut server = Peer::new(Config { send_octets: 16_384, receive_octets: 16_384, ..Config::server() });
+    begin_with_a_call(&mut server);
+    let sizes = vec![Property::ReceiveSize(8192), Property::SendSize(8192)];
+    server.hear(&connprop(false, sizes), &[]);
+    assert_eq!((server.engine.link().send_inline, server.engine.link().receive_inline), (8192, 8192));
+}
+
 /// proves: V2-6.2.2.3-g, V2-6.2.2.3-d, V2-6.2.2.3-f, V2-4.2.1.2-d
 #[test]
 fn each_set_is_answered_and_none_is_taken_after_the_last() {

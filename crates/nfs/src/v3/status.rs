@@ -16,6 +16,9 @@ macro_rules! statuses {
             /// Success.
             pub const OK: Status = Status(0);
 
+            /// All that this version defines, by number.
+            pub const ALL: &'static [Status] = &[Status::OK, $(Status::$name),*];
+
             fn name_and_text(self) -> Option<(&'static str, &'static str)> {
                 match self.0 {
                     0 => Some(("NFS3_OK", "done")),
@@ -63,6 +66,12 @@ impl Status {
     pub fn name(self) -> &'static str {
         self.name_and_text().map_or("NFS3ERR_?", |(name, _)| name)
     }
+
+    /// The name without the version's prefix: `OK`, `NOENT`. MOUNT's statuses have the same names and numbers. `None` for a
+    /// value that this version does not define.
+    pub fn word(self) -> Option<&'static str> {
+        self.name_and_text().map(|(name, _)| name.strip_prefix("NFS3ERR_").unwrap_or("OK"))
+    }
 }
 
 impl fmt::Display for Status {
@@ -91,5 +100,19 @@ impl Encode for Status {
 impl Decode for Status {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         decoder.u32().map(Status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_a_word_of_its_own() {
+        assert!(Status::ALL.is_sorted_by(|a, b| a.0 < b.0), "by number, each once");
+        let words: Vec<_> = Status::ALL.iter().map(|status| status.word().unwrap()).collect();
+        assert_eq!(words[..3], ["OK", "PERM", "NOENT"]);
+        assert!(words.iter().all(|word| word.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')), "{words:?}");
+        assert_eq!((Status(4711).word(), Status(4711).name()), (None, "NFS3ERR_?"));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{self, MODE_BITS, stat, status},
+    attributes::{self, stat, status},
     object::Mode,
     resolve::{own_path, reopen},
 };
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use rpcrdma_nfs::v3::{Attributes, Failure, FileType, Status, access};
 use rustix::{
     fd::OwnedFd,
-    fs::{Access, AtFlags, CWD, OFlags, Statx, accessat, chmod, readlinkat},
+    fs::{Access, AtFlags, CWD, OFlags, Statx, accessat, readlinkat},
     io::Errno,
 };
 use std::sync::Arc;
@@ -87,10 +87,10 @@ impl Inner {
         }
         let stat = stat(&object.fd).map_err(status)?;
         if stat.stx_nlink == 0 {
-            self.cache.remove(object.id);
+            self.gone(object.id);
             return Err(Status::STALE);
         }
-        if object.still_may(caller, mode, &stat, self.identity.is_privileged())
+        if object.still_may(caller, mode, &stat, self.identity.keeping())
             && let Some(file) = object.opened(caller, mode)
         {
             return Ok((file, stat));
@@ -112,21 +112,10 @@ impl Inner {
             Err(Errno::ACCESS) if self.identity.is_privileged() && (caller.uid == stat.stx_uid || executable) => {
                 reopen(&object.fd, flags)
             }
-            Err(Errno::ACCESS) if !self.identity.is_privileged() => open_own(object, &stat, flags),
             other => other,
         };
         let file = Arc::new(opened.map_err(status)?);
         object.keep(caller, mode, &stat, file.clone());
         Ok((file, stat))
     }
-}
-
-/// Opens a file of the server's own although its mode forbids it, by changing the mode for that moment.
-fn open_own(object: &Object, stat: &Statx, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let path = own_path(&object.fd);
-    let mode = rustix::fs::Mode::from_raw_mode(u32::from(stat.stx_mode) & MODE_BITS);
-    chmod(&path, mode | rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).map_err(|_| Errno::ACCESS)?;
-    let opened = reopen(&object.fd, flags);
-    chmod(&path, mode)?;
-    opened
 }

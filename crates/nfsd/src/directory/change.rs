@@ -8,17 +8,25 @@ use super::{
     Cover, Inner, Object,
     attributes::{self, MODE_BITS, stat, status, timestamps},
     object,
-    resolve::{identify, open_beneath, own_path},
+    resolve::{open_beneath, own_path},
 };
 use crate::{Caller, Changed, FileId, failed};
 use rpcrdma_nfs::v3::{
     Failure, FileType, LinkInfo, NewAttributes, RenameInfo, SetTime, Status, Time, WeakAttributes, WeakCache,
 };
 use rustix::{
+    fd::OwnedFd,
     fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat, ftruncate, linkat, renameat, unlinkat, utimensat},
     io::Errno,
     process::{Gid, Uid},
 };
+
+/// A file whose name is about to be taken away.
+struct Victim {
+    id: FileId,
+    fd: OwnedFd,
+    is_directory: bool,
+}
 
 impl Inner {
     pub(super) fn set_attributes(
@@ -57,6 +65,9 @@ impl Inner {
             drop(assumed);
             cut.map_err(status)?;
         }
+        let sets_rights = new.mode.is_some() || new.uid.is_some() || new.gid.is_some();
+        let renews = sets_rights && !self.identity.is_privileged();
+        let before = renews.then(|| stat(&object.fd).map_err(status)).transpose()?;
         let assumed = self.identity.assume(caller).map_err(status)?;
         // What is the file's already is set, too: only its owner may, and set-user-ID and set-group-ID bits go.
         let (uid, gid) = (new.uid, new.gid);
@@ -76,6 +87,11 @@ impl Inner {
             utimensat(&object.fd, "", &timestamps(new.accessed, new.modified), AtFlags::EMPTY_PATH).map_err(status)?;
         }
         drop(assumed);
+        if let Some(before) = before {
+            // Where nobody else's rights can be taken on, a mode that was set by whoever has the file open does not
+            // end that, as it does not for a process.
+            object.renew(caller, &before, &stat(&object.fd).map_err(status)?);
+        }
         Ok(())
     }
 
@@ -87,33 +103,36 @@ impl Inner {
         is_directory: bool,
     ) -> Changed<WeakCache> {
         let directory = self.directory(directory).map_err(failed)?;
+        // Closed when the directory is free for others again: the storage of a large file takes time to free.
+        let mut victim = None;
         let ((), changed) = self.change_file(&directory, || {
-            let victim = self.peek(&directory, name);
+            self.check_not_hidden(&directory, name, Status::NOENT)?;
+            victim = self.peek(&directory, name);
             let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
             let assumed = self.identity.assume(caller).map_err(status)?;
             let removed = unlinkat(&directory.fd, name, flags);
             drop(assumed);
-            removed.map_err(status)?;
-            self.unlinked(victim, &directory, name);
-            Ok(())
+            removed.map_err(status)
         })?;
+        if let Some(victim) = victim {
+            self.unlinked(&victim, &directory, name);
+        }
         Ok(changed)
     }
 
-    /// The file that has a name, and whether it is the file's last, before the name is taken away.
-    fn peek(&self, directory: &Object, name: &[u8]) -> Option<(FileId, bool)> {
+    /// The file that has a name, before the name is taken away.
+    fn peek(&self, directory: &Object, name: &[u8]) -> Option<Victim> {
         let fd = open_beneath(&directory.fd, name, OFlags::PATH).ok()?;
         let stat = stat(&fd).ok()?;
-        let last = stat.stx_nlink <= 1 || attributes::file_type(&stat) == FileType::Directory;
-        Some((identify(&fd, &stat, self.kernel_handles), last))
+        let is_directory = attributes::file_type(&stat) == FileType::Directory;
+        Some(Victim { id: self.ids.of(&fd, &stat), fd, is_directory })
     }
 
-    fn unlinked(&self, victim: Option<(FileId, bool)>, directory: &Object, name: &[u8]) {
-        if let Some((id, last)) = victim {
-            self.forget(id, directory, name);
-            if last {
-                self.cache.remove(id);
-            }
+    /// A name is no longer a file's. Whether it was its last is asked only now: it may have got another meanwhile.
+    fn unlinked(&self, victim: &Victim, directory: &Object, name: &[u8]) {
+        self.forget(victim.id, directory, name);
+        if victim.is_directory || stat(&victim.fd).is_ok_and(|stat| stat.stx_nlink == 0) {
+            self.gone(victim.id);
         }
     }
 
@@ -125,6 +144,8 @@ impl Inner {
     ) -> Result<RenameInfo, Failure<RenameInfo>> {
         let first = self.directory(from_directory).map_err(failed)?;
         let second = self.directory(to_directory).map_err(failed)?;
+        self.check_not_hidden(&first, from, Status::NOENT).map_err(failed)?;
+        self.check_not_hidden(&second, to, Status::EXIST).map_err(failed)?;
         // Always in the same order, so that two renames cannot wait for each other.
         let changing = match first.id.cmp(&second.id) {
             std::cmp::Ordering::Less => (first.begin_change(), Some(second.begin_change())),
@@ -133,6 +154,9 @@ impl Inner {
         };
         let (before_first, before_second) = (self.weak(&first), self.weak(&second));
         let (moved, replaced) = (self.peek(&first, from), self.peek(&second, to));
+        if moved.as_ref().is_some_and(|moved| moved.is_directory && self.hidden.lies_below(&moved.fd)) {
+            return Err(failed(Status::ACCES));
+        }
         let renamed = self.identity.assume(caller).and_then(|assumed| {
             let renamed = renameat(&first.fd, from, &second.fd, to);
             drop(assumed);
@@ -147,10 +171,12 @@ impl Inner {
             return Err(Failure { status: status_of_names(error), info });
         }
         // Two names of one file: nothing has happened.
-        if let Some((id, _)) = moved
-            && replaced.is_none_or(|(other, _)| other != id)
+        if let Some(Victim { id, .. }) = moved
+            && replaced.as_ref().is_none_or(|other| other.id != id)
         {
-            self.unlinked(replaced, &second, to);
+            if let Some(replaced) = replaced {
+                self.unlinked(&replaced, &second, to);
+            }
             self.forget(id, &first, from);
             if let Err(status) = self.remember(id, &second, to) {
                 return Err(Failure { status, info });

@@ -7,16 +7,31 @@ use super::{
     Inner, Object,
     attributes::{self, stat, status},
     object::Mode,
+    uncommitted::{For, Held},
 };
 use crate::{Caller, Changed, FileId, ReadData, Told, Written, failed};
+use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{Failure, Stability, Status, WeakCache};
 use rustix::{
     fd::OwnedFd,
-    fs::{Statx, fdatasync, fsync},
+    fs::Statx,
     io::{Errno, ReadWriteFlags, pread, preadv2, pwrite},
 };
-use std::io::IoSliceMut;
+use std::{io::IoSliceMut, sync::Arc};
+
+/// What is to be written.
+pub(super) struct Write {
+    pub(super) offset: u64,
+    pub(super) data: Bytes,
+    pub(super) stability: Stability,
+}
+
+/// A file that was written to, and through what.
+pub(super) struct Target {
+    object: Arc<Object>,
+    held: Held,
+}
 
 /// The largest offset that the kernel takes.
 const MAX_OFFSET: u64 = i64::MAX as u64;
@@ -56,8 +71,8 @@ impl Inner {
         // longer read.
         let stat = stat(&object.fd).ok()?;
         let whole = len == wanted || offset + len as u64 >= stat.stx_size;
-        let strictly = self.identity.is_privileged();
-        (whole && stat.stx_nlink > 0 && object.still_may(caller, Mode::Read, &stat, strictly)).then_some((len, stat))
+        let may = || object.still_may(caller, Mode::Read, &stat, self.identity.keeping());
+        (whole && stat.stx_nlink > 0 && may()).then_some((len, stat))
     }
 
     fn data(&self, buffer: Buffer, offset: u64, stat: &Statx) -> ReadData {
@@ -83,56 +98,70 @@ impl Inner {
         Ok(self.data(buffer, offset, &stat))
     }
 
-    pub(super) fn write(
-        &self,
-        caller: &Caller,
-        file: FileId,
-        offset: u64,
-        data: &[u8],
-        stability: Stability,
-    ) -> Changed<Written> {
+    /// Writes, without waiting for the disk. Also gives what is to be waited for, through what.
+    pub(super) fn write(&self, caller: &Caller, file: FileId, write: &Write) -> Changed<(Written, Target)> {
         let object = self.object(file).map_err(failed)?;
-        let ((opened, count), file) = self.change_file(&object, || {
+        let Write { offset, data, stability } = write;
+        let ((held, is_crowded, count), file) = self.change_file(&object, || {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
                 return Err(Status::FBIG);
             }
             let (opened, _) = self.open(caller, &object, Mode::Write)?;
+            let (writing, is_crowded) = self.uncommitted.begin(object.id, &opened, self.clock.now());
             // As the caller, although the file is open: the kernel takes the set-user-ID and set-group-ID bits from a
             // file that anybody but the superuser writes to, and counts quotas and reserved space for the writer.
             let assumed = self.identity.assume(caller).map_err(status)?;
-            let written = write_fully(&opened, data, offset);
+            let written = write_fully(&opened, data, *offset);
             drop(assumed);
-            Ok((opened, written.map_err(status)?))
+            Ok((writing.held(), is_crowded, written.map_err(status)?))
         })?;
-        // Waiting for the disk keeps nobody else from writing.
-        let synced = match stability {
-            Stability::Unstable => Ok(()),
-            Stability::DataSync => fdatasync(&opened),
-            Stability::FileSync => fsync(&opened),
-        };
-        if let Err(error) = synced {
-            return Err(Failure { status: status(error), info: file });
+        // Data that cannot stay uncommitted is waited for: more than was asked for may be promised.
+        let committed = if is_crowded { Stability::FileSync } else { *stability };
+        let written = Written { count, committed, file };
+        Ok((written, Target { object, held }))
+    }
+
+    /// Waits for what was written.
+    pub(super) fn write_through(&self, written: Written, target: &Target) -> Changed<Written> {
+        match self.settle(&target.held, For::Data) {
+            Ok(()) => {
+                self.close_writers(&target.object);
+                Ok(written)
+            }
+            Err(error) => Err(Failure { status: status(error), info: written.file }),
         }
-        if stability != Stability::Unstable {
+    }
+
+    /// Most clients commit when they close the file; one that is open for writing cannot be executed. A file whose mode
+    /// would keep it from being opened again stays open for those who have it open, until it is idle.
+    fn close_writers(&self, object: &Object) {
+        const OWNER_WRITES: u16 = 0o200;
+        let can_be_reopened = || stat(&object.fd).is_ok_and(|stat| stat.stx_mode & OWNER_WRITES != 0);
+        if self.identity.is_privileged() || can_be_reopened() {
             object.forget_writers();
         }
-        Ok(Written { count, committed: stability, file })
     }
 
     /// Tells no attributes from before: others may change the file while the disk is waited for.
     pub(super) fn commit(&self, caller: &Caller, file: FileId) -> Changed<WeakCache> {
         let object = self.object(file).map_err(failed)?;
-        // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
-        let (opened, _) = self
-            .open(caller, &object, Mode::Write)
-            .or_else(|status| self.open(caller, &object, Mode::Read).map_err(|_| status))
-            .map_err(failed)?;
-        let synced = fsync(&opened);
-        // Most clients commit when they close the file; one that is open for writing cannot be executed.
-        object.forget_writers();
+        let synced = match self.uncommitted.hold(object.id) {
+            Some(held) => self.settle(&held, For::Data),
+            None => {
+                // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
+                let (opened, _) = self
+                    .open(caller, &object, Mode::Write)
+                    .or_else(|status| self.open(caller, &object, Mode::Read).map_err(|_| status))
+                    .map_err(failed)?;
+                self.wait(object.id, &opened)
+            }
+        };
+        self.close_writers(&object);
         let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
         let info = WeakCache { before: None, after };
         match synced {
+            // The verifier that would tell of a loss is still the one that the data was written under.
+            Ok(()) if self.losses.is_waiting(object.id) => Err(Failure { status: Status::JUKEBOX, info }),
             Ok(()) => Ok(info),
             Err(error) => Err(Failure { status: status(error), info }),
         }
@@ -147,7 +176,7 @@ impl Inner {
         let changing = object.begin_change();
         let before = stat(&object.fd).map_err(|error| failed(status(error)))?;
         if before.stx_nlink == 0 {
-            self.cache.remove(object.id);
+            self.gone(object.id);
             return Err(failed(Status::STALE));
         }
         let changed = change();

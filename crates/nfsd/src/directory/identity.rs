@@ -5,6 +5,7 @@
 //! from that thread, and changing them back returns them. Jobs run on file system threads only, so no connection is ever
 //! served with a caller's identity. A server that runs as anybody else acts as itself.
 
+use super::object::Keeping;
 use crate::Caller;
 use rustix::{
     io::Errno,
@@ -16,6 +17,7 @@ use rustix::{
 #[derive(Debug)]
 pub(super) struct Identity {
     privileged: bool,
+    uid: Uid,
     gid: Gid,
     groups: Vec<Gid>,
 }
@@ -27,17 +29,28 @@ pub(super) struct Assumed<'a>(Option<&'a Identity>);
 impl Identity {
     /// The identity of the calling thread.
     pub(super) fn current() -> Result<Self, Errno> {
-        Ok(Self { privileged: geteuid().is_root(), gid: getegid(), groups: getgroups()? })
+        let uid = geteuid();
+        Ok(Self { privileged: uid.is_root(), uid, gid: getegid(), groups: getgroups()? })
     }
 
     pub(super) fn is_privileged(&self) -> bool {
         self.privileged
     }
 
+    /// The user whose callers own what this server makes, if it is not the superuser.
+    pub(super) fn owner(&self) -> Option<u32> {
+        (!self.privileged).then(|| self.uid.as_raw())
+    }
+
+    /// Whose opened files are kept when a file's rights change.
+    pub(super) fn keeping(&self) -> Keeping {
+        if self.privileged { Keeping::Strictly } else { Keeping::OfOwner { uid: self.uid.as_raw() } }
+    }
+
     /// Acts as `caller` from now on.
     pub(super) fn assume(&self, caller: &Caller) -> Result<Assumed<'_>, Errno> {
         // The superuser with no other group is what the thread is already.
-        if !self.privileged || *caller == Caller::root() {
+        if !self.privileged || caller.is_same_user(&Caller::root()) {
             return Ok(Assumed(None));
         }
         // u32::MAX would mean "no change"; the caller's identities exclude it, and this is the last line.
@@ -70,7 +83,6 @@ impl Drop for Assumed<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     fn now() -> (u32, u32, Vec<Gid>) {
         (geteuid().as_raw(), getegid().as_raw(), getgroups().unwrap())
@@ -81,7 +93,7 @@ mod tests {
     fn a_thread_acts_as_the_caller_and_then_as_itself_again() {
         let identity = Identity::current().unwrap();
         let before = now();
-        let caller = Caller { uid: 1234, gid: 567, groups: Arc::new([8, 9]) };
+        let caller = Caller::new(1234, 567).with_groups([8, 9]);
         let (ask, asked) = std::sync::mpsc::channel();
         let beside = std::thread::spawn(move || {
             asked.recv().unwrap();
@@ -107,7 +119,7 @@ mod tests {
         let identity = Identity { privileged: true, ..Identity::current().unwrap() };
         let before = now();
         for (uid, gid, group) in [(u32::MAX, 1, 1), (1, u32::MAX, 1), (1, 1, u32::MAX)] {
-            let caller = Caller { uid, gid, groups: Arc::new([group]) };
+            let caller = Caller::new(uid, gid).with_groups([group]);
             assert!(identity.assume(&caller).is_err());
         }
         assert_eq!(now(), before);

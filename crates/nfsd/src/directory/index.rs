@@ -3,8 +3,8 @@
 //! A file is known by inode number and birth time; the index remembers in which directory, by which names it was seen.
 //! It owns a journal in the state directory, to which each new place is appended before a handle that depends on it is
 //! told, so that handles survive the server's end; opening reads it back and writes it anew without what is obsolete.
-//! What the index says is always verified against the file found. It is bounded: the oldest files go first, and
-//! directories only when nothing in them is remembered.
+//! What the index says is always verified against the file found. It is bounded in files and in bytes of memory: the
+//! oldest files go first, and directories when nothing in them is remembered.
 //!
 //! ```text
 //! a record: length of the rest (2 octets), 1 to add or 2 to remove, then length and octets of the file's id, of the
@@ -16,13 +16,20 @@ use bytes::Bytes;
 use std::{
     collections::{HashMap, VecDeque},
     fs::{self, File, OpenOptions},
-    io::{self, Read, Write},
+    io::{self, BufReader, BufWriter, Read, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
-/// The most files that are remembered. An entry takes some 200 octets.
+/// The most files that are remembered.
 pub(super) const MAX_FILES: usize = 1 << 20;
+/// The most memory that they take, in bytes: about as many files with one name each of usual length. Clients choose how
+/// long names are and how many a file has.
+pub(super) const MAX_BYTES: usize = 384 << 20;
+/// What a file takes in the tables, in bytes: entries with their free neighbours, and its turn in the order.
+const FILE_BYTES: usize = 240;
+/// What a name takes beside its own bytes: the place, and what the allocator adds to it and to the name.
+const PLACE_BYTES: usize = size_of::<Place>() + 48;
 /// The most names that are remembered of one file.
 const MAX_PLACES: usize = 8;
 /// The journal is written anew when it has this many records more than the index needs, and twice as many.
@@ -44,7 +51,9 @@ pub(super) struct Index {
     /// How many places are remembered in each directory.
     within: HashMap<FileId, usize>,
     order: VecDeque<FileId>,
-    max_files: usize,
+    limits: Limits,
+    /// The memory in use, as [`FILE_BYTES`] and [`PLACE_BYTES`] count it.
+    bytes: usize,
     journal: File,
     path: PathBuf,
     records: usize,
@@ -52,35 +61,69 @@ pub(super) struct Index {
     is_torn: bool,
 }
 
+/// How much is remembered.
+#[derive(Clone, Copy)]
+struct Limits {
+    files: usize,
+    bytes: usize,
+}
+
+/// How much an index remembers, and how much memory that takes at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexUse {
+    /// Files that are remembered.
+    pub files: usize,
+    /// Memory in use, in bytes.
+    pub bytes: usize,
+    /// The most memory that it takes, in bytes.
+    pub max_bytes: usize,
+}
+
+fn place_bytes(place: &Place) -> usize {
+    PLACE_BYTES + place.name.len()
+}
+
 impl Index {
-    /// Reads the journal at `path`, as far as it is whole, and locks it.
-    pub(super) fn open(path: &Path) -> io::Result<Self> {
-        Self::with_limit(path, MAX_FILES)
+    /// Reads the journals at `sources`, each as far as it is whole and the latest last, and writes what they hold to the
+    /// one at `path`.
+    pub(super) fn open(path: &Path, sources: &[PathBuf]) -> io::Result<Self> {
+        Self::with_limits(path, sources, Limits { files: MAX_FILES, bytes: MAX_BYTES })
     }
 
-    fn with_limit(path: &Path, max_files: usize) -> io::Result<Self> {
-        let mut octets = Vec::new();
-        open_journal(path)?.read_to_end(&mut octets)?;
+    fn with_limits(path: &Path, sources: &[PathBuf], limits: Limits) -> io::Result<Self> {
         let mut index = Self {
             files: HashMap::new(),
             within: HashMap::new(),
             order: VecDeque::new(),
-            max_files,
+            limits,
+            bytes: 0,
             journal: open_journal(path)?,
             path: path.to_owned(),
             records: 0,
             is_torn: false,
         };
-        let mut rest = &octets[..];
-        while let Some((add, file, place)) = read_record(&mut rest) {
-            if add {
-                index.remember(file, place);
-            } else {
-                index.drop_place(file, &place);
-            }
+        for source in sources {
+            index.read(source)?;
         }
         index.rewrite()?;
         Ok(index)
+    }
+
+    fn read(&mut self, source: &Path) -> io::Result<()> {
+        let mut journal = BufReader::new(File::open(source)?);
+        while let Some((add, file, place)) = read_record(&mut journal)? {
+            if add {
+                self.remember(file, place);
+            } else {
+                self.drop_place(file, &place);
+            }
+        }
+        Ok(())
+    }
+
+    /// How much is remembered.
+    pub(super) fn usage(&self) -> IndexUse {
+        IndexUse { files: self.files.len(), bytes: self.bytes, max_bytes: self.limits.bytes }
     }
 
     /// Where a file was seen, the latest place last.
@@ -109,28 +152,41 @@ impl Index {
     }
 
     fn remember(&mut self, file: FileId, place: Place) {
-        if !self.files.contains_key(&file) {
-            self.make_room();
-            self.order.push_back(file);
-        }
-        let places = self.files.entry(file).or_default();
-        let known = places.iter().position(|known| *known == place);
-        let gone = known.or((places.len() == MAX_PLACES).then_some(0)).map(|at| places.remove(at));
+        // Before room is made: the directory is needed from now on.
         *self.within.entry(place.directory).or_default() += 1;
-        places.push(place);
+        let gone = self.files.get_mut(&file).and_then(|places| {
+            let known = places.iter().position(|known| *known == place);
+            known.or((places.len() == MAX_PLACES).then_some(0)).map(|at| places.remove(at))
+        });
         if let Some(gone) = gone {
-            self.count_out(gone.directory);
+            self.count_out(&gone);
         }
+        self.make_room(file, place_bytes(&place));
+        if !self.files.contains_key(&file) {
+            self.order.push_back(file);
+            self.bytes += FILE_BYTES;
+        }
+        self.bytes += place_bytes(&place);
+        let places = self.files.entry(file).or_default();
+        places.reserve_exact(1);
+        places.push(place);
     }
 
-    fn make_room(&mut self) {
-        // Each entry has at most one turn: if all are directories that are needed, the limit gives way to them.
-        for _ in 0..self.order.len() {
-            if self.files.len() < self.max_files {
+    fn has_room(&self, file: FileId, bytes: usize) -> bool {
+        let is_known = self.files.contains_key(&file);
+        let bytes = bytes + if is_known { 0 } else { FILE_BYTES };
+        (is_known || self.files.len() < self.limits.files) && self.bytes + bytes <= self.limits.bytes
+    }
+
+    fn make_room(&mut self, file: FileId, bytes: usize) {
+        // Each entry has one turn in which it stays if it is a needed directory, and then none: the limit holds.
+        let turns = self.order.len();
+        for turn in 0..2 * turns {
+            if self.has_room(file, bytes) {
                 return;
             }
             let Some(oldest) = self.order.pop_front() else { return };
-            if self.within.contains_key(&oldest) {
+            if turn < turns && self.within.contains_key(&oldest) {
                 self.order.push_back(oldest);
             } else {
                 self.forget(oldest);
@@ -139,16 +195,20 @@ impl Index {
     }
 
     fn forget(&mut self, file: FileId) {
-        for place in self.files.remove(&file).unwrap_or_default() {
-            self.count_out(place.directory);
+        let Some(places) = self.files.remove(&file) else { return };
+        self.bytes -= FILE_BYTES;
+        for place in places {
+            self.count_out(&place);
         }
     }
 
-    fn count_out(&mut self, directory: FileId) {
-        if let Some(count) = self.within.get_mut(&directory) {
+    /// A place is no longer remembered.
+    fn count_out(&mut self, place: &Place) {
+        self.bytes -= place_bytes(place);
+        if let Some(count) = self.within.get_mut(&place.directory) {
             *count -= 1;
             if *count == 0 {
-                self.within.remove(&directory);
+                self.within.remove(&place.directory);
             }
         }
     }
@@ -159,13 +219,14 @@ impl Index {
         places.remove(at);
         if places.is_empty() {
             self.files.remove(&file);
+            self.bytes -= FILE_BYTES;
             // Its turn in the order is skipped when it comes; a new entry of the file has one of its own.
             if self.order.len() > 2 * self.files.len() + 16 {
                 let files = &self.files;
                 self.order.retain(|file| files.contains_key(file));
             }
         }
-        self.count_out(place.directory);
+        self.count_out(place);
     }
 
     fn append(&mut self, what: u8, file: FileId, place: &Place) -> io::Result<()> {
@@ -185,18 +246,19 @@ impl Index {
     /// Writes the index anew beside the journal and puts it in its place.
     fn rewrite(&mut self) -> io::Result<()> {
         let draft = self.path.with_extension("new");
-        let mut octets = Vec::new();
-        let mut records = 0;
+        let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut writer = BufWriter::new(file);
+        let (mut record, mut records) = (Vec::new(), 0);
         let mut seen = std::collections::HashSet::new();
         for file in self.order.iter().filter(|file| seen.insert(**file)) {
             for place in self.files.get(file).into_iter().flatten() {
-                write_record(&mut octets, ADD, *file, place);
+                record.clear();
+                write_record(&mut record, ADD, *file, place);
+                writer.write_all(&record)?;
                 records += 1;
             }
         }
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        file.write_all(&octets)?;
-        file.sync_all()?;
+        writer.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
         fs::rename(&draft, &self.path)?;
         (self.journal, self.records) = (open_journal(&self.path)?, records);
         self.is_torn = false;
@@ -221,9 +283,22 @@ fn write_record(out: &mut Vec<u8>, what: u8, file: FileId, place: &Place) {
 }
 
 /// The next record, or `None` at the end or where the journal is damaged.
-fn read_record(rest: &mut &[u8]) -> Option<(bool, FileId, Place)> {
-    let (len, behind) = rest.split_first_chunk::<2>()?;
-    let (mut record, behind) = behind.split_at_checked(u16::from_be_bytes(*len).into())?;
+fn read_record(journal: &mut impl Read) -> io::Result<Option<(bool, FileId, Place)>> {
+    let mut len = [0; 2];
+    let mut octets = Vec::new();
+    let whole = journal.read_exact(&mut len).and_then(|()| {
+        octets.resize(u16::from_be_bytes(len).into(), 0);
+        journal.read_exact(&mut octets)
+    });
+    match whole {
+        Ok(()) => Ok(parse_record(&octets)),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A record behind its length.
+fn parse_record(mut record: &[u8]) -> Option<(bool, FileId, Place)> {
     let mut take = |len: usize| {
         let (taken, others) = record.split_at_checked(len)?;
         record = others;
@@ -239,7 +314,6 @@ fn read_record(rest: &mut &[u8]) -> Option<(bool, FileId, Place)> {
         FileId::new(take(len.into())?)
     };
     let (file, directory) = (id()?, id()?);
-    *rest = behind;
     Some((add, file, Place { directory, name: Bytes::copy_from_slice(record) }))
 }
 
@@ -256,11 +330,21 @@ mod tests {
         Place { directory: id(directory), name: name.into() }
     }
 
+    /// Goes on with what the journal at `path` holds, if there is one.
+    fn open(path: &Path) -> io::Result<Index> {
+        with_limits(path, MAX_FILES, MAX_BYTES)
+    }
+
+    fn with_limits(path: &Path, files: usize, bytes: usize) -> io::Result<Index> {
+        let sources: Vec<_> = path.exists().then(|| path.to_owned()).into_iter().collect();
+        Index::with_limits(path, &sources, Limits { files, bytes })
+    }
+
     #[test]
     fn places_survive_and_a_torn_record_harms_nothing_before_it() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("index");
-        let mut index = Index::open(&path).unwrap();
+        let mut index = open(&path).unwrap();
         index.add(id(2), place(1, "a")).unwrap();
         index.add(id(2), place(1, "b")).unwrap();
         index.add(id(3), place(1, "c")).unwrap();
@@ -270,12 +354,12 @@ mod tests {
         let mut octets = fs::read(&path).unwrap();
         octets.truncate(octets.len() - 1);
         fs::write(&path, &octets).unwrap();
-        let mut index = Index::open(&path).unwrap();
+        let mut index = open(&path).unwrap();
         assert_eq!(index.places(id(2)), [place(1, "a"), place(1, "b")]);
         assert_eq!(index.places(id(3)), []);
         assert_eq!(index.places(id(4)), [], "torn");
         index.add(id(4), place(1, "d")).unwrap();
-        assert_eq!(Index::open(&path).unwrap().places(id(4)), [place(1, "d")]);
+        assert_eq!(open(&path).unwrap().places(id(4)), [place(1, "d")]);
     }
 
     /// Octets in the middle that are not what was written: a length that leads behind the end, an unknown kind of record, an
@@ -284,7 +368,7 @@ mod tests {
     fn what_stands_before_the_damage_counts() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("index");
-        let mut index = Index::open(&path).unwrap();
+        let mut index = open(&path).unwrap();
         for (number, name) in [(2, "a"), (3, "b"), (4, "c")] {
             index.add(id(number), place(1, name)).unwrap();
         }
@@ -295,11 +379,11 @@ mod tests {
             let mut octets = whole.clone();
             octets[at] = 0xEE;
             fs::write(&path, &octets).unwrap();
-            let mut index = Index::open(&path).unwrap();
+            let mut index = open(&path).unwrap();
             assert_eq!(index.places(id(2)), [place(1, "a")], "octet {at}");
             assert_eq!((index.places(id(3)), index.places(id(4))), (&[][..], &[][..]), "octet {at}");
             index.add(id(5), place(1, "e")).unwrap();
-            let index = Index::open(&path).unwrap();
+            let index = open(&path).unwrap();
             assert_eq!(
                 (index.places(id(2)).len(), index.places(id(5)).len()),
                 (1, 1),
@@ -311,7 +395,7 @@ mod tests {
     #[test]
     fn the_limits_hold_at_the_limit_and_one_past_it() {
         let scratch = tempfile::tempdir().unwrap();
-        let mut index = Index::with_limit(&scratch.path().join("index"), 3).unwrap();
+        let mut index = with_limits(&scratch.path().join("index"), 3, MAX_BYTES).unwrap();
         for number in 1..=3 {
             index.add(id(number), place(9, "x")).unwrap();
         }
@@ -327,10 +411,51 @@ mod tests {
         assert_eq!(index.places(id(5)), &names[1..]);
     }
 
+    /// A client chooses how long names are and how many names a file has.
+    #[test]
+    fn the_memory_is_bounded_to_the_byte_and_comes_back() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = scratch.path().join("index");
+        let long = |n: u64| Place { directory: id(9), name: format!("{n:0>200}").into() };
+        let each = FILE_BYTES + PLACE_BYTES + 200;
+        let mut index = with_limits(&path, MAX_FILES, 3 * each).unwrap();
+        for number in 1..=3 {
+            index.add(id(number), long(number)).unwrap();
+        }
+        assert_eq!(index.usage(), IndexUse { files: 3, bytes: 3 * each, max_bytes: 3 * each }, "at the limit");
+        index.add(id(4), long(4)).unwrap();
+        assert_eq!((index.usage().files, index.places(id(1)).len()), (3, 0), "one past it: the oldest goes");
+        // A further name of a known file takes room, too.
+        index.add(id(4), long(5)).unwrap();
+        assert_eq!((index.places(id(2)).len(), index.places(id(4)).len()), (0, 2));
+        assert_eq!(index.usage().bytes, 2 * each + PLACE_BYTES + 200);
+        index.add(id(4), long(4)).unwrap();
+        assert_eq!(index.usage().bytes, 2 * each + PLACE_BYTES + 200, "a name that is known takes no more");
+        drop(index);
+        let mut index = with_limits(&path, MAX_FILES, 3 * each).unwrap();
+        assert_eq!(index.usage().bytes, 2 * each + PLACE_BYTES + 200, "after a restart");
+        for (file, name) in [(3, 3), (4, 5), (4, 4)] {
+            index.remove(id(file), &long(name)).unwrap();
+        }
+        assert_eq!((index.usage().bytes, index.usage().files, index.within.len()), (0, 0, 0));
+    }
+
+    /// Directories that lie in each other, as far as the index knows: there is none in which nothing is remembered.
+    #[test]
+    fn the_limit_holds_where_every_directory_is_needed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let mut index = with_limits(&scratch.path().join("index"), 3, MAX_BYTES).unwrap();
+        for number in 1..20 {
+            index.add(id(number), place(number, "loop")).unwrap();
+            assert!(index.files.len() <= 3);
+        }
+        assert_eq!(index.places(id(19)).len(), 1);
+    }
+
     #[test]
     fn a_directory_stays_while_something_in_it_is_remembered() {
         let scratch = tempfile::tempdir().unwrap();
-        let mut index = Index::with_limit(&scratch.path().join("index"), 3).unwrap();
+        let mut index = with_limits(&scratch.path().join("index"), 3, MAX_BYTES).unwrap();
         index.add(id(1), place(9, "directory")).unwrap();
         for number in 2..20 {
             index.add(id(number), place(1, "x")).unwrap();
@@ -344,7 +469,7 @@ mod tests {
     fn after_a_record_that_could_not_be_written_the_journal_is_written_anew() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("index");
-        let mut index = Index::open(&path).unwrap();
+        let mut index = open(&path).unwrap();
         index.add(id(2), place(1, "a")).unwrap();
         // Half a record, as a full disk leaves it.
         index.journal.write_all(&[0, 200, ADD]).unwrap();
@@ -355,7 +480,7 @@ mod tests {
         index.journal = whole;
         index.add(id(4), place(1, "c")).unwrap();
         drop(index);
-        let index = Index::open(&path).unwrap();
+        let index = open(&path).unwrap();
         assert_eq!((index.places(id(2)), index.places(id(4))), (&[place(1, "a")][..], &[place(1, "c")][..]));
     }
 
@@ -363,7 +488,7 @@ mod tests {
     fn a_journal_full_of_obsolete_records_is_written_anew() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("index");
-        let mut index = Index::open(&path).unwrap();
+        let mut index = open(&path).unwrap();
         index.records = MAX_OBSOLETE;
         index.add(id(2), place(1, "a")).unwrap();
         index.add(id(2), place(1, "b")).unwrap();
@@ -371,14 +496,14 @@ mod tests {
         index.add(id(2), place(1, "d")).unwrap();
         assert!(index.records < 10);
         drop(index);
-        assert_eq!(Index::open(&path).unwrap().places(id(2)).len(), 4);
+        assert_eq!(open(&path).unwrap().places(id(2)).len(), 4);
     }
 
     proptest! {
         #[test]
         fn arbitrary_journals_are_survived(octets in prop::collection::vec(any::<u8>(), 0..300)) {
             let mut rest = &octets[..];
-            while read_record(&mut rest).is_some() {}
+            while read_record(&mut rest).unwrap().is_some() {}
         }
 
         #[test]
@@ -392,7 +517,7 @@ mod tests {
             let mut octets = Vec::new();
             write_record(&mut octets, ADD, file, &place);
             let mut rest = &octets[..];
-            prop_assert_eq!(read_record(&mut rest), Some((true, file, place)));
+            prop_assert_eq!(read_record(&mut rest).unwrap(), Some((true, file, place)));
             prop_assert!(rest.is_empty());
         }
     }

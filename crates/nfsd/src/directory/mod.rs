@@ -6,9 +6,10 @@
 //! host's owner moves out of the served directory can still be read by a client that holds its handle, as by a process
 //! that has it open.)
 //!
-//! Jobs run on the program's file system threads, as the caller where the server is the superuser. Attributes and cached
-//! data of files that are open already are told at once on the caller's thread. Descriptors belong to the [`Cache`];
-//! errors are the statuses of the kernel's error numbers.
+//! Jobs run on the program's file system threads in the order that the [`Queue`] says, as the caller where the server is
+//! the superuser. Attributes and cached data of files that are open already are told at once on the caller's thread.
+//! Descriptors belong to the [`Cache`], and those of files with uncommitted data to [`Uncommitted`]; errors are the
+//! statuses of the kernel's error numbers.
 //!
 //! [`Cache`]: object::Cache
 
@@ -16,53 +17,66 @@ mod access;
 mod attributes;
 mod change;
 mod data;
+mod hidden;
 mod identity;
+mod ids;
 mod index;
+mod index_files;
 mod kept;
 mod listing;
+mod losses;
 mod make;
 mod object;
+mod queue;
 mod resolve;
 mod seldom;
 mod stable;
 mod sys;
-mod turns;
+mod uncommitted;
+mod upkeep;
 
 use crate::{
     Caller, Changed, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, New, ReadData, StateDirectory,
     Told, Usage, Workers, Written, failed,
 };
 use bytes::Bytes;
+use data::Write;
+use hidden::Hidden;
 use identity::Identity;
+use ids::Ids;
 use index::Index;
+pub use index::IndexUse;
 use kept::Kept;
+use losses::Losses;
 use object::{Cache, Object};
+use queue::{After, Job, Lane, Queue};
 use resolve::Cover;
-use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
 use rpcrdma_nfs::v3::{
     Attributes, Failure, LinkInfo, NewAttributes, RenameInfo, Stability, Status, Time, Verifier, WeakCache,
 };
 use rustix::{
     fd::OwnedFd,
-    fs::{self, FlockOperation, Mode, OFlags, fstatfs, fstatvfs},
+    fs::{self, Mode, OFlags, fstatfs, fstatvfs},
     io::Errno,
     process::{Resource, getrlimit},
 };
 use siphasher::sip::SipHasher24;
 use stable::Answers;
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     hash::Hasher,
     io,
-    os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 use tokio::sync::oneshot;
-use turns::{Job, Turns};
+use uncommitted::Uncommitted;
 
 /// The most files that are kept, if the process may open enough; see [`object_limit`].
 const MAX_OBJECTS: u64 = 4096;
+/// The part of the files that are kept of which data may be uncommitted: one of so many.
+const UNCOMMITTED_PART: usize = 4;
 /// The most hard links to a file that Linux's usual file systems have: ext4's.
 const MAX_LINKS: u32 = 65_000;
 
@@ -94,6 +108,12 @@ pub enum OpenError {
         /// Why.
         source: io::Error,
     },
+    /// The directory is the state directory itself.
+    #[error("{} is the state directory: nobody may be served the secret in it", path.display())]
+    ServesState {
+        /// The directory.
+        path: PathBuf,
+    },
     /// Another server serves the same directory with the same state.
     #[error("another server is serving this directory with the state in {}", path.display())]
     InUse {
@@ -106,12 +126,24 @@ pub enum OpenError {
 #[derive(Clone)]
 pub struct DirectoryFs {
     inner: Arc<Inner>,
-    workers: Arc<dyn Workers>,
-    turns: Arc<Turns>,
+    queue: Arc<Queue>,
     answers: Answers,
 }
 
+/// What became of the first part of a job.
+enum Step<T, F> {
+    /// All of it is done.
+    Done(Result<T, Failure<F>>),
+    /// The rest runs beside the file's next change.
+    Then(Rest<T, F>),
+}
+
+type Rest<T, F> = Box<dyn FnOnce(&Inner) -> Result<T, Failure<F>> + Send>;
+
 struct Inner {
+    /// As it was given, for messages.
+    path: PathBuf,
+    clock: Arc<dyn Clock>,
     /// Opened for reading: `open_by_handle_at` does not take an `O_PATH` descriptor.
     root_fd: OwnedFd,
     root: Arc<Object>,
@@ -119,11 +151,17 @@ struct Inner {
     root_inode: u64,
     id: u64,
     identity: Identity,
-    kernel_handles: bool,
+    /// The state directory, which no client reaches.
+    hidden: Hidden,
+    ids: Ids,
     stable_cookies: bool,
     local: bool,
     max_name_octets: u32,
     cache: Cache,
+    uncommitted: Uncommitted,
+    losses: Losses,
+    /// Failures of waiting for the disk, which clients can bring about by filling it.
+    sync_failures: seldom::Seldom,
     index: Mutex<Index>,
     kept: Kept,
     /// Failures to write the index, which clients can bring about by filling its disk.
@@ -140,8 +178,19 @@ impl DirectoryFs {
     ///
     /// # Errors
     /// If the directory or the index of its files in `state` cannot be used.
-    pub fn open(path: &Path, state: &StateDirectory, workers: Arc<dyn Workers>) -> Result<Self, OpenError> {
-        Self::open_with(path, state, workers, true, true)
+    pub fn open(path: &Path, state: &StateDirectory, workers: Arc<dyn Workers>, env: &Env) -> Result<Self, OpenError> {
+        Self::open_with(path, state, workers, env, Ways::default())
+    }
+
+    /// The user whose callers own the files here, where the server is not the superuser: they may go on with what they
+    /// have open whatever mode they give it. Everybody else has the rights of the server's user, as its modes say.
+    pub fn owner(&self) -> Option<u32> {
+        self.inner.identity.owner()
+    }
+
+    /// Whether a removed file can be told from one that has taken its place. If not, handles of the one open the other.
+    pub fn tells_files_apart(&self) -> bool {
+        self.inner.ids != Ids::Number
     }
 
     /// The same directory, where changes of attributes and names are answered as soon as the kernel has them, and not when
@@ -153,13 +202,18 @@ impl DirectoryFs {
         self
     }
 
-    /// The same as [`open`](Self::open), where handles of the kernel's and its directory positions may be left unused.
+    /// How much the index of names remembers, and what memory that takes.
+    pub fn index_use(&self) -> IndexUse {
+        self.inner.index().usage()
+    }
+
+    /// The same as [`open`](Self::open), where some of what the kernel offers may be left unused.
     fn open_with(
         path: &Path,
         state: &StateDirectory,
         workers: Arc<dyn Workers>,
-        use_kernel_handles: bool,
-        use_positions: bool,
+        env: &Env,
+        ways: Ways,
     ) -> Result<Self, OpenError> {
         let directory = |source: Errno| OpenError::Directory { path: path.to_owned(), source: source.into() };
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -179,23 +233,39 @@ impl DirectoryFs {
         };
         // Not the file system's alone: handles of one directory must not work in another.
         let id = hash(&[file_system, stat.stx_ino, stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()]);
-        let (index, lock) = open_index(state, path, id)?;
+        let hidden = Hidden::open(state.path())
+            .map_err(|errno| OpenError::Index { path: state.path().to_owned(), source: errno.into() })?;
+        if hidden.is(&stat) {
+            return Err(OpenError::ServesState { path: path.to_owned() });
+        }
+        let (index, lock) = index_files::open(state.path(), id)?;
         let identity = Identity::current().map_err(directory)?;
-        let kernel_handles = use_kernel_handles && identity.is_privileged() && resolve::has_kernel_handles(&root_fd);
-        let root_id = resolve::identify(&root_path_fd, &stat, kernel_handles);
+        let by_handle = ways.kernel_handles && identity.is_privileged() && resolve::has_kernel_handles(&root_fd);
+        let ids = match by_handle {
+            true => Ids::Kernel,
+            false if ways.proofs => Ids::without_opening(&root_fd, &stat),
+            false => Ids::Born,
+        };
+        let root_id = ids.of(&root_path_fd, &stat);
         let limit = object_limit(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
         let inner = Inner {
+            path: path.to_owned(),
+            clock: env.clock.clone(),
             root: Arc::new(Object::new(root_id, root_path_fd, attributes::file_type(&stat))),
             root_fd,
             root_device: device,
             root_inode: stat.stx_ino,
             id,
             identity,
-            kernel_handles,
-            stable_cookies: use_positions && STABLE_COOKIES.contains(&kind),
+            hidden,
+            ids,
+            stable_cookies: ways.positions && STABLE_COOKIES.contains(&kind),
             local: LOCAL.contains(&kind),
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
-            cache: Cache::new(limit),
+            cache: Cache::new(limit, env.clock.clone()),
+            uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
+            losses: Losses::default(),
+            sync_failures: seldom::Seldom::default(),
             index: Mutex::new(index),
             kept: Kept::default(),
             index_failures: seldom::Seldom::default(),
@@ -203,40 +273,84 @@ impl DirectoryFs {
             synchronised: Mutex::default(),
             _lock: lock,
         };
-        Ok(Self { inner: Arc::new(inner), workers, turns: Arc::default(), answers: Answers::Stable })
+        Ok(Self { inner: Arc::new(inner), queue: Queue::new(workers), answers: Answers::Stable })
     }
 
     /// Runs a job on the program's threads. One that is dropped there fails its call.
     fn run<T: Send + 'static, F: Default + Send + 'static>(
         &self,
+        caller: &Caller,
+        lane: Lane,
         job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
-    ) -> BoxFuture<'_, Result<T, Failure<F>>> {
-        let (job, done) = self.job(job);
-        self.workers.run(job);
-        done
+    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
+        self.queued(caller, lane, None, |inner| Step::Done(job(inner)))
     }
 
-    /// The same, after all jobs of the same file that were run in this way before.
+    /// Runs a job that changes something after all that change the same file and were given before.
     fn run_in_turn<T: Send + 'static, F: Default + Send + 'static>(
         &self,
+        caller: &Caller,
         file: FileId,
-        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
-    ) -> BoxFuture<'_, Result<T, Failure<F>>> {
-        let (job, done) = self.job(job);
-        self.turns.run(file, &*self.workers, job);
-        done
+        job: impl FnOnce(&Inner) -> Step<T, F> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
+        self.queued(caller, Lane::Data, Some(file), job)
     }
 
-    fn job<T: Send + 'static, F: Default + Send + 'static>(
+    /// The same for a change of attributes or names, which is answered when the disk has it.
+    fn change<T: Send + 'static, F: Default + Send + 'static>(
         &self,
-        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
-    ) -> (Job, BoxFuture<'static, Result<T, Failure<F>>>) {
+        caller: &Caller,
+        file: FileId,
+        change: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
+        wait: impl FnOnce(&Inner, Answers, T) -> Result<T, Failure<F>> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
+        let answers = self.answers;
+        self.run_in_turn(caller, file, move |inner| match change(inner) {
+            Ok(done) if answers == Answers::Stable => Step::Then(Box::new(move |inner| wait(inner, answers, done))),
+            done => Step::Done(done),
+        })
+    }
+
+    fn queued<T: Send + 'static, F: Default + Send + 'static>(
+        &self,
+        caller: &Caller,
+        lane: Lane,
+        turn: Option<FileId>,
+        job: impl FnOnce(&Inner) -> Step<T, F> + Send + 'static,
+    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
         let (sender, receiver) = oneshot::channel();
         let inner = self.inner.clone();
-        let job = Box::new(move || {
-            let _ = sender.send(job(&inner));
+        let work = Box::new(move || match job(&inner) {
+            Step::Done(result) => {
+                let _ = sender.send(result);
+                None
+            }
+            Step::Then(then) => {
+                let after: After = Box::new(move || {
+                    let _ = sender.send(then(&inner));
+                });
+                Some(after)
+            }
         });
-        (job, Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) }))
+        self.queue.run(caller.origin, Job { lane, turn, work });
+        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) })
+    }
+}
+
+/// What is used of what the kernel offers.
+#[derive(Clone, Copy, Debug)]
+struct Ways {
+    /// Handles that it opens files by.
+    kernel_handles: bool,
+    /// Handles as proof of which file it is.
+    proofs: bool,
+    /// Positions in directories.
+    positions: bool,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self { kernel_handles: true, proofs: true, positions: true }
     }
 }
 
@@ -254,28 +368,18 @@ fn hash(words: &[u64]) -> u64 {
     hasher.finish()
 }
 
-fn open_index(state: &StateDirectory, directory: &Path, id: u64) -> Result<(Index, File), OpenError> {
-    let mut name = SipHasher24::new_with_key(&[2; 16]);
-    name.write(directory.as_os_str().as_bytes());
-    let path = state.path().join(format!("index-{:016x}-{id:016x}", name.finish()));
-    let error = |source: io::Error| OpenError::Index { path: path.clone(), source };
-    let lock = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path.with_extension("lock"))
-        .map_err(error)?;
-    match fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { path: state.path().to_owned() }),
-        other => other.map_err(|errno| error(errno.into()))?,
-    }
-    Ok((Index::open(&path).map_err(error)?, lock))
-}
-
 impl FileSystem for DirectoryFs {
     fn root(&self) -> FileId {
         self.inner.root.id
+    }
+
+    fn path(&self, file: FileId) -> Option<PathBuf> {
+        if file == self.inner.root.id {
+            return Some(std::path::absolute(&self.inner.path).unwrap_or_else(|_| self.inner.path.clone()));
+        }
+        // The kernel tells it from memory; it is not looked for.
+        let object = self.inner.cache.get(file)?;
+        std::fs::read_link(resolve::own_path(&object.fd)).ok()
     }
 
     fn id(&self) -> u64 {
@@ -295,14 +399,22 @@ impl FileSystem for DirectoryFs {
         self.inner.attributes_now(file).and_then(Result::ok).map(|attributes| attributes.size)
     }
 
-    fn attributes(&self, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
+    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
         match self.inner.attributes_now(file) {
             Some(attributes) => Box::pin(std::future::ready(attributes)),
             None => {
-                let job = self.run(move |inner| inner.attributes(file).map_err(failed::<()>));
+                let job = self.run(&caller, Lane::Look, move |inner| inner.attributes(file).map_err(failed::<()>));
                 Box::pin(async { job.await.map_err(|failure| failure.status) })
             }
         }
+    }
+
+    fn losses(&self) -> u64 {
+        self.inner.losses.count(self.inner.clock.now())
+    }
+
+    fn upkeep(&self) -> BoxFuture<'static, ()> {
+        self.tend()
     }
 
     fn set_attributes(
@@ -312,23 +424,24 @@ impl FileSystem for DirectoryFs {
         new: NewAttributes,
         guard: Option<Time>,
     ) -> BoxFuture<'_, Changed<WeakCache>> {
-        let answers = self.answers;
-        self.run(move |inner| {
-            let changed = inner.set_attributes(&caller, file, &new, guard)?;
-            answers.after(inner, &[file], changed, |changed| changed)
-        })
+        self.change(
+            &caller.clone(),
+            file,
+            move |inner| inner.set_attributes(&caller, file, &new, guard),
+            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
+        )
     }
 
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
-        self.run(move |inner| inner.lookup(&caller, directory, &name))
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.lookup(&caller, directory, &name))
     }
 
     fn access(&self, caller: Caller, file: FileId, rights: u32) -> BoxFuture<'_, Told<(u32, Option<Attributes>)>> {
-        self.run(move |inner| inner.access(&caller, file, rights))
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.access(&caller, file, rights))
     }
 
     fn read_link(&self, caller: Caller, link: FileId) -> BoxFuture<'_, Told<(Bytes, Option<Attributes>)>> {
-        self.run(move |inner| inner.read_link(&caller, link))
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.read_link(&caller, link))
     }
 
     fn read(
@@ -341,7 +454,9 @@ impl FileSystem for DirectoryFs {
     ) -> BoxFuture<'_, Told<ReadData>> {
         match self.inner.read_now(&caller, file, offset, count, buffer) {
             Ok(data) => Box::pin(std::future::ready(Ok(data))),
-            Err(buffer) => self.run(move |inner| inner.read(&caller, file, offset, count, buffer)),
+            Err(buffer) => {
+                self.run(&caller.clone(), Lane::Data, move |inner| inner.read(&caller, file, offset, count, buffer))
+            }
         }
     }
 
@@ -353,21 +468,26 @@ impl FileSystem for DirectoryFs {
         data: Bytes,
         stability: Stability,
     ) -> BoxFuture<'_, Changed<Written>> {
-        let write = move |inner: &Inner| inner.write(&caller, file, offset, &data, stability);
-        // One that waits for the disk is no one's to wait for.
-        if stability == Stability::Unstable { self.run_in_turn(file, write) } else { self.run(write) }
+        let write = Write { offset, data, stability };
+        self.run_in_turn(&caller.clone(), file, move |inner| match inner.write(&caller, file, &write) {
+            Ok((written, target)) if written.committed != Stability::Unstable => {
+                Step::Then(Box::new(move |inner| inner.write_through(written, &target)))
+            }
+            done => Step::Done(done.map(|(written, _)| written)),
+        })
     }
 
     fn commit(&self, caller: Caller, file: FileId, _: u64, _: u32) -> BoxFuture<'_, Changed<WeakCache>> {
-        self.run(move |inner| inner.commit(&caller, file))
+        self.run(&caller.clone(), Lane::Data, move |inner| inner.commit(&caller, file))
     }
 
     fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
-        let answers = self.answers;
-        self.run(move |inner| {
-            let made = inner.make(&caller, directory, &name, new)?;
-            answers.after(inner, &[made.file, directory], made, |made| made.directory)
-        })
+        self.change(
+            &caller.clone(),
+            directory,
+            move |inner| inner.make(&caller, directory, &name, new),
+            move |inner, answers, made| answers.after(inner, &[made.file, directory], made, |made| made.directory),
+        )
     }
 
     fn remove(
@@ -377,11 +497,12 @@ impl FileSystem for DirectoryFs {
         name: Bytes,
         is_directory: bool,
     ) -> BoxFuture<'_, Changed<WeakCache>> {
-        let answers = self.answers;
-        self.run(move |inner| {
-            let changed = inner.remove(&caller, directory, &name, is_directory)?;
-            answers.after(inner, &[directory], changed, |changed| changed)
-        })
+        self.change(
+            &caller.clone(),
+            directory,
+            move |inner| inner.remove(&caller, directory, &name, is_directory),
+            move |inner, answers, changed| answers.after(inner, &[directory], changed, |changed| changed),
+        )
     }
 
     fn rename(
@@ -390,14 +511,17 @@ impl FileSystem for DirectoryFs {
         from: (FileId, Bytes),
         to: (FileId, Bytes),
     ) -> BoxFuture<'_, Result<RenameInfo, Failure<RenameInfo>>> {
-        let answers = self.answers;
-        self.run(move |inner| {
-            let info = inner.rename(&caller, (from.0, &from.1), (to.0, &to.1))?;
-            // The new name first: a crash between the two may leave both, but not neither.
-            let directories = [to.0, from.0];
-            let directories = if from.0 == to.0 { &directories[..1] } else { &directories };
-            answers.after(inner, directories, info, |info| info)
-        })
+        // The new name first: a crash between the two may leave both, but not neither.
+        let directories = [to.0, from.0];
+        self.change(
+            &caller.clone(),
+            to.0,
+            move |inner| inner.rename(&caller, (from.0, &from.1), (to.0, &to.1)),
+            move |inner, answers, info| {
+                let directories = if directories[0] == directories[1] { &directories[..1] } else { &directories };
+                answers.after(inner, directories, info, |info| info)
+            },
+        )
     }
 
     fn link(
@@ -407,11 +531,12 @@ impl FileSystem for DirectoryFs {
         directory: FileId,
         name: Bytes,
     ) -> BoxFuture<'_, Result<LinkInfo, Failure<LinkInfo>>> {
-        let answers = self.answers;
-        self.run(move |inner| {
-            let info = inner.link(&caller, file, directory, &name)?;
-            answers.after(inner, &[directory], info, |info| info)
-        })
+        self.change(
+            &caller.clone(),
+            directory,
+            move |inner| inner.link(&caller, file, directory, &name),
+            move |inner, answers, info| answers.after(inner, &[directory], info, |info| info),
+        )
     }
 
     fn list(
@@ -422,11 +547,11 @@ impl FileSystem for DirectoryFs {
         verifier: Verifier,
         budget: ListingBudget,
     ) -> BoxFuture<'_, Told<Listing>> {
-        self.run(move |inner| inner.list(&caller, directory, cookie, verifier, budget))
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.list(&caller, directory, cookie, verifier, budget))
     }
 
-    fn usage(&self) -> BoxFuture<'_, Result<Usage, Status>> {
-        let job = self.run(|inner| {
+    fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Status>> {
+        let job = self.run(&caller, Lane::Look, |inner| {
             let space = fstatvfs(&inner.root_fd).map_err(|error| failed::<()>(attributes::status(error)))?;
             Ok(Usage {
                 total_octets: space.f_blocks.saturating_mul(space.f_frsize),

@@ -4,17 +4,31 @@
 //! reading or writing. What a caller opened is used again by the same caller only, and only while the file's owner,
 //! group and mode are what they were: whoever may no longer read stops reading. Descriptors are closed when the cache
 //! has dropped the object and the last call has finished with it.
+//!
+//! A descriptor keeps the storage of a file that was removed, and one for writing keeps a program from being executed.
+//! So what nobody has used for some seconds is closed ([`Cache::sweep`]), and so is what was removed on the host.
 
+use super::attributes;
 use crate::{Caller, FileId};
+use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_nfs::v3::FileType;
 use rustix::{fd::OwnedFd, fs::Statx};
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 /// The most descriptors that one object keeps for its callers.
 pub(super) const MAX_OPENED: usize = 4;
+/// What nobody has used for so long is closed.
+pub(super) const IDLE: Duration = Duration::from_secs(10);
+/// What was opened for writing is closed after this time: the file may be a program that somebody on the host is
+/// about to execute.
+pub(super) const WRITER_IDLE: Duration = Duration::from_secs(5);
 /// Into how many parts the cache is divided, each with its lock.
 const SHARDS: usize = 16;
 
@@ -53,6 +67,7 @@ struct Opened {
     rights: Rights,
     /// When the inode had last changed, as the kernel says: access lists change without a trace in the mode.
     changed: (i64, u32),
+    used: Timestamp,
     file: Arc<OwnedFd>,
 }
 
@@ -61,6 +76,8 @@ pub(super) struct Object {
     pub(super) id: FileId,
     pub(super) fd: OwnedFd,
     pub(super) file_type: FileType,
+    /// When it was asked for last, in nanoseconds of the cache's clock.
+    used: AtomicU64,
     opened: Mutex<Vec<Opened>>,
     /// Held while attributes are taken before a change, the change is made, and they are taken after it.
     change: Mutex<()>,
@@ -68,7 +85,11 @@ pub(super) struct Object {
 
 impl Object {
     pub(super) fn new(id: FileId, fd: OwnedFd, file_type: FileType) -> Self {
-        Self { id, fd, file_type, opened: Mutex::default(), change: Mutex::default() }
+        Self { id, fd, file_type, used: AtomicU64::default(), opened: Mutex::default(), change: Mutex::default() }
+    }
+
+    fn used(&self) -> Timestamp {
+        Timestamp::from_nanos(self.used.load(Ordering::Relaxed))
     }
 
     /// Waits for other changes of the same object through this server.
@@ -80,38 +101,76 @@ impl Object {
     ///
     /// [`still_may`]: Self::still_may
     pub(super) fn opened(&self, caller: &Caller, mode: Mode) -> Option<Arc<OwnedFd>> {
-        let opened = lock(&self.opened);
-        opened.iter().find(|opened| opened.mode == mode && opened.caller == *caller).map(|opened| opened.file.clone())
+        let mut opened = lock(&self.opened);
+        let found = opened.iter_mut().find(|opened| opened.mode == mode && opened.caller.is_same_user(caller))?;
+        found.used = self.used();
+        Some(found.file.clone())
     }
 
-    /// Whether the caller opened the file under the rights that it has now. If not, forgets what was opened. With
-    /// `strictly`, any change of the inode counts, since it may be one of an access list; but not for the owner, who may
-    /// always.
-    pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx, strictly: bool) -> bool {
+    /// Whether the caller opened the file under the rights that it has now. If not, forgets what was opened.
+    pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx, keeping: Keeping) -> bool {
         let rights = Rights::from(stat);
         let mut opened = lock(&self.opened);
-        let is_allowed = |opened: &Opened| {
-            let is_same = !strictly || opened.caller.uid == rights.uid || opened.changed == changed(stat);
-            opened.rights == rights && is_same
+        let is_allowed = |opened: &Opened| match keeping {
+            Keeping::Strictly => {
+                let is_same = opened.caller.uid == rights.uid || opened.changed == changed(stat);
+                opened.rights == rights && is_same
+            }
+            Keeping::OfOwner { uid } => opened.caller.uid == uid && rights.uid == uid || opened.rights == rights,
         };
         opened.retain(is_allowed);
-        opened.iter().any(|opened| opened.mode == mode && opened.caller == *caller)
+        opened.iter().any(|opened| opened.mode == mode && opened.caller.is_same_user(caller))
     }
 
     /// Keeps what a caller has opened.
     pub(super) fn keep(&self, caller: &Caller, mode: Mode, stat: &Statx, file: Arc<OwnedFd>) {
         let mut opened = lock(&self.opened);
-        opened.retain(|opened| opened.mode != mode || opened.caller != *caller);
+        opened.retain(|opened| opened.mode != mode || !opened.caller.is_same_user(caller));
         if opened.len() == MAX_OPENED {
             opened.remove(0);
         }
-        opened.push(Opened { caller: caller.clone(), mode, rights: stat.into(), changed: changed(stat), file });
+        let (rights, changed, used) = (stat.into(), changed(stat), self.used());
+        opened.push(Opened { caller: caller.clone(), mode, rights, changed, used, file });
+    }
+
+    /// The caller has changed the file's rights itself, and goes on with what it had opened under those of before.
+    pub(super) fn renew(&self, caller: &Caller, before: &Statx, after: &Statx) {
+        let is_its = |opened: &&mut Opened| opened.caller.is_same_user(caller) && opened.rights == before.into();
+        for opened in lock(&self.opened).iter_mut().filter(is_its) {
+            (opened.rights, opened.changed) = (after.into(), changed(after));
+        }
     }
 
     /// Closes what was opened for writing, so that the file can be executed.
     pub(super) fn forget_writers(&self) {
         lock(&self.opened).retain(|opened| opened.mode != Mode::Write);
     }
+
+    /// Closes everything that was opened.
+    pub(super) fn forget_opened(&self) {
+        lock(&self.opened).clear();
+    }
+
+    /// Closes what nobody has used for long.
+    fn sweep(&self, now: Timestamp) {
+        lock(&self.opened).retain(|opened| {
+            let idle = if opened.mode == Mode::Write { WRITER_IDLE } else { IDLE };
+            now.since(opened.used) < idle
+        });
+    }
+}
+
+/// Whose opened files are kept when the file's owner, group, mode or access list changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keeping {
+    /// Nobody's; any change of the inode counts, since it may be one of an access list, but not for the owner, who may
+    /// always.
+    Strictly,
+    /// Those of the file's owner, who may override its mode (RFC 1813 section 4.4), if that is this user.
+    OfOwner {
+        /// The user.
+        uid: u32,
+    },
 }
 
 #[derive(Default)]
@@ -125,12 +184,17 @@ struct Shard {
 pub(super) struct Cache {
     shards: [Mutex<Shard>; SHARDS],
     shard_limit: usize,
+    clock: Arc<dyn Clock>,
 }
 
 impl Cache {
     /// A cache of at most `limit` objects, at least one for each of its 16 parts.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { shards: Default::default(), shard_limit: (limit / SHARDS).max(1) }
+    pub(super) fn new(limit: usize, clock: Arc<dyn Clock>) -> Self {
+        Self { shards: Default::default(), shard_limit: (limit / SHARDS).max(1), clock }
+    }
+
+    fn use_now(&self, object: &Object) {
+        object.used.store(self.clock.now().as_nanos(), Ordering::Relaxed);
     }
 
     fn shard(&self, id: FileId) -> MutexGuard<'_, Shard> {
@@ -142,6 +206,7 @@ impl Cache {
         let mut shard = self.shard(id);
         let (object, used) = shard.objects.get_mut(&id)?;
         *used = true;
+        self.use_now(object);
         Some(object.clone())
     }
 
@@ -152,12 +217,18 @@ impl Cache {
         let mut shard = self.shard(id);
         if let Some((object, used)) = shard.objects.get_mut(&id) {
             *used = true;
+            self.use_now(object);
             return object.clone();
         }
-        while shard.objects.len() >= self.shard_limit {
+        self.use_now(&object);
+        // One that was used gets another turn, and one that is in use stays, so that there are no two of one file.
+        for _ in 0..2 * shard.order.len() {
+            if shard.objects.len() < self.shard_limit {
+                break;
+            }
             let Some(oldest) = shard.order.pop_front() else { break };
             match shard.objects.get_mut(&oldest) {
-                Some((_, used)) if *used => {
+                Some((object, used)) if *used || Arc::strong_count(object) > 1 => {
                     *used = false;
                     shard.order.push_back(oldest);
                 }
@@ -171,6 +242,28 @@ impl Cache {
         // Closing may take long; it happens here, without the lock.
         drop(evicted);
         object
+    }
+
+    /// Closes what nobody has used for long and what was removed, and says which files were removed.
+    pub(super) fn sweep(&self) -> Vec<FileId> {
+        let now = self.clock.now();
+        let mut removed = Vec::new();
+        for shard in &self.shards {
+            let objects: Vec<_> = lock(shard).objects.values().map(|(object, _)| object.clone()).collect();
+            for object in objects {
+                object.sweep(now);
+                let is_removed = attributes::stat(&object.fd).is_ok_and(|stat| stat.stx_nlink == 0);
+                if is_removed {
+                    removed.push(object.id);
+                }
+                // The shard and this loop hold it.
+                let is_in_use = Arc::strong_count(&object) > 2;
+                if is_removed || !is_in_use && now.since(object.used()) >= IDLE {
+                    self.remove(object.id);
+                }
+            }
+        }
+        removed
     }
 
     /// Forgets an object that was removed.
@@ -194,9 +287,78 @@ mod tests {
         Object::new(id, File::open("/dev/null").unwrap().into(), FileType::Character)
     }
 
+    /// A clock that goes when it is told to.
+    #[derive(Default)]
+    struct Hands(AtomicU64);
+
+    impl Hands {
+        fn pass(&self, time: Duration) {
+            self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Hands {
+        fn now(&self) -> Timestamp {
+            Timestamp::from_nanos(self.0.load(Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, _: Timestamp) -> rpcrdma_env::BoxFuture<'static, ()> {
+            Box::pin(std::future::pending())
+        }
+
+        fn unix_time(&self) -> Duration {
+            Duration::ZERO
+        }
+    }
+
+    /// Between two moments of a descriptor's life, in which the other sort of descriptor has none.
+    #[test]
+    fn what_nobody_uses_is_closed_after_some_seconds() {
+        let clock = Arc::new(Hands::default());
+        let cache = Cache::new(SHARDS * 4, clock.clone());
+        let (idle, busy) = (cache.insert(object(1)), cache.insert(object(2)));
+        let told = stat(&idle.fd).unwrap();
+        let user = Caller::root();
+        for object in [&idle, &busy] {
+            object.keep(&user, Mode::Write, &told, Arc::new(File::open("/dev/null").unwrap().into()));
+            object.keep(&user, Mode::Read, &told, Arc::new(File::open("/dev/null").unwrap().into()));
+        }
+        let count = |object: &Object| lock(&object.opened).len();
+        let moment = Duration::from_nanos(1);
+        clock.pass(WRITER_IDLE - moment);
+        cache.sweep();
+        assert_eq!((count(&idle), count(&busy)), (2, 2));
+        cache.get(busy.id).unwrap().opened(&user, Mode::Write).unwrap();
+        clock.pass(moment);
+        cache.sweep();
+        assert_eq!((count(&idle), count(&busy)), (1, 2), "a writer goes first");
+        clock.pass(IDLE - WRITER_IDLE - moment);
+        cache.get(busy.id).unwrap().opened(&user, Mode::Read).unwrap();
+        cache.sweep();
+        let weak = Arc::downgrade(&idle);
+        drop(idle);
+        assert!(weak.upgrade().is_some(), "not yet");
+        clock.pass(moment);
+        assert_eq!(cache.sweep(), []);
+        assert!(weak.upgrade().is_none() && cache.get(busy.id).is_some());
+        assert_eq!(count(&busy), 1, "its writer was not used");
+    }
+
+    #[test]
+    fn what_was_removed_on_the_host_is_closed_although_it_is_used() {
+        let cache = Cache::new(SHARDS * 4, Arc::new(Hands::default()));
+        let scratch = tempfile::NamedTempFile::new().unwrap();
+        let id = FileId::new(b"x").unwrap();
+        let weak = Arc::downgrade(&cache.insert(Object::new(id, scratch.reopen().unwrap().into(), FileType::Regular)));
+        assert_eq!(cache.sweep(), []);
+        drop(scratch);
+        assert_eq!(cache.sweep(), [id]);
+        assert!(weak.upgrade().is_none());
+    }
+
     #[test]
     fn the_cache_is_bounded_and_keeps_what_is_used() {
-        let cache = Cache::new(SHARDS * 4);
+        let cache = Cache::new(SHARDS * 4, Arc::new(Hands::default()));
         let first = cache.insert(object(0));
         for number in 1..1000 {
             cache.insert(object(number));
@@ -216,19 +378,23 @@ mod tests {
         let object = object(0);
         let file = || Arc::new(OwnedFd::from(File::open("/dev/null").unwrap()));
         let mut stat = stat(&object.fd).unwrap();
-        let user = |uid| Caller { uid, ..Caller::root() };
+        let user = |uid| Caller::new(uid, 0);
         object.keep(&user(1), Mode::Read, &stat, file());
         assert!(object.opened(&user(1), Mode::Read).is_some());
         assert!(object.opened(&user(2), Mode::Read).is_none());
         assert!(object.opened(&user(1), Mode::Write).is_none());
-        assert!(object.still_may(&user(1), Mode::Read, &stat, true));
+        let (strictly, of_owner) = (Keeping::Strictly, Keeping::OfOwner { uid: 2 });
+        assert!(object.still_may(&user(1), Mode::Read, &stat, strictly));
         stat.stx_ctime.tv_nsec ^= 1;
-        assert!(object.still_may(&user(1), Mode::Read, &stat, false));
-        assert!(!object.still_may(&user(1), Mode::Read, &stat, true));
+        assert!(object.still_may(&user(1), Mode::Read, &stat, of_owner));
+        assert!(!object.still_may(&user(1), Mode::Read, &stat, strictly));
         object.keep(&user(1), Mode::Read, &stat, file());
-        stat.stx_mode ^= 0o400;
-        assert!(!object.still_may(&user(1), Mode::Read, &stat, false));
+        object.keep(&user(2), Mode::Read, &stat, file());
+        (stat.stx_mode, stat.stx_uid) = (stat.stx_mode ^ 0o400, 2);
+        assert!(!object.still_may(&user(1), Mode::Read, &stat, of_owner));
         assert!(object.opened(&user(1), Mode::Read).is_none());
+        assert!(object.still_may(&user(2), Mode::Read, &stat, of_owner), "the owner overrides the mode");
+        assert!(!object.still_may(&user(2), Mode::Read, &stat, strictly));
         for uid in 0..10 {
             object.keep(&user(uid), Mode::Write, &stat, file());
         }

@@ -1,16 +1,12 @@
-//! Finding files: from an id to an open descriptor, and from a name in a directory to an id.
+//! Finding files: from an id to an open descriptor, and from a name in a directory to an id (see [`ids`]).
 //!
-//! ```text
-//! the first octet of an id is its kind:
-//! 1  a handle of the kernel's: its type (1 octet), its octets
-//! 2  inode number (8 octets), birth time in seconds (8) and nanoseconds (4); the index says where
-//! 3  a mount point: a hash (8 octets) of its directory's id and its name
-//! ```
+//! [`ids`]: super::ids
 
 use super::{
-    Inner, Object,
+    Ids, Inner, Object,
     attributes::{self, file_type, stat, status},
     hash,
+    ids::{BORN, COVER, KERNEL, PROVEN, is_indexed, kernel_handle},
     index::Place,
     sys::{self, KernelHandle},
 };
@@ -31,9 +27,6 @@ use std::{
     time::Duration,
 };
 
-const KERNEL: u8 = 1;
-const INDEXED: u8 = 2;
-const COVER: u8 = 3;
 /// How many directories are opened, at most, to find a file that only the index knows, and climbed to see where a
 /// directory lies whose path is too long for the kernel to tell. Some times deeper than real trees are.
 pub(super) const MAX_DEPTH: usize = 1024;
@@ -123,31 +116,6 @@ pub(super) fn has_kernel_handles(root: &OwnedFd) -> bool {
     sys::name_to_handle(root.as_fd()).and_then(|handle| sys::open_by_handle(root.as_fd(), &handle)).is_ok()
 }
 
-/// The id of an open file.
-pub(super) fn identify(fd: &OwnedFd, stat: &Statx, kernel_handles: bool) -> FileId {
-    kernel_handles.then(|| sys::name_to_handle(fd.as_fd()).ok()).flatten().and_then(kernel_id).unwrap_or_else(|| {
-        let mut octets = [INDEXED; 21];
-        octets[1..9].copy_from_slice(&stat.stx_ino.to_be_bytes());
-        octets[9..17].copy_from_slice(&stat.stx_btime.tv_sec.to_be_bytes());
-        octets[17..21].copy_from_slice(&stat.stx_btime.tv_nsec.to_be_bytes());
-        FileId::new(&octets).expect("21 octets fit an id")
-    })
-}
-
-fn kernel_id(handle: KernelHandle) -> Option<FileId> {
-    let mut octets = [KERNEL; 2 + sys::MAX_OCTETS];
-    octets[1] = u8::try_from(handle.kind).ok()?;
-    octets.get_mut(2..2 + handle.len)?.copy_from_slice(&handle.octets[..handle.len]);
-    FileId::new(&octets[..2 + handle.len])
-}
-
-fn kernel_handle(id: FileId) -> Option<KernelHandle> {
-    let [KERNEL, kind, rest @ ..] = id.as_slice() else { return None };
-    let mut octets = [0; sys::MAX_OCTETS];
-    octets.get_mut(..rest.len())?.copy_from_slice(rest);
-    Some(KernelHandle { kind: (*kind).into(), len: rest.len(), octets })
-}
-
 impl Inner {
     pub(super) fn index(&self) -> MutexGuard<'_, super::Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
@@ -162,7 +130,7 @@ impl Inner {
             return Ok(object);
         }
         match id.as_slice().first() {
-            Some(&KERNEL) if self.kernel_handles => {
+            Some(&KERNEL) if self.ids == Ids::Kernel => {
                 let handle = kernel_handle(id).ok_or(Status::BADHANDLE)?;
                 let fd = open_by_handle(&self.root_fd, &handle).map_err(|error| match error {
                     Errno::STALE | Errno::INVAL | Errno::NOENT => Status::STALE,
@@ -170,7 +138,7 @@ impl Inner {
                 })?;
                 self.adopt(id, fd)
             }
-            Some(&INDEXED) => self.find(id),
+            Some(&(BORN | PROVEN)) => self.find(id),
             Some(&COVER) => Err(Status::ISDIR),
             _ => Err(Status::STALE),
         }
@@ -179,14 +147,18 @@ impl Inner {
     /// An object of a descriptor that was just opened.
     fn adopt(&self, id: FileId, fd: OwnedFd) -> Result<Arc<Object>, Status> {
         let stat = stat(&fd).map_err(status)?;
-        if stat.stx_nlink == 0 {
+        if stat.stx_nlink == 0 || self.hidden.is(&stat) || self.hidden.holds(&stat) {
             return Err(Status::STALE);
         }
         Ok(self.cache.insert(Object::new(id, fd, file_type(&stat))))
     }
 
-    /// A file that only the index knows: from place to place up to a directory that is open, and down again.
+    /// A file that only the index knows: from place to place up to a directory that is open, and down again. Its
+    /// object has the id that it would be given today.
     fn find(&self, id: FileId) -> Result<Arc<Object>, Status> {
+        if self.is_root(id)? {
+            return Ok(self.root.clone());
+        }
         let places = self.index().places(id).to_vec();
         places.iter().rev().find_map(|place| self.find_at(id, place)).ok_or(Status::STALE)
     }
@@ -199,7 +171,7 @@ impl Inner {
             if way.len() > MAX_DEPTH {
                 return None;
             }
-            if above == self.root.id {
+            if self.is_root(above).ok()? {
                 break self.root.clone();
             }
             if let Some(object) = self.cache.get(above) {
@@ -215,12 +187,22 @@ impl Inner {
         while let Some((id, name)) = way.pop() {
             let fd = open_beneath(&directory.fd, &name[..], OFlags::PATH).ok()?;
             let stat = stat(&fd).ok()?;
-            if identify(&fd, &stat, self.kernel_handles) != id {
+            let own = self.ids.of(&fd, &stat);
+            if self.hidden.is(&stat) || !self.ids.is(id, own, &stat) {
                 return None;
             }
-            directory = self.cache.insert(Object::new(id, fd, file_type(&stat)));
+            directory = self.cache.insert(Object::new(own, fd, file_type(&stat)));
         }
         Some(directory)
+    }
+
+    /// Whether an id is the served directory's own, perhaps in the way of an earlier version.
+    fn is_root(&self, id: FileId) -> Result<bool, Status> {
+        let root = &self.root;
+        if id == root.id || !is_indexed(id) {
+            return Ok(id == root.id);
+        }
+        Ok(self.ids.is(id, root.id, &stat(&root.fd).map_err(status)?))
     }
 
     /// A directory that lies beneath the served one, now.
@@ -257,6 +239,9 @@ impl Inner {
             (Ok(root), Ok(path)) => {
                 let root = root.to_bytes().strip_suffix(b"/").unwrap_or(root.to_bytes());
                 let is_beneath = path.to_bytes().strip_prefix(root).is_some_and(|rest| rest.first() == Some(&b'/'));
+                if is_beneath && self.hidden.is_above(path.to_bytes()) && !self.hidden.is_above(root) {
+                    return Ok(false);
+                }
                 // So the kernel marks what was removed; but it may be a name, too.
                 if is_beneath && path.to_bytes().ends_with(b" (deleted)") {
                     return Ok(stat(directory).map_err(status)?.stx_nlink > 0);
@@ -273,6 +258,9 @@ impl Inner {
         let mut above = open_parent(directory)?;
         let mut below = stat(directory)?;
         for _ in 0..MAX_DEPTH {
+            if self.hidden.is(&below) {
+                return Ok(false);
+            }
             let here = stat(&above)?;
             let device = (here.stx_dev_major, here.stx_dev_minor);
             if (here.stx_ino, device) == (self.root_inode, self.root_device) {
@@ -290,7 +278,10 @@ impl Inner {
     /// The id of a file that was found by a name, and its object. Remembers where it was.
     pub(super) fn learn(&self, directory: &Object, name: &[u8], fd: OwnedFd) -> Result<(Arc<Object>, Statx), Status> {
         let stat = stat(&fd).map_err(status)?;
-        let id = identify(&fd, &stat, self.kernel_handles);
+        if self.hidden.is(&stat) {
+            return Err(Status::NOENT);
+        }
+        let id = self.ids.of(&fd, &stat);
         if id == self.root.id {
             return Ok((self.root.clone(), stat));
         }
@@ -300,7 +291,7 @@ impl Inner {
 
     /// Remembers where a file was seen, if that is needed to find it again.
     pub(super) fn remember(&self, id: FileId, directory: &Object, name: &[u8]) -> Result<(), Status> {
-        if id.as_slice().first() != Some(&INDEXED) {
+        if !is_indexed(id) {
             return Ok(());
         }
         let place = Place { directory: directory.id, name: Bytes::copy_from_slice(name) };
@@ -366,7 +357,7 @@ impl Inner {
     /// What `.` and `..` stand for. The directory may have been moved out meanwhile.
     fn above(&self, fd: OwnedFd) -> Result<(FileId, Attributes), Status> {
         let stat = stat(&fd).map_err(status)?;
-        let id = identify(&fd, &stat, self.kernel_handles);
+        let id = self.ids.of(&fd, &stat);
         if id != self.root.id && !self.is_beneath(&fd)? {
             return Err(Status::STALE);
         }
@@ -383,7 +374,10 @@ impl Inner {
             other => {
                 let fd = other.ok()?;
                 let stat = stat(&fd).ok()?;
-                let id = identify(&fd, &stat, self.kernel_handles);
+                if self.hidden.is(&stat) {
+                    return None;
+                }
+                let id = self.ids.of(&fd, &stat);
                 Some((id, attributes::attributes(&stat, self.id)))
             }
         }
@@ -398,7 +392,12 @@ impl Inner {
             return None;
         }
         let object = if file == self.root.id { self.root.clone() } else { self.cache.get(file)? };
-        Some(self.attributes_of(&object))
+        match self.seen(&object) {
+            // For a job: closing the last descriptor of a large file takes time.
+            Ok(None) => None,
+            Ok(Some(attributes)) => Some(Ok(attributes)),
+            Err(status) => Some(Err(status)),
+        }
     }
 
     pub(super) fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
@@ -409,13 +408,17 @@ impl Inner {
     }
 
     fn attributes_of(&self, object: &Object) -> Result<Attributes, Status> {
+        self.seen(object)?.ok_or_else(|| {
+            self.gone(object.id);
+            Status::STALE
+        })
+    }
+
+    /// Attributes, or nothing if the file was removed.
+    fn seen(&self, object: &Object) -> Result<Option<Attributes>, Status> {
         self.check_present(object)?;
         let stat = stat(&object.fd).map_err(status)?;
-        if stat.stx_nlink == 0 {
-            self.cache.remove(object.id);
-            return Err(Status::STALE);
-        }
-        Ok(attributes::attributes(&stat, self.id))
+        Ok((stat.stx_nlink > 0).then(|| attributes::attributes(&stat, self.id)))
     }
 }
 

@@ -1,16 +1,28 @@
 //! Waiting until the disk has what changed, as RFC 1813 (section 4.8) asks before attributes and names are answered for.
 //!
-//! A file or directory is opened for the moment and synchronised. One that this process may not open is kept by
-//! synchronising the whole file system. Symbolic links and special files cannot be synchronised by themselves: they are on
-//! the disk with the directory that they were made in, but later changes of their attributes are not waited for.
+//! A file or directory is opened for the moment and synchronised; a file with data that clients have not committed is
+//! synchronised through the descriptor that is kept for that (see [`uncommitted`]). One that this process may not open is
+//! kept by synchronising the whole file system. Symbolic links and special files cannot be synchronised by themselves:
+//! they are on the disk with the directory that they were made in, but later changes of their attributes are not waited
+//! for.
+//!
+//! Any failure may mean that data is lost which was written before, by anybody: all who have not committed theirs learn
+//! it ([`Inner::lose`]), before the failure is answered.
+//!
+//! [`uncommitted`]: super::uncommitted
 
-use super::{Inner, Object, attributes::status, resolve::reopen};
+use super::{
+    Inner, Object,
+    attributes::status,
+    resolve::reopen,
+    uncommitted::{For, Held},
+};
 use crate::FileId;
 use rpcrdma_nfs::v3::{Failure, FileType, Status};
 use rustix::{
     fd::OwnedFd,
     fs::{OFlags, fsync, syncfs},
-    io::Errno,
+    io::{Errno, retry_on_intr},
 };
 
 /// When changes of attributes and names are answered.
@@ -41,24 +53,75 @@ impl Answers {
     }
 }
 
+/// File systems that keep nothing on a disk refuse to wait for it, by one of these numbers.
+fn refuses(error: Errno) -> bool {
+    matches!(error, Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
 impl Inner {
+    /// Waits for the disk through the descriptor that is kept.
+    pub(super) fn settle(&self, held: &Held, what: For) -> Result<(), Errno> {
+        self.uncommitted.synchronise(held, what, try_wait, |error| self.lose(held.file, error))
+    }
+
+    /// The same for a file that has no uncommitted data, or had none just now.
+    pub(super) fn wait(&self, file: FileId, fd: &OwnedFd) -> Result<(), Errno> {
+        try_wait(fd).inspect_err(|error| self.lose(file, *error))
+    }
+
+    /// Data that was written to a file may be lost: everybody who has not committed his is told, and descriptors that
+    /// would tell it again are closed.
+    fn lose(&self, file: FileId, error: Errno) {
+        let is_uncommitted = self.uncommitted.lose(file, &self.losses, self.clock.now());
+        if let Some(object) = self.cache.get(file) {
+            object.forget_opened();
+        }
+        if let Some(failures) = self.sync_failures.count() {
+            tracing::error!(
+                directory = %self.path.display(),
+                %error,
+                failures,
+                clients_send_again = is_uncommitted,
+                "the disk has not taken what was written"
+            );
+        }
+    }
+
     /// Nothing, if the file is gone by now.
     fn synchronise(&self, file: FileId) -> Result<(), Status> {
         let Ok(object) = self.object(file) else { return Ok(()) };
         #[cfg(test)]
         self.synchronised.lock().unwrap().push(file);
+        if let Some(held) = self.uncommitted.hold(object.id) {
+            return self.settle(&held, For::All).map_err(status);
+        }
         let synced = match open(&object) {
-            Ok(Some(fd)) => fsync(&fd),
-            Ok(None) => return Ok(()),
-            Err(Errno::ACCESS | Errno::PERM) => syncfs(&self.root_fd),
-            Err(Errno::NOENT | Errno::STALE) => return Ok(()),
+            Ok(Some(fd)) => self.wait(object.id, &fd),
+            Ok(None) => Ok(()),
+            Err(Errno::ACCESS | Errno::PERM) => self.synchronise_all(),
+            Err(Errno::NOENT | Errno::STALE) => Ok(()),
             Err(error) => Err(error),
         };
-        match synced {
-            // File systems that keep nothing say so.
-            Ok(()) | Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::ROFS) => Ok(()),
-            Err(error) => Err(status(error)),
+        synced.map_err(status)
+    }
+
+    /// Waits for the whole file system. Its failure tells of no file in particular: each file with uncommitted data has a
+    /// descriptor of its own that tells of it.
+    fn synchronise_all(&self) -> Result<(), Errno> {
+        // A new description is not told of what failed, and was told, before.
+        let root = reopen(&self.root_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        match retry_on_intr(|| syncfs(&root)) {
+            Err(error) if refuses(error) => Ok(()),
+            done => done,
         }
+    }
+}
+
+fn try_wait(fd: &OwnedFd) -> Result<(), Errno> {
+    match retry_on_intr(|| fsync(fd)) {
+        // A disk may fail with such a number, too; but that is told once, and a refusal each time.
+        Err(error) if refuses(error) && fsync(fd) == Err(error) => Ok(()),
+        done => done,
     }
 }
 

@@ -16,22 +16,32 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
 };
 
+mod disk;
+mod hidden;
+mod kept_open;
+mod lost_data;
+mod owner;
 mod stable;
+mod took_its_place;
 
 const NOBODY: u32 = 65_534;
 
 /// A directory to serve, with a state directory beside it.
 struct Scratch {
     directory: tempfile::TempDir,
-    kernel_handles: bool,
-    positions: bool,
+    ways: Ways,
 }
 
+/// As an ordinary user's server, as far as files are found.
+const INDEXED: Ways = Ways { kernel_handles: false, proofs: true, positions: true };
+/// As if the file system had neither handles nor stable positions.
+const PLAIN: Ways = Ways { kernel_handles: false, proofs: false, positions: false };
+
 impl Scratch {
-    fn new(kernel_handles: bool, positions: bool) -> Self {
+    fn new(ways: Ways) -> Self {
         let directory = tempfile::tempdir().unwrap();
         host::create_dir(directory.path().join("served")).unwrap();
-        Self { directory, kernel_handles, positions }
+        Self { directory, ways }
     }
 
     fn served(&self) -> PathBuf {
@@ -40,7 +50,7 @@ impl Scratch {
 
     fn open(&self) -> DirectoryFs {
         let state = StateDirectory::open(self.directory.path().join("state"), &*env().random).unwrap();
-        DirectoryFs::open_with(&self.served(), &state, Arc::new(InPlace), self.kernel_handles, self.positions).unwrap()
+        DirectoryFs::open_with(&self.served(), &state, Arc::new(InPlace), &env(), self.ways).unwrap()
     }
 
     /// A server that was just started, and a client of it that may do everything.
@@ -54,10 +64,10 @@ impl Scratch {
 /// With each way of finding files and of listing directories, as the user that the tests run as; and as an ordinary
 /// user, if that is the superuser.
 fn in_each_way(test: impl Fn(&Scratch) + Send + Sync) {
-    for (kernel_handles, positions) in [(true, true), (false, false)] {
-        test(&Scratch::new(kernel_handles, positions));
+    for ways in [Ways::default(), INDEXED, PLAIN] {
+        test(&Scratch::new(ways));
     }
-    as_ordinary_user(|| test(&Scratch::new(true, true)));
+    as_ordinary_user(|| test(&Scratch::new(Ways::default())));
 }
 
 /// On a thread that belongs to nobody in particular.
@@ -198,7 +208,7 @@ fn nothing_outside_the_directory_is_reached() {
 /// proves: NFS3-ESC-b
 #[test]
 fn handles_of_one_directory_do_not_work_in_another() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let client = scratch.start();
     let file = client.new_file(&client.root(), "file");
     drop(client);
@@ -212,9 +222,9 @@ fn handles_of_one_directory_do_not_work_in_another() {
 /// proves: NFS3-ESC-c
 #[test]
 fn a_mount_point_below_shows_as_an_empty_directory() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let whole = DirectoryFs::open(Path::new("/"), &state, Arc::new(InPlace)).unwrap();
+    let whole = DirectoryFs::open(Path::new("/"), &state, Arc::new(InPlace), &env()).unwrap();
     let client = Client::serving(Arc::new(whole));
     let root = client.root();
     let found = client.lookup(&root, "proc").unwrap();
@@ -275,7 +285,7 @@ fn the_superusers_server_acts_as_the_caller_and_squashes_root() {
     if !geteuid().is_root() {
         return;
     }
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     host::set_permissions(scratch.served(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
     host::write(scratch.served().join("private"), "x").unwrap();
     host::set_permissions(scratch.served().join("private"), std::os::unix::fs::PermissionsExt::from_mode(0o600))
@@ -304,7 +314,7 @@ fn the_superusers_server_acts_as_the_caller_and_squashes_root() {
 #[test]
 fn an_ordinary_users_server_acts_as_itself() {
     as_ordinary_user(|| {
-        let scratch = Scratch::new(true, true);
+        let scratch = Scratch::new(Ways::default());
         let client = scratch.start();
         let root = client.root();
         let attributes = client.attributes(&client.new_file(&root, "file")).unwrap();
@@ -339,7 +349,7 @@ fn files_that_change_on_the_host_are_seen() {
 
 #[test]
 fn many_files_do_not_use_many_descriptors() {
-    let scratch = Scratch::new(false, true);
+    let scratch = Scratch::new(INDEXED);
     let client = scratch.start();
     let root = client.root();
     let mut above = root.clone();
@@ -359,7 +369,7 @@ fn many_files_do_not_use_many_descriptors() {
 
 #[test]
 fn a_file_is_found_as_deep_as_the_limit_says() {
-    let scratch = Scratch::new(false, true);
+    let scratch = Scratch::new(INDEXED);
     let client = scratch.start();
     let mut way = vec![client.root()];
     for depth in 0..=resolve::MAX_DEPTH {
@@ -375,14 +385,14 @@ fn a_file_is_found_as_deep_as_the_limit_says() {
 
 #[test]
 fn one_state_serves_a_directory_once_at_a_time() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let first = scratch.open();
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let second = DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace));
+    let second = DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace), &env());
     assert!(matches!(second.map(|_| ()), Err(OpenError::InUse { .. })));
     drop(first);
-    assert!(DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace)).is_ok());
-    let missing = DirectoryFs::open(&scratch.served().join("none"), &state, Arc::new(InPlace));
+    assert!(DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace), &env()).is_ok());
+    let missing = DirectoryFs::open(&scratch.served().join("none"), &state, Arc::new(InPlace), &env());
     assert!(matches!(missing.map(|_| ()), Err(OpenError::Directory { .. })));
 }
 
@@ -399,10 +409,10 @@ impl Workers for Counted {
 
 #[test]
 fn what_is_in_memory_is_told_without_another_thread() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
     let workers = Arc::new(Counted::default());
-    let directory = DirectoryFs::open(&scratch.served(), &state, workers.clone()).unwrap();
+    let directory = DirectoryFs::open(&scratch.served(), &state, workers.clone(), &env()).unwrap();
     host::write(scratch.served().join("probe"), "probe").unwrap();
     let probe = host::File::open(scratch.served().join("probe")).unwrap();
     let mut octet = [0];
@@ -429,12 +439,12 @@ fn what_is_in_memory_is_told_without_another_thread() {
 
 #[test]
 fn the_superuser_finds_files_by_the_kernels_handles_where_there_are_some() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let directory = scratch.open();
     let usable = geteuid().is_root() && resolve::has_kernel_handles(&directory.inner.root_fd);
-    assert_eq!(directory.inner.kernel_handles, usable);
-    let without = Scratch::new(false, true).open();
-    assert!(!without.inner.kernel_handles);
+    assert_eq!(directory.inner.ids == Ids::Kernel, usable);
+    let without = Scratch::new(INDEXED).open();
+    assert_eq!(without.inner.ids, Ids::Proven, "which the kernel tells everybody");
 }
 
 /// A program that the superuser made for another user runs with that user's rights only as long as nobody changes it.
@@ -443,7 +453,7 @@ fn set_user_id_bits_go_when_anybody_but_the_superuser_changes_a_file() {
     if !geteuid().is_root() {
         return;
     }
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let client = scratch.start();
     let file = client.new_file(&client.root(), "file");
     let none = NewAttributes::default();
@@ -483,9 +493,9 @@ impl Workers for Lost {
 
 #[test]
 fn a_job_that_is_dropped_fails_its_call() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let lost = DirectoryFs::open(&scratch.served(), &state, Arc::new(Lost)).unwrap();
+    let lost = DirectoryFs::open(&scratch.served(), &state, Arc::new(Lost), &env()).unwrap();
     let client = Client::serving(Arc::new(lost));
     assert_eq!(client.lookup(&client.root(), "x").map(|_| ()), Err(Status::SERVERFAULT));
 }
@@ -531,7 +541,7 @@ fn a_directory_keeps_the_group_and_the_bit_that_it_inherits() {
     if !geteuid().is_root() {
         return;
     }
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     std::os::unix::fs::chown(scratch.served(), Some(0), Some(3000)).unwrap();
     host::set_permissions(scratch.served(), PermissionsExt::from_mode(0o2777)).unwrap();
     let client = scratch.start().as_user(1000, 1000, &[]);
@@ -548,7 +558,7 @@ fn a_directory_keeps_the_group_and_the_bit_that_it_inherits() {
 /// While a new file takes the number of one that was removed, Linux's ext4 answers for the old handle as if it had no memory.
 #[test]
 fn a_handle_is_stale_while_its_number_is_taken_again() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let client = scratch.start();
     let root = client.root();
     let path = scratch.served();

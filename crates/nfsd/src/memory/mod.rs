@@ -179,7 +179,7 @@ impl FileSystem for MemoryFs {
         tree.attributes(number).map(|attributes| attributes.size)
     }
 
-    fn attributes(&self, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
+    fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
         let tree = self.lock();
         let attributes = tree.number(file).and_then(|number| tree.attributes(number).ok_or(Status::STALE));
         Box::pin(ready(attributes))
@@ -442,7 +442,7 @@ impl FileSystem for MemoryFs {
         })))
     }
 
-    fn usage(&self) -> BoxFuture<'_, Result<Usage, Status>> {
+    fn usage(&self, _: Caller) -> BoxFuture<'_, Result<Usage, Status>> {
         let tree = self.lock();
         let free = (tree.max_pages - tree.pages) * PAGE_OCTETS as u64;
         Box::pin(ready(Ok(Usage {

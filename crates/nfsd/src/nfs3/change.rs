@@ -2,21 +2,13 @@
 
 use super::{Execution, check_name, is_dot};
 use crate::{Made, New, failed, server::Opened};
-use rpcrdma_nfs::v3::{
-    self, Answer, Created, Failure, LinkInfo, Name, NodeKind, RenameInfo, Stability, Status, WeakCache,
-};
+use rpcrdma_nfs::v3::{self, Answer, Created, Failure, LinkInfo, Name, NodeKind, RenameInfo, Status, WeakCache};
 
 fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
     match result {
         Ok(ok) => Answer::Ok(ok),
         Err(failure) => Answer::Failed(failure),
     }
-}
-
-/// Whether data that were written before may be lost when the disk was waited for with this result. The kernel reports a
-/// failed write-back once, to whoever asks first: all clients have to write again.
-fn lost_data(status: Status) -> bool {
-    matches!(status, Status::IO | Status::NOSPC | Status::DQUOT)
 }
 
 impl Execution {
@@ -26,11 +18,7 @@ impl Execution {
             Err(status) => return Answer::Failed(failed(status)),
         };
         let Opened { file_system, file, caller, .. } = opened;
-        let changed = file_system.set_attributes(caller, file, args.attributes, args.guard).await;
-        if changed.as_ref().is_err_and(|failure| lost_data(failure.status)) {
-            self.server.change_write_verifier();
-        }
-        answer(changed)
+        answer(file_system.set_attributes(caller, file, args.attributes, args.guard).await)
     }
 
     pub(super) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
@@ -39,21 +27,15 @@ impl Execution {
             Err(status) => return Answer::Failed(failed(status)),
         };
         // Before the write: whatever is lost after this moment changes the verifier.
-        let verifier = self.server.write_verifier();
-        match file_system.write(caller, file, args.offset, args.data, args.stability).await {
-            Ok(written) => Answer::Ok(v3::WriteOk {
+        let verifier = self.server.write_verifier(&*file_system);
+        answer(file_system.write(caller, file, args.offset, args.data, args.stability).await.map(|written| {
+            v3::WriteOk {
                 file: written.file,
                 count: u32::try_from(written.count).unwrap_or(u32::MAX),
                 committed: written.committed,
                 verifier,
-            }),
-            Err(failure) => {
-                if args.stability != Stability::Unstable && failure.status == Status::IO {
-                    self.server.change_write_verifier();
-                }
-                Answer::Failed(failure)
             }
-        }
+        }))
     }
 
     pub(super) async fn commit(self, args: v3::Commit) -> Answer<v3::CommitOk, WeakCache> {
@@ -61,16 +43,10 @@ impl Execution {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(failed(status)),
         };
-        let verifier = self.server.write_verifier();
-        match file_system.commit(caller, file, args.offset, args.count).await {
-            Ok(file) => Answer::Ok(v3::CommitOk { file, verifier }),
-            Err(failure) => {
-                if lost_data(failure.status) {
-                    self.server.change_write_verifier();
-                }
-                Answer::Failed(failure)
-            }
-        }
+        let committed = file_system.commit(caller, file, args.offset, args.count).await;
+        // After the disk was waited for: whatever was lost before that moment has changed the verifier.
+        let verifier = self.server.write_verifier(&*file_system);
+        answer(committed.map(|file| v3::CommitOk { file, verifier }))
     }
 
     pub(super) async fn create(self, args: v3::Create) -> Answer<Created, WeakCache> {

@@ -25,7 +25,7 @@ fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
 impl Execution {
     pub(super) async fn get_attributes(self, args: v3::GetAttributes) -> Answer<Attributes, ()> {
         let attributes = match self.open(&args.file) {
-            Ok(opened) => opened.file_system.attributes(opened.file).await,
+            Ok(opened) => opened.attributes().await,
             Err(status) => Err(status),
         };
         answer(attributes.map_err(failed))
@@ -169,8 +169,8 @@ impl Execution {
     pub(super) async fn file_system_status(self, args: v3::FileSystemStatus) -> Answer<v3::FileSystemStatusOk, Info> {
         let result = async {
             let opened = self.open(&args.root)?;
-            let attributes = opened.file_system.attributes(opened.file).await?;
-            let usage = opened.file_system.usage().await?;
+            let attributes = opened.attributes().await?;
+            let usage = opened.file_system.usage(opened.caller.clone()).await?;
             Ok(v3::FileSystemStatusOk {
                 attributes: Some(attributes),
                 total_octets: usage.total_octets,
@@ -192,7 +192,7 @@ impl Execution {
             let opened = self.open(&args.root)?;
             let features = opened.file_system.features();
             Ok(v3::FileSystemInfoOk {
-                attributes: Some(opened.file_system.attributes(opened.file).await?),
+                attributes: Some(opened.attributes().await?),
                 read_max: read,
                 read_preferred: read,
                 read_multiple: super::TRANSFER_UNIT_OCTETS as u32,
@@ -216,7 +216,7 @@ impl Execution {
             let opened = self.open(&args.file)?;
             let features = opened.file_system.features();
             Ok(v3::PathConfigurationOk {
-                attributes: Some(opened.file_system.attributes(opened.file).await?),
+                attributes: Some(opened.attributes().await?),
                 max_links: features.max_links,
                 max_name_octets: features.max_name_octets,
                 no_truncation: true,

@@ -4,10 +4,15 @@
 //! said. Octets of a READ are read into a buffer of the connection's allocator and travel from there; octets of a WRITE
 //! are shared with the received message. Errors are statuses.
 
+mod about;
 mod change;
 mod look;
 
-use crate::server::{Opened, Server};
+use crate::{
+    server::{Opened, Server},
+    trouble::Subject,
+};
+use about::{About, HasStatus};
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::v3::{self, Procedure, Status};
@@ -45,6 +50,13 @@ impl Execution {
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
 
+    /// What a call is about, for who has to be warned.
+    fn subject(&self, procedure: Procedure, args: &impl About) -> Subject {
+        let client = self.context.connection.peer;
+        let name = args.name().map(|name| name.0.clone());
+        Subject { procedure: procedure.name(), client, file: args.file().cloned(), name }
+    }
+
     /// The largest READ and the largest WRITE over the call's transport.
     fn transfer_limits(&self) -> (usize, usize) {
         let limit = |message: usize| {
@@ -75,20 +87,28 @@ fn is_dot(name: &[u8]) -> bool {
 }
 
 /// Decodes the arguments, all of them, and executes.
-fn execute<A, R, F>(mut args: Decoder, call: impl FnOnce(A) -> F) -> BoxFuture<'static, Answer>
+fn execute<A, R, F>(
+    mut args: Decoder,
+    it: Execution,
+    procedure: Procedure,
+    call: impl FnOnce(Execution, A) -> F,
+) -> BoxFuture<'static, Answer>
 where
-    A: Decode,
-    R: Encode,
+    A: Decode + About,
+    R: Encode + HasStatus,
     F: Future<Output = R> + Send + 'static,
 {
     let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
     match decoded {
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
         Ok(decoded) => {
-            let call = call(decoded);
+            let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
+            let call = call(it, decoded);
             Box::pin(async move {
                 let mut encoder = Encoder::new();
-                call.await.encode(&mut encoder);
+                let answer = call.await;
+                server.answered(answer.status(), &subject);
+                answer.encode(&mut encoder);
                 Answer::Results(encoder.finish())
             })
         }
@@ -100,12 +120,13 @@ where
 fn execute_listing<A, R, F>(
     mut args: Decoder,
     it: Execution,
+    procedure: Procedure,
     octets: fn(&A) -> u32,
     call: impl FnOnce(Execution, A) -> F + Send + 'static,
 ) -> BoxFuture<'static, Answer>
 where
-    A: Decode + Send + 'static,
-    R: Encode,
+    A: Decode + About + Send + 'static,
+    R: Encode + HasStatus,
     F: Future<Output = R> + Send + 'static,
 {
     let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
@@ -113,8 +134,11 @@ where
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
         Ok(decoded) => Box::pin(async move {
             let counted = it.buffer(it.listing_octets(octets(&decoded))).await;
+            let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
             let mut encoder = Encoder::new();
-            call(it, decoded).await.encode(&mut encoder);
+            let answer = call(it, decoded).await;
+            server.answered(answer.status(), &subject);
+            answer.encode(&mut encoder);
             let octets = encoder.finish().to_bytes();
             Answer::Results(Payload::from(Bytes::from_owner(Counted { octets, _as: counted })))
         }),
@@ -152,32 +176,36 @@ impl Service for Nfs3 {
             return Box::pin(std::future::ready(Answer::ProcUnavail));
         };
         match procedure {
-            Procedure::Null => execute(args, |v3::Null {}| async {}),
-            Procedure::GetAttributes => execute(args, |args| it.get_attributes(args)),
-            Procedure::SetAttributes => execute(args, |args| it.set_attributes(args)),
-            Procedure::Lookup => execute(args, |args| it.lookup(args)),
-            Procedure::Access => execute(args, |args| it.access(args)),
-            Procedure::ReadLink => execute(args, |args| it.read_link(args)),
-            Procedure::Read => execute(args, |args| it.read(args)),
-            Procedure::Write => execute(args, |args| it.write(args)),
-            Procedure::Create => execute(args, |args| it.create(args)),
-            Procedure::MakeDirectory => execute(args, |args| it.make_directory(args)),
-            Procedure::SymbolicLink => execute(args, |args| it.symbolic_link(args)),
-            Procedure::MakeNode => execute(args, |args| it.make_node(args)),
-            Procedure::Remove => execute(args, |args| it.remove(args)),
-            Procedure::RemoveDirectory => execute(args, |args| it.remove_directory(args)),
-            Procedure::Rename => execute(args, |args| it.rename(args)),
-            Procedure::Link => execute(args, |args| it.link(args)),
+            Procedure::Null => execute(args, it, procedure, |_, v3::Null {}| async {}),
+            Procedure::GetAttributes => execute(args, it, procedure, Execution::get_attributes),
+            Procedure::SetAttributes => execute(args, it, procedure, Execution::set_attributes),
+            Procedure::Lookup => execute(args, it, procedure, Execution::lookup),
+            Procedure::Access => execute(args, it, procedure, Execution::access),
+            Procedure::ReadLink => execute(args, it, procedure, Execution::read_link),
+            Procedure::Read => execute(args, it, procedure, Execution::read),
+            Procedure::Write => execute(args, it, procedure, Execution::write),
+            Procedure::Create => execute(args, it, procedure, Execution::create),
+            Procedure::MakeDirectory => execute(args, it, procedure, Execution::make_directory),
+            Procedure::SymbolicLink => execute(args, it, procedure, Execution::symbolic_link),
+            Procedure::MakeNode => execute(args, it, procedure, Execution::make_node),
+            Procedure::Remove => execute(args, it, procedure, Execution::remove),
+            Procedure::RemoveDirectory => execute(args, it, procedure, Execution::remove_directory),
+            Procedure::Rename => execute(args, it, procedure, Execution::rename),
+            Procedure::Link => execute(args, it, procedure, Execution::link),
             Procedure::ReadDirectory => {
-                execute_listing(args, it, |args: &v3::ReadDirectory| args.count, Execution::read_directory)
+                execute_listing(args, it, procedure, |args: &v3::ReadDirectory| args.count, Execution::read_directory)
             }
-            Procedure::ReadDirectoryPlus => {
-                execute_listing(args, it, |args: &v3::ReadDirectoryPlus| args.max_count, Execution::read_directory_plus)
-            }
-            Procedure::FileSystemStatus => execute(args, |args| it.file_system_status(args)),
-            Procedure::FileSystemInfo => execute(args, |args| it.file_system_info(args)),
-            Procedure::PathConfiguration => execute(args, |args| it.path_configuration(args)),
-            Procedure::Commit => execute(args, |args| it.commit(args)),
+            Procedure::ReadDirectoryPlus => execute_listing(
+                args,
+                it,
+                procedure,
+                |args: &v3::ReadDirectoryPlus| args.max_count,
+                Execution::read_directory_plus,
+            ),
+            Procedure::FileSystemStatus => execute(args, it, procedure, Execution::file_system_status),
+            Procedure::FileSystemInfo => execute(args, it, procedure, Execution::file_system_info),
+            Procedure::PathConfiguration => execute(args, it, procedure, Execution::path_configuration),
+            Procedure::Commit => execute(args, it, procedure, Execution::commit),
         }
     }
 }

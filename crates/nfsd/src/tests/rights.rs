@@ -9,7 +9,7 @@ use rpcrdma_nfs::{
     mount::{self, DirectoryPath},
     v3::{self, Commit, CreateHow, FileType, Handle, NewAttributes, NodeKind, Path, SetTime, Status, Time, access},
 };
-use rpcrdma_oncrpc::Rejection;
+use rpcrdma_oncrpc::{AuthStat, Rejection};
 use rpcrdma_xdr::Payload;
 use std::sync::Arc;
 
@@ -137,10 +137,15 @@ fn only_allowed_clients_are_served_and_exports_are_told_apart() {
 
     let list = client.ask(mount::ListExports).0;
     let told: Vec<_> = list.iter().map(|export| (&export.path.0[..], export.groups.len())).collect();
-    assert_eq!(told, [(&b"/"[..], 0), (b"/data", 1), (b"/data/deep", 0)]);
-    let mounts = client.ask(mount::ListMounts).0;
-    assert!(mounts.iter().any(|entry| &entry.host[..] == b"192.0.2.7" && &entry.path.0[..] == b"/data"));
+    assert_eq!(told, [(&b"/"[..], 0), (b"/data/deep", 0)], "not those of others, nor who they are");
+    let mounts = |client: &Client| {
+        let all = client.ask(mount::ListMounts).0;
+        all.into_iter().map(|entry| (entry.host, entry.path.0)).collect::<Vec<_>>()
+    };
+    assert_eq!(mounts(&client), [], "others' mounts are not told");
     client.address = "192.0.2.7".parse().unwrap();
+    assert_eq!(client.ask(mount::ListExports).0.len(), 3);
+    assert!(mounts(&client).contains(&(b"192.0.2.7"[..].into(), b"/data"[..].into())));
     client.ask(mount::Unmount { path: DirectoryPath(b"/data"[..].into()) });
     client.raw(mount::PROGRAM, 3, mount::procedure::UNMOUNT_ALL, Payload::new()).unwrap();
     assert!(client.ask(mount::ListMounts).0.is_empty());
@@ -153,6 +158,66 @@ fn only_allowed_clients_are_served_and_exports_are_told_apart() {
     let twice = vec![Export::new("/a", memory()), Export::new("/a", memory())];
     assert!(Nfsd::new(twice, SECRET, &env()).is_err());
     assert!(Nfsd::new(vec![Export::new("a", memory())], SECRET, &env()).is_err());
+}
+
+/// MNT tells no more of a path than LOOKUP would, and hands out nothing behind a directory that the caller may not search.
+/// proves: NFS3-MNT-a
+#[test]
+fn mount_walks_a_path_as_the_caller() {
+    on_each(|client| {
+        let root = client.root();
+        client.set(&root, mode(0o755)).unwrap();
+        let closed = client.new_directory(&root, "closed");
+        let inner = client.new_directory(&closed, "inner");
+        client.new_directory(&inner, "deep");
+        client.new_file(&closed, "file");
+        let owned = NewAttributes { uid: Some(1000), gid: Some(1000), ..mode(0o700) };
+        if client.set(&closed, owned).is_err() {
+            return; // The server is an ordinary user itself and acts as nobody else.
+        }
+        let (owner, stranger) = (client.as_user(1000, 1000, &[]), client.as_user(6, 6, &[]));
+        assert_eq!(owner.mount("/closed/inner"), Ok(inner));
+        assert_eq!(owner.mount("/closed/none"), Err(mount::Status::NOENT));
+        assert_eq!(stranger.mount("/closed"), Ok(closed), "what it may see it may mount");
+        for path in ["/closed/inner", "/closed/inner/deep", "/closed/file", "/closed/none"] {
+            assert_eq!(stranger.mount(path), Err(mount::Status::ACCES), "{path}");
+        }
+    });
+}
+
+/// proves: NFS3-ACL-c
+#[test]
+fn a_stranger_is_told_nothing_and_has_nothing_executed() {
+    let tree: Arc<dyn FileSystem> = Arc::new(MemoryFs::new(1 << 20, &env()));
+    let trusting = Identities { squash: Squash::None, ..Identities::default() };
+    let allow: Vec<Cidr> = vec!["127.0.0.1".parse().unwrap()];
+    let export = Export::new("/", tree).with_identities(trusting).with_allow(allow);
+    let server = Nfsd::new(vec![export], SECRET, &env()).unwrap();
+    let client = Client::of(&server);
+    let root = client.root();
+    let stranger = Client::stranger(&server);
+    assert_eq!(stranger.mount("/"), Err(mount::Status::ACCES));
+    assert_eq!(stranger.mount("no path"), Err(mount::Status::ACCES), "whatever it asks");
+    assert!(stranger.ask(mount::ListExports).0.is_empty() && stranger.ask(mount::ListMounts).0.is_empty());
+    let none = || Payload::new();
+    for (program, version) in [(mount::PROGRAM, 1), (mount::PROGRAM, 3), (v3::PROGRAM, 3)] {
+        assert!(stranger.raw(program, version, 0, none()).is_ok(), "NULL tells nothing");
+    }
+    let mut list = stranger.raw(mount::PROGRAM, 1, mount::procedure::EXPORT_ALL, none()).unwrap();
+    assert_eq!(list.bool(), Ok(false));
+    let refused = Some(Rejection::Auth(AuthStat::TOO_WEAK));
+    let calls = (1..=22).map(|procedure| (v3::PROGRAM, 3, procedure));
+    let others =
+        [(v3::PROGRAM, 4, 0), (mount::PROGRAM, 2, 0), (mount::PROGRAM, 3, 3), (mount::PROGRAM, 3, 4), (1, 1, 1)];
+    for (program, version, procedure) in calls.chain(others) {
+        let answer = stranger.raw(program, version, procedure, none()).err();
+        assert_eq!(answer, refused, "{program} {version} {procedure}");
+    }
+    let get = v3::GetAttributes { file: root.clone() };
+    let mut args = rpcrdma_xdr::Encoder::new();
+    rpcrdma_xdr::Encode::encode(&get, &mut args);
+    assert_eq!(stranger.raw(v3::PROGRAM, 3, 1, args.finish()).err(), refused, "with a handle that is good");
+    assert_eq!(client.ask(mount::ListMounts).0.len(), 1, "what the stranger asked for has left nothing");
 }
 
 /// proves: NFS3-FH-a

@@ -2,24 +2,27 @@
 //!
 //! The driver owns the connection, the calls outstanding (their octets shared with the caller) and a sender for each
 //! reply. Result buffers that a caller lends stay with its pending call: over TCP the results are slices of the
-//! received record. When the connection is lost it is made again with back-off and jitter, and outstanding calls are
-//! sent again in first-sent order with the same XIDs. On a live connection nothing is sent twice: after a time of
-//! silence a NULL call decides whether it is alive.
+//! received record. When the connection is lost it is made again by the rules of [`outage`](crate::outage), and
+//! outstanding calls are sent again in first-sent order with the same XIDs. On a live connection nothing is sent twice:
+//! after a time of silence a NULL call decides whether it is alive. A server that has never answered has less time.
 
 use super::{
     Connector, Io, MAX_RECORD_OCTETS, RecordError,
     record::{RecordReader, RecordWriter},
 };
 use crate::{
-    CallHeader, CallId, CallInFlight, Cancelled, ClientTransport, Limits, Misuse, OpaqueAuth, PendingCall, Reply,
-    Request, TransportError, TransportKind, XidSource,
+    CallHeader, CallId, CallInFlight, Cancelled, ClientTransport, Limits, Listener, Misuse, OpaqueAuth, PendingCall,
+    Reply, Request, Silence, TransportError, TransportKind, XidSource,
+    outage::{
+        DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, Ended, Failure, Met, Next, Outage, OutageLimits, Sought, Standing,
+        not_spoken,
+    },
 };
 use futures_util::future::{Either, select};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Env, Timestamp};
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream, StreamPart};
 use std::{
     collections::{BTreeMap, HashMap},
-    error::Error,
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
@@ -40,6 +43,11 @@ pub struct ClientOptions {
     pub connect: Duration,
     /// How long a lost connection is tried to be made again before its calls fail.
     pub outage: Duration,
+    /// The same where the server ends the connections that it accepts, and has never answered.
+    pub first_answer: Duration,
+    /// The same where it accepts connections and says nothing. On a connection to a server that has never answered
+    /// `silence` and `probe` are a quarter of this at most.
+    pub first_sign: Duration,
     /// How long nothing may be heard while calls are outstanding before a NULL is sent.
     pub silence: Duration,
     /// How long that NULL may take.
@@ -48,19 +56,32 @@ pub struct ClientOptions {
     pub min_pause: Duration,
     /// The longest pause between attempts. Each has up to its half added at random.
     pub max_pause: Duration,
+    /// What the server should speak, as users call it, for errors.
+    pub service: &'static str,
+}
+
+impl ClientOptions {
+    fn outage_limits(&self) -> OutageLimits {
+        let Self { outage, first_answer, first_sign, min_pause, max_pause, .. } = *self;
+        OutageLimits { outage, first_answer, first_sign, min_pause, max_pause }
+    }
 }
 
 impl Default for ClientOptions {
-    /// 1 MiB of data; 10 s to connect, 120 s of outage, 60 s of silence, 10 s for the NULL; pauses of 0.1 to 5 s.
+    /// 1 MiB of data; 10 s to connect, 120 s of outage, 10 s for the first answer and 30 s for the first sign, 60 s of
+    /// silence, 10 s for the NULL; pauses of 0.1 to 5 s.
     fn default() -> Self {
         Self {
             max_record: MAX_RECORD_OCTETS,
             connect: Duration::from_secs(10),
             outage: Duration::from_secs(120),
+            first_answer: DEFAULT_FIRST_ANSWER,
+            first_sign: DEFAULT_FIRST_SIGN,
             silence: Duration::from_secs(60),
             probe: Duration::from_secs(10),
             min_pause: Duration::from_millis(100),
             max_pause: Duration::from_secs(5),
+            service: "RPC",
         }
     }
 }
@@ -79,7 +100,13 @@ pub async fn connect(
     let server = connector.server();
     let (sender, commands) = mpsc::unbounded_channel();
     let xids = Arc::new(XidSource::new(&*env.random));
+    let sought = Sought { server, service: options.service, over: TransportKind::Tcp };
+    let listener = Listener::new(env.clock.now());
+    let silence = listener.silence();
     let driver = Driver {
+        listener,
+        outage: Outage::new(sought, options.outage_limits(), env.clock.now()),
+        sought,
         connector,
         allocator,
         env: env.clone(),
@@ -92,7 +119,7 @@ pub async fn connect(
     };
     let io =
         driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
-    let transport = TcpTransport { commands: sender, xids, server, max_record: options.max_record };
+    let transport = TcpTransport { commands: sender, xids, server, max_record: options.max_record, silence };
     Ok((Arc::new(transport), driver.run(io)))
 }
 
@@ -104,6 +131,7 @@ pub struct TcpTransport {
     xids: Arc<XidSource>,
     server: SocketAddr,
     max_record: usize,
+    silence: Arc<Silence>,
 }
 
 impl TcpTransport {
@@ -155,6 +183,10 @@ impl ClientTransport for TcpTransport {
     fn server(&self) -> SocketAddr {
         self.server
     }
+
+    fn silence(&self) -> Option<Arc<Silence>> {
+        Some(self.silence.clone())
+    }
 }
 
 #[derive(Debug)]
@@ -196,16 +228,37 @@ enum End {
     /// All handles are gone and nothing is outstanding.
     Finished,
     /// It was lost.
-    Lost,
+    Lost(Lost),
     /// The server broke the rules of record marking.
     Violation(&'static str),
 }
+
+/// Why a connection is lost.
+#[derive(Clone, Debug, thiserror::Error)]
+enum Lost {
+    #[error("the server closed the last of them")]
+    Closed,
+    #[error("the last of them broke: {0}")]
+    Broken(Arc<io::Error>),
+    #[error("the server fell silent on the last of them")]
+    Silent,
+    #[error("the server said nothing on the last of them")]
+    Mute,
+}
+
+/// A rule of record marking that the server broke before it had ever answered.
+#[derive(Debug, thiserror::Error)]
+#[error("what it sent is no record of RPC: {0}")]
+struct NoRecord(&'static str);
 
 struct Driver {
     connector: Arc<dyn Connector>,
     allocator: Arc<dyn Allocator>,
     env: Env,
     options: ClientOptions,
+    sought: Sought,
+    outage: Outage,
+    listener: Listener,
     commands: mpsc::UnboundedReceiver<Command>,
     xids: Arc<XidSource>,
     /// In first-sent order.
@@ -218,34 +271,98 @@ impl Driver {
     async fn run(mut self, io: Box<dyn Io>) {
         let mut io = Some(io);
         loop {
-            if let Some(io) = io.take() {
-                match Link::new(&mut self, io).run().await {
-                    End::Finished => return,
-                    End::Lost => {}
-                    End::Violation(rule) => {
-                        self.fail(&TransportError::Violation { server: self.connector.server(), rule })
-                    }
-                }
-            }
-            self.forget_dropped();
-            if self.calls.is_empty() {
-                // A connection is made again only once it is needed.
-                match self.commands.recv().await {
-                    Some(command) => {
-                        self.add(command);
-                    }
+            let next = match io.take() {
+                Some(io) => match self.connection(io).await {
+                    Some(next) => next,
                     None => return,
-                }
-            }
-            match self.reconnect().await {
-                Ok(connected) => io = Some(connected),
-                Err(error) => {
-                    while let Ok(command) = self.commands.try_recv() {
-                        self.add(command);
+                },
+                None => match self.attempt().await {
+                    Ok(connected) => {
+                        io = Some(connected);
+                        continue;
                     }
+                    Err(error) => {
+                        let failure = Failure { met: Met::Nobody, source: Some(Arc::new(error)) };
+                        self.outage.failed(failure, self.env.clock.now(), &*self.env.random)
+                    }
+                },
+            };
+            match next {
+                Next::Now => {}
+                Next::After(pause) => {
+                    let server = self.sought.server;
+                    tracing::debug!(%server, pause_ms = pause.as_millis(), "connecting again after a pause");
+                    self.tell_silence(None);
+                    self.env.clock.sleep_until(self.env.clock.now() + pause).await;
+                }
+                Next::Fail(error) => {
+                    self.take_commands();
                     self.fail(&error);
                 }
             }
+            self.tell_silence(None);
+            if !self.is_wanted().await {
+                return;
+            }
+            self.tell_silence(None);
+        }
+    }
+
+    /// One connection, to its end. Returns what to do next; nothing if nobody can call any more.
+    async fn connection(&mut self, io: Box<dyn Io>) -> Option<Next> {
+        let server = self.sought.server;
+        let started = self.env.clock.now();
+        let (end, answered) = Link::new(self, io).run().await;
+        let failure = match end {
+            End::Finished => return None,
+            End::Lost(lost) => {
+                tracing::debug!(%server, error = %lost, answered, "connection lost");
+                let met = if matches!(lost, Lost::Mute) { Met::Silence } else { Met::Ended };
+                Failure { met, source: Some(Arc::new(lost)) }
+            }
+            End::Violation(rule) => {
+                tracing::debug!(%server, rule, answered, "the server broke a rule");
+                self.take_commands();
+                match answered || self.outage.has_answered() {
+                    true => self.fail(&TransportError::Violation { server, rule }),
+                    // It need not be tried again to be known for what it is.
+                    false => self.fail(&not_spoken(self.sought, Arc::new(NoRecord(rule)))),
+                }
+                Failure { met: Met::Ended, source: Some(Arc::new(NoRecord(rule))) }
+            }
+        };
+        self.take_commands();
+        self.forget_dropped();
+        let ended = Ended { started, answered, waited_for: !self.calls.is_empty() };
+        Some(self.outage.ended(ended, failure, self.env.clock.now(), &*self.env.random))
+    }
+
+    /// Completes when a call waits: a connection is made again only once it is needed. False if none can come.
+    async fn is_wanted(&mut self) -> bool {
+        self.take_commands();
+        self.forget_dropped();
+        if self.calls.is_empty() {
+            match self.commands.recv().await {
+                Some(command) => {
+                    self.add(command);
+                }
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Tells whoever looks whether calls wait, and until when at most.
+    fn tell_silence(&mut self, standing: Option<Standing>) {
+        let until = self.outage.until(self.listener.since(), standing);
+        let is_waited_for = self.calls.values().any(|call| !call.command.sender.is_closed());
+        self.listener.tell(is_waited_for.then_some(until));
+    }
+
+    /// Calls that have been made in the meantime.
+    fn take_commands(&mut self) {
+        while let Ok(command) = self.commands.try_recv() {
+            self.add(command);
         }
     }
 
@@ -258,31 +375,14 @@ impl Driver {
         }
     }
 
-    async fn reconnect(&self) -> Result<Box<dyn Io>, TransportError> {
-        let lost = self.env.clock.now();
-        let mut pause = self.options.min_pause;
-        loop {
-            let error = match self.attempt().await {
-                Ok(io) => return Ok(io),
-                Err(error) => error,
-            };
-            let now = self.env.clock.now();
-            if now.since(lost) >= self.options.outage {
-                let source: Arc<dyn Error + Send + Sync> = Arc::new(error);
-                let server = self.connector.server();
-                return Err(TransportError::Lost { server, after: now.since(lost), source: Some(source) });
-            }
-            let half_millis = u64::try_from(pause.as_millis() / 2).unwrap_or(u64::MAX);
-            let jitter = Duration::from_millis(self.env.random.below(half_millis.saturating_add(1)));
-            self.env.clock.sleep_until(now + pause + jitter).await;
-            pause = (pause * 2).min(self.options.max_pause);
-        }
-    }
-
     fn add(&mut self, command: Command) -> Option<u64> {
         if self.by_xid.contains_key(&command.xid) {
             let _ = command.sender.send(Err(Misuse::XidInUse { xid: command.xid }.into()));
             return None;
+        }
+        if self.calls.is_empty() {
+            self.outage.asked(self.env.clock.now());
+            self.listener.asked(self.env.clock.now());
         }
         let call = self.next_call;
         self.next_call += 1;
@@ -343,12 +443,20 @@ struct Link<'a> {
     /// What is waited for, octets received when the timer was set, and the timer.
     timer: Option<(Watch, u64, BoxFuture<'static, ()>)>,
     commands_open: bool,
+    /// The server has answered on this connection.
+    answered: bool,
+    started: Timestamp,
+    /// Octets that have been heard of.
+    heard: u64,
 }
 
 impl<'a> Link<'a> {
     fn new(driver: &'a mut Driver, io: Box<dyn Io>) -> Self {
         let reader = RecordReader::new(driver.allocator.clone(), driver.options.max_record);
-        let mut link = Self { driver, io, reader, writer: RecordWriter::default(), timer: None, commands_open: true };
+        let writer = RecordWriter::default();
+        let started = driver.env.clock.now();
+        let mut link =
+            Self { driver, io, reader, writer, timer: None, commands_open: true, answered: false, started, heard: 0 };
         link.driver.forget_dropped();
         for call in link.driver.calls.values_mut() {
             link.writer.push(&call.command.message);
@@ -357,8 +465,15 @@ impl<'a> Link<'a> {
         link
     }
 
-    async fn run(mut self) -> End {
-        poll_fn(|cx| self.poll(cx)).await
+    /// To its end. Also says whether anything was answered.
+    async fn run(mut self) -> (End, bool) {
+        let end = poll_fn(|cx| {
+            let end = self.poll(cx);
+            self.tell_silence();
+            end
+        })
+        .await;
+        (end, self.answered)
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -369,9 +484,8 @@ impl<'a> Link<'a> {
                 Poll::Pending => break,
             }
         }
-        if let Poll::Ready(Err(_)) = self.writer.poll_flush(Pin::new(&mut *self.io), cx) {
-            return Poll::Ready(End::Lost);
-        }
+        // What a server has sent before it closed is read even where nothing can be sent to it any more.
+        let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
         loop {
             match self.reader.poll_record(Pin::new(&mut *self.io), cx) {
                 Poll::Ready(Ok(Some(record))) => {
@@ -379,9 +493,8 @@ impl<'a> Link<'a> {
                         return Poll::Ready(End::Violation(rule));
                     }
                 }
-                Poll::Ready(Ok(None) | Err(RecordError::Truncated | RecordError::Io(_))) => {
-                    return Poll::Ready(End::Lost);
-                }
+                Poll::Ready(Ok(None) | Err(RecordError::Truncated)) => return Poll::Ready(End::Lost(Lost::Closed)),
+                Poll::Ready(Err(RecordError::Io(error))) => return Poll::Ready(broken(error)),
                 Poll::Ready(Err(RecordError::TooLong { .. })) => {
                     return Poll::Ready(End::Violation("a record is no longer than the largest reply"));
                 }
@@ -391,13 +504,26 @@ impl<'a> Link<'a> {
                 Poll::Pending => break,
             }
         }
+        if let Poll::Ready(Err(error)) = flushed {
+            return Poll::Ready(broken(Arc::new(error)));
+        }
         if !self.commands_open && self.driver.calls.is_empty() {
             return Poll::Ready(End::Finished);
         }
-        if self.poll_silence(cx).is_ready() {
-            return Poll::Ready(End::Lost);
+        self.poll_silence(cx).map(End::Lost)
+    }
+
+    fn tell_silence(&mut self) {
+        let received = self.reader.received();
+        if std::mem::replace(&mut self.heard, received) != received {
+            self.driver.listener.heard(self.driver.env.clock.now());
         }
-        Poll::Pending
+        let standing = Standing {
+            since: self.started.max(self.driver.listener.since()),
+            patience: self.patience(Watch::Silence) + self.patience(Watch::Probe),
+            is_proof: true,
+        };
+        self.driver.tell_silence(Some(standing));
     }
 
     fn send(&mut self, command: Command) {
@@ -409,7 +535,14 @@ impl<'a> Link<'a> {
 
     /// Hands a reply to its caller. Replies to calls that nobody waits for are dropped.
     fn receive(&mut self, record: Stream) -> Result<(), &'static str> {
-        let xid = first_word(&record).ok_or("a reply begins with an XID")?;
+        let (xid, kind) = {
+            let mut words = words(&record);
+            (words.next().ok_or("a reply begins with an XID")?, words.next())
+        };
+        if kind == Some(REPLY) {
+            self.answered = true;
+            self.driver.outage.answered();
+        }
         if let Some(Outstanding { command, sent }) = self.driver.take(xid) {
             let len = record.len();
             let _ = command.sender.send(match len > command.max_reply {
@@ -420,15 +553,28 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
+    /// For how long nothing may be heard while the timer waits for this.
+    fn patience(&self, watch: Watch) -> Duration {
+        let ClientOptions { silence, probe, first_sign, .. } = self.driver.options;
+        let usual = match watch {
+            Watch::Silence => silence,
+            Watch::Probe => probe,
+        };
+        match self.driver.outage.has_answered() {
+            true => usual,
+            false => usual.min(first_sign / 4),
+        }
+    }
+
     /// Ready when the server has been silent for too long.
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
         loop {
             let received = self.reader.received();
             let Some((watch, before, timer)) = &mut self.timer else {
                 if self.driver.calls.is_empty() {
                     return Poll::Pending;
                 }
-                self.set_timer(Watch::Silence, self.driver.options.silence);
+                self.set_timer(Watch::Silence);
                 continue;
             };
             if timer.as_mut().poll(cx).is_pending() {
@@ -439,33 +585,44 @@ impl<'a> Link<'a> {
             self.driver.forget_dropped();
             match watch {
                 _ if !silent || self.driver.calls.is_empty() => {}
-                Watch::Probe => return Poll::Ready(()),
+                Watch::Probe if received == 0 => return Poll::Ready(Lost::Mute),
+                Watch::Probe => return Poll::Ready(Lost::Silent),
                 Watch::Silence => {
                     let Some(null) = self.driver.null_call() else { continue };
                     self.writer.push(&null);
-                    self.set_timer(Watch::Probe, self.driver.options.probe);
-                    if let Poll::Ready(Err(_)) = self.writer.poll_flush(Pin::new(&mut *self.io), cx) {
-                        return Poll::Ready(());
+                    self.set_timer(Watch::Probe);
+                    if let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut *self.io), cx) {
+                        return Poll::Ready(Lost::Broken(Arc::new(error)));
                     }
                 }
             }
         }
     }
 
-    fn set_timer(&mut self, watch: Watch, after: Duration) {
+    fn set_timer(&mut self, watch: Watch) {
         let clock = &self.driver.env.clock;
-        let when: Timestamp = clock.now() + after;
+        let when: Timestamp = clock.now() + self.patience(watch);
         self.timer = Some((watch, self.reader.received(), clock.sleep_until(when)));
     }
 }
 
-fn first_word(record: &Stream) -> Option<u32> {
+fn broken(error: Arc<io::Error>) -> End {
+    End::Lost(Lost::Broken(error))
+}
+
+/// `msg_type` of a reply (RFC 5531 section 9).
+const REPLY: u32 = 1;
+
+/// The words that a record begins with.
+fn words(record: &Stream) -> impl Iterator<Item = u32> + '_ {
     let mut octets = record.parts().flat_map(|part| match part {
         StreamPart::Run(octets) | StreamPart::Chunk(octets) => octets.iter().copied(),
     });
-    let mut word = [0; 4];
-    for octet in &mut word {
-        *octet = octets.next()?;
-    }
-    Some(u32::from_be_bytes(word))
+    std::iter::from_fn(move || {
+        let mut word = [0; 4];
+        for octet in &mut word {
+            *octet = octets.next()?;
+        }
+        Some(u32::from_be_bytes(word))
+    })
 }

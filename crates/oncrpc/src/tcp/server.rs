@@ -212,7 +212,6 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     }
 
     fn end(&mut self, error: ConnectionError) {
-        tracing::debug!(peer = %self.context.connection.peer, %error, "connection ended");
         self.ended = Some(error);
         self.reading = false;
         self.signal = None;

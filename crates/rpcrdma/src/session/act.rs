@@ -4,10 +4,13 @@
 //! callers. A queue pair that refuses work within its limits ends the session.
 
 use super::{Delivered, Session, UNTAKEN_OCTETS};
-use crate::{ConnectionError, Event, Stall, calls::Calls, client::VERSION_2, extension::Port, service::Service};
+use crate::{
+    ConnectionError, Event, Stall, calls::Calls, client::VERSION_2, extension::Port, pulls::Wanted as Pull,
+    refused::Fingerprint, service::Service,
+};
 use bytes::Bytes;
-use rpcrdma_engine::{Action, Answer, CallError, CloseCause, ErrorBody, MessageKind};
-use rpcrdma_fabric::{Refused, RefusedReason, Send, Token, Write};
+use rpcrdma_engine::{Action, Answer, CallError, CloseCause, ErrorBody, MessageKind, Segment};
+use rpcrdma_fabric::{Refused, RefusedReason, RemoteSegment, Send, Token, Write};
 use std::task::Context;
 
 impl Session {
@@ -36,9 +39,11 @@ impl Session {
                     let posted = self.qp.post_write(write);
                     self.posted(posted);
                 }
-                Action::Pull { request, xid, octets, sources } => match service {
+                Action::Pull { request, xid, head, octets, sources } => match service {
                     Some(service) => {
-                        if service.pull(request, xid, octets, sources) {
+                        let call = Fingerprint::new(&head, head.len().saturating_add(octets));
+                        let sources = sources.into_iter().map(remote).collect();
+                        if service.pull(Pull { request, xid, call, octets, sources }) {
                             self.observer.event(self.peer, &Event::Stalled(Stall::Memory));
                         }
                     }
@@ -91,7 +96,10 @@ impl Session {
     /// Tells callers how their calls ended.
     pub(super) fn report(&mut self, action: Action, calls: &mut Calls) {
         match action {
-            Action::Complete { call, reply } => self.tell(calls.complete(call, reply)),
+            Action::Complete { call, reply } => {
+                self.replied = true;
+                self.tell(calls.complete(call, reply));
+            }
             // The call is kept for another connection.
             Action::Fail { error: CallError::Remote(ErrorBody::Version { low, high }), .. }
                 if self.believes && (low..=high).contains(&VERSION_2) =>
@@ -131,4 +139,8 @@ impl Session {
             self.close(Some(ConnectionError::Provider(reason)));
         }
     }
+}
+
+fn remote(Segment { handle, length, offset }: Segment) -> RemoteSegment {
+    RemoteSegment { handle, length, offset }
 }

@@ -10,8 +10,11 @@ use crate::{
     sys::verbs,
     window::Window,
 };
-use rpcrdma_fabric::{Access, Completion, FenceCause, Lent, Refused, RefusedReason, RemoteSegment, Token};
+use rpcrdma_fabric::{Access, CloseReason, Completion, FenceCause, Lent, Refused, RefusedReason, RemoteSegment, Token};
 use std::io;
+
+/// Why a connection ends whose memory the device does not let go of.
+const NOT_ENDED: &str = "the device did not end a registration of memory";
 
 /// Memory that the peer can reach.
 pub(super) struct Exposure {
@@ -166,26 +169,30 @@ impl VerbsQueuePair {
         }
     }
 
-    /// An exposure has ended: its memory is free.
+    /// An exposure has ended: its memory is free, unless the device does not end the registration that led to it. Then the
+    /// memory is given up, nobody is told that it is fenced, and the connection ends.
     pub(super) fn fenced(&mut self, handle: u32, cause: FenceCause) {
         let Some(Exposure { token, by, memory, ending }) = self.exposures.remove(&handle) else { return };
         if ending && cause == FenceCause::Remote {
             // The peer was first: what is no longer exposed must not be invalidated again.
             self.waiting.retain(|work| !matches!(work, Work::Invalidate(waiting) if *waiting == handle));
         }
-        match by {
+        let ended = match by {
             // At the end windows are freed: a queue pair with windows cannot be destroyed everywhere.
-            By::Window { window, region, .. } if cause != FenceCause::Closed => {
-                self.windows.push_back(window);
-                drop(region);
-            }
             By::Window { window, region, .. } => {
-                drop(window);
-                drop(region);
+                if cause == FenceCause::Closed {
+                    drop(window);
+                } else {
+                    self.windows.push_back(window);
+                }
+                region.map_or(Ok(()), Region::end)
             }
-            By::Region(region) => drop(region),
+            By::Region(region) => region.end(),
+        };
+        match self.shared.abandoned.unless_ended(ended, memory) {
+            Some(memory) => self.out.push_back(Completion::Fenced { token, handle, memory, cause }),
+            None => self.end(CloseReason::Broken(NOT_ENDED.to_owned())),
         }
-        self.out.push_back(Completion::Fenced { token, handle, memory, cause });
     }
 
     /// Ends all exposures, with the connection.

@@ -47,7 +47,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     ensure!(ours.invalidations > 0, "our server invalidated nothing; see {see}");
     ensure!(ours.reads_at_a_time > 1, "our server never had two RDMA Reads outstanding; see {see}");
     ensure!(client.calls_at_a_time > 1, "Linux never had two calls outstanding; see {see}");
-    ensure!(wire.terminates.is_empty(), "Terminates: {:?}; see {see}", wire.terminates);
+    wire.judge_terminates(context, &ended.wire())?;
 
     // The client's own counters.
     let stats = mountstats::first(&ended.read("mountstats-1")?)?;
@@ -68,7 +68,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         "metrics count {invalidations} invalidations, the capture {}",
         ours.invalidations
     );
-    let placed = metrics.sum("rpcrdma_octets_total", &["direction=\"in\"", "way=\"placed\""]);
+    let placed = metrics.sum("rpcrdma_bytes_total", &["direction=\"in\"", "way=\"placed\""]);
     ensure!(placed > 32e6, "metrics count {placed} octets by RDMA Read");
     for kind in ["read", "write", "reply"] {
         let count = metrics.sum("rpcrdma_chunks_total", &[&format!("kind=\"{kind}\"")]);

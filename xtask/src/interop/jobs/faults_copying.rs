@@ -53,7 +53,7 @@ pub(super) fn open_files(server: &Server) -> anyhow::Result<usize> {
 
 /// Octets of the server's memory for calls and replies that are in use.
 pub(super) fn memory_in_use(metrics: &Metrics) -> f64 {
-    metrics.sum("rpcrdma_memory_octets", &["what=\"in_use\""])
+    metrics.sum("rpcrdma_memory_bytes", &["what=\"in_use\""])
 }
 
 /// What a server holds for its clients.
@@ -113,5 +113,5 @@ pub(super) fn open_sockets(server: &Server) -> anyhow::Result<usize> {
 
 /// How many connections ended for a reason, as the server names it.
 pub(super) fn ended_for(metrics: &Metrics, reason: &str) -> f64 {
-    metrics.sum("rpcrdma_connections_ended_total", &[&format!("reason=\"{reason}\"")])
+    metrics.sum("rpcrdma_connections_ended_total", &["transport=\"rdma\"", &format!("reason=\"{reason}\"")])
 }

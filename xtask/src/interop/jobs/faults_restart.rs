@@ -37,7 +37,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let mut numbers = Numbers(context.seed());
     for number in 1..=KILLS {
         thread::sleep(Duration::from_millis(500 + numbers.below(3000)));
-        let calls = server.metrics()?.sum("rpcrdma_calls_total", &["outcome=\"answered\""]);
+        let calls = server.metrics()?.sum("rpcrdma_calls_total", &["status=\"OK\""]);
         server.kill()?;
         let down = if number == KILLS { LONG_DOWN } else { Duration::from_millis(numbers.below(DOWN_MS)) };
         thread::sleep(down);
@@ -45,7 +45,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         context.note(format!("kill {number} after {calls} calls, {} ms down", down.as_millis()));
         // The next one comes when the client is back.
         context.wait_for("the client has connected again", PATIENCE, || {
-            Ok(server.metrics()?.sum("rpcrdma_calls_total", &["outcome=\"answered\"", "nfs3"]) > 3.0)
+            Ok(server.metrics()?.sum("rpcrdma_calls_total", &["status=\"OK\"", "nfs3"]) > 3.0)
         })?;
     }
     let (_, longest) = faults_copying::finish(context, guest, &server)?;

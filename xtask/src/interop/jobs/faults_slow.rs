@@ -57,8 +57,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let guest = faults_copying::guest(4_000_000, 3).capture();
     let mut guest = context.boot(guest.mounts_at(middlebox.port(), server.mount_port(), "/"))?;
     guest.wait_for_mark("copying")?;
-    let answered =
-        || -> anyhow::Result<f64> { Ok(server.metrics()?.sum("rpcrdma_calls_total", &["outcome=\"answered\""])) };
+    let answered = || -> anyhow::Result<f64> { Ok(server.metrics()?.sum("rpcrdma_calls_total", &["status=\"OK\""])) };
 
     middlebox.slow(Some(SLOW));
     let (begin, calls) = (Instant::now(), answered()?);

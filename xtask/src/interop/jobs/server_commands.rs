@@ -7,7 +7,7 @@ use crate::interop::{
     process::Finished,
     wire::Wire,
 };
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use std::fs;
 
 pub(super) const JOB: Job = Job {
@@ -83,14 +83,11 @@ fn run(context: &Context) -> anyhow::Result<()> {
         ping.out.display()
     );
 
-    let wire = nfsd.wire();
+    let see = nfsd.wire();
     nfsd.finish()?;
-    let wire = Wire::read(context, &wire)?;
+    let wire = Wire::read(context, &see)?;
     context.note(wire.in_short());
-    if !wire.terminates.is_empty() {
-        bail!("Terminates: {:?}", wire.terminates);
-    }
-    Ok(())
+    wire.judge_terminates(context, &see)
 }
 
 struct Client<'a> {

@@ -26,12 +26,14 @@ const MAX_UNSUPPORTED: usize = 64;
 impl Connection {
     /// Handles a message. Returns whether it is a call that was taken.
     pub(super) fn take(&mut self, message: &Bytes) -> bool {
+        self.only_grants = false;
         let Ok(prefix) = Prefix::decode(message) else {
             self.discarded += 1;
             return false;
         };
         let bare_grant = is_bare_grant(&prefix, message);
         if prefix.version == VERSION {
+            self.only_grants = bare_grant;
             if !self.credits.heard(prefix.credits, bare_grant) {
                 self.close(CloseCause::Peer(PeerFault::CreditsOverrun));
                 return false;
@@ -44,7 +46,7 @@ impl Connection {
                 self.credits.acknowledged(mark);
             }
             if rpc && !bare_grant && self.config.side == Side::Server && self.exchange.is_unheard() {
-                // It does without the exchange, and so do we: its one credit may be for our reply.
+                // It does without the exchange for now, and so do we: its one credit may be for our reply.
                 self.exchange.skip();
             }
         }
@@ -84,7 +86,7 @@ impl Connection {
                 false
             }
         };
-        // A call is answered, and that grants; a grant is not answered with another.
+        // A call is answered, and that grants; a grant is answered with another only by `Credits::peer_is_stuck`.
         self.owes_grant |= !taken && !bare_grant && self.credits.peer_is_short();
         taken
     }

@@ -70,7 +70,7 @@ fn what_cannot_be_opened_is_synchronised_all_the_same() {
 
 #[test]
 fn early_answers_wait_for_nothing() {
-    let scratch = Scratch::new(true, true);
+    let scratch = Scratch::new(Ways::default());
     let directory = scratch.open().with_early_answers();
     let identities = Identities { squash: Squash::None, ..Identities::default() };
     let export = Export::new("/", Arc::new(directory.clone())).with_identities(identities);

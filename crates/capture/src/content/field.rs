@@ -1,0 +1,87 @@
+//! The fields of an operation: each has a key for programs and a form for people.
+
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{Handle, Time};
+
+/// An operation with what it was given or gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Operation {
+    /// The name that its protocol gives it.
+    pub name: &'static str,
+    /// What is known of it.
+    pub fields: Vec<Field>,
+}
+
+/// A field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Its key in JSON; in text only where the value does not speak for itself.
+    pub key: &'static str,
+    /// Its value.
+    pub value: Value,
+    /// It is where something leads, such as the new name of RENAME.
+    pub target: bool,
+}
+
+/// A field's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A file handle.
+    Handle(Handle),
+    /// A name or a path: any octets.
+    Name(Bytes),
+    /// How many octets are meant.
+    Count(u64),
+    /// Where in a file they begin.
+    Offset(u64),
+    /// A number that needs its key.
+    Number(u64),
+    /// Permission bits.
+    Mode(u32),
+    /// A word of the protocol.
+    Word(&'static str),
+    /// It is so.
+    Flag,
+    /// Eight octets that mean something to the server alone.
+    Verifier([u8; 8]),
+    /// A time.
+    Time(Time),
+    /// So many octets that the reader does not have: they travelled in a chunk.
+    Elsewhere(u64),
+}
+
+impl Operation {
+    /// An operation of which nothing is known yet.
+    pub(super) fn new(name: &'static str) -> Self {
+        Operation { name, fields: Vec::new() }
+    }
+
+    pub(super) fn put(&mut self, key: &'static str, value: Value) -> &mut Self {
+        self.fields.push(Field { key, value, target: false });
+        self
+    }
+
+    pub(super) fn handle(&mut self, key: &'static str, handle: &Handle) -> &mut Self {
+        self.put(key, Value::Handle(handle.clone()))
+    }
+
+    pub(super) fn name(&mut self, key: &'static str, name: &[u8]) -> &mut Self {
+        self.put(key, Value::Name(Bytes::copy_from_slice(name)))
+    }
+
+    pub(super) fn number(&mut self, key: &'static str, number: impl Into<u64>) -> &mut Self {
+        self.put(key, Value::Number(number.into()))
+    }
+
+    pub(super) fn flag(&mut self, key: &'static str, is: bool) -> &mut Self {
+        if is { self.put(key, Value::Flag) } else { self }
+    }
+
+    /// The field that was put last is where something leads.
+    pub(super) fn is_target(&mut self) -> &mut Self {
+        if let Some(field) = self.fields.last_mut() {
+            field.target = true;
+        }
+        self
+    }
+}

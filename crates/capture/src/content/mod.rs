@@ -1,0 +1,33 @@
+//! What a call asks for and what its results say, by the types of `rpcrdma-nfs`: one [`Operation`] for each.
+//!
+//! A procedure of NFS version 3 or of MOUNT is one operation. A COMPOUND of NFS version 4 has room for all of its own.
+//! Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types, and
+//! `show` escapes them.
+
+mod field;
+mod files;
+mod info;
+mod mount;
+mod names;
+mod read;
+
+pub use field::{Field, Operation, Value};
+pub(crate) use read::{Body, Item, arguments, results};
+
+/// What an RPC message says behind its header.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Content {
+    /// The operations, in their order. Empty if nothing could be decoded.
+    pub operations: Vec<Operation>,
+    /// Why something of it could not be decoded, and where: positions count from the RPC message's first octet.
+    pub problem: Option<String>,
+}
+
+/// Tells its fields, in the order in which a person reads them.
+trait Describe {
+    fn describe(&self, to: &mut Operation);
+}
+
+impl Describe for () {
+    fn describe(&self, _: &mut Operation) {}
+}

@@ -1,0 +1,206 @@
+//! From a message's octets to its operations. Data that travelled in chunks, or was too long to be kept, is
+//! stood for by zeros that no memory holds: only its length is told.
+
+use super::{Content, Describe, Operation, Value};
+use crate::event::ProcedureName;
+use bytes::Bytes;
+use rpcrdma_nfs::{Call, mount, v3};
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
+
+/// The most octets that zeros stand for: what one READ or WRITE may carry, with its padding.
+const MAX_STOOD_FOR_OCTETS: usize = v3::MAX_TRANSFER_OCTETS + 4;
+/// A static without contents takes no room in the program and, unread, none in memory.
+static ZEROS: [u8; MAX_STOOD_FOR_OCTETS] = [0; MAX_STOOD_FOR_OCTETS];
+
+/// An item that travelled in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// Where in the message, chunks included, it belongs. A reply's chunks do not say: they follow the rest.
+    pub(crate) position: Option<u32>,
+    /// Its octets.
+    pub(crate) octets: u64,
+}
+
+/// An RPC message, from its header on.
+#[derive(Clone, Debug)]
+pub(crate) struct Body<'a> {
+    /// What was kept of it.
+    pub(crate) kept: Bytes,
+    /// Octets behind that were not kept. `None`: nobody knows how many.
+    pub(crate) missing_octets: Option<u64>,
+    /// What travelled apart.
+    pub(crate) items: &'a [Item],
+}
+
+/// Why there is no stream to decode.
+type Problem = String;
+
+impl Body<'_> {
+    /// The stream as it would be without chunks.
+    pub(crate) fn stream(&self) -> Result<Stream, Problem> {
+        let mut stream = Stream::new();
+        let (mut taken, mut apart) = (0, 0_usize);
+        for item in self.items {
+            let octets = usize::try_from(item.octets).unwrap_or(usize::MAX);
+            let Some(zeros) = ZEROS.get(..octets) else {
+                return Err(format!("a chunk of {octets} octets, READ and WRITE have {MAX_STOOD_FOR_OCTETS} at most"));
+            };
+            let end = match item.position {
+                None => self.kept.len(),
+                Some(position) => usize::try_from(position).unwrap_or(usize::MAX).saturating_sub(apart),
+            };
+            if end < taken || end > self.kept.len() {
+                return Err(format!("a chunk at octet {}, where the message has none", end.saturating_add(apart)));
+            }
+            stream.push_run(self.kept.slice(taken..end));
+            stream.push_chunk(Bytes::from_static(zeros));
+            (taken, apart) = (end, apart.saturating_add(rpcrdma_xdr::padded(octets)));
+        }
+        stream.push_run(self.kept.slice(taken..));
+        let missing = usize::try_from(self.missing_octets.unwrap_or(0)).unwrap_or(usize::MAX);
+        if let Some(zeros) = ZEROS.get(..missing) {
+            stream.push_run(Bytes::from_static(zeros));
+        }
+        Ok(stream)
+    }
+
+    /// Why what a decoder says of octets that were not kept means nothing. `data`: the message ends with data, which are
+    /// not told.
+    fn incomplete(&self, data: bool) -> Option<Problem> {
+        match self.missing_octets {
+            Some(0) => None,
+            Some(octets) if data && octets <= MAX_STOOD_FOR_OCTETS as u64 => None,
+            Some(octets) => Some(format!("not read: {octets} octets at its end were not kept")),
+            None => Some("not read: its end is not here".into()),
+        }
+    }
+}
+
+/// What a call asks for. The decoder stands behind the call's header.
+pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Option<Content> {
+    let called = name.procedure_name()?;
+    let path_apart = path_octets(body);
+    let reading = Reading { called, decoder, incomplete: body.incomplete(called == "WRITE"), path_apart };
+    match (name.program, name.version) {
+        (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
+        (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
+        _ => None,
+    }
+}
+
+/// What a call's results say. The decoder stands behind the reply's header.
+pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Option<Content> {
+    let called = name.procedure_name()?;
+    let path_apart = path_octets(body);
+    let reading = Reading { called, decoder, incomplete: body.incomplete(called == "READ"), path_apart };
+    match (name.program, name.version) {
+        (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
+        (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
+        _ => None,
+    }
+}
+
+/// The octets of a path that is not in the message.
+fn path_octets(body: &Body<'_>) -> Option<u64> {
+    body.items.first().map(|item| item.octets).filter(|&octets| octets > 0)
+}
+
+struct Reading {
+    called: &'static str,
+    decoder: Decoder,
+    incomplete: Option<Problem>,
+    path_apart: Option<u64>,
+}
+
+impl Reading {
+    fn read<T: Decode + Describe>(mut self) -> Content {
+        if self.incomplete.is_some() {
+            return Content { operations: Vec::new(), problem: self.incomplete };
+        }
+        let failed = |error: DecodeError| format!("does not decode: {error}");
+        let value = match T::decode(&mut self.decoder) {
+            Ok(value) => value,
+            Err(error) => return Content { operations: Vec::new(), problem: Some(failed(error)) },
+        };
+        let mut operation = Operation::new(self.called);
+        value.describe(&mut operation);
+        // What stands for the path of a link is not shown as the path.
+        if let Some(octets) = self.path_apart {
+            for field in operation.fields.iter_mut().filter(|field| field.key == "path") {
+                field.value = Value::Elsewhere(octets);
+            }
+        }
+        let problem = self.decoder.finish().err().map(failed);
+        Content { operations: vec![operation], problem }
+    }
+}
+
+macro_rules! nfs_procedures {
+    ($($name:ident),*) => {
+        fn nfs_arguments(of: v3::Procedure, reading: Reading) -> Content {
+            match of { $(v3::Procedure::$name => reading.read::<v3::$name>(),)* }
+        }
+
+        fn nfs_results(of: v3::Procedure, reading: Reading) -> Content {
+            match of { $(v3::Procedure::$name => reading.read::<<v3::$name as Call>::Reply>(),)* }
+        }
+    };
+}
+
+nfs_procedures!(
+    Null,
+    GetAttributes,
+    SetAttributes,
+    Lookup,
+    Access,
+    ReadLink,
+    Read,
+    Write,
+    Create,
+    MakeDirectory,
+    SymbolicLink,
+    MakeNode,
+    Remove,
+    RemoveDirectory,
+    Rename,
+    Link,
+    ReadDirectory,
+    ReadDirectoryPlus,
+    FileSystemStatus,
+    FileSystemInfo,
+    PathConfiguration,
+    Commit
+);
+
+fn mount_arguments(procedure: u32, reading: Reading) -> Option<Content> {
+    use mount::procedure::{DUMP, EXPORT, EXPORT_ALL, MOUNT, NULL, UNMOUNT, UNMOUNT_ALL};
+    Some(match procedure {
+        NULL | UNMOUNT_ALL => reading.read::<()>(),
+        MOUNT => reading.read::<mount::Mount>(),
+        UNMOUNT => reading.read::<mount::Unmount>(),
+        DUMP => reading.read::<mount::ListMounts>(),
+        EXPORT | EXPORT_ALL => reading.read::<mount::ListExports>(),
+        _ => return None,
+    })
+}
+
+fn mount_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use mount::procedure::{DUMP, EXPORT, EXPORT_ALL, MOUNT, NULL, UNMOUNT, UNMOUNT_ALL};
+    Some(match (procedure, version) {
+        (NULL | UNMOUNT | UNMOUNT_ALL, _) => reading.read::<()>(),
+        (MOUNT, mount::VERSION_3) => reading.read::<mount::MountReply>(),
+        (MOUNT, _) => reading.read::<mount::MountReply1>(),
+        (DUMP, _) => reading.read::<mount::Mounts>(),
+        (EXPORT | EXPORT_ALL, _) => reading.read::<mount::Exports>(),
+        _ => return None,
+    })
+}
+
+impl<T: Describe, F> Describe for v3::Answer<T, F> {
+    /// The status of a failure is told beside the content.
+    fn describe(&self, to: &mut Operation) {
+        if let v3::Answer::Ok(ok) = self {
+            ok.describe(to);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What calls and replies say, in words and as JSON.
+
+use crate::{
+    content::{Content, Field, Operation, Value},
+    names,
+};
+use serde_json::{Map, Value as Json};
+use std::fmt::Write as _;
+
+/// Octets of a name that text shows; JSON has it whole, which the protocol's types bound.
+const MAX_SHOWN_NAME_OCTETS: usize = 128;
+/// Octets of a handle that text shows at its beginning and at its end, where servers put what differs most.
+const SHOWN_HANDLE_OCTETS: (usize, usize) = (2, 4);
+
+/// The operations with their fields. The name of an operation that `named` has named already is left out.
+pub(super) fn text(content: &Content, named: Option<&str>) -> String {
+    let mut text = String::new();
+    for operation in &content.operations {
+        if named != Some(operation.name) {
+            let _ = write!(text, " {}", operation.name);
+        }
+        for each in &operation.fields {
+            text.push(' ');
+            text += &field(each);
+        }
+    }
+    if let Some(problem) = &content.problem {
+        let _ = write!(text, " ({problem})");
+    }
+    text
+}
+
+fn field(field: &Field) -> String {
+    let key = field.key;
+    let text = match &field.value {
+        Value::Handle(octets) => handle(octets.as_slice()),
+        Value::Name(octets) => name(octets),
+        Value::Count(octets) => octets.to_string(),
+        Value::Offset(offset) => format!("@{offset}"),
+        Value::Number(number) => format!("{key}={number}"),
+        Value::Mode(mode) => format!("{key}={mode:04o}"),
+        Value::Word(word) => (*word).into(),
+        Value::Flag => key.into(),
+        Value::Verifier(octets) => format!("{key}={}", super::json::hex(octets)),
+        Value::Time(time) => format!("{key}={}.{:09}", time.seconds, time.nanoseconds),
+        Value::Elsewhere(octets) => format!("({octets} octets in a chunk)"),
+    };
+    if field.target { format!("-> {text}") } else { text }
+}
+
+fn handle(octets: &[u8]) -> String {
+    let (first, last) = SHOWN_HANDLE_OCTETS;
+    match (octets.get(..first), octets.len().checked_sub(last).and_then(|at| octets.get(at..))) {
+        (Some(begin), Some(end)) if octets.len() > first + last => {
+            format!("{}..{}", super::json::hex(begin), super::json::hex(end))
+        }
+        _ if octets.is_empty() => "(empty handle)".into(),
+        _ => super::json::hex(octets),
+    }
+}
+
+fn name(octets: &[u8]) -> String {
+    let shown = octets.get(..MAX_SHOWN_NAME_OCTETS).unwrap_or(octets);
+    // A name must not end the quotes that it stands in.
+    let text = names::escaped(shown).replace('"', "\\\"");
+    if shown.len() == octets.len() { format!("\"{text}\"") } else { format!("\"{text}\"..({} octets)", octets.len()) }
+}
+
+/// The same for programs: keys as in text, handles whole, numbers as on the wire.
+pub(super) fn json(content: &Content) -> Json {
+    let mut fields = Map::new();
+    fields.insert("operations".into(), content.operations.iter().map(operation).collect());
+    if let Some(problem) = &content.problem {
+        fields.insert("problem".into(), problem.as_str().into());
+    }
+    Json::Object(fields)
+}
+
+fn operation(operation: &Operation) -> Json {
+    let mut fields = Map::new();
+    fields.insert("operation".into(), operation.name.into());
+    for each in &operation.fields {
+        let value = match &each.value {
+            Value::Handle(handle) => super::json::hex(handle.as_slice()).into(),
+            Value::Name(octets) => match std::str::from_utf8(octets) {
+                Ok(text) => text.into(),
+                Err(_) => {
+                    fields.insert(format!("{}_hex", each.key), super::json::hex(octets).into());
+                    continue;
+                }
+            },
+            Value::Count(number) | Value::Offset(number) | Value::Number(number) => (*number).into(),
+            Value::Mode(mode) => (*mode).into(),
+            Value::Word(word) => (*word).into(),
+            Value::Flag => true.into(),
+            Value::Verifier(octets) => super::json::hex(octets).into(),
+            Value::Time(time) => serde_json::json!({ "seconds": time.seconds, "nanoseconds": time.nanoseconds }),
+            Value::Elsewhere(octets) => serde_json::json!({ "octets_in_a_chunk": octets }),
+        };
+        fields.insert(each.key.into(), value);
+    }
+    Json::Object(fields)
+}

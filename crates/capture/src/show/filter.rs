@@ -1,0 +1,185 @@
+//! Calls of interest: passes on what belongs to them, with their replies, and leaves out the rest.
+//!
+//! Holds what cannot be decided yet, at most [`MAX_HELD_OCTETS`]: a long call is named only by its RDMA Read Response, and
+//! whether a call is slow shows with its reply. What must make room undecided is shown.
+
+use crate::{
+    event::{CallTag, Event, EventKind},
+    read::{Sink, Summary},
+};
+use std::{collections::BTreeMap, io, time::Duration};
+
+/// Octets of events that are held, by what each may take: some seconds of a busy server.
+pub const MAX_HELD_OCTETS: usize = 64 << 20;
+/// What an event counts at least.
+const EVENT_OCTETS: usize = 1 << 10;
+/// What a message's header with its chunk lists takes for each of its octets.
+const HEADER_FACTOR: u64 = 4;
+/// The longest header that is kept.
+const MAX_HEADER_OCTETS: u64 = 64 << 10;
+
+/// Which calls are shown: those that meet everything that is asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Those with one of these XIDs; empty: with any.
+    pub xids: Vec<u32>,
+    /// Those of one of these procedures, in any case of letters; empty: of any.
+    pub procedures: Vec<String>,
+    /// Those whose reply took longer, and those that waited longer for one that the capture does not have.
+    pub slower_than: Option<Duration>,
+}
+
+impl Wanted {
+    /// Whether every event is wanted.
+    pub fn is_everything(&self) -> bool {
+        self.xids.is_empty() && self.procedures.is_empty() && self.slower_than.is_none()
+    }
+
+    /// What the call itself says; `None`: its procedure is not known yet.
+    fn call(&self, tag: &CallTag) -> Option<bool> {
+        if !self.xids.is_empty() && !self.xids.contains(&tag.xid) {
+            return Some(false);
+        }
+        if self.procedures.is_empty() {
+            return Some(true);
+        }
+        let called = tag.name?.procedure_name();
+        Some(called.is_some_and(|called| self.procedures.iter().any(|wanted| wanted.eq_ignore_ascii_case(called))))
+    }
+
+    fn is_slow(&self, took: Duration) -> bool {
+        self.slower_than.is_none_or(|limit| took > limit)
+    }
+}
+
+/// A call under way.
+enum Call {
+    /// Not decided.
+    Held(Held),
+    Shown,
+    LeftOut,
+}
+
+/// What is held of a call.
+struct Held {
+    events: Vec<Event>,
+    began: Duration,
+    /// What all of it counts with.
+    octets: usize,
+}
+
+/// Passes the events of [`Wanted`] calls on to another sink. A call whose slowness is asked about is passed on when it is
+/// answered, its events together.
+pub struct Filtered<S> {
+    wanted: Wanted,
+    sink: S,
+    calls: BTreeMap<(u64, u64), Call>,
+    held_octets: usize,
+    last_time: Duration,
+}
+
+/// The octets that an event is counted with.
+fn weight(event: &Event) -> usize {
+    let octets = match &event.kind {
+        EventKind::Send { octets, .. } => octets.min(&MAX_HEADER_OCTETS) * HEADER_FACTOR,
+        _ => 0,
+    };
+    EVENT_OCTETS + octets as usize
+}
+
+fn answered_after(event: &Event) -> Option<Duration> {
+    match &event.kind {
+        EventKind::Send { since_call, .. } | EventKind::Record { since_call, .. } => *since_call,
+        _ => None,
+    }
+}
+
+impl<S: Sink> Filtered<S> {
+    /// Filters what goes to `sink`.
+    pub fn new(wanted: Wanted, sink: S) -> Self {
+        Filtered { wanted, sink, calls: BTreeMap::new(), held_octets: 0, last_time: Duration::ZERO }
+    }
+
+    fn show(&mut self, events: &[Event]) -> io::Result<()> {
+        events.iter().try_for_each(|event| self.sink.event(event))
+    }
+
+    /// Takes a call out; gives what is held of it.
+    fn take(&mut self, key: (u64, u64)) -> Option<Call> {
+        let call = self.calls.remove(&key)?;
+        self.held_octets -= Self::octets(&call);
+        Some(call)
+    }
+
+    /// Even a call of which nothing is held is remembered, and takes its room.
+    fn octets(call: &Call) -> usize {
+        match call {
+            Call::Held(held) => held.octets,
+            Call::Shown | Call::LeftOut => EVENT_OCTETS,
+        }
+    }
+
+    fn put(&mut self, key: (u64, u64), call: Call) -> io::Result<()> {
+        self.held_octets += Self::octets(&call);
+        self.calls.insert(key, call);
+        while self.held_octets > MAX_HELD_OCTETS
+            && let Some(oldest) = self.calls.first_key_value().map(|(key, _)| *key)
+        {
+            if let Some(Call::Held(held)) = self.take(oldest) {
+                self.show(&held.events)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<S: Sink> Sink for Filtered<S> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.last_time = event.time;
+        let Some(tag) = event.call else { return Ok(()) };
+        let key = (event.connection.number, tag.number);
+        let took = answered_after(event);
+        let mut held = match self.take(key) {
+            None => Held { events: Vec::new(), began: event.time, octets: EVENT_OCTETS },
+            Some(Call::Held(held)) => held,
+            Some(Call::Shown) => {
+                self.sink.event(event)?;
+                return if took.is_none() { self.put(key, Call::Shown) } else { Ok(()) };
+            }
+            Some(Call::LeftOut) => return if took.is_none() { self.put(key, Call::LeftOut) } else { Ok(()) },
+        };
+        held.octets += weight(event);
+        held.events.push(event.clone());
+        let decided = match (self.wanted.call(&tag), took) {
+            (Some(false), _) => Some(false),
+            (Some(true), Some(took)) => Some(self.wanted.is_slow(took)),
+            (Some(true), None) if self.wanted.slower_than.is_none() => Some(true),
+            (Some(true), None) => None,
+            // It is answered, and nobody has seen what it was for.
+            (None, Some(_)) => Some(false),
+            (None, None) => None,
+        };
+        match decided {
+            Some(true) => {
+                self.show(&held.events)?;
+                if took.is_none() { self.put(key, Call::Shown) } else { Ok(()) }
+            }
+            Some(false) if took.is_none() => self.put(key, Call::LeftOut),
+            Some(false) => Ok(()),
+            None => self.put(key, Call::Held(held)),
+        }
+    }
+
+    /// Shows unanswered calls that waited long enough, then what the sink makes of the whole capture's summary.
+    fn finish(&mut self, summary: &Summary) -> io::Result<()> {
+        for (_, call) in std::mem::take(&mut self.calls) {
+            let Call::Held(held) = call else { continue };
+            let named = held.events.last().and_then(|event| event.call).and_then(|tag| self.wanted.call(&tag));
+            if named == Some(true) && self.wanted.is_slow(self.last_time.saturating_sub(held.began)) {
+                self.show(&held.events)?;
+            }
+        }
+        self.held_octets = 0;
+        self.sink.finish(summary)
+    }
+}

@@ -1,0 +1,158 @@
+//! How errors are told: a line for a person, or with `--json` an object on a line, both on the standard error output.
+//!
+//! `{"error": {"path": ..., "local": ..., "procedure": ..., "status": ..., "message": ...}}`: the path on the server, the
+//! local path of a copy, the procedure of NFS or MOUNT that failed, and the server's status by its name, each if there is
+//! one; the message is what a person reads. What is no error is `{"warning": {"message": ...}}`. A path that is no UTF-8 is in hex, under `path_hex` or `local_hex`.
+
+use crate::names::{self, escaped};
+use rpcrdma_nfs_client::{Error, MountError};
+use serde_json::{Map, Value, json};
+use std::{fmt, io::Write, sync::OnceLock};
+
+/// Whether errors are told as JSON: one command runs in a process, and says so once, before it begins.
+static AS_JSON: OnceLock<bool> = OnceLock::new();
+
+/// Says how errors are told from now on. Only the first word counts.
+pub(crate) fn choose_form(json: bool) {
+    let _ = AS_JSON.set(json);
+}
+
+fn is_json() -> bool {
+    AS_JSON.get().copied().unwrap_or(false)
+}
+
+/// What is wrong with the command line is found out after it has been read: exit code 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub(crate) String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Usage {}
+
+/// The path on the server that an error is about, as its context.
+#[derive(Clone, Debug)]
+pub(crate) struct At {
+    path: Vec<u8>,
+    /// The line begins with a local path.
+    copied: bool,
+}
+
+impl At {
+    /// A path that the user named, or below it.
+    pub(crate) fn new(path: &[u8]) -> Self {
+        Self { path: path.to_vec(), copied: false }
+    }
+
+    /// The path of the server's side of a copy.
+    pub(crate) fn copied(path: Vec<u8>) -> Self {
+        Self { path, copied: true }
+    }
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escaped(&self.path))?;
+        f.write_str(if self.copied { " on the server" } else { "" })
+    }
+}
+
+/// Whether the error is an answer of the server, or the lack of one, and nothing that failed here.
+pub(crate) fn is_the_servers(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<Error>())
+}
+
+/// The line that tells an error that ends the command.
+pub(crate) fn line(error: &anyhow::Error) -> String {
+    form(&[], error, is_json())
+}
+
+/// The line that tells what went wrong with a path on the server.
+pub(crate) fn line_at(path: &[u8], error: &anyhow::Error) -> String {
+    form(&[("path", path)], error, is_json())
+}
+
+/// The line that tells what went wrong with a file of this machine that is copied.
+pub(crate) fn line_of_local(local: &[u8], error: &anyhow::Error) -> String {
+    form(&[("local", local)], error, is_json())
+}
+
+/// Tells an error that ends the command. Where the standard error output is full or closed, there is nobody to tell.
+pub(crate) fn tell(error: &anyhow::Error) {
+    let _ = writeln!(std::io::stderr(), "{}", line(error));
+}
+
+/// Tells something that is no error, in either form.
+pub(crate) fn warning(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", warning_line(text));
+}
+
+/// The line that tells something that is no error.
+pub(crate) fn warning_line(text: &str) -> String {
+    if is_json() { names::json(&json!({ "warning": { "message": text } })) } else { format!("rpcrdma: {text}") }
+}
+
+fn form(paths: &[(&str, &[u8])], error: &anyhow::Error, as_json: bool) -> String {
+    let named: String = paths.iter().map(|(_, path)| format!("{}: ", escaped(path))).collect();
+    let message = format!("{named}{error:#}");
+    if !as_json {
+        return format!("rpcrdma: {message}");
+    }
+    let mut object = Map::new();
+    if let Some(At { path, .. }) = error.downcast_ref::<At>() {
+        names::insert_json(&mut object, "path", path);
+    }
+    for (key, path) in paths {
+        names::insert_json(&mut object, key, path);
+    }
+    let nfs = error.chain().find_map(|cause| cause.downcast_ref::<Error>());
+    let mount = error.chain().find_map(|cause| cause.downcast_ref::<MountError>());
+    if let Some(procedure) = nfs.and_then(Error::procedure).or(mount.and_then(MountError::procedure)) {
+        object.insert("procedure".into(), procedure.into());
+    }
+    if let Some(status) =
+        nfs.and_then(Error::status).map(|status| status.name()).or(mount.and_then(MountError::status_name))
+    {
+        object.insert("status".into(), status.into());
+    }
+    object.insert("message".into(), message.into());
+    names::json(&json!({ "error": Value::Object(object) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_nfs::v3::Status;
+
+    fn refused() -> anyhow::Error {
+        Error::Status { procedure: "CREATE", status: Status::ROFS, denied: None }.into()
+    }
+
+    #[test]
+    fn a_line_names_the_path_the_procedure_and_the_status() {
+        let expected = "rpcrdma: /a\\n: CREATE: the file system is read-only (NFS3ERR_ROFS)";
+        assert_eq!(form(&[("path", b"/a\n")], &refused(), false), expected);
+        assert_eq!(form(&[], &refused().context(At::new(b"/a\n")), false), expected);
+    }
+
+    #[test]
+    fn an_object_has_them_apart() {
+        let error = refused().context(At::copied(b"/\xff".to_vec())).context("why not");
+        let told: Value = serde_json::from_str(&form(&[("local", b"here")], &error, true)).unwrap();
+        let told = &told["error"];
+        assert_eq!((&told["path_hex"], &told["local"]), (&"2fff".into(), &"here".into()));
+        assert_eq!((&told["procedure"], &told["status"]), (&"CREATE".into(), &"NFS3ERR_ROFS".into()));
+        assert!(told["message"].as_str().unwrap().contains("read-only"));
+    }
+
+    #[test]
+    fn what_failed_here_names_no_procedure() {
+        let error = anyhow::Error::from(std::io::Error::from(std::io::ErrorKind::NotFound));
+        assert!(!is_the_servers(&error) && is_the_servers(&refused()));
+        let told: Value = serde_json::from_str(&form(&[("local", b"here")], &error, true)).unwrap();
+        assert!(told["error"].get("procedure").is_none() && told["error"].get("path").is_none());
+    }
+}

@@ -1,0 +1,130 @@
+//! One regular file from a server.
+
+use super::{
+    Copier,
+    target::{Output, existing},
+};
+use crate::{
+    copy::data_runs,
+    octets::Octets,
+    partial::{RESUME_SPAN, same_time},
+    session::Session,
+};
+use anyhow::{Result, bail, ensure};
+use rpcrdma_nfs::v3::{Attributes, Handle, Time};
+use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
+
+/// Whether a local file has the size and the time of its source.
+fn is_copy(here: &Metadata, source: &Attributes) -> bool {
+    let seconds = u32::try_from(here.mtime()).unwrap_or(0);
+    let nanoseconds = u32::try_from(here.mtime_nsec()).unwrap_or(0);
+    here.len() == source.size && same_time(Time { seconds, nanoseconds }, source.modified)
+}
+
+/// A copy under way.
+struct Download<'a> {
+    copier: &'a Copier,
+    session: &'a Session,
+    file: &'a Handle,
+    source: &'a Attributes,
+    local: &'a Path,
+    /// Not there before the first octets are.
+    output: Option<Output>,
+}
+
+impl Copier {
+    pub(super) async fn regular(
+        &self,
+        session: &Session,
+        file: &Handle,
+        source: &Attributes,
+        local: &Path,
+    ) -> Result<()> {
+        let found = existing(local)?;
+        if self.placing.resume && found.is_some_and(|found| is_copy(&found, source)) {
+            self.tally.borrow_mut().passed_over(source.size);
+            return Ok(());
+        }
+        let output = Output::open_part(local, self.placing, source)?;
+        let mut download = Download { copier: self, session, file, source, local, output };
+        let copied = download.run().await;
+        if copied.is_err()
+            && let Some(remains) = download.output.as_ref().and_then(Output::remains)
+        {
+            self.note(local, &remains);
+        }
+        copied
+    }
+}
+
+impl Download<'_> {
+    async fn run(&mut self) -> Result<()> {
+        let begin = self.output.as_ref().map_or(0, |output| output.offset);
+        // A file that uses less storage than it has octets has holes.
+        let sparse = self.source.used < self.source.size;
+        let mut octets = Octets::new(self.session, self.file, self.source.size, begin, u64::MAX);
+        let (mut len, mut checkpoint) = (begin, begin);
+        while let Some(block) = octets.next().await? {
+            let output = self.output()?;
+            len = block.offset + block.data.len() as u64;
+            if len - checkpoint > RESUME_SPAN {
+                output.checkpoint().await?;
+                checkpoint = block.offset;
+            }
+            if sparse {
+                for run in data_runs(&block.data) {
+                    let offset = block.offset + run.start as u64;
+                    output.write_all_at(&block.data[run], offset)?;
+                }
+            } else {
+                output.write_all_at(&block.data, block.offset)?;
+            }
+            self.copier.tally.borrow_mut().moved(block.data.len());
+        }
+        self.output()?;
+        self.compare(len, begin).await?;
+        if let Some(output) = self.output.take()
+            && let Some(note) = output.finish(len, self.source).await?
+        {
+            self.copier.note(self.local, note);
+        }
+        self.copier.tally.borrow_mut().file_done();
+        Ok(())
+    }
+
+    /// The file that is written, from now on.
+    fn output(&mut self) -> Result<&Output> {
+        if self.output.is_none() {
+            let output = Output::open(self.local, self.copier.placing, self.source, &*self.copier.random)?;
+            if let Some(reason) = output.in_place {
+                self.copier.note(self.local, &format!("is written in place: {reason}"));
+            }
+            self.output = Some(output);
+        }
+        match &self.output {
+            Some(output) => Ok(output),
+            None => bail!("is not open"),
+        }
+    }
+
+    /// Whether what came is the file, of which a part may have come earlier.
+    async fn compare(&mut self, len: u64, begin: u64) -> Result<()> {
+        if len == self.source.size && begin == 0 {
+            return Ok(());
+        }
+        // The listing may be older than the file.
+        let now = self.session.nfs.getattr(self.file).await?;
+        let is_unsized = self.source.size == 0 && now.size == 0;
+        // What was only appended to it, the whole of it has; what was cut off is missing, or is mixed with what came then.
+        let may_have_grown = begin == 0 && len >= self.source.size;
+        let is_same = len == now.size && (may_have_grown || now.modified == self.source.modified);
+        if !is_same
+            && !is_unsized
+            && let Some(output) = &mut self.output
+        {
+            output.spoil();
+        }
+        ensure!(is_same || is_unsized, "{len} octets came, the file has {}: it changed while it was copied", now.size);
+        Ok(())
+    }
+}

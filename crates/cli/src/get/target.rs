@@ -1,0 +1,473 @@
+//! Where `get` writes a file: a temporary file beside the target, which takes its name when it is whole, or the target.
+//!
+//! A temporary file that is not finished is removed when it is dropped, whatever the reason, so that a copy that fails
+//! or is interrupted leaves the old file and nothing else. Nothing is written through a symbolic link, whoever made it,
+//! and into nothing but files: a server that lists one name as a pipe and again as a file would have us wait for the
+//! pipe's reader.
+
+use super::{set_file, times};
+use crate::{
+    args::Placing,
+    failure,
+    partial::{NAMES_TRIED, RESUME_SPAN, part_name, resume_at, temporary_name},
+};
+use anyhow::{Context, Result, bail, ensure};
+use rpcrdma_env::Random;
+use rpcrdma_nfs::v3::{Attributes, Time};
+use rustix::{
+    fs::{FlockOperation, OFlags, Timespec, Timestamps, UTIME_OMIT},
+    io::Errno,
+};
+use std::{
+    ffi::OsStr,
+    fs::{self, File, Metadata, OpenOptions, Permissions},
+    io,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    },
+    path::{Path, PathBuf},
+};
+
+/// A local file that is being written.
+#[derive(Debug)]
+pub(super) struct Output {
+    file: File,
+    /// What is open: a temporary name, or the target.
+    path: PathBuf,
+    target: PathBuf,
+    /// It was made by this copy.
+    made: bool,
+    /// It stays for `--resume` though the copy does not end well.
+    kept: bool,
+    finished: bool,
+    /// From where on it is written.
+    pub(super) offset: u64,
+    /// Why it is written in place, where nobody has asked for that.
+    pub(super) in_place: Option<&'static str>,
+}
+
+/// How a file is to be written.
+enum Way {
+    Beside,
+    /// The reason is to be told; there is none where the user has asked for it.
+    InPlace(Option<&'static str>),
+}
+
+/// What is there, or `None`.
+///
+/// # Errors
+/// If it is nothing that a file is written to.
+pub(super) fn existing(target: &Path) -> Result<Option<Metadata>> {
+    let found = match fs::symlink_metadata(target) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        found => found?,
+    };
+    ensure!(!found.is_symlink(), "is a symbolic link here; nothing is written through it");
+    ensure!(found.is_file(), "is no file here");
+    Ok(Some(found))
+}
+
+/// How what is there is written to: so that its other names, its owner and its rights stay, in place.
+fn way(found: Option<&Metadata>, placing: Placing) -> Way {
+    match found {
+        _ if placing.inplace => Way::InPlace(None),
+        Some(found) if found.nlink() > 1 => Way::InPlace(Some("it has several names")),
+        Some(found) if found.uid() != rustix::process::geteuid().as_raw() => {
+            Way::InPlace(Some("it belongs to somebody else"))
+        }
+        _ => Way::Beside,
+    }
+}
+
+/// What is opened neither waits nor leads elsewhere.
+fn careful(options: &mut OpenOptions) -> &mut OpenOptions {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY).bits() as i32;
+    options.write(true).mode(0o600).custom_flags(flags)
+}
+
+impl Output {
+    /// Opens the part of the file that becomes `target`, if it is to be written with `--resume` and not in place.
+    pub(super) fn open_part(target: &Path, placing: Placing, source: &Attributes) -> Result<Option<Self>> {
+        let beside = matches!(way(existing(target)?.as_ref(), placing), Way::Beside);
+        // What has no size, or none that it tells, has no part that is worth anything.
+        if !placing.resume || !beside || source.size == 0 {
+            return Ok(None);
+        }
+        let name = target.file_name().context("has no name of its own")?;
+        let path = target.with_file_name(OsStr::from_bytes(&part_name(name.as_bytes())));
+        match Self::part(target, path.clone(), source) {
+            // Where no part can be made, the file may still be written in place.
+            Err(error) if is_errno(&error, &[Errno::NAMETOOLONG]) || may_not_make(&error) && is_absent(&path) => {
+                Ok(None)
+            }
+            part => part.map(Some),
+        }
+    }
+
+    /// Opens the file that becomes `target`. What is there is changed only where it is written in place, and its old
+    /// contents are gone then: call this when the first octets have come.
+    pub(super) fn open(target: &Path, placing: Placing, source: &Attributes, random: &dyn Random) -> Result<Self> {
+        let found = existing(target)?;
+        match way(found.as_ref(), placing) {
+            Way::InPlace(reason) => Self::in_place(target, found.is_some(), source, reason),
+            Way::Beside => match Self::temporary(target, random) {
+                // Without the right to make a file there one may still have the right to write to this one.
+                Err(error) if found.is_some() && may_not_make(&error) => {
+                    Self::in_place(target, true, source, Some("its directory cannot be written to"))
+                }
+                // The name of a temporary file may be too long where the target's is not.
+                Err(error) if is_errno(&error, &[Errno::NAMETOOLONG]) => Self::in_place(
+                    target,
+                    found.is_some(),
+                    source,
+                    Some("there is no room for a longer name beside it"),
+                ),
+                other => other,
+            },
+        }
+    }
+
+    fn new(file: File, path: PathBuf, target: &Path) -> Self {
+        let target = target.to_owned();
+        Self { file, path, target, made: true, kept: false, finished: false, offset: 0, in_place: None }
+    }
+
+    fn temporary(target: &Path, random: &dyn Random) -> Result<Self> {
+        let name = target.file_name().context("has no name of its own")?;
+        for _ in 0..NAMES_TRIED {
+            let path = target.with_file_name(OsStr::from_bytes(&temporary_name(name.as_bytes(), random)));
+            match careful(&mut OpenOptions::new()).create_new(true).open(&path) {
+                Ok(file) => return Ok(Self::new(file, path, target)),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error).context("cannot make a temporary file beside it"),
+            }
+        }
+        bail!("cannot find a free name for a temporary file beside it")
+    }
+
+    fn in_place(target: &Path, exists: bool, source: &Attributes, reason: Option<&'static str>) -> Result<Self> {
+        let file = careful(&mut OpenOptions::new()).create_new(!exists).open(target)?;
+        let here = file.metadata()?;
+        ensure!(here.is_file(), "is no file here");
+        ensure!(!is_same_file(&here, source), "is the same file as its source");
+        if exists {
+            narrow(&file, &here, source)?;
+        }
+        file.set_len(0)?;
+        let mut output = Self::new(file, target.to_owned(), target);
+        (output.made, output.in_place) = (!exists, reason);
+        Ok(output)
+    }
+
+    /// The part that an earlier copy has left, or a new one.
+    fn part(target: &Path, path: PathBuf, source: &Attributes) -> Result<Self> {
+        let shown = path.display();
+        let open = |path: &Path| careful(&mut OpenOptions::new()).create(true).truncate(false).open(path);
+        let file = locked(&path, open).with_context(|| format!("cannot write to {shown}"))?;
+        let here = file.metadata()?;
+        let own = here.is_file() && here.nlink() == 1 && here.uid() == rustix::process::geteuid().as_raw();
+        ensure!(own, "{shown} is in the way: it is no file of yours with one name");
+        file.set_permissions(Permissions::from_mode(0o600))?;
+        let mark = Time {
+            seconds: u32::try_from(here.atime()).unwrap_or(0),
+            nanoseconds: u32::try_from(here.atime_nsec()).unwrap_or(0),
+        };
+        let offset = resume_at(here.len(), mark, source.size, source.modified).unwrap_or(0);
+        file.set_len(offset)?;
+        let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+        let marked = Timestamps { last_access: times(source).last_modification, last_modification: omitted };
+        rustix::fs::futimens(&file, &marked).context("setting the times")?;
+        let mut output = Self::new(file, path.clone(), target);
+        (output.kept, output.offset) = (true, offset);
+        Ok(output)
+    }
+
+    pub(super) fn write_all_at(&self, octets: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(octets, offset)
+    }
+
+    /// Waits until what was written is on the disk, where a later copy will count on it.
+    pub(super) async fn checkpoint(&self) -> Result<()> {
+        if self.kept {
+            let file = self.file.try_clone()?;
+            // Answers of the server are taken meanwhile.
+            tokio::task::spawn_blocking(move || file.sync_data()).await??;
+        }
+        Ok(())
+    }
+
+    /// Gives the whole file of `len` octets its attributes and its name. Returns what is to be told.
+    pub(super) async fn finish(mut self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
+        self.file.set_len(len)?;
+        let note = match set_file(&self.file, attributes) {
+            Err(error) if self.is_somebody_elses()? && is_errno(&error, &[Errno::PERM]) => {
+                Some("mode and times were not kept: the file belongs to somebody else")
+            }
+            set => set.map(|()| None)?,
+        };
+        if tells_late(rustix::fs::fstatfs(&self.file)?.f_type) {
+            let file = self.file.try_clone()?;
+            tokio::task::spawn_blocking(move || file.sync_data()).await?.context("writing it out")?;
+        }
+        if self.path != self.target {
+            fs::rename(&self.path, &self.target).context("cannot take the place of the file that is there")?;
+        }
+        self.finished = true;
+        Ok(note)
+    }
+
+    fn is_somebody_elses(&self) -> Result<bool> {
+        Ok(!self.made && self.file.metadata()?.uid() != rustix::process::geteuid().as_raw())
+    }
+
+    /// Says that what was written is of no use to a later copy.
+    pub(super) fn spoil(&mut self) {
+        self.kept = false;
+    }
+
+    /// What a failed copy leaves.
+    pub(super) fn remains(&self) -> Option<String> {
+        if !self.made {
+            return Some("it was written in place, and is not whole now".into());
+        }
+        self.has_kept().then(|| format!("what has come is kept in {} for --resume", self.path.display()))
+    }
+
+    fn has_kept(&self) -> bool {
+        self.kept && self.file.metadata().is_ok_and(|metadata| metadata.len() > RESUME_SPAN)
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if self.made
+            && !self.finished
+            && !self.has_kept()
+            && let Err(error) = fs::remove_file(&self.path)
+        {
+            let path = crate::names::escaped(self.path.as_os_str().as_bytes());
+            failure::warning(&format!("{path}: cannot be removed: {error}"));
+        }
+    }
+}
+
+/// Opens and locks a file, which is then the one that has this name: who had the lock before may have renamed it.
+fn locked(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> Result<File> {
+    for _ in 0..NAMES_TRIED {
+        let file = open(path)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => bail!("another copy is writing to it"),
+            locked => locked?,
+        }
+        let here = file.metadata()?;
+        match fs::symlink_metadata(path) {
+            Ok(named) if (named.dev(), named.ino()) == (here.dev(), here.ino()) => return Ok(file),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+    }
+    bail!("other copies write to it again and again")
+}
+
+/// Whether a local file is the very file that is to be copied into it: of the same number, size and times.
+fn is_same_file(here: &Metadata, source: &Attributes) -> bool {
+    let time = |time: Time| (i64::from(time.seconds), i64::from(time.nanoseconds));
+    (here.ino(), here.len()) == (source.file_id, source.size)
+        && (here.mtime(), here.mtime_nsec()) == time(source.modified)
+        && (here.ctime(), here.ctime_nsec()) == time(source.changed)
+}
+
+/// Takes those rights away that the source does not give: what comes may be secret. Where that is not ours to do, the
+/// rights are those that the owner has chosen.
+fn narrow(file: &File, here: &Metadata, source: &Attributes) -> Result<()> {
+    let mode = here.mode() & source.mode & 0o1777;
+    match file.set_permissions(Permissions::from_mode(mode)) {
+        Err(error) if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => Ok(()),
+        set => set.context("setting the mode"),
+    }
+}
+
+/// Whether a file system may tell that there is no room, or another error, only after a write has succeeded: all but
+/// those that are known to take room when they are written to.
+fn tells_late(file_system: rustix::fs::FsWord) -> bool {
+    /// ext2 to ext4, XFS, Btrfs, F2FS, ZFS, tmpfs, overlayfs: what statfs(2) calls them.
+    const AT_ONCE: [u32; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, 0x0102_1994, 0x794C_7630];
+    // The word has 32 bits on some machines, with a sign.
+    !AT_ONCE.contains(&(file_system as u32))
+}
+
+fn is_absent(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether the directory does not let us make files.
+fn may_not_make(error: &anyhow::Error) -> bool {
+    is_errno(error, &[Errno::ACCESS, Errno::PERM])
+}
+
+fn is_errno(error: &anyhow::Error, errnos: &[Errno]) -> bool {
+    let cause = error.root_cause();
+    let code = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
+    let code = code.or_else(|| cause.downcast_ref::<Errno>().map(|errno| errno.raw_os_error()));
+    code.is_some_and(|code| errnos.iter().any(|errno| errno.raw_os_error() == code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::sample_attributes, *};
+    use rpcrdma_env::SeededRandom;
+    use rustix::fs::{CWD, FileType as LocalType, Mode};
+    use std::os::unix::fs::symlink;
+
+    const PLAIN: Placing = Placing { inplace: false, resume: false };
+    const RESUME: Placing = Placing { inplace: false, resume: true };
+
+    fn source(size: u64, seconds: u32) -> Attributes {
+        let modified = Time { seconds, nanoseconds: 5 };
+        Attributes { file_type: rpcrdma_nfs::v3::FileType::Regular, size, modified, mode: 0o640, ..sample_attributes() }
+    }
+
+    fn open(path: &Path, placing: Placing, source: &Attributes) -> Result<Output> {
+        match Output::open_part(path, placing, source)? {
+            Some(part) => Ok(part),
+            None => Output::open(path, placing, source, &SeededRandom::new(1)),
+        }
+    }
+
+    fn finish(output: Output, len: u64, source: &Attributes) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        assert_eq!(runtime.block_on(output.finish(len, source)).unwrap(), None);
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let names = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn nothing_but_a_file_is_written_to() {
+        let scratch = tempfile::tempdir().unwrap();
+        let path = |name: &str| scratch.path().join(name);
+        rustix::fs::mknodat(CWD, path("pipe"), LocalType::Fifo, Mode::RWXU, 0).unwrap();
+        symlink(path("new"), path("link")).unwrap();
+        // Somebody who reads the pipe makes it no file.
+        let _reader = OpenOptions::new().read(true).write(true).open(path("pipe")).unwrap();
+        let inplace = Placing { inplace: true, resume: false };
+        for not_a_file in [path("pipe"), path("link"), "/dev/null".into()] {
+            for placing in [PLAIN, RESUME, inplace] {
+                assert!(open(&not_a_file, placing, &source(1, 1)).is_err(), "{not_a_file:?}");
+            }
+            // Also if it is put there at the last moment.
+            assert!(Output::in_place(&not_a_file, true, &source(1, 1), None).is_err(), "{not_a_file:?}");
+        }
+        assert!(!path("new").exists());
+        for placing in [PLAIN, inplace] {
+            finish(open(&path("new"), placing, &source(1, 1)).unwrap(), 0, &source(0, 1));
+        }
+    }
+
+    #[test]
+    fn the_old_file_stays_until_the_new_one_is_whole() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("file");
+        fs::write(&target, "old").unwrap();
+        let output = open(&target, PLAIN, &source(3, 1)).unwrap();
+        output.write_all_at(b"ne", 0).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+        assert_eq!(names(scratch.path()).len(), 2);
+        drop(output);
+        assert_eq!(names(scratch.path()), ["file"], "no litter");
+        let output = open(&target, PLAIN, &source(3, 1)).unwrap();
+        output.write_all_at(b"new", 0).unwrap();
+        finish(output, 3, &source(3, 1));
+        assert_eq!((names(scratch.path()), fs::read(&target).unwrap()), (vec!["file".to_owned()], b"new".to_vec()));
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+
+    #[test]
+    fn files_with_several_names_are_written_in_place() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("file");
+        fs::write(&target, "old").unwrap();
+        fs::hard_link(&target, scratch.path().join("too")).unwrap();
+        for placing in [PLAIN, RESUME] {
+            let output = open(&target, placing, &source(3, 1)).unwrap();
+            assert_eq!(output.in_place, Some("it has several names"));
+            output.write_all_at(b"new", 0).unwrap();
+            finish(output, 3, &source(3, 1));
+            assert_eq!(fs::read(scratch.path().join("too")).unwrap(), b"new");
+        }
+    }
+
+    #[test]
+    fn a_part_is_kept_and_goes_on_if_the_source_is_the_same() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (target, part) = (scratch.path().join("file"), scratch.path().join(".file.rpcrdma-part"));
+        let whole = RESUME_SPAN + 1000;
+        let output = open(&target, RESUME, &source(whole, 7)).unwrap();
+        drop(output);
+        assert!(names(scratch.path()).is_empty(), "an empty part is of no use");
+        let output = open(&target, RESUME, &source(whole, 7)).unwrap();
+        output.write_all_at(b"x", RESUME_SPAN - 1).unwrap();
+        drop(output);
+        assert!(names(scratch.path()).is_empty(), "nor is one that would be copied again from its beginning");
+        let output = open(&target, RESUME, &source(whole, 7)).unwrap();
+        output.write_all_at(b"x", RESUME_SPAN + 499).unwrap();
+        let busy = open(&target, RESUME, &source(whole, 7)).unwrap_err();
+        assert!(format!("{busy:#}").contains("another copy"), "{busy:#}");
+        assert!(output.remains().unwrap().contains("--resume"));
+        drop(output);
+        let output = open(&target, RESUME, &source(whole, 7)).unwrap();
+        assert_eq!((output.offset, fs::metadata(&part).unwrap().len()), (500, 500), "the last of it comes again");
+        output.write_all_at(b"x", RESUME_SPAN + 499).unwrap();
+        drop(output);
+        let output = open(&target, RESUME, &source(whole, 8)).unwrap();
+        assert_eq!((output.offset, fs::metadata(&part).unwrap().len()), (0, 0), "another source");
+        output.write_all_at(b"y", 0).unwrap();
+        finish(output, 1, &source(1, 8));
+        assert_eq!(names(scratch.path()), ["file"]);
+        // Somebody might have put another file there.
+        symlink(&target, &part).unwrap();
+        assert!(open(&target, RESUME, &source(whole, 7)).is_err());
+        fs::remove_file(&part).unwrap();
+        fs::hard_link(&target, &part).unwrap();
+        fs::remove_file(&target).unwrap();
+        fs::hard_link(&part, scratch.path().join("precious")).unwrap();
+        assert!(open(&target, RESUME, &source(whole, 7)).is_err());
+        assert_eq!(fs::read(scratch.path().join("precious")).unwrap(), b"y");
+    }
+
+    /// Another run ends, and renames the part, between our opening it and our locking it.
+    #[test]
+    fn a_part_that_was_renamed_meanwhile_is_not_written_to() {
+        let scratch = tempfile::tempdir().unwrap();
+        let [part, target] = ["part", "target"].map(|name| scratch.path().join(name));
+        fs::write(&part, "whole").unwrap();
+        let file = locked(&part, |path| {
+            let file = careful(&mut OpenOptions::new()).create(true).truncate(false).open(path)?;
+            if !target.exists() {
+                fs::rename(path, &target)?;
+            }
+            Ok(file)
+        });
+        file.unwrap().set_len(0).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"whole");
+        let never = locked(&part, |path| {
+            let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+            fs::remove_file(path).map(|()| file)
+        });
+        assert!(never.is_err());
+    }
+
+    #[test]
+    fn file_systems_that_tell_errors_late_are_asked() {
+        const NFS: rustix::fs::FsWord = 0x6969;
+        const FUSE: rustix::fs::FsWord = 0x6573_5546;
+        const EXT4: rustix::fs::FsWord = 0xEF53;
+        assert!(tells_late(NFS) && tells_late(FUSE) && tells_late(0xFF53_4D42_u32 as _));
+        assert!(!tells_late(EXT4) && !tells_late(0x9123_683E_u32 as _));
+    }
+}

@@ -1,0 +1,255 @@
+//! Where `put` writes a file: a temporary file beside the target, the part that an earlier copy has left, or the target.
+
+use super::{
+    Copier,
+    source::{Facts, Local},
+    upload::{Unfinished, Upload},
+};
+use crate::{
+    get::is_absent,
+    names::escaped,
+    partial::{NAMES_TRIED, part_name, resume_at, same_time, temporary_name},
+};
+use anyhow::{Context, Result, bail, ensure};
+use rpcrdma_nfs::v3::{Attributes, CreateHow, FileType, Handle, Name, NewAttributes, SetTime, Status};
+use rpcrdma_nfs_client::Error;
+
+/// What the target's name stands for.
+pub(super) struct Existing {
+    pub(super) file: Handle,
+    pub(super) attributes: Attributes,
+}
+
+impl Copier<'_> {
+    /// What is there under the target's name.
+    ///
+    /// # Errors
+    /// If it is nothing that a file is written to.
+    pub(super) async fn existing(&self, directory: &Handle, name: &Name) -> Result<Option<Existing>> {
+        let nfs = &self.session.nfs;
+        let found = match nfs.lookup(directory, name).await {
+            Err(error) if is_absent(&error) => return Ok(None),
+            found => found?,
+        };
+        let attributes = match found.attributes {
+            Some(attributes) => attributes,
+            None => nfs.getattr(&found.file).await?,
+        };
+        match attributes.file_type {
+            FileType::Regular => Ok(Some(Existing { file: found.file, attributes })),
+            FileType::Symlink => bail!("is a symbolic link on the server; nothing is written through it"),
+            other => bail!("is a {} on the server", crate::names::file_type(other)),
+        }
+    }
+
+    /// Makes the file that is written, or finds it. `resumable` are the facts of a source that can have parts.
+    pub(super) async fn open(
+        &self,
+        local: &Local,
+        directory: &Handle,
+        name: &Name,
+        existing: Option<Existing>,
+        resumable: Option<&Facts>,
+    ) -> Result<Upload> {
+        let Some(existing) = existing else {
+            let made = match (self.placing.inplace, resumable.filter(|_| self.placing.resume)) {
+                (true, _) => return self.make(directory, name, name.clone(), true).await,
+                (false, Some(facts)) => self.part(directory, name, facts).await,
+                (false, None) => self.temporary(directory, name).await,
+            };
+            return match made {
+                // The name of a temporary file may be too long where the target's is not.
+                Err(error) if status(&error) == Some(Status::NAMETOOLONG) => {
+                    let made = self.make(directory, name, name.clone(), true).await?;
+                    self.note_in_place(local, NO_ROOM_FOR_NAME);
+                    Ok(made)
+                }
+                made => made,
+            };
+        };
+        let reason = match self.beside(directory, name, &existing, resumable).await? {
+            Ok(upload) => return Ok(upload),
+            Err(reason) => reason,
+        };
+        if let Some(reason) = reason {
+            self.note_in_place(local, reason);
+        }
+        let (file, old_size) = (existing.file, existing.attributes.size);
+        Ok(Upload { file, beside: None, unfinished: None, kept: false, old_size, offset: 0, mode: 0o600 })
+    }
+
+    fn note_in_place(&self, local: &Local, reason: &str) {
+        self.note(&local.path, &format!("is written in place on the server: {reason}"));
+    }
+
+    /// A file beside one that is there, or why there is to be none.
+    async fn beside(
+        &self,
+        directory: &Handle,
+        name: &Name,
+        existing: &Existing,
+        resumable: Option<&Facts>,
+    ) -> Result<Result<Upload, Option<&'static str>>> {
+        if self.placing.inplace {
+            return Ok(Err(None));
+        }
+        if existing.attributes.links > 1 {
+            return Ok(Err(Some("it has several names")));
+        }
+        let made = match self.own_uid.get() {
+            Some(uid) if uid != existing.attributes.uid => return Ok(Err(Some("it belongs to somebody else"))),
+            Some(_) if self.placing.resume && resumable.is_some() => Ok(None),
+            _ => self.temporary(directory, name).await.map(Some),
+        };
+        let made = match made {
+            // Without the right to make a file there one may still have the right to write to this one.
+            Err(error) => return why_in_place(error).map(|reason| Err(Some(reason))),
+            Ok(made) => made,
+        };
+        let is_own = self.own_uid.get() == Some(existing.attributes.uid);
+        match (made, resumable.filter(|_| self.placing.resume)) {
+            (Some(upload), None) if is_own => Ok(Ok(upload)),
+            (made, facts) => {
+                if let Some(upload) = &made {
+                    self.remove(upload).await?;
+                }
+                match facts {
+                    Some(facts) if is_own => match self.part(directory, name, facts).await {
+                        // No temporary file was made here: this is the first try in this directory.
+                        Err(error) => why_in_place(error).map(|reason| Err(Some(reason))),
+                        part => part.map(Ok),
+                    },
+                    _ => Ok(Err(Some("it belongs to somebody else"))),
+                }
+            }
+        }
+    }
+
+    /// Makes a file under a fresh name beside the target.
+    async fn temporary(&self, directory: &Handle, target: &Name) -> Result<Upload> {
+        for _ in 0..NAMES_TRIED {
+            let name = Name::from(temporary_name(target.as_slice(), &*self.random).as_slice());
+            match self.make(directory, target, name, false).await {
+                Err(error) if status(&error) == Some(Status::EXIST) => {}
+                made => return made.context("cannot make a temporary file beside it"),
+            }
+        }
+        bail!("cannot find a free name for a temporary file beside it")
+    }
+
+    /// Makes a file that is removed if it does not become whole. `unsure`: its name is no fresh one.
+    async fn make(&self, directory: &Handle, target: &Name, name: Name, unsure: bool) -> Result<Upload> {
+        let mut unfinished = Unfinished { directory: directory.clone(), name: name.clone(), unsure };
+        // Before it is there: an interruption must not come between.
+        self.unfinished.borrow_mut().push(unfinished.clone());
+        // Nobody else opens it before it is whole.
+        let attributes = NewAttributes { mode: Some(0o600), ..Default::default() };
+        let made = match self.session.nfs.create(directory, &name, CreateHow::Guarded(attributes)).await {
+            Ok(made) => made,
+            Err(error) => {
+                // What the server did not make is not ours to remove; of what it may have made it told nothing.
+                if error.status().is_some() {
+                    self.settle(Some(&unfinished));
+                }
+                return Err(error.into());
+            }
+        };
+        // Now it is known that we made it.
+        self.settle(Some(&unfinished));
+        unfinished.unsure = false;
+        self.unfinished.borrow_mut().push(unfinished.clone());
+        let file = self.handle_of(made.file, directory, &name).await?;
+        if self.own_uid.get().is_none() {
+            let uid = match made.attributes {
+                Some(attributes) => attributes.uid,
+                None => self.session.nfs.getattr(&file).await?.uid,
+            };
+            self.own_uid.set(Some(uid));
+        }
+        let beside = (name != *target).then_some(name);
+        Ok(Upload { file, beside, unfinished: Some(unfinished), kept: false, old_size: 0, offset: 0, mode: 0o600 })
+    }
+
+    /// The part that an earlier copy has left, or a new one.
+    async fn part(&self, directory: &Handle, target: &Name, facts: &Facts) -> Result<Upload> {
+        let nfs = &self.session.nfs;
+        let name = Name::from(part_name(target.as_slice()).as_slice());
+        let shown = escaped(name.as_slice());
+        // Looked for before it is made: an interrupted CREATE is cleaned up, and must not take an earlier part with it.
+        let made = match nfs.lookup(directory, &name).await {
+            Err(error) if is_absent(&error) => Some(self.make(directory, target, name.clone(), true).await),
+            Err(error) => return Err(error).context("cannot look for the part of an earlier copy"),
+            Ok(_) => None,
+        };
+        let is_there = match &made {
+            None => true,
+            Some(made) => made.as_ref().is_err_and(|error| status(error) == Some(Status::EXIST)),
+        };
+        let mut upload = match made {
+            _ if is_there => {
+                // Tells who we are, and whether what is whole will be able to leave its temporary name.
+                let probe = self.temporary(directory, target).await?;
+                self.remove(&probe).await?;
+                let in_the_way =
+                    || format!("{shown} is in the way on the server: it is no file of yours with one name");
+                let part = self.existing(directory, &name).await.with_context(in_the_way)?.with_context(in_the_way)?;
+                let own = part.attributes.links == 1 && self.own_uid.get() == Some(part.attributes.uid);
+                ensure!(own, in_the_way());
+                let (len, mark) = (part.attributes.size, part.attributes.accessed);
+                match resume_at(len, mark, facts.size, facts.modified) {
+                    Some(offset) => {
+                        let (file, beside) = (part.file, Some(name));
+                        Upload { file, beside, unfinished: None, kept: true, old_size: 0, offset, mode: 0o600 }
+                    }
+                    // Not written over: what the earlier copy sent may still be on its way, to that file.
+                    None => {
+                        nfs.remove(directory, &name).await?;
+                        self.make(directory, target, name, true).await.context("cannot make a file beside it")?
+                    }
+                }
+            }
+            Some(made) => made.context("cannot make a file beside it")?,
+            None => bail!("{shown} is neither there nor made"),
+        };
+        let (size, accessed) = (Some(upload.offset), SetTime::Client(facts.modified));
+        let marked = NewAttributes { mode: Some(0o600), size, accessed, ..Default::default() };
+        nfs.setattr(&upload.file, marked, None).await?;
+        upload.kept = true;
+        Ok(upload)
+    }
+}
+
+impl Existing {
+    /// Whether it is an empty file of this user's with no other name.
+    pub(super) fn is_empty_file_of(&self, uid: Option<u32>) -> bool {
+        let Attributes { size, links, uid: owner, .. } = self.attributes;
+        size == 0 && links == 1 && uid == Some(owner)
+    }
+
+    /// Whether it is the source itself, which is served to us by this machine: writing into it would cut it off.
+    pub(super) fn is_source(&self, source: &Facts) -> bool {
+        let same = self.attributes.file_id == source.id.1 && self.attributes.size == source.size;
+        same && same_time(self.attributes.modified, source.modified)
+            && same_time(self.attributes.changed, source.changed)
+    }
+
+    /// Whether it has the size and the time of the source.
+    pub(super) fn is_copy(&self, source: &Facts) -> bool {
+        self.attributes.size == source.size && same_time(self.attributes.modified, source.modified)
+    }
+}
+
+fn status(error: &anyhow::Error) -> Option<Status> {
+    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::status)
+}
+
+const NO_ROOM_FOR_NAME: &str = "there is no room for the longer name of a temporary file";
+
+/// Why no file could be made beside the target, where the target itself may be one that can be written to.
+fn why_in_place(error: anyhow::Error) -> Result<&'static str> {
+    match status(&error) {
+        Some(Status::ACCES | Status::PERM) => Ok("its directory cannot be written to"),
+        Some(Status::NAMETOOLONG) => Ok(NO_ROOM_FOR_NAME),
+        _ => Err(error),
+    }
+}

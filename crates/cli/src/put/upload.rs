@@ -1,0 +1,257 @@
+//! One regular file to a server: to a temporary name beside the target, which it leaves for the target's when it is
+//! whole, or into the target ([`target`](super::target)).
+//!
+//! A temporary file is removed when the copy fails, and when the command is interrupted ([`Copier::clean_up`]). With
+//! `--resume` it is called so that the next copy finds it, and stays.
+
+use super::{
+    Copier, default_mode,
+    source::{Facts, Local, Octets},
+};
+use crate::{
+    copy::{DEPTH, is_hopeless},
+    get::is_absent,
+    names::escaped,
+    partial::RESUME_SPAN,
+};
+use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{Handle, Name, NewAttributes, Status};
+use rpcrdma_nfs_client::{Error, Writer};
+use std::time::Duration;
+
+/// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
+
+/// A name on the server under which there is something that is not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unfinished {
+    pub(super) directory: Handle,
+    pub(super) name: Name,
+    /// Somebody else may have made what is there: the name is no fresh one, and the server has not told whether it made it.
+    pub(super) unsure: bool,
+}
+
+/// A file on the server that is being written.
+pub(super) struct Upload {
+    pub(super) file: Handle,
+    /// The name that it has, if that is not the target's.
+    pub(super) beside: Option<Name>,
+    /// What goes if the copy fails.
+    pub(super) unfinished: Option<Unfinished>,
+    /// It stays for `--resume`.
+    pub(super) kept: bool,
+    /// The size of the file into which we write.
+    pub(super) old_size: u64,
+    /// From where on it is written.
+    pub(super) offset: u64,
+    /// The mode that a new file gets if it does not get its source's.
+    pub(super) mode: u32,
+}
+
+impl Upload {
+    /// Whether it is a file that was there, under its own name.
+    fn is_in_place(&self) -> bool {
+        self.beside.is_none() && self.unfinished.is_none()
+    }
+}
+
+/// Whether the server says that this is the owner's to do.
+fn is_refused(error: &Error) -> bool {
+    matches!(error.status(), Some(Status::PERM | Status::ACCES))
+}
+
+impl Copier<'_> {
+    /// Copies a regular file. Nothing is made or changed on the server before its first octets have been read here.
+    pub(super) async fn regular(&self, local: &Local, directory: &Handle, name: &Name) -> Result<Handle> {
+        let (file, facts) = local.open_file()?;
+        let mut octets = Octets::new(file, &facts, self.session.transfer.write)?;
+        let existing = self.existing(directory, name).await?;
+        if let Some(existing) = existing.as_ref().filter(|existing| self.placing.resume && existing.is_copy(&facts)) {
+            self.tally.borrow_mut().passed_over(facts.size);
+            return Ok(existing.file.clone());
+        }
+        let first = octets.next(&self.session.pool).await?;
+        let resumable = octets.size().is_some_and(|size| size > 0).then_some(&facts);
+        let (is_source, old_mode) = (
+            existing.as_ref().is_some_and(|existing| existing.is_source(&facts)),
+            existing.as_ref().map(|existing| existing.attributes.mode & 0o7777),
+        );
+        let mut upload = self.open(local, directory, name, existing, resumable).await?;
+        upload.mode = old_mode.unwrap_or_else(|| default_mode(facts.mode));
+        if upload.is_in_place() {
+            ensure!(!is_source, "is the same file as its source");
+            // --no-attributes: whoever runs the command wants the mode to stay.
+            if !self.no_attributes {
+                self.narrow(&upload, old_mode.unwrap_or(facts.mode), &facts).await?;
+            }
+        }
+        let sent = self.send(local, &upload, &facts, &mut octets, first).await;
+        let placed = match (sent, &upload.beside) {
+            (Ok(()), Some(beside)) => {
+                let renamed = self.session.nfs.rename(directory, beside, directory, name).await;
+                renamed.map(drop).context("cannot take the place of the file that is there")
+            }
+            (sent, _) => sent,
+        };
+        match placed {
+            Ok(()) => {
+                self.settle(upload.unfinished.as_ref());
+                self.tally.borrow_mut().file_done();
+                Ok(upload.file)
+            }
+            Err(error) => {
+                self.abandon(local, &upload, &error).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends what is to be sent, makes it durable, and gives the file its attributes.
+    async fn send(
+        &self,
+        local: &Local,
+        upload: &Upload,
+        facts: &Facts,
+        octets: &mut Octets,
+        first: Option<(u64, Bytes)>,
+    ) -> Result<()> {
+        let (nfs, pool) = (&self.session.nfs, &self.session.pool);
+        let mut writer = Writer::new(nfs.clone(), upload.file.clone(), octets.block, DEPTH);
+        let mut next = first;
+        if upload.offset > 0 {
+            octets.go_to(upload.offset);
+            next = octets.next(pool).await?;
+        }
+        if upload.old_size > 0 {
+            self.replace(upload, &mut writer, next.as_ref()).await?;
+        }
+        let mut checkpoint = upload.offset;
+        while let Some((offset, data)) = next {
+            let len = data.len();
+            if upload.kept && offset + len as u64 - checkpoint > RESUME_SPAN {
+                writer.checkpoint().await?;
+                checkpoint = offset;
+                // From now on the part is worth something.
+                self.settle(upload.unfinished.as_ref());
+            }
+            writer.write(offset, data).await?;
+            self.tally.borrow_mut().moved(len);
+            next = octets.next(pool).await?;
+        }
+        writer.finish().await?;
+        let size = octets.size().context("has no end")?;
+        let size_alone = NewAttributes { size: Some(size), ..Default::default() };
+        let all = match (self.no_attributes, upload.is_in_place()) {
+            (false, _) => NewAttributes { size: Some(size), ..facts.mode_and_times() },
+            (true, true) => size_alone,
+            (true, false) => NewAttributes { mode: Some(upload.mode), ..size_alone },
+        };
+        let set = match nfs.setattr(&upload.file, all, None).await {
+            Err(error) if upload.is_in_place() && is_refused(&error) => {
+                self.tell_attributes_not_kept(&local.path);
+                nfs.setattr(&upload.file, size_alone, None).await?
+            }
+            set => set?,
+        };
+        let now = match set.after {
+            Some(after) => after.size,
+            None => nfs.getattr(&upload.file).await?.size,
+        };
+        ensure!(now == size, "{size} octets were sent, the file on the server has {now}");
+        Ok(())
+    }
+
+    /// Takes rights from a file that is written in place which the source does not give: nobody is to read through the old
+    /// ones what is private here. Who does not own the file cannot, and writes for those who may read it.
+    async fn narrow(&self, upload: &Upload, old_mode: u32, facts: &Facts) -> Result<()> {
+        let mode = old_mode & facts.mode;
+        if mode == old_mode {
+            return Ok(());
+        }
+        let narrower = NewAttributes { mode: Some(mode), ..Default::default() };
+        match self.session.nfs.setattr(&upload.file, narrower, None).await {
+            Err(error) if !is_refused(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Takes away the old contents of a file that is written in place, once the server has taken the first octets of the
+    /// new: what it refuses to write must not cost what was there.
+    async fn replace(&self, upload: &Upload, writer: &mut Writer, first: Option<&(u64, Bytes)>) -> Result<()> {
+        let mut keep = 0;
+        if let Some((offset, data)) = first {
+            writer.write(*offset, data.clone()).await?;
+            writer.checkpoint().await?;
+            // Before the first octets there may be a hole, where the old ones must not shine through; they come again.
+            keep = if *offset == 0 { data.len() as u64 } else { 0 };
+        }
+        if keep < upload.old_size {
+            let shorter = NewAttributes { size: Some(keep), ..Default::default() };
+            self.session.nfs.setattr(&upload.file, shorter, None).await?;
+        }
+        Ok(())
+    }
+
+    /// A copy has failed: removes what is of no use.
+    async fn abandon(&self, local: &Local, upload: &Upload, error: &anyhow::Error) {
+        let is_worthless = upload.unfinished.as_ref().is_some_and(|file| self.unfinished.borrow().contains(file));
+        if let (true, false, Some(part)) = (upload.kept, is_worthless, &upload.beside) {
+            let part = escaped(part.as_slice());
+            self.note(&local.path, &format!("what the server has of it is kept in {part} for --resume"));
+        } else if !is_worthless {
+            self.note(&local.path, "was written in place on the server, and may not be whole now");
+        } else if !is_hopeless(error) {
+            // If it fails, it is tried once more at the end, and told.
+            let _ = tokio::time::timeout(CLEAN_UP_TIME, self.remove(upload)).await;
+        }
+    }
+
+    pub(super) async fn remove(&self, upload: &Upload) -> Result<()> {
+        if let Some(Unfinished { directory, name, .. }) = &upload.unfinished {
+            self.session.nfs.remove(directory, name).await?;
+            self.settle(upload.unfinished.as_ref());
+        }
+        Ok(())
+    }
+
+    /// A file is whole, or gone.
+    pub(super) fn settle(&self, settled: Option<&Unfinished>) {
+        self.unfinished.borrow_mut().retain(|unfinished| Some(unfinished) != settled);
+    }
+
+    /// Removes what has not become whole.
+    pub(super) async fn clean_up(&self) {
+        let unfinished = self.unfinished.take();
+        let removed = async {
+            for Unfinished { directory, name, unsure } in &unfinished {
+                if *unsure && !self.is_surely_ours(directory, name).await {
+                    self.left(name, "it may have been there before");
+                    continue;
+                }
+                match self.session.nfs.remove(directory, name).await {
+                    Err(error) if !is_absent(&error) => self.left(name, &format!("{:#}", anyhow::Error::from(error))),
+                    _ => {}
+                }
+            }
+        };
+        if tokio::time::timeout(CLEAN_UP_TIME, removed).await.is_err() {
+            for Unfinished { name, .. } in &unfinished {
+                self.left(name, "the server does not answer");
+            }
+        }
+    }
+
+    /// Whether what is there is worth nothing to anybody else: it is gone, or an empty file of ours with one name.
+    async fn is_surely_ours(&self, directory: &Handle, name: &Name) -> bool {
+        match self.existing(directory, name).await {
+            Ok(Some(found)) => found.is_empty_file_of(self.own_uid.get()),
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+
+    fn left(&self, name: &Name, why: &str) {
+        self.tally.borrow().note(name.as_slice(), &format!("may be left on the server: {why}"));
+    }
+}

@@ -1,0 +1,109 @@
+//! From the host of a URL to addresses.
+//!
+//! A name may have several addresses, of IPv4 and IPv6; the server may answer at one of them alone, as one that listens on
+//! 127.0.0.1 does for `localhost`. They are tried in the order in which the system returns them.
+
+use crate::{copy::is_hopeless, names::escaped, url::NfsUrl};
+use anyhow::{Context, Result, ensure};
+use rpcrdma_oncrpc::TransportError;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, netdevice::name_to_index, socket_with};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+
+/// The addresses of the server that a URL names, with port 0; at least one.
+pub(crate) async fn resolve(url: &NfsUrl) -> Result<Vec<SocketAddr>> {
+    if let Some(zone) = &url.zone {
+        let address: Ipv6Addr = url.host.parse().context("only an address of IPv6 has a zone")?;
+        return Ok(vec![SocketAddrV6::new(address, 0, 0, index(zone)?).into()]);
+    }
+    if let Ok(address) = url.host.parse::<IpAddr>() {
+        return Ok(vec![SocketAddr::new(address, 0)]);
+    }
+    let host = escaped(url.host.as_bytes());
+    let found = tokio::net::lookup_host((url.host.as_str(), 0)).await;
+    let mut addresses: Vec<SocketAddr> = Vec::new();
+    for address in found.with_context(|| format!("cannot find the address of {host}"))? {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    ensure!(!addresses.is_empty(), "{host} has no address");
+    Ok(addresses)
+}
+
+/// The number of a network interface, by its name or by itself.
+fn index(zone: &str) -> Result<u32> {
+    let unknown = || format!("there is no network interface {:?}, which the URL names", escaped(zone.as_bytes()));
+    if let Ok(number) = zone.parse() {
+        return Ok(number);
+    }
+    let any = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    name_to_index(&any, zone).with_context(unknown)
+}
+
+/// The same address with this port.
+pub(crate) fn at_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}
+
+/// Tries addresses one after the other until one answers. An answer that is a refusal counts.
+///
+/// # Errors
+/// What the last address that was tried has said, with what those before it have said.
+pub(crate) async fn first_that_answers<T>(
+    addresses: &[SocketAddr],
+    mut attempt: impl AsyncFnMut(SocketAddr) -> Result<T>,
+) -> Result<T> {
+    let mut before = Vec::new();
+    for (number, address) in addresses.iter().enumerate() {
+        match attempt(*address).await {
+            Err(error) if number + 1 < addresses.len() && is_unreachable(&error) => before.push(format!("{error:#}")),
+            Err(error) if before.is_empty() => return Err(error),
+            Err(error) => return Err(error.context(format!("{}; then", before.join("; ")))),
+            Ok(done) => return Ok(done),
+        }
+    }
+    anyhow::bail!("the host has no address")
+}
+
+/// Whether there is no server of the kind at an address.
+fn is_unreachable(error: &anyhow::Error) -> bool {
+    is_hopeless(error) || error.chain().any(|cause| cause.is::<TransportError>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn interfaces_have_numbers() {
+        assert_eq!(index("7").unwrap(), 7);
+        assert_eq!(index("lo").unwrap(), 1);
+        let error = format!("{:#}", index("no-such-one").unwrap_err());
+        assert!(error.contains("there is no network interface \"no-such-one\""), "{error}");
+    }
+
+    fn unreachable(server: SocketAddr) -> anyhow::Error {
+        TransportError::Unreachable { server, source: std::sync::Arc::new(std::io::Error::other("refused")) }.into()
+    }
+
+    #[test]
+    fn each_address_is_tried_until_one_answers() {
+        let addresses: [SocketAddr; 3] = ["[::1]:1", "127.0.0.1:2", "127.0.0.2:3"].map(|text| text.parse().unwrap());
+        let try_all = async |wanted: u16| {
+            let attempt = async |address: SocketAddr| {
+                if address.port() == wanted { Ok(address) } else { Err(unreachable(address)) }
+            };
+            first_that_answers(&addresses, attempt).await
+        };
+        assert_eq!(try_all(2).now_or_never().unwrap().unwrap(), addresses[1]);
+        let error = format!("{:#}", try_all(9).now_or_never().unwrap().unwrap_err());
+        assert!(["[::1]:1", "127.0.0.1:2", "127.0.0.2:3"].iter().all(|part| error.contains(part)), "{error}");
+        let refused = async |_: SocketAddr| Err::<(), _>(anyhow::anyhow!("refused by the server"));
+        assert_eq!(
+            first_that_answers(&addresses, refused).now_or_never().unwrap().unwrap_err().to_string(),
+            "refused by the server"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something else
+//! is made are told in the log.
+
+use super::memory;
+use crate::{args::ServeArgs, failure::Usage, transports::Carrier};
+use rustix::process::{Resource, getrlimit};
+
+/// Descriptors that a server needs beside one for each connection: ports, files, the state.
+const OTHER_DESCRIPTORS: u64 = 64;
+
+/// Refuses options that contradict each other.
+pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
+    let verbs = args.fabric == Carrier::Verbs;
+    let refused = [
+        (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
+        (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
+        (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
+        (
+            args.rpcbind && only_loopback(args),
+            "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
+        ),
+    ];
+    match refused.into_iter().find(|(is_wrong, _)| *is_wrong) {
+        Some((_, why)) => Err(Usage(why.into())),
+        None => Ok(()),
+    }
+}
+
+/// Whether nobody on another machine can reach any of the ports.
+fn only_loopback(args: &ServeArgs) -> bool {
+    let mut all = args.listen.iter().chain(&args.mountd).chain(&args.tcp);
+    all.all(|address| address.ip().to_canonical().is_loopback())
+}
+
+/// Tells of what was asked for and is not done as it was asked for.
+pub(super) fn tell_changed(args: &ServeArgs) {
+    for line in changed(args, rustix::process::geteuid().is_root(), getrlimit(Resource::Nofile).current) {
+        tracing::warn!("{line}");
+    }
+}
+
+fn changed(args: &ServeArgs, is_root: bool, descriptors: Option<u64>) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(asked) = args.memory
+        && memory::budget(Some(asked)) != asked
+    {
+        let used = memory::budget(Some(asked)) >> 20;
+        lines.push(format!("--memory: {asked} bytes are too few to serve with; {used} MiB are used"));
+    }
+    if args.no_root_squash && !is_root {
+        lines.push(
+            "--no-root-squash has no effect: this server does not run as root, and can act as nobody else".into(),
+        );
+    }
+    if args.read_only && args.early_answers {
+        lines.push("--async has no effect with --read-only: nothing is written".into());
+    }
+    let needed = u64::from(args.max_connections) + OTHER_DESCRIPTORS;
+    if let Some(limit) = descriptors.filter(|limit| *limit < needed) {
+        let connections = args.max_connections;
+        lines.push(format!(
+            "--max-connections: {connections} connections do not fit into this process's limit of {limit} open files \
+             (ulimit -n), with {OTHER_DESCRIPTORS} for the rest; clients beyond it wait without an answer"
+        ));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn args(more: &[&str]) -> ServeArgs {
+        let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more);
+        match Cli::try_parse_from(words).unwrap().command {
+            Command::Serve(args) => args,
+            _ => unreachable!(),
+        }
+    }
+
+    fn told(more: &[&str], is_root: bool, descriptors: Option<u64>) -> String {
+        changed(&args(more), is_root, descriptors).join("\n")
+    }
+
+    #[test]
+    fn what_is_taken_as_given_is_not_told() {
+        assert_eq!(told(&[], false, None), "");
+        assert_eq!(told(&["--memory", "16M", "--no-root-squash", "--async"], true, Some(2000)), "");
+        assert_eq!(told(&["--max-connections", "100"], true, Some(164)), "", "just enough");
+    }
+
+    #[test]
+    fn what_is_not_taken_as_given_is_told() {
+        for (more, is_root, descriptors, part) in [
+            (&["--memory", "1K"][..], true, None, "--memory: 1024 bytes are too few to serve with; 16 MiB are used"),
+            (&["--memory", "16777215"], true, None, "--memory"),
+            (&["--no-root-squash"], false, None, "--no-root-squash has no effect"),
+            (&["--async", "--read-only"], true, None, "--async has no effect"),
+            (&["--max-connections", "100"], true, Some(163), "--max-connections"),
+        ] {
+            let told = told(more, is_root, descriptors);
+            assert!(told.contains(part), "{more:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn contradictions_are_wrong_usage() {
+        for more in [
+            &["--device", "mlx5_0"][..],
+            &["--fabric", "verbs", "--no-crc"],
+            &["--fabric", "verbs", "--capture", "file"],
+            &["--rpcbind"],
+        ] {
+            assert!(check(&args(more)).is_err(), "{more:?}");
+        }
+        assert!(check(&args(&["--rpcbind", "--listen", "192.0.2.1:20049"])).is_ok());
+        assert!(check(&args(&["--fabric", "verbs", "--device", "mlx5_0"])).is_ok());
+    }
+}

@@ -1,0 +1,256 @@
+//! Calls, by program, procedure, transport and status, and how long they take.
+//!
+//! What a call is and how it was answered is read from the messages themselves, so that answers of the duplicate request
+//! cache and refusals of the RPC layer count like all others. A counter is registered when it is first needed, beside
+//! those that are there from the start; from then on a call costs a few additions, and no memory.
+//!
+//! Another program is another entry of [`PROGRAMS`]. A COMPOUND of NFS version 4 is a procedure like others; its
+//! operations, each with its own status, are to be counted by [`Procedure::count`] under their names.
+
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::{
+    mount,
+    v3::{self, Status},
+};
+use rpcrdma_oncrpc::{CallContext, Handler, Outcome, Rejection, Replied, TransportKind, peek_call, peek_reply};
+use rpcrdma_xdr::Stream;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Instant,
+};
+
+/// By [`transport_index`].
+pub(super) const TRANSPORTS: [&str; 2] = ["tcp", "rdma"];
+
+/// The status of a call that is not answered at all: no call, a duplicate of one in progress, or one without an answer.
+const NOT_ANSWERED: &str = "none";
+/// The status of a call that placed data where the binding does not allow it; RPC-over-RDMA answers it.
+const NOT_ELIGIBLE: &str = "ERR_CHUNK";
+/// A procedure or a status that has no name.
+const OTHER: &str = "other";
+
+/// Failures of the server, and not of a client or a user: they are there from the start, so that an alarm sees the first.
+const ALARMING: [&str; 5] = ["IO", "NOSPC", "DQUOT", "STALE", "SERVERFAULT"];
+
+/// A program of which calls are counted by procedure.
+struct Program {
+    number: u32,
+    versions: &'static [u32],
+    label: &'static str,
+    /// The names of its procedures, by number.
+    procedures: fn() -> Vec<&'static str>,
+    /// Whether a procedure's results begin with a status.
+    has_status: fn(u32) -> bool,
+    /// What it is served over.
+    transports: &'static [usize],
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        number: v3::PROGRAM,
+        versions: &[v3::VERSION],
+        label: "nfs3",
+        procedures: || v3::Procedure::ALL.into_iter().map(v3::Procedure::name).collect(),
+        has_status: |procedure| procedure != v3::Procedure::Null as u32,
+        transports: &[0, 1],
+    },
+    Program {
+        number: mount::PROGRAM,
+        versions: &[mount::VERSION_1, mount::VERSION_3],
+        label: "mount",
+        procedures: || mount::procedure::NAMES.to_vec(),
+        has_status: |procedure| procedure == mount::procedure::MOUNT,
+        transports: &[0],
+    },
+];
+
+fn transport_index(kind: TransportKind) -> usize {
+    usize::from(kind == TransportKind::Rdma)
+}
+
+/// Every value that the label `status` can have. It is bounded: what is not among them is [`OTHER`].
+fn statuses() -> Vec<&'static str> {
+    let of_nfs = Status::ALL.iter().filter_map(|status| status.word());
+    of_nfs.chain(Rejection::names()).chain([NOT_ELIGIBLE, NOT_ANSWERED, OTHER]).collect()
+}
+
+/// The value of the label `status`.
+fn status(outcome: &Outcome, has_status: bool) -> &'static str {
+    match outcome {
+        Outcome::NotEligible => NOT_ELIGIBLE,
+        Outcome::Nothing => NOT_ANSWERED,
+        Outcome::Reply(reply) => match peek_reply(reply) {
+            Some(Replied::Rejected(rejection)) => rejection.name(),
+            Some(Replied::Results(Some(word))) if has_status => Status(word).word().unwrap_or(OTHER),
+            Some(Replied::Results(_)) if !has_status => "OK",
+            _ => OTHER,
+        },
+    }
+}
+
+/// The numbers of one procedure, or of one operation.
+struct Procedure {
+    program: &'static str,
+    name: &'static str,
+    has_status: bool,
+    seconds: Histogram,
+    /// By transport, and by status as [`Calls`] lists them.
+    counted: [Box<[OnceLock<Counter>]>; 2],
+}
+
+impl Procedure {
+    fn new(program: &'static str, name: &'static str, has_status: bool, statuses: usize) -> Self {
+        let counted = [(); 2].map(|()| (0..statuses).map(|_| OnceLock::new()).collect());
+        let seconds = histogram!("rpcrdma_call_seconds", "program" => program, "procedure" => name);
+        Self { program, name, has_status, seconds, counted }
+    }
+
+    /// The counter of a transport and a status, which is there from now on.
+    fn counter(&self, statuses: &[&'static str], transport: usize, status: &'static str) -> Option<&Counter> {
+        let at = statuses.iter().position(|known| *known == status)?;
+        let place = self.counted.get(transport)?.get(at)?;
+        Some(place.get_or_init(|| {
+            counter!(
+                "rpcrdma_calls_total",
+                "program" => self.program, "procedure" => self.name,
+                "transport" => TRANSPORTS[transport], "status" => status
+            )
+        }))
+    }
+
+    fn count(&self, statuses: &[&'static str], transport: usize, status: &'static str) {
+        if let Some(counter) = self.counter(statuses, transport, status) {
+            counter.increment(1);
+        }
+    }
+}
+
+/// The numbers of all procedures.
+pub(in crate::serve) struct Calls {
+    statuses: Vec<&'static str>,
+    /// As [`PROGRAMS`]; the last of each has the procedures without a name.
+    programs: Vec<Vec<Procedure>>,
+    /// All other programs and versions, and what is no call.
+    other: Procedure,
+    in_progress: Gauge,
+}
+
+impl Calls {
+    /// Registers what is there from the start.
+    pub(in crate::serve) fn new() -> Arc<Self> {
+        let statuses = statuses();
+        let procedures = |program: &Program| -> Vec<Procedure> {
+            let names = (program.procedures)().into_iter().chain([OTHER]).zip(0..);
+            let one =
+                |(name, number)| Procedure::new(program.label, name, (program.has_status)(number), statuses.len());
+            names.map(one).collect()
+        };
+        let programs: Vec<Vec<_>> = PROGRAMS.iter().map(procedures).collect();
+        let other = Procedure::new(OTHER, OTHER, false, statuses.len());
+        let calls = Self { programs, other, in_progress: gauge!("rpcrdma_calls_in_progress"), statuses };
+        for (program, procedures) in PROGRAMS.iter().zip(&calls.programs) {
+            for transport in program.transports {
+                for procedure in procedures {
+                    let status = if procedure.name == OTHER { Rejection::ProcedureUnavailable.name() } else { "OK" };
+                    procedure.counter(&calls.statuses, *transport, status);
+                    for status in ALARMING.into_iter().filter(|_| procedure.has_status && procedure.name != OTHER) {
+                        procedure.counter(&calls.statuses, *transport, status);
+                    }
+                }
+            }
+        }
+        for transport in 0..TRANSPORTS.len() {
+            calls.other.counter(&calls.statuses, transport, Rejection::ProgramUnavailable.name());
+        }
+        Arc::new(calls)
+    }
+
+    /// Where the numbers of the procedure are that a call is for: its program's place, and its own.
+    fn place(&self, message: &Stream) -> Option<(usize, usize)> {
+        let id = peek_call(message)?;
+        let is_its = |program: &Program| program.number == id.program && program.versions.contains(&id.version);
+        let program = PROGRAMS.iter().position(is_its)?;
+        let unnamed = self.programs.get(program)?.len() - 1;
+        Some((program, usize::try_from(id.procedure).unwrap_or(unnamed).min(unnamed)))
+    }
+
+    fn at(&self, place: Option<(usize, usize)>) -> &Procedure {
+        let of_place = |(program, procedure): (usize, usize)| self.programs.get(program)?.get(procedure);
+        place.and_then(of_place).unwrap_or(&self.other)
+    }
+}
+
+/// Counts and times calls.
+pub(in crate::serve) struct Timed {
+    inner: Arc<dyn Handler>,
+    calls: Arc<Calls>,
+}
+
+impl Timed {
+    pub(in crate::serve) fn new(inner: Arc<dyn Handler>, calls: &Arc<Calls>) -> Arc<Self> {
+        Arc::new(Self { inner, calls: calls.clone() })
+    }
+}
+
+impl Handler for Timed {
+    fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
+        let calls = self.calls.clone();
+        let transport = transport_index(context.connection.kind);
+        let place = calls.place(&message);
+        let begin = Instant::now();
+        let outcome = self.inner.handle(context, message);
+        calls.in_progress.increment(1);
+        Box::pin(async move {
+            let outcome = outcome.await;
+            calls.in_progress.decrement(1);
+            let procedure = calls.at(place);
+            procedure.seconds.record(begin.elapsed());
+            procedure.count(&calls.statuses, transport, status(&outcome, procedure.has_status));
+            outcome
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use rpcrdma_oncrpc::{AuthStat, OpaqueAuth, ReplyHeader};
+    use rpcrdma_xdr::Encoder;
+
+    fn reply(status: Result<(), Rejection>, word: u32) -> Outcome {
+        let mut encoder = Encoder::new();
+        ReplyHeader { xid: 1, verifier: OpaqueAuth::none(), status }.encode(&mut encoder);
+        let mut reply = encoder.finish();
+        reply.push_run(Bytes::copy_from_slice(&word.to_be_bytes()));
+        Outcome::Reply(reply)
+    }
+
+    #[test]
+    fn every_outcome_has_a_status_of_the_list() {
+        let of = [
+            (reply(Ok(()), 0), "OK"),
+            (reply(Ok(()), 28), "NOSPC"),
+            (reply(Ok(()), 4711), OTHER),
+            (reply(Err(Rejection::GarbageArgs), 0), "GARBAGE_ARGS"),
+            (reply(Err(Rejection::Auth(AuthStat::TOO_WEAK)), 0), "AUTH_TOOWEAK"),
+            (Outcome::Nothing, "none"),
+            (Outcome::NotEligible, "ERR_CHUNK"),
+        ];
+        let known = statuses();
+        for (outcome, expected) in of {
+            assert_eq!(status(&outcome, true), expected);
+            assert!(known.contains(&expected), "{expected}");
+        }
+        assert_eq!(status(&reply(Ok(()), 28), false), "OK", "no status stands there");
+    }
+
+    #[test]
+    fn the_list_of_statuses_names_each_once() {
+        let mut known = statuses();
+        known.sort_unstable();
+        known.dedup();
+        assert_eq!(known.len(), statuses().len());
+    }
+}

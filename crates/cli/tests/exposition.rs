@@ -1,0 +1,180 @@
+//! What the metrics' port says is what Prometheus wants, what the document says, and what the dashboard shows.
+
+mod common;
+
+use common::Server;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    panic::{catch_unwind, resume_unwind},
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// Units that are not the base units of Prometheus, and old names of ours.
+const NOT_BASE_UNITS: [&str; 9] =
+    ["octets", "milliseconds", "ms", "microseconds", "nanoseconds", "kilobytes", "kib", "mib", "percent"];
+/// Names that every program has. All others begin with `rpcrdma_`.
+const COMMON: [&str; 1] = ["process_start_time_seconds"];
+
+/// Servers that may fail to start since somebody else has taken the port of their metrics: the system chooses ports for
+/// other tests too.
+const STARTS: u32 = 5;
+/// How long what is looked at each second may take to be there.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The pause between two requests.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Starts a server. Returns it with the address of its metrics, of which the line that it is ready says nothing.
+fn start(scratch: &Path) -> (Server, String) {
+    let served = common::served(scratch);
+    for number in 1.. {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let more = ["--metrics", &address, "--tcp", "127.0.0.1:0"];
+        // One that ends may still hold its state for a moment.
+        let state = scratch.join(format!("state-{number}"));
+        match catch_unwind(|| Server::start(&served, &state, &more)) {
+            Ok(server) => return (server, address),
+            Err(why) if number == STARTS => resume_unwind(why),
+            Err(_) => {}
+        }
+    }
+    unreachable!("the last start returns or panics")
+}
+
+/// What the port says now, with the head of the answer.
+fn ask(address: &str, limit: Duration) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(limit)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+/// What a server says that has just been started.
+fn exposition() -> String {
+    let scratch = tempfile::tempdir().unwrap();
+    let (server, address) = start(scratch.path());
+    let begin = Instant::now();
+    let mut text = ask(&address, PATIENCE);
+    // What is looked at each second may not be there at once.
+    while !(text.contains("\nrpcrdma_memory_bytes{") && text.contains("\nrpcrdma_index_files ")) {
+        assert!(begin.elapsed() < PATIENCE, "memory or index are not told within {PATIENCE:?}: {text}");
+        thread::sleep(PAUSE);
+        text = ask(&address, PATIENCE);
+    }
+    assert_eq!(server.stop(), Some(0));
+    text.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
+/// The types that are said, by name.
+fn types(text: &str) -> BTreeMap<&str, &str> {
+    text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
+}
+
+/// The name of the metric that a sample belongs to.
+fn metric<'a>(sample: &'a str, types: &BTreeMap<&str, &str>) -> &'a str {
+    let name = sample.split(['{', ' ']).next().unwrap();
+    let parts = ["_bucket", "_sum", "_count"].iter().find_map(|part| name.strip_suffix(part));
+    parts.filter(|name| types.get(name) == Some(&"histogram")).unwrap_or(name)
+}
+
+/// The metrics that a text of ours names: words that begin as all of them do and are no crate.
+fn named(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+    let is_metric = |word: &&str| word.starts_with("rpcrdma_") && word.len() > 8 || COMMON.contains(word);
+    // A label's value, which looks like a name.
+    let metrics = words.filter(is_metric).filter(|word| *word != "rpcrdma_violation");
+    metrics.map(|word| word.trim_end_matches("_bucket").to_owned()).collect()
+}
+
+#[test]
+fn every_series_is_as_prometheus_wants_it() {
+    let text = exposition();
+    let types = types(&text);
+    for (name, kind) in &types {
+        let help = format!("# HELP {name} ");
+        let help: Vec<_> = text.lines().filter(|line| line.starts_with(&help)).collect();
+        assert!(help.len() == 1 && help[0].len() > name.len() + 15, "HELP of {name}: {help:?}");
+        assert!(name.starts_with("rpcrdma_") || COMMON.contains(name), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        assert_eq!(name.ends_with("_total"), *kind == "counter", "{name} is a {kind}");
+        let wrong = name.split('_').find(|word| NOT_BASE_UNITS.contains(word));
+        assert_eq!(wrong, None, "{name}");
+        if *kind == "histogram" {
+            assert!(name.ends_with("_seconds") || name.ends_with("_bytes"), "{name} has no unit");
+        }
+    }
+    for sample in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        assert!(types.contains_key(metric(sample, &types)), "no TYPE: {sample}");
+        let (series, value) = sample.rsplit_once(' ').unwrap();
+        assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{sample}");
+        if let Some((_, labels)) = series.trim_end_matches('}').split_once('{') {
+            for label in labels.split(',') {
+                let (name, value) = label.split_once('=').unwrap_or_else(|| panic!("{sample}"));
+                assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{sample}");
+                assert!(value.len() > 2 && value.starts_with('"') && value.ends_with('"'), "{sample}");
+            }
+        }
+    }
+    assert_eq!(types["rpcrdma_calls_total"], "counter");
+    let version = format!("rpcrdma_build_info{{version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(text.lines().any(|line| line.starts_with(&version) && line.ends_with(" 1")), "{text}");
+}
+
+/// Without it the first occurrence of a failure is no increase, and no alarm.
+#[test]
+fn failures_are_counted_from_nought() {
+    let text = exposition();
+    for (name, series) in [
+        ("rpcrdma_connections_refused_total", 4),
+        ("rpcrdma_setups_failed_total", 5),
+        ("rpcrdma_connections_ended_total", 12),
+        ("rpcrdma_stalls_total", 2),
+        ("rpcrdma_bytes_total", 6),
+    ] {
+        let samples: Vec<_> = text.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect();
+        assert_eq!(samples.len(), series, "{samples:#?}");
+        assert!(samples.iter().all(|sample| sample.ends_with(" 0")), "{samples:#?}");
+    }
+    for status in ["IO", "NOSPC", "DQUOT", "STALE", "SERVERFAULT"] {
+        let status = format!("status=\"{status}\"");
+        let is_its = |line: &&str| line.starts_with("rpcrdma_calls_total{") && line.contains(&status);
+        let samples: Vec<_> = text.lines().filter(is_its).collect();
+        assert_eq!(samples.len(), 2 * 21 + 1, "of NFS over two transports, and MNT: {samples:#?}");
+        assert!(samples.iter().all(|sample| sample.ends_with(" 0")), "{samples:#?}");
+    }
+}
+
+/// A document that names what is not counted, or leaves out what is, is wrong; and a panel of it stays empty.
+#[test]
+fn the_document_and_the_dashboard_name_what_is_counted() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let text = exposition();
+    let counted: BTreeSet<String> = types(&text).into_keys().map(str::to_owned).collect();
+    let document = fs::read_to_string(format!("{root}/docs/metrics.md")).unwrap();
+    assert_eq!(named(&document), counted, "what the document names and what is counted");
+    let dashboard = fs::read_to_string(format!("{root}/docs/grafana-dashboard.json")).unwrap();
+    let _: serde_json::Value = serde_json::from_str(&dashboard).unwrap();
+    assert_eq!(named(&dashboard), counted, "what the dashboard shows and what is counted");
+    // Labels as well: a sum by what is not there is one line without a name.
+    for line in document.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = line.split('|').map(str::trim).collect();
+        let name = cells[1].trim_matches('`');
+        // Values stand in brackets behind their label.
+        let labels = cells[2].split('(').filter_map(|part| part.rsplit(')').next());
+        for label in labels.flat_map(|part| part.split(',')).map(|label| label.trim().trim_matches('`')) {
+            if label.is_empty() {
+                continue;
+            }
+            let has = format!("{label}=\"");
+            let samples = text.lines().filter(|sample| sample.starts_with(&format!("{name}{{")));
+            let parts = text.lines().filter(|sample| sample.starts_with(&format!("{name}_count{{")));
+            assert!(samples.chain(parts).any(|sample| sample.contains(&has)), "{name} has no label {label}");
+        }
+    }
+}

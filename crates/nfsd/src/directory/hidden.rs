@@ -1,0 +1,108 @@
+//! What no client reaches, though it may lie in the served directory: the state directory.
+//!
+//! Who could read the secret in it could make handles, so it is as if it were not there: no name leads to it, no listing
+//! shows it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is taken,
+//! though: making something of that name is EXIST. Directories above it cannot be renamed by clients (NFS3ERR_ACCES), nor
+//! removed, since they are not empty. It is known by device and inode, whatever its path is. Owns a descriptor of the state directory,
+//! so that the inode is not used again. What cannot be asked for counts as hidden.
+
+use super::{
+    Inner, Object,
+    attributes::{file_type, stat},
+    resolve::own_path,
+};
+use bytes::Bytes;
+use rpcrdma_nfs::v3::{FileType, Status};
+use rustix::{
+    fd::OwnedFd,
+    fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags, readlink, statx},
+    io::Errno,
+};
+use std::{os::unix::fs::MetadataExt, path::Path};
+
+/// The state directory.
+pub(super) struct Hidden {
+    fd: OwnedFd,
+    device: (u32, u32),
+    inode: u64,
+    /// The owner of what is in it.
+    uid: u32,
+}
+
+impl Hidden {
+    pub(super) fn open(path: &Path) -> Result<Self, Errno> {
+        let fd = fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let stat = stat(&fd)?;
+        let device = (stat.stx_dev_major, stat.stx_dev_minor);
+        Ok(Self { fd, device, inode: stat.stx_ino, uid: stat.stx_uid })
+    }
+
+    /// Whether this is the directory itself.
+    pub(super) fn is(&self, stat: &Statx) -> bool {
+        stat.stx_ino == self.inode && self.is_device_of(stat)
+    }
+
+    fn is_device_of(&self, stat: &Statx) -> bool {
+        (stat.stx_dev_major, stat.stx_dev_minor) == self.device
+    }
+
+    /// The name that it has in a directory, if it lies there.
+    pub(super) fn name_in(&self, directory: &Statx) -> Option<Bytes> {
+        let above = statx(&self.fd, "..", AtFlags::empty(), StatxFlags::INO).ok()?;
+        if above.stx_ino != directory.stx_ino
+            || (above.stx_dev_major, above.stx_dev_minor) != (directory.stx_dev_major, directory.stx_dev_minor)
+        {
+            return None;
+        }
+        let path = readlink(own_path(&self.fd), Vec::new()).ok()?;
+        path.to_bytes().rsplit(|octet| *octet == b'/').next().map(Bytes::copy_from_slice)
+    }
+
+    /// Whether it lies below a directory. One that lies above it may not be moved: the server knows its state by path,
+    /// and would take for it what a client makes in the old place.
+    pub(super) fn lies_below(&self, directory: &OwnedFd) -> bool {
+        let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
+        match (path(&self.fd), path(directory)) {
+            (Ok(own), Ok(above)) => {
+                own.to_bytes().strip_prefix(above.to_bytes()).is_some_and(|rest| rest.first() == Some(&b'/'))
+            }
+            // A path that is too long for the kernel to tell: nobody keeps his state there.
+            _ => false,
+        }
+    }
+
+    /// Whether a path of a directory, as the kernel tells it, leads to it or below it.
+    pub(super) fn is_above(&self, path: &[u8]) -> bool {
+        // Whose path cannot be told (it is too long, for one) lies above nothing whose path can be.
+        let Ok(own) = readlink(own_path(&self.fd), Vec::new()) else { return false };
+        path.strip_prefix(own.to_bytes()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+    }
+
+    /// Whether a file that was opened by its handle is one of those in the directory. The server makes no directories there.
+    pub(super) fn holds(&self, stat: &Statx) -> bool {
+        if !self.is_device_of(stat) || stat.stx_uid != self.uid || file_type(stat) == FileType::Directory {
+            return false;
+        }
+        let is_same = |entry: std::io::Result<std::fs::DirEntry>| {
+            entry.and_then(|entry| entry.metadata()).is_ok_and(|metadata| metadata.ino() == stat.stx_ino)
+        };
+        std::fs::read_dir(own_path(&self.fd)).map_or(true, |mut entries| entries.any(is_same))
+    }
+}
+
+impl Inner {
+    /// Whether a name in a directory is the hidden one.
+    pub(super) fn is_hidden_name(&self, directory: &Object, name: &[u8]) -> bool {
+        statx(&directory.fd, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::INO).is_ok_and(|stat| self.hidden.is(&stat))
+    }
+
+    /// Fails if a name in a directory is the hidden one.
+    pub(super) fn check_not_hidden(&self, directory: &Object, name: &[u8], status: Status) -> Result<(), Status> {
+        if self.is_hidden_name(directory, name) { Err(status) } else { Ok(()) }
+    }
+
+    /// The name in a directory that a listing leaves out.
+    pub(super) fn left_out(&self, directory: &Object) -> Option<Bytes> {
+        stat(&directory.fd).ok().and_then(|stat| self.hidden.name_in(&stat))
+    }
+}

@@ -1,0 +1,295 @@
+//! Work on files that may sleep: whose is next, and what no client can take from another.
+//!
+//! The program's threads are few, and a job may sleep for as long as a disk does. So
+//!
+//! * jobs wait by client and connection, and are begun in turn ([`fair`]): a client with a
+//!   thousand calls waits behind its own;
+//! * a quarter of the threads runs nothing that moves data or waits for the disk: who looks at
+//!   names and attributes never waits behind writes ([`Lane`]);
+//! * one client has three quarters of the threads at most, and of those for data ([`SHARE`]);
+//! * jobs that change the same file run one after another and take no thread while they wait.
+//!   What follows a change, such as waiting for the disk, runs beside the next. Nobody has a file's
+//!   turn who waits for a thread.
+//!
+//! Owns jobs until they are begun. A job that panics fails its call alone. If the program drops a
+//! job that was not begun, it is about to end: all that waits is dropped with it.
+
+mod fair;
+
+use crate::{FileId, Origin, Workers};
+use fair::Fair;
+use rpcrdma_oncrpc::ClientNetwork;
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// The part of the threads that only looks: one of so many.
+const LOOKING: usize = 4;
+/// The part of a lane's threads that one client leaves to others: one of so many.
+const SHARE: usize = 4;
+
+/// What kind of work a job is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Lane {
+    /// Looks at names and attributes.
+    Look,
+    /// Reads or writes data, changes something, or waits for the disk.
+    Data,
+}
+
+const LANES: [Lane; 2] = [Lane::Look, Lane::Data];
+
+/// What follows a change, when the file's next change may begin.
+pub(super) type After = Box<dyn FnOnce() + Send>;
+
+/// Work that may sleep.
+pub(super) struct Job {
+    pub(super) lane: Lane,
+    /// The file whose changes this is one of.
+    pub(super) turn: Option<FileId>,
+    pub(super) work: Box<dyn FnOnce() -> Option<After> + Send>,
+}
+
+/// How many jobs may be under way.
+#[derive(Clone, Copy)]
+struct Limits {
+    all: usize,
+    data: usize,
+    all_of_client: usize,
+    data_of_client: usize,
+}
+
+impl Limits {
+    fn of(threads: usize) -> Self {
+        let all = threads.max(1);
+        let data = (all - all / LOOKING).clamp(1, (all - 1).max(1));
+        let share = |threads: usize| (threads - threads / SHARE).max(1);
+        Self { all, data, all_of_client: share(all), data_of_client: share(data) }
+    }
+}
+
+/// Jobs under way.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    all: usize,
+    data: usize,
+}
+
+impl Count {
+    fn add(&mut self, lane: Lane) {
+        self.all += 1;
+        self.data += usize::from(lane == Lane::Data);
+    }
+
+    fn take(&mut self, lane: Lane) {
+        self.all -= 1;
+        self.data -= usize::from(lane == Lane::Data);
+    }
+
+    fn has_room(self, lane: Lane, all: usize, data: usize) -> bool {
+        self.all < all && (lane == Lane::Look || self.data < data)
+    }
+}
+
+/// The jobs of one file system.
+pub(super) struct Queue {
+    workers: Arc<dyn Workers>,
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    running: Count,
+    running_of: HashMap<ClientNetwork, Count>,
+    /// What waits for a thread, by lane.
+    waiting: [Fair<Job>; 2],
+    files: HashMap<FileId, Changes>,
+}
+
+/// The changes of one file.
+#[derive(Default)]
+struct Changes {
+    /// One is under way. Where none is, one of those that wait is among those that wait for a thread.
+    is_busy: bool,
+    /// What waits for it.
+    waiting: Fair<Job>,
+}
+
+impl State {
+    /// Puts a job where it waits: for its file's change, or for a thread.
+    fn add(&mut self, origin: Origin, job: Job) {
+        match job.turn.and_then(|file| self.files.get_mut(&file)) {
+            Some(changes) if changes.is_busy => changes.waiting.push(origin, job),
+            _ => self.waiting[job.lane as usize].push(origin, job),
+        }
+    }
+
+    /// The next job that may begin. It counts as under way from now on.
+    fn begin(&mut self, limits: &Limits) -> Option<(Origin, Job)> {
+        LANES.into_iter().find_map(|lane| {
+            while self.running.has_room(lane, limits.all, limits.data) {
+                let Self { running_of, waiting, .. } = self;
+                let may = |client| Self::client_may(running_of, client, lane, limits);
+                let (origin, job) = waiting[lane as usize].pop(may)?;
+                if let Some(file) = job.turn {
+                    let changes = self.files.entry(file).or_default();
+                    if changes.is_busy {
+                        // Another change of the file was faster.
+                        changes.waiting.push_front(origin, job);
+                        continue;
+                    }
+                    changes.is_busy = true;
+                }
+                self.running.add(lane);
+                self.running_of.entry(origin.client).or_default().add(lane);
+                return Some((origin, job));
+            }
+            None
+        })
+    }
+
+    fn client_may(of: &HashMap<ClientNetwork, Count>, client: ClientNetwork, lane: Lane, limits: &Limits) -> bool {
+        let running = of.get(&client).copied().unwrap_or_default();
+        running.has_room(lane, limits.all_of_client, limits.data_of_client)
+    }
+
+    fn end(&mut self, lane: Lane, client: ClientNetwork) {
+        self.running.take(lane);
+        if let Some(count) = self.running_of.get_mut(&client) {
+            count.take(lane);
+            if count.all == 0 {
+                self.running_of.remove(&client);
+            }
+        }
+    }
+
+    /// A change of a file has been made: the next may be. It waits for a thread before all else of its client, and of a
+    /// client that may have one if there is such a client: who has his share of the threads does not keep others from
+    /// the file.
+    fn end_turn(&mut self, file: FileId, limits: &Limits) {
+        let Self { running_of, waiting, files, .. } = self;
+        let Some(changes) = files.get_mut(&file) else { return };
+        changes.is_busy = false;
+        let may = |client| Self::client_may(running_of, client, Lane::Data, limits);
+        match changes.waiting.pop(may).or_else(|| changes.waiting.pop(|_| true)) {
+            Some((origin, job)) => waiting[job.lane as usize].push_front(origin, job),
+            None => {
+                files.remove(&file);
+            }
+        }
+    }
+
+    /// Forgets all jobs that have not begun.
+    fn drain(&mut self) -> Vec<Job> {
+        let mut drained: Vec<Job> = self.waiting.iter_mut().flat_map(Fair::drain).collect();
+        for changes in self.files.values_mut() {
+            drained.extend(changes.waiting.drain());
+        }
+        self.files.retain(|_, changes| changes.is_busy);
+        drained
+    }
+}
+
+impl Queue {
+    pub(super) fn new(workers: Arc<dyn Workers>) -> Arc<Self> {
+        let limits = Limits::of(workers.threads());
+        Arc::new(Self { workers, limits, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs a job when its turn has come.
+    pub(super) fn run(self: &Arc<Self>, origin: Origin, job: Job) {
+        self.state().add(origin, job);
+        self.start_waiting();
+    }
+
+    /// Begins what may begin, on other threads.
+    fn start_waiting(self: &Arc<Self>) {
+        loop {
+            let Some((origin, job)) = self.state().begin(&self.limits) else { return };
+            let running = Running::new(self.clone(), origin, job);
+            self.workers.run(Box::new(move || running.work()));
+        }
+    }
+}
+
+/// A job under way, on a thread or on its way there.
+struct Running {
+    queue: Arc<Queue>,
+    client: ClientNetwork,
+    lane: Lane,
+    turn: Option<FileId>,
+    /// The work, until it has begun.
+    work: Option<Box<dyn FnOnce() -> Option<After> + Send>>,
+    ended: bool,
+}
+
+impl Running {
+    fn new(queue: Arc<Queue>, origin: Origin, job: Job) -> Self {
+        let Job { lane, turn, work } = job;
+        Self { queue, client: origin.client, lane, turn, work: Some(work), ended: false }
+    }
+
+    /// Does the work, and that of others after it, as long as there is some.
+    fn work(mut self) {
+        loop {
+            let after = self.work.take().and_then(|work| work());
+            if let Some(after) = after {
+                self.end_turn();
+                after();
+            }
+            let Some((origin, job)) = self.end() else { return };
+            let queue = self.queue.clone();
+            self = Self::new(queue, origin, job);
+            // What has ended may have been in the way of more than one.
+            self.queue.start_waiting();
+        }
+    }
+
+    /// Lets the file's next change begin, on another thread if there is one.
+    fn end_turn(&mut self) {
+        if let Some(file) = self.turn.take() {
+            self.queue.state().end_turn(file, &self.queue.limits);
+            self.queue.start_waiting();
+        }
+    }
+
+    /// Gives the thread to the next job, if there is one.
+    fn end(&mut self) -> Option<(Origin, Job)> {
+        let mut state = self.queue.state();
+        self.ended = true;
+        state.end(self.lane, self.client);
+        if let Some(file) = self.turn.take() {
+            state.end_turn(file, &self.queue.limits);
+        }
+        state.begin(&self.queue.limits)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        let mut state = self.queue.state();
+        state.end(self.lane, self.client);
+        if let Some(file) = self.turn.take() {
+            state.end_turn(file, &self.queue.limits);
+        }
+        // One that had begun has panicked: the others go on, on other threads.
+        let dropped = if self.work.is_some() { state.drain() } else { Vec::new() };
+        drop(state);
+        // Without the lock: what a job holds may do anything when it goes.
+        drop(dropped);
+        self.queue.start_waiting();
+    }
+}
+
+#[cfg(test)]
+mod tests;

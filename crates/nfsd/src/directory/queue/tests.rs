@@ -1,0 +1,284 @@
+use super::*;
+use std::{
+    net::SocketAddr,
+    sync::mpsc::{Receiver, Sender, channel},
+};
+
+/// Keeps what is to run on a thread until it is asked for.
+struct Later {
+    threads: usize,
+    kept: Mutex<Vec<Box<dyn FnOnce() + Send>>>,
+}
+
+impl Workers for Later {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        self.kept.lock().unwrap().push(job);
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+struct World {
+    workers: Arc<Later>,
+    queue: Arc<Queue>,
+    told: Sender<&'static str>,
+    done: Receiver<&'static str>,
+}
+
+impl World {
+    fn new(threads: usize) -> Self {
+        let workers = Arc::new(Later { threads, kept: Mutex::default() });
+        let (told, done) = channel();
+        Self { queue: Queue::new(workers.clone()), workers, told, done }
+    }
+
+    fn give(&self, client: u8, lane: Lane, turn: Option<u8>, name: &'static str) {
+        let told = self.told.clone();
+        let work = Box::new(move || {
+            told.send(name).unwrap();
+            None
+        });
+        self.queue.run(origin(client), Job { lane, turn: turn.map(id), work });
+    }
+
+    /// The threads that have been asked for.
+    fn threads(&self) -> Vec<Box<dyn FnOnce() + Send>> {
+        std::mem::take(&mut self.workers.kept.lock().unwrap())
+    }
+
+    fn done(&self) -> Vec<&'static str> {
+        self.done.try_iter().collect()
+    }
+
+    fn is_empty(&self) -> bool {
+        let state = self.queue.state();
+        state.running.all == 0 && state.running_of.is_empty() && state.files.is_empty()
+    }
+}
+
+fn origin(client: u8) -> Origin {
+    Origin::at(SocketAddr::from(([192, 0, 2, client], 700)))
+}
+
+fn id(number: u8) -> FileId {
+    FileId::new(&[number]).unwrap()
+}
+
+#[test]
+fn changes_of_a_file_run_in_their_order_and_take_one_thread() {
+    let world = World::new(8);
+    for (turn, name) in [(1, "a"), (1, "b"), (2, "c"), (1, "d")] {
+        world.give(1, Lane::Data, Some(turn), name);
+    }
+    let threads = world.threads();
+    assert_eq!(threads.len(), 2, "one for each file");
+    threads.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["a", "b", "d", "c"]);
+    assert!(world.is_empty());
+}
+
+/// proves: NFS3-FAIR-a
+#[test]
+fn what_looks_at_names_has_threads_that_nothing_else_takes() {
+    let world = World::new(8);
+    for _ in 0..100 {
+        for client in 1..=3 {
+            world.give(client, Lane::Data, None, "data");
+        }
+    }
+    let data = world.threads();
+    assert_eq!(data.len(), 6, "three quarters of the threads");
+    world.give(1, Lane::Look, None, "look");
+    let mut threads = world.threads();
+    assert_eq!(threads.len(), 1, "although that client has data waiting");
+    threads.remove(0)();
+    assert_eq!(world.done()[0], "look");
+}
+
+/// proves: NFS3-FAIR-b
+#[test]
+fn one_client_leaves_a_quarter_of_a_lanes_threads_to_others() {
+    let world = World::new(16);
+    for _ in 0..100 {
+        world.give(1, Lane::Data, None, "flood");
+    }
+    let flood = world.threads();
+    assert_eq!(flood.len(), 9, "of twelve");
+    world.give(2, Lane::Data, None, "other");
+    assert_eq!(world.threads().len(), 1, "which begins at once");
+    let looks = World::new(16);
+    for _ in 0..100 {
+        looks.give(1, Lane::Look, None, "flood");
+    }
+    let looking = looks.threads();
+    assert_eq!(looking.len(), 12, "of sixteen");
+    let both = World::new(16);
+    for _ in 0..100 {
+        both.give(1, Lane::Data, None, "flood");
+        both.give(1, Lane::Look, None, "flood");
+    }
+    let mixed = both.threads();
+    assert_eq!(mixed.len(), 12, "however they are mixed");
+    both.give(2, Lane::Look, None, "other");
+    both.give(2, Lane::Data, None, "other");
+    assert_eq!(both.threads().len(), 2);
+}
+
+/// A client that waits for its share of the threads keeps nobody else from a file.
+/// proves: NFS3-FAIR-b
+#[test]
+fn who_waits_for_a_thread_has_no_files_turn() {
+    let world = World::new(16);
+    for _ in 0..9 {
+        world.give(1, Lane::Data, None, "slow");
+    }
+    for _ in 0..50 {
+        world.give(1, Lane::Data, Some(1), "attacker");
+    }
+    let slow = world.threads();
+    assert_eq!(slow.len(), 9);
+    world.give(2, Lane::Data, Some(1), "victim");
+    let threads = world.threads();
+    assert_eq!(threads.len(), 1, "the victim begins");
+    threads.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["victim"]);
+    // While the file is changed, too: the next is the victim's, not one that may not have a thread.
+    world.give(3, Lane::Data, Some(1), "third");
+    let mut third = world.threads();
+    for _ in 0..50 {
+        world.give(1, Lane::Data, Some(1), "attacker");
+    }
+    world.give(2, Lane::Data, Some(1), "victim");
+    assert_eq!((third.len(), world.threads().len()), (1, 0));
+    third.remove(0)();
+    assert_eq!(world.done()[..2], ["third", "victim"]);
+    slow.into_iter().for_each(|thread| thread());
+    assert!(world.is_empty());
+}
+
+/// What ends may have been in the way of two: of one by its share, of another by its lane.
+#[test]
+fn what_ends_lets_all_begin_that_may() {
+    let world = World::new(8);
+    for _ in 0..5 {
+        world.give(1, Lane::Data, None, "a");
+    }
+    for _ in 0..2 {
+        world.give(1, Lane::Look, None, "a looks");
+    }
+    for _ in 0..3 {
+        world.give(2, Lane::Data, None, "b");
+    }
+    let mut threads = world.threads();
+    assert_eq!(threads.len(), 7, "five of the first's data, of which one client has at most five, one look, one of b");
+    let waiting = {
+        let state = world.queue.state();
+        (state.running.all, state.running.data)
+    };
+    assert_eq!(waiting, (7, 6));
+    threads.remove(0)();
+    assert!(world.queue.state().begin(&world.queue.limits).is_none(), "all that may has begun");
+}
+
+/// proves: NFS3-FAIR-b
+#[test]
+fn clients_have_their_turns_however_much_one_has_waiting() {
+    let world = World::new(1);
+    for _ in 0..50 {
+        world.give(1, Lane::Data, Some(1), "flood");
+    }
+    world.give(2, Lane::Data, None, "other");
+    world.give(3, Lane::Data, Some(1), "same file");
+    for thread in world.threads() {
+        thread();
+    }
+    let done = world.done();
+    let at = |name| done.iter().position(|done| *done == name).unwrap();
+    assert_eq!(done.len(), 52);
+    assert!(at("other") <= 2 && at("same file") <= 4, "{:?}", &done[..8]);
+    assert!(world.is_empty());
+}
+
+#[test]
+fn what_follows_a_change_runs_beside_the_next_change() {
+    let world = World::new(8);
+    let (wait, waiting) = channel::<()>();
+    let told = world.told.clone();
+    let work = Box::new(move || {
+        let after: After = Box::new(move || {
+            waiting.recv().unwrap();
+            told.send("after").unwrap();
+        });
+        Some(after)
+    });
+    world.queue.run(origin(1), Job { lane: Lane::Data, turn: Some(id(1)), work });
+    world.give(1, Lane::Data, Some(1), "next");
+    let first = std::thread::spawn(world.threads().remove(0));
+    while world.workers.kept.lock().unwrap().is_empty() {
+        std::thread::yield_now();
+    }
+    world.threads().remove(0)();
+    assert_eq!(world.done(), ["next"]);
+    wait.send(()).unwrap();
+    first.join().unwrap();
+    assert_eq!(world.done(), ["after"]);
+    assert!(world.is_empty());
+}
+
+#[test]
+fn a_panic_fails_one_job_and_the_file_goes_on() {
+    let world = World::new(1);
+    world
+        .queue
+        .run(origin(1), Job { lane: Lane::Data, turn: Some(id(1)), work: Box::new(|| panic!("a fault in a job")) });
+    world.give(1, Lane::Data, Some(1), "same file");
+    world.give(1, Lane::Look, None, "look");
+    let thread = world.threads().remove(0);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(thread)).is_err());
+    for thread in world.threads() {
+        thread();
+    }
+    assert_eq!(world.done().len(), 2);
+    assert!(world.is_empty());
+}
+
+#[test]
+fn a_job_that_the_program_drops_takes_along_what_waits() {
+    let world = World::new(1);
+    for turn in [Some(1), Some(1), None, Some(2)] {
+        world.give(1, Lane::Data, turn, "never");
+    }
+    drop(world.threads());
+    assert!(world.is_empty());
+    let World { told, done, .. } = world;
+    drop(told);
+    assert_eq!(done.iter().count(), 0, "nobody waits for what will not come");
+}
+
+#[test]
+fn a_program_without_threads_of_its_own_has_everything_at_once() {
+    let queue = Queue::new(Arc::new(crate::InPlace));
+    let (told, done) = channel();
+    for client in 0..100 {
+        let told = told.clone();
+        let work = Box::new(move || {
+            told.send(client).unwrap();
+            None
+        });
+        queue.run(origin(client), Job { lane: Lane::Data, turn: None, work });
+    }
+    assert_eq!(done.try_iter().count(), 100);
+}
+
+#[test]
+fn however_few_threads_there_are_each_lane_has_one() {
+    for threads in 0..40 {
+        let limits = Limits::of(threads);
+        assert!(limits.data >= 1 && limits.data_of_client >= 1 && limits.all_of_client >= 1);
+        assert!(threads < 2 || limits.data < limits.all, "{threads}");
+        assert!(limits.data <= limits.all && limits.all_of_client <= limits.all);
+        assert!(threads < 4 || limits.all_of_client < limits.all, "{threads}");
+    }
+}

@@ -1,0 +1,128 @@
+//! What the server keeps open, and for how long.
+
+use super::*;
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::v3::{Stability, Write};
+use std::{
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+/// A clock that goes when it is told to, and wakes nobody.
+#[derive(Default)]
+struct Hands(AtomicU64);
+
+impl Clock for Hands {
+    fn now(&self) -> rpcrdma_env::Timestamp {
+        rpcrdma_env::Timestamp::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    fn sleep_until(&self, _: rpcrdma_env::Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn unix_time(&self) -> Duration {
+        Duration::ZERO
+    }
+}
+
+struct Rig {
+    scratch: Scratch,
+    hands: Arc<Hands>,
+    directory: DirectoryFs,
+    client: Client,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let scratch = Scratch::new(Ways::default());
+        let hands = Arc::new(Hands::default());
+        let env = Env { clock: hands.clone(), ..env() };
+        let state = StateDirectory::open(scratch.directory.path().join("state"), &*env.random).unwrap();
+        let directory = DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace), &env).unwrap();
+        let identities = Identities { squash: Squash::None, ..Identities::default() };
+        let export = Export::new("/", Arc::new(directory.clone())).with_identities(identities);
+        let client = Client::of(&Nfsd::new(vec![export], SECRET, &env).unwrap());
+        Self { scratch, hands, directory, client }
+    }
+
+    fn pass(&self, time: Duration) {
+        self.hands.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::Relaxed);
+        for held in self.directory.inner.tidy() {
+            self.directory.inner.settle(&held, uncommitted::For::All).unwrap();
+        }
+    }
+
+    /// How many descriptors of this process lead to the file.
+    fn descriptors(&self, inode: u64) -> usize {
+        let entries = host::read_dir("/proc/self/fd").unwrap();
+        entries.filter(|entry| host::metadata(entry.as_ref().unwrap().path()).is_ok_and(|m| m.ino() == inode)).count()
+    }
+}
+
+#[test]
+fn a_program_that_was_copied_can_be_executed() {
+    let rig = Rig::new();
+    let client = &rig.client;
+    let program = |name: &str, stability| {
+        let attributes = NewAttributes { mode: Some(0o755), ..NewAttributes::default() };
+        let file = client.create(&client.root(), name, CreateHow::Guarded(attributes)).unwrap().file.unwrap();
+        let data = host::read("/bin/true").unwrap().into();
+        plain(client.ask(Write { file: file.clone(), offset: 0, stability, data })).unwrap();
+        file
+    };
+    let run = |name: &str| Command::new(rig.scratch.served().join(name)).status().map(|status| status.success());
+    // A program that another test is just starting has all descriptors of this process, for a moment.
+    let runs = |name: &str| {
+        (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            run(name).is_ok_and(|success| success)
+        })
+    };
+    let committed = program("committed", Stability::Unstable);
+    assert_eq!(run("committed").unwrap_err().raw_os_error(), Some(Errno::TXTBSY.raw_os_error()), "it is being written");
+    plain(client.ask(Commit { file: committed, offset: 0, count: 0 })).unwrap();
+    assert!(runs("committed"));
+    program("stable", Stability::FileSync);
+    assert!(runs("stable"));
+    // Its client has vanished.
+    program("left alone", Stability::Unstable);
+    rig.pass(uncommitted::UNCOMMITTED_AGE);
+    assert!(runs("left alone"));
+}
+
+/// Made and never written to, so that nothing is ever committed.
+#[test]
+fn a_file_that_was_only_made_is_not_kept_open_for_writing() {
+    let rig = Rig::new();
+    rig.client.new_file(&rig.client.root(), "empty");
+    let path = rig.scratch.served().join("empty");
+    let inode = host::metadata(&path).unwrap().ino();
+    assert!(rig.descriptors(inode) > 1);
+    rig.pass(object::WRITER_IDLE);
+    assert_eq!(rig.descriptors(inode), 1, "the one that names it");
+    rig.pass(object::IDLE);
+    assert_eq!(rig.descriptors(inode), 0);
+}
+
+#[test]
+fn what_is_removed_on_the_host_does_not_keep_its_storage() {
+    let rig = Rig::new();
+    let client = &rig.client;
+    for name in ["read", "written"] {
+        let file = client.new_file(&client.root(), name);
+        client.write(&file, 0, vec![1; 4096]).unwrap();
+        if name == "read" {
+            plain(client.ask(Commit { file: file.clone(), offset: 0, count: 0 })).unwrap();
+            client.read(&file, 0, 10).unwrap();
+        }
+        let path = rig.scratch.served().join(name);
+        let inode = host::metadata(&path).unwrap().ino();
+        assert!(rig.descriptors(inode) > 0);
+        host::remove_file(&path).unwrap();
+        rig.pass(Duration::from_secs(1));
+        assert_eq!(rig.descriptors(inode), 0, "{name}");
+        assert_eq!(client.attributes(&file).map(|_| ()), Err(Status::STALE));
+    }
+}

@@ -1,0 +1,65 @@
+//! What has to be done from time to time: closing what nobody uses, committing what was left alone.
+//!
+//! The library starts no task: the program drives [`DirectoryFs::upkeep`]. It holds no file system
+//! open, and ends with it.
+
+use super::{
+    DirectoryFs, Inner,
+    attributes::stat,
+    object::IDLE,
+    queue::Lane,
+    uncommitted::{For, Held},
+};
+use crate::{Caller, FileId};
+use rpcrdma_env::BoxFuture;
+use std::{sync::Weak, time::Duration};
+
+/// How often it is looked: what is said to be closed after some time is closed that much later.
+const INTERVAL: Duration = Duration::from_secs(1);
+const _: () = assert!(INTERVAL.as_secs() * 4 <= IDLE.as_secs());
+
+impl DirectoryFs {
+    pub(super) fn tend(&self) -> BoxFuture<'static, ()> {
+        let (clock, inner) = (self.inner.clock.clone(), std::sync::Arc::downgrade(&self.inner));
+        let (queue, answers) = (self.queue.clone(), self.answers);
+        Box::pin(async move {
+            loop {
+                clock.sleep_until(clock.now() + INTERVAL).await;
+                let Some(inner) = Weak::upgrade(&inner) else { return };
+                let directory = Self { inner, queue: queue.clone(), answers };
+                let tidied = directory.run::<_, ()>(&Caller::root(), Lane::Look, |inner| Ok(inner.tidy()));
+                // A job that was dropped: the program is about to end.
+                let Ok(left_alone) = tidied.await else { return };
+                for held in left_alone {
+                    // A job each: one that hangs on its disk keeps nothing else from being done. A failure is told to
+                    // those who have written there.
+                    drop(directory.run::<_, ()>(&Caller::root(), Lane::Data, move |inner| {
+                        let _ = inner.settle(&held, For::All);
+                        Ok(())
+                    }));
+                }
+            }
+        })
+    }
+}
+
+impl Inner {
+    /// Closes what nobody uses and what was removed, and says what was left alone and is to be committed.
+    pub(super) fn tidy(&self) -> Vec<Held> {
+        for file in self.cache.sweep() {
+            self.uncommitted.forget(file);
+        }
+        for held in self.uncommitted.all() {
+            if stat(held.fd()).is_ok_and(|stat| stat.stx_nlink == 0) {
+                self.uncommitted.forget(held.file);
+            }
+        }
+        self.uncommitted.left_alone(self.clock.now())
+    }
+
+    /// A file has no name any more: its storage is to be free.
+    pub(super) fn gone(&self, file: FileId) {
+        self.cache.remove(file);
+        self.uncommitted.forget(file);
+    }
+}

@@ -1,0 +1,136 @@
+//! Warnings of answers that an operator can do something about: a full disk, a used-up quota, a failing one, files that
+//! are gone, failures of the server itself.
+//!
+//! Clients can bring such answers about as often as they like. So each status is told once in a while, with the number of
+//! those that were not told; what is told is looked up only then. Nothing fails: what cannot be found out is left out.
+
+use crate::{FileId, server::Server};
+use bytes::Bytes;
+use rpcrdma_env::{Clock, Timestamp};
+use rpcrdma_nfs::{
+    names::escaped,
+    v3::{Handle, Status},
+};
+use std::{
+    fmt::Write,
+    net::SocketAddr,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+/// How long no further answer of a status is told after one was.
+pub(crate) const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
+
+/// The statuses that are told, and what an operator should know of each.
+const TOLD: [(Status, &str); 5] = [
+    (Status::NOSPC, "no space or no inode is left on the served file system: free some there, or make it larger"),
+    (Status::DQUOT, "a quota of the served file system is used up: raise it, or remove files of its owner"),
+    (
+        Status::IO,
+        "the served file system could not read or write: look for its disk in the kernel's log (dmesg); if this log says \
+         that the index of files cannot be written, look for that of --state",
+    ),
+    (
+        Status::STALE,
+        "a client uses a file that is gone: harmless where somebody has removed it; if this is said of every file, \
+         another directory or another --state is served than the client has mounted: mount again there",
+    ),
+    (Status::SERVERFAULT, "the server itself has failed: it is a bug, please report it with the log of RUST_LOG=debug"),
+];
+
+/// What a call was about.
+pub(crate) struct Subject {
+    pub(crate) procedure: &'static str,
+    pub(crate) client: SocketAddr,
+    /// The file, or the directory in which `name` is.
+    pub(crate) file: Option<Handle>,
+    /// A name in the directory; of MNT the path that the client sent.
+    pub(crate) name: Option<Bytes>,
+}
+
+/// Counts what is told and what is not.
+pub(crate) struct Troubles {
+    clock: Arc<dyn Clock>,
+    /// As [`TOLD`].
+    told: Mutex<[Told; TOLD.len()]>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Told {
+    last: Option<Timestamp>,
+    untold: u64,
+}
+
+impl Troubles {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, told: Mutex::default() }
+    }
+
+    /// Whether an answer with this status is told now: how many before it were not, and what to say.
+    fn count(&self, status: Status) -> Option<(u64, &'static str)> {
+        let at = TOLD.iter().position(|(told, _)| *told == status)?;
+        let now = self.clock.now();
+        let mut all = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let told = all.get_mut(at)?;
+        if told.last.is_some_and(|last| now < last + BETWEEN_WARNINGS) {
+            told.untold += 1;
+            return None;
+        }
+        told.last = Some(now);
+        Some((std::mem::take(&mut told.untold), TOLD.get(at)?.1))
+    }
+}
+
+impl Server {
+    /// A call is answered with this status: warns the operator, if it is one that he can do something about.
+    pub(crate) fn answered(&self, status: Status, subject: &Subject) {
+        if status == Status::OK {
+            return;
+        }
+        let Some((untold, text)) = self.troubles.count(status) else { return };
+        let target = subject.file.as_ref().and_then(|handle| self.seal.open(handle));
+        let export = match &target {
+            Some(target) => self.exports.iter().find(|export| export.id == target.export),
+            // MNT has no handle.
+            None => subject.name.as_ref().and_then(|path| self.export_of(path)).map(|(_, export)| export),
+        };
+        let served = export.and_then(|export| export.file_system.path(export.file_system.root()));
+        let file = target.as_ref().map(|target| target.file);
+        let path = match (export, file) {
+            (Some(export), Some(file)) => {
+                export.file_system.path(file).map(|path| below(&path, subject.name.as_deref()))
+            }
+            (_, None) => subject.name.as_deref().map(escaped),
+            (None, Some(_)) => None,
+        };
+        tracing::warn!(
+            status = status.word(),
+            procedure = subject.procedure,
+            client = %subject.client,
+            export = export.map(|export| escaped(&export.path)),
+            served = served.map(|path| escaped(path.as_os_str().as_bytes())),
+            path,
+            file = file.map(hexadecimal),
+            untold,
+            "{text}"
+        );
+    }
+}
+
+fn below(path: &Path, name: Option<&[u8]>) -> String {
+    let mut text = escaped(path.as_os_str().as_bytes());
+    if let Some(name) = name {
+        text += "/";
+        text += &escaped(name);
+    }
+    text
+}
+
+fn hexadecimal(file: FileId) -> String {
+    file.as_slice().iter().fold(String::new(), |mut text, octet| {
+        let _ = write!(text, "{octet:02x}");
+        text
+    })
+}

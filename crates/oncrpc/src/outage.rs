@@ -1,0 +1,405 @@
+//! When a client's transport connects again, and when its calls fail: the same rules over TCP and over RDMA.
+//!
+//! A connection counts only when it has answered something. One that was answered and stood for a
+//! while, or left nothing unanswered, is replaced at once when a call wants it. Every other one is followed by a pause that doubles, so that a server
+//! that ends connections as soon as they stand is not asked thousands of times a second, and all of
+//! them together are one outage. An outage ends with the first answer, or fails the calls:
+//!
+//! * after [`OutageLimits::outage`], where the server has answered before or cannot be reached;
+//! * after [`OutageLimits::first_answer`], where it ends the connections that it accepts and has
+//!   never answered on any: then something else listens on that port, and the user is to know it soon;
+//! * after [`OutageLimits::first_sign`], where it accepts connections and has never said anything: it
+//!   may be something else, or a server that is stopped or has too much to do, so it has longer.
+//!
+//! Owns no connection and no timer. What it says is what the transport has to do next.
+
+use crate::{NoAnswer, TransportError, TransportKind};
+use rpcrdma_env::{Random, Timestamp};
+use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
+
+/// For how long connections that bring no answer are made to a server that has never answered.
+pub const DEFAULT_FIRST_ANSWER: Duration = Duration::from_secs(10);
+
+/// The same for one that has never said anything: a healthy server may be stopped for some seconds, or wait for its disk.
+pub const DEFAULT_FIRST_SIGN: Duration = Duration::from_secs(30);
+
+/// At least so many connections have to be without an answer before a server is said not to speak the protocol: a single
+/// one may have met a server that was just being restarted.
+pub const MIN_UNANSWERED: u32 = 2;
+
+/// How long an outage may be, and how fast connections follow each other in it.
+#[derive(Clone, Copy, Debug)]
+pub struct OutageLimits {
+    /// How long a server that is lost is sought before calls fail.
+    pub outage: Duration,
+    /// The same for a server that ends the connections that it accepts, and has never answered anything.
+    pub first_answer: Duration,
+    /// The same for a server that accepts connections and says nothing.
+    pub first_sign: Duration,
+    /// The pause before the second attempt to connect; it doubles up to `max_pause`.
+    pub min_pause: Duration,
+    /// The longest pause between attempts. Each has up to its half added at random. A connection that was answered and
+    /// has stood for so long is replaced without a pause.
+    pub max_pause: Duration,
+}
+
+/// Whose outage it is, for its errors.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    /// The server.
+    pub server: SocketAddr,
+    /// What it should speak, as users call it: `NFS`.
+    pub service: &'static str,
+    /// Over what.
+    pub over: TransportKind,
+}
+
+/// What an attempt to connect, or a connection without an answer, has met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Met {
+    /// Nobody may be there at all.
+    #[default]
+    Nobody,
+    /// Somebody who accepted the connection and ended it, or said what is no answer.
+    Ended,
+    /// Somebody who accepted the connection and said nothing for as long as was waited for him.
+    Silence,
+}
+
+/// Why there is no connection, or none any more.
+#[derive(Clone, Debug, Default)]
+pub struct Failure {
+    /// Who was there.
+    pub met: Met,
+    /// What happened, for the error of the calls.
+    pub source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+/// A connection that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Since when it stood.
+    pub started: Timestamp,
+    /// Whether the server has answered anything on it.
+    pub answered: bool,
+    /// Whether calls wait for answers that did not come.
+    pub waited_for: bool,
+}
+
+/// A connection that stands, and brings nothing.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing {
+    /// Since when it has brought nothing.
+    pub since: Timestamp,
+    /// For how long that is borne before the connection counts as lost.
+    pub patience: Duration,
+    /// A server that is silent on it from the beginning is taken for one of another protocol.
+    pub is_proof: bool,
+}
+
+/// What a transport does next.
+#[derive(Debug)]
+pub enum Next {
+    /// Connect, if a call wants it.
+    Now,
+    /// Connect after this time.
+    After(Duration),
+    /// Calls fail with this. The next call begins anew.
+    Fail(TransportError),
+}
+
+/// What is known of one server's connections.
+#[derive(Debug)]
+pub struct Outage {
+    sought: Sought,
+    limits: OutageLimits,
+    /// The server has answered, on whichever connection.
+    has_answered: bool,
+    /// Since when a call has waited.
+    asked: Timestamp,
+    /// Since when the server has not been heard.
+    since: Option<Timestamp>,
+    /// Connections that the server accepted and did not answer on, since then.
+    unanswered: u32,
+    /// Those of them on which it said nothing at all.
+    silent: u32,
+    pause: Duration,
+}
+
+impl Outage {
+    /// No outage, at `now`.
+    pub fn new(sought: Sought, limits: OutageLimits, now: Timestamp) -> Self {
+        let pause = limits.min_pause;
+        Self { sought, limits, has_answered: false, asked: now, since: None, unanswered: 0, silent: 0, pause }
+    }
+
+    /// A call waits, and none did until now: an outage of this call's begins no earlier.
+    pub fn asked(&mut self, now: Timestamp) {
+        self.asked = now;
+        self.over();
+    }
+
+    /// The server has answered something.
+    pub fn answered(&mut self) {
+        self.has_answered = true;
+        self.over();
+    }
+
+    fn over(&mut self) {
+        self.since = None;
+        self.unanswered = 0;
+        self.silent = 0;
+    }
+
+    /// Whether the server has ever answered.
+    pub fn has_answered(&self) -> bool {
+        self.has_answered
+    }
+
+    /// A connection has ended.
+    pub fn ended(&mut self, ended: Ended, failure: Failure, now: Timestamp, random: &dyn Random) -> Next {
+        if ended.answered {
+            self.answered();
+            if !ended.waited_for || now.since(ended.started) >= self.limits.max_pause {
+                self.since = Some(now);
+                self.pause = self.limits.min_pause;
+                return Next::Now;
+            }
+        }
+        self.failed(failure, now, random)
+    }
+
+    /// An attempt to connect has failed.
+    pub fn failed(&mut self, failure: Failure, now: Timestamp, random: &dyn Random) -> Next {
+        let is_unknown = !self.has_answered && failure.met != Met::Nobody;
+        // The time that an unknown server has had to answer counts.
+        let after = now.since(*self.since.get_or_insert(if is_unknown { self.asked } else { now }));
+        self.unanswered = self.unanswered.saturating_add((failure.met != Met::Nobody).into());
+        self.silent = self.silent.saturating_add((failure.met == Met::Silence).into());
+        let OutageLimits { first_answer, first_sign, outage, .. } = self.limits;
+        let verdict = if self.silent > 0 { first_sign } else { first_answer }.min(outage);
+        if is_unknown && self.unanswered >= MIN_UNANSWERED && after >= verdict {
+            let no_answer = NoAnswer { connections: self.unanswered, after, source: failure.source };
+            return self.fail(match failure.met {
+                Met::Silence => says_nothing(self.sought, no_answer),
+                _ => not_spoken(self.sought, Arc::new(no_answer)),
+            });
+        }
+        if after >= self.limits.outage {
+            return self.fail(TransportError::Lost { server: self.sought.server, after, source: failure.source });
+        }
+        let half_millis = u64::try_from(self.pause.as_millis() / 2).unwrap_or(u64::MAX);
+        let pause = self.pause + Duration::from_millis(random.below(half_millis.saturating_add(1)));
+        self.pause = (self.pause * 2).min(self.limits.max_pause);
+        // The last attempt before a verdict is not made later than the verdict is due.
+        let left = verdict.saturating_sub(after).max(self.limits.min_pause);
+        Next::After(if is_unknown { pause.min(left) } else { pause })
+    }
+
+    /// When calls fail if nothing is heard from now on, as far as can be known: nothing was since `silent`.
+    pub fn until(&self, silent: Timestamp, standing: Option<Standing>) -> Timestamp {
+        let is_proof = standing.is_some_and(|standing| standing.is_proof);
+        let is_unknown = !self.has_answered && (is_proof || self.unanswered > 0);
+        let OutageLimits { first_answer, first_sign, outage, .. } = self.limits;
+        let limit = match is_unknown {
+            true if is_proof || self.silent > 0 => first_sign.min(outage),
+            true => first_answer.min(outage),
+            false => outage,
+        };
+        let lost = standing.map(|standing| standing.since + standing.patience);
+        match (self.since, lost) {
+            (Some(since), lost) => lost.map_or(since + limit, |lost| lost.max(since + limit)),
+            // The outage of a server that has never answered begins with the connection.
+            (None, Some(lost)) if is_unknown => lost.max(silent + limit),
+            (None, Some(lost)) => lost + limit,
+            (None, None) => silent + limit,
+        }
+    }
+
+    fn fail(&mut self, error: TransportError) -> Next {
+        self.over();
+        self.pause = self.limits.min_pause;
+        Next::Fail(error)
+    }
+}
+
+/// The error of a server that does not speak what it should.
+pub fn not_spoken(sought: Sought, source: Arc<dyn Error + Send + Sync>) -> TransportError {
+    let Sought { server, service, over } = sought;
+    TransportError::NotSpoken { server, service, over, source }
+}
+
+fn says_nothing(sought: Sought, source: NoAnswer) -> TransportError {
+    let Sought { server, service, over } = sought;
+    TransportError::SaysNothing { server, service, over, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_env::SeededRandom;
+
+    const T: Timestamp = Timestamp::from_nanos(7);
+    const SECOND: Duration = Duration::from_secs(1);
+    const LIMITS: OutageLimits = OutageLimits {
+        outage: Duration::from_secs(120),
+        first_answer: DEFAULT_FIRST_ANSWER,
+        first_sign: DEFAULT_FIRST_SIGN,
+        min_pause: Duration::from_millis(100),
+        max_pause: Duration::from_secs(5),
+    };
+
+    fn outage() -> Outage {
+        let sought = Sought { server: ([192, 0, 2, 1], 2049).into(), service: "NFS", over: TransportKind::Tcp };
+        Outage::new(sought, LIMITS, T)
+    }
+
+    fn met(met: Met) -> Failure {
+        Failure { met, source: None }
+    }
+
+    /// Lets a server treat every connection in the same way until calls fail. Returns the error, when, and how many
+    /// connections there were.
+    fn until_it_fails(outage: &mut Outage, stands: Duration, whom: Met) -> (TransportError, Duration, u32) {
+        let random = SeededRandom::new(1);
+        let mut now = T;
+        for connections in 1..1000 {
+            let started = now;
+            now = now + stands;
+            let next = match whom {
+                Met::Nobody => outage.failed(Failure::default(), now, &random),
+                _ => outage.ended(Ended { started, answered: false, waited_for: true }, met(whom), now, &random),
+            };
+            match next {
+                Next::Now => {}
+                Next::After(pause) => now = now + pause,
+                Next::Fail(error) => return (error, now.since(T), connections),
+            }
+        }
+        panic!("calls never fail")
+    }
+
+    /// proves: RPC-OUTAGE-a
+    #[test]
+    fn a_server_that_accepts_and_never_answers_is_named_within_seconds() {
+        let (error, after, connections) = until_it_fails(&mut outage(), Duration::ZERO, Met::Ended);
+        assert!(
+            matches!(error, TransportError::NotSpoken { service: "NFS", over: TransportKind::Tcp, .. }),
+            "{error:?}"
+        );
+        assert!((DEFAULT_FIRST_ANSWER..DEFAULT_FIRST_ANSWER + SECOND).contains(&after), "{after:?}");
+        assert!((6..=9).contains(&connections), "{connections} connections, each after twice the pause of the last");
+        assert_eq!(error.to_string(), "192.0.2.1:2049 answers, but does not speak NFS over TCP");
+        let (_, after, connections) = until_it_fails(&mut outage(), DEFAULT_FIRST_ANSWER, Met::Ended);
+        assert_eq!((connections, after.as_secs()), (MIN_UNANSWERED, 20), "one connection is not enough");
+        let (_, after, _) = until_it_fails(&mut outage(), DEFAULT_FIRST_ANSWER / 2, Met::Ended);
+        assert_eq!(after.as_secs(), 10, "the time that it had for an answer counts");
+    }
+
+    /// proves: RPC-OUTAGE-c
+    #[test]
+    fn a_server_that_says_nothing_has_longer_and_is_not_called_a_foreign_one() {
+        let (error, after, connections) = until_it_fails(&mut outage(), DEFAULT_FIRST_SIGN / 2, Met::Silence);
+        assert!(matches!(error, TransportError::SaysNothing { service: "NFS", .. }), "{error:?}");
+        assert_eq!((connections, after.as_secs()), (2, DEFAULT_FIRST_SIGN.as_secs()));
+        assert_eq!(
+            error.to_string(),
+            "192.0.2.1:2049 accepts connections but says nothing: it is stopped, has too much to do, or is no NFS server over TCP"
+        );
+        let (_, after, connections) = until_it_fails(&mut outage(), 2 * DEFAULT_FIRST_SIGN, Met::Silence);
+        assert_eq!((connections, after.as_secs()), (MIN_UNANSWERED, 120), "one silent connection is not enough");
+        // One that was silent once and then ends connections, as when it is being started, has the longer time too.
+        let mut outage = outage();
+        let silent = Ended { started: T, answered: false, waited_for: true };
+        let random = SeededRandom::new(1);
+        let next = outage.ended(silent, met(Met::Silence), T + SECOND, &random);
+        assert!(matches!(next, Next::After(_)), "{next:?}");
+        let (error, after, _) = until_it_fails(&mut outage, Duration::ZERO, Met::Ended);
+        assert!(matches!(error, TransportError::NotSpoken { .. }), "{error:?}");
+        assert_eq!(after.as_secs(), DEFAULT_FIRST_SIGN.as_secs());
+    }
+
+    /// proves: RPC-TCP-c
+    #[test]
+    fn a_server_that_has_answered_or_cannot_be_reached_has_the_whole_outage() {
+        for (has_answered, whom) in
+            [(true, Met::Ended), (true, Met::Silence), (true, Met::Nobody), (false, Met::Nobody)]
+        {
+            let mut outage = outage();
+            if has_answered {
+                outage.answered();
+            }
+            let (error, after, _) = until_it_fails(&mut outage, Duration::ZERO, whom);
+            assert!(matches!(error, TransportError::Lost { .. }), "{error:?}");
+            assert!((LIMITS.outage..LIMITS.outage + 8 * SECOND).contains(&after), "{after:?}");
+            assert_eq!(outage.has_answered(), has_answered);
+        }
+    }
+
+    #[test]
+    fn only_an_answer_and_time_make_the_next_connection_follow_at_once() {
+        let random = SeededRandom::new(2);
+        let just_below = Duration::from_nanos(LIMITS.max_pause.as_nanos() as u64 - 1);
+        for (answered, waited_for, stood, at_once) in [
+            (true, true, LIMITS.max_pause, true),
+            (true, true, just_below, false),
+            (true, false, just_below, true),
+            (false, true, LIMITS.max_pause, false),
+            (false, false, LIMITS.max_pause, false),
+        ] {
+            let mut outage = outage();
+            let next = outage.ended(Ended { started: T, answered, waited_for }, met(Met::Ended), T + stood, &random);
+            assert_eq!(matches!(next, Next::Now), at_once, "{answered} {waited_for} {stood:?} {next:?}");
+        }
+        // Answers that keep coming make no pause shorter: each connection is answered, and ends at once.
+        let mut outage = outage();
+        let mut least = LIMITS.min_pause;
+        for _ in 0..12 {
+            let next = outage.ended(
+                Ended { started: T, answered: true, waited_for: true },
+                met(Met::Ended),
+                T + just_below,
+                &random,
+            );
+            let Next::After(pause) = next else { panic!("{next:?}") };
+            assert!(pause >= least && pause <= least + least / 2, "{pause:?}");
+            least = (least * 2).min(LIMITS.max_pause);
+        }
+    }
+
+    /// What is said beforehand agrees with what happens.
+    #[test]
+    fn when_calls_fail_is_known_beforehand() {
+        let random = SeededRandom::new(4);
+        let standing = |is_proof| Some(Standing { since: T, patience: 70 * SECOND, is_proof });
+        let quick = Standing { patience: 5 * SECOND, ..standing(true).unwrap() };
+        assert_eq!(outage().until(T, Some(quick)), T + DEFAULT_FIRST_SIGN);
+        assert_eq!(outage().until(T, standing(false)), T + 190 * SECOND, "a silent one may be slow");
+        let mut outage = outage();
+        outage.answered();
+        assert_eq!(outage.until(T, standing(true)), T + 190 * SECOND);
+        assert_eq!(outage.until(T, None), T + LIMITS.outage);
+        let late = T + 70 * SECOND;
+        let ended = Ended { started: T, answered: true, waited_for: true };
+        let _ = outage.ended(ended, met(Met::Ended), late, &random);
+        assert_eq!(outage.until(T, None), late + LIMITS.outage, "the same, once the connection is lost");
+        let new = Standing { since: late + 100 * SECOND, patience: 70 * SECOND, is_proof: false };
+        assert_eq!(outage.until(T, Some(new)), late + 170 * SECOND, "a connection is not given up before its time");
+    }
+
+    #[test]
+    fn the_time_in_which_nobody_asked_is_no_outage() {
+        let random = SeededRandom::new(3);
+        let mut outage = outage();
+        let late = T + 1000 * SECOND;
+        outage.asked(late);
+        for _ in 0..MIN_UNANSWERED {
+            let ended = Ended { started: T, answered: false, waited_for: true };
+            let next = outage.ended(ended, met(Met::Ended), late, &random);
+            assert!(matches!(next, Next::After(_)), "{next:?}");
+        }
+        outage.asked(late + 500 * SECOND);
+        let next = outage.failed(Failure::default(), late + 500 * SECOND, &random);
+        assert!(matches!(next, Next::After(_)), "{next:?}");
+    }
+}

@@ -1,0 +1,159 @@
+//! A look at a whole message without taking it apart: which procedure a call is for, and how a reply answers.
+//!
+//! For those who count, between a transport and a service. Nothing is copied, shared or allocated. What cannot be read is
+//! `None`: the message's owner finds out why.
+
+use crate::{AuthStat, CallId, Rejection, message::Word};
+use rpcrdma_xdr::{Part, Payload, Stream, StreamPart};
+
+/// How a reply answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replied {
+    /// The call was executed. With the first word of the results, in many programs a status, if there is one.
+    Results(Option<u32>),
+    /// The call was not executed.
+    Rejected(Rejection),
+}
+
+/// Which procedure a call is for, if the words that say so are inline.
+pub fn peek_call(message: &Stream) -> Option<CallId> {
+    let [xid, _, _, program, version, procedure] = first_words(message)?;
+    Some(CallId { xid, program, version, procedure })
+}
+
+/// How a reply of this crate's [`ReplyHeader`](crate::ReplyHeader) answers.
+pub fn peek_reply(reply: &Payload) -> Option<Replied> {
+    let runs = reply.parts().iter().map_while(|part| match part {
+        Part::Run(run) => Some(&run[..]),
+        Part::Item(_) => None,
+    });
+    let mut words = Words::of(runs);
+    let _xid = words.next()?;
+    if words.next()? != Word::REPLY {
+        return None;
+    }
+    if words.next()? == Word::MSG_DENIED {
+        return Some(Replied::Rejected(match words.next()? {
+            Word::RPC_MISMATCH => Rejection::RpcMismatch { low: words.next()?, high: words.next()? },
+            _ => Rejection::Auth(AuthStat(words.next()?)),
+        }));
+    }
+    let _flavour = words.next()?;
+    for _ in 0..words.next()?.div_ceil(4) {
+        words.next()?;
+    }
+    Some(match words.next()? {
+        Word::SUCCESS => Replied::Results(words.next()),
+        Word::PROG_UNAVAIL => Replied::Rejected(Rejection::ProgramUnavailable),
+        Word::PROG_MISMATCH => {
+            Replied::Rejected(Rejection::ProgramMismatch { low: words.next()?, high: words.next()? })
+        }
+        Word::PROC_UNAVAIL => Replied::Rejected(Rejection::ProcedureUnavailable),
+        Word::GARBAGE_ARGS => Replied::Rejected(Rejection::GarbageArgs),
+        _ => Replied::Rejected(Rejection::SystemError),
+    })
+}
+
+/// The first six words of a message, if they are inline.
+pub(crate) fn first_words(message: &Stream) -> Option<[u32; 6]> {
+    let runs = message.parts().map_while(|part| match part {
+        StreamPart::Run(run) => Some(&run[..]),
+        StreamPart::Chunk(_) => None,
+    });
+    let mut read = Words::of(runs);
+    let mut words = [0; 6];
+    for word in &mut words {
+        *word = read.next()?;
+    }
+    Some(words)
+}
+
+/// The words of runs that may be cut anywhere.
+struct Words<'a, I> {
+    runs: I,
+    rest: &'a [u8],
+}
+
+impl<'a, I: Iterator<Item = &'a [u8]>> Words<'a, I> {
+    fn of(runs: I) -> Self {
+        Self { runs, rest: &[] }
+    }
+
+    fn next(&mut self) -> Option<u32> {
+        if let Some((word, rest)) = self.rest.split_first_chunk() {
+            self.rest = rest;
+            return Some(u32::from_be_bytes(*word));
+        }
+        let mut value = [0; 4];
+        for octet in &mut value {
+            while self.rest.is_empty() {
+                self.rest = self.runs.next()?;
+            }
+            let (first, others) = self.rest.split_first()?;
+            (*octet, self.rest) = (*first, others);
+        }
+        Some(u32::from_be_bytes(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CallHeader, OpaqueAuth, ReplyHeader};
+    use bytes::Bytes;
+    use rpcrdma_xdr::Encoder;
+
+    fn reply(status: Result<(), Rejection>, verifier: usize, results: &'static [u8]) -> Payload {
+        let verifier = OpaqueAuth { flavour: 0, body: vec![7; verifier].into() };
+        let mut encoder = Encoder::new();
+        ReplyHeader { xid: 5, verifier, status }.encode(&mut encoder);
+        let mut payload = encoder.finish();
+        payload.push_run(Bytes::from_static(results));
+        payload
+    }
+
+    #[test]
+    fn the_status_behind_any_verifier_is_seen() {
+        for verifier in [0, 3, 4, 400] {
+            let seen = peek_reply(&reply(Ok(()), verifier, &[0, 0, 0, 28, 1, 2, 3, 4]));
+            assert_eq!(seen, Some(Replied::Results(Some(28))), "{verifier} bytes");
+        }
+        assert_eq!(peek_reply(&reply(Ok(()), 0, &[])), Some(Replied::Results(None)));
+        assert_eq!(peek_reply(&Payload::new()), None);
+    }
+
+    #[test]
+    fn every_rejection_is_seen_as_it_is_and_has_a_name_of_its_own() {
+        let mut all = vec![
+            Rejection::ProgramUnavailable,
+            Rejection::ProgramMismatch { low: 1, high: 3 },
+            Rejection::ProcedureUnavailable,
+            Rejection::GarbageArgs,
+            Rejection::SystemError,
+            Rejection::RpcMismatch { low: 2, high: 2 },
+            Rejection::Auth(AuthStat(0)),
+        ];
+        all.extend((1..8).map(|reason| Rejection::Auth(AuthStat(reason))));
+        for rejection in &all {
+            assert_eq!(peek_reply(&reply(Err(*rejection), 8, &[])), Some(Replied::Rejected(*rejection)));
+        }
+        let names: Vec<_> = all.iter().map(|rejection| rejection.name()).collect();
+        assert_eq!(names, Rejection::names().collect::<Vec<_>>());
+        assert_eq!(Rejection::Auth(AuthStat::TOO_WEAK).name(), "AUTH_TOOWEAK");
+        assert_eq!(Rejection::Auth(AuthStat(u32::MAX)).name(), "AUTH_ERROR");
+    }
+
+    #[test]
+    fn a_call_is_seen_however_it_is_cut() {
+        let id = CallId { xid: 1, program: 2, version: 3, procedure: 4 };
+        let mut encoder = Encoder::new();
+        CallHeader { id, credential: OpaqueAuth::none(), verifier: OpaqueAuth::none() }.encode(&mut encoder);
+        let octets = encoder.finish().to_bytes();
+        for cut in 1..24 {
+            let mut stream = Stream::from(octets.slice(..cut));
+            assert_eq!(peek_call(&stream), None, "{cut} octets");
+            stream.push_run(octets.slice(cut..));
+            assert_eq!(peek_call(&stream), Some(id), "{cut}");
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Whether calls wait for a server that is silent: since when, and until when it is sought.
+//!
+//! A transport's driver feeds a [`Silence`] through a [`Listener`]; who shows it to a user reads it, as often as he likes,
+//! from any thread. Owns nothing of the connection, and changes nothing of what the transport does.
+
+use rpcrdma_env::Timestamp;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// Calls wait, and nothing comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Since the last that was heard, or since the first of the calls if that is later.
+    pub since: Timestamp,
+    /// When calls fail if nothing comes, as far as can be known now. The last attempt may take a little longer.
+    pub until: Timestamp,
+}
+
+type Over = Box<dyn FnOnce(bool) + Send>;
+
+#[derive(Default)]
+struct State {
+    waiting: Option<Waiting>,
+    over: Option<Over>,
+}
+
+/// What is known of a server's silence.
+#[derive(Default)]
+pub struct Silence(Mutex<State>);
+
+impl Silence {
+    /// Whether calls wait, and since when. Short waits are no silence: every call has one.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.state().waiting
+    }
+
+    /// Calls `over` once, from the driver, when the wait that began at `since` is over: with true if the server was heard,
+    /// with false if the calls have failed. Returns false, and does nothing, if it is over already.
+    pub fn when_over(&self, since: Timestamp, over: impl FnOnce(bool) + Send + 'static) -> bool {
+        let mut state = self.state();
+        let is_same = state.waiting.is_some_and(|waiting| waiting.since == since);
+        if is_same {
+            state.over = Some(Box::new(over));
+        }
+        is_same
+    }
+
+    /// Says what is so now; `heard` if the server was heard since this was last said.
+    pub fn set(&self, waiting: Option<Waiting>, heard: bool) {
+        let over = {
+            let mut state = self.state();
+            let is_same = state.waiting.map(|waiting| waiting.since) == waiting.map(|waiting| waiting.since);
+            state.waiting = waiting;
+            if is_same { None } else { state.over.take() }
+        };
+        if let Some(over) = over {
+            over(heard);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Silence").field(&self.waiting()).finish()
+    }
+}
+
+/// A driver's end of a [`Silence`]. When it is dropped, nothing waits any more.
+#[derive(Debug)]
+pub struct Listener {
+    silence: Arc<Silence>,
+    since: Timestamp,
+    heard: bool,
+}
+
+impl Listener {
+    /// Nothing waits, at `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self { silence: Arc::default(), since: now, heard: false }
+    }
+
+    /// What others look at.
+    pub fn silence(&self) -> Arc<Silence> {
+        self.silence.clone()
+    }
+
+    /// A call waits, and none did until now.
+    pub fn asked(&mut self, now: Timestamp) {
+        self.since = now;
+    }
+
+    /// Something came from the server.
+    pub fn heard(&mut self, now: Timestamp) {
+        self.since = now;
+        self.heard = true;
+    }
+
+    /// Since when nothing was heard.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Tells what has changed. `until`: when the calls that wait fail, none if none waits.
+    pub fn tell(&mut self, until: Option<Timestamp>) {
+        let since = self.since;
+        let heard = std::mem::take(&mut self.heard);
+        self.silence.set(until.map(|until| Waiting { since, until }), heard);
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.tell(None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{
+        sync::mpsc::{TryRecvError, channel},
+        time::Duration,
+    };
+
+    const T: Timestamp = Timestamp::from_nanos(5);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_wait_is_over_once_and_says_how() {
+        let mut listener = Listener::new(T);
+        let silence = listener.silence();
+        assert_eq!(silence.waiting(), None);
+        for heard in [true, false] {
+            listener.asked(T + SECOND);
+            listener.tell(Some(T + 9 * SECOND));
+            assert_eq!(silence.waiting(), Some(Waiting { since: T + SECOND, until: T + 9 * SECOND }));
+            let (sender, over) = channel();
+            let told = sender.clone();
+            assert!(!silence.when_over(T, move |heard| told.send(heard).unwrap()), "that wait is over");
+            assert!(silence.when_over(T + SECOND, move |heard| sender.send(heard).unwrap()));
+            listener.tell(Some(T + 8 * SECOND));
+            assert_eq!(over.try_recv(), Err(TryRecvError::Empty), "it is sought for less long, and not over");
+            if heard {
+                listener.heard(T + 2 * SECOND);
+            }
+            listener.tell(heard.then_some(T + 9 * SECOND));
+            assert_eq!(over.try_recv(), Ok(heard));
+            listener.tell(None);
+            assert_eq!(over.try_recv(), Err(TryRecvError::Disconnected), "told once");
+        }
+        listener.tell(Some(T));
+        drop(listener);
+        assert_eq!(silence.waiting(), None);
+    }
+}

@@ -1,0 +1,58 @@
+//! The chapter: what it explains is what stands between backquotes in the first cells of its tables, `...` for anything.
+
+/// A message as the chapter writes it.
+#[derive(Debug)]
+pub(crate) struct Pattern {
+    text: String,
+}
+
+/// Tables below this heading are about other programs.
+const OTHERS: &str = "## What others say";
+
+/// All that the chapter explains of our own program.
+pub(crate) fn patterns(page: &str) -> Vec<Pattern> {
+    let own = page.split(OTHERS).next().unwrap_or(page);
+    let cells = own.lines().filter_map(|line| Some(line.strip_prefix("| ")?.split_once(" |")?.0));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(Pattern::new).collect()
+}
+
+/// The rows that stand in no table, with the numbers of their lines. A row follows a line of its table; what follows
+/// another line is the table's head, which a line of `|---` follows. An empty line ends a table, and what is behind it is
+/// shown as it is written.
+pub(crate) fn stray_rows(page: &str) -> Vec<(usize, &str)> {
+    let lines: Vec<_> = page.lines().collect();
+    let is_row = |at: &usize| lines[*at].starts_with("| ");
+    let follows = |at: usize| at > 0 && lines[at - 1].starts_with('|');
+    let is_head = |at: usize| lines.get(at + 1).is_some_and(|next| next.starts_with("|---"));
+    let stray = (0..lines.len()).filter(is_row).filter(|at| !follows(*at) && !is_head(*at));
+    stray.map(|at| (at + 1, lines[at])).collect()
+}
+
+impl Pattern {
+    pub(crate) fn new(text: &str) -> Self {
+        Self { text: text.to_owned() }
+    }
+
+    fn pieces(&self) -> impl Iterator<Item = &str> {
+        self.text.split("...").map(str::trim).filter(|piece| !piece.is_empty())
+    }
+
+    /// Whether a message of the sources has all pieces in their order.
+    pub(crate) fn explains(&self, message: &str) -> bool {
+        let mut rest = message;
+        let found = self.pieces().all(|piece| match rest.split_once(piece) {
+            Some((_, behind)) => {
+                rest = behind;
+                true
+            }
+            None => false,
+        });
+        found && self.pieces().next().is_some()
+    }
+
+    /// Whether it is the name of a metric, perhaps with labels, or the value of a label, that the page about metrics has.
+    pub(crate) fn is_of_metrics(&self, page: &str) -> bool {
+        let name = self.text.split('{').next().unwrap_or("");
+        page.contains(&format!("`{name}`"))
+    }
+}
