@@ -14,6 +14,7 @@
 //! # Ok::<(), rpcrdma_nfs::v3::HandleTooLong>(())
 //! ```
 
+pub mod attr;
 pub mod binding;
 mod call;
 #[macro_use]
@@ -21,5 +22,6 @@ mod macros;
 pub mod mount;
 pub mod names;
 pub mod v3;
+pub mod v4;
 
 pub use call::Call;

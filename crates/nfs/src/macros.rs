@@ -63,3 +63,70 @@ macro_rules! calls {
         }
     )*};
 }
+
+/// The statuses of a version of NFS: a word, with constants for the values that it defines, by number.
+macro_rules! statuses {
+    ($(#[$meta:meta])* $prefix:literal; $($name:ident = $value:literal, $text:literal;)*) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct Status(pub u32);
+
+        impl Status {
+            $(#[doc = concat!("`", $prefix, "ERR_", stringify!($name), "`: ", $text, ".")]
+            pub const $name: Status = Status($value);)*
+
+            /// Success.
+            pub const OK: Status = Status(0);
+
+            /// All that this version defines, by number.
+            pub const ALL: &'static [Status] = &[Status::OK, $(Status::$name),*];
+
+            fn name_and_text(self) -> Option<(&'static str, &'static str)> {
+                match self.0 {
+                    0 => Some((concat!($prefix, "_OK"), "done")),
+                    $($value => Some((concat!($prefix, "ERR_", stringify!($name)), $text)),)*
+                    _ => None,
+                }
+            }
+
+            /// The name that the protocol gives it.
+            pub fn name(self) -> &'static str {
+                self.name_and_text().map_or(concat!($prefix, "ERR_?"), |(name, _)| name)
+            }
+
+            /// The name without the version's prefix: `OK`, `NOENT`. `None` for a value that this version does not define.
+            pub fn word(self) -> Option<&'static str> {
+                self.name_and_text().map(|(name, _)| name.strip_prefix(concat!($prefix, "ERR_")).unwrap_or("OK"))
+            }
+        }
+
+        impl ::std::fmt::Display for Status {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self.name_and_text() {
+                    Some((name, text)) => write!(f, "{text} ({name})"),
+                    None => write!(f, "unknown status {}", self.0),
+                }
+            }
+        }
+
+        impl ::std::fmt::Debug for Status {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                write!(f, "{}({})", self.name(), self.0)
+            }
+        }
+
+        impl ::std::error::Error for Status {}
+
+        impl ::rpcrdma_xdr::Encode for Status {
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                encoder.u32(self.0);
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for Status {
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                decoder.u32().map(Status)
+            }
+        }
+    };
+}

@@ -1,36 +1,9 @@
 //! What a procedure says about its outcome (`nfsstat3`, RFC 1813 section 2.6).
 
-use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
-use std::fmt;
-
-/// An outcome: one word. Values that this version does not define are kept as they came.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Status(pub u32);
-
-macro_rules! statuses {
-    ($($name:ident = $value:literal, $text:literal;)*) => {
-        impl Status {
-            $(#[doc = concat!("`NFS3ERR_", stringify!($name), "`: ", $text, ".")]
-            pub const $name: Status = Status($value);)*
-
-            /// Success.
-            pub const OK: Status = Status(0);
-
-            /// All that this version defines, by number.
-            pub const ALL: &'static [Status] = &[Status::OK, $(Status::$name),*];
-
-            fn name_and_text(self) -> Option<(&'static str, &'static str)> {
-                match self.0 {
-                    0 => Some(("NFS3_OK", "done")),
-                    $($value => Some((concat!("NFS3ERR_", stringify!($name)), $text)),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
 statuses! {
+    /// An outcome: one word. Values that this version does not define are kept as they came. MOUNT's statuses have the same
+    /// names and numbers.
+    "NFS3";
     PERM = 1, "not the owner";
     NOENT = 2, "no such file or directory";
     IO = 5, "input or output error";
@@ -59,48 +32,6 @@ statuses! {
     SERVERFAULT = 10006, "the server failed";
     BADTYPE = 10007, "not a type of file here";
     JUKEBOX = 10008, "not available yet, try again later";
-}
-
-impl Status {
-    /// The name that the protocol gives it.
-    pub fn name(self) -> &'static str {
-        self.name_and_text().map_or("NFS3ERR_?", |(name, _)| name)
-    }
-
-    /// The name without the version's prefix: `OK`, `NOENT`. MOUNT's statuses have the same names and numbers. `None` for a
-    /// value that this version does not define.
-    pub fn word(self) -> Option<&'static str> {
-        self.name_and_text().map(|(name, _)| name.strip_prefix("NFS3ERR_").unwrap_or("OK"))
-    }
-}
-
-impl fmt::Display for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name_and_text() {
-            Some((name, text)) => write!(f, "{text} ({name})"),
-            None => write!(f, "unknown status {}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for Status {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}({})", self.name(), self.0)
-    }
-}
-
-impl std::error::Error for Status {}
-
-impl Encode for Status {
-    fn encode(&self, encoder: &mut Encoder) {
-        encoder.u32(self.0);
-    }
-}
-
-impl Decode for Status {
-    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.u32().map(Status)
-    }
 }
 
 #[cfg(test)]

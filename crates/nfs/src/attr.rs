@@ -1,0 +1,193 @@
+//! Attributes of files as no version of NFS in particular tells them: what a file system has, and each version converts
+//! to and from its own.
+//!
+//! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: there a time outside of 1970 to 2106 is told as the
+//! nearest that it knows.
+
+use std::time::Duration;
+
+/// What a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FileKind {
+    /// A regular file.
+    Regular,
+    /// A directory.
+    Directory,
+    /// A block device.
+    Block,
+    /// A character device.
+    Character,
+    /// A symbolic link.
+    Symlink,
+    /// A socket.
+    Socket,
+    /// A named pipe.
+    Fifo,
+}
+
+/// A time since 1970-01-01 00:00 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Seconds, negative before 1970.
+    pub seconds: i64,
+    /// Nanoseconds after that second.
+    pub nanoseconds: u32,
+}
+
+impl Timestamp {
+    /// A time.
+    pub fn new(seconds: i64, nanoseconds: u32) -> Self {
+        Self { seconds, nanoseconds }
+    }
+}
+
+impl From<Duration> for Timestamp {
+    /// So long after 1970.
+    fn from(since_1970: Duration) -> Self {
+        let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
+        Self { seconds, nanoseconds: since_1970.subsec_nanos() }
+    }
+}
+
+/// Which device a special file is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Device {
+    /// Major number.
+    pub major: u32,
+    /// Minor number.
+    pub minor: u32,
+}
+
+/// The attributes of a file.
+///
+/// ```
+/// use rpcrdma_nfs::attr::{Attributes, FileKind};
+/// let mut attributes = Attributes::new(FileKind::Regular, 7, 42);
+/// attributes.mode = 0o644;
+/// attributes.size = 1000;
+/// assert_eq!((attributes.links, attributes.file_system, attributes.file_id), (1, 7, 42));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Attributes {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits, with set-user-id, set-group-id and sticky.
+    pub mode: u32,
+    /// Number of hard links.
+    pub links: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Size in octets.
+    pub size: u64,
+    /// Octets of storage in use.
+    pub used: u64,
+    /// Which device it is, if it is one.
+    pub device: Device,
+    /// Identifies the file system.
+    pub file_system: u64,
+    /// Identifies the file in it: the inode number.
+    pub file_id: u64,
+    /// Last access.
+    pub accessed: Timestamp,
+    /// Last change of the contents.
+    pub modified: Timestamp,
+    /// Last change of the attributes.
+    pub changed: Timestamp,
+    /// When it was made, if the file system knows.
+    pub created: Option<Timestamp>,
+    /// Differs after each change of contents or attributes.
+    pub change: u64,
+}
+
+impl Attributes {
+    /// Those of an empty file with one link, no permissions, the superuser's, from the beginning of time.
+    pub fn new(kind: FileKind, file_system: u64, file_id: u64) -> Self {
+        Self {
+            kind,
+            mode: 0,
+            links: 1,
+            uid: 0,
+            gid: 0,
+            size: 0,
+            used: 0,
+            device: Device::default(),
+            file_system,
+            file_id,
+            accessed: Timestamp::default(),
+            modified: Timestamp::default(),
+            changed: Timestamp::default(),
+            created: None,
+            change: 0,
+        }
+    }
+
+    /// The part of them that shows a change by somebody else.
+    pub fn before(&self) -> Before {
+        Before { size: self.size, modified: self.modified, changed: self.changed, change: self.change }
+    }
+}
+
+/// What is compared to notice that somebody else changed a file: as it was before an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Size in octets.
+    pub size: u64,
+    /// Last change of the contents.
+    pub modified: Timestamp,
+    /// Last change of the attributes.
+    pub changed: Timestamp,
+    /// The change number.
+    pub change: u64,
+}
+
+/// A file before and after an operation that changes it, each if known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// Before.
+    pub before: Option<Before>,
+    /// After.
+    pub after: Option<Attributes>,
+}
+
+/// Attributes to set; what is absent stays as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewAttributes {
+    /// Permission bits.
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Size in octets: cuts the file or extends it with a hole.
+    pub size: Option<u64>,
+    /// Last access.
+    pub accessed: SetTime,
+    /// Last change of the contents.
+    pub modified: SetTime,
+}
+
+/// How to set a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetTime {
+    /// Not at all.
+    #[default]
+    Keep,
+    /// To the server's present.
+    Server,
+    /// To this time.
+    Client(Timestamp),
+}
+
+/// How durable a write is, or has to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stability {
+    /// In memory: a COMMIT makes it durable.
+    Unstable,
+    /// The data and what is needed to read it are durable.
+    DataSync,
+    /// Data and all attributes are durable.
+    FileSync,
+}

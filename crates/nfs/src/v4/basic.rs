@@ -1,0 +1,137 @@
+//! What many operations name: clients, sessions, state, owners, changes (RFC 8881 sections 2.4, 2.10, 8.2, 3.3).
+
+use bytes::Bytes;
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+/// The most octets in a client's name of itself or an owner's (`NFS4_OPAQUE_LIMIT`).
+pub const MAX_OPAQUE_OCTETS: usize = 1024;
+
+/// Octets of a session id (`NFS4_SESSIONID_SIZE`).
+pub const SESSION_ID_OCTETS: usize = 16;
+
+/// Octets of a stateid without its sequence number (`NFS4_OTHER_SIZE`).
+pub const STATE_ID_OTHER_OCTETS: usize = 12;
+
+/// Octets of a verifier (`NFS4_VERIFIER_SIZE`).
+pub const VERIFIER_OCTETS: usize = 8;
+
+/// A client, as the server names it (`clientid4`): two words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ClientId(pub u64);
+
+impl Encode for ClientId {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.u64(self.0);
+    }
+}
+
+impl Decode for ClientId {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        decoder.u64().map(ClientId)
+    }
+}
+
+macro_rules! fixed {
+    ($($(#[$meta:meta])* $name:ident: $len:expr;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub [u8; $len]);
+
+        impl Encode for $name {
+            fn encode(&self, encoder: &mut Encoder) {
+                encoder.opaque_fixed(&self.0);
+            }
+        }
+
+        impl Decode for $name {
+            fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+                decoder.opaque_array().map($name)
+            }
+        }
+    )*};
+}
+
+fixed! {
+    /// A session, as the server names it (`sessionid4`): 16 octets.
+    SessionId: SESSION_ID_OCTETS;
+
+    /// Octets that tell one incarnation, directory, or exclusive create from another (`verifier4`): 8 octets.
+    Verifier: VERIFIER_OCTETS;
+}
+
+xdr_struct! {
+    /// Names an open, a lock or a delegation, and how often it has changed (`stateid4`): 16 octets.
+    #[derive(Copy, Hash)]
+    pub struct StateId {
+        /// Counts the changes of what is named, from 1; 0 means whichever is current (RFC 8881 section 8.2.2).
+        pub sequence: u32,
+        /// What is named.
+        pub other: StateIdOther,
+    }
+
+    /// An owner of opens or locks: a name that means something to its client alone (`state_owner4`).
+    #[derive(Hash)]
+    pub struct Owner {
+        /// The client. Minor versions from 1 on ignore it: the session says whose the owner is.
+        pub client: ClientId,
+        /// The name, of at most [`MAX_OPAQUE_OCTETS`].
+        pub name: OwnerName,
+    }
+
+    /// The change number of a directory before and after an operation (`change_info4`): 20 octets.
+    #[derive(Copy)]
+    pub struct ChangeInfo {
+        /// Whether nothing else changed the directory between the two.
+        pub atomic: bool,
+        /// Before.
+        pub before: u64,
+        /// After.
+        pub after: u64,
+    }
+
+    /// A time since 1970-01-01 00:00 UTC (`nfstime4`): 12 octets.
+    #[derive(Copy, Default, PartialOrd, Ord, Hash)]
+    pub struct Time {
+        /// Seconds, negative before 1970.
+        pub seconds: i64,
+        /// Nanoseconds after that second.
+        pub nanoseconds: u32,
+    }
+}
+
+fixed! {
+    /// A [`StateId`] without its sequence number: 12 octets.
+    StateIdOther: STATE_ID_OTHER_OCTETS;
+}
+
+impl StateId {
+    /// All zero: no state (RFC 8881 section 8.2.3).
+    pub const ANONYMOUS: StateId = StateId { sequence: 0, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
+    /// All ones: a READ that passes over locks.
+    pub const BYPASS: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0xFF; STATE_ID_OTHER_OCTETS]) };
+    /// The current stateid of the COMPOUND (minor versions from 1 on).
+    pub const CURRENT: StateId = StateId { sequence: 1, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
+    /// Names no state, where an operation returns one that is not to be used.
+    pub const INVALID: StateId = StateId { sequence: u32::MAX, other: StateIdOther([0; STATE_ID_OTHER_OCTETS]) };
+
+    /// Whether the rest is all zero or all ones, which names no state whatever the sequence number is.
+    pub fn is_special(&self) -> bool {
+        self.other == Self::ANONYMOUS.other || self.other == Self::BYPASS.other
+    }
+}
+
+/// The name of an [`Owner`]: at most [`MAX_OPAQUE_OCTETS`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct OwnerName(pub Bytes);
+
+impl Encode for OwnerName {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.opaque(&self.0);
+    }
+}
+
+impl Decode for OwnerName {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        decoder.opaque(MAX_OPAQUE_OCTETS).map(OwnerName)
+    }
+}

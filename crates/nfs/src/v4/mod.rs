@@ -1,0 +1,15 @@
+//! NFS version 4, minor versions 0 to 2: one superset of types (RFC 7530, 8881, 7862, 8276; XDR in RFC 7531, 5662, 7863).
+
+mod basic;
+mod status;
+
+pub use basic::{
+    ChangeInfo, ClientId, MAX_OPAQUE_OCTETS, Owner, OwnerName, SESSION_ID_OCTETS, STATE_ID_OTHER_OCTETS, SessionId,
+    StateId, StateIdOther, Time, VERIFIER_OCTETS, Verifier,
+};
+pub use status::Status;
+
+/// The program number of NFS.
+pub const PROGRAM: u32 = 100_003;
+/// This version.
+pub const VERSION: u32 = 4;
