@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FileKind {
+pub enum FileType {
     /// A regular file.
     Regular,
     /// A directory.
@@ -27,21 +27,26 @@ pub enum FileKind {
 
 /// A time since 1970-01-01 00:00 UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Timestamp {
+pub struct Time {
     /// Seconds, negative before 1970.
     pub seconds: i64,
     /// Nanoseconds after that second.
     pub nanoseconds: u32,
 }
 
-impl Timestamp {
+impl Time {
     /// A time.
     pub fn new(seconds: i64, nanoseconds: u32) -> Self {
         Self { seconds, nanoseconds }
     }
+
+    /// Nanoseconds since 1970, modulo 2^64: a change number, for file systems that have no other.
+    pub fn as_change(self) -> u64 {
+        (self.seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(self.nanoseconds.into())
+    }
 }
 
-impl From<Duration> for Timestamp {
+impl From<Duration> for Time {
     /// So long after 1970.
     fn from(since_1970: Duration) -> Self {
         let seconds = i64::try_from(since_1970.as_secs()).unwrap_or(i64::MAX);
@@ -61,8 +66,8 @@ pub struct Device {
 /// The attributes of a file.
 ///
 /// ```
-/// use rpcrdma_nfs::attr::{Attributes, FileKind};
-/// let mut attributes = Attributes::new(FileKind::Regular, 7, 42);
+/// use rpcrdma_nfs::attr::{Attributes, FileType};
+/// let mut attributes = Attributes::new(FileType::Regular, 7, 42);
 /// attributes.mode = 0o644;
 /// attributes.size = 1000;
 /// assert_eq!((attributes.links, attributes.file_system, attributes.file_id), (1, 7, 42));
@@ -71,7 +76,7 @@ pub struct Device {
 #[non_exhaustive]
 pub struct Attributes {
     /// What it is.
-    pub kind: FileKind,
+    pub file_type: FileType,
     /// Permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u32,
     /// Number of hard links.
@@ -91,22 +96,22 @@ pub struct Attributes {
     /// Identifies the file in it: the inode number.
     pub file_id: u64,
     /// Last access.
-    pub accessed: Timestamp,
+    pub accessed: Time,
     /// Last change of the contents.
-    pub modified: Timestamp,
+    pub modified: Time,
     /// Last change of the attributes.
-    pub changed: Timestamp,
+    pub changed: Time,
     /// When it was made, if the file system knows.
-    pub created: Option<Timestamp>,
+    pub created: Option<Time>,
     /// Differs after each change of contents or attributes.
     pub change: u64,
 }
 
 impl Attributes {
     /// Those of an empty file with one link, no permissions, the superuser's, from the beginning of time.
-    pub fn new(kind: FileKind, file_system: u64, file_id: u64) -> Self {
+    pub fn new(file_type: FileType, file_system: u64, file_id: u64) -> Self {
         Self {
-            kind,
+            file_type,
             mode: 0,
             links: 1,
             uid: 0,
@@ -116,9 +121,9 @@ impl Attributes {
             device: Device::default(),
             file_system,
             file_id,
-            accessed: Timestamp::default(),
-            modified: Timestamp::default(),
-            changed: Timestamp::default(),
+            accessed: Time::default(),
+            modified: Time::default(),
+            changed: Time::default(),
             created: None,
             change: 0,
         }
@@ -136,9 +141,9 @@ pub struct Before {
     /// Size in octets.
     pub size: u64,
     /// Last change of the contents.
-    pub modified: Timestamp,
+    pub modified: Time,
     /// Last change of the attributes.
-    pub changed: Timestamp,
+    pub changed: Time,
     /// The change number.
     pub change: u64,
 }
@@ -178,7 +183,7 @@ pub enum SetTime {
     /// To the server's present.
     Server,
     /// To this time.
-    Client(Timestamp),
+    Client(Time),
 }
 
 /// How durable a write is, or has to be.

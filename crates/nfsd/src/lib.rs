@@ -7,7 +7,7 @@
 
 mod caller;
 mod directory;
-mod file_system;
+mod fs;
 mod handle;
 mod memory;
 mod mount;
@@ -20,9 +20,10 @@ mod trouble;
 
 pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
 pub use directory::{DirectoryFs, IndexUse, OpenError};
-pub use file_system::{
-    Changed, Features, FileId, FileSystem, Found, InPlace, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS,
-    Made, New, ReadData, Told, Usage, Workers, Written, failed,
+pub use fs::{
+    Access, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, InPlace, Linked, Listing,
+    ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told,
+    Usage, Via, Workers, Written, failed,
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;

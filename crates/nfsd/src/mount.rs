@@ -7,13 +7,14 @@
 //! server, and who else may, is nothing that it needs to know.
 
 use crate::{
-    Caller, Export, FileId, Origin,
+    Caller, Export, FileId, Origin, nfs3,
     server::{Opened, Server},
     trouble::Subject,
 };
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
+    attr::FileType,
     mount::{self, DirectoryPath, MountReply, MountReply1, Status, procedure},
     v3,
 };
@@ -113,8 +114,8 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<v3::Handl
     for name in rest {
         file = step(export, caller.clone(), file, name).await?;
     }
-    let attributes = export.file_system.attributes(caller.clone(), file).await?;
-    if attributes.file_type != v3::FileType::Directory {
+    let attributes = export.file_system.attributes(caller.clone(), file).await.map_err(nfs3::status)?;
+    if attributes.file_type != FileType::Directory {
         return Err(v3::Status::NOTDIR);
     }
     let opened = Opened {
@@ -134,7 +135,7 @@ async fn step(export: &Export, caller: Caller, directory: FileId, name: &[u8]) -
         return Err(v3::Status::INVAL);
     }
     let found = export.file_system.lookup(caller, directory, Bytes::copy_from_slice(name)).await;
-    found.map(|found| found.file).map_err(|failure| failure.status)
+    found.map(|found| found.file).map_err(|failure| nfs3::status(failure.fault))
 }
 
 fn to_mount_status(status: v3::Status) -> Status {

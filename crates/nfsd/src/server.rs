@@ -15,7 +15,7 @@
 //! ```
 
 use crate::{
-    Caller, Cidr, FileId, FileSystem, Identities, Origin, SECRET_OCTETS,
+    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS,
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::Nfs3,
@@ -24,7 +24,10 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env};
-use rpcrdma_nfs::v3::{Attributes, Handle, Status, Verifier};
+use rpcrdma_nfs::{
+    attr::Attributes,
+    v3::{Handle, Status, Verifier},
+};
 use rpcrdma_oncrpc::{CallContext, Handler, Router};
 use siphasher::sip::SipHasher24;
 use std::{hash::Hasher, net::IpAddr, sync::Arc, task::Poll};
@@ -179,7 +182,7 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// The file's attributes.
-    pub(crate) async fn attributes(&self) -> Result<Attributes, Status> {
+    pub(crate) async fn attributes(&self) -> Result<Attributes, Fault> {
         self.file_system.attributes(self.caller.clone(), self.file).await
     }
 }

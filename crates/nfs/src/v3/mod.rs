@@ -11,6 +11,7 @@ mod file;
 mod handle;
 mod info;
 mod names;
+mod neutral;
 mod procedure;
 mod sizes;
 mod status;

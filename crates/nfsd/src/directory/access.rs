@@ -2,13 +2,13 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{self, stat, status},
+    attributes::{self, fault, stat},
     object::Mode,
     resolve::{own_path, reopen},
 };
-use crate::{Caller, FileId, Told, failed};
+use crate::{Caller, Failure, Fault, FileId, Rights, Told, failed};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{Attributes, Failure, FileType, Status, access};
+use rpcrdma_nfs::attr::{Attributes, FileType};
 use rustix::{
     fd::OwnedFd,
     fs::{Access, AtFlags, CWD, OFlags, Statx, accessat, readlinkat},
@@ -17,32 +17,32 @@ use rustix::{
 use std::sync::Arc;
 
 impl Inner {
-    pub(super) fn access(&self, caller: &Caller, file: FileId, rights: u32) -> Told<(u32, Option<Attributes>)> {
+    pub(super) fn access(&self, caller: &Caller, file: FileId, rights: Rights) -> Told<(Rights, Option<Attributes>)> {
         if let Some(cover) = Cover::of(file) {
-            return Ok((rights & (access::READ | access::LOOKUP), Some(cover.attributes(self.id))));
+            return Ok((rights & (Rights::READ | Rights::LOOKUP), Some(cover.attributes(self.id))));
         }
         let object = self.present(file).map_err(failed)?;
         let granted = self.granted(caller, &object, rights);
         let attributes = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
         match granted {
             Ok(granted) => Ok((granted, attributes)),
-            Err(error) => Err(Failure { status: status(error), info: attributes }),
+            Err(error) => Err(Failure { fault: fault(error), info: attributes }),
         }
     }
 
-    fn granted(&self, caller: &Caller, object: &Object, rights: u32) -> Result<u32, Errno> {
+    fn granted(&self, caller: &Caller, object: &Object, rights: Rights) -> Result<Rights, Errno> {
         let is_directory = object.file_type == FileType::Directory;
         let (read, write, execute) = match object.file_type {
-            FileType::Directory => (access::READ, access::MODIFY | access::EXTEND | access::DELETE, access::LOOKUP),
+            FileType::Directory => (Rights::READ, Rights::MODIFY | Rights::EXTEND | Rights::DELETE, Rights::LOOKUP),
             // Links have no rights of their own.
-            FileType::Symlink => return Ok(rights & access::READ),
-            _ => (access::READ, access::MODIFY | access::EXTEND, access::EXECUTE),
+            FileType::Symlink => return Ok(rights & Rights::READ),
+            _ => (Rights::READ, Rights::MODIFY | Rights::EXTEND, Rights::EXECUTE),
         };
         let path = own_path(&object.fd);
         let assumed = self.identity.assume(caller)?;
-        let mut granted = 0;
+        let mut granted = Rights::NONE;
         for (asked, mode) in [(read, Access::READ_OK), (write, Access::WRITE_OK), (execute, Access::EXEC_OK)] {
-            if rights & asked == 0 {
+            if (rights & asked).is_empty() {
                 continue;
             }
             match accessat(CWD, &path, mode, AtFlags::EACCESS) {
@@ -53,10 +53,10 @@ impl Inner {
         }
         drop(assumed);
         // Changing a directory's entries takes both.
-        if is_directory && granted & execute == 0 && rights & write != 0 {
+        if is_directory && (granted & execute).is_empty() && !(rights & write).is_empty() {
             let assumed = self.identity.assume(caller)?;
             if accessat(CWD, &path, Access::EXEC_OK, AtFlags::EACCESS).is_err() {
-                granted &= !write;
+                granted = granted & !write;
             }
             drop(assumed);
         }
@@ -65,30 +65,31 @@ impl Inner {
 
     pub(super) fn read_link(&self, _: &Caller, link: FileId) -> Told<(Bytes, Option<Attributes>)> {
         if Cover::of(link).is_some() {
-            return Err(failed(Status::INVAL));
+            return Err(failed(Fault::Invalid));
         }
         let object = self.object(link).map_err(failed)?;
         let attributes = self.attributes(link).map_err(failed)?;
         if object.file_type != FileType::Symlink {
-            return Err(Failure { status: Status::INVAL, info: Some(attributes) });
+            return Err(Failure { fault: Fault::Invalid, info: Some(attributes) });
         }
         match readlinkat(&object.fd, "", Vec::new()) {
             Ok(path) => Ok((path.into_bytes().into(), Some(attributes))),
-            Err(error) => Err(Failure { status: status(error), info: Some(attributes) }),
+            Err(error) => Err(Failure { fault: fault(error), info: Some(attributes) }),
         }
     }
 
     /// A descriptor with which the caller may read or write the file now.
-    pub(super) fn open(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<(Arc<OwnedFd>, Statx), Status> {
+    pub(super) fn open(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<(Arc<OwnedFd>, Statx), Fault> {
         match object.file_type {
             FileType::Regular => {}
-            FileType::Directory => return Err(Status::ISDIR),
-            _ => return Err(Status::INVAL),
+            FileType::Directory => return Err(Fault::IsDirectory),
+            FileType::Symlink => return Err(Fault::IsSymlink),
+            _ => return Err(Fault::IsSpecial),
         }
-        let stat = stat(&object.fd).map_err(status)?;
+        let stat = stat(&object.fd).map_err(fault)?;
         if stat.stx_nlink == 0 {
             self.gone(object.id);
-            return Err(Status::STALE);
+            return Err(Fault::Stale);
         }
         if object.still_may(caller, mode, &stat, self.identity.keeping())
             && let Some(file) = object.opened(caller, mode)
@@ -100,7 +101,7 @@ impl Inner {
             Mode::Write => OFlags::WRONLY,
         };
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let assumed = self.identity.assume(caller).map_err(status)?;
+        let assumed = self.identity.assume(caller).map_err(fault)?;
         let opened = reopen(&object.fd, flags);
         let executable = mode == Mode::Read
             && matches!(opened, Err(Errno::ACCESS))
@@ -114,7 +115,7 @@ impl Inner {
             }
             other => other,
         };
-        let file = Arc::new(opened.map_err(status)?);
+        let file = Arc::new(opened.map_err(fault)?);
         object.keep(caller, mode, &stat, file.clone());
         Ok((file, stat))
     }

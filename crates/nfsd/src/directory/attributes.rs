@@ -1,6 +1,7 @@
-//! From what the kernel says to what the protocol says.
+//! From what the kernel says to what a file system says.
 
-use rpcrdma_nfs::v3::{Attributes, FileType, SetTime, Specification, Status, Time};
+use crate::Fault;
+use rpcrdma_nfs::attr::{Attributes, Device, FileType, SetTime, Time};
 use rustix::{
     fs::{self, AtFlags, Statx, StatxFlags, StatxTimestamp, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, statx},
     io::Errno,
@@ -32,30 +33,24 @@ pub(super) fn file_type(stat: &Statx) -> FileType {
 
 /// Attributes in the file system `file_system`.
 pub(super) fn attributes(stat: &Statx, file_system: u64) -> Attributes {
-    Attributes {
-        file_type: file_type(stat),
-        mode: u32::from(stat.stx_mode) & MODE_BITS,
-        links: stat.stx_nlink,
-        uid: stat.stx_uid,
-        gid: stat.stx_gid,
-        size: stat.stx_size,
-        used: stat.stx_blocks.saturating_mul(BLOCK_OCTETS),
-        device: Specification { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor },
-        file_system,
-        file_id: stat.stx_ino,
-        accessed: time(&stat.stx_atime),
-        modified: time(&stat.stx_mtime),
-        changed: time(&stat.stx_ctime),
-    }
+    let mut told = Attributes::new(file_type(stat), file_system, stat.stx_ino);
+    told.mode = u32::from(stat.stx_mode) & MODE_BITS;
+    told.links = stat.stx_nlink;
+    (told.uid, told.gid) = (stat.stx_uid, stat.stx_gid);
+    told.size = stat.stx_size;
+    told.used = stat.stx_blocks.saturating_mul(BLOCK_OCTETS);
+    told.device = Device { major: stat.stx_rdev_major, minor: stat.stx_rdev_minor };
+    told.accessed = time(&stat.stx_atime);
+    told.modified = time(&stat.stx_mtime);
+    told.changed = time(&stat.stx_ctime);
+    let is_born = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
+    told.created = is_born.then(|| time(&stat.stx_btime));
+    told.change = told.changed.as_change();
+    told
 }
 
-/// A time as the protocol can tell it: not before 1970, not after 2106.
 fn time(time: &StatxTimestamp) -> Time {
-    match u32::try_from(time.tv_sec) {
-        Ok(seconds) => Time { seconds, nanoseconds: time.tv_nsec },
-        Err(_) if time.tv_sec < 0 => Time::default(),
-        Err(_) => Time { seconds: u32::MAX, nanoseconds: 999_999_999 },
-    }
+    Time { seconds: time.tv_sec, nanoseconds: time.tv_nsec }
 }
 
 /// Times to set.
@@ -64,36 +59,36 @@ pub(super) fn timestamps(accessed: SetTime, modified: SetTime) -> Timestamps {
         SetTime::Keep => Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
         SetTime::Server => Timespec { tv_sec: 0, tv_nsec: UTIME_NOW },
         SetTime::Client(Time { seconds, nanoseconds }) => {
-            Timespec { tv_sec: seconds.into(), tv_nsec: nanoseconds.min(999_999_999).into() }
+            Timespec { tv_sec: seconds, tv_nsec: nanoseconds.min(999_999_999).into() }
         }
     };
     Timestamps { last_access: spec(accessed), last_modification: spec(modified) }
 }
 
-/// The status of an error.
-pub(super) fn status(error: Errno) -> Status {
+/// The cause that an error stands for.
+pub(super) fn fault(error: Errno) -> Fault {
     match error {
-        Errno::PERM => Status::PERM,
-        Errno::NOENT => Status::NOENT,
-        Errno::NXIO => Status::NXIO,
-        Errno::NODEV => Status::NODEV,
+        Errno::PERM => Fault::NotOwner,
+        Errno::NOENT => Fault::NotFound,
+        Errno::NXIO => Fault::NoDevice,
+        Errno::NODEV => Fault::NoDriver,
         // Links are not followed, mounts not crossed, and a mount point or a running program cannot be changed.
-        Errno::ACCESS | Errno::BUSY | Errno::TXTBSY | Errno::XDEV | Errno::LOOP => Status::ACCES,
-        Errno::EXIST => Status::EXIST,
-        Errno::NOTDIR => Status::NOTDIR,
-        Errno::ISDIR => Status::ISDIR,
-        Errno::INVAL => Status::INVAL,
-        Errno::FBIG => Status::FBIG,
-        Errno::NOSPC => Status::NOSPC,
-        Errno::ROFS => Status::ROFS,
-        Errno::MLINK => Status::MLINK,
-        Errno::NAMETOOLONG => Status::NAMETOOLONG,
-        Errno::NOTEMPTY => Status::NOTEMPTY,
-        Errno::DQUOT => Status::DQUOT,
-        Errno::STALE => Status::STALE,
-        Errno::OPNOTSUPP => Status::NOTSUPP,
-        Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::TIMEDOUT => Status::JUKEBOX,
-        _ => Status::IO,
+        Errno::ACCESS | Errno::BUSY | Errno::TXTBSY | Errno::XDEV | Errno::LOOP => Fault::Denied,
+        Errno::EXIST => Fault::Exists,
+        Errno::NOTDIR => Fault::NotDirectory,
+        Errno::ISDIR => Fault::IsDirectory,
+        Errno::INVAL => Fault::Invalid,
+        Errno::FBIG => Fault::TooLarge,
+        Errno::NOSPC => Fault::NoSpace,
+        Errno::ROFS => Fault::ReadOnly,
+        Errno::MLINK => Fault::TooManyLinks,
+        Errno::NAMETOOLONG => Fault::NameTooLong,
+        Errno::NOTEMPTY => Fault::NotEmpty,
+        Errno::DQUOT => Fault::Quota,
+        Errno::STALE => Fault::Stale,
+        Errno::OPNOTSUPP => Fault::Unsupported,
+        Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::TIMEDOUT => Fault::Later,
+        _ => Fault::Io,
     }
 }
 
@@ -102,16 +97,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_never_success_and_times_saturate() {
-        for raw in 1..200 {
-            assert_ne!(status(Errno::from_raw_os_error(raw)), Status::OK);
-        }
+    fn times_are_told_as_the_kernel_has_them() {
         let mut stat = stat(std::fs::File::open("/proc/self/status").unwrap()).unwrap();
         stat.stx_mtime.tv_sec = -1;
         stat.stx_ctime.tv_sec = 1 << 32;
         let told = attributes(&stat, 7);
-        assert_eq!(told.modified, Time::default());
-        assert_eq!(told.changed, Time { seconds: u32::MAX, nanoseconds: 999_999_999 });
+        assert_eq!((told.modified.seconds, told.changed.seconds), (-1, 1 << 32));
         assert_eq!((told.file_system, told.file_type), (7, FileType::Regular));
     }
 }

@@ -6,14 +6,12 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{self, MODE_BITS, stat, status, timestamps},
+    attributes::{self, MODE_BITS, fault, stat, timestamps},
     object,
     resolve::{open_beneath, own_path},
 };
-use crate::{Caller, Changed, FileId, failed};
-use rpcrdma_nfs::v3::{
-    Failure, FileType, LinkInfo, NewAttributes, RenameInfo, SetTime, Status, Time, WeakAttributes, WeakCache,
-};
+use crate::{Caller, Changed, Failure, Fault, FileId, Linked, Renamed, failed};
+use rpcrdma_nfs::attr::{Attributes, Before, Change, FileType, NewAttributes, SetTime, Time};
 use rustix::{
     fd::OwnedFd,
     fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat, ftruncate, linkat, renameat, unlinkat, utimensat},
@@ -35,16 +33,16 @@ impl Inner {
         file: FileId,
         new: &NewAttributes,
         guard: Option<Time>,
-    ) -> Changed<WeakCache> {
+    ) -> Changed<Change> {
         if Cover::of(file).is_some() {
-            return Err(failed(Status::ROFS));
+            return Err(failed(Fault::ReadOnly));
         }
         let object = self.present(file).map_err(failed)?;
         let ((), changed) = self.change_file(&object, || {
             if let Some(guard) = guard {
-                let now = stat(&object.fd).map_err(status)?;
+                let now = stat(&object.fd).map_err(fault)?;
                 if attributes::attributes(&now, self.id).changed != guard {
-                    return Err(Status::NOT_SYNC);
+                    return Err(Fault::Changed);
                 }
             }
             self.apply(caller, &object, new)
@@ -53,44 +51,44 @@ impl Inner {
     }
 
     /// Sets attributes. The size first, since cutting a file changes its times, and the times last.
-    pub(super) fn apply(&self, caller: &Caller, object: &Object, new: &NewAttributes) -> Result<(), Status> {
+    pub(super) fn apply(&self, caller: &Caller, object: &Object, new: &NewAttributes) -> Result<(), Fault> {
         if let Some(size) = new.size {
             if i64::try_from(size).is_err() {
-                return Err(Status::FBIG);
+                return Err(Fault::TooLarge);
             }
             let (opened, _) = self.open(caller, object, object::Mode::Write)?;
             // As the caller, for the same reasons as when writing.
-            let assumed = self.identity.assume(caller).map_err(status)?;
+            let assumed = self.identity.assume(caller).map_err(fault)?;
             let cut = ftruncate(&opened, size);
             drop(assumed);
-            cut.map_err(status)?;
+            cut.map_err(fault)?;
         }
         let sets_rights = new.mode.is_some() || new.uid.is_some() || new.gid.is_some();
         let renews = sets_rights && !self.identity.is_privileged();
-        let before = renews.then(|| stat(&object.fd).map_err(status)).transpose()?;
-        let assumed = self.identity.assume(caller).map_err(status)?;
+        let before = renews.then(|| stat(&object.fd).map_err(fault)).transpose()?;
+        let assumed = self.identity.assume(caller).map_err(fault)?;
         // What is the file's already is set, too: only its owner may, and set-user-ID and set-group-ID bits go.
         let (uid, gid) = (new.uid, new.gid);
         if uid.is_some() || gid.is_some() {
             if uid == Some(u32::MAX) || gid == Some(u32::MAX) {
-                return Err(Status::INVAL);
+                return Err(Fault::Invalid);
             }
             let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
-            chownat(&object.fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(status)?;
+            chownat(&object.fd, "", uid, gid, AtFlags::EMPTY_PATH).map_err(fault)?;
         }
         if let Some(mode) = new.mode
             && object.file_type != FileType::Symlink
         {
-            chmod(own_path(&object.fd), Mode::from_raw_mode(mode & MODE_BITS)).map_err(status)?;
+            chmod(own_path(&object.fd), Mode::from_raw_mode(mode & MODE_BITS)).map_err(fault)?;
         }
         if (new.accessed, new.modified) != (SetTime::Keep, SetTime::Keep) {
-            utimensat(&object.fd, "", &timestamps(new.accessed, new.modified), AtFlags::EMPTY_PATH).map_err(status)?;
+            utimensat(&object.fd, "", &timestamps(new.accessed, new.modified), AtFlags::EMPTY_PATH).map_err(fault)?;
         }
         drop(assumed);
         if let Some(before) = before {
             // Where nobody else's rights can be taken on, a mode that was set by whoever has the file open does not
             // end that, as it does not for a process.
-            object.renew(caller, &before, &stat(&object.fd).map_err(status)?);
+            object.renew(caller, &before, &stat(&object.fd).map_err(fault)?);
         }
         Ok(())
     }
@@ -101,18 +99,18 @@ impl Inner {
         directory: FileId,
         name: &[u8],
         is_directory: bool,
-    ) -> Changed<WeakCache> {
+    ) -> Changed<Change> {
         let directory = self.directory(directory).map_err(failed)?;
         // Closed when the directory is free for others again: the storage of a large file takes time to free.
         let mut victim = None;
         let ((), changed) = self.change_file(&directory, || {
-            self.check_not_hidden(&directory, name, Status::NOENT)?;
+            self.check_not_hidden(&directory, name, Fault::NotFound)?;
             victim = self.peek(&directory, name);
             let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-            let assumed = self.identity.assume(caller).map_err(status)?;
+            let assumed = self.identity.assume(caller).map_err(fault)?;
             let removed = unlinkat(&directory.fd, name, flags);
             drop(assumed);
-            removed.map_err(status)
+            removed.map_err(fault)
         })?;
         if let Some(victim) = victim {
             self.unlinked(&victim, &directory, name);
@@ -141,11 +139,11 @@ impl Inner {
         caller: &Caller,
         (from_directory, from): (FileId, &[u8]),
         (to_directory, to): (FileId, &[u8]),
-    ) -> Result<RenameInfo, Failure<RenameInfo>> {
+    ) -> Result<Renamed, Failure<Renamed>> {
         let first = self.directory(from_directory).map_err(failed)?;
         let second = self.directory(to_directory).map_err(failed)?;
-        self.check_not_hidden(&first, from, Status::NOENT).map_err(failed)?;
-        self.check_not_hidden(&second, to, Status::EXIST).map_err(failed)?;
+        self.check_not_hidden(&first, from, Fault::NotFound).map_err(failed)?;
+        self.check_not_hidden(&second, to, Fault::Exists).map_err(failed)?;
         // Always in the same order, so that two renames cannot wait for each other.
         let changing = match first.id.cmp(&second.id) {
             std::cmp::Ordering::Less => (first.begin_change(), Some(second.begin_change())),
@@ -155,20 +153,20 @@ impl Inner {
         let (before_first, before_second) = (self.weak(&first), self.weak(&second));
         let (moved, replaced) = (self.peek(&first, from), self.peek(&second, to));
         if moved.as_ref().is_some_and(|moved| moved.is_directory && self.hidden.lies_below(&moved.fd)) {
-            return Err(failed(Status::ACCES));
+            return Err(failed(Fault::Denied));
         }
         let renamed = self.identity.assume(caller).and_then(|assumed| {
             let renamed = renameat(&first.fd, from, &second.fd, to);
             drop(assumed);
             renamed
         });
-        let info = RenameInfo {
-            from_directory: WeakCache { before: before_first, after: self.now(&first) },
-            to_directory: WeakCache { before: before_second, after: self.now(&second) },
+        let info = Renamed {
+            from_directory: Change { before: before_first, after: self.now(&first) },
+            to_directory: Change { before: before_second, after: self.now(&second) },
         };
         drop(changing);
         if let Err(error) = renamed {
-            return Err(Failure { status: status_of_names(error), info });
+            return Err(Failure { fault: status_of_names(error), info });
         }
         // Two names of one file: nothing has happened.
         if let Some(Victim { id, .. }) = moved
@@ -178,18 +176,18 @@ impl Inner {
                 self.unlinked(&replaced, &second, to);
             }
             self.forget(id, &first, from);
-            if let Err(status) = self.remember(id, &second, to) {
-                return Err(Failure { status, info });
+            if let Err(fault) = self.remember(id, &second, to) {
+                return Err(Failure { fault, info });
             }
         }
         Ok(info)
     }
 
-    fn weak(&self, object: &Object) -> Option<WeakAttributes> {
-        self.now(object).map(|attributes| attributes.weak())
+    fn weak(&self, object: &Object) -> Option<Before> {
+        self.now(object).map(|attributes| attributes.before())
     }
 
-    fn now(&self, object: &Object) -> Option<rpcrdma_nfs::v3::Attributes> {
+    fn now(&self, object: &Object) -> Option<Attributes> {
         stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id))
     }
 
@@ -199,14 +197,14 @@ impl Inner {
         file: FileId,
         directory: FileId,
         name: &[u8],
-    ) -> Result<LinkInfo, Failure<LinkInfo>> {
+    ) -> Result<Linked, Failure<Linked>> {
         let object = self.object(file).map_err(failed)?;
         let directory = self.directory(directory).map_err(failed)?;
         let changed = self.change_file(&directory, || {
             if object.file_type == FileType::Directory {
-                return Err(Status::PERM);
+                return Err(Fault::NotOwner);
             }
-            let assumed = self.identity.assume(caller).map_err(status)?;
+            let assumed = self.identity.assume(caller).map_err(fault)?;
             let linked = linkat(CWD, own_path(&object.fd), &directory.fd, name, AtFlags::SYMLINK_FOLLOW);
             drop(assumed);
             linked.map_err(status_of_names)?;
@@ -214,18 +212,16 @@ impl Inner {
         });
         let attributes = self.now(&object);
         match changed {
-            Ok(((), directory)) => Ok(LinkInfo { attributes, directory }),
-            Err(Failure { status, info: directory }) => {
-                Err(Failure { status, info: LinkInfo { attributes, directory } })
-            }
+            Ok(((), directory)) => Ok(Linked { attributes, directory }),
+            Err(Failure { fault, info: directory }) => Err(Failure { fault, info: Linked { attributes, directory } }),
         }
     }
 }
 
 /// For operations on two names, which may be on different file systems.
-fn status_of_names(error: Errno) -> Status {
+fn status_of_names(error: Errno) -> Fault {
     match error {
-        Errno::XDEV => Status::XDEV,
-        other => status(other),
+        Errno::XDEV => Fault::OtherFileSystem,
+        other => fault(other),
     }
 }

@@ -5,14 +5,14 @@
 
 use super::{
     Inner, Object,
-    attributes::{self, stat, status},
+    attributes::{self, fault, stat},
     object::Mode,
     uncommitted::{For, Held},
 };
-use crate::{Caller, Changed, FileId, ReadData, Told, Written, failed};
+use crate::{Caller, Changed, Failure, Fault, FileId, ReadData, Told, Written, failed};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
-use rpcrdma_nfs::v3::{Failure, Stability, Status, WeakCache};
+use rpcrdma_nfs::attr::{Change, Stability};
 use rustix::{
     fd::OwnedFd,
     fs::Statx,
@@ -77,7 +77,7 @@ impl Inner {
 
     fn data(&self, buffer: Buffer, offset: u64, stat: &Statx) -> ReadData {
         let end = offset.saturating_add(buffer.len() as u64) >= stat.stx_size;
-        ReadData { buffer, end, attributes: Some(attributes::attributes(stat, self.id)) }
+        ReadData::new(buffer, end, Some(attributes::attributes(stat, self.id)))
     }
 
     pub(super) fn read(
@@ -92,9 +92,9 @@ impl Inner {
         let (opened, _) = self.open(caller, &object, Mode::Read).map_err(failed)?;
         let count = count.min(buffer.capacity());
         let room = usize::try_from(MAX_OFFSET.saturating_sub(offset)).unwrap_or(usize::MAX).min(count);
-        let len = read_fully(&opened, &mut buffer.octets_mut()[..room], offset).map_err(|e| failed(status(e)))?;
+        let len = read_fully(&opened, &mut buffer.octets_mut()[..room], offset).map_err(|e| failed(fault(e)))?;
         buffer.set_len(len);
-        let stat = stat(&object.fd).map_err(|error| failed(status(error)))?;
+        let stat = stat(&object.fd).map_err(|error| failed(fault(error)))?;
         Ok(self.data(buffer, offset, &stat))
     }
 
@@ -104,20 +104,20 @@ impl Inner {
         let Write { offset, data, stability } = write;
         let ((held, is_crowded, count), file) = self.change_file(&object, || {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
-                return Err(Status::FBIG);
+                return Err(Fault::TooLarge);
             }
             let (opened, _) = self.open(caller, &object, Mode::Write)?;
             let (writing, is_crowded) = self.uncommitted.begin(object.id, &opened, self.clock.now());
             // As the caller, although the file is open: the kernel takes the set-user-ID and set-group-ID bits from a
             // file that anybody but the superuser writes to, and counts quotas and reserved space for the writer.
-            let assumed = self.identity.assume(caller).map_err(status)?;
+            let assumed = self.identity.assume(caller).map_err(fault)?;
             let written = write_fully(&opened, data, *offset);
             drop(assumed);
-            Ok((writing.held(), is_crowded, written.map_err(status)?))
+            Ok((writing.held(), is_crowded, written.map_err(fault)?))
         })?;
         // Data that cannot stay uncommitted is waited for: more than was asked for may be promised.
         let committed = if is_crowded { Stability::FileSync } else { *stability };
-        let written = Written { count, committed, file };
+        let written = Written::new(count, committed, file);
         Ok((written, Target { object, held }))
     }
 
@@ -128,7 +128,7 @@ impl Inner {
                 self.close_writers(&target.object);
                 Ok(written)
             }
-            Err(error) => Err(Failure { status: status(error), info: written.file }),
+            Err(error) => Err(Failure { fault: fault(error), info: written.file }),
         }
     }
 
@@ -143,7 +143,7 @@ impl Inner {
     }
 
     /// Tells no attributes from before: others may change the file while the disk is waited for.
-    pub(super) fn commit(&self, caller: &Caller, file: FileId) -> Changed<WeakCache> {
+    pub(super) fn commit(&self, caller: &Caller, file: FileId) -> Changed<Change> {
         let object = self.object(file).map_err(failed)?;
         let synced = match self.uncommitted.hold(object.id) {
             Some(held) => self.settle(&held, For::Data),
@@ -151,19 +151,19 @@ impl Inner {
                 // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
                 let (opened, _) = self
                     .open(caller, &object, Mode::Write)
-                    .or_else(|status| self.open(caller, &object, Mode::Read).map_err(|_| status))
+                    .or_else(|fault| self.open(caller, &object, Mode::Read).map_err(|_| fault))
                     .map_err(failed)?;
                 self.wait(object.id, &opened)
             }
         };
         self.close_writers(&object);
         let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
-        let info = WeakCache { before: None, after };
+        let info = Change { before: None, after };
         match synced {
             // The verifier that would tell of a loss is still the one that the data was written under.
-            Ok(()) if self.losses.is_waiting(object.id) => Err(Failure { status: Status::JUKEBOX, info }),
+            Ok(()) if self.losses.is_waiting(object.id) => Err(Failure { fault: Fault::Later, info }),
             Ok(()) => Ok(info),
-            Err(error) => Err(Failure { status: status(error), info }),
+            Err(error) => Err(Failure { fault: fault(error), info }),
         }
     }
 
@@ -171,21 +171,21 @@ impl Inner {
     pub(super) fn change_file<T>(
         &self,
         object: &Object,
-        change: impl FnOnce() -> Result<T, Status>,
-    ) -> Result<(T, WeakCache), Failure<WeakCache>> {
+        change: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<(T, Change), Failure<Change>> {
         let changing = object.begin_change();
-        let before = stat(&object.fd).map_err(|error| failed(status(error)))?;
+        let before = stat(&object.fd).map_err(|error| failed(fault(error)))?;
         if before.stx_nlink == 0 {
             self.gone(object.id);
-            return Err(failed(Status::STALE));
+            return Err(failed(Fault::Stale));
         }
         let changed = change();
         let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
         drop(changing);
-        let info = WeakCache { before: Some(attributes::attributes(&before, self.id).weak()), after };
+        let info = Change { before: Some(attributes::attributes(&before, self.id).before()), after };
         match changed {
             Ok(value) => Ok((value, info)),
-            Err(status) => Err(Failure { status, info }),
+            Err(fault) => Err(Failure { fault, info }),
         }
     }
 }

@@ -11,8 +11,9 @@ use super::{
     attributes::{file_type, stat},
     resolve::own_path,
 };
+use crate::Fault;
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{FileType, Status};
+use rpcrdma_nfs::attr::FileType;
 use rustix::{
     fd::OwnedFd,
     fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags, readlink, statx},
@@ -97,8 +98,8 @@ impl Inner {
     }
 
     /// Fails if a name in a directory is the hidden one.
-    pub(super) fn check_not_hidden(&self, directory: &Object, name: &[u8], status: Status) -> Result<(), Status> {
-        if self.is_hidden_name(directory, name) { Err(status) } else { Ok(()) }
+    pub(super) fn check_not_hidden(&self, directory: &Object, name: &[u8], fault: Fault) -> Result<(), Fault> {
+        if self.is_hidden_name(directory, name) { Err(fault) } else { Ok(()) }
     }
 
     /// The name in a directory that a listing leaves out.

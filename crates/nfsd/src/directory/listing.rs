@@ -7,13 +7,13 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{self, stat, status},
+    attributes::{self, fault, stat},
     kept::{KEPT_ENTRIES, Part},
     resolve::{name_hash, reopen},
 };
-use crate::{Caller, FileId, Listing, ListingBudget, ListingEntry, Told, failed};
+use crate::{Caller, Failure, Fault, FileId, Listing, ListingBudget, ListingEntry, Told, failed};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{Attributes, Failure, Status, Verifier};
+use rpcrdma_nfs::attr::Attributes;
 use rustix::{
     fd::OwnedFd,
     fs::{OFlags, RawDir, SeekFrom, seek},
@@ -40,12 +40,12 @@ impl Inner {
         caller: &Caller,
         directory: FileId,
         cookie: u64,
-        verifier: Verifier,
+        verifier: [u8; 8],
         budget: ListingBudget,
     ) -> Told<Listing> {
-        let ours = Verifier([0, 0, 0, 0, 0, 0, 0, if self.stable_cookies { 1 } else { 2 }]);
+        let ours = [0, 0, 0, 0, 0, 0, 0, if self.stable_cookies { 1 } else { 2 }];
         if cookie != 0 && verifier != ours {
-            return Err(failed(Status::BAD_COOKIE));
+            return Err(failed(Fault::BadCookie));
         }
         if let Some(cover) = Cover::of(directory) {
             let attributes = cover.attributes(self.id);
@@ -55,8 +55,8 @@ impl Inner {
         let listed = self.entries(caller, &directory, cookie, budget);
         let attributes = stat(&directory.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
         match listed {
-            Ok((entries, end)) => Ok(Listing { attributes, verifier: ours, entries, end }),
-            Err(status) => Err(Failure { status, info: attributes }),
+            Ok((entries, end)) => Ok(Listing::new(entries, end).with_attributes(attributes).with_verifier(ours)),
+            Err(fault) => Err(Failure { fault, info: attributes }),
         }
     }
 
@@ -65,19 +65,19 @@ impl Inner {
         directory: FileId,
         attributes: Attributes,
         cookie: u64,
-        verifier: Verifier,
+        verifier: [u8; 8],
         mut budget: ListingBudget,
     ) -> Listing {
         let mut entries = Vec::new();
         for (name, own) in [(&b"."[..], DOT_COOKIES[0]), (b"..", DOT_COOKIES[1])] {
             if own > cookie && budget.take(name.len()) {
-                let file = budget.is_plus().then(|| (directory, attributes.clone()));
+                let file = budget.wants_attributes().then(|| (directory, attributes.clone()));
                 let name = Bytes::from_static(name);
-                entries.push(ListingEntry { file_id: attributes.file_id, name, cookie: own, file });
+                entries.push(ListingEntry::new(attributes.file_id, name, own).with_file(file));
             }
         }
         let end = cookie >= DOT_COOKIES[1] || entries.last().is_some_and(|entry| entry.cookie == DOT_COOKIES[1]);
-        Listing { attributes: Some(attributes), verifier, entries, end }
+        Listing::new(entries, end).with_attributes(Some(attributes)).with_verifier(verifier)
     }
 
     fn entries(
@@ -86,10 +86,10 @@ impl Inner {
         directory: &Object,
         cookie: u64,
         mut budget: ListingBudget,
-    ) -> Result<(Vec<ListingEntry>, bool), Status> {
+    ) -> Result<(Vec<ListingEntry>, bool), Fault> {
         let left_out = self.left_out(directory);
-        let assumed = self.identity.assume(caller).map_err(status)?;
-        let fd = reopen(&directory.fd, OFlags::RDONLY | OFlags::DIRECTORY).map_err(status)?;
+        let assumed = self.identity.assume(caller).map_err(fault)?;
+        let fd = reopen(&directory.fd, OFlags::RDONLY | OFlags::DIRECTORY).map_err(fault)?;
         let mut entries = Vec::new();
         let mut end = true;
         let budget_at_first = budget;
@@ -101,18 +101,18 @@ impl Inner {
                 end = false;
                 return false;
             }
-            entries.push(self.complete(directory, raw, budget.is_plus()));
+            entries.push(self.complete(directory, raw, budget.wants_attributes()));
             true
         };
         if self.stable_cookies {
             if cookie != 0 {
-                seek(&fd, SeekFrom::Start(cookie)).map_err(|_| Status::BAD_COOKIE)?;
+                seek(&fd, SeekFrom::Start(cookie)).map_err(|_| Fault::BadCookie)?;
             }
-            each_entry(&fd, &mut |raw: RawName<'_>| add(raw.into())).map_err(status)?;
+            each_entry(&fd, &mut |raw: RawName<'_>| add(raw.into())).map_err(fault)?;
         } else {
             // One more than is told, so that it is seen whether there is more.
             let most = budget_at_first.most_entries() + 1 + usize::from(left_out.is_some());
-            let part = self.part(directory, &fd, cookie, most).map_err(status)?;
+            let part = self.part(directory, &fd, cookie, most).map_err(fault)?;
             for raw in part.behind(cookie, most).unwrap_or_default() {
                 if !add(raw.clone()) {
                     break;
@@ -146,17 +146,17 @@ impl Inner {
         Ok(part)
     }
 
-    /// Adds what READDIRPLUS tells beside the name.
+    /// Adds the file and its attributes, where they are wanted.
     fn complete(&self, directory: &Object, raw: RawEntry, plus: bool) -> ListingEntry {
         let RawEntry { cookie, inode, name } = raw;
         let is_root = directory.id == self.root.id;
         match &name[..] {
             // What is above the served directory is not told.
-            b".." if is_root => ListingEntry { file_id: self.root_inode, name, cookie, file: None },
-            b"." | b".." => ListingEntry { file_id: inode, name, cookie, file: None },
+            b".." if is_root => ListingEntry::new(self.root_inode, name, cookie),
+            b"." | b".." => ListingEntry::new(inode, name, cookie),
             _ => {
                 let file = if plus { self.entry(directory, &name) } else { None };
-                ListingEntry { file_id: inode, name, cookie, file }
+                ListingEntry::new(inode, name, cookie).with_file(file)
             }
         }
     }

@@ -6,14 +6,12 @@
 
 use super::{
     Inner, Object,
-    attributes::{self, MODE_BITS, file_type, stat, status, timestamps},
+    attributes::{self, MODE_BITS, fault, file_type, stat, timestamps},
     object,
     resolve::{open_beneath, own_path, reopen},
 };
-use crate::{Caller, Changed, FileId, Made, New, failed};
-use rpcrdma_nfs::v3::{
-    Attributes, CreateHow, FileType, NewAttributes, NodeKind, SetTime, Specification, Status, Time, Verifier,
-};
+use crate::{Caller, Changed, CreateHow, Fault, FileId, Made, New, NodeKind, failed};
+use rpcrdma_nfs::attr::{Device, FileType, NewAttributes, SetTime, Time};
 use rustix::{
     fd::OwnedFd,
     fs::{self, Mode, OFlags, ResolveFlags, chmod, futimens, makedev, mkdirat, mknodat, openat2, symlinkat},
@@ -33,9 +31,14 @@ const SET_GROUP_ID: u32 = 0o2000;
 impl Inner {
     pub(super) fn make(&self, caller: &Caller, directory: FileId, name: &[u8], new: New) -> Changed<Made> {
         let directory = self.directory(directory).map_err(failed)?;
-        let ((object, attributes), changed) = self.change_file(&directory, || {
+        let ((object, attributes, is_new), changed) = self.change_file(&directory, || {
+            let mut is_new = true;
             let object = match new {
-                New::File(how) => self.make_file(caller, &directory, name, how)?,
+                New::File(how) => {
+                    let (object, is_its_first) = self.make_file(caller, &directory, name, how)?;
+                    is_new = is_its_first;
+                    object
+                }
                 New::Directory(new) => {
                     let mode = new.mode.unwrap_or(DEFAULT_DIRECTORY_MODE) & MODE_BITS;
                     self.as_caller(caller, || mkdirat(&directory.fd, name, Mode::from_raw_mode(mode)))?;
@@ -45,82 +48,85 @@ impl Inner {
                     self.as_caller(caller, || symlinkat(&path[..], &directory.fd, name))?;
                     self.finish(caller, &directory, name, (FileType::Symlink, None), new)?
                 }
-                New::Node(kind) => self.make_node(caller, &directory, name, kind)?,
+                New::Node(kind, new) => self.make_node(caller, &directory, name, kind, new)?,
             };
-            let stat = stat(&object.fd).map_err(status)?;
-            Ok((object, attributes::attributes(&stat, self.id)))
+            let stat = stat(&object.fd).map_err(fault)?;
+            Ok((object, attributes::attributes(&stat, self.id), is_new))
         })?;
-        let attributes: Option<Attributes> = Some(attributes);
-        Ok(Made { file: object.id, attributes, directory: changed })
+        Ok(Made { is_new, ..Made::new(object.id, Some(attributes), changed) })
     }
 
-    fn as_caller<T>(&self, caller: &Caller, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Status> {
-        let assumed = self.identity.assume(caller).map_err(status)?;
+    fn as_caller<T>(&self, caller: &Caller, call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Fault> {
+        let assumed = self.identity.assume(caller).map_err(fault)?;
         let result = call();
         drop(assumed);
-        result.map_err(status)
+        result.map_err(fault)
     }
 
+    /// Also says whether it was made, and not there before.
     fn make_file(
         &self,
         caller: &Caller,
         directory: &Object,
         name: &[u8],
         how: CreateHow,
-    ) -> Result<Arc<Object>, Status> {
+    ) -> Result<(Arc<Object>, bool), Fault> {
         let mode = match &how {
             CreateHow::Unchecked(new) | CreateHow::Guarded(new) => new.mode.unwrap_or(DEFAULT_FILE_MODE),
-            CreateHow::Exclusive(_) => EXCLUSIVE_MODE,
+            CreateHow::Exclusive(_, new) => new.mode.unwrap_or(EXCLUSIVE_MODE),
         };
         let mode = mode & MODE_BITS;
         match self.as_caller(caller, || create(&directory.fd, name, mode)) {
             Ok(file) => {
                 let new = match how {
                     CreateHow::Unchecked(new) | CreateHow::Guarded(new) => new,
-                    CreateHow::Exclusive(verifier) => {
-                        futimens(&file, &verifier_times(verifier)).map_err(status)?;
-                        NewAttributes::default()
+                    CreateHow::Exclusive(verifier, new) => {
+                        futimens(&file, &verifier_times(verifier)).map_err(fault)?;
+                        // The verifier is in the times.
+                        NewAttributes { accessed: SetTime::Keep, modified: SetTime::Keep, ..new }
                     }
                 };
-                let fd = reopen(&file, OFlags::PATH).map_err(status)?;
+                let fd = reopen(&file, OFlags::PATH).map_err(fault)?;
                 let (object, _) = self.learn(directory, name, fd)?;
                 self.set_mode(caller, &object, mode)?;
                 // Whoever makes a file may write to it, whatever its mode.
-                let stat = stat(&object.fd).map_err(status)?;
+                let stat = stat(&object.fd).map_err(fault)?;
                 object.keep(caller, object::Mode::Write, &stat, Arc::new(file));
                 self.set_others(caller, &object, new)?;
-                Ok(object)
+                Ok((object, true))
             }
-            Err(Status::EXIST) => self.use_existing(caller, directory, name, how),
-            Err(status) => Err(status),
+            Err(Fault::Exists) => self.use_existing(caller, directory, name, how),
+            Err(fault) => Err(fault),
         }
     }
 
+    /// Also says whether this call has made it.
     fn use_existing(
         &self,
         caller: &Caller,
         directory: &Object,
         name: &[u8],
         how: CreateHow,
-    ) -> Result<Arc<Object>, Status> {
+    ) -> Result<(Arc<Object>, bool), Fault> {
         let fd = self.as_caller(caller, || open_beneath(&directory.fd, name, OFlags::PATH))?;
-        let found = stat(&fd).map_err(status)?;
+        let found = stat(&fd).map_err(fault)?;
         match how {
             CreateHow::Unchecked(new) if file_type(&found) == FileType::Regular => {
                 let (object, _) = self.learn(directory, name, fd)?;
                 if new.size.is_some() {
                     self.apply(caller, &object, &NewAttributes { size: new.size, ..NewAttributes::default() })?;
                 }
-                Ok(object)
+                Ok((object, false))
             }
-            CreateHow::Exclusive(verifier) if file_type(&found) == FileType::Regular && found.stx_size == 0 => {
-                let [accessed, modified] = verifier_seconds(verifier).map(i64::from);
+            CreateHow::Exclusive(verifier, _) if file_type(&found) == FileType::Regular && found.stx_size == 0 => {
+                let [accessed, modified] = verifier_seconds(verifier);
                 if (found.stx_atime.tv_sec, found.stx_mtime.tv_sec) != (accessed, modified) {
-                    return Err(Status::EXIST);
+                    return Err(Fault::Exists);
                 }
-                self.learn(directory, name, fd).map(|(object, _)| object)
+                // Made by this very call, as it was sent first.
+                self.learn(directory, name, fd).map(|(object, _)| (object, true))
             }
-            _ => Err(Status::EXIST),
+            _ => Err(Fault::Exists),
         }
     }
 
@@ -130,14 +136,14 @@ impl Inner {
         directory: &Object,
         name: &[u8],
         kind: NodeKind,
-    ) -> Result<Arc<Object>, Status> {
-        let none = Specification::default();
-        let (kind, told, new, device) = match kind {
-            NodeKind::Block(new, device) => (fs::FileType::BlockDevice, FileType::Block, new, device),
-            NodeKind::Character(new, device) => (fs::FileType::CharacterDevice, FileType::Character, new, device),
-            NodeKind::Socket(new) => (fs::FileType::Socket, FileType::Socket, new, none),
-            NodeKind::Fifo(new) => (fs::FileType::Fifo, FileType::Fifo, new, none),
-            NodeKind::Other(_) => return Err(Status::BADTYPE),
+        new: NewAttributes,
+    ) -> Result<Arc<Object>, Fault> {
+        let none = Device::default();
+        let (kind, told, device) = match kind {
+            NodeKind::Block(device) => (fs::FileType::BlockDevice, FileType::Block, device),
+            NodeKind::Character(device) => (fs::FileType::CharacterDevice, FileType::Character, device),
+            NodeKind::Socket => (fs::FileType::Socket, FileType::Socket, none),
+            NodeKind::Fifo => (fs::FileType::Fifo, FileType::Fifo, none),
         };
         let mode = new.mode.unwrap_or(DEFAULT_FILE_MODE) & MODE_BITS;
         let device = makedev(device.major, device.minor);
@@ -155,13 +161,13 @@ impl Inner {
         name: &[u8],
         (kind, mode): (FileType, Option<u32>),
         new: NewAttributes,
-    ) -> Result<Arc<Object>, Status> {
-        let fd = open_beneath(&directory.fd, name, OFlags::PATH).map_err(status)?;
-        let found = stat(&fd).map_err(status)?;
+    ) -> Result<Arc<Object>, Fault> {
+        let fd = open_beneath(&directory.fd, name, OFlags::PATH).map_err(fault)?;
+        let found = stat(&fd).map_err(fault)?;
         let is_other = file_type(&found) != kind || kind != FileType::Directory && found.stx_nlink != 1;
         let given_away = self.gives_away(caller) && (new.uid.is_some() || new.gid.is_some());
         if is_other || given_away && found.stx_uid != 0 {
-            return Err(Status::NOENT);
+            return Err(Fault::NotFound);
         }
         let (object, _) = self.learn(directory, name, fd)?;
         if let Some(mode) = mode {
@@ -171,8 +177,8 @@ impl Inner {
         Ok(object)
     }
 
-    fn set_mode(&self, caller: &Caller, object: &Object, mode: u32) -> Result<(), Status> {
-        let now = stat(&object.fd).map_err(status)?;
+    fn set_mode(&self, caller: &Caller, object: &Object, mode: u32) -> Result<(), Fault> {
+        let now = stat(&object.fd).map_err(fault)?;
         let has = u32::from(now.stx_mode) & MODE_BITS;
         // A directory may inherit its set-group-id bit.
         let inherited = match file_type(&now) {
@@ -186,7 +192,7 @@ impl Inner {
         }
         let change = || chmod(own_path(&object.fd), Mode::from_raw_mode(mode | inherited));
         if inherited != 0 && now.stx_uid == caller.uid {
-            return change().map_err(status);
+            return change().map_err(fault);
         }
         self.as_caller(caller, change)
     }
@@ -197,7 +203,7 @@ impl Inner {
     }
 
     /// All attributes but the mode. Only the superuser makes files for others; who else asks gets his own.
-    fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes) -> Result<(), Status> {
+    fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes) -> Result<(), Fault> {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no octets: cutting it to none would only change its times.
         let size = new.size.filter(|size| *size != 0);
@@ -213,11 +219,11 @@ fn create(directory: &OwnedFd, name: &[u8], mode: u32) -> Result<OwnedFd, Errno>
 }
 
 /// The verifier as two times; the highest bits are left out, because not every file system keeps seconds beyond 2038.
-fn verifier_seconds(Verifier([a, b, c, d, e, f, g, h]): Verifier) -> [u32; 2] {
-    [[a, b, c, d], [e, f, g, h]].map(|octets| u32::from_be_bytes(octets) & 0x7FFF_FFFF)
+fn verifier_seconds([a, b, c, d, e, f, g, h]: [u8; 8]) -> [i64; 2] {
+    [[a, b, c, d], [e, f, g, h]].map(|octets| i64::from(u32::from_be_bytes(octets) & 0x7FFF_FFFF))
 }
 
-fn verifier_times(verifier: Verifier) -> fs::Timestamps {
+fn verifier_times(verifier: [u8; 8]) -> fs::Timestamps {
     let [accessed, modified] =
         verifier_seconds(verifier).map(|seconds| SetTime::Client(Time { seconds, nanoseconds: 0 }));
     timestamps(accessed, modified)

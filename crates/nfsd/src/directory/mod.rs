@@ -36,8 +36,8 @@ mod uncommitted;
 mod upkeep;
 
 use crate::{
-    Caller, Changed, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, New, ReadData, StateDirectory,
-    Told, Usage, Workers, Written, failed,
+    Caller, Changed, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made, New,
+    ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Workers, Written, failed,
 };
 use bytes::Bytes;
 use data::Write;
@@ -52,9 +52,7 @@ use object::{Cache, Object};
 use queue::{After, Job, Lane, Queue};
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
-use rpcrdma_nfs::v3::{
-    Attributes, Failure, LinkInfo, NewAttributes, RenameInfo, Stability, Status, Time, Verifier, WeakCache,
-};
+use rpcrdma_nfs::attr::{Attributes, Change, NewAttributes, Stability, Time};
 use rustix::{
     fd::OwnedFd,
     fs::{self, Mode, OFlags, fstatfs, fstatvfs},
@@ -333,7 +331,7 @@ impl DirectoryFs {
             }
         });
         self.queue.run(caller.origin, Job { lane, turn, work });
-        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Status::SERVERFAULT))) })
+        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) })
     }
 }
 
@@ -387,24 +385,19 @@ impl FileSystem for DirectoryFs {
     }
 
     fn features(&self) -> Features {
-        Features {
-            max_file_octets: i64::MAX as u64,
-            time_precision: Time { seconds: 0, nanoseconds: 1 },
-            max_links: MAX_LINKS,
-            max_name_octets: self.inner.max_name_octets,
-        }
+        Features { max_links: MAX_LINKS, max_name_octets: self.inner.max_name_octets, ..Features::default() }
     }
 
     fn size_hint(&self, file: FileId) -> Option<u64> {
         self.inner.attributes_now(file).and_then(Result::ok).map(|attributes| attributes.size)
     }
 
-    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
+    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
         match self.inner.attributes_now(file) {
             Some(attributes) => Box::pin(std::future::ready(attributes)),
             None => {
                 let job = self.run(&caller, Lane::Look, move |inner| inner.attributes(file).map_err(failed::<()>));
-                Box::pin(async { job.await.map_err(|failure| failure.status) })
+                Box::pin(async { job.await.map_err(|failure| failure.fault) })
             }
         }
     }
@@ -417,13 +410,8 @@ impl FileSystem for DirectoryFs {
         self.tend()
     }
 
-    fn set_attributes(
-        &self,
-        caller: Caller,
-        file: FileId,
-        new: NewAttributes,
-        guard: Option<Time>,
-    ) -> BoxFuture<'_, Changed<WeakCache>> {
+    fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
+        let (file, caller) = (via.file(), via.caller);
         self.change(
             &caller.clone(),
             file,
@@ -436,7 +424,12 @@ impl FileSystem for DirectoryFs {
         self.run(&caller.clone(), Lane::Look, move |inner| inner.lookup(&caller, directory, &name))
     }
 
-    fn access(&self, caller: Caller, file: FileId, rights: u32) -> BoxFuture<'_, Told<(u32, Option<Attributes>)>> {
+    fn access(
+        &self,
+        caller: Caller,
+        file: FileId,
+        rights: Rights,
+    ) -> BoxFuture<'_, Told<(Rights, Option<Attributes>)>> {
         self.run(&caller.clone(), Lane::Look, move |inner| inner.access(&caller, file, rights))
     }
 
@@ -444,14 +437,8 @@ impl FileSystem for DirectoryFs {
         self.run(&caller.clone(), Lane::Look, move |inner| inner.read_link(&caller, link))
     }
 
-    fn read(
-        &self,
-        caller: Caller,
-        file: FileId,
-        offset: u64,
-        count: usize,
-        buffer: Buffer,
-    ) -> BoxFuture<'_, Told<ReadData>> {
+    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        let (file, caller) = (via.file(), via.caller);
         match self.inner.read_now(&caller, file, offset, count, buffer) {
             Ok(data) => Box::pin(std::future::ready(Ok(data))),
             Err(buffer) => {
@@ -460,14 +447,8 @@ impl FileSystem for DirectoryFs {
         }
     }
 
-    fn write(
-        &self,
-        caller: Caller,
-        file: FileId,
-        offset: u64,
-        data: Bytes,
-        stability: Stability,
-    ) -> BoxFuture<'_, Changed<Written>> {
+    fn write(&self, via: Via, offset: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
+        let (file, caller) = (via.file(), via.caller);
         let write = Write { offset, data, stability };
         self.run_in_turn(&caller.clone(), file, move |inner| match inner.write(&caller, file, &write) {
             Ok((written, target)) if written.committed != Stability::Unstable => {
@@ -477,7 +458,8 @@ impl FileSystem for DirectoryFs {
         })
     }
 
-    fn commit(&self, caller: Caller, file: FileId, _: u64, _: u32) -> BoxFuture<'_, Changed<WeakCache>> {
+    fn commit(&self, via: Via, _: u64, _: u32) -> BoxFuture<'_, Changed<Change>> {
+        let (file, caller) = (via.file(), via.caller);
         self.run(&caller.clone(), Lane::Data, move |inner| inner.commit(&caller, file))
     }
 
@@ -496,7 +478,7 @@ impl FileSystem for DirectoryFs {
         directory: FileId,
         name: Bytes,
         is_directory: bool,
-    ) -> BoxFuture<'_, Changed<WeakCache>> {
+    ) -> BoxFuture<'_, Changed<Change>> {
         self.change(
             &caller.clone(),
             directory,
@@ -510,7 +492,7 @@ impl FileSystem for DirectoryFs {
         caller: Caller,
         from: (FileId, Bytes),
         to: (FileId, Bytes),
-    ) -> BoxFuture<'_, Result<RenameInfo, Failure<RenameInfo>>> {
+    ) -> BoxFuture<'_, Result<Renamed, Failure<Renamed>>> {
         // The new name first: a crash between the two may leave both, but not neither.
         let directories = [to.0, from.0];
         self.change(
@@ -530,7 +512,7 @@ impl FileSystem for DirectoryFs {
         file: FileId,
         directory: FileId,
         name: Bytes,
-    ) -> BoxFuture<'_, Result<LinkInfo, Failure<LinkInfo>>> {
+    ) -> BoxFuture<'_, Result<Linked, Failure<Linked>>> {
         self.change(
             &caller.clone(),
             directory,
@@ -544,24 +526,21 @@ impl FileSystem for DirectoryFs {
         caller: Caller,
         directory: FileId,
         cookie: u64,
-        verifier: Verifier,
+        verifier: [u8; 8],
         budget: ListingBudget,
     ) -> BoxFuture<'_, Told<Listing>> {
         self.run(&caller.clone(), Lane::Look, move |inner| inner.list(&caller, directory, cookie, verifier, budget))
     }
 
-    fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Status>> {
+    fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {
         let job = self.run(&caller, Lane::Look, |inner| {
-            let space = fstatvfs(&inner.root_fd).map_err(|error| failed::<()>(attributes::status(error)))?;
-            Ok(Usage {
-                total_octets: space.f_blocks.saturating_mul(space.f_frsize),
-                free_octets: space.f_bfree.saturating_mul(space.f_frsize),
-                available_octets: space.f_bavail.saturating_mul(space.f_frsize),
-                total_files: space.f_files,
-                free_files: space.f_ffree,
-            })
+            let space = fstatvfs(&inner.root_fd).map_err(|error| failed::<()>(attributes::fault(error)))?;
+            let octets = |blocks: u64| blocks.saturating_mul(space.f_frsize);
+            let available_octets = octets(space.f_bavail);
+            let usage = Usage::new((octets(space.f_blocks), octets(space.f_bfree)), (space.f_files, space.f_ffree));
+            Ok(Usage { available_octets, ..usage })
         });
-        Box::pin(async { job.await.map_err(|failure| failure.status) })
+        Box::pin(async { job.await.map_err(|failure| failure.fault) })
     }
 }
 

@@ -11,7 +11,7 @@
 use super::attributes;
 use crate::{Caller, FileId};
 use rpcrdma_env::{Clock, Timestamp};
-use rpcrdma_nfs::v3::FileType;
+use rpcrdma_nfs::attr::FileType;
 use rustix::{fd::OwnedFd, fs::Statx};
 use std::{
     collections::{HashMap, VecDeque},
@@ -38,13 +38,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// Who may do what with a file, as far as its inode says.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Rights {
+struct InodeRights {
     mode: u16,
     uid: u32,
     gid: u32,
 }
 
-impl From<&Statx> for Rights {
+impl From<&Statx> for InodeRights {
     fn from(stat: &Statx) -> Self {
         Self { mode: stat.stx_mode, uid: stat.stx_uid, gid: stat.stx_gid }
     }
@@ -64,7 +64,7 @@ pub(super) enum Mode {
 struct Opened {
     caller: Caller,
     mode: Mode,
-    rights: Rights,
+    rights: InodeRights,
     /// When the inode had last changed, as the kernel says: access lists change without a trace in the mode.
     changed: (i64, u32),
     used: Timestamp,
@@ -109,7 +109,7 @@ impl Object {
 
     /// Whether the caller opened the file under the rights that it has now. If not, forgets what was opened.
     pub(super) fn still_may(&self, caller: &Caller, mode: Mode, stat: &Statx, keeping: Keeping) -> bool {
-        let rights = Rights::from(stat);
+        let rights = InodeRights::from(stat);
         let mut opened = lock(&self.opened);
         let is_allowed = |opened: &Opened| match keeping {
             Keeping::Strictly => {

@@ -4,15 +4,15 @@
 
 use super::{
     Ids, Inner, Object,
-    attributes::{self, file_type, stat, status},
+    attributes::{self, fault, file_type, stat},
     hash,
     ids::{BORN, COVER, KERNEL, PROVEN, is_indexed, kernel_handle},
     index::Place,
     sys::{self, KernelHandle},
 };
-use crate::{Caller, FileId, Found, Told, failed};
+use crate::{Caller, Failure, Fault, FileId, Found, Told, failed};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{Attributes, Failure, FileType, Specification, Status, Time};
+use rpcrdma_nfs::attr::{Attributes, FileType};
 use rustix::{
     fd::OwnedFd,
     fs::{Mode, OFlags, ResolveFlags, Statx, open, openat, openat2, readlink},
@@ -64,21 +64,9 @@ impl Cover {
     }
 
     pub(super) fn attributes(self, file_system: u64) -> Attributes {
-        Attributes {
-            file_type: FileType::Directory,
-            mode: 0o555,
-            links: 2,
-            uid: 0,
-            gid: 0,
-            size: 0,
-            used: 0,
-            device: Specification::default(),
-            file_system,
-            file_id: self.number,
-            accessed: Time::default(),
-            modified: Time::default(),
-            changed: Time::default(),
-        }
+        let mut told = Attributes::new(FileType::Directory, file_system, self.number);
+        (told.mode, told.links) = (0o555, 2);
+        told
     }
 }
 
@@ -122,7 +110,7 @@ impl Inner {
     }
 
     /// The file of an id; not one that covers a mount point.
-    pub(super) fn object(&self, id: FileId) -> Result<Arc<Object>, Status> {
+    pub(super) fn object(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if id == self.root.id {
             return Ok(self.root.clone());
         }
@@ -131,36 +119,36 @@ impl Inner {
         }
         match id.as_slice().first() {
             Some(&KERNEL) if self.ids == Ids::Kernel => {
-                let handle = kernel_handle(id).ok_or(Status::BADHANDLE)?;
+                let handle = kernel_handle(id).ok_or(Fault::BadId)?;
                 let fd = open_by_handle(&self.root_fd, &handle).map_err(|error| match error {
-                    Errno::STALE | Errno::INVAL | Errno::NOENT => Status::STALE,
-                    other => status(other),
+                    Errno::STALE | Errno::INVAL | Errno::NOENT => Fault::Stale,
+                    other => fault(other),
                 })?;
                 self.adopt(id, fd)
             }
             Some(&(BORN | PROVEN)) => self.find(id),
-            Some(&COVER) => Err(Status::ISDIR),
-            _ => Err(Status::STALE),
+            Some(&COVER) => Err(Fault::IsDirectory),
+            _ => Err(Fault::Stale),
         }
     }
 
     /// An object of a descriptor that was just opened.
-    fn adopt(&self, id: FileId, fd: OwnedFd) -> Result<Arc<Object>, Status> {
-        let stat = stat(&fd).map_err(status)?;
+    fn adopt(&self, id: FileId, fd: OwnedFd) -> Result<Arc<Object>, Fault> {
+        let stat = stat(&fd).map_err(fault)?;
         if stat.stx_nlink == 0 || self.hidden.is(&stat) || self.hidden.holds(&stat) {
-            return Err(Status::STALE);
+            return Err(Fault::Stale);
         }
         Ok(self.cache.insert(Object::new(id, fd, file_type(&stat))))
     }
 
     /// A file that only the index knows: from place to place up to a directory that is open, and down again. Its
     /// object has the id that it would be given today.
-    fn find(&self, id: FileId) -> Result<Arc<Object>, Status> {
+    fn find(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if self.is_root(id)? {
             return Ok(self.root.clone());
         }
         let places = self.index().places(id).to_vec();
-        places.iter().rev().find_map(|place| self.find_at(id, place)).ok_or(Status::STALE)
+        places.iter().rev().find_map(|place| self.find_at(id, place)).ok_or(Fault::Stale)
     }
 
     fn find_at(&self, id: FileId, place: &Place) -> Option<Arc<Object>> {
@@ -197,43 +185,43 @@ impl Inner {
     }
 
     /// Whether an id is the served directory's own, perhaps in the way of an earlier version.
-    fn is_root(&self, id: FileId) -> Result<bool, Status> {
+    fn is_root(&self, id: FileId) -> Result<bool, Fault> {
         let root = &self.root;
         if id == root.id || !is_indexed(id) {
             return Ok(id == root.id);
         }
-        Ok(self.ids.is(id, root.id, &stat(&root.fd).map_err(status)?))
+        Ok(self.ids.is(id, root.id, &stat(&root.fd).map_err(fault)?))
     }
 
     /// A directory that lies beneath the served one, now.
-    pub(super) fn directory(&self, id: FileId) -> Result<Arc<Object>, Status> {
+    pub(super) fn directory(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if Cover::of(id).is_some() {
-            return Err(Status::ROFS);
+            return Err(Fault::ReadOnly);
         }
         let object = self.object(id)?;
         if object.file_type != FileType::Directory {
-            return Err(Status::NOTDIR);
+            return Err(Fault::NotDirectory);
         }
         self.check_present(&object)?;
         Ok(object)
     }
 
     /// The file of an id; if it is a directory, one that lies beneath the served one, now.
-    pub(super) fn present(&self, id: FileId) -> Result<Arc<Object>, Status> {
+    pub(super) fn present(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         let object = self.object(id)?;
         self.check_present(&object)?;
         Ok(object)
     }
 
     /// That a directory has not been moved out.
-    fn check_present(&self, object: &Object) -> Result<(), Status> {
+    fn check_present(&self, object: &Object) -> Result<(), Fault> {
         let is_present =
             object.file_type != FileType::Directory || object.id == self.root.id || self.is_beneath(&object.fd)?;
-        if is_present { Ok(()) } else { Err(Status::STALE) }
+        if is_present { Ok(()) } else { Err(Fault::Stale) }
     }
 
     /// Whether a directory lies in the served one, by the kernel's word. One that was removed lies nowhere.
-    fn is_beneath(&self, directory: &OwnedFd) -> Result<bool, Status> {
+    fn is_beneath(&self, directory: &OwnedFd) -> Result<bool, Fault> {
         let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
         match (path(&self.root_fd), path(directory)) {
             (Ok(root), Ok(path)) => {
@@ -244,12 +232,12 @@ impl Inner {
                 }
                 // So the kernel marks what was removed; but it may be a name, too.
                 if is_beneath && path.to_bytes().ends_with(b" (deleted)") {
-                    return Ok(stat(directory).map_err(status)?.stx_nlink > 0);
+                    return Ok(stat(directory).map_err(fault)?.stx_nlink > 0);
                 }
                 Ok(is_beneath)
             }
             // A path that is too long for the kernel to tell, for one.
-            _ => self.climb(directory).map_err(status),
+            _ => self.climb(directory).map_err(fault),
         }
     }
 
@@ -276,10 +264,10 @@ impl Inner {
     }
 
     /// The id of a file that was found by a name, and its object. Remembers where it was.
-    pub(super) fn learn(&self, directory: &Object, name: &[u8], fd: OwnedFd) -> Result<(Arc<Object>, Statx), Status> {
-        let stat = stat(&fd).map_err(status)?;
+    pub(super) fn learn(&self, directory: &Object, name: &[u8], fd: OwnedFd) -> Result<(Arc<Object>, Statx), Fault> {
+        let stat = stat(&fd).map_err(fault)?;
         if self.hidden.is(&stat) {
-            return Err(Status::NOENT);
+            return Err(Fault::NotFound);
         }
         let id = self.ids.of(&fd, &stat);
         if id == self.root.id {
@@ -290,7 +278,7 @@ impl Inner {
     }
 
     /// Remembers where a file was seen, if that is needed to find it again.
-    pub(super) fn remember(&self, id: FileId, directory: &Object, name: &[u8]) -> Result<(), Status> {
+    pub(super) fn remember(&self, id: FileId, directory: &Object, name: &[u8]) -> Result<(), Fault> {
         if !is_indexed(id) {
             return Ok(());
         }
@@ -300,7 +288,7 @@ impl Inner {
             if let Some(failures) = self.index_failures.count() {
                 tracing::error!(%error, failures, "the index of files cannot be written");
             }
-            Status::IO
+            Fault::Io
         })
     }
 
@@ -319,7 +307,7 @@ impl Inner {
             let attributes = Some(cover.attributes(self.id));
             return match name {
                 b"." => Ok(Found { file: directory, attributes: attributes.clone(), directory: attributes }),
-                _ => Err(Failure { status: Status::NOENT, info: attributes }),
+                _ => Err(Failure { fault: Fault::NotFound, info: attributes }),
             };
         }
         let directory = self.directory(directory).map_err(failed)?;
@@ -327,12 +315,12 @@ impl Inner {
         let above = stat(&directory.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
         match found {
             Ok((file, attributes)) => Ok(Found { file, attributes: Some(attributes), directory: above }),
-            Err(status) => Err(Failure { status, info: above }),
+            Err(fault) => Err(Failure { fault, info: above }),
         }
     }
 
-    fn lookup_in(&self, caller: &Caller, directory: &Object, name: &[u8]) -> Result<(FileId, Attributes), Status> {
-        let assumed = self.identity.assume(caller).map_err(status)?;
+    fn lookup_in(&self, caller: &Caller, directory: &Object, name: &[u8]) -> Result<(FileId, Attributes), Fault> {
+        let assumed = self.identity.assume(caller).map_err(fault)?;
         let opened = match name {
             b"." => reopen(&directory.fd, OFlags::PATH),
             b".." if directory.id == self.root.id => reopen(&directory.fd, OFlags::PATH),
@@ -345,7 +333,7 @@ impl Inner {
                 let cover = Cover::new(directory.id, name);
                 return Ok((cover.id(), cover.attributes(self.id)));
             }
-            other => other.map_err(status)?,
+            other => other.map_err(fault)?,
         };
         if matches!(name, b"." | b"..") {
             return self.above(fd);
@@ -355,11 +343,11 @@ impl Inner {
     }
 
     /// What `.` and `..` stand for. The directory may have been moved out meanwhile.
-    fn above(&self, fd: OwnedFd) -> Result<(FileId, Attributes), Status> {
-        let stat = stat(&fd).map_err(status)?;
+    fn above(&self, fd: OwnedFd) -> Result<(FileId, Attributes), Fault> {
+        let stat = stat(&fd).map_err(fault)?;
         let id = self.ids.of(&fd, &stat);
         if id != self.root.id && !self.is_beneath(&fd)? {
-            return Err(Status::STALE);
+            return Err(Fault::Stale);
         }
         Ok((id, attributes::attributes(&stat, self.id)))
     }
@@ -384,7 +372,7 @@ impl Inner {
     }
 
     /// Attributes, if they can be told without waiting.
-    pub(super) fn attributes_now(&self, file: FileId) -> Option<Result<Attributes, Status>> {
+    pub(super) fn attributes_now(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
         if let Some(cover) = Cover::of(file) {
             return Some(Ok(cover.attributes(self.id)));
         }
@@ -396,28 +384,28 @@ impl Inner {
             // For a job: closing the last descriptor of a large file takes time.
             Ok(None) => None,
             Ok(Some(attributes)) => Some(Ok(attributes)),
-            Err(status) => Some(Err(status)),
+            Err(fault) => Some(Err(fault)),
         }
     }
 
-    pub(super) fn attributes(&self, file: FileId) -> Result<Attributes, Status> {
+    pub(super) fn attributes(&self, file: FileId) -> Result<Attributes, Fault> {
         match Cover::of(file) {
             Some(cover) => Ok(cover.attributes(self.id)),
             None => self.attributes_of(&*self.object(file)?),
         }
     }
 
-    fn attributes_of(&self, object: &Object) -> Result<Attributes, Status> {
+    fn attributes_of(&self, object: &Object) -> Result<Attributes, Fault> {
         self.seen(object)?.ok_or_else(|| {
             self.gone(object.id);
-            Status::STALE
+            Fault::Stale
         })
     }
 
     /// Attributes, or nothing if the file was removed.
-    fn seen(&self, object: &Object) -> Result<Option<Attributes>, Status> {
+    fn seen(&self, object: &Object) -> Result<Option<Attributes>, Fault> {
         self.check_present(object)?;
-        let stat = stat(&object.fd).map_err(status)?;
+        let stat = stat(&object.fd).map_err(fault)?;
         Ok((stat.stx_nlink > 0).then(|| attributes::attributes(&stat, self.id)))
     }
 }

@@ -13,12 +13,12 @@
 
 use super::{
     Inner, Object,
-    attributes::status,
+    attributes::fault,
     resolve::reopen,
     uncommitted::{For, Held},
 };
-use crate::FileId;
-use rpcrdma_nfs::v3::{Failure, FileType, Status};
+use crate::{Failure, Fault, FileId};
+use rpcrdma_nfs::attr::FileType;
 use rustix::{
     fd::OwnedFd,
     fs::{OFlags, fsync, syncfs},
@@ -48,7 +48,7 @@ impl Answers {
         }
         match files.iter().try_for_each(|file| inner.synchronise(*file)) {
             Ok(()) => Ok(done),
-            Err(status) => Err(Failure { status, info: info(done) }),
+            Err(fault) => Err(Failure { fault, info: info(done) }),
         }
     }
 }
@@ -88,12 +88,12 @@ impl Inner {
     }
 
     /// Nothing, if the file is gone by now.
-    fn synchronise(&self, file: FileId) -> Result<(), Status> {
+    fn synchronise(&self, file: FileId) -> Result<(), Fault> {
         let Ok(object) = self.object(file) else { return Ok(()) };
         #[cfg(test)]
         self.synchronised.lock().unwrap().push(file);
         if let Some(held) = self.uncommitted.hold(object.id) {
-            return self.settle(&held, For::All).map_err(status);
+            return self.settle(&held, For::All).map_err(fault);
         }
         let synced = match open(&object) {
             Ok(Some(fd)) => self.wait(object.id, &fd),
@@ -102,7 +102,7 @@ impl Inner {
             Err(Errno::NOENT | Errno::STALE) => Ok(()),
             Err(error) => Err(error),
         };
-        synced.map_err(status)
+        synced.map_err(fault)
     }
 
     /// Waits for the whole file system. Its failure tells of no file in particular: each file with uncommitted data has a

@@ -6,7 +6,7 @@ use crate::{
     Cidr, Export, Identities, InPlace, Nfsd, Squash,
     testing::{Client, SECRET, env, plain},
 };
-use rpcrdma_nfs::v3::{self, Commit, CreateHow, Handle, SetTime, Status, access};
+use rpcrdma_nfs::v3::{self, Commit, CreateHow, Handle, NewAttributes, SetTime, Status, access};
 use rustix::{
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},

@@ -7,16 +7,13 @@ mod pages;
 mod tree;
 
 use crate::{
-    Caller, Changed, Features, FileId, FileSystem, Found, Listing, ListingBudget, ListingEntry, Made, New, ReadData,
-    Told, Usage, Written, failed,
+    Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget,
+    ListingEntry, Made, New, NodeKind, ReadData, Renamed, Rights, Told, Usage, Via, Written, failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
-use rpcrdma_nfs::v3::{
-    Attributes, CreateHow, Failure, FileType, LinkInfo, NewAttributes, NodeKind, RenameInfo, Specification, Stability,
-    Status, Time, Verifier, WeakCache, access,
-};
+use rpcrdma_nfs::attr::{Attributes, Change, Device, FileType, NewAttributes, Stability, Time};
 use std::{
     future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -57,64 +54,72 @@ impl MemoryFs {
     fn change<T>(
         &self,
         file: FileId,
-        change: impl FnOnce(&mut Tree, u64) -> Result<T, Status>,
-    ) -> Result<(T, WeakCache), Failure<WeakCache>> {
+        change: impl FnOnce(&mut Tree, u64) -> Result<T, Fault>,
+    ) -> Result<(T, Change), Failure<Change>> {
         let mut tree = self.lock();
         let number = tree.number(file).map_err(failed)?;
         let before = tree.weak(number);
         match change(&mut tree, number) {
             Ok(value) => Ok((value, tree.since(before, number))),
-            Err(status) => Err(Failure { status, info: tree.since(before, number) }),
+            Err(fault) => Err(Failure { fault, info: tree.since(before, number) }),
         }
     }
 
     /// Looks at one object and tells its attributes on failure.
-    fn look<T>(&self, file: FileId, look: impl FnOnce(&mut Tree, u64) -> Result<T, Status>) -> Told<T> {
+    fn look<T>(&self, file: FileId, look: impl FnOnce(&mut Tree, u64) -> Result<T, Fault>) -> Told<T> {
         let mut tree = self.lock();
         let number = tree.number(file).map_err(failed)?;
-        look(&mut tree, number).map_err(|status| Failure { status, info: tree.attributes(number) })
+        look(&mut tree, number).map_err(|fault| Failure { fault, info: tree.attributes(number) })
     }
 
-    fn create(&self, tree: &mut Tree, caller: &Caller, directory: u64, name: Bytes, new: New) -> Result<u64, Status> {
+    /// Also says whether it was made, and not there before.
+    fn create(
+        &self,
+        tree: &mut Tree,
+        caller: &Caller,
+        directory: u64,
+        name: Bytes,
+        new: New,
+    ) -> Result<(u64, bool), Fault> {
         let now = self.now();
         match (tree.find(directory, &name), &new) {
-            (Err(Status::NOENT), _) => {}
-            (Err(status), _) => return Err(status),
+            (Err(Fault::NotFound), _) => {}
+            (Err(fault), _) => return Err(fault),
             (Ok(old), New::File(how)) => return existing(tree, caller, old, how, now),
-            (Ok(_), _) => return Err(Status::EXIST),
+            (Ok(_), _) => return Err(Fault::Exists),
         }
         tree.check(caller, directory, WRITE | EXECUTE)?;
         if tree.count() >= MAX_FILES {
-            return Err(Status::NOSPC);
+            return Err(Fault::NoSpace);
         }
-        let none = NewAttributes::default();
         let (attributes, default_mode, body) = match new {
             New::File(CreateHow::Unchecked(new) | CreateHow::Guarded(new)) => {
                 (new, 0o644, Body::File(Pages::default(), None))
             }
-            New::File(CreateHow::Exclusive(verifier)) => (none, 0o600, Body::File(Pages::default(), Some(verifier))),
+            New::File(CreateHow::Exclusive(verifier, new)) => {
+                (new, 0o600, Body::File(Pages::default(), Some(verifier)))
+            }
             New::Directory(new) => {
                 let number = tree.new_directory(directory, 0o755, caller, now);
-                return finish(tree, caller, directory, name, number, new, now);
+                return finish(tree, caller, directory, name, number, new, now).map(|number| (number, true));
             }
             New::Symlink(new, path) => (NewAttributes { mode: None, ..new }, 0o777, Body::Symlink(path)),
-            New::Node(kind) => {
-                let none = Specification::default();
-                let (file_type, new, device) = match kind {
-                    NodeKind::Block(new, device) => (FileType::Block, new, device),
-                    NodeKind::Character(new, device) => (FileType::Character, new, device),
-                    NodeKind::Socket(new) => (FileType::Socket, new, none),
-                    NodeKind::Fifo(new) => (FileType::Fifo, new, none),
-                    NodeKind::Other(_) => return Err(Status::BADTYPE),
+            New::Node(kind, new) => {
+                let none = Device::default();
+                let (file_type, device) = match kind {
+                    NodeKind::Block(device) => (FileType::Block, device),
+                    NodeKind::Character(device) => (FileType::Character, device),
+                    NodeKind::Socket => (FileType::Socket, none),
+                    NodeKind::Fifo => (FileType::Fifo, none),
                 };
                 if device != none && caller.uid != 0 {
-                    return Err(Status::PERM);
+                    return Err(Fault::NotOwner);
                 }
                 (new, 0o644, Body::Special(file_type, device))
             }
         };
         let number = tree.add(body, default_mode, 1, caller, now);
-        finish(tree, caller, directory, name, number, attributes, now)
+        finish(tree, caller, directory, name, number, attributes, now).map(|number| (number, true))
     }
 }
 
@@ -127,31 +132,31 @@ fn finish(
     number: u64,
     mut new: NewAttributes,
     now: Time,
-) -> Result<u64, Status> {
+) -> Result<u64, Fault> {
     if caller.uid != 0 {
         // As Linux's server does: only the superuser makes files for others.
         (new.uid, new.gid) = (None, None);
     }
-    if let Err(status) = tree.set(caller, number, &new, now) {
+    if let Err(fault) = tree.set(caller, number, &new, now) {
         tree.unlink(number, now)?;
-        return Err(status);
+        return Err(fault);
     }
     tree.enter(directory, name, number, now)?;
     Ok(number)
 }
 
 /// CREATE of a name that is there.
-fn existing(tree: &mut Tree, caller: &Caller, old: u64, how: &CreateHow, now: Time) -> Result<u64, Status> {
+fn existing(tree: &mut Tree, caller: &Caller, old: u64, how: &CreateHow, now: Time) -> Result<(u64, bool), Fault> {
     match (how, &tree.node(old)?.body) {
         (CreateHow::Unchecked(new), Body::File(..)) => {
             let size_alone = NewAttributes { size: new.size, ..NewAttributes::default() };
             if new.size.is_some() {
                 tree.set(caller, old, &size_alone, now)?;
             }
-            Ok(old)
+            Ok((old, false))
         }
-        (CreateHow::Exclusive(verifier), Body::File(_, Some(made_with))) if made_with == verifier => Ok(old),
-        _ => Err(Status::EXIST),
+        (CreateHow::Exclusive(verifier, _), Body::File(_, Some(made_with))) if made_with == verifier => Ok((old, true)),
+        _ => Err(Fault::Exists),
     }
 }
 
@@ -167,9 +172,9 @@ impl FileSystem for MemoryFs {
     fn features(&self) -> Features {
         Features {
             max_file_octets: MAX_FILE_OCTETS,
-            time_precision: Time { seconds: 0, nanoseconds: 1 },
             max_links: tree::MAX_LINKS,
             max_name_octets: MAX_NAME_OCTETS,
+            ..Features::default()
         }
     }
 
@@ -179,23 +184,18 @@ impl FileSystem for MemoryFs {
         tree.attributes(number).map(|attributes| attributes.size)
     }
 
-    fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Status>> {
+    fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
         let tree = self.lock();
-        let attributes = tree.number(file).and_then(|number| tree.attributes(number).ok_or(Status::STALE));
+        let attributes = tree.number(file).and_then(|number| tree.attributes(number).ok_or(Fault::Stale));
         Box::pin(ready(attributes))
     }
 
-    fn set_attributes(
-        &self,
-        caller: Caller,
-        file: FileId,
-        new: NewAttributes,
-        guard: Option<Time>,
-    ) -> BoxFuture<'_, Changed<WeakCache>> {
+    fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
+        let (file, caller) = (via.file(), via.caller);
         let now = self.now();
         let changed = self.change(file, |tree, number| {
             if guard.is_some_and(|guard| tree.weak(number).is_none_or(|weak| weak.changed != guard)) {
-                return Err(Status::NOT_SYNC);
+                return Err(Fault::Changed);
             }
             tree.set(&caller, number, &new, now)
         });
@@ -208,26 +208,31 @@ impl FileSystem for MemoryFs {
             tree.check(&caller, directory, EXECUTE)?;
             let number = tree.find(directory, &name)?;
             let attributes = tree.attributes(number);
-            Ok(Found { file: file_id(number), attributes, directory: tree.attributes(directory) })
+            Ok(Found::new(file_id(number), attributes, tree.attributes(directory)))
         })))
     }
 
-    fn access(&self, caller: Caller, file: FileId, rights: u32) -> BoxFuture<'_, Told<(u32, Option<Attributes>)>> {
+    fn access(
+        &self,
+        caller: Caller,
+        file: FileId,
+        rights: Rights,
+    ) -> BoxFuture<'_, Told<(Rights, Option<Attributes>)>> {
         Box::pin(ready(self.look(file, |tree, number| {
             let node = tree.node(number)?;
             let directory = node.file_type() == FileType::Directory;
-            let mut granted = 0;
+            let mut granted = Rights::NONE;
             for (right, bit) in [
-                (access::READ, READ),
-                (access::LOOKUP, EXECUTE),
-                (access::MODIFY, WRITE),
-                (access::EXTEND, WRITE),
-                (access::DELETE, WRITE),
-                (access::EXECUTE, EXECUTE),
+                (Rights::READ, READ),
+                (Rights::LOOKUP, EXECUTE),
+                (Rights::MODIFY, WRITE),
+                (Rights::EXTEND, WRITE),
+                (Rights::DELETE, WRITE),
+                (Rights::EXECUTE, EXECUTE),
             ] {
                 let applies = match right {
-                    access::LOOKUP | access::DELETE => directory,
-                    access::EXECUTE => !directory,
+                    Rights::LOOKUP | Rights::DELETE => directory,
+                    Rights::EXECUTE => !directory,
                     _ => true,
                 };
                 if applies && node.allows(&caller, bit) {
@@ -241,61 +246,49 @@ impl FileSystem for MemoryFs {
     fn read_link(&self, _: Caller, link: FileId) -> BoxFuture<'_, Told<(Bytes, Option<Attributes>)>> {
         Box::pin(ready(self.look(link, |tree, number| match &tree.node(number)?.body {
             Body::Symlink(path) => Ok((path.clone(), tree.attributes(number))),
-            _ => Err(Status::INVAL),
+            _ => Err(Fault::Invalid),
         })))
     }
 
-    fn read(
-        &self,
-        caller: Caller,
-        file: FileId,
-        offset: u64,
-        count: usize,
-        mut buffer: Buffer,
-    ) -> BoxFuture<'_, Told<ReadData>> {
+    fn read(&self, via: Via, offset: u64, count: usize, mut buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        let (file, caller) = (via.file(), via.caller);
         Box::pin(ready(self.look(file, |tree, number| {
             let node = tree.node(number)?;
             let pages = match &node.body {
                 Body::File(pages, _) => pages,
-                Body::Directory(_) => return Err(Status::ISDIR),
-                _ => return Err(Status::INVAL),
+                Body::Directory(_) => return Err(Fault::IsDirectory),
+                _ => return Err(Fault::Invalid),
             };
             if !node.allows(&caller, READ) && !node.allows(&caller, EXECUTE) && !node.is_owner(&caller) {
-                return Err(Status::ACCES);
+                return Err(Fault::Denied);
             }
             let count = count.min(buffer.capacity());
             let len = pages.read(offset, &mut buffer.octets_mut()[..count]);
             buffer.set_len(len);
             let end = offset.saturating_add(len as u64) >= pages.size();
-            Ok(ReadData { buffer, end, attributes: tree.attributes(number) })
+            Ok(ReadData::new(buffer, end, tree.attributes(number)))
         })))
     }
 
-    fn write(
-        &self,
-        caller: Caller,
-        file: FileId,
-        offset: u64,
-        data: Bytes,
-        _: Stability,
-    ) -> BoxFuture<'_, Changed<Written>> {
+    fn write(&self, via: Via, offset: u64, data: Bytes, _: Stability) -> BoxFuture<'_, Changed<Written>> {
+        let (file, caller) = (via.file(), via.caller);
         let now = self.now();
         let changed = self.change(file, |tree, number| {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_FILE_OCTETS) {
-                return Err(Status::FBIG);
+                return Err(Fault::TooLarge);
             }
             let room = tree.max_pages - tree.pages;
             let node = tree.node_mut(number)?;
             if !node.allows(&caller, WRITE) && !node.is_owner(&caller) {
-                return Err(Status::ACCES);
+                return Err(Fault::Denied);
             }
             let file_type = node.file_type();
             let Body::File(pages, _) = &mut node.body else {
-                return Err(if file_type == FileType::Directory { Status::ISDIR } else { Status::INVAL });
+                return Err(if file_type == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid });
             };
             let added = pages.missing(offset, data.len());
             if added > room {
-                return Err(Status::NOSPC);
+                return Err(Fault::NoSpace);
             }
             pages.write(offset, &data);
             node.touch(now);
@@ -303,14 +296,14 @@ impl FileSystem for MemoryFs {
             Ok(data.len())
         });
         // As durable as it will ever be.
-        let written = |(count, file)| Written { count, committed: Stability::FileSync, file };
+        let written = |(count, file)| Written::new(count, Stability::FileSync, file);
         Box::pin(ready(changed.map(written)))
     }
 
-    fn commit(&self, _: Caller, file: FileId, _: u64, _: u32) -> BoxFuture<'_, Changed<WeakCache>> {
-        let changed = self.change(file, |tree, number| match tree.node(number)?.body {
+    fn commit(&self, via: Via, _: u64, _: u32) -> BoxFuture<'_, Changed<Change>> {
+        let changed = self.change(via.file(), |tree, number| match tree.node(number)?.body {
             Body::File(..) => Ok(()),
-            _ => Err(Status::INVAL),
+            _ => Err(Fault::Invalid),
         });
         Box::pin(ready(changed.map(|((), file)| file)))
     }
@@ -319,10 +312,13 @@ impl FileSystem for MemoryFs {
         let changed = self.change(directory, |tree, directory| {
             tree.names(directory)?;
             tree.check(&caller, directory, EXECUTE)?;
-            let number = self.create(tree, &caller, directory, name, new)?;
-            Ok((file_id(number), tree.attributes(number)))
+            let (number, is_new) = self.create(tree, &caller, directory, name, new)?;
+            Ok((number, is_new, tree.attributes(number)))
         });
-        Box::pin(ready(changed.map(|((file, attributes), directory)| Made { file, attributes, directory })))
+        Box::pin(ready(changed.map(|((number, is_new, attributes), directory)| Made {
+            is_new,
+            ..Made::new(file_id(number), attributes, directory)
+        })))
     }
 
     fn remove(
@@ -331,7 +327,7 @@ impl FileSystem for MemoryFs {
         directory: FileId,
         name: Bytes,
         is_directory: bool,
-    ) -> BoxFuture<'_, Changed<WeakCache>> {
+    ) -> BoxFuture<'_, Changed<Change>> {
         let now = self.now();
         let changed = self.change(directory, |tree, directory| {
             tree.names(directory)?;
@@ -339,10 +335,10 @@ impl FileSystem for MemoryFs {
             let victim = tree.find(directory, &name)?;
             tree.may_unlink(&caller, directory, victim)?;
             match (&tree.node(victim)?.body, is_directory) {
-                (Body::Directory(names), true) if !names.by_name.is_empty() => return Err(Status::NOTEMPTY),
-                (Body::Directory(_), false) => return Err(Status::ISDIR),
+                (Body::Directory(names), true) if !names.by_name.is_empty() => return Err(Fault::NotEmpty),
+                (Body::Directory(_), false) => return Err(Fault::IsDirectory),
                 (Body::Directory(_), true) => {}
-                (_, true) => return Err(Status::NOTDIR),
+                (_, true) => return Err(Fault::NotDirectory),
                 (_, false) => {}
             }
             tree.leave(directory, &name, now)?;
@@ -356,23 +352,23 @@ impl FileSystem for MemoryFs {
         caller: Caller,
         from: (FileId, Bytes),
         to: (FileId, Bytes),
-    ) -> BoxFuture<'_, Result<RenameInfo, Failure<RenameInfo>>> {
+    ) -> BoxFuture<'_, Result<Renamed, Failure<Renamed>>> {
         let now = self.now();
         let mut tree = self.lock();
         let numbers = tree.number(from.0).and_then(|first| Ok((first, tree.number(to.0)?)));
         let (first, second) = match numbers {
             Ok(numbers) => numbers,
-            Err(status) => return Box::pin(ready(Err(failed(status)))),
+            Err(fault) => return Box::pin(ready(Err(failed(fault)))),
         };
         let (before_first, before_second) = (tree.weak(first), tree.weak(second));
         let renamed = rename(&mut tree, &caller, (first, &from.1), (second, to.1), now);
-        let info = RenameInfo {
+        let info = Renamed {
             from_directory: tree.since(before_first, first),
             to_directory: tree.since(before_second, second),
         };
         Box::pin(ready(match renamed {
             Ok(()) => Ok(info),
-            Err(status) => Err(Failure { status, info }),
+            Err(fault) => Err(Failure { fault, info }),
         }))
     }
 
@@ -382,30 +378,28 @@ impl FileSystem for MemoryFs {
         file: FileId,
         directory: FileId,
         name: Bytes,
-    ) -> BoxFuture<'_, Result<LinkInfo, Failure<LinkInfo>>> {
+    ) -> BoxFuture<'_, Result<Linked, Failure<Linked>>> {
         let now = self.now();
         let file = match self.lock().number(file) {
             Ok(number) => number,
-            Err(status) => return Box::pin(ready(Err(failed(status)))),
+            Err(fault) => return Box::pin(ready(Err(failed(fault)))),
         };
         let changed = self.change(directory, |tree, directory| {
             tree.names(directory)?;
             tree.check(&caller, directory, WRITE | EXECUTE)?;
             if tree.find(directory, &name).is_ok() {
-                return Err(Status::EXIST);
+                return Err(Fault::Exists);
             }
             if tree.node(file)?.file_type() == FileType::Directory {
-                return Err(Status::PERM);
+                return Err(Fault::NotOwner);
             }
             tree.add_link(file, now)?;
             tree.enter(directory, name, file, now)
         });
         let attributes = self.lock().attributes(file);
         Box::pin(ready(match changed {
-            Ok(((), directory)) => Ok(LinkInfo { attributes, directory }),
-            Err(Failure { status, info: directory }) => {
-                Err(Failure { status, info: LinkInfo { attributes, directory } })
-            }
+            Ok(((), directory)) => Ok(Linked { attributes, directory }),
+            Err(Failure { fault, info: directory }) => Err(Failure { fault, info: Linked { attributes, directory } }),
         }))
     }
 
@@ -414,7 +408,7 @@ impl FileSystem for MemoryFs {
         caller: Caller,
         directory: FileId,
         cookie: u64,
-        _: Verifier,
+        _: [u8; 8],
         mut budget: ListingBudget,
     ) -> BoxFuture<'_, Told<Listing>> {
         Box::pin(ready(self.look(directory, |tree, directory| {
@@ -434,24 +428,19 @@ impl FileSystem for MemoryFs {
                     end = false;
                     break;
                 }
-                let attributes = if budget.is_plus() { tree.attributes(node) } else { None };
+                let attributes = if budget.wants_attributes() { tree.attributes(node) } else { None };
                 let file = attributes.map(|attributes| (file_id(node), attributes));
-                entries.push(ListingEntry { file_id: node, name, cookie, file });
+                entries.push(ListingEntry::new(node, name, cookie).with_file(file));
             }
-            Ok(Listing { attributes: tree.attributes(directory), verifier: Verifier::default(), entries, end })
+            Ok(Listing::new(entries, end).with_attributes(tree.attributes(directory)))
         })))
     }
 
-    fn usage(&self, _: Caller) -> BoxFuture<'_, Result<Usage, Status>> {
+    fn usage(&self, _: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {
         let tree = self.lock();
         let free = (tree.max_pages - tree.pages) * PAGE_OCTETS as u64;
-        Box::pin(ready(Ok(Usage {
-            total_octets: tree.max_pages * PAGE_OCTETS as u64,
-            free_octets: free,
-            available_octets: free,
-            total_files: MAX_FILES,
-            free_files: MAX_FILES.saturating_sub(tree.count()),
-        })))
+        let octets = (tree.max_pages * PAGE_OCTETS as u64, free);
+        Box::pin(ready(Ok(Usage::new(octets, (MAX_FILES, MAX_FILES.saturating_sub(tree.count()))))))
     }
 }
 
@@ -461,7 +450,7 @@ fn rename(
     (first, from): (u64, &[u8]),
     (second, to): (u64, Bytes),
     now: Time,
-) -> Result<(), Status> {
+) -> Result<(), Fault> {
     tree.names(first)?;
     tree.names(second)?;
     let moved = tree.find(first, from)?;
@@ -469,7 +458,7 @@ fn rename(
     tree.check(caller, second, WRITE | EXECUTE)?;
     let is_directory = tree.node(moved)?.file_type() == FileType::Directory;
     if is_directory && tree.is_below(second, moved)? {
-        return Err(Status::INVAL);
+        return Err(Fault::Invalid);
     }
     if let Ok(replaced) = tree.find(second, &to) {
         if replaced == moved {
@@ -477,10 +466,10 @@ fn rename(
         }
         tree.may_unlink(caller, second, replaced)?;
         match (&tree.node(replaced)?.body, is_directory) {
-            (Body::Directory(names), true) if !names.by_name.is_empty() => return Err(Status::NOTEMPTY),
-            (Body::Directory(_), false) => return Err(Status::ISDIR),
+            (Body::Directory(names), true) if !names.by_name.is_empty() => return Err(Fault::NotEmpty),
+            (Body::Directory(_), false) => return Err(Fault::IsDirectory),
             (Body::Directory(_), true) => {}
-            (_, true) => return Err(Status::NOTDIR),
+            (_, true) => return Err(Fault::NotDirectory),
             (_, false) => {}
         }
         tree.leave(second, &to, now)?;

@@ -3,11 +3,9 @@
 //! Node numbers are never used again, so an id that is found is the right one. Nothing here waits.
 
 use super::pages::{PAGE_OCTETS, Pages};
-use crate::{Caller, FileId};
+use crate::{Caller, Fault, FileId};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{
-    Attributes, FileType, NewAttributes, SetTime, Specification, Status, Time, Verifier, WeakAttributes, WeakCache,
-};
+use rpcrdma_nfs::attr::{Attributes, Before, Change, Device, FileType, NewAttributes, SetTime, Time};
 use std::collections::BTreeMap;
 
 pub(super) const READ: u32 = 4;
@@ -60,10 +58,10 @@ impl Names {
 }
 
 pub(super) enum Body {
-    File(Pages, Option<Verifier>),
+    File(Pages, Option<[u8; 8]>),
     Directory(Names),
     Symlink(Bytes),
-    Special(FileType, Specification),
+    Special(FileType, Device),
 }
 
 pub(super) struct Node {
@@ -76,6 +74,9 @@ pub(super) struct Node {
     accessed: Time,
     modified: Time,
     changed: Time,
+    created: Time,
+    /// How often it has changed, and one: never 0.
+    changes: u64,
 }
 
 impl Node {
@@ -108,30 +109,29 @@ impl Node {
 
     pub(super) fn attributes(&self, file_system: u64) -> Attributes {
         let (size, used, device) = match &self.body {
-            Body::File(pages, _) => (pages.size(), pages.count() * PAGE_OCTETS as u64, Specification::default()),
-            Body::Directory(names) => (names.by_name.len() as u64 * 32, 0, Specification::default()),
-            Body::Symlink(path) => (path.len() as u64, 0, Specification::default()),
+            Body::File(pages, _) => (pages.size(), pages.count() * PAGE_OCTETS as u64, Device::default()),
+            Body::Directory(names) => (names.by_name.len() as u64 * 32, 0, Device::default()),
+            Body::Symlink(path) => (path.len() as u64, 0, Device::default()),
             Body::Special(_, device) => (0, 0, *device),
         };
-        Attributes {
-            file_type: self.file_type(),
-            mode: self.mode,
-            links: self.links,
-            uid: self.uid,
-            gid: self.gid,
-            size,
-            used,
-            device,
-            file_system,
-            file_id: self.number,
-            accessed: self.accessed,
-            modified: self.modified,
-            changed: self.changed,
-        }
+        let mut told = Attributes::new(self.file_type(), file_system, self.number);
+        (told.mode, told.links, told.uid, told.gid) = (self.mode, self.links, self.uid, self.gid);
+        (told.size, told.used, told.device) = (size, used, device);
+        (told.accessed, told.modified, told.changed) = (self.accessed, self.modified, self.changed);
+        (told.created, told.change) = (Some(self.created), self.changes);
+        told
     }
 
+    /// The attributes have changed.
+    fn change(&mut self, now: Time) {
+        self.changed = now;
+        self.changes += 1;
+    }
+
+    /// The contents have changed.
     pub(super) fn touch(&mut self, now: Time) {
-        (self.modified, self.changed) = (now, now);
+        self.modified = now;
+        self.change(now);
     }
 }
 
@@ -160,7 +160,8 @@ impl Tree {
         let number = self.next;
         self.next += 1;
         let (uid, gid) = (caller.uid, caller.gid);
-        let node = Node { number, body, mode, links, uid, gid, accessed: now, modified: now, changed: now };
+        let (accessed, modified, changed, created) = (now, now, now, now);
+        let node = Node { number, body, mode, links, uid, gid, accessed, modified, changed, created, changes: 1 };
         self.nodes.insert(number, node);
         number
     }
@@ -169,71 +170,71 @@ impl Tree {
         self.add(Body::Directory(Names::below(parent)), mode, 2, caller, now)
     }
 
-    pub(super) fn node(&self, number: u64) -> Result<&Node, Status> {
-        self.nodes.get(&number).ok_or(Status::STALE)
+    pub(super) fn node(&self, number: u64) -> Result<&Node, Fault> {
+        self.nodes.get(&number).ok_or(Fault::Stale)
     }
 
-    pub(super) fn node_mut(&mut self, number: u64) -> Result<&mut Node, Status> {
-        self.nodes.get_mut(&number).ok_or(Status::STALE)
+    pub(super) fn node_mut(&mut self, number: u64) -> Result<&mut Node, Fault> {
+        self.nodes.get_mut(&number).ok_or(Fault::Stale)
     }
 
-    pub(super) fn number(&self, file: FileId) -> Result<u64, Status> {
-        let octets = file.as_slice().try_into().map_err(|_| Status::BADHANDLE)?;
+    pub(super) fn number(&self, file: FileId) -> Result<u64, Fault> {
+        let octets = file.as_slice().try_into().map_err(|_| Fault::BadId)?;
         let number = u64::from_be_bytes(octets);
         self.node(number).map(|_| number)
     }
 
-    pub(super) fn names(&self, number: u64) -> Result<&Names, Status> {
+    pub(super) fn names(&self, number: u64) -> Result<&Names, Fault> {
         match &self.node(number)?.body {
             Body::Directory(names) => Ok(names),
-            _ => Err(Status::NOTDIR),
+            _ => Err(Fault::NotDirectory),
         }
     }
 
-    fn names_mut(&mut self, number: u64) -> Result<&mut Names, Status> {
+    fn names_mut(&mut self, number: u64) -> Result<&mut Names, Fault> {
         match &mut self.node_mut(number)?.body {
             Body::Directory(names) => Ok(names),
-            _ => Err(Status::NOTDIR),
+            _ => Err(Fault::NotDirectory),
         }
     }
 
-    pub(super) fn check(&self, caller: &Caller, number: u64, rights: u32) -> Result<(), Status> {
-        if self.node(number)?.allows(caller, rights) { Ok(()) } else { Err(Status::ACCES) }
+    pub(super) fn check(&self, caller: &Caller, number: u64, rights: u32) -> Result<(), Fault> {
+        if self.node(number)?.allows(caller, rights) { Ok(()) } else { Err(Fault::Denied) }
     }
 
     pub(super) fn attributes(&self, number: u64) -> Option<Attributes> {
         self.nodes.get(&number).map(|node| node.attributes(self.id))
     }
 
-    pub(super) fn weak(&self, number: u64) -> Option<WeakAttributes> {
-        self.attributes(number).map(|attributes| attributes.weak())
+    pub(super) fn weak(&self, number: u64) -> Option<Before> {
+        self.attributes(number).map(|attributes| attributes.before())
     }
 
     /// Attributes from before and those of now.
-    pub(super) fn since(&self, before: Option<WeakAttributes>, number: u64) -> WeakCache {
-        WeakCache { before, after: self.attributes(number) }
+    pub(super) fn since(&self, before: Option<Before>, number: u64) -> Change {
+        Change { before, after: self.attributes(number) }
     }
 
     /// The node of a name.
-    pub(super) fn find(&self, directory: u64, name: &[u8]) -> Result<u64, Status> {
+    pub(super) fn find(&self, directory: u64, name: &[u8]) -> Result<u64, Fault> {
         let names = self.names(directory)?;
         match name {
             b"." => Ok(directory),
             b".." => Ok(names.parent),
-            name => names.by_name.get(name).map(|place| place.node).ok_or(Status::NOENT),
+            name => names.by_name.get(name).map(|place| place.node).ok_or(Fault::NotFound),
         }
     }
 
     /// Whether the caller may take a name out of a directory.
-    pub(super) fn may_unlink(&self, caller: &Caller, directory: u64, victim: u64) -> Result<(), Status> {
+    pub(super) fn may_unlink(&self, caller: &Caller, directory: u64, victim: u64) -> Result<(), Fault> {
         self.check(caller, directory, WRITE | EXECUTE)?;
         let (directory, victim) = (self.node(directory)?, self.node(victim)?);
         let sticky = directory.mode & STICKY != 0;
-        if sticky && !directory.is_owner(caller) && !victim.is_owner(caller) { Err(Status::ACCES) } else { Ok(()) }
+        if sticky && !directory.is_owner(caller) && !victim.is_owner(caller) { Err(Fault::Denied) } else { Ok(()) }
     }
 
     /// Gives a node a name in a directory. Links are counted elsewhere.
-    pub(super) fn enter(&mut self, directory: u64, name: Bytes, node: u64, now: Time) -> Result<(), Status> {
+    pub(super) fn enter(&mut self, directory: u64, name: Bytes, node: u64, now: Time) -> Result<(), Fault> {
         self.names_mut(directory)?.insert(name, node);
         if let Body::Directory(names) = &mut self.node_mut(node)?.body {
             names.parent = directory;
@@ -244,7 +245,7 @@ impl Tree {
     }
 
     /// Takes a name out of a directory; the node stays.
-    pub(super) fn leave(&mut self, directory: u64, name: &[u8], now: Time) -> Result<u64, Status> {
+    pub(super) fn leave(&mut self, directory: u64, name: &[u8], now: Time) -> Result<u64, Fault> {
         let node = self.find(directory, name)?;
         self.names_mut(directory)?.remove(name);
         if self.node(node)?.file_type() == FileType::Directory {
@@ -255,9 +256,9 @@ impl Tree {
     }
 
     /// Counts a link less, and forgets the node with its last.
-    pub(super) fn unlink(&mut self, number: u64, now: Time) -> Result<(), Status> {
+    pub(super) fn unlink(&mut self, number: u64, now: Time) -> Result<(), Fault> {
         let node = self.node_mut(number)?;
-        node.changed = now;
+        node.change(now);
         node.links = match node.body {
             Body::Directory(_) => 0,
             _ => node.links.saturating_sub(1),
@@ -270,18 +271,18 @@ impl Tree {
         Ok(())
     }
 
-    pub(super) fn add_link(&mut self, number: u64, now: Time) -> Result<(), Status> {
+    pub(super) fn add_link(&mut self, number: u64, now: Time) -> Result<(), Fault> {
         let node = self.node_mut(number)?;
         if node.links >= MAX_LINKS {
-            return Err(Status::MLINK);
+            return Err(Fault::TooManyLinks);
         }
         node.links += 1;
-        node.changed = now;
+        node.change(now);
         Ok(())
     }
 
     /// Whether a directory lies in another or is it.
-    pub(super) fn is_below(&self, mut directory: u64, other: u64) -> Result<bool, Status> {
+    pub(super) fn is_below(&self, mut directory: u64, other: u64) -> Result<bool, Fault> {
         while directory != other {
             if directory == ROOT {
                 return Ok(false);
@@ -292,18 +293,18 @@ impl Tree {
     }
 
     /// Sets attributes that the caller may set.
-    pub(super) fn set(&mut self, caller: &Caller, number: u64, new: &NewAttributes, now: Time) -> Result<(), Status> {
+    pub(super) fn set(&mut self, caller: &Caller, number: u64, new: &NewAttributes, now: Time) -> Result<(), Fault> {
         let node = self.node(number)?;
         let owner = node.is_owner(caller);
         let gives_away = new.uid.is_some_and(|uid| uid != node.uid);
         let regroups = new.gid.is_some_and(|gid| gid != node.gid && !(owner && caller.is_in_group(gid)));
         let sets_times = matches!(new.accessed, SetTime::Client(_)) || matches!(new.modified, SetTime::Client(_));
         if caller.uid != 0 && (gives_away || regroups || !owner && (new.mode.is_some() || sets_times)) {
-            return Err(Status::PERM);
+            return Err(Fault::NotOwner);
         }
         let touches = new.accessed == SetTime::Server || new.modified == SetTime::Server;
         if touches && !owner && !node.allows(caller, WRITE) {
-            return Err(Status::ACCES);
+            return Err(Fault::Denied);
         }
         if let Some(size) = new.size {
             self.resize(caller, number, size, now)?;
@@ -319,20 +320,20 @@ impl Tree {
         };
         node.accessed = time(node.accessed, new.accessed);
         node.modified = time(node.modified, new.modified);
-        node.changed = now;
+        node.change(now);
         Ok(())
     }
 
-    fn resize(&mut self, caller: &Caller, number: u64, size: u64, now: Time) -> Result<(), Status> {
+    fn resize(&mut self, caller: &Caller, number: u64, size: u64, now: Time) -> Result<(), Fault> {
         let node = self.node_mut(number)?;
         if !node.allows(caller, WRITE) && !node.is_owner(caller) {
-            return Err(Status::ACCES);
+            return Err(Fault::Denied);
         }
         let Body::File(pages, _) = &mut node.body else {
-            return Err(if node.file_type() == FileType::Directory { Status::ISDIR } else { Status::INVAL });
+            return Err(if node.file_type() == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid });
         };
         if size > super::MAX_FILE_OCTETS {
-            return Err(Status::FBIG);
+            return Err(Fault::TooLarge);
         }
         let before = pages.count();
         pages.set_size(size);

@@ -1,86 +1,95 @@
 //! Procedures that change something.
 
-use super::{Execution, check_name, is_dot};
-use crate::{Made, New, failed, server::Opened};
-use rpcrdma_nfs::v3::{self, Answer, Created, Failure, LinkInfo, Name, NodeKind, RenameInfo, Status, WeakCache};
-
-fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
-    match result {
-        Ok(ok) => Answer::Ok(ok),
-        Err(failure) => Answer::Failed(failure),
-    }
-}
+use super::{
+    Execution, check_name, is_dot,
+    tell::{Tell, answer, failure, refused},
+};
+use crate::{CreateHow, New, NodeKind, Via, server::Opened};
+use rpcrdma_nfs::{
+    attr::NewAttributes,
+    v3::{self, Answer, Created, Failure, LinkInfo, Name, RenameInfo, Status, WeakCache},
+};
 
 impl Execution {
     pub(super) async fn set_attributes(self, args: v3::SetAttributes) -> Answer<WeakCache, WeakCache> {
         let opened = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
-            Err(status) => return Answer::Failed(failed(status)),
+            Err(status) => return Answer::Failed(refused(status)),
         };
         let Opened { file_system, file, caller, .. } = opened;
-        answer(file_system.set_attributes(caller, file, args.attributes, args.guard).await)
+        let changed = file_system
+            .set_attributes(Via::caller(caller, file), args.attributes.into(), args.guard.map(Into::into))
+            .await;
+        answer(changed.map(WeakCache::tell).map_err(failure))
     }
 
     pub(super) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
         let Opened { file_system, file, caller, .. } = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
-            Err(status) => return Answer::Failed(failed(status)),
+            Err(status) => return Answer::Failed(refused(status)),
         };
         // Before the write: whatever is lost after this moment changes the verifier.
         let verifier = self.server.write_verifier(&*file_system);
-        answer(file_system.write(caller, file, args.offset, args.data, args.stability).await.map(|written| {
-            v3::WriteOk {
-                file: written.file,
-                count: u32::try_from(written.count).unwrap_or(u32::MAX),
-                committed: written.committed,
-                verifier,
-            }
-        }))
+        let written = file_system.write(Via::caller(caller, file), args.offset, args.data, args.stability.into()).await;
+        let told = written.map(|written| v3::WriteOk {
+            file: written.file.into(),
+            count: u32::try_from(written.count).unwrap_or(u32::MAX),
+            committed: written.committed.into(),
+            verifier,
+        });
+        answer(told.map_err(failure))
     }
 
     pub(super) async fn commit(self, args: v3::Commit) -> Answer<v3::CommitOk, WeakCache> {
         let Opened { file_system, file, caller, .. } = match self.open(&args.file) {
             Ok(opened) => opened,
-            Err(status) => return Answer::Failed(failed(status)),
+            Err(status) => return Answer::Failed(refused(status)),
         };
-        let committed = file_system.commit(caller, file, args.offset, args.count).await;
+        let committed = file_system.commit(Via::caller(caller, file), args.offset, args.count).await;
         // After the disk was waited for: whatever was lost before that moment has changed the verifier.
         let verifier = self.server.write_verifier(&*file_system);
-        answer(committed.map(|file| v3::CommitOk { file, verifier }))
+        answer(committed.map(|file| v3::CommitOk { file: file.into(), verifier }).map_err(failure))
     }
 
     pub(super) async fn create(self, args: v3::Create) -> Answer<Created, WeakCache> {
-        answer(self.make(&args.directory, args.name, New::File(args.how)).await)
+        answer(self.make(&args.directory, args.name, New::File(how(args.how))).await)
     }
 
     pub(super) async fn make_directory(self, args: v3::MakeDirectory) -> Answer<Created, WeakCache> {
-        answer(self.make(&args.directory, args.name, New::Directory(args.attributes)).await)
+        answer(self.make(&args.directory, args.name, New::Directory(args.attributes.into())).await)
     }
 
     pub(super) async fn symbolic_link(self, args: v3::SymbolicLink) -> Answer<Created, WeakCache> {
         let path = args.path.0;
         if path.is_empty() || path.contains(&0) {
-            return Answer::Failed(failed(Status::INVAL));
+            return Answer::Failed(refused(Status::INVAL));
         }
-        answer(self.make(&args.directory, args.name, New::Symlink(args.attributes, path)).await)
+        answer(self.make(&args.directory, args.name, New::Symlink(args.attributes.into(), path)).await)
     }
 
     pub(super) async fn make_node(self, args: v3::MakeNode) -> Answer<Created, WeakCache> {
-        if let NodeKind::Other(_) = args.kind {
-            return Answer::Failed(failed(Status::BADTYPE));
-        }
-        answer(self.make(&args.directory, args.name, New::Node(args.kind)).await)
+        let (kind, new) = match args.kind {
+            v3::NodeKind::Block(new, device) => (NodeKind::Block(device.into()), new),
+            v3::NodeKind::Character(new, device) => (NodeKind::Character(device.into()), new),
+            v3::NodeKind::Socket(new) => (NodeKind::Socket, new),
+            v3::NodeKind::Fifo(new) => (NodeKind::Fifo, new),
+            v3::NodeKind::Other(_) => return Answer::Failed(refused(Status::BADTYPE)),
+        };
+        answer(self.make(&args.directory, args.name, New::Node(kind, new.into())).await)
     }
 
     async fn make(&self, directory: &v3::Handle, name: Name, new: New) -> Result<Created, Failure<WeakCache>> {
-        let opened = self.open_to_change(directory).map_err(failed)?;
-        check_name(&opened, &name).map_err(failed)?;
+        let opened = self.open_to_change(directory).map_err(refused)?;
+        check_name(&opened, &name).map_err(refused)?;
         if is_dot(name.as_slice()) {
-            return Err(failed(Status::EXIST));
+            return Err(refused(Status::EXIST));
         }
-        let Made { file, attributes, directory } =
-            opened.file_system.make(opened.caller.clone(), opened.file, name.0, new).await?;
-        Ok(Created { file: Some(self.server.handle(&opened, file)), attributes, directory })
+        let made = opened.file_system.make(opened.caller.clone(), opened.file, name.0, new).await.map_err(failure)?;
+        Ok(Created {
+            file: Some(self.server.handle(&opened, made.file)),
+            attributes: made.attributes.map(Into::into),
+            directory: made.directory.into(),
+        })
     }
 
     pub(super) async fn remove(self, args: v3::Remove) -> Answer<WeakCache, WeakCache> {
@@ -97,15 +106,15 @@ impl Execution {
         name: Name,
         is_directory: bool,
     ) -> Result<WeakCache, Failure<WeakCache>> {
-        let opened = self.open_to_change(directory).map_err(failed)?;
-        check_name(&opened, &name).map_err(failed)?;
+        let opened = self.open_to_change(directory).map_err(refused)?;
+        check_name(&opened, &name).map_err(refused)?;
         match name.as_slice() {
-            b".." if is_directory => return Err(failed(Status::EXIST)),
-            b"." | b".." => return Err(failed(Status::INVAL)),
+            b".." if is_directory => return Err(refused(Status::EXIST)),
+            b"." | b".." => return Err(refused(Status::INVAL)),
             _ => {}
         }
         let Opened { file_system, file, caller, .. } = opened;
-        file_system.remove(caller, file, name.0, is_directory).await
+        file_system.remove(caller, file, name.0, is_directory).await.map(WeakCache::tell).map_err(failure)
     }
 
     pub(super) async fn rename(self, args: v3::Rename) -> Answer<RenameInfo, RenameInfo> {
@@ -113,19 +122,20 @@ impl Execution {
     }
 
     async fn try_rename(&self, args: v3::Rename) -> Result<RenameInfo, Failure<RenameInfo>> {
-        let from = self.open_to_change(&args.from_directory).map_err(failed)?;
-        let to = self.open_to_change(&args.to_directory).map_err(failed)?;
+        let from = self.open_to_change(&args.from_directory).map_err(refused)?;
+        let to = self.open_to_change(&args.to_directory).map_err(refused)?;
         if from.export != to.export {
-            return Err(failed(Status::XDEV));
+            return Err(refused(Status::XDEV));
         }
         for name in [&args.from, &args.to] {
-            check_name(&from, name).map_err(failed)?;
+            check_name(&from, name).map_err(refused)?;
             if is_dot(name.as_slice()) {
-                return Err(failed(Status::INVAL));
+                return Err(refused(Status::INVAL));
             }
         }
         let Opened { file_system, file, caller, .. } = from;
-        file_system.rename(caller, (file, args.from.0), (to.file, args.to.0)).await
+        let renamed = file_system.rename(caller, (file, args.from.0), (to.file, args.to.0)).await;
+        renamed.map(RenameInfo::tell).map_err(failure)
     }
 
     pub(super) async fn link(self, args: v3::Link) -> Answer<LinkInfo, LinkInfo> {
@@ -133,16 +143,25 @@ impl Execution {
     }
 
     async fn try_link(&self, args: v3::Link) -> Result<LinkInfo, Failure<LinkInfo>> {
-        let file = self.open_to_change(&args.file).map_err(failed)?;
-        let directory = self.open_to_change(&args.directory).map_err(failed)?;
+        let file = self.open_to_change(&args.file).map_err(refused)?;
+        let directory = self.open_to_change(&args.directory).map_err(refused)?;
         if file.export != directory.export {
-            return Err(failed(Status::XDEV));
+            return Err(refused(Status::XDEV));
         }
-        check_name(&directory, &args.name).map_err(failed)?;
+        check_name(&directory, &args.name).map_err(refused)?;
         if is_dot(args.name.as_slice()) {
-            return Err(failed(Status::EXIST));
+            return Err(refused(Status::EXIST));
         }
         let Opened { file_system, caller, .. } = directory;
-        file_system.link(caller, file.file, directory.file, args.name.0).await
+        let linked = file_system.link(caller, file.file, directory.file, args.name.0).await;
+        linked.map(LinkInfo::tell).map_err(failure)
+    }
+}
+
+fn how(how: v3::CreateHow) -> CreateHow {
+    match how {
+        v3::CreateHow::Unchecked(new) => CreateHow::Unchecked(new.into()),
+        v3::CreateHow::Guarded(new) => CreateHow::Guarded(new.into()),
+        v3::CreateHow::Exclusive(verifier) => CreateHow::Exclusive(verifier.0, NewAttributes::default()),
     }
 }

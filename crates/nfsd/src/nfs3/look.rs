@@ -1,10 +1,14 @@
 //! Procedures that change nothing.
 
-use super::{Execution, check_name};
-use crate::{Listing, ListingBudget, ListingEntry, failed, server::Opened};
+use super::{
+    Execution, check_name,
+    tell::{answer, failure, faulty, refused, status},
+};
+use crate::{Listing, ListingBudget, ListingEntry, Rights, Via, server::Opened};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{
-    self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_OCTETS, Name, Path, Status, access,
+    self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_OCTETS, Name, Path, Status, entry_octets,
+    entry_plus_octets, read_directory_octets,
 };
 
 /// The best READDIR, in octets: some 400 entries with attributes.
@@ -15,20 +19,13 @@ const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 type Info = Option<Attributes>;
 
-fn answer<T, F>(result: Result<T, Failure<F>>) -> Answer<T, F> {
-    match result {
-        Ok(ok) => Answer::Ok(ok),
-        Err(failure) => Answer::Failed(failure),
-    }
-}
-
 impl Execution {
     pub(super) async fn get_attributes(self, args: v3::GetAttributes) -> Answer<Attributes, ()> {
         let attributes = match self.open(&args.file) {
-            Ok(opened) => opened.attributes().await,
-            Err(status) => Err(status),
+            Ok(opened) => opened.attributes().await.map(Attributes::from).map_err(faulty),
+            Err(status) => Err(refused(status)),
         };
-        answer(attributes.map_err(failed))
+        answer(attributes)
     }
 
     pub(super) async fn lookup(self, args: v3::Lookup) -> Answer<v3::LookupOk, Info> {
@@ -36,11 +33,13 @@ impl Execution {
     }
 
     async fn try_lookup(&self, args: v3::Lookup) -> Result<v3::LookupOk, Failure<Info>> {
-        let opened = self.open(&args.directory).map_err(failed)?;
-        check_name(&opened, &args.name).map_err(failed)?;
-        let found = opened.file_system.lookup(opened.caller.clone(), opened.file, args.name.0).await?;
+        let opened = self.open(&args.directory).map_err(refused)?;
+        check_name(&opened, &args.name).map_err(refused)?;
+        let found =
+            opened.file_system.lookup(opened.caller.clone(), opened.file, args.name.0).await.map_err(failure)?;
         let file = self.server.handle(&opened, found.file);
-        Ok(v3::LookupOk { file, attributes: found.attributes, directory: found.directory })
+        let (attributes, directory) = (found.attributes.map(Into::into), found.directory.map(Into::into));
+        Ok(v3::LookupOk { file, attributes, directory })
     }
 
     pub(super) async fn access(self, args: v3::Access) -> Answer<v3::AccessOk, Info> {
@@ -48,11 +47,12 @@ impl Execution {
     }
 
     async fn try_access(&self, args: v3::Access) -> Result<v3::AccessOk, Failure<Info>> {
-        let opened = self.open(&args.file).map_err(failed)?;
-        let changing = access::MODIFY | access::EXTEND | access::DELETE;
-        let asked = if opened.read_only { args.rights & !changing } else { args.rights };
-        let (rights, attributes) = opened.file_system.access(opened.caller.clone(), opened.file, asked).await?;
-        Ok(v3::AccessOk { attributes, rights: rights & asked })
+        let opened = self.open(&args.file).map_err(refused)?;
+        let asked = Rights::from_bits(args.rights);
+        let asked = if opened.read_only { asked & !Rights::CHANGING } else { asked };
+        let told = opened.file_system.access(opened.caller.clone(), opened.file, asked).await;
+        let (rights, attributes) = told.map_err(failure)?;
+        Ok(v3::AccessOk { attributes: attributes.map(Into::into), rights: (rights & asked).bits() })
     }
 
     pub(super) async fn read_link(self, args: v3::ReadLink) -> Answer<v3::ReadLinkOk, Info> {
@@ -60,9 +60,10 @@ impl Execution {
     }
 
     async fn try_read_link(&self, args: v3::ReadLink) -> Result<v3::ReadLinkOk, Failure<Info>> {
-        let opened = self.open(&args.link).map_err(failed)?;
-        let (path, attributes) = opened.file_system.read_link(opened.caller.clone(), opened.file).await?;
-        Ok(v3::ReadLinkOk { attributes, path: Path(path) })
+        let opened = self.open(&args.link).map_err(refused)?;
+        let told = opened.file_system.read_link(opened.caller.clone(), opened.file).await;
+        let (path, attributes) = told.map_err(failure)?;
+        Ok(v3::ReadLinkOk { attributes: attributes.map(Into::into), path: Path(path) })
     }
 
     pub(super) async fn read(self, args: v3::Read) -> Answer<v3::ReadOk, Info> {
@@ -70,7 +71,7 @@ impl Execution {
     }
 
     async fn try_read(&self, args: v3::Read) -> Result<v3::ReadOk, Failure<Info>> {
-        let opened = self.open(&args.file).map_err(failed)?;
+        let opened = self.open(&args.file).map_err(refused)?;
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
         // Asking costs as much as a small read.
@@ -81,8 +82,9 @@ impl Execution {
             count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         }
         let buffer = self.buffer(count).await;
-        let read = opened.file_system.read(opened.caller.clone(), opened.file, args.offset, count, buffer).await?;
-        Ok(v3::ReadOk { attributes: read.attributes, end: read.end, data: read.buffer.freeze() })
+        let via = Via::caller(opened.caller.clone(), opened.file);
+        let read = opened.file_system.read(via, args.offset, count, buffer).await.map_err(failure)?;
+        Ok(v3::ReadOk { attributes: read.attributes.map(Into::into), end: read.end, data: read.buffer.freeze() })
     }
 
     /// Memory that the transport can send from. Waits, holding the call's credit, until there is some.
@@ -102,14 +104,15 @@ impl Execution {
     }
 
     async fn try_read_directory(&self, args: v3::ReadDirectory) -> Result<v3::ReadDirectoryOk, Failure<Info>> {
-        let opened = self.open(&args.directory).map_err(failed)?;
-        let budget = ListingBudget::names_only(self.listing_octets(args.count));
+        let opened = self.open(&args.directory).map_err(refused)?;
+        let octets = self.listing_octets(args.count).saturating_sub(read_directory_octets());
+        let budget = ListingBudget::new(octets, entry_octets(0));
         let listing = self.list(&opened, args.cookie, args.verifier, budget).await?;
         let entry =
             |entry: ListingEntry| Entry { file_id: entry.file_id, name: Name(entry.name), cookie: entry.cookie };
         Ok(v3::ReadDirectoryOk {
-            attributes: listing.attributes,
-            verifier: listing.verifier,
+            attributes: listing.attributes.map(Into::into),
+            verifier: v3::Verifier(listing.verifier),
             entries: listing.entries.into_iter().map(entry).collect(),
             end: listing.end,
         })
@@ -126,23 +129,26 @@ impl Execution {
         &self,
         args: v3::ReadDirectoryPlus,
     ) -> Result<v3::ReadDirectoryPlusOk, Failure<Info>> {
-        let opened = self.open(&args.directory).map_err(failed)?;
+        let opened = self.open(&args.directory).map_err(refused)?;
         let names = usize::try_from(args.directory_count).unwrap_or(usize::MAX);
-        let budget = ListingBudget::plus(names, self.listing_octets(args.max_count), MAX_HANDLE_OCTETS);
+        let octets = self.listing_octets(args.max_count).saturating_sub(read_directory_octets());
+        let budget = ListingBudget::new(octets, entry_plus_octets(0, MAX_HANDLE_OCTETS))
+            .with_names(names, entry_octets(0))
+            .with_attributes();
         let listing = self.list(&opened, args.cookie, args.verifier, budget).await?;
         let entry = |entry: ListingEntry| {
             let (file, attributes) = entry.file.unzip();
             EntryPlus {
-                file_id: attributes.as_ref().map_or(entry.file_id, |a: &Attributes| a.file_id),
+                file_id: attributes.as_ref().map_or(entry.file_id, |attributes| attributes.file_id),
                 name: Name(entry.name),
                 cookie: entry.cookie,
-                attributes,
+                attributes: attributes.map(Into::into),
                 file: file.map(|file| -> Handle { self.server.handle(&opened, file) }),
             }
         };
         Ok(v3::ReadDirectoryPlusOk {
-            attributes: listing.attributes,
-            verifier: listing.verifier,
+            attributes: listing.attributes.map(Into::into),
+            verifier: v3::Verifier(listing.verifier),
             entries: listing.entries.into_iter().map(entry).collect(),
             end: listing.end,
         })
@@ -159,9 +165,10 @@ impl Execution {
         verifier: v3::Verifier,
         budget: ListingBudget,
     ) -> Result<Listing, Failure<Info>> {
-        let listing = opened.file_system.list(opened.caller.clone(), opened.file, cookie, verifier, budget).await?;
+        let listing = opened.file_system.list(opened.caller.clone(), opened.file, cookie, verifier.0, budget).await;
+        let listing = listing.map_err(failure)?;
         if listing.entries.is_empty() && !listing.end {
-            return Err(Failure { status: Status::TOOSMALL, info: listing.attributes });
+            return Err(Failure { status: Status::TOOSMALL, info: listing.attributes.map(Into::into) });
         }
         Ok(listing)
     }
@@ -169,10 +176,10 @@ impl Execution {
     pub(super) async fn file_system_status(self, args: v3::FileSystemStatus) -> Answer<v3::FileSystemStatusOk, Info> {
         let result = async {
             let opened = self.open(&args.root)?;
-            let attributes = opened.attributes().await?;
-            let usage = opened.file_system.usage(opened.caller.clone()).await?;
+            let attributes = opened.attributes().await.map_err(status)?;
+            let usage = opened.file_system.usage(opened.caller.clone()).await.map_err(status)?;
             Ok(v3::FileSystemStatusOk {
-                attributes: Some(attributes),
+                attributes: Some(attributes.into()),
                 total_octets: usage.total_octets,
                 free_octets: usage.free_octets,
                 available_octets: usage.available_octets,
@@ -182,7 +189,7 @@ impl Execution {
                 invariant_seconds: 0,
             })
         };
-        answer(result.await.map_err(failed))
+        answer(result.await.map_err(refused))
     }
 
     pub(super) async fn file_system_info(self, args: v3::FileSystemInfo) -> Answer<v3::FileSystemInfoOk, Info> {
@@ -192,7 +199,7 @@ impl Execution {
             let opened = self.open(&args.root)?;
             let features = opened.file_system.features();
             Ok(v3::FileSystemInfoOk {
-                attributes: Some(opened.attributes().await?),
+                attributes: Some(opened.attributes().await.map_err(status)?.into()),
                 read_max: read,
                 read_preferred: read,
                 read_multiple: super::TRANSFER_UNIT_OCTETS as u32,
@@ -201,14 +208,14 @@ impl Execution {
                 write_multiple: super::TRANSFER_UNIT_OCTETS as u32,
                 directory_preferred: PREFERRED_LISTING_OCTETS.min(read),
                 max_file_octets: features.max_file_octets,
-                time_precision: features.time_precision,
+                time_precision: features.time_precision.into(),
                 properties: v3::properties::LINK
                     | v3::properties::SYMLINK
                     | v3::properties::HOMOGENEOUS
                     | v3::properties::CAN_SET_TIME,
             })
         };
-        answer(result.await.map_err(failed))
+        answer(result.await.map_err(refused))
     }
 
     pub(super) async fn path_configuration(self, args: v3::PathConfiguration) -> Answer<v3::PathConfigurationOk, Info> {
@@ -216,7 +223,7 @@ impl Execution {
             let opened = self.open(&args.file)?;
             let features = opened.file_system.features();
             Ok(v3::PathConfigurationOk {
-                attributes: Some(opened.attributes().await?),
+                attributes: Some(opened.attributes().await.map_err(status)?.into()),
                 max_links: features.max_links,
                 max_name_octets: features.max_name_octets,
                 no_truncation: true,
@@ -225,6 +232,6 @@ impl Execution {
                 case_preserving: true,
             })
         };
-        answer(result.await.map_err(failed))
+        answer(result.await.map_err(refused))
     }
 }

@@ -7,6 +7,7 @@
 mod about;
 mod change;
 mod look;
+mod tell;
 
 use crate::{
     server::{Opened, Server},
@@ -19,6 +20,7 @@ use rpcrdma_nfs::v3::{self, Procedure, Status};
 use rpcrdma_oncrpc::{Answer, CallContext, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use std::sync::Arc;
+pub(crate) use tell::status;
 
 /// The service. Cloning shares the server.
 pub(crate) struct Nfs3 {

@@ -9,11 +9,8 @@ use super::{Counter, Counts, SIZES};
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env};
-use rpcrdma_nfs::{
-    mount,
-    v3::{self, CreateHow, NewAttributes},
-};
-use rpcrdma_nfsd::{Caller, Export, FileSystem, MemoryFs, New, Nfsd, SECRET_OCTETS};
+use rpcrdma_nfs::{attr::NewAttributes, mount, v3};
+use rpcrdma_nfsd::{Caller, CreateHow, Export, FileSystem, MemoryFs, New, Nfsd, SECRET_OCTETS};
 use rpcrdma_oncrpc::{Answer, CallContext, Handler, Outcome, Router, Service};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Stream, StreamPart};
 use std::{net::SocketAddr, sync::Arc};
@@ -172,7 +169,7 @@ async fn file_system(files: u32, env: &Env) -> Result<MemoryFs> {
         let how = CreateHow::Guarded(NewAttributes { mode: Some(0o644), ..NewAttributes::default() });
         let name = Bytes::from(format!("a file of usual name {number:04}"));
         let made = file_system.make(Caller::root(), file_system.root(), name, New::File(how)).await;
-        made.map_err(|failure| failure.status).context("filling a directory")?;
+        made.map_err(|failure| failure.fault).context("filling a directory")?;
     }
     Ok(file_system)
 }

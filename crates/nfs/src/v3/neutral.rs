@@ -1,0 +1,121 @@
+//! From and to the attributes that no version of NFS owns ([`crate::attr`]).
+
+use super::{Attributes, FileType, NewAttributes, SetTime, Specification, Stability, Time, WeakAttributes, WeakCache};
+use crate::attr;
+
+impl From<attr::Time> for Time {
+    /// As this version can tell it: not before 1970, not after 2106.
+    fn from(time: attr::Time) -> Self {
+        match u32::try_from(time.seconds) {
+            Ok(seconds) => Time { seconds, nanoseconds: time.nanoseconds },
+            Err(_) if time.seconds < 0 => Time::default(),
+            Err(_) => Time { seconds: u32::MAX, nanoseconds: 999_999_999 },
+        }
+    }
+}
+
+impl From<Time> for attr::Time {
+    fn from(time: Time) -> Self {
+        attr::Time { seconds: time.seconds.into(), nanoseconds: time.nanoseconds }
+    }
+}
+
+macro_rules! same_variants {
+    ($($here:ident = $neutral:ty: $($variant:ident)*;)*) => {$(
+        impl From<$neutral> for $here {
+            fn from(value: $neutral) -> Self {
+                match value {
+                    $(<$neutral>::$variant => $here::$variant,)*
+                }
+            }
+        }
+
+        impl From<$here> for $neutral {
+            fn from(value: $here) -> Self {
+                match value {
+                    $($here::$variant => <$neutral>::$variant,)*
+                }
+            }
+        }
+    )*};
+}
+
+same_variants! {
+    FileType = attr::FileType: Regular Directory Block Character Symlink Socket Fifo;
+    Stability = attr::Stability: Unstable DataSync FileSync;
+}
+
+impl From<attr::Device> for Specification {
+    fn from(attr::Device { major, minor }: attr::Device) -> Self {
+        Specification { major, minor }
+    }
+}
+
+impl From<Specification> for attr::Device {
+    fn from(Specification { major, minor }: Specification) -> Self {
+        attr::Device { major, minor }
+    }
+}
+
+impl From<attr::Attributes> for Attributes {
+    fn from(told: attr::Attributes) -> Self {
+        Attributes {
+            file_type: told.file_type.into(),
+            mode: told.mode,
+            links: told.links,
+            uid: told.uid,
+            gid: told.gid,
+            size: told.size,
+            used: told.used,
+            device: told.device.into(),
+            file_system: told.file_system,
+            file_id: told.file_id,
+            accessed: told.accessed.into(),
+            modified: told.modified.into(),
+            changed: told.changed.into(),
+        }
+    }
+}
+
+impl From<attr::Before> for WeakAttributes {
+    fn from(before: attr::Before) -> Self {
+        WeakAttributes { size: before.size, modified: before.modified.into(), changed: before.changed.into() }
+    }
+}
+
+impl From<attr::Change> for WeakCache {
+    fn from(change: attr::Change) -> Self {
+        WeakCache { before: change.before.map(Into::into), after: change.after.map(Into::into) }
+    }
+}
+
+impl From<SetTime> for attr::SetTime {
+    fn from(how: SetTime) -> Self {
+        match how {
+            SetTime::Keep => attr::SetTime::Keep,
+            SetTime::Server => attr::SetTime::Server,
+            SetTime::Client(time) => attr::SetTime::Client(time.into()),
+        }
+    }
+}
+
+impl From<NewAttributes> for attr::NewAttributes {
+    fn from(new: NewAttributes) -> Self {
+        let NewAttributes { mode, uid, gid, size, accessed, modified } = new;
+        attr::NewAttributes { mode, uid, gid, size, accessed: accessed.into(), modified: modified.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_that_this_version_cannot_tell_are_the_nearest_that_it_can() {
+        let told = |seconds, nanoseconds| Time::from(attr::Time { seconds, nanoseconds });
+        assert_eq!(told(-1, 5), Time::default());
+        assert_eq!(told(7, 5), Time { seconds: 7, nanoseconds: 5 });
+        assert_eq!(told(1 << 32, 5), Time { seconds: u32::MAX, nanoseconds: 999_999_999 });
+        assert_eq!(attr::Time::from(told(u32::MAX.into(), 5)), attr::Time { seconds: u32::MAX.into(), nanoseconds: 5 });
+    }
+}

@@ -1,0 +1,49 @@
+//! Names of files that outlive the server.
+
+use std::fmt;
+
+/// The most octets in a [`FileId`]: what a handle of 64 octets leaves beside its own 30.
+pub const MAX_FILE_ID_OCTETS: usize = 34;
+
+/// Names an object of one file system, by octets that mean something to that file system alone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FileId {
+    len: u8,
+    octets: [u8; MAX_FILE_ID_OCTETS],
+}
+
+impl FileId {
+    /// The id of these octets, or `None` if there are more than [`MAX_FILE_ID_OCTETS`].
+    pub fn new(octets: &[u8]) -> Option<Self> {
+        let mut id = Self { len: u8::try_from(octets.len()).ok()?, octets: [0; MAX_FILE_ID_OCTETS] };
+        id.octets.get_mut(..octets.len())?.copy_from_slice(octets);
+        Some(id)
+    }
+
+    /// The octets.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.octets[..usize::from(self.len)]
+    }
+}
+
+impl fmt::Debug for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("FileId(")?;
+        self.as_slice().iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        f.write_str(")")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_holds_up_to_its_limit() {
+        let octets = [7; MAX_FILE_ID_OCTETS + 1];
+        assert_eq!(FileId::new(&octets[1..]).unwrap().as_slice(), &octets[1..]);
+        assert!(FileId::new(&octets).is_none());
+        assert!(FileId::new(&[0; 300]).is_none());
+        assert_ne!(FileId::new(b"a"), FileId::new(b"a\0"));
+    }
+}

@@ -1,0 +1,171 @@
+//! Listings of directories, and how large an answer may become: counted by what the protocol says an entry takes, which
+//! the file system need not know.
+
+use crate::FileId;
+use bytes::Bytes;
+use rpcrdma_nfs::attr::Attributes;
+use rpcrdma_xdr::padded;
+
+/// How many entries of a directory an answer holds.
+///
+/// A protocol says what an entry takes beside its name, and the name itself takes its octets rounded up to words:
+///
+/// ```
+/// use rpcrdma_nfsd::ListingBudget;
+/// let mut budget = ListingBudget::new(100, 24);
+/// assert!(budget.take(8), "32 octets");
+/// assert!(budget.take(41), "68 octets, rounded up");
+/// assert!(!budget.take(1), "none are left");
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct ListingBudget {
+    /// Octets left for entries.
+    octets: usize,
+    /// What an entry takes beside its name.
+    entry: usize,
+    /// Octets left for names and what goes with them, which some protocols limit besides.
+    names: usize,
+    /// What counts there beside the name.
+    name: usize,
+    /// Whether entries are wanted with their files and attributes.
+    attributes: bool,
+}
+
+impl ListingBudget {
+    /// Entries of `octets` octets in all, each of which takes `entry` octets beside its name.
+    pub fn new(octets: usize, entry: usize) -> Self {
+        Self { octets, entry, names: usize::MAX, name: 0, attributes: false }
+    }
+
+    /// Of which names, with `name` octets beside each, take at most `names` octets.
+    #[must_use]
+    pub fn with_names(self, names: usize, name: usize) -> Self {
+        Self { names, name, ..self }
+    }
+
+    /// The file and its attributes are wanted with each entry.
+    #[must_use]
+    pub fn with_attributes(self) -> Self {
+        Self { attributes: true, ..self }
+    }
+
+    /// Whether entries come with their file and attributes.
+    pub fn wants_attributes(&self) -> bool {
+        self.attributes
+    }
+
+    /// How many entries there may be room for: as many as have the shortest names.
+    pub fn most_entries(&self) -> usize {
+        let shortest = padded(1);
+        (self.octets / (self.entry + shortest)).min(self.names / (self.name + shortest))
+    }
+
+    /// Takes room for an entry with a name of `name_octets`; false if there is none.
+    pub fn take(&mut self, name_octets: usize) -> bool {
+        let name = padded(name_octets);
+        match (self.octets.checked_sub(self.entry + name), self.names.checked_sub(self.name + name)) {
+            (Some(octets), Some(names)) => {
+                (self.octets, self.names) = (octets, names);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// An entry of a directory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ListingEntry {
+    /// The file's number.
+    pub file_id: u64,
+    /// The name.
+    pub name: Bytes,
+    /// Where to go on after this entry: never 0.
+    pub cookie: u64,
+    /// The file and its attributes, where they were asked for and are known.
+    pub file: Option<(FileId, Attributes)>,
+}
+
+impl ListingEntry {
+    /// An entry whose file is not told.
+    pub fn new(file_id: u64, name: Bytes, cookie: u64) -> Self {
+        Self { file_id, name, cookie, file: None }
+    }
+
+    /// The same with its file, if that is known.
+    #[must_use]
+    pub fn with_file(self, file: Option<(FileId, Attributes)>) -> Self {
+        Self { file, ..self }
+    }
+}
+
+/// A part of a directory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Listing {
+    /// The directory's attributes.
+    pub attributes: Option<Attributes>,
+    /// What makes the cookies valid.
+    pub verifier: [u8; 8],
+    /// The entries.
+    pub entries: Vec<ListingEntry>,
+    /// Whether the last of them is the directory's last.
+    pub end: bool,
+}
+
+impl Listing {
+    /// Entries, and whether they are the directory's last. The cookies are valid for ever; the directory's attributes are
+    /// not told.
+    pub fn new(entries: Vec<ListingEntry>, end: bool) -> Self {
+        Self { attributes: None, verifier: [0; 8], entries, end }
+    }
+
+    /// Those of all of a directory's entries, each given at its place, that come after `cookie` and for which there is
+    /// room. Their cookies become their places from 1 on: for directories that do not change.
+    pub fn of(all: impl IntoIterator<Item = ListingEntry>, cookie: u64, mut budget: ListingBudget) -> Self {
+        let mut entries = Vec::new();
+        for (place, entry) in (1..).zip(all).filter(|(place, _)| *place > cookie) {
+            if !budget.take(entry.name.len()) {
+                return Self::new(entries, false);
+            }
+            entries.push(ListingEntry { cookie: place, ..entry });
+        }
+        Self::new(entries, true)
+    }
+
+    /// The same with the directory's attributes, if they are known.
+    #[must_use]
+    pub fn with_attributes(self, attributes: Option<Attributes>) -> Self {
+        Self { attributes, ..self }
+    }
+
+    /// The same with what makes the cookies valid.
+    #[must_use]
+    pub fn with_verifier(self, verifier: [u8; 8]) -> Self {
+        Self { verifier, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_nfs::v3::{entry_octets, entry_plus_octets};
+
+    #[test]
+    fn a_budget_ends_where_the_encoding_would_exceed_it() {
+        let names_only = |octets| ListingBudget::new(octets, entry_octets(0));
+        let mut budget = names_only(2 * entry_octets(5));
+        assert!(budget.take(5) && budget.take(5) && !budget.take(0));
+        assert_eq!((names_only(7 * entry_octets(1)).most_entries(), names_only(0).most_entries()), (7, 0));
+        let mut budget = names_only(2 * entry_octets(5) - 1);
+        assert!(budget.take(5) && !budget.take(5));
+        let plus = |octets, names| {
+            ListingBudget::new(octets, entry_plus_octets(0, 64)).with_names(names, entry_octets(0)).with_attributes()
+        };
+        let mut budget = plus(1 << 20, entry_octets(1));
+        assert!(budget.take(1) && !budget.take(1), "names have a budget of their own");
+        let mut budget = plus(entry_plus_octets(1, 64), 1 << 20);
+        assert!(budget.wants_attributes() && budget.take(1) && !budget.take(1));
+    }
+}

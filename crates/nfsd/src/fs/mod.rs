@@ -1,0 +1,205 @@
+//! What can be served: the file system trait.
+//!
+//! Objects are named by [`FileId`]s, which the file system makes and which stay valid across a restart for as long as
+//! the object exists. Results carry attributes where they cost nothing extra. A read is given its buffer and gives it
+//! back; written data is shared. A file system checks the caller's rights itself. It speaks no protocol: an error is a
+//! [`Fault`], with what can be told in spite of it, and each protocol has a status for each.
+
+mod fault;
+mod id;
+mod listing;
+mod open;
+mod rights;
+mod told;
+mod workers;
+
+pub use fault::{Changed, Failure, Fault, Told, failed};
+pub use id::{FileId, MAX_FILE_ID_OCTETS};
+pub use listing::{Listing, ListingBudget, ListingEntry};
+pub use open::{Access, OpenFile, Via};
+pub use rights::Rights;
+pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Renamed, Usage, Written};
+pub use workers::{InPlace, Workers};
+
+use crate::Caller;
+use bytes::Bytes;
+use open::Plain;
+use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, Stability, Time};
+use std::{future::ready, path::PathBuf, sync::Arc};
+
+/// A file system that can be served.
+///
+/// One that is only read needs [`root`](Self::root), [`id`](Self::id), [`attributes`](Self::attributes),
+/// [`lookup`](Self::lookup), [`read`](Self::read) and [`list`](Self::list); whatever changes something fails with
+/// [`Fault::ReadOnly`] unless it is implemented. `examples/map.rs` serves a map of names to texts that way.
+pub trait FileSystem: Send + Sync {
+    /// Its root directory.
+    fn root(&self) -> FileId;
+
+    /// Identifies the file system; the same after a restart.
+    fn id(&self) -> u64;
+
+    /// Attributes. Everybody who may call may see them: the caller decides only who waits for whom.
+    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>>;
+
+    /// The file of a name: also `.` and `..`; the root is its own parent.
+    fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>>;
+
+    /// Reads at most `count` octets from `offset` into `buffer`, which holds as many.
+    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>>;
+
+    /// Entries after `cookie` (0: from the beginning), `.` and `..` among them, as many as `budget` has room for.
+    fn list(
+        &self,
+        caller: Caller,
+        directory: FileId,
+        cookie: u64,
+        verifier: [u8; 8],
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Told<Listing>>;
+
+    /// What it can do.
+    fn features(&self) -> Features {
+        Features::default()
+    }
+
+    /// Where a file is on this machine, for the log alone, if that can be told without waiting. The root's path is that of
+    /// what is served.
+    fn path(&self, file: FileId) -> Option<PathBuf> {
+        let _ = file;
+        None
+    }
+
+    /// The size of a file, if it can be told at once. Spares a read the memory for octets that are not there.
+    fn size_hint(&self, file: FileId) -> Option<u64> {
+        let _ = file;
+        None
+    }
+
+    /// How often data that was written and not committed may have been lost since the file system was opened. The write
+    /// verifier of all its files changes with it; so it has to change before a call that has seen a loss is answered.
+    fn losses(&self) -> u64 {
+        0
+    }
+
+    /// Does what has to be done from time to time, until the file system is gone. A program that serves it drives this.
+    fn upkeep(&self) -> BoxFuture<'static, ()> {
+        Box::pin(ready(()))
+    }
+
+    /// How full it is.
+    fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {
+        let _ = caller;
+        Box::pin(ready(Ok(Usage::default())))
+    }
+
+    /// Which of the rights the caller has. What the permission bits say, unless it is implemented.
+    fn access(
+        &self,
+        caller: Caller,
+        file: FileId,
+        rights: Rights,
+    ) -> BoxFuture<'_, Told<(Rights, Option<Attributes>)>> {
+        Box::pin(async move {
+            let attributes = self.attributes(caller.clone(), file).await.map_err(failed)?;
+            Ok((Rights::of_mode(&attributes, &caller) & rights, Some(attributes)))
+        })
+    }
+
+    /// What a symbolic link points to.
+    fn read_link(&self, caller: Caller, link: FileId) -> BoxFuture<'_, Told<(Bytes, Option<Attributes>)>> {
+        let _ = (caller, link);
+        Box::pin(ready(Err(failed(Fault::Invalid))))
+    }
+
+    /// Opens a regular file, if the caller may do with it what `access` says. A file system without open files of its own
+    /// asks the rights, and keeps nothing.
+    fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
+        Box::pin(async move {
+            let mut wanted = Rights::NONE;
+            if access.reads() {
+                wanted |= Rights::READ;
+            }
+            if access.writes() {
+                wanted |= Rights::MODIFY;
+            }
+            let (granted, attributes) = self.access(caller, file, wanted).await?;
+            let fault = match attributes.as_ref().map_or(FileType::Regular, |attributes| attributes.file_type) {
+                FileType::Regular if granted.contains(wanted) => {
+                    let open: Arc<dyn OpenFile> = Arc::new(Plain { file, access });
+                    return Ok(open);
+                }
+                FileType::Regular => Fault::Denied,
+                FileType::Directory => Fault::IsDirectory,
+                FileType::Symlink => Fault::IsSymlink,
+                _ => Fault::IsSpecial,
+            };
+            Err(Failure { fault, info: attributes })
+        })
+    }
+
+    /// Sets attributes, only if the file's `changed` is `guard`, where it is given.
+    fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (via, new, guard);
+        read_only()
+    }
+
+    /// Writes, at least as durably as `stability` says.
+    fn write(&self, via: Via, offset: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
+        let _ = (via, offset, data, stability);
+        read_only()
+    }
+
+    /// Makes what was written durable; a `count` of 0 means up to the end.
+    fn commit(&self, via: Via, offset: u64, count: u32) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (via, offset, count);
+        read_only()
+    }
+
+    /// Makes a file.
+    fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
+        let _ = (caller, directory, name, new);
+        read_only()
+    }
+
+    /// Removes a name: that of an empty directory if `is_directory`, else any other.
+    fn remove(
+        &self,
+        caller: Caller,
+        directory: FileId,
+        name: Bytes,
+        is_directory: bool,
+    ) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (caller, directory, name, is_directory);
+        read_only()
+    }
+
+    /// Renames, in place of what has the new name.
+    fn rename(
+        &self,
+        caller: Caller,
+        from: (FileId, Bytes),
+        to: (FileId, Bytes),
+    ) -> BoxFuture<'_, Result<Renamed, Failure<Renamed>>> {
+        let _ = (caller, from, to);
+        read_only()
+    }
+
+    /// Gives a file a further name.
+    fn link(
+        &self,
+        caller: Caller,
+        file: FileId,
+        directory: FileId,
+        name: Bytes,
+    ) -> BoxFuture<'_, Result<Linked, Failure<Linked>>> {
+        let _ = (caller, file, directory, name);
+        read_only()
+    }
+}
+
+/// What a file system says that cannot be changed.
+fn read_only<T: Send + 'static, F: Default + Send + 'static>() -> BoxFuture<'static, Result<T, Failure<F>>> {
+    Box::pin(ready(Err(failed(Fault::ReadOnly))))
+}

@@ -1,0 +1,211 @@
+//! What a file system says of what it has done. Results carry attributes where they cost nothing extra.
+
+use crate::FileId;
+use bytes::Bytes;
+use rpcrdma_env::Buffer;
+use rpcrdma_nfs::attr::{Attributes, Change, Device, NewAttributes, Stability, Time};
+
+/// A file that was looked up.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Found {
+    /// The file.
+    pub file: FileId,
+    /// Its attributes.
+    pub attributes: Option<Attributes>,
+    /// The directory's attributes.
+    pub directory: Option<Attributes>,
+}
+
+impl Found {
+    /// A file, with its attributes and those of its directory where they are known.
+    pub fn new(file: FileId, attributes: Option<Attributes>, directory: Option<Attributes>) -> Self {
+        Self { file, attributes, directory }
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ReadData {
+    /// The buffer that was given, its length set to the octets read.
+    pub buffer: Buffer,
+    /// Whether the last octet is the last of the file.
+    pub end: bool,
+    /// The file's attributes after the read.
+    pub attributes: Option<Attributes>,
+}
+
+impl ReadData {
+    /// Octets, whether they are the file's last, and its attributes where they are known.
+    pub fn new(buffer: Buffer, end: bool, attributes: Option<Attributes>) -> Self {
+        Self { buffer, end, attributes }
+    }
+
+    /// Takes what is wanted of octets that are all in memory into the buffer: for file systems that need no more.
+    ///
+    /// ```
+    /// # use rpcrdma_env::Buffer;
+    /// # use rpcrdma_nfsd::ReadData;
+    /// let read = ReadData::of(b"hello", 1, 3, Buffer::from_vec(vec![0; 3]), None);
+    /// assert_eq!((read.buffer.filled(), read.end), (&b"ell"[..], false));
+    /// ```
+    pub fn of(octets: &[u8], offset: u64, count: usize, mut buffer: Buffer, attributes: Option<Attributes>) -> Self {
+        let rest = usize::try_from(offset).ok().and_then(|offset| octets.get(offset..)).unwrap_or_default();
+        let len = rest.len().min(count).min(buffer.capacity());
+        buffer.octets_mut()[..len].copy_from_slice(&rest[..len]);
+        buffer.set_len(len);
+        Self { buffer, end: len == rest.len(), attributes }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Written {
+    /// How many octets.
+    pub count: usize,
+    /// How durable they are.
+    pub committed: Stability,
+    /// The file before and after.
+    pub file: Change,
+}
+
+impl Written {
+    /// So many octets were written, so durably.
+    pub fn new(count: usize, committed: Stability, file: Change) -> Self {
+        Self { count, committed, file }
+    }
+}
+
+/// What is to be made.
+#[derive(Clone, Debug)]
+pub enum New {
+    /// A regular file.
+    File(CreateHow),
+    /// A directory.
+    Directory(NewAttributes),
+    /// A symbolic link to a path of any octets.
+    Symlink(NewAttributes, Bytes),
+    /// A special file.
+    Node(NodeKind, NewAttributes),
+}
+
+/// How a file is made whose name may be there already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateHow {
+    /// What is there is used as it is, with this size set on it if one is given.
+    Unchecked(NewAttributes),
+    /// It is an error.
+    Guarded(NewAttributes),
+    /// It is an error, unless it was made by a call with this verifier: a retransmission. Times are not set, since the file
+    /// system may keep the verifier there.
+    Exclusive([u8; 8], NewAttributes),
+}
+
+/// A special file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NodeKind {
+    /// A block device.
+    Block(Device),
+    /// A character device.
+    Character(Device),
+    /// A socket.
+    Socket,
+    /// A named pipe.
+    Fifo,
+}
+
+/// What was made.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Made {
+    /// The new file.
+    pub file: FileId,
+    /// Its attributes.
+    pub attributes: Option<Attributes>,
+    /// The directory before and after.
+    pub directory: Change,
+    /// Whether it was made by this call, and not there before.
+    pub is_new: bool,
+}
+
+impl Made {
+    /// A file that was not there before.
+    pub fn new(file: FileId, attributes: Option<Attributes>, directory: Change) -> Self {
+        Self { file, attributes, directory, is_new: true }
+    }
+}
+
+/// What a change of names did to two directories.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Renamed {
+    /// The first directory before and after.
+    pub from_directory: Change,
+    /// The second directory before and after.
+    pub to_directory: Change,
+}
+
+/// What a further name did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Linked {
+    /// The file's attributes.
+    pub attributes: Option<Attributes>,
+    /// The directory before and after.
+    pub directory: Change,
+}
+
+/// How full a file system is. Octets and numbers of files.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Octets in all.
+    pub total_octets: u64,
+    /// Octets free.
+    pub free_octets: u64,
+    /// Octets free for ordinary users.
+    pub available_octets: u64,
+    /// Files in all.
+    pub total_files: u64,
+    /// Files that can still be made.
+    pub free_files: u64,
+}
+
+impl Usage {
+    /// So many octets in all, of which so many are free, for everybody; the same of files.
+    pub fn new(octets: (u64, u64), files: (u64, u64)) -> Self {
+        Self {
+            total_octets: octets.0,
+            free_octets: octets.1,
+            available_octets: octets.1,
+            total_files: files.0,
+            free_files: files.1,
+        }
+    }
+}
+
+/// What a file system can do.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Features {
+    /// The largest file, in octets.
+    pub max_file_octets: u64,
+    /// How exactly times are kept.
+    pub time_precision: Time,
+    /// The most hard links to a file.
+    pub max_links: u32,
+    /// The longest name, in octets.
+    pub max_name_octets: u32,
+}
+
+impl Default for Features {
+    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets.
+    fn default() -> Self {
+        Self {
+            max_file_octets: i64::MAX as u64,
+            time_precision: Time { seconds: 0, nanoseconds: 1 },
+            max_links: 1,
+            max_name_octets: 255,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Where work that may sleep in the kernel is done.
+
+/// Where work that may sleep in the kernel is done: threads of the program's. The library starts none.
+pub trait Workers: Send + Sync {
+    /// Runs `job` on some thread, at once if fewer than [`threads`](Self::threads) are under way. One that is dropped
+    /// instead fails its call and those that wait for their turn.
+    fn run(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// How many jobs can run at a time. A file system gives no more than that, and decides whose are next.
+    fn threads(&self) -> usize {
+        usize::MAX
+    }
+}
+
+/// Does the work at once, on the thread that asks: for tests, and for programs with a thread for each connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InPlace;
+
+impl Workers for InPlace {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
+}

@@ -1,0 +1,106 @@
+//! From what a file system says to what version 3 says: the one table of causes and statuses, and results.
+
+use crate::{Failure, Fault, Linked, Renamed};
+use rpcrdma_nfs::{
+    attr,
+    v3::{self, Answer, Status},
+};
+
+/// The status of a cause.
+pub(crate) fn status(fault: Fault) -> Status {
+    match fault {
+        Fault::NotOwner => Status::PERM,
+        Fault::NotFound => Status::NOENT,
+        Fault::Io => Status::IO,
+        Fault::NoDevice => Status::NXIO,
+        Fault::NoDriver => Status::NODEV,
+        Fault::Denied => Status::ACCES,
+        Fault::Exists => Status::EXIST,
+        Fault::OtherFileSystem => Status::XDEV,
+        Fault::NotDirectory => Status::NOTDIR,
+        Fault::IsDirectory => Status::ISDIR,
+        Fault::IsSymlink | Fault::IsSpecial | Fault::Invalid => Status::INVAL,
+        Fault::TooLarge => Status::FBIG,
+        Fault::NoSpace => Status::NOSPC,
+        Fault::ReadOnly => Status::ROFS,
+        Fault::TooManyLinks => Status::MLINK,
+        Fault::NameTooLong => Status::NAMETOOLONG,
+        Fault::NotEmpty => Status::NOTEMPTY,
+        Fault::Quota => Status::DQUOT,
+        Fault::Stale => Status::STALE,
+        Fault::BadId => Status::BADHANDLE,
+        Fault::Changed => Status::NOT_SYNC,
+        Fault::BadCookie => Status::BAD_COOKIE,
+        Fault::Unsupported => Status::NOTSUPP,
+        Fault::BadType => Status::BADTYPE,
+        Fault::Later => Status::JUKEBOX,
+        Fault::Internal => Status::SERVERFAULT,
+    }
+}
+
+/// A failure of which nothing more is told.
+pub(super) fn refused<F: Default>(status: Status) -> v3::Failure<F> {
+    v3::Failure { status, info: F::default() }
+}
+
+/// A failure of which nothing more is told, by its cause.
+pub(super) fn faulty<F: Default>(fault: Fault) -> v3::Failure<F> {
+    refused(status(fault))
+}
+
+/// A failure of the file system.
+pub(super) fn failure<F, G: Tell<F>>(failure: Failure<F>) -> v3::Failure<G> {
+    v3::Failure { status: status(failure.fault), info: G::tell(failure.info) }
+}
+
+/// What a procedure returns.
+pub(super) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
+    match result {
+        Ok(ok) => Answer::Ok(ok),
+        Err(failure) => Answer::Failed(failure),
+    }
+}
+
+/// What this version tells of something.
+pub(super) trait Tell<T> {
+    fn tell(told: T) -> Self;
+}
+
+impl Tell<Option<attr::Attributes>> for Option<v3::Attributes> {
+    fn tell(told: Option<attr::Attributes>) -> Self {
+        told.map(Into::into)
+    }
+}
+
+impl Tell<attr::Change> for v3::WeakCache {
+    fn tell(told: attr::Change) -> Self {
+        told.into()
+    }
+}
+
+impl Tell<Renamed> for v3::RenameInfo {
+    fn tell(told: Renamed) -> Self {
+        Self { from_directory: told.from_directory.into(), to_directory: told.to_directory.into() }
+    }
+}
+
+impl Tell<Linked> for v3::LinkInfo {
+    fn tell(told: Linked) -> Self {
+        Self { attributes: told.attributes.map(Into::into), directory: told.directory.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    /// Only what is no file to open has a status that another cause has, too.
+    #[test]
+    fn every_cause_has_a_status_of_its_own_that_is_no_success() {
+        let all = Fault::ALL.map(status);
+        assert!(!all.contains(&Status::OK));
+        let distinct: HashSet<_> = all.into_iter().collect();
+        assert_eq!(distinct.len() + 2, Fault::ALL.len());
+    }
+}
