@@ -3,6 +3,7 @@
 mod calls;
 mod content;
 mod names;
+mod opens;
 mod rights;
 mod warnings;
 

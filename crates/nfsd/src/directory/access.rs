@@ -2,7 +2,7 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{self, fault, stat},
+    attributes::{fault, stat},
     object::Mode,
     resolve::{own_path, reopen},
 };
@@ -23,7 +23,7 @@ impl Inner {
         }
         let object = self.present(file).map_err(failed)?;
         let granted = self.granted(caller, &object, rights);
-        let attributes = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        let attributes = stat(&object.fd).ok().map(|stat| object.told(&stat, self.id));
         match granted {
             Ok(granted) => Ok((granted, attributes)),
             Err(error) => Err(Failure { fault: fault(error), info: attributes }),
@@ -87,10 +87,7 @@ impl Inner {
             _ => return Err(Fault::IsSpecial),
         }
         let stat = stat(&object.fd).map_err(fault)?;
-        if stat.stx_nlink == 0 {
-            self.gone(object.id);
-            return Err(Fault::Stale);
-        }
+        self.check_there(object, &stat)?;
         if object.still_may(caller, mode, &stat, self.identity.keeping())
             && let Some(file) = object.opened(caller, mode)
         {

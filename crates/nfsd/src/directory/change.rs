@@ -8,13 +8,14 @@ use super::{
     Cover, Inner, Object,
     attributes::{self, MODE_BITS, fault, stat, timestamps},
     object,
+    opens::Open,
     resolve::{open_beneath, own_path},
 };
-use crate::{Caller, Changed, Failure, Fault, FileId, Linked, Renamed, failed};
+use crate::{Caller, Changed, Failure, Fault, FileId, Linked, Renamed, Via, failed};
 use rpcrdma_nfs::attr::{Attributes, Before, Change, FileType, NewAttributes, SetTime, Time};
 use rustix::{
     fd::OwnedFd,
-    fs::{AtFlags, CWD, Mode, OFlags, chmod, chownat, ftruncate, linkat, renameat, unlinkat, utimensat},
+    fs::{AtFlags, CWD, Mode, OFlags, Statx, chmod, chownat, ftruncate, linkat, renameat, unlinkat, utimensat},
     io::Errno,
     process::{Gid, Uid},
 };
@@ -23,21 +24,16 @@ use rustix::{
 struct Victim {
     id: FileId,
     fd: OwnedFd,
+    stat: Statx,
     is_directory: bool,
 }
 
 impl Inner {
-    pub(super) fn set_attributes(
-        &self,
-        caller: &Caller,
-        file: FileId,
-        new: &NewAttributes,
-        guard: Option<Time>,
-    ) -> Changed<Change> {
-        if Cover::of(file).is_some() {
+    pub(super) fn set_attributes(&self, via: &Via, new: &NewAttributes, guard: Option<Time>) -> Changed<Change> {
+        if Cover::of(via.file()).is_some() {
             return Err(failed(Fault::ReadOnly));
         }
-        let object = self.present(file).map_err(failed)?;
+        let object = self.present(via.file()).map_err(failed)?;
         let ((), changed) = self.change_file(&object, || {
             if let Some(guard) = guard {
                 let now = stat(&object.fd).map_err(fault)?;
@@ -45,18 +41,22 @@ impl Inner {
                     return Err(Fault::Changed);
                 }
             }
-            self.apply(caller, &object, new)
+            self.apply(via, &object, new)
         })?;
         Ok(changed)
     }
 
     /// Sets attributes. The size first, since cutting a file changes its times, and the times last.
-    pub(super) fn apply(&self, caller: &Caller, object: &Object, new: &NewAttributes) -> Result<(), Fault> {
+    pub(super) fn apply(&self, via: &Via, object: &Object, new: &NewAttributes) -> Result<(), Fault> {
+        let caller = &via.caller;
         if let Some(size) = new.size {
             if i64::try_from(size).is_err() {
                 return Err(Fault::TooLarge);
             }
-            let (opened, _) = self.open(caller, object, object::Mode::Write)?;
+            let opened = match via.opened_as::<Open>().and_then(|open| open.descriptor(object::Mode::Write)) {
+                Some(opened) => opened.clone(),
+                None => self.open(caller, object, object::Mode::Write)?.0,
+            };
             // As the caller, for the same reasons as when writing.
             let assumed = self.identity.assume(caller).map_err(fault)?;
             let cut = ftruncate(&opened, size);
@@ -123,14 +123,22 @@ impl Inner {
         let fd = open_beneath(&directory.fd, name, OFlags::PATH).ok()?;
         let stat = stat(&fd).ok()?;
         let is_directory = attributes::file_type(&stat) == FileType::Directory;
-        Some(Victim { id: self.ids.of(&fd, &stat), fd, is_directory })
+        Some(Victim { id: self.ids.of(&fd, &stat), fd, stat, is_directory })
     }
 
     /// A name is no longer a file's. Whether it was its last is asked only now: it may have got another meanwhile.
     fn unlinked(&self, victim: &Victim, directory: &Object, name: &[u8]) {
         self.forget(victim.id, directory, name);
+        self.links_changed(victim);
         if victim.is_directory || stat(&victim.fd).is_ok_and(|stat| stat.stx_nlink == 0) {
             self.gone(victim.id);
+        }
+    }
+
+    /// A name of a file has come, gone or changed, which changes the file.
+    fn links_changed(&self, file: &Victim) {
+        if let (Some(object), Ok(after)) = (self.cache.peek(file.id), stat(&file.fd)) {
+            object.has_changed(&file.stat, &after);
         }
     }
 
@@ -166,15 +174,17 @@ impl Inner {
         };
         drop(changing);
         if let Err(error) = renamed {
-            return Err(Failure { fault: status_of_names(error), info });
+            return Err(Failure { fault: fault_of_names(error), info });
         }
         // Two names of one file: nothing has happened.
-        if let Some(Victim { id, .. }) = moved
+        if let Some(moved) = moved
+            && let id = moved.id
             && replaced.as_ref().is_none_or(|other| other.id != id)
         {
             if let Some(replaced) = replaced {
                 self.unlinked(&replaced, &second, to);
             }
+            self.links_changed(&moved);
             self.forget(id, &first, from);
             if let Err(fault) = self.remember(id, &second, to) {
                 return Err(Failure { fault, info });
@@ -187,8 +197,8 @@ impl Inner {
         self.now(object).map(|attributes| attributes.before())
     }
 
-    fn now(&self, object: &Object) -> Option<Attributes> {
-        stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id))
+    pub(super) fn now(&self, object: &Object) -> Option<Attributes> {
+        stat(&object.fd).ok().map(|stat| object.told(&stat, self.id))
     }
 
     pub(super) fn link(
@@ -204,10 +214,14 @@ impl Inner {
             if object.file_type == FileType::Directory {
                 return Err(Fault::NotOwner);
             }
+            let before = stat(&object.fd).map_err(fault)?;
             let assumed = self.identity.assume(caller).map_err(fault)?;
             let linked = linkat(CWD, own_path(&object.fd), &directory.fd, name, AtFlags::SYMLINK_FOLLOW);
             drop(assumed);
-            linked.map_err(status_of_names)?;
+            linked.map_err(fault_of_names)?;
+            if let Ok(after) = stat(&object.fd) {
+                object.has_changed(&before, &after);
+            }
             self.remember(object.id, &directory, name)
         });
         let attributes = self.now(&object);
@@ -219,7 +233,7 @@ impl Inner {
 }
 
 /// For operations on two names, which may be on different file systems.
-fn status_of_names(error: Errno) -> Fault {
+fn fault_of_names(error: Errno) -> Fault {
     match error {
         Errno::XDEV => Fault::OtherFileSystem,
         other => fault(other),

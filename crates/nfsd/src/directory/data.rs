@@ -5,11 +5,12 @@
 
 use super::{
     Inner, Object,
-    attributes::{self, fault, stat},
+    attributes::{fault, stat},
     object::Mode,
+    opens::Open,
     uncommitted::{For, Held},
 };
-use crate::{Caller, Changed, Failure, Fault, FileId, ReadData, Told, Written, failed};
+use crate::{Changed, Failure, Fault, ReadData, Told, Via, Written, failed};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{Change, Stability};
@@ -40,28 +41,34 @@ impl Inner {
     /// Reads what is in memory, or gives the buffer back.
     pub(super) fn read_now(
         &self,
-        caller: &Caller,
-        file: FileId,
+        via: &Via,
         offset: u64,
         count: usize,
         mut buffer: Buffer,
     ) -> Result<ReadData, Buffer> {
         let count = count.min(buffer.capacity());
-        match self.try_read_now(caller, file, offset, &mut buffer.octets_mut()[..count]) {
-            Some((len, stat)) => {
+        match self.try_read_now(via, offset, &mut buffer.octets_mut()[..count]) {
+            Some((object, len, stat)) => {
                 buffer.set_len(len);
-                Ok(self.data(buffer, offset, &stat))
+                Ok(self.data(&object, buffer, offset, &stat))
             }
             None => Err(buffer),
         }
     }
 
-    fn try_read_now(&self, caller: &Caller, file: FileId, offset: u64, out: &mut [u8]) -> Option<(usize, Statx)> {
+    fn try_read_now(&self, via: &Via, offset: u64, out: &mut [u8]) -> Option<(Arc<Object>, usize, Statx)> {
         if !self.local || offset > MAX_OFFSET - out.len() as u64 {
             return None;
         }
-        let object = self.cache.get(file)?;
-        let opened = object.opened(caller, Mode::Read)?;
+        let open = via.opened_as::<Open>();
+        let (object, opened) = match open {
+            Some(open) => (open.object().clone(), open.descriptor(Mode::Read)?.clone()),
+            None => {
+                let object = self.cache.get(via.file())?;
+                let opened = object.opened(&via.caller, Mode::Read)?;
+                (object, opened)
+            }
+        };
         let wanted = out.len();
         let len = match wanted {
             0 => 0,
@@ -71,42 +78,35 @@ impl Inner {
         // longer read.
         let stat = stat(&object.fd).ok()?;
         let whole = len == wanted || offset + len as u64 >= stat.stx_size;
-        let may = || object.still_may(caller, Mode::Read, &stat, self.identity.keeping());
-        (whole && stat.stx_nlink > 0 && may()).then_some((len, stat))
+        let may = || stat.stx_nlink > 0 && object.still_may(&via.caller, Mode::Read, &stat, self.identity.keeping());
+        (whole && (open.is_some() || may())).then_some((object, len, stat))
     }
 
-    fn data(&self, buffer: Buffer, offset: u64, stat: &Statx) -> ReadData {
+    fn data(&self, object: &Object, buffer: Buffer, offset: u64, stat: &Statx) -> ReadData {
         let end = offset.saturating_add(buffer.len() as u64) >= stat.stx_size;
-        ReadData::new(buffer, end, Some(attributes::attributes(stat, self.id)))
+        ReadData::new(buffer, end, Some(object.told(stat, self.id)))
     }
 
-    pub(super) fn read(
-        &self,
-        caller: &Caller,
-        file: FileId,
-        offset: u64,
-        count: usize,
-        mut buffer: Buffer,
-    ) -> Told<ReadData> {
-        let object = self.object(file).map_err(failed)?;
-        let (opened, _) = self.open(caller, &object, Mode::Read).map_err(failed)?;
+    pub(super) fn read(&self, via: &Via, offset: u64, count: usize, mut buffer: Buffer) -> Told<ReadData> {
+        let (object, opened) = self.through(via, Mode::Read).map_err(failed)?;
         let count = count.min(buffer.capacity());
         let room = usize::try_from(MAX_OFFSET.saturating_sub(offset)).unwrap_or(usize::MAX).min(count);
         let len = read_fully(&opened, &mut buffer.octets_mut()[..room], offset).map_err(|e| failed(fault(e)))?;
         buffer.set_len(len);
         let stat = stat(&object.fd).map_err(|error| failed(fault(error)))?;
-        Ok(self.data(buffer, offset, &stat))
+        Ok(self.data(&object, buffer, offset, &stat))
     }
 
     /// Writes, without waiting for the disk. Also gives what is to be waited for, through what.
-    pub(super) fn write(&self, caller: &Caller, file: FileId, write: &Write) -> Changed<(Written, Target)> {
-        let object = self.object(file).map_err(failed)?;
+    pub(super) fn write(&self, via: &Via, write: &Write) -> Changed<(Written, Target)> {
+        let caller = &via.caller;
+        let object = self.object(via.file()).map_err(failed)?;
         let Write { offset, data, stability } = write;
         let ((held, is_crowded, count), file) = self.change_file(&object, || {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_OFFSET) {
                 return Err(Fault::TooLarge);
             }
-            let (opened, _) = self.open(caller, &object, Mode::Write)?;
+            let (_, opened) = self.through(via, Mode::Write)?;
             let (writing, is_crowded) = self.uncommitted.begin(object.id, &opened, self.clock.now());
             // As the caller, although the file is open: the kernel takes the set-user-ID and set-group-ID bits from a
             // file that anybody but the superuser writes to, and counts quotas and reserved space for the writer.
@@ -143,21 +143,21 @@ impl Inner {
     }
 
     /// Tells no attributes from before: others may change the file while the disk is waited for.
-    pub(super) fn commit(&self, caller: &Caller, file: FileId) -> Changed<Change> {
-        let object = self.object(file).map_err(failed)?;
+    pub(super) fn commit(&self, via: &Via) -> Changed<Change> {
+        let object = self.object(via.file()).map_err(failed)?;
         let synced = match self.uncommitted.hold(object.id) {
             Some(held) => self.settle(&held, For::Data),
             None => {
                 // Whoever may read may ask that it be kept, too: the data may have been written before rights changed.
-                let (opened, _) = self
-                    .open(caller, &object, Mode::Write)
-                    .or_else(|fault| self.open(caller, &object, Mode::Read).map_err(|_| fault))
+                let (_, opened) = self
+                    .through(via, Mode::Write)
+                    .or_else(|fault| self.through(via, Mode::Read).map_err(|_| fault))
                     .map_err(failed)?;
                 self.wait(object.id, &opened)
             }
         };
         self.close_writers(&object);
-        let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        let after = stat(&object.fd).ok().map(|stat| object.told(&stat, self.id));
         let info = Change { before: None, after };
         match synced {
             // The verifier that would tell of a loss is still the one that the data was written under.
@@ -175,14 +175,16 @@ impl Inner {
     ) -> Result<(T, Change), Failure<Change>> {
         let changing = object.begin_change();
         let before = stat(&object.fd).map_err(|error| failed(fault(error)))?;
-        if before.stx_nlink == 0 {
-            self.gone(object.id);
-            return Err(failed(Fault::Stale));
-        }
+        self.check_there(object, &before).map_err(failed)?;
+        let told_before = object.told(&before, self.id).before();
         let changed = change();
-        let after = stat(&object.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        let after = stat(&object.fd).ok();
+        if let Some(after) = &after {
+            object.has_changed(&before, after);
+        }
+        let after = after.map(|after| object.told(&after, self.id));
         drop(changing);
-        let info = Change { before: Some(attributes::attributes(&before, self.id).before()), after };
+        let info = Change { before: Some(told_before), after };
         match changed {
             Ok(value) => Ok((value, info)),
             Err(fault) => Err(Failure { fault, info }),

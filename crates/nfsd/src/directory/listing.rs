@@ -7,7 +7,7 @@
 
 use super::{
     Cover, Inner, Object,
-    attributes::{self, fault, stat},
+    attributes::{fault, stat},
     kept::{KEPT_ENTRIES, Part},
     resolve::{name_hash, reopen},
 };
@@ -53,7 +53,7 @@ impl Inner {
         }
         let directory = self.directory(directory).map_err(failed)?;
         let listed = self.entries(caller, &directory, cookie, budget);
-        let attributes = stat(&directory.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        let attributes = stat(&directory.fd).ok().map(|stat| directory.told(&stat, self.id));
         match listed {
             Ok((entries, end)) => Ok(Listing::new(entries, end).with_attributes(attributes).with_verifier(ours)),
             Err(fault) => Err(Failure { fault, info: attributes }),

@@ -6,11 +6,11 @@
 
 use super::{
     Inner, Object,
-    attributes::{self, MODE_BITS, fault, file_type, stat, timestamps},
+    attributes::{MODE_BITS, fault, file_type, stat, timestamps},
     object,
     resolve::{open_beneath, own_path, reopen},
 };
-use crate::{Caller, Changed, CreateHow, Fault, FileId, Made, New, NodeKind, failed};
+use crate::{Caller, Changed, CreateHow, Fault, FileId, Made, New, NodeKind, Via, failed};
 use rpcrdma_nfs::attr::{Device, FileType, NewAttributes, SetTime, Time};
 use rustix::{
     fd::OwnedFd,
@@ -51,7 +51,8 @@ impl Inner {
                 New::Node(kind, new) => self.make_node(caller, &directory, name, kind, new)?,
             };
             let stat = stat(&object.fd).map_err(fault)?;
-            Ok((object, attributes::attributes(&stat, self.id), is_new))
+            let attributes = object.told(&stat, self.id);
+            Ok((object, attributes, is_new))
         })?;
         Ok(Made { is_new, ..Made::new(object.id, Some(attributes), changed) })
     }
@@ -114,7 +115,11 @@ impl Inner {
             CreateHow::Unchecked(new) if file_type(&found) == FileType::Regular => {
                 let (object, _) = self.learn(directory, name, fd)?;
                 if new.size.is_some() {
-                    self.apply(caller, &object, &NewAttributes { size: new.size, ..NewAttributes::default() })?;
+                    self.apply(
+                        &Via::caller(caller.clone(), object.id),
+                        &object,
+                        &NewAttributes { size: new.size, ..NewAttributes::default() },
+                    )?;
                 }
                 Ok((object, false))
             }
@@ -207,7 +212,11 @@ impl Inner {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no octets: cutting it to none would only change its times.
         let size = new.size.filter(|size| *size != 0);
-        self.apply(caller, object, &NewAttributes { mode: None, uid, gid, size, ..new })
+        self.apply(
+            &Via::caller(caller.clone(), object.id),
+            object,
+            &NewAttributes { mode: None, uid, gid, size, ..new },
+        )
     }
 }
 

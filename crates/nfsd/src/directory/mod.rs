@@ -16,6 +16,7 @@
 mod access;
 mod attributes;
 mod change;
+mod change_number;
 mod data;
 mod hidden;
 mod identity;
@@ -27,6 +28,7 @@ mod listing;
 mod losses;
 mod make;
 mod object;
+mod opens;
 mod queue;
 mod resolve;
 mod seldom;
@@ -36,8 +38,8 @@ mod uncommitted;
 mod upkeep;
 
 use crate::{
-    Caller, Changed, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made, New,
-    ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Workers, Written, failed,
+    Access, Caller, Changed, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made,
+    New, OpenFile, ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Workers, Written, failed,
 };
 use bytes::Bytes;
 use data::Write;
@@ -49,6 +51,7 @@ pub use index::IndexUse;
 use kept::Kept;
 use losses::Losses;
 use object::{Cache, Object};
+use opens::Room;
 use queue::{After, Job, Lane, Queue};
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
@@ -73,6 +76,8 @@ use uncommitted::Uncommitted;
 
 /// The most files that are kept, if the process may open enough; see [`object_limit`].
 const MAX_OBJECTS: u64 = 4096;
+/// The most files that clients may have open; see [`open_limit`].
+const MAX_OPEN_FILES: usize = 65_536;
 /// The part of the files that are kept of which data may be uncommitted: one of so many.
 const UNCOMMITTED_PART: usize = 4;
 /// The most hard links to a file that Linux's usual file systems have: ext4's.
@@ -157,6 +162,8 @@ struct Inner {
     max_name_octets: u32,
     cache: Cache,
     uncommitted: Uncommitted,
+    /// How many files clients may have open.
+    open_files: Arc<Room>,
     losses: Losses,
     /// Failures of waiting for the disk, which clients can bring about by filling it.
     sync_failures: seldom::Seldom,
@@ -245,7 +252,8 @@ impl DirectoryFs {
             false => Ids::Born,
         };
         let root_id = ids.of(&root_path_fd, &stat);
-        let limit = object_limit(getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX));
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let limit = object_limit(descriptors);
         let inner = Inner {
             path: path.to_owned(),
             clock: env.clock.clone(),
@@ -262,6 +270,7 @@ impl DirectoryFs {
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
             cache: Cache::new(limit, env.clock.clone()),
             uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
+            open_files: Room::new(open_limit(descriptors)),
             losses: Losses::default(),
             sync_failures: seldom::Seldom::default(),
             index: Mutex::new(index),
@@ -358,6 +367,12 @@ fn object_limit(descriptors: u64) -> usize {
     (descriptors / 2 / (1 + object::MAX_OPENED as u64)).min(MAX_OBJECTS) as usize
 }
 
+/// How many files clients may have open at a time, each for one access, if the process may open `descriptors` files: each
+/// takes at most two, and all of them a quarter.
+fn open_limit(descriptors: u64) -> usize {
+    usize::try_from(descriptors / 4 / 2).unwrap_or(usize::MAX).clamp(1, MAX_OPEN_FILES)
+}
+
 fn hash(words: &[u64]) -> u64 {
     let mut hasher = SipHasher24::new_with_key(&[1; 16]);
     for word in words {
@@ -402,6 +417,10 @@ impl FileSystem for DirectoryFs {
         }
     }
 
+    fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.open_file(&caller, file, access))
+    }
+
     fn losses(&self) -> u64 {
         self.inner.losses.count(self.inner.clock.now())
     }
@@ -411,11 +430,11 @@ impl FileSystem for DirectoryFs {
     }
 
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
-        let (file, caller) = (via.file(), via.caller);
+        let file = via.file();
         self.change(
-            &caller.clone(),
+            &via.caller.clone(),
             file,
-            move |inner| inner.set_attributes(&caller, file, &new, guard),
+            move |inner| inner.set_attributes(&via, &new, guard),
             move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
         )
     }
@@ -438,19 +457,17 @@ impl FileSystem for DirectoryFs {
     }
 
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
-        let (file, caller) = (via.file(), via.caller);
-        match self.inner.read_now(&caller, file, offset, count, buffer) {
+        match self.inner.read_now(&via, offset, count, buffer) {
             Ok(data) => Box::pin(std::future::ready(Ok(data))),
             Err(buffer) => {
-                self.run(&caller.clone(), Lane::Data, move |inner| inner.read(&caller, file, offset, count, buffer))
+                self.run(&via.caller.clone(), Lane::Data, move |inner| inner.read(&via, offset, count, buffer))
             }
         }
     }
 
     fn write(&self, via: Via, offset: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
-        let (file, caller) = (via.file(), via.caller);
         let write = Write { offset, data, stability };
-        self.run_in_turn(&caller.clone(), file, move |inner| match inner.write(&caller, file, &write) {
+        self.run_in_turn(&via.caller.clone(), via.file(), move |inner| match inner.write(&via, &write) {
             Ok((written, target)) if written.committed != Stability::Unstable => {
                 Step::Then(Box::new(move |inner| inner.write_through(written, &target)))
             }
@@ -459,8 +476,7 @@ impl FileSystem for DirectoryFs {
     }
 
     fn commit(&self, via: Via, _: u64, _: u32) -> BoxFuture<'_, Changed<Change>> {
-        let (file, caller) = (via.file(), via.caller);
-        self.run(&caller.clone(), Lane::Data, move |inner| inner.commit(&caller, file))
+        self.run(&via.caller.clone(), Lane::Data, move |inner| inner.commit(&via))
     }
 
     fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {

@@ -8,10 +8,10 @@
 //! A descriptor keeps the storage of a file that was removed, and one for writing keeps a program from being executed.
 //! So what nobody has used for some seconds is closed ([`Cache::sweep`]), and so is what was removed on the host.
 
-use super::attributes;
+use super::{attributes, change_number::Unseen, opens::Opens};
 use crate::{Caller, FileId};
 use rpcrdma_env::{Clock, Timestamp};
-use rpcrdma_nfs::attr::FileType;
+use rpcrdma_nfs::attr::{Attributes, FileType};
 use rustix::{fd::OwnedFd, fs::Statx};
 use std::{
     collections::{HashMap, VecDeque},
@@ -81,11 +81,41 @@ pub(super) struct Object {
     opened: Mutex<Vec<Opened>>,
     /// Held while attributes are taken before a change, the change is made, and they are taken after it.
     change: Mutex<()>,
+    /// Changes that the clock of the file system was too coarse for.
+    unseen: Unseen,
+    /// What clients have open, whichever of their owners: as long as there is any, the file is not gone with its last name.
+    pub(super) opens: Opens,
 }
 
 impl Object {
     pub(super) fn new(id: FileId, fd: OwnedFd, file_type: FileType) -> Self {
-        Self { id, fd, file_type, used: AtomicU64::default(), opened: Mutex::default(), change: Mutex::default() }
+        Self {
+            id,
+            fd,
+            file_type,
+            used: AtomicU64::default(),
+            opened: Mutex::default(),
+            change: Mutex::default(),
+            unseen: Unseen::default(),
+            opens: Opens::default(),
+        }
+    }
+
+    /// The attributes that the kernel tells of it, with its change number.
+    pub(super) fn told(&self, stat: &Statx, file_system: u64) -> Attributes {
+        let mut told = attributes::attributes(stat, file_system);
+        told.change = told.change.wrapping_add(self.unseen.count(stat));
+        told
+    }
+
+    /// Something was done to it. The caller has its turn to change it ([`begin_change`](Self::begin_change)).
+    pub(super) fn has_changed(&self, before: &Statx, after: &Statx) {
+        self.unseen.note(before, after);
+    }
+
+    /// Whether a client has it open.
+    pub(super) fn is_open(&self) -> bool {
+        self.opens.any()
     }
 
     fn used(&self) -> Timestamp {
@@ -210,6 +240,11 @@ impl Cache {
         Some(object.clone())
     }
 
+    /// The same, which does not count as a use.
+    pub(super) fn peek(&self, id: FileId) -> Option<Arc<Object>> {
+        self.shard(id).objects.get(&id).map(|(object, _)| object.clone())
+    }
+
     /// Adds an object, or returns the one that has its id already.
     pub(super) fn insert(&self, object: Object) -> Arc<Object> {
         let id = object.id;
@@ -252,7 +287,8 @@ impl Cache {
             let objects: Vec<_> = lock(shard).objects.values().map(|(object, _)| object.clone()).collect();
             for object in objects {
                 object.sweep(now);
-                let is_removed = attributes::stat(&object.fd).is_ok_and(|stat| stat.stx_nlink == 0);
+                let has_name = attributes::stat(&object.fd).map_or(true, |stat| stat.stx_nlink > 0);
+                let is_removed = !has_name && !object.is_open();
                 if is_removed {
                     removed.push(object.id);
                 }

@@ -312,7 +312,7 @@ impl Inner {
         }
         let directory = self.directory(directory).map_err(failed)?;
         let found = self.lookup_in(caller, &directory, name);
-        let above = stat(&directory.fd).ok().map(|stat| attributes::attributes(&stat, self.id));
+        let above = stat(&directory.fd).ok().map(|stat| directory.told(&stat, self.id));
         match found {
             Ok((file, attributes)) => Ok(Found { file, attributes: Some(attributes), directory: above }),
             Err(fault) => Err(Failure { fault, info: above }),
@@ -339,7 +339,7 @@ impl Inner {
             return self.above(fd);
         }
         let (object, stat) = self.learn(directory, name, fd)?;
-        Ok((object.id, attributes::attributes(&stat, self.id)))
+        Ok((object.id, object.told(&stat, self.id)))
     }
 
     /// What `.` and `..` stand for. The directory may have been moved out meanwhile.
@@ -349,7 +349,7 @@ impl Inner {
         if id != self.root.id && !self.is_beneath(&fd)? {
             return Err(Fault::Stale);
         }
-        Ok((id, attributes::attributes(&stat, self.id)))
+        Ok((id, self.told(id, &stat)))
     }
 
     /// What an entry of a listing stands for, as far as it can be told. It still has to be remembered.
@@ -366,7 +366,7 @@ impl Inner {
                     return None;
                 }
                 let id = self.ids.of(&fd, &stat);
-                Some((id, attributes::attributes(&stat, self.id)))
+                Some((id, self.told(id, &stat)))
             }
         }
     }
@@ -406,7 +406,27 @@ impl Inner {
     fn seen(&self, object: &Object) -> Result<Option<Attributes>, Fault> {
         self.check_present(object)?;
         let stat = stat(&object.fd).map_err(fault)?;
-        Ok((stat.stx_nlink > 0).then(|| attributes::attributes(&stat, self.id)))
+        Ok((stat.stx_nlink > 0 || object.is_open()).then(|| object.told(&stat, self.id)))
+    }
+
+    /// The attributes of a file that may be kept.
+    fn told(&self, id: FileId, stat: &Statx) -> Attributes {
+        if id == self.root.id {
+            return self.root.told(stat, self.id);
+        }
+        match self.cache.peek(id) {
+            Some(object) => object.told(stat, self.id),
+            None => attributes::attributes(stat, self.id),
+        }
+    }
+
+    /// That a file has a name, or is open.
+    pub(super) fn check_there(&self, object: &Object, stat: &Statx) -> Result<(), Fault> {
+        if stat.stx_nlink > 0 || object.is_open() {
+            return Ok(());
+        }
+        self.gone(object.id);
+        Err(Fault::Stale)
     }
 }
 

@@ -50,15 +50,18 @@ impl Inner {
             self.uncommitted.forget(file);
         }
         for held in self.uncommitted.all() {
-            if stat(held.fd()).is_ok_and(|stat| stat.stx_nlink == 0) {
+            if stat(held.fd()).is_ok_and(|stat| stat.stx_nlink == 0) && self.cache.peek(held.file).is_none() {
                 self.uncommitted.forget(held.file);
             }
         }
         self.uncommitted.left_alone(self.clock.now())
     }
 
-    /// A file has no name any more: its storage is to be free.
+    /// A file has no name any more: its storage is to be free, unless somebody has it open.
     pub(super) fn gone(&self, file: FileId) {
+        if self.cache.peek(file).is_some_and(|object| object.is_open()) {
+            return;
+        }
         self.cache.remove(file);
         self.uncommitted.forget(file);
     }

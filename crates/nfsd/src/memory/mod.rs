@@ -7,8 +7,9 @@ mod pages;
 mod tree;
 
 use crate::{
-    Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget,
-    ListingEntry, Made, New, NodeKind, ReadData, Renamed, Rights, Told, Usage, Via, Written, failed,
+    Access, Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing,
+    ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via, Written,
+    failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
@@ -18,7 +19,7 @@ use std::{
     future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
-use tree::{Body, DOT_COOKIES, EXECUTE, READ, ROOT, Tree, WRITE, file_id};
+use tree::{Body, DOT_COOKIES, EXECUTE, Node, READ, ROOT, Tree, WRITE, file_id};
 
 /// The largest file, in octets.
 const MAX_FILE_OCTETS: u64 = i64::MAX as u64;
@@ -29,7 +30,7 @@ const MAX_FILES: u64 = 1 << 20;
 
 /// A file system in memory.
 pub struct MemoryFs {
-    tree: Mutex<Tree>,
+    tree: Arc<Mutex<Tree>>,
     clock: Arc<dyn Clock>,
     id: u64,
 }
@@ -39,11 +40,11 @@ impl MemoryFs {
     pub fn new(max_octets: u64, env: &Env) -> Self {
         let id = env.random.next_u64();
         let tree = Tree::new(id, max_octets, env.clock.unix_time().into());
-        Self { tree: Mutex::new(tree), clock: env.clock.clone(), id }
+        Self { tree: Arc::new(Mutex::new(tree)), clock: env.clock.clone(), id }
     }
 
     fn lock(&self) -> MutexGuard<'_, Tree> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tree)
     }
 
     fn now(&self) -> Time {
@@ -137,7 +138,7 @@ fn finish(
         // As Linux's server does: only the superuser makes files for others.
         (new.uid, new.gid) = (None, None);
     }
-    if let Err(fault) = tree.set(caller, number, &new, now) {
+    if let Err(fault) = tree.set(caller, number, &new, now, true) {
         tree.unlink(number, now)?;
         return Err(fault);
     }
@@ -151,13 +152,55 @@ fn existing(tree: &mut Tree, caller: &Caller, old: u64, how: &CreateHow, now: Ti
         (CreateHow::Unchecked(new), Body::File(..)) => {
             let size_alone = NewAttributes { size: new.size, ..NewAttributes::default() };
             if new.size.is_some() {
-                tree.set(caller, old, &size_alone, now)?;
+                tree.set(caller, old, &size_alone, now, false)?;
             }
             Ok((old, false))
         }
         (CreateHow::Exclusive(verifier, _), Body::File(_, Some(made_with))) if made_with == verifier => Ok((old, true)),
         _ => Err(Fault::Exists),
     }
+}
+
+fn lock(tree: &Mutex<Tree>) -> MutexGuard<'_, Tree> {
+    tree.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is open.
+struct Open {
+    tree: Arc<Mutex<Tree>>,
+    number: u64,
+    access: Access,
+}
+
+impl OpenFile for Open {
+    fn file(&self) -> FileId {
+        file_id(self.number)
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        lock(&self.tree).close(self.number);
+    }
+}
+
+/// Programs that may be executed have to be read for that, and owners may always: whoever opened a file before its mode
+/// forbade it goes on.
+fn may_read(node: &Node, caller: &Caller) -> bool {
+    node.allows(caller, READ) || node.allows(caller, EXECUTE) || node.is_owner(caller)
+}
+
+fn may_write(node: &Node, caller: &Caller) -> bool {
+    node.allows(caller, WRITE) || node.is_owner(caller)
+}
+
+/// Whether a file is open for this, so that nobody's rights are asked.
+fn is_open(via: &Via, may: fn(Access) -> bool) -> bool {
+    via.opened_as::<Open>().is_some_and(|open| may(open.access))
 }
 
 impl FileSystem for MemoryFs {
@@ -191,13 +234,12 @@ impl FileSystem for MemoryFs {
     }
 
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
-        let (file, caller) = (via.file(), via.caller);
         let now = self.now();
-        let changed = self.change(file, |tree, number| {
+        let changed = self.change(via.file(), |tree, number| {
             if guard.is_some_and(|guard| tree.weak(number).is_none_or(|weak| weak.changed != guard)) {
                 return Err(Fault::Changed);
             }
-            tree.set(&caller, number, &new, now)
+            tree.set(&via.caller, number, &new, now, is_open(&via, Access::writes))
         });
         Box::pin(ready(changed.map(|((), file)| file)))
     }
@@ -250,16 +292,33 @@ impl FileSystem for MemoryFs {
         })))
     }
 
-    fn read(&self, via: Via, offset: u64, count: usize, mut buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
-        let (file, caller) = (via.file(), via.caller);
+    fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         Box::pin(ready(self.look(file, |tree, number| {
+            let node = tree.node(number)?;
+            match &node.body {
+                Body::File(..) => {}
+                Body::Directory(_) => return Err(Fault::IsDirectory),
+                Body::Symlink(_) => return Err(Fault::IsSymlink),
+                Body::Special(..) => return Err(Fault::IsSpecial),
+            }
+            if access.reads() && !may_read(node, &caller) || access.writes() && !may_write(node, &caller) {
+                return Err(Fault::Denied);
+            }
+            tree.open(number)?;
+            let open: Arc<dyn OpenFile> = Arc::new(Open { tree: self.tree.clone(), number, access });
+            Ok(open)
+        })))
+    }
+
+    fn read(&self, via: Via, offset: u64, count: usize, mut buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        Box::pin(ready(self.look(via.file(), |tree, number| {
             let node = tree.node(number)?;
             let pages = match &node.body {
                 Body::File(pages, _) => pages,
                 Body::Directory(_) => return Err(Fault::IsDirectory),
                 _ => return Err(Fault::Invalid),
             };
-            if !node.allows(&caller, READ) && !node.allows(&caller, EXECUTE) && !node.is_owner(&caller) {
+            if !is_open(&via, Access::reads) && !may_read(node, &via.caller) {
                 return Err(Fault::Denied);
             }
             let count = count.min(buffer.capacity());
@@ -271,15 +330,14 @@ impl FileSystem for MemoryFs {
     }
 
     fn write(&self, via: Via, offset: u64, data: Bytes, _: Stability) -> BoxFuture<'_, Changed<Written>> {
-        let (file, caller) = (via.file(), via.caller);
         let now = self.now();
-        let changed = self.change(file, |tree, number| {
+        let changed = self.change(via.file(), |tree, number| {
             if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_FILE_OCTETS) {
                 return Err(Fault::TooLarge);
             }
             let room = tree.max_pages - tree.pages;
             let node = tree.node_mut(number)?;
-            if !node.allows(&caller, WRITE) && !node.is_owner(&caller) {
+            if !is_open(&via, Access::writes) && !may_write(node, &via.caller) {
                 return Err(Fault::Denied);
             }
             let file_type = node.file_type();

@@ -77,6 +77,8 @@ pub(super) struct Node {
     created: Time,
     /// How often it has changed, and one: never 0.
     changes: u64,
+    /// How many opens keep it, though it may have no name.
+    opens: usize,
 }
 
 impl Node {
@@ -161,7 +163,8 @@ impl Tree {
         self.next += 1;
         let (uid, gid) = (caller.uid, caller.gid);
         let (accessed, modified, changed, created) = (now, now, now, now);
-        let node = Node { number, body, mode, links, uid, gid, accessed, modified, changed, created, changes: 1 };
+        let node =
+            Node { number, body, mode, links, uid, gid, accessed, modified, changed, created, changes: 1, opens: 0 };
         self.nodes.insert(number, node);
         number
     }
@@ -263,12 +266,30 @@ impl Tree {
             Body::Directory(_) => 0,
             _ => node.links.saturating_sub(1),
         };
-        if node.links == 0
-            && let Some(Node { body: Body::File(pages, _), .. }) = self.nodes.remove(&number)
-        {
+        self.forget_if_unused(number);
+        Ok(())
+    }
+
+    /// Forgets a node that has neither a name nor an open.
+    fn forget_if_unused(&mut self, number: u64) {
+        let is_unused = self.nodes.get(&number).is_some_and(|node| node.links == 0 && node.opens == 0);
+        if is_unused && let Some(Node { body: Body::File(pages, _), .. }) = self.nodes.remove(&number) {
             self.pages -= pages.count();
         }
+    }
+
+    /// An open keeps the node.
+    pub(super) fn open(&mut self, number: u64) -> Result<(), Fault> {
+        self.node_mut(number)?.opens += 1;
         Ok(())
+    }
+
+    /// An open is gone.
+    pub(super) fn close(&mut self, number: u64) {
+        if let Ok(node) = self.node_mut(number) {
+            node.opens = node.opens.saturating_sub(1);
+        }
+        self.forget_if_unused(number);
     }
 
     pub(super) fn add_link(&mut self, number: u64, now: Time) -> Result<(), Fault> {
@@ -292,8 +313,15 @@ impl Tree {
         Ok(true)
     }
 
-    /// Sets attributes that the caller may set.
-    pub(super) fn set(&mut self, caller: &Caller, number: u64, new: &NewAttributes, now: Time) -> Result<(), Fault> {
+    /// Sets attributes that the caller may set; the size also if it has the file open to write.
+    pub(super) fn set(
+        &mut self,
+        caller: &Caller,
+        number: u64,
+        new: &NewAttributes,
+        now: Time,
+        by_open: bool,
+    ) -> Result<(), Fault> {
         let node = self.node(number)?;
         let owner = node.is_owner(caller);
         let gives_away = new.uid.is_some_and(|uid| uid != node.uid);
@@ -307,7 +335,7 @@ impl Tree {
             return Err(Fault::Denied);
         }
         if let Some(size) = new.size {
-            self.resize(caller, number, size, now)?;
+            self.resize(caller, number, size, now, by_open)?;
         }
         let node = self.node_mut(number)?;
         node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS);
@@ -324,9 +352,9 @@ impl Tree {
         Ok(())
     }
 
-    fn resize(&mut self, caller: &Caller, number: u64, size: u64, now: Time) -> Result<(), Fault> {
+    fn resize(&mut self, caller: &Caller, number: u64, size: u64, now: Time, by_open: bool) -> Result<(), Fault> {
         let node = self.node_mut(number)?;
-        if !node.allows(caller, WRITE) && !node.is_owner(caller) {
+        if !by_open && !node.allows(caller, WRITE) && !node.is_owner(caller) {
             return Err(Fault::Denied);
         }
         let Body::File(pages, _) = &mut node.body else {

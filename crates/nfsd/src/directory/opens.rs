@@ -1,0 +1,180 @@
+//! Files that clients have open: one [`Open`] for each file and access, however many owners share it.
+//!
+//! Rights are asked each time that somebody opens a file; what is open then reads and writes by its own descriptors, and is
+//! there until the last of its owners has closed it, though the file may have lost its last name. The number of files that
+//! are open at a time is bounded, since each has a descriptor or two.
+
+use super::{
+    Inner, Object,
+    attributes::{fault, stat},
+    object::Mode,
+};
+use crate::{Access, Caller, Failure, Fault, FileId, OpenFile, Told, Via, failed};
+use rustix::fd::OwnedFd;
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
+    atomic::{AtomicUsize, Ordering},
+};
+
+/// The opens of one file, by access.
+#[derive(Default)]
+pub(super) struct Opens {
+    by_access: Mutex<[Weak<Open>; 3]>,
+    /// How many there are, and are about to be.
+    count: AtomicUsize,
+}
+
+impl Opens {
+    /// Whether there is any.
+    pub(super) fn any(&self) -> bool {
+        self.count.load(Ordering::SeqCst) > 0
+    }
+
+    /// Whether there is one, and no other.
+    fn is_only(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 1
+    }
+
+    fn lock(&self) -> MutexGuard<'_, [Weak<Open>; 3]> {
+        self.by_access.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a file from being gone with its last name.
+struct Pin(Arc<Object>);
+
+impl Pin {
+    fn new(object: Arc<Object>) -> Self {
+        object.opens.count.fetch_add(1, Ordering::SeqCst);
+        Self(object)
+    }
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.0.opens.count.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The files that are open, of those that may be.
+pub(super) struct Room {
+    used: AtomicUsize,
+    most: usize,
+}
+
+impl Room {
+    /// Room for so many.
+    pub(super) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { used: AtomicUsize::new(0), most })
+    }
+
+    fn take(self: &Arc<Self>) -> Option<Place> {
+        let take = |used: usize| (used < self.most).then_some(used + 1);
+        self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;
+        Some(Place(self.clone()))
+    }
+}
+
+struct Place(Arc<Room>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.used.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A file that is open for one access.
+pub(super) struct Open {
+    pin: Pin,
+    access: Access,
+    read: Option<Arc<OwnedFd>>,
+    write: Option<Arc<OwnedFd>>,
+    _place: Place,
+}
+
+impl Open {
+    /// The file.
+    pub(super) fn object(&self) -> &Arc<Object> {
+        &self.pin.0
+    }
+
+    /// Its descriptor, if it is open for that.
+    pub(super) fn descriptor(&self, mode: Mode) -> Option<&Arc<OwnedFd>> {
+        match mode {
+            Mode::Read => self.read.as_ref(),
+            Mode::Write => self.write.as_ref(),
+        }
+    }
+}
+
+impl OpenFile for Open {
+    fn file(&self) -> FileId {
+        self.object().id
+    }
+
+    fn access(&self) -> Access {
+        self.access
+    }
+}
+
+impl Inner {
+    /// Opens a file for somebody who may do that now.
+    pub(super) fn open_file(&self, caller: &Caller, file: FileId, access: Access) -> Told<Arc<dyn OpenFile>> {
+        let object = self.present(file).map_err(failed)?;
+        match self.try_open(caller, &object, access) {
+            Ok(open) => Ok(open),
+            Err(fault) => Err(Failure { fault, info: self.now(&object) }),
+        }
+    }
+
+    fn try_open(&self, caller: &Caller, object: &Arc<Object>, access: Access) -> Result<Arc<Open>, Fault> {
+        let descriptor =
+            |wanted: bool, mode| wanted.then(|| self.open(caller, object, mode).map(|(file, _)| file)).transpose();
+        let read = descriptor(access.reads(), Mode::Read)?;
+        let write = descriptor(access.writes(), Mode::Write)?;
+        let pin = Pin::new(object.clone());
+        // Its last name may have gone since it was looked at, when nothing kept it.
+        if stat(&object.fd).map_err(fault)?.stx_nlink == 0 && object.opens.is_only() {
+            return Err(Fault::Stale);
+        }
+        let mut by_access = object.opens.lock();
+        let Some(shared) = by_access.get_mut(access as usize) else { return Err(Fault::Internal) };
+        if let Some(open) = shared.upgrade() {
+            return Ok(open);
+        }
+        // More would keep others from being served at all.
+        let place = self.open_files.take().ok_or(Fault::Later)?;
+        let open = Arc::new(Open { pin, access, read, write, _place: place });
+        *shared = Arc::downgrade(&open);
+        Ok(open)
+    }
+
+    /// The object and descriptor of a file that is read or written: what is open, or what the caller may open.
+    pub(super) fn through(&self, via: &Via, mode: Mode) -> Result<(Arc<Object>, Arc<OwnedFd>), Fault> {
+        match via.opened_as::<Open>() {
+            Some(open) => {
+                let descriptor = open.descriptor(mode).ok_or(Fault::Denied)?;
+                Ok((open.object().clone(), descriptor.clone()))
+            }
+            None => {
+                let object = self.object(via.file())?;
+                let (descriptor, _) = self.open(&via.caller, &object, mode)?;
+                Ok((object, descriptor))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_room_for_so_many_and_no_more() {
+        let room = Room::new(2);
+        let places = [room.take().unwrap(), room.take().unwrap()];
+        assert!(room.take().is_none());
+        drop(places);
+        assert!(room.take().is_some());
+    }
+}
