@@ -2,16 +2,17 @@
 
 use super::{
     context::Context,
+    crash,
     kernel_log::{self, Allowed},
     namespace::Namespace,
     process::{LOOK, Running, last_lines},
+    qemu,
     serve::Server,
 };
 use anyhow::{Context as _, bail};
 use std::{
     fs,
     path::{Path, PathBuf},
-    process::Command,
     thread,
     time::Instant,
 };
@@ -19,11 +20,8 @@ use std::{
 /// Goes before each script.
 const LIBRARY: &str = include_str!("../../interop/guest/lib.sh");
 
-/// Memory of a guest, in MiB: the initramfs takes 40, the programs little, the page cache the rest.
-const MEMORY: u32 = 640;
-
-/// Octets of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
-const CAPTURED_LENGTH: u32 = 262_144;
+/// The file in a guest's folder that has what QEMU said.
+pub(super) const QEMU_LOG: &str = "qemu.log";
 
 /// The host's loopback as the guest sees it.
 pub(super) const HOST: &str = "10.0.2.2";
@@ -34,13 +32,13 @@ pub(super) struct GuestOptions {
     script: String,
     variables: Vec<(String, String)>,
     late: Vec<(String, String)>,
-    forwards: Vec<(u16, u16)>,
-    capture: bool,
-    link: &'static str,
+    pub(super) forwards: Vec<(u16, u16)>,
+    pub(super) capture: bool,
+    pub(super) link: &'static str,
     programs: Vec<PathBuf>,
     tools: bool,
     allowed: Vec<Allowed>,
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
 }
 
 impl GuestOptions {
@@ -151,8 +149,8 @@ impl Guest {
             let name = program.file_name().with_context(|| program.display().to_string())?;
             fs::copy(program, dir.join(name)).with_context(|| program.display().to_string())?;
         }
-        let command = qemu(context, &options, &dir);
-        let log = dir.join("qemu.log");
+        let command = qemu::command(context, &options, &dir);
+        let log = dir.join(QEMU_LOG);
         let running = Running::start(command, &log, &log)?;
         Ok(Self { options, dir, deadline: context.deadline(), running })
     }
@@ -248,20 +246,31 @@ impl Guest {
         fs::read(self.dir.join(file)).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
     }
 
-    /// Why the script failed, as far as its output tells, and where to look.
+    /// Why the script failed, as far as its output, its kernel and QEMU tell, and where to look.
     fn why(&self) -> String {
+        let words = [Some(self.said()), crash::last_words(&self.dir), self.qemu_said()];
+        let words = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
+        format!("{words}; see {} and dmesg.log, console.log, qemu.log beside it", self.dir.join("out.log").display())
+    }
+
+    fn qemu_said(&self) -> Option<String> {
+        let said = last_lines(&self.text(QEMU_LOG), 3);
+        (!said.is_empty()).then(|| format!("QEMU said: {said}"))
+    }
+
+    /// How far the script came.
+    fn said(&self) -> String {
         let out = self.out();
-        let said = match out.lines().find(|line| line.starts_with("FAILED")) {
+        match out.lines().find(|line| line.starts_with("FAILED")) {
             Some(line) => {
                 let before = out.split_once(line).map_or("", |(before, _)| before);
                 format!("{line} (before: {})", last_lines(before, 3))
             }
             None if out.is_empty() => {
-                format!("its script did not begin; console: {}", last_lines(&self.text("console.log"), 3))
+                format!("its script did not begin; console: {}", last_lines(&self.text(crash::CONSOLE_LOG), 3))
             }
             None => format!("its output ends with: {}", last_lines(&out, 3)),
-        };
-        format!("{said}; see {} and dmesg.log, console.log beside it", self.dir.join("out.log").display())
+        }
     }
 }
 
@@ -286,44 +295,4 @@ impl Ended {
         let path = self.dir.join(file);
         fs::read_to_string(&path).with_context(|| path.display().to_string())
     }
-}
-
-fn qemu(context: &Context, options: &GuestOptions, dir: &Path) -> Command {
-    let image = &context.image().folder;
-    let mut network = "user,id=net0,ipv6=off".to_owned();
-    for (host, guest) in &options.forwards {
-        network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
-    }
-    let mut command = Command::new(if options.namespace.is_some() { "ip" } else { "nice" });
-    if let Some(namespace) = &options.namespace {
-        command.args(["netns", "exec", namespace, "nice"]);
-    }
-    command.args([
-        "-n",
-        "5",
-        "qemu-system-x86_64",
-        "-name",
-        "rpcrdma-interop",
-        "-machine",
-        "pc,accel=tcg",
-        "-cpu",
-        "max,la57=off",
-    ]);
-    command.args(["-m", &MEMORY.to_string(), "-smp", "1", "-nodefaults", "-display", "none", "-no-reboot"]);
-    command.arg("-serial").arg(format!("file:{}", dir.join("console.log").display()));
-    command.arg("-kernel").arg(image.join("vmlinuz")).arg("-initrd").arg(image.join("initramfs.cpio"));
-    command.arg("-append").arg(format!(
-        "console=ttyS0 quiet loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on link={}",
-        options.link
-    ));
-    command.args(["-netdev", &network, "-device", "virtio-net-pci,netdev=net0,romfile=", "-device", "virtio-rng-pci"]);
-    command
-        .arg("-virtfs")
-        .arg(format!("local,path={},mount_tag=job,security_model=none,multidevs=remap", dir.display()));
-    if options.capture {
-        let file = dir.join("wire.pcap");
-        command.arg("-object");
-        command.arg(format!("filter-dump,id=dump,netdev=net0,file={},maxlen={CAPTURED_LENGTH}", file.display()));
-    }
-    command
 }

@@ -79,7 +79,7 @@ fn is_split_trailer(words: &str) -> bool {
 }
 
 /// A line without `[    1.234567] `.
-fn without_time(line: &str) -> &str {
+pub(super) fn without_time(line: &str) -> &str {
     match line.strip_prefix('[').and_then(|rest| rest.split_once("] ")) {
         Some((_, words)) => words.trim(),
         None => line.trim(),

@@ -39,6 +39,7 @@ use anyhow::Context as _;
 use std::{path::PathBuf, process::ExitCode};
 
 mod context;
+mod crash;
 mod exposition;
 mod guest;
 mod host;
@@ -52,6 +53,7 @@ mod namespace;
 mod nfsd;
 mod ports;
 mod process;
+mod qemu;
 mod report;
 mod schedule;
 mod serve;

@@ -3,7 +3,11 @@
 use super::{context::Settings, jobs::Job};
 use anyhow::Context as _;
 use serde_json::{Value, json};
-use std::{fs, path::Path, time::Duration};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 /// How a job ended.
 pub(super) struct Outcome {
@@ -15,6 +19,32 @@ pub(super) struct Outcome {
     pub(super) failure: Option<String>,
     /// What it saw.
     pub(super) notes: Vec<String>,
+    /// The crash of a guest's kernel after which the job was run again.
+    pub(super) crash: Option<Crashed>,
+}
+
+/// A crash of a guest's kernel.
+pub(super) struct Crashed {
+    /// The guest's name in the job.
+    pub(super) guest: String,
+    /// What its kernel said first, and where the processor was.
+    pub(super) first: String,
+    /// Its last words, a line each.
+    pub(super) words: String,
+    /// What the job left then.
+    pub(super) kept: PathBuf,
+}
+
+impl Crashed {
+    /// What happened, with the last words.
+    pub(super) fn told(&self) -> String {
+        format!(
+            "1 guest crashed and was booted again: {}; its kernel's last words are\n{}\n    see {}",
+            self.guest,
+            self.words,
+            self.kept.display()
+        )
+    }
 }
 
 /// The jobs, one a line.
@@ -42,10 +72,18 @@ pub(super) fn print(
         for note in &outcome.notes {
             println!("{:26}   {note}", "");
         }
+        if let Some(crash) = &outcome.crash {
+            println!("{:26}   1 guest crashed and was booted again: {}", "", crash.first);
+        }
     }
     for outcome in outcomes {
         if let Some(failure) = &outcome.failure {
             println!("\n{} failed ({}):\n  {failure}", outcome.name, outcome.about);
+        }
+    }
+    for outcome in outcomes {
+        if let Some(crash) = &outcome.crash {
+            println!("\n{}: {}", outcome.name, crash.told());
         }
     }
     for line in missing {
@@ -53,6 +91,12 @@ pub(super) fn print(
     }
     let passed = outcomes.iter().filter(|outcome| outcome.failure.is_none()).count();
     println!("\n{passed} of {} jobs passed; seed {}, {} operations", outcomes.len(), settings.seed, settings.ops);
+    let crashes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.crash.as_ref()).collect();
+    if let Some(crash) = crashes.first() {
+        let (count, were) =
+            if crashes.len() == 1 { (1, "guest crashed and was") } else { (crashes.len(), "guests crashed and were") };
+        println!("{count} {were} booted again: {}", crash.first);
+    }
     Ok(())
 }
 
@@ -72,6 +116,7 @@ fn value(settings: &Settings, outcomes: &[Outcome]) -> Value {
             "passed": outcome.failure.is_none(),
             "failure": outcome.failure,
             "notes": outcome.notes,
+            "crash": outcome.crash.as_ref().map(|crash| &crash.words),
         })
     });
     json!({

@@ -2,8 +2,10 @@
 
 use super::{
     context::{Context, Settings},
+    crash,
+    guest::QEMU_LOG,
     jobs::Job,
-    report::Outcome,
+    report::{Crashed, Outcome},
     tshark,
 };
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
@@ -76,7 +78,7 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
         bar
     });
     let begin = Instant::now();
-    let (result, notes) = attempt(job, settings);
+    let Attempt { result, notes, crash } = attempt(job, settings);
     let took = begin.elapsed();
     let failure = result.err().map(|error| format!("{error:#}"));
     let line = match &failure {
@@ -85,40 +87,69 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
         }
         Some(reason) => format!("{:26} FAILED  {:6.1} s: {reason}", job.name, took.as_secs_f64()),
     };
+    let lines = match &crash {
+        Some(crash) => format!("{line}\n{:26} {}", job.name, crash.told()),
+        None => line,
+    };
     match (bar, shown) {
         (Some(bar), Some(all)) => {
             bar.finish_and_clear();
-            let _ = all.println(line);
+            let _ = all.println(lines);
         }
-        _ => eprintln!("{line}"),
+        _ => eprintln!("{lines}"),
     }
-    Outcome { name: job.name, about: job.about, took, budget: job.budget(settings.ops), failure, notes }
+    Outcome { name: job.name, about: job.about, took, budget: job.budget(settings.ops), failure, notes, crash }
 }
 
-/// A job whose QEMU fell over by itself has shown nothing about Linux or us: it is tried once more.
-fn attempt(job: &Job, settings: &Settings) -> (anyhow::Result<()>, Vec<String>) {
-    let (result, notes) = attempt_once(job, settings);
-    match qemu_aborted(&settings.run.join(job.name)) {
-        Some(reason) if result.is_err() => {
-            let (result, mut notes) = attempt_once(job, settings);
-            notes.push(format!("tried twice: QEMU ended by itself: {reason}"));
-            (result, notes)
+/// What came of a job.
+struct Attempt {
+    result: anyhow::Result<()>,
+    notes: Vec<String>,
+    crash: Option<Crashed>,
+}
+
+/// A job whose QEMU fell over by itself, or whose guest's kernel crashed by its own fault, has shown nothing about us: it is tried once
+/// more. What a crash left is kept beside the second attempt's folder.
+fn attempt(job: &Job, settings: &Settings) -> Attempt {
+    let mut first = attempt_once(job, settings);
+    if first.result.is_ok() {
+        return first;
+    }
+    let dir = settings.run.join(job.name);
+    if let Some(reason) = qemu_aborted(&dir) {
+        let mut second = attempt_once(job, settings);
+        second.notes.push(format!("tried twice: QEMU ended by itself: {reason}"));
+        return second;
+    }
+    match crash::of_job(&dir) {
+        Some((guest, crash)) if crash.our_fault().is_none() => {
+            let kept = settings.run.join(format!("{}{CRASHED}", job.name));
+            let _ = fs::remove_dir_all(&kept);
+            if let Err(error) = fs::rename(&dir, &kept) {
+                first.notes.push(format!("its guest crashed, and {} cannot be made: {error}", kept.display()));
+                return first;
+            }
+            let crashed = Crashed { guest, first: crash.in_short(), words: crash.words(), kept };
+            Attempt { crash: Some(crashed), ..attempt_once(job, settings) }
         }
-        _ => (result, notes),
+        _ => first,
     }
 }
+
+/// Ends the name of the folder with what a crash left.
+const CRASHED: &str = "-crashed";
 
 /// What QEMU said when a check of its own failed, as libslirp's `soread` does when a connection ends while its buffer is full.
 pub(super) fn qemu_aborted(job: &Path) -> Option<String> {
     let guests = fs::read_dir(job).into_iter().flatten().flatten();
-    let logs = guests.filter_map(|guest| fs::read_to_string(guest.path().join("qemu.log")).ok());
+    let logs = guests.filter_map(|guest| fs::read_to_string(guest.path().join(QEMU_LOG)).ok());
     logs.flat_map(|log| log.lines().map(str::to_owned).collect::<Vec<_>>()).find(|line| line.contains("Assertion `"))
 }
 
-fn attempt_once(job: &Job, settings: &Settings) -> (anyhow::Result<()>, Vec<String>) {
+fn attempt_once(job: &Job, settings: &Settings) -> Attempt {
     let context = match Context::begin(settings, job) {
         Ok(context) => context,
-        Err(error) => return (Err(error), Vec::new()),
+        Err(error) => return Attempt { result: Err(error), notes: Vec::new(), crash: None },
     };
     let result = panic::catch_unwind(AssertUnwindSafe(|| (job.run)(&context)))
         .unwrap_or_else(|_| Err(anyhow::anyhow!("the job's own code panicked; its message stands above")));
@@ -126,7 +157,7 @@ fn attempt_once(job: &Job, settings: &Settings) -> (anyhow::Result<()>, Vec<Stri
     if result.is_ok() && !settings.keep {
         clean(&context);
     }
-    (result, context.notes())
+    Attempt { result, notes: context.notes(), crash: None }
 }
 
 /// Captures of passed jobs stay up to this many octets.
@@ -136,7 +167,7 @@ const KEPT_CAPTURE: u64 = 64 << 20;
 fn clean(context: &Context) {
     for entry in fs::read_dir(context.dir()).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.join("console.log").exists() {
+        if path.join(crash::CONSOLE_LOG).exists() {
             let _ = fs::remove_file(path.join("xtask"));
             let wire = path.join("wire.pcap");
             if fs::metadata(&wire).is_ok_and(|metadata| metadata.len() > KEPT_CAPTURE) {
@@ -145,5 +176,83 @@ fn clean(context: &Context) {
         } else if path.is_dir() {
             let _ = fs::remove_dir_all(path);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{attempt, run};
+    use crate::interop::{
+        context::{Context, Settings},
+        crash::CONSOLE_LOG,
+        image::Image,
+        jobs::Job,
+    };
+    use anyhow::bail;
+    use std::{
+        fs,
+        path::Path,
+        sync::atomic::{AtomicUsize, Ordering},
+    };
+
+    fn settings(run: &Path) -> Settings {
+        let image = Image { version: "0".into(), folder: run.to_owned() };
+        Settings { program: "true".into(), run: run.to_owned(), ops: 1, seed: 1, keep: true, image }
+    }
+
+    fn job(run: fn(&Context) -> anyhow::Result<()>) -> Job {
+        Job { name: "job", about: "", seconds: 60, guests: 1, scales: false, run }
+    }
+
+    /// A guest that died with these words on its console.
+    fn died(context: &Context, words: &str) -> anyhow::Result<()> {
+        fs::write(context.folder("client")?.join(CONSOLE_LOG), words)?;
+        bail!("guest client died")
+    }
+
+    #[test]
+    fn a_job_whose_guest_crashed_is_run_again_and_the_crash_is_told() {
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(|context| match RUNS.fetch_add(1, Ordering::Relaxed) {
+            0 => died(context, "BUG: x\nRIP: 0010:siw_y+0x1/0x2 [siw]\nKernel panic - not syncing: Fatal exception\n"),
+            _ => Ok(()),
+        });
+        let outcome = run(&job, &settings(folder.path()), None);
+        assert_eq!((outcome.failure, RUNS.load(Ordering::Relaxed)), (None, 2));
+        let crash = outcome.crash.unwrap();
+        assert_eq!(crash.first, "BUG: x (RIP: 0010:siw_y+0x1/0x2 [siw])");
+        assert!(crash.told().contains("1 guest crashed and was booted again: client"), "{}", crash.told());
+        assert!(crash.kept.join("client").join(CONSOLE_LOG).exists());
+    }
+
+    #[test]
+    fn a_second_crash_fails() {
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let folder = tempfile::tempdir().unwrap();
+        let job = job(|context| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+            died(context, "BUG: x\nKernel panic - not syncing: Fatal exception in interrupt\n")
+        });
+        let outcome = run(&job, &settings(folder.path()), None);
+        assert_eq!(RUNS.load(Ordering::Relaxed), 2);
+        assert!(outcome.failure.is_some() && outcome.crash.is_some());
+    }
+
+    #[test]
+    fn a_guest_that_is_too_small_is_not_run_again_nor_one_that_ended_without_a_crash() {
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let folder = tempfile::tempdir().unwrap();
+        let small = |context: &Context| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+            died(context, "Kernel panic - not syncing: System is deadlocked on memory\n")
+        };
+        assert!(attempt(&job(small), &settings(folder.path())).result.is_err());
+        let quiet = |context: &Context| {
+            RUNS.fetch_add(1, Ordering::Relaxed);
+            died(context, "guest: up after 8 s\n")
+        };
+        assert!(attempt(&job(quiet), &settings(folder.path())).result.is_err());
+        assert_eq!(RUNS.load(Ordering::Relaxed), 2);
     }
 }

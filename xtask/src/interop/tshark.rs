@@ -5,7 +5,7 @@
 //!
 //! The project's own reader goes over the same captures, for credits, CRCs and versions ([`Wire::judge`]).
 
-use super::{context::Context, process, wire::Wire};
+use super::{context::Context, crash::CONSOLE_LOG, process, wire::Wire};
 use anyhow::bail;
 use std::{
     collections::BTreeMap,
@@ -44,7 +44,7 @@ pub(super) fn judge_all(context: &Context) -> anyhow::Result<()> {
 fn find(folder: &Path, depth: usize, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.is_dir() && depth > 0 && path.join("console.log").exists() {
+        if path.is_dir() && depth > 0 && path.join(CONSOLE_LOG).exists() {
             find(&path, depth - 1, found);
         } else if path.extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng") {
             found.push(path);

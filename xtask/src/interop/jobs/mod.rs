@@ -19,6 +19,7 @@ mod faults_restart;
 mod faults_shared;
 mod faults_slow;
 mod faults_vanished;
+mod linux_crashes;
 mod linux_linux;
 mod server_commands;
 mod server_falls_back;
@@ -46,8 +47,7 @@ pub(super) struct Job {
 impl Job {
     /// Whether our server must be able to act as any user: Linux's client calls as several of them.
     pub(super) fn needs_root(&self) -> bool {
-        let elsewhere = ["server", "verbs"].iter().any(|part| self.name.starts_with(part));
-        !elsewhere && self.name != reference().name
+        !["linux", "server", "verbs"].iter().any(|part| self.name.starts_with(part))
     }
 
     /// Its budget for a number of random operations.
@@ -60,6 +60,7 @@ impl Job {
 /// All jobs, in the order in which they begin. The first makes the capture that the others' captures are compared with.
 pub(super) const JOBS: &[Job] = &[
     linux_linux::JOB,
+    linux_crashes::JOB,
     client_fsx::DIRECT,
     client_fsx::JOB,
     client_tree::JOB,
