@@ -4,6 +4,7 @@ use super::{
     guest::{Guest, GuestOptions},
     image::Image,
     jobs::Job,
+    network::Network,
     nfsd::{Nfsd, NfsdOptions},
     process::{self, Finished},
     serve::{ServeOptions, Server},
@@ -39,6 +40,7 @@ pub(super) struct Settings {
 /// What one job is given.
 pub(super) struct Context<'a> {
     settings: &'a Settings,
+    job: &'static str,
     dir: PathBuf,
     deadline: Instant,
     notes: Mutex<Vec<String>>,
@@ -58,7 +60,12 @@ impl<'a> Context<'a> {
         }
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let deadline = Instant::now() + job.budget(settings.ops);
-        Ok(Self { settings, dir, deadline, notes: Mutex::default(), _lock: lock })
+        Ok(Self { settings, job: job.name, dir, deadline, notes: Mutex::default(), _lock: lock })
+    }
+
+    /// The job's name.
+    pub(super) fn job(&self) -> &'static str {
+        self.job
     }
 
     /// The job's folder, `target/interop/run/JOB`.
@@ -106,7 +113,7 @@ impl<'a> Context<'a> {
     }
 
     /// Where `rpcrdma` remembers servers.
-    fn cache(&self) -> PathBuf {
+    pub(super) fn cache(&self) -> PathBuf {
         self.dir.join("cache")
     }
 
@@ -138,6 +145,11 @@ impl<'a> Context<'a> {
     /// Boots a guest, which runs its script.
     pub(super) fn boot(&self, options: GuestOptions) -> anyhow::Result<Guest> {
         Guest::boot(self, options)
+    }
+
+    /// Makes a network where the server and each guest have an address of their own, with packets of so many octets.
+    pub(super) fn network(&self, mtu: u16) -> anyhow::Result<Network<'_>> {
+        Network::new(self, mtu)
     }
 
     /// Boots a guest with Linux's nfsd and waits until it serves.

@@ -4,7 +4,8 @@ use super::{
     context::Context,
     crash,
     kernel_log::{self, Allowed},
-    namespace::Namespace,
+    namespace::Cable,
+    network::Tap,
     process::{LOOK, Running, last_lines},
     qemu,
     serve::Server,
@@ -12,6 +13,7 @@ use super::{
 use anyhow::{Context as _, bail};
 use std::{
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     thread,
     time::Instant,
@@ -39,6 +41,7 @@ pub(super) struct GuestOptions {
     tools: bool,
     allowed: Vec<Allowed>,
     pub(super) namespace: Option<String>,
+    pub(super) tap: Option<Tap>,
 }
 
 impl GuestOptions {
@@ -56,6 +59,7 @@ impl GuestOptions {
             tools: false,
             allowed: Vec::new(),
             namespace: None,
+            tap: None,
         }
     }
 
@@ -74,7 +78,11 @@ impl GuestOptions {
     /// `nfs_mount` mounts this server (its first port; `NFS_PORTS` has all).
     pub(super) fn mounts(self, server: &Server) -> Self {
         let ports: Vec<_> = server.ports().iter().map(u16::to_string).collect();
-        self.mounts_at(server.port(), server.mount_port(), "/").set("NFS_PORTS", ports.join(" "))
+        let options = self.mounts_at(server.port(), server.mount_port(), "/").set("NFS_PORTS", ports.join(" "));
+        match server.place() {
+            Some(place) => options.set("HOST", place.address),
+            None => options,
+        }
     }
 
     /// `nfs_mount` mounts what answers at these ports of the host's loopback.
@@ -94,9 +102,16 @@ impl GuestOptions {
         self
     }
 
-    /// Boots it in a network namespace: its loopback is 10.0.2.2 then, and everything else is reached through its links.
-    pub(super) fn inside(mut self, namespace: &Namespace) -> Self {
-        self.namespace = Some(namespace.name().to_owned());
+    /// Boots it at the other end of a cable: the loopback there is 10.0.2.2 then, and everything else is reached through the cable.
+    pub(super) fn inside(mut self, cable: &Cable) -> Self {
+        self.namespace = Some(cable.name().to_owned());
+        self
+    }
+
+    /// Gives it a place in a network ([`Network::guest`](super::network::Network::guest) does).
+    pub(super) fn on(mut self, tap: Tap) -> Self {
+        self.namespace = Some(tap.namespace.clone());
+        self.tap = Some(tap);
         self
     }
 
@@ -158,6 +173,12 @@ impl Guest {
     /// Its folder on the host, `/job` in the guest.
     pub(super) fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Its address, if it has one of its own.
+    pub(super) fn address(&self) -> anyhow::Result<Ipv4Addr> {
+        let tap = self.options.tap.as_ref();
+        Ok(tap.with_context(|| format!("guest {} has no address of its own", self.options.name))?.address)
     }
 
     /// What its network interface saw, if that was asked for.

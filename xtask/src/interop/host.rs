@@ -23,7 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xz-utils", "unpacks modules and siw's source"),
     ("cpio", "packs the guest"),
     ("util-linux", "flock"),
-    ("iproute2", "network namespaces, for a host that vanishes"),
+    ("iproute2", "network namespaces, for hosts that vanish and guests with addresses of their own"),
 ];
 
 /// The repository's root.

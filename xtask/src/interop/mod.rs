@@ -25,8 +25,20 @@
 //! ```
 //!
 //! Faults: [`middlebox::Middlebox`] stands between both ends and cuts, stalls or slows a connection, also in the middle of a chosen kind of FPDU;
-//! [`namespace::Namespace`] holds a guest whose whole host can vanish; [`serve::Server::kill`], [`guest::Guest::kill`] and [`guest::Guest::freeze`]
+//! [`namespace::Cable`] joins a guest whose whole host can vanish; [`serve::Server::kill`], [`guest::Guest::kill`] and [`guest::Guest::freeze`]
 //! are what they say.
+//!
+//! Guests that are to have an address each get a network of the job's own ([`network::Network`]): the server sees them apart, they reach each
+//! other, and the host can call them, as servers call clients back:
+//!
+//! ```ignore
+//!     let network = context.network(network::ETHERNET)?;                                    // 10.77.0.1 is the host
+//!     let server = network.serve(ServeOptions::new(context.folder("export")?))?;
+//!     let one = network.guest(GuestOptions::new("one", SCRIPT).mounts(&server))?;           // 10.77.0.2, $ADDRESS in its script
+//!     let two = network.guest(GuestOptions::new("two", SCRIPT).mounts(&server))?;           // 10.77.0.3
+//!     network.call(two.address()?, 7)?;                                                     // what the guest says at that port
+//!     network.plug(0, false)?;                                                              // the first guest's cable is pulled
+//! ```
 //!
 //! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the guest and the
 //! server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at the job's budget. An error says what
@@ -50,6 +62,7 @@ mod list;
 mod middlebox;
 mod mountstats;
 mod namespace;
+mod network;
 mod nfsd;
 mod ports;
 mod process;
@@ -117,12 +130,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if !host::is_root() {
         chosen.retain(|job| {
             if job.needs_root() {
-                eprintln!("{} is not run: it needs a server that runs as root", job.name);
+                eprintln!(
+                    "{} is not run: it needs root, for a server that acts as any user and for networks of its own",
+                    job.name
+                );
             }
             !job.needs_root()
         });
     }
     host::provide_packages()?;
+    namespace::remove_stale();
     let image = image::provide(&root, &arguments.kernel)?;
     if arguments.build_only {
         println!("linux {} in {}", image.version, image.folder.display());

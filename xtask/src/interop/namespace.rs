@@ -1,59 +1,160 @@
-//! A network of its own for a guest, so that its host can vanish: no FIN, no RST, no acknowledgement.
+//! Network namespaces: their names, work inside of them, and the removal of what killed runs left. Root only.
 //!
-//! A namespace with one end of a veth pair; the other end is this machine's. Taking the namespace's end down is a host that lost its
-//! power. Root only. What was made goes when the value is dropped.
+//! [`Cable`] joins a namespace to this machine, so that the host of a guest can vanish: no FIN, no RST, no acknowledgement.
+//! [`Network`](super::network::Network) is one that has a job's server and its guests in it.
 
+use super::context::Context;
 use anyhow::{Context as _, bail};
-use std::{net::Ipv4Addr, process::Command};
+use std::{
+    ffi::OsStr,
+    fs::{self, File},
+    net::Ipv4Addr,
+    os::fd::AsFd as _,
+    path::Path,
+    process::Command,
+    thread,
+};
 
-/// The addresses are taken from 169.254/16, which no router passes on: four for each process.
-fn addresses() -> (Ipv4Addr, Ipv4Addr) {
-    let number = 0xa9fe_4000 | ((std::process::id() & 0xfff) << 2);
-    (Ipv4Addr::from(number | 1), Ipv4Addr::from(number | 2))
-}
+/// Where `ip netns` keeps them.
+const FOLDER: &str = "/run/netns";
 
-/// A namespace that is joined to this machine.
+/// How the names of ours begin.
+const PREFIX: &str = "rpcrdma-";
+
+/// A namespace. It goes when the value is dropped.
 pub(super) struct Namespace {
     name: String,
+}
+
+impl Namespace {
+    /// Makes one for a job; its loopback is up. Its name is the process's and the job's.
+    pub(super) fn new(context: &Context) -> anyhow::Result<Self> {
+        let process = std::process::id();
+        let begun = begun(process).context("/proc does not tell when this process began")?;
+        let made = Self { name: format!("{PREFIX}{process}-{begun}-{}", context.job()) };
+        ip(&["netns", "add", &made.name]).context("a network namespace could not be made")?;
+        ip(&["-n", &made.name, "link", "set", "lo", "up"])?;
+        Ok(made)
+    }
+
+    /// Its name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+/// A command that runs a program in a namespace, or here.
+pub(super) fn command(namespace: Option<&str>, program: impl AsRef<OsStr>) -> Command {
+    let Some(namespace) = namespace else { return Command::new(program) };
+    let mut command = Command::new("ip");
+    command.args(["netns", "exec", namespace]).arg(program);
+    command
+}
+
+/// Does something in a namespace, or here. Sockets that are made in it stay in it.
+pub(super) fn inside<T: Send>(
+    namespace: Option<&str>,
+    work: impl FnOnce() -> anyhow::Result<T> + Send,
+) -> anyhow::Result<T> {
+    let Some(name) = namespace else { return work() };
+    let file = File::open(Path::new(FOLDER).join(name)).with_context(|| format!("the namespace {name}"))?;
+    // A thread of its own: the others stay where they are.
+    let enter = move || {
+        let kind = rustix::thread::LinkNameSpaceType::Network;
+        rustix::thread::move_into_link_name_space(file.as_fd(), Some(kind)).context("a namespace")?;
+        work()
+    };
+    let joined = thread::scope(|scope| scope.spawn(enter).join());
+    joined.unwrap_or_else(|_| bail!("what was done in the namespace {name} panicked"))
+}
+
+/// Removes the namespaces of runs that were killed, and ends what still runs in them.
+pub(super) fn remove_stale() {
+    for entry in fs::read_dir(FOLDER).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if owner(&name).is_none_or(|(process, began)| begun(process) == Some(began)) {
+            continue;
+        }
+        let pids = ip(&["netns", "pids", &name]).unwrap_or_default();
+        let pids = pids.lines().filter_map(|pid| rustix::process::Pid::from_raw(pid.trim().parse().ok()?));
+        for pid in pids {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+        if ip(&["netns", "del", &name]).is_ok() {
+            eprintln!("removed the network namespace {name} of a run that was killed");
+        }
+    }
+}
+
+/// The process that a namespace's name tells, and when it began; `None` if it is not one of ours.
+fn owner(name: &str) -> Option<(u32, u64)> {
+    let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
+    let (process, began) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().map(|_job| (process, began))
+}
+
+/// When a process began, in ticks since the machine did; `None` if it has ended. With its number it names a process for good.
+fn begun(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The program's name, in parentheses, may have spaces. The 20th word behind it.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Runs `ip`, and returns what it prints.
+pub(super) fn ip(arguments: &[&str]) -> anyhow::Result<String> {
+    let output =
+        Command::new("ip").args(arguments).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output().context("ip")?;
+    if !output.status.success() {
+        bail!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// A namespace that is joined to this machine by a veth pair: one end is the namespace's, the other end is this machine's. Taking the
+/// namespace's end down is a host that lost its power.
+pub(super) struct Cable {
+    namespace: Namespace,
     here: String,
     there: String,
     address: Ipv4Addr,
 }
 
-impl Namespace {
+impl Cable {
     /// Makes it.
-    pub(super) fn new() -> anyhow::Result<Self> {
+    pub(super) fn new(context: &Context) -> anyhow::Result<Self> {
         let id = std::process::id();
-        let (here, there) = addresses();
-        let made = Self {
-            name: format!("rpcrdma-{id}"),
-            here: format!("rdm{id}a"),
-            there: format!("rdm{id}b"),
-            address: here,
-        };
-        made.make(there).context("a network namespace could not be made")?;
+        let (address, there) = addresses();
+        let namespace = Namespace::new(context)?;
+        let made = Self { namespace, here: format!("rdm{id}a"), there: format!("rdm{id}b"), address };
+        made.make(there).context("a network namespace could not be joined to this machine")?;
         Ok(made)
     }
 
     fn make(&self, there: Ipv4Addr) -> anyhow::Result<()> {
-        ip(&["netns", "add", &self.name])?;
+        let name = self.namespace.name();
         ip(&["link", "add", &self.here, "type", "veth", "peer", "name", &self.there])?;
-        ip(&["link", "set", &self.there, "netns", &self.name])?;
+        ip(&["link", "set", &self.there, "netns", name])?;
         ip(&["addr", "add", &format!("{}/30", self.address), "dev", &self.here])?;
         ip(&["link", "set", &self.here, "up"])?;
-        ip(&["-n", &self.name, "addr", "add", &format!("{there}/30"), "dev", &self.there])?;
-        ip(&["-n", &self.name, "link", "set", "lo", "up"])?;
+        ip(&["-n", name, "addr", "add", &format!("{there}/30"), "dev", &self.there])?;
         self.connect(true)
     }
 
-    /// Joins it to this machine or takes it away from it, without a word to anybody's TCP.
+    /// Joins the namespace to this machine or takes it away from it, without a word to anybody's TCP.
     pub(super) fn connect(&self, connected: bool) -> anyhow::Result<()> {
-        ip(&["-n", &self.name, "link", "set", &self.there, if connected { "up" } else { "down" }])
+        let state = if connected { "up" } else { "down" };
+        ip(&["-n", self.namespace.name(), "link", "set", &self.there, state]).map(drop)
     }
 
-    /// Its name, for `ip netns exec`.
+    /// The namespace's name.
     pub(super) fn name(&self) -> &str {
-        &self.name
+        self.namespace.name()
     }
 
     /// This machine, as who is inside sees it.
@@ -62,18 +163,65 @@ impl Namespace {
     }
 }
 
-impl Drop for Namespace {
+impl Drop for Cable {
     fn drop(&mut self) {
         let _ = ip(&["link", "del", &self.here]);
-        let _ = ip(&["netns", "del", &self.name]);
     }
 }
 
-fn ip(arguments: &[&str]) -> anyhow::Result<()> {
-    let output =
-        Command::new("ip").args(arguments).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output().context("ip")?;
-    if !output.status.success() {
-        bail!("ip {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+/// The addresses are taken from 169.254/16, which no router passes on: four for each process.
+fn addresses() -> (Ipv4Addr, Ipv4Addr) {
+    let number = 0xa9fe_4000 | ((std::process::id() & 0xfff) << 2);
+    (Ipv4Addr::from(number | 1), Ipv4Addr::from(number | 2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{begun, inside, ip, owner, remove_stale};
+    use crate::interop::host;
+    use std::process;
+
+    #[test]
+    fn a_name_tells_whose_it_is() {
+        assert_eq!(owner("rpcrdma-12-3400-client-two"), Some((12, 3400)));
+        for other in ["rpcrdma-12", "rpcrdma-12-3400", "rpcrdma-a-1-b", "docker-1-2-x", ""] {
+            assert_eq!(owner(other), None, "{other}");
+        }
     }
-    Ok(())
+
+    #[test]
+    fn a_process_is_known_by_when_it_began() {
+        let here = begun(process::id()).unwrap();
+        assert_eq!(begun(process::id()), Some(here));
+        assert!(begun(1).unwrap() <= here);
+        assert_eq!(begun(u32::MAX), None);
+    }
+
+    #[test]
+    fn what_a_killed_run_left_is_removed_and_what_a_run_uses_is_not() {
+        if !host::is_root() {
+            return eprintln!("not run: namespaces are root's");
+        }
+        let here = process::id();
+        let (stale, used) = (format!("rpcrdma-{here}-1-test"), format!("rpcrdma-{here}-{}-test", begun(here).unwrap()));
+        for name in [&stale, &used] {
+            if let Err(error) = ip(&["netns", "add", name]) {
+                return eprintln!("not run: this machine makes no namespaces: {error}");
+            }
+        }
+        let mut left = super::command(Some(&stale), "sleep").arg("60").spawn().unwrap();
+        while ip(&["netns", "pids", &stale]).unwrap().trim().is_empty() {
+            std::thread::yield_now();
+        }
+        remove_stale();
+        let there = ip(&["netns", "list"]).unwrap();
+        assert!(!there.contains(&stale) && there.contains(&used), "{there}");
+        assert!(!left.wait().unwrap().success());
+        // Nobody listens there, whatever listens here.
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || Ok(std::net::TcpStream::connect(address).is_ok());
+        assert!(inside(None, connect).unwrap() && !inside(Some(&used), connect).unwrap());
+        ip(&["netns", "del", &used]).unwrap();
+    }
 }

@@ -4,6 +4,7 @@ use super::{
     context::Context,
     crash::{CONSOLE_LOG, RESETS_LOG},
     guest::GuestOptions,
+    namespace,
 };
 use std::{path::Path, process::Command};
 
@@ -17,14 +18,8 @@ const CAPTURED_LENGTH: u32 = 262_144;
 /// QEMU for a guest whose folder is `dir`.
 pub(super) fn command(context: &Context, options: &GuestOptions, dir: &Path) -> Command {
     let image = &context.image().folder;
-    let mut network = "user,id=net0,ipv6=off".to_owned();
-    for (host, guest) in &options.forwards {
-        network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
-    }
-    let mut command = Command::new(if options.namespace.is_some() { "ip" } else { "nice" });
-    if let Some(namespace) = &options.namespace {
-        command.args(["netns", "exec", namespace, "nice"]);
-    }
+    let (network, interface, mtu) = network(options);
+    let mut command = namespace::command(options.namespace.as_deref(), "nice");
     command.args([
         "-n",
         "5",
@@ -42,10 +37,10 @@ pub(super) fn command(context: &Context, options: &GuestOptions, dir: &Path) -> 
     command.args(["-d", "cpu_reset", "-D"]).arg(dir.join(RESETS_LOG));
     command.arg("-kernel").arg(image.join("vmlinuz")).arg("-initrd").arg(image.join("initramfs.cpio"));
     command.arg("-append").arg(format!(
-        "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off tsc=reliable no_timer_check random.trust_cpu=on link={}",
+        "console=ttyS0 quiet loglevel=4 panic=-1 oops=panic mitigations=off tsc=reliable no_timer_check random.trust_cpu=on link={}{mtu}",
         options.link
     ));
-    command.args(["-netdev", &network, "-device", "virtio-net-pci,netdev=net0,romfile=", "-device", "virtio-rng-pci"]);
+    command.args(["-netdev", &network, "-device", &interface, "-device", "virtio-rng-pci"]);
     command
         .arg("-virtfs")
         .arg(format!("local,path={},mount_tag=job,security_model=none,multidevs=remap", dir.display()));
@@ -55,4 +50,19 @@ pub(super) fn command(context: &Context, options: &GuestOptions, dir: &Path) -> 
         command.arg(format!("filter-dump,id=dump,netdev=net0,file={},maxlen={CAPTURED_LENGTH}", file.display()));
     }
     command
+}
+
+/// The network that QEMU reaches, the guest's interface, and what its kernel is told of it.
+fn network(options: &GuestOptions) -> (String, String, String) {
+    let interface = "virtio-net-pci,netdev=net0,romfile=";
+    if let Some(tap) = &options.tap {
+        // Without offloads the guest sends packets as they are on a wire, no longer than the MTU; their header would stand in the capture, too.
+        let network = format!("tap,id=net0,ifname={},script=no,downscript=no,vnet_hdr=off", tap.device);
+        return (network, format!("{interface},mac={}", tap.mac), format!(" mtu={}", tap.mtu));
+    }
+    let mut network = "user,id=net0,ipv6=off".to_owned();
+    for (host, guest) in &options.forwards {
+        network.push_str(&format!(",hostfwd=tcp:127.0.0.1:{host}-:{guest}"));
+    }
+    (network, interface.to_owned(), String::new())
 }

@@ -3,15 +3,17 @@
 use super::{
     context::Context,
     exposition::Metrics,
-    kernel_log, ports,
+    kernel_log, namespace,
+    network::Place,
+    ports,
     process::{Running, last_lines},
 };
 use anyhow::bail;
 use std::{
     cell::RefCell,
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
-    process::Command,
     time::{Duration, Instant},
 };
 
@@ -25,13 +27,26 @@ pub(super) struct ServeOptions {
     listeners: usize,
     capture: bool,
     arguments: Vec<String>,
+    place: Option<Place>,
 }
 
 impl ServeOptions {
     /// A server of this folder, with root as root if the harness is.
     pub(super) fn new(export: PathBuf) -> Self {
         let arguments = if super::host::is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
-        Self { name: "serve".into(), export, listeners: 1, capture: false, arguments }
+        Self { name: "serve".into(), export, listeners: 1, capture: false, arguments, place: None }
+    }
+
+    /// Its name, where a job has several: that of its files.
+    pub(super) fn named(mut self, name: &str) -> Self {
+        self.name = name.to_owned();
+        self
+    }
+
+    /// Where it runs and listens ([`Network::serve`](super::network::Network::serve) tells).
+    pub(super) fn at(mut self, place: Place) -> Self {
+        self.place = Some(place);
+        self
     }
 
     /// How many RDMA ports it listens on.
@@ -89,12 +104,13 @@ impl Server {
     pub(super) fn start(&self) -> anyhow::Result<()> {
         *self.starts.borrow_mut() += 1;
         let name = &self.options.name;
-        let mut command = Command::new(&self.program);
+        let mut command = namespace::command(self.namespace(), &self.program);
+        let address = self.address();
         command.arg("serve").arg(&self.options.export);
         for port in &self.ports {
-            command.arg("--listen").arg(format!("127.0.0.1:{port}"));
+            command.arg("--listen").arg(format!("{address}:{port}"));
         }
-        command.arg("--mountd").arg(format!("127.0.0.1:{}", self.mount_port));
+        command.arg("--mountd").arg(format!("{address}:{}", self.mount_port));
         command.arg("--metrics").arg(format!("127.0.0.1:{}", self.metrics_port));
         command.arg("--state").arg(self.dir.join(format!("{name}-state")));
         command.args(["--json", "--log", "json"]).args(&self.options.arguments);
@@ -134,7 +150,21 @@ impl Server {
 
     /// A URL of a path of it, for our client.
     pub(super) fn url(&self, path: &str) -> String {
-        format!("nfs://127.0.0.1:{}/{}?mountport={}", self.port(), path.trim_start_matches('/'), self.mount_port)
+        let (address, port) = (self.address(), self.port());
+        format!("nfs://{address}:{port}/{}?mountport={}", path.trim_start_matches('/'), self.mount_port)
+    }
+
+    /// Where it listens, if not on this machine's loopback.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.options.place.as_ref()
+    }
+
+    fn address(&self) -> Ipv4Addr {
+        self.place().map_or(Ipv4Addr::LOCALHOST, |place| place.address)
+    }
+
+    fn namespace(&self) -> Option<&str> {
+        self.place().map(|place| place.namespace.as_str())
     }
 
     /// The folder that it serves.
@@ -154,7 +184,8 @@ impl Server {
 
     /// Its metrics now.
     pub(super) fn metrics(&self) -> anyhow::Result<Metrics> {
-        Metrics::fetch(self.metrics_port)
+        let port = self.metrics_port;
+        namespace::inside(self.namespace(), move || Metrics::fetch(port))
     }
 
     /// Ends it without asking, as a crash does. [`Self::start`] starts it again.

@@ -2,7 +2,7 @@
 //! so TCP has to find out: what is not acknowledged by the user time-out, what is idle by keep-alive.
 
 use super::{Job, faults_copying};
-use crate::interop::{context::Context, guest::GuestOptions, namespace::Namespace, ports, serve::ServeOptions};
+use crate::interop::{context::Context, guest::GuestOptions, namespace::Cable, ports, serve::ServeOptions};
 use anyhow::{bail, ensure};
 use faults_copying::Held;
 use std::{
@@ -32,9 +32,9 @@ const IDLE_WITHIN: Duration = Duration::from_secs(2 * STALL + 3);
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 
 fn run(context: &Context) -> anyhow::Result<()> {
-    let namespace = Namespace::new()?;
+    let cable = Cable::new(context)?;
     let (idle, busy, mount) = (ports::free()?, ports::free()?, ports::free()?);
-    let address = namespace.address();
+    let address = cable.address();
     let at = |port: u16| format!("{address}:{port}");
     let mut options = ServeOptions::new(context.folder("export")?);
     options = options.argument("--stall-timeout").argument(STALL.to_string());
@@ -45,8 +45,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let sockets = faults_copying::open_sockets(&server)?;
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/faults-vanish.sh"))
         .mounts_at(idle, mount, "/");
-    let guest =
-        guest.set("NFS_PORTS", format!("{idle} {busy}")).after_all("HOST", address).inside(&namespace).capture();
+    let guest = guest.set("NFS_PORTS", format!("{idle} {busy}")).after_all("HOST", address).inside(&cable).capture();
     let guest = guest
         .allow("nfs: server * not responding, still trying", "that is the fault")
         .allow("nfs: server * OK", "that is its end");
@@ -55,7 +54,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     ensure!(Held::by(&server)?.connections == 2.0, "the server does not have two connections");
     thread::sleep(Duration::from_secs(2));
 
-    namespace.connect(false)?;
+    cable.connect(false)?;
     let gone = Instant::now();
     let connections = |wanted: f64, within: Duration| -> anyhow::Result<Duration> {
         loop {
@@ -78,7 +77,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     faults_copying::all_freed(context, &server, sockets, Duration::from_secs(2))?;
     context.note(format!("freed: busy after {:.1} s, idle after {:.1} s", first.as_secs_f64(), second.as_secs_f64()));
 
-    namespace.connect(true)?;
+    cable.connect(true)?;
     let back = Instant::now();
     context.wait_for("the client is back", BACK_WITHIN, || Ok(Held::by(&server)?.connections >= 1.0))?;
     context.note(format!("back {:.1} s after its network", back.elapsed().as_secs_f64()));

@@ -7,6 +7,7 @@ mod client_fsx;
 mod client_races;
 mod client_scripts;
 mod client_tree;
+mod client_two;
 mod client_uses;
 mod client_versions;
 mod faults_connections;
@@ -69,6 +70,7 @@ pub(super) const JOBS: &[Job] = &[
     client_scripts::USERS,
     client_scripts::PROCESSES,
     client_races::JOB,
+    client_two::JOB,
     client_uses::JOB,
     client_versions::JOB,
     server_commands::JOB,

@@ -1,0 +1,149 @@
+//! A network of a job's own: its server and its guests have an address each, all reach each other, and nobody is behind another.
+//!
+//! A namespace holds a bridge, which is the host's side (10.77.0.1), and a tap device for each guest (10.77.0.2, 10.77.0.3, ...). Root only.
+//! Jobs that run at the same time have such a network each, with the same addresses.
+
+use super::{
+    context::Context,
+    guest::{Guest, GuestOptions},
+    namespace::{self, Namespace, ip},
+    serve::{ServeOptions, Server},
+};
+use anyhow::{Context as _, ensure};
+use std::{
+    cell::Cell,
+    io::Read as _,
+    net::{Ipv4Addr, SocketAddr, TcpStream},
+    process::Command,
+    time::Duration,
+};
+
+/// The octets of a packet on Ethernet.
+pub(super) const ETHERNET: u16 = 1500;
+
+/// The host's address. Guests have the next ones.
+const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+
+/// Of an address, the bits that name the network.
+const PREFIX: u8 = 24;
+
+/// Guests that have an address.
+const GUESTS: u8 = 250;
+
+/// The host's interface in the namespace.
+const BRIDGE: &str = "host";
+
+/// How long the host waits for a guest that it calls.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A guest's place in a network: what QEMU and its script are told.
+pub(super) struct Tap {
+    /// The namespace where QEMU runs.
+    pub(super) namespace: String,
+    /// The device's name, in the namespace.
+    pub(super) device: String,
+    /// The guest's Ethernet address.
+    pub(super) mac: String,
+    /// The guest's address.
+    pub(super) address: Ipv4Addr,
+    /// The longest packet.
+    pub(super) mtu: u16,
+}
+
+/// Where a server listens that does not listen on this machine's loopback.
+pub(super) struct Place {
+    /// The namespace where it runs.
+    pub(super) namespace: String,
+    /// Its address.
+    pub(super) address: Ipv4Addr,
+}
+
+/// A network. It goes when the value is dropped.
+pub(super) struct Network<'a> {
+    context: &'a Context<'a>,
+    namespace: Namespace,
+    mtu: u16,
+    guests: Cell<u8>,
+}
+
+impl<'a> Network<'a> {
+    /// Makes it, with packets of so many octets.
+    pub(super) fn new(context: &'a Context<'a>, mtu: u16) -> anyhow::Result<Self> {
+        let made = Self { context, namespace: Namespace::new(context)?, mtu, guests: Cell::new(0) };
+        made.make().context("a network of the job's own could not be made")?;
+        Ok(made)
+    }
+
+    fn make(&self) -> anyhow::Result<()> {
+        self.ip(&["link", "add", BRIDGE, "mtu", &self.mtu.to_string(), "type", "bridge", "forward_delay", "0"])?;
+        self.ip(&["addr", "add", &format!("{HOST}/{PREFIX}"), "dev", BRIDGE])?;
+        self.ip(&["link", "set", BRIDGE, "up"])
+    }
+
+    fn ip(&self, arguments: &[&str]) -> anyhow::Result<()> {
+        ip(&[&["-n", self.namespace.name()], arguments].concat()).map(drop)
+    }
+
+    /// The host's address.
+    pub(super) fn host(&self) -> Ipv4Addr {
+        HOST
+    }
+
+    /// The address of the guest that boots first (0), second (1), and so on; also before it boots.
+    pub(super) fn address(&self, guest: u8) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(HOST) + 1 + u32::from(guest))
+    }
+
+    /// Boots a guest with the next address; its script finds it in `ADDRESS`.
+    pub(super) fn guest(&self, options: GuestOptions) -> anyhow::Result<Guest> {
+        let number = self.guests.get();
+        ensure!(number < GUESTS, "{GUESTS} guests are all that a network has addresses for");
+        self.guests.set(number + 1);
+        let device = device(number);
+        self.ip(&["tuntap", "add", "dev", &device, "mode", "tap"]).context("a guest's network device")?;
+        self.ip(&["link", "set", &device, "mtu", &self.mtu.to_string(), "master", BRIDGE, "up"])?;
+        let tap = Tap {
+            namespace: self.namespace.name().to_owned(),
+            device,
+            mac: format!("52:54:00:4d:00:{:02x}", number + 2),
+            address: self.address(number),
+            mtu: self.mtu,
+        };
+        let options = options.set("HOST", HOST).set("ADDRESS", tap.address).set("PREFIX", PREFIX);
+        self.context.boot(options.on(tap))
+    }
+
+    /// Starts `rpcrdma serve` at the host's address and waits until it is ready. [`GuestOptions::mounts`] does the rest.
+    pub(super) fn serve(&self, options: ServeOptions) -> anyhow::Result<Server> {
+        let place = Place { namespace: self.namespace.name().to_owned(), address: HOST };
+        self.context.serve(options.at(place))
+    }
+
+    /// `rpcrdma` on the host's side of this network, to be given arguments and run by [`Context::run`].
+    pub(super) fn rpcrdma(&self) -> Command {
+        let mut command = namespace::command(Some(self.namespace.name()), self.context.program());
+        command.env("XDG_CACHE_HOME", self.context.cache());
+        command
+    }
+
+    /// Calls a guest from the host, and reads what it says until it ends the connection.
+    pub(super) fn call(&self, address: Ipv4Addr, port: u16) -> anyhow::Result<String> {
+        namespace::inside(Some(self.namespace.name()), || {
+            let address = SocketAddr::from((address, port));
+            let mut stream = TcpStream::connect_timeout(&address, PATIENCE).with_context(|| address.to_string())?;
+            stream.set_read_timeout(Some(PATIENCE))?;
+            let mut said = String::new();
+            stream.read_to_string(&mut said).with_context(|| address.to_string())?;
+            Ok(said)
+        })
+    }
+
+    /// Plugs a guest's cable in or pulls it (the first guest's is 0), without a word to anybody's TCP.
+    pub(super) fn plug(&self, guest: u8, plugged: bool) -> anyhow::Result<()> {
+        self.ip(&["link", "set", &device(guest), if plugged { "up" } else { "down" }])
+    }
+}
+
+fn device(guest: u8) -> String {
+    format!("guest{guest}")
+}
