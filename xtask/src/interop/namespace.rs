@@ -102,8 +102,16 @@ fn owner(name: &str) -> Option<(u32, u64)> {
 /// When a process began, in ticks since the machine did; `None` if it has ended. With its number it names a process for good.
 fn begun(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The program's name, in parentheses, may have spaces. The 20th word behind it.
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    began(&stat)
+}
+
+/// The same of what `/proc/PID/stat` says.
+fn began(stat: &str) -> Option<u64> {
+    // The program's name, in parentheses, may have spaces. Its state stands behind it, and 19 words on the moment.
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    // One that has ended and that nobody has waited for.
+    words.next().filter(|state| !matches!(*state, "Z" | "X"))?;
+    words.nth(18)?.parse().ok()
 }
 
 /// Runs `ip`, and returns what it prints.
@@ -177,7 +185,7 @@ fn addresses() -> (Ipv4Addr, Ipv4Addr) {
 
 #[cfg(test)]
 mod tests {
-    use super::{begun, inside, ip, owner, remove_stale};
+    use super::{began, begun, inside, ip, owner, remove_stale};
     use crate::interop::host;
     use std::process;
 
@@ -195,6 +203,9 @@ mod tests {
         assert_eq!(begun(process::id()), Some(here));
         assert!(begun(1).unwrap() <= here);
         assert_eq!(begun(u32::MAX), None);
+        let stat = |state| format!("7 (a (b) c) {state} 1 7 7 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 280114 9 9");
+        assert_eq!(began(&stat("S")), Some(280_114));
+        assert_eq!(began(&stat("Z")), None, "it has ended, and nobody has waited for it");
     }
 
     #[test]
