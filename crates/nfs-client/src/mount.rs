@@ -74,7 +74,7 @@ impl Mount {
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);
         let (args, shape) = (encoder.finish(), call.reply_shape());
-        match C::REPEATABLE {
+        match call.is_repeatable() {
             true => self.client.call_repeatable(C::PROCEDURE, args, shape).await?.decode(),
             false => self.client.call(C::PROCEDURE, args, shape).await?.decode(),
         }

@@ -80,7 +80,7 @@ impl Nfs3 {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
         }
         let args = encoder.finish();
-        let results = match C::REPEATABLE {
+        let results = match call.is_repeatable() {
             true => self.client.call_repeatable(C::PROCEDURE, args, shape).await,
             false => self.client.call(C::PROCEDURE, args, shape).await,
         };

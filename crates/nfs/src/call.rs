@@ -11,10 +11,11 @@ pub trait Call: Encode + Decode {
     const VERSION: u32;
     /// The procedure.
     const PROCEDURE: u32;
-    /// Whether executing the call twice does no harm, so that it may be sent again when its results did not fit.
-    const REPEATABLE: bool;
     /// What the procedure returns.
     type Reply: Decode;
+
+    /// Whether executing the call twice does no harm, so that it may be sent again when its results did not fit.
+    fn is_repeatable(&self) -> bool;
 
     /// The largest results that these arguments can have, in octets, and room for their eligible items. The RPC reply
     /// header is not counted.

@@ -54,8 +54,11 @@ macro_rules! calls {
             const PROGRAM: u32 = $program;
             const VERSION: u32 = $version;
             const PROCEDURE: u32 = $number;
-            const REPEATABLE: bool = $repeatable($number);
             type Reply = $reply;
+
+            fn is_repeatable(&self) -> bool {
+                $repeatable($number)
+            }
 
             fn reply_shape(&self) -> ::rpcrdma_oncrpc::ReplyShape {
                 $shape

@@ -67,6 +67,7 @@ fn created() -> v3::Created {
 /// For one procedure: the items that its arguments mark, and the items and octets of its largest results.
 struct Facts {
     procedure: u32,
+    repeatable: bool,
     argument_items: usize,
     result_items: usize,
 }
@@ -89,7 +90,12 @@ fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
     let mut decoder = Decoder::new(Stream::from(results.to_bytes()));
     C::Reply::decode(&mut decoder).unwrap();
     decoder.finish().unwrap();
-    Facts { procedure: C::PROCEDURE, argument_items: encode(call).items().count(), result_items: shape.items.len() }
+    Facts {
+        procedure: C::PROCEDURE,
+        repeatable: call.is_repeatable(),
+        argument_items: encode(call).items().count(),
+        result_items: shape.items.len(),
+    }
 }
 
 /// Every procedure with arguments of every kind, and the largest results that fit.
@@ -429,37 +435,14 @@ proptest! {
 /// What changes something is not for repeating, whatever else fails.
 #[test]
 fn calls_say_whether_they_may_be_repeated() {
-    fn of<C: Call>() -> (u32, u32, bool) {
-        (C::PROGRAM, C::PROCEDURE, C::REPEATABLE)
-    }
-    let nfs = [
-        of::<v3::Null>(),
-        of::<v3::GetAttributes>(),
-        of::<v3::SetAttributes>(),
-        of::<v3::Lookup>(),
-        of::<v3::Access>(),
-        of::<v3::ReadLink>(),
-        of::<v3::Read>(),
-        of::<v3::Write>(),
-        of::<v3::Create>(),
-        of::<v3::MakeDirectory>(),
-        of::<v3::SymbolicLink>(),
-        of::<v3::MakeNode>(),
-        of::<v3::Remove>(),
-        of::<v3::RemoveDirectory>(),
-        of::<v3::Rename>(),
-        of::<v3::Link>(),
-        of::<v3::ReadDirectory>(),
-        of::<v3::ReadDirectoryPlus>(),
-        of::<v3::FileSystemStatus>(),
-        of::<v3::FileSystemInfo>(),
-        of::<v3::PathConfiguration>(),
-        of::<v3::Commit>(),
-    ];
     let once = [2, 7, 8, 9, 10, 11, 12, 13, 14, 15];
-    for (number, call) in (0..).zip(nfs) {
-        assert_eq!(call, (v3::PROGRAM, number, !once.contains(&number)));
+    let facts = all_facts();
+    assert_eq!(facts.len(), 22);
+    for facts in facts {
+        assert_eq!(facts.repeatable, !once.contains(&facts.procedure), "procedure {}", facts.procedure);
     }
-    let mounts = [of::<mount::Mount>(), of::<mount::ListMounts>(), of::<mount::Unmount>(), of::<mount::ListExports>()];
-    assert_eq!(mounts.map(|call| (call.1, call.2)), [(1, true), (2, true), (3, false), (5, true)]);
+    let path = || mount::DirectoryPath(Bytes::from_static(b"/"));
+    assert!(mount::Mount { path: path() }.is_repeatable());
+    assert!(!mount::Unmount { path: path() }.is_repeatable());
+    assert!(mount::ListMounts.is_repeatable() && mount::ListExports.is_repeatable());
 }

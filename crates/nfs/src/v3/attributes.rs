@@ -186,8 +186,11 @@ impl Call for GetAttributes {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 1;
-    const REPEATABLE: bool = procedure::is_repeatable(1);
     type Reply = Answer<Attributes, ()>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::STATUS + sizes::ATTRIBUTES)
@@ -198,8 +201,11 @@ impl Call for SetAttributes {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 2;
-    const REPEATABLE: bool = procedure::is_repeatable(2);
     type Reply = Answer<WeakCache, WeakCache>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::STATUS + sizes::WEAK_CACHE)

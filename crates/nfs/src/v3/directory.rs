@@ -121,8 +121,11 @@ impl Call for ReadDirectory {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 16;
-    const REPEATABLE: bool = procedure::is_repeatable(16);
     type Reply = Answer<ReadDirectoryOk, Option<Attributes>>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::largest_directory_reply(self.count))
@@ -133,8 +136,11 @@ impl Call for ReadDirectoryPlus {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 17;
-    const REPEATABLE: bool = procedure::is_repeatable(17);
     type Reply = Answer<ReadDirectoryPlusOk, Option<Attributes>>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::largest_directory_reply(self.max_count))

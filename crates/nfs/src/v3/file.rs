@@ -80,8 +80,11 @@ impl Call for Read {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 6;
-    const REPEATABLE: bool = procedure::is_repeatable(6);
     type Reply = Answer<ReadOk<ItemData>, Option<Attributes>>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         let data = usize::try_from(self.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
@@ -168,8 +171,11 @@ impl Call for Write {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 7;
-    const REPEATABLE: bool = procedure::is_repeatable(7);
     type Reply = Answer<WriteOk, WeakCache>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::STATUS + sizes::WEAK_CACHE + 2 * sizes::WORD + sizes::VERIFIER)
@@ -180,8 +186,11 @@ impl Call for Commit {
     const PROGRAM: u32 = super::PROGRAM;
     const VERSION: u32 = super::VERSION;
     const PROCEDURE: u32 = 21;
-    const REPEATABLE: bool = procedure::is_repeatable(21);
     type Reply = Answer<CommitOk, WeakCache>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
 
     fn reply_shape(&self) -> ReplyShape {
         ReplyShape::inline(sizes::STATUS + sizes::WEAK_CACHE + sizes::VERIFIER)
