@@ -17,6 +17,8 @@
 pub mod attr;
 pub mod binding;
 mod call;
+#[cfg(test)]
+mod sample;
 #[macro_use]
 mod macros;
 pub mod mount;

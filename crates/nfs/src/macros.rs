@@ -1,4 +1,6 @@
-//! Declaring XDR structures, whose encoding is that of their fields in order.
+//! Declaring XDR types: structures, enumerations, unions, strings of octets, statuses.
+//!
+//! In tests every declared type can be drawn at random too ([`crate::sample`]), so that tests go over all of them.
 
 macro_rules! xdr_struct {
     ($($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* })*) => {$(
@@ -17,6 +19,14 @@ macro_rules! xdr_struct {
             #[allow(unused_variables, reason = "a structure may have no field")]
             fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
                 Ok(Self { $($field: ::rpcrdma_xdr::Decode::decode(decoder)?,)* })
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::sample::Sample for $name {
+            #[allow(unused_variables, reason = "a structure may have no field")]
+            fn sample(draw: &mut $crate::sample::Draw) -> Self {
+                Self { $($field: $crate::sample::Sample::sample(draw),)* }
             }
         }
     )*};
@@ -41,6 +51,151 @@ macro_rules! xdr_enum {
                     $($value => Ok(Self::$variant),)*
                     value => Err(decoder.bad_value(value, $what)),
                 }
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::sample::Sample for $name {
+            fn sample(draw: &mut $crate::sample::Draw) -> Self {
+                draw.one_of(&[$(Self::$variant),*])
+            }
+        }
+    )*};
+}
+
+/// A discriminated union: one word says which variant follows. A word that no variant has is an error, unless the union
+/// ends in `else Name`: then that variant keeps the word, and nothing follows it.
+macro_rules! xdr_union {
+    ($(
+        $(#[$meta:meta])* pub enum $name:ident: $what:literal {
+            $($(#[$variant_meta:meta])* $variant:ident $(($payload:ident: $type:ty))? = $value:literal,)*
+            $(else $(#[$other_meta:meta])* $other:ident)?
+        }
+    )*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum $name {
+            $($(#[$variant_meta])* $variant $(($type))?,)*
+            $($(#[$other_meta])* $other(u32),)?
+        }
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                match self {
+                    $(Self::$variant $(($payload))? => {
+                        encoder.u32($value);
+                        $(::rpcrdma_xdr::Encode::encode($payload, encoder);)?
+                    })*
+                    $(Self::$other(word) => encoder.u32(*word),)?
+                }
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                match decoder.u32()? {
+                    $($value => Ok(Self::$variant $(({
+                        let $payload: $type = ::rpcrdma_xdr::Decode::decode(decoder)?;
+                        $payload
+                    }))?),)*
+                    $(word if stringify!($other) != "" => Ok(Self::$other(word)),)?
+                    #[allow(unreachable_patterns, reason = "a union may take every word")]
+                    value => Err(decoder.bad_value(value, $what)),
+                }
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::sample::Sample for $name {
+            fn sample(draw: &mut $crate::sample::Draw) -> Self {
+                match draw.one_of(&[$($value),*]) {
+                    $($value => Self::$variant $(({
+                        let $payload: $type = $crate::sample::Sample::sample(draw);
+                        $payload
+                    }))?,)*
+                    _ => unreachable!("a value of the list"),
+                }
+            }
+        }
+    )*};
+}
+
+/// Octets of variable length, at most so many, that may not be placed directly. Shown as text.
+macro_rules! xdr_octets {
+    ($($(#[$meta:meta])* pub struct $name:ident: $max:expr;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name(pub ::bytes::Bytes);
+
+        impl $name {
+            /// The octets.
+            pub fn as_slice(&self) -> &[u8] {
+                &self.0
+            }
+        }
+
+        impl From<&[u8]> for $name {
+            fn from(octets: &[u8]) -> Self {
+                Self(::bytes::Bytes::copy_from_slice(octets))
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self::from(text.as_bytes())
+            }
+        }
+
+        impl ::std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                write!(f, "\"{}\"", self.0.escape_ascii())
+            }
+        }
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                encoder.opaque_shared(self.0.clone());
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                decoder.opaque($max).map(Self)
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::sample::Sample for $name {
+            fn sample(draw: &mut $crate::sample::Draw) -> Self {
+                Self(draw.octets($max))
+            }
+        }
+    )*};
+}
+
+/// Octets of a length that both sides know.
+macro_rules! xdr_fixed {
+    ($($(#[$meta:meta])* pub struct $name:ident: $len:expr;)*) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub [u8; $len]);
+
+        impl ::rpcrdma_xdr::Encode for $name {
+            fn encode(&self, encoder: &mut ::rpcrdma_xdr::Encoder) {
+                encoder.opaque_fixed(&self.0);
+            }
+        }
+
+        impl ::rpcrdma_xdr::Decode for $name {
+            fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
+                decoder.opaque_array().map($name)
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::sample::Sample for $name {
+            fn sample(draw: &mut $crate::sample::Draw) -> Self {
+                Self(::std::array::from_fn(|_| draw.u64() as u8))
             }
         }
     )*};
@@ -129,6 +284,13 @@ macro_rules! statuses {
         impl ::rpcrdma_xdr::Decode for Status {
             fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
                 decoder.u32().map(Status)
+            }
+        }
+
+        #[cfg(test)]
+        impl $crate::sample::Sample for Status {
+            fn sample(draw: &mut $crate::sample::Draw) -> Self {
+                draw.one_of(Self::ALL)
             }
         }
     };

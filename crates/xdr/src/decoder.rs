@@ -37,6 +37,12 @@ impl ItemData {
     }
 }
 
+impl From<ItemData> for Bytes {
+    fn from(item: ItemData) -> Self {
+        item.into_bytes()
+    }
+}
+
 /// Reads values from a received [`Stream`].
 #[derive(Debug)]
 pub struct Decoder {
@@ -230,6 +236,14 @@ impl Decoder {
         }
     }
 
+    /// Passes over what is left, chunks included, for messages of which a part can be used though the rest cannot be read.
+    /// Buffers that were lent stay, for [`take_unused_buffers`](Self::take_unused_buffers).
+    pub fn discard_rest(&mut self) {
+        self.parts.clear();
+        self.position += self.remaining;
+        self.remaining = 0;
+    }
+
     /// The buffers lent for Write chunks that no item has used, for the caller to use again.
     pub fn take_unused_buffers(&mut self) -> Vec<Buffer> {
         self.placed
@@ -396,6 +410,18 @@ mod tests {
         let mut decoder = item_call(5, b"abcde");
         decoder.u32().unwrap();
         assert_eq!(decoder.finish(), Err(DecodeError::NotEligible { position: 4 }));
+    }
+
+    #[test]
+    fn the_rest_can_be_passed_over_with_its_chunks() {
+        let mut decoder = item_call(5, b"abcde");
+        decoder.discard_rest();
+        assert_eq!((decoder.position(), decoder.remaining()), (16, 0));
+        assert!(decoder.u32().is_err(), "nothing is left to read");
+        decoder.finish().unwrap();
+        let mut decoder = placed_reply(5, 8, Some(0), b"abcde\0\0\0");
+        decoder.discard_rest();
+        assert_eq!(decoder.take_unused_buffers().len(), 1);
     }
 
     #[test]

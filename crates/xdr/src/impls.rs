@@ -42,6 +42,19 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
+/// What is kept elsewhere is written as if it stood in its place.
+impl<T: Encode> Encode for Box<T> {
+    fn encode(&self, encoder: &mut Encoder) {
+        self.as_ref().encode(encoder);
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        T::decode(decoder).map(Box::new)
+    }
+}
+
 /// A structure: one field after the other.
 impl<A: Encode, B: Encode> Encode for (A, B) {
     fn encode(&self, encoder: &mut Encoder) {
@@ -87,6 +100,7 @@ mod tests {
         is_written(Some(7u32), &[1, 7]);
         is_written(Some(Some(false)), &[1, 1, 0]);
         is_written((5u32, true), &[5, 1]);
+        is_written(Box::new(5u32), &[5]);
     }
 
     #[test]

@@ -13,6 +13,8 @@ mod info;
 mod names;
 mod neutral;
 mod procedure;
+#[cfg(test)]
+mod sample;
 mod sizes;
 mod status;
 

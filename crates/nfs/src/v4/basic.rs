@@ -2,6 +2,10 @@
 
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+use std::fmt;
+
+/// The most octets in a handle (`NFS4_FHSIZE`).
+pub const MAX_HANDLE_OCTETS: usize = 128;
 
 /// The most octets in a client's name of itself or an owner's (`NFS4_OPAQUE_LIMIT`).
 pub const MAX_OPAQUE_OCTETS: usize = 1024;
@@ -31,32 +35,19 @@ impl Decode for ClientId {
     }
 }
 
-macro_rules! fixed {
-    ($($(#[$meta:meta])* $name:ident: $len:expr;)*) => {$(
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub [u8; $len]);
-
-        impl Encode for $name {
-            fn encode(&self, encoder: &mut Encoder) {
-                encoder.opaque_fixed(&self.0);
-            }
-        }
-
-        impl Decode for $name {
-            fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-                decoder.opaque_array().map($name)
-            }
-        }
-    )*};
+#[cfg(test)]
+impl crate::sample::Sample for ClientId {
+    fn sample(draw: &mut crate::sample::Draw) -> Self {
+        Self(draw.u64())
+    }
 }
 
-fixed! {
+xdr_fixed! {
     /// A session, as the server names it (`sessionid4`): 16 octets.
-    SessionId: SESSION_ID_OCTETS;
+    pub struct SessionId: SESSION_ID_OCTETS;
 
     /// Octets that tell one incarnation, directory, or exclusive create from another (`verifier4`): 8 octets.
-    Verifier: VERIFIER_OCTETS;
+    pub struct Verifier: VERIFIER_OCTETS;
 }
 
 xdr_struct! {
@@ -99,9 +90,9 @@ xdr_struct! {
     }
 }
 
-fixed! {
+xdr_fixed! {
     /// A [`StateId`] without its sequence number: 12 octets.
-    StateIdOther: STATE_ID_OTHER_OCTETS;
+    pub struct StateIdOther: STATE_ID_OTHER_OCTETS;
 }
 
 impl StateId {
@@ -120,18 +111,51 @@ impl StateId {
     }
 }
 
-/// The name of an [`Owner`]: at most [`MAX_OPAQUE_OCTETS`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct OwnerName(pub Bytes);
+xdr_octets! {
+    /// The name of an [`Owner`]: at most [`MAX_OPAQUE_OCTETS`].
+    pub struct OwnerName: MAX_OPAQUE_OCTETS;
+}
 
-impl Encode for OwnerName {
+/// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_OCTETS`].
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Handle(Bytes);
+
+impl Handle {
+    /// A handle of these octets; `None` if there are more than [`MAX_HANDLE_OCTETS`].
+    pub fn new(octets: &[u8]) -> Option<Self> {
+        (octets.len() <= MAX_HANDLE_OCTETS).then(|| Self(Bytes::copy_from_slice(octets)))
+    }
+
+    /// The octets.
+    pub fn as_slice(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handle(")?;
+        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        f.write_str(")")
+    }
+}
+
+impl Encode for Handle {
     fn encode(&self, encoder: &mut Encoder) {
         encoder.opaque(&self.0);
     }
 }
 
-impl Decode for OwnerName {
+impl Decode for Handle {
+    /// Copies the octets, so that a handle that is kept does not keep the message.
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_OPAQUE_OCTETS).map(OwnerName)
+        decoder.opaque(MAX_HANDLE_OCTETS).map(|octets| Self(Bytes::copy_from_slice(&octets)))
+    }
+}
+
+#[cfg(test)]
+impl crate::sample::Sample for Handle {
+    fn sample(draw: &mut crate::sample::Draw) -> Self {
+        Self(draw.octets(MAX_HANDLE_OCTETS))
     }
 }

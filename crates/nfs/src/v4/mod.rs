@@ -1,12 +1,20 @@
 //! NFS version 4, minor versions 0 to 2: one superset of types (RFC 7530, 8881, 7862, 8276; XDR in RFC 7531, 5662, 7863).
 
+mod attributes;
 mod basic;
+mod bitmap;
+mod containers;
+mod names;
 mod status;
 
+pub use attributes::*;
 pub use basic::{
-    ChangeInfo, ClientId, MAX_OPAQUE_OCTETS, Owner, OwnerName, SESSION_ID_OCTETS, STATE_ID_OTHER_OCTETS, SessionId,
-    StateId, StateIdOther, Time, VERIFIER_OCTETS, Verifier,
+    ChangeInfo, ClientId, Handle, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS, Owner, OwnerName, SESSION_ID_OCTETS,
+    STATE_ID_OTHER_OCTETS, SessionId, StateId, StateIdOther, Time, VERIFIER_OCTETS, Verifier,
 };
+pub use bitmap::{BITMAP_OCTETS, BITMAP_WORDS, Bitmap, MAX_BITMAP_WORDS};
+pub use containers::{List, Opaque};
+pub use names::{LinkText, MAX_LINK_OCTETS, MAX_NAME_OCTETS, MAX_PATH_NAMES, Name, Path};
 pub use status::Status;
 
 /// The program number of NFS.

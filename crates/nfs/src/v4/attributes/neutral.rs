@@ -1,0 +1,150 @@
+//! Between these attributes and those that no version of NFS owns ([`crate::attr`]).
+//!
+//! Owners and groups are decimal numbers in both directions: nobody has to agree about names (RFC 8881 section 5.9).
+
+use super::{Attribute, Device, FileSystemId, FileType, Principal, Value};
+use crate::{
+    attr::{self, FileKind, Timestamp},
+    v4::Time,
+};
+
+impl From<FileKind> for FileType {
+    fn from(kind: FileKind) -> Self {
+        match kind {
+            FileKind::Regular => Self::Regular,
+            FileKind::Directory => Self::Directory,
+            FileKind::Block => Self::Block,
+            FileKind::Character => Self::Character,
+            FileKind::Symlink => Self::Symlink,
+            FileKind::Socket => Self::Socket,
+            FileKind::Fifo => Self::Fifo,
+        }
+    }
+}
+
+impl FileType {
+    /// What the file is to those who know no named attributes: these are files, their directory is a directory.
+    pub fn kind(self) -> FileKind {
+        match self {
+            Self::Regular | Self::NamedAttribute => FileKind::Regular,
+            Self::Directory | Self::AttributeDirectory => FileKind::Directory,
+            Self::Block => FileKind::Block,
+            Self::Character => FileKind::Character,
+            Self::Symlink => FileKind::Symlink,
+            Self::Socket => FileKind::Socket,
+            Self::Fifo => FileKind::Fifo,
+        }
+    }
+}
+
+impl From<Timestamp> for Time {
+    fn from(time: Timestamp) -> Self {
+        Self { seconds: time.seconds, nanoseconds: time.nanoseconds }
+    }
+}
+
+impl From<Time> for Timestamp {
+    fn from(time: Time) -> Self {
+        Self { seconds: time.seconds, nanoseconds: time.nanoseconds }
+    }
+}
+
+impl Principal {
+    /// A user or group by number.
+    pub fn of_number(id: u32) -> Self {
+        Self::from(id.to_string().as_str())
+    }
+
+    /// The number, if the text is one in decimal digits, without sign or leading zeroes, so that each has one text.
+    pub fn number(&self) -> Option<u32> {
+        let text = std::str::from_utf8(self.as_slice()).ok()?;
+        let number = text.parse().ok()?;
+        (Self::of_number(number) == *self).then_some(number)
+    }
+}
+
+/// The value of an attribute, if a file's own attributes say it. What file systems, exports and leases say is elsewhere.
+pub fn value_of(attribute: Attribute, file: &attr::Attributes) -> Option<Value> {
+    Some(match attribute {
+        Attribute::Type => Value::Type(file.kind.into()),
+        Attribute::Change => Value::Change(file.change),
+        Attribute::Size => Value::Size(file.size),
+        Attribute::FileSystem => Value::FileSystem(FileSystemId { major: file.file_system, minor: 0 }),
+        Attribute::FileId => Value::FileId(file.file_id),
+        Attribute::Mode => Value::Mode(file.mode),
+        Attribute::Links => Value::Links(file.links),
+        Attribute::Owner => Value::Owner(Principal::of_number(file.uid)),
+        Attribute::Group => Value::Group(Principal::of_number(file.gid)),
+        Attribute::RawDevice => Value::RawDevice(Device { major: file.device.major, minor: file.device.minor }),
+        Attribute::SpaceUsed => Value::SpaceUsed(file.used),
+        Attribute::TimeAccess => Value::TimeAccess(file.accessed.into()),
+        Attribute::TimeMetadata => Value::TimeMetadata(file.changed.into()),
+        Attribute::TimeModify => Value::TimeModify(file.modified.into()),
+        Attribute::TimeCreate => Value::TimeCreate(file.created?.into()),
+        _ => return None,
+    })
+}
+
+/// The attributes of a file of which a server tells `values`; `None` without its type. What is not told stays as
+/// [`attr::Attributes::new`] has it; owners and groups that are no numbers are told as `nobody`.
+pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> {
+    let kind = values.iter().find_map(|value| if let Value::Type(kind) = value { Some(kind.kind()) } else { None })?;
+    let mut file = attr::Attributes::new(kind, 0, 0);
+    for value in values {
+        match value {
+            Value::Change(change) => file.change = *change,
+            Value::Size(size) => file.size = *size,
+            // Both halves count; the first alone where the second is nothing, as it is with servers of this house.
+            Value::FileSystem(id) => file.file_system = id.major ^ id.minor.rotate_left(32),
+            Value::FileId(id) => file.file_id = *id,
+            Value::Mode(mode) => file.mode = *mode,
+            Value::Links(links) => file.links = *links,
+            Value::Owner(owner) => file.uid = owner.number().unwrap_or(nobody),
+            Value::Group(group) => file.gid = group.number().unwrap_or(nobody),
+            Value::RawDevice(device) => file.device = attr::Device { major: device.major, minor: device.minor },
+            Value::SpaceUsed(used) => file.used = *used,
+            Value::TimeAccess(time) => file.accessed = (*time).into(),
+            Value::TimeMetadata(time) => file.changed = (*time).into(),
+            Value::TimeModify(time) => file.modified = (*time).into(),
+            Value::TimeCreate(time) => file.created = Some((*time).into()),
+            _ => {}
+        }
+    }
+    Some(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_a_file_is_what_it_has() {
+        let mut file = attr::Attributes::new(FileKind::Character, 7, 42);
+        file.mode = 0o640;
+        file.links = 3;
+        (file.uid, file.gid) = (1000, 100);
+        (file.size, file.used) = (5, 4096);
+        file.device = attr::Device { major: 4, minor: 64 };
+        file.accessed = Timestamp::new(-1, 2);
+        file.modified = Timestamp::new(3, 4);
+        file.changed = Timestamp::new(5, 6);
+        file.created = Some(Timestamp::new(7, 8));
+        file.change = 9;
+        let told =
+            |file: &attr::Attributes| Attribute::ALL.iter().filter_map(|a| value_of(*a, file)).collect::<Vec<_>>();
+        assert_eq!(told(&file).len(), 15);
+        assert_eq!(attributes_of(&told(&file), 65534), Some(file.clone()));
+        file.created = None;
+        assert_eq!(told(&file).len(), 14);
+        assert_eq!(attributes_of(&[], 65534), None);
+    }
+
+    #[test]
+    fn owners_are_numbers_or_nobody() {
+        let number = |text: &str| Principal::from(text).number();
+        assert_eq!([number("0"), number("4294967295")], [Some(0), Some(u32::MAX)]);
+        assert_eq!(["", "+1", "01", "4294967296", "root@localdomain", "-1", "1 "].map(number), [None; 7]);
+        let values = [Value::Type(FileType::Regular), Value::Owner("root@x".into())];
+        assert_eq!(attributes_of(&values, 65534).unwrap().uid, 65534);
+    }
+}

@@ -1,0 +1,243 @@
+//! The types of attributes that have more than a word or a name.
+
+use crate::v4::{Bitmap, List, MAX_OPAQUE_OCTETS, Opaque, Path, Time};
+
+/// The most servers, replicas or locations in one attribute, and entries of the lists that layouts bring.
+pub const MAX_LOCATIONS: usize = 64;
+
+/// The most octets of what layout types define for themselves in an attribute.
+const MAX_HINT_OCTETS: usize = 4096;
+
+/// The most octets of a security label: what Linux keeps of one.
+const MAX_LABEL_OCTETS: usize = 2048;
+
+xdr_enum! {
+    /// What a file is (`nfs_ftype4`).
+    pub enum FileType: "type of file" {
+        /// A regular file.
+        Regular = 1,
+        /// A directory.
+        Directory = 2,
+        /// A block device.
+        Block = 3,
+        /// A character device.
+        Character = 4,
+        /// A symbolic link.
+        Symlink = 5,
+        /// A socket.
+        Socket = 6,
+        /// A named pipe.
+        Fifo = 7,
+        /// A directory of named attributes.
+        AttributeDirectory = 8,
+        /// A named attribute.
+        NamedAttribute = 9,
+    }
+
+    /// How the change attribute changes (`change_attr_type4`).
+    pub enum ChangeAttributeType: "way in which the change attribute changes" {
+        /// It only grows.
+        Monotonic = 0,
+        /// It counts changes.
+        Counter = 1,
+        /// It counts changes but those through pNFS.
+        CounterWithoutPnfs = 2,
+        /// It is the time of the last change.
+        Time = 3,
+        /// It differs after a change, and nothing more.
+        Undefined = 4,
+    }
+
+    /// What a file system is to its server (`fs4_status_type`).
+    pub enum FileSystemStatusKind: "status of a file system" {
+        /// It never changes.
+        Fixed = 1,
+        /// It is brought up to date from elsewhere.
+        Updated = 2,
+        /// As `Updated`, in versions that are consistent.
+        Versioned = 3,
+        /// It is written to.
+        Writable = 4,
+        /// It is elsewhere.
+        Referral = 5,
+    }
+}
+
+xdr_union! {
+    /// How to set a time (`settime4`).
+    pub enum SetTime: "way to set a time" {
+        /// To the server's present.
+        Server = 0,
+        /// To this time.
+        Client(time: Time) = 1,
+    }
+}
+
+xdr_struct! {
+    /// Identifies a file system (`fsid4`).
+    #[derive(Copy, Hash)]
+    pub struct FileSystemId {
+        /// First half.
+        pub major: u64,
+        /// Second half.
+        pub minor: u64,
+    }
+
+    /// Which device a special file is (`specdata4`).
+    #[derive(Copy)]
+    pub struct Device {
+        /// Major number.
+        pub major: u32,
+        /// Minor number.
+        pub minor: u32,
+    }
+
+    /// Where a file system is (`fs_location4`).
+    pub struct Location {
+        /// Servers: names or addresses.
+        pub servers: List<Opaque<MAX_OPAQUE_OCTETS>, MAX_LOCATIONS>,
+        /// The path there.
+        pub root: Path,
+    }
+
+    /// Where else a file system is (`fs_locations4`).
+    pub struct Locations {
+        /// Its path here.
+        pub root: Path,
+        /// Other places.
+        pub places: List<Location, MAX_LOCATIONS>,
+    }
+
+    /// A server with a replica (`fs_locations_server4`).
+    pub struct LocationsServer {
+        /// How far behind it is, in seconds.
+        pub currency: i32,
+        /// Flags, classes and ranks, an octet each.
+        pub info: Opaque<MAX_OPAQUE_OCTETS>,
+        /// Its name or address.
+        pub server: Opaque<MAX_OPAQUE_OCTETS>,
+    }
+
+    /// Replicas with the same path (`fs_locations_item4`).
+    pub struct LocationsItem {
+        /// The servers.
+        pub servers: List<LocationsServer, MAX_LOCATIONS>,
+        /// The path there.
+        pub root: Path,
+    }
+
+    /// Where else a file system is, in detail (`fs_locations_info4`).
+    pub struct LocationsInfo {
+        /// 1: paths hold variables.
+        pub flags: u32,
+        /// For how many seconds this holds.
+        pub valid_seconds: i32,
+        /// Its path here.
+        pub root: Path,
+        /// The replicas.
+        pub items: List<LocationsItem, MAX_LOCATIONS>,
+    }
+
+    /// What a file system is to its server (`fs4_status`).
+    pub struct FileSystemStatus {
+        /// It is not there.
+        pub absent: bool,
+        /// How it changes.
+        pub kind: FileSystemStatusKind,
+        /// Where it comes from.
+        pub source: Opaque<MAX_OPAQUE_OCTETS>,
+        /// Its present version.
+        pub current: Opaque<MAX_OPAQUE_OCTETS>,
+        /// How old it is, in seconds.
+        pub age_seconds: i32,
+        /// When that version was made.
+        pub version: Time,
+    }
+
+    /// What layout a client would like (`layouthint4`).
+    pub struct LayoutHint {
+        /// The layout type.
+        pub layout_type: u32,
+        /// What that type defines.
+        pub body: Opaque<MAX_HINT_OCTETS>,
+    }
+
+    /// From which size on a layout is worth it (`threshold_item4`).
+    pub struct ThresholdItem {
+        /// The layout type.
+        pub layout_type: u32,
+        /// Which thresholds follow.
+        pub hints: Bitmap,
+        /// The thresholds.
+        pub values: Opaque<MAX_HINT_OCTETS>,
+    }
+
+    /// How long a file is retained (`retention_get4`).
+    pub struct Retention {
+        /// Seconds; all ones for ever.
+        pub seconds: u64,
+        /// Since when.
+        pub begin: Option<Time>,
+    }
+
+    /// How long to retain a file (`retention_set4`).
+    pub struct RetentionSet {
+        /// Whether it begins now.
+        pub enable: bool,
+        /// Seconds.
+        pub seconds: Option<u64>,
+    }
+
+    /// Differs when a change of policy may show (`change_policy4`).
+    #[derive(Copy)]
+    pub struct ChangePolicy {
+        /// First half.
+        pub major: u64,
+        /// Second half.
+        pub minor: u64,
+    }
+
+    /// Some of the permission bits (`mode_masked4`).
+    #[derive(Copy)]
+    pub struct ModeMasked {
+        /// Their values.
+        pub mode: u32,
+        /// Which of them.
+        pub mask: u32,
+    }
+
+    /// A mode for a new file and the mask of who makes it (`mode_umask4`, RFC 8275): a list that is inherited counts in place of the
+    /// mask.
+    #[derive(Copy)]
+    pub struct ModeUmask {
+        /// The mode before the mask.
+        pub mode: u32,
+        /// The mask.
+        pub umask: u32,
+    }
+
+    /// A security label (`sec_label4`).
+    pub struct SecurityLabel {
+        /// The label's format.
+        pub format: u32,
+        /// The policy.
+        pub policy: u32,
+        /// The label.
+        pub label: Opaque<MAX_LABEL_OCTETS>,
+    }
+
+    /// Which arguments of OPEN a server understands (`open_arguments4`, RFC 9754): sets of their numbers.
+    #[derive(Copy)]
+    pub struct OpenArguments {
+        /// Bits of share access.
+        pub share_access: Bitmap,
+        /// Bits of share deny.
+        pub share_deny: Bitmap,
+        /// What can be wanted.
+        pub share_access_want: Bitmap,
+        /// Claims.
+        pub open_claim: Bitmap,
+        /// Ways to create.
+        pub create_mode: Bitmap,
+    }
+}
