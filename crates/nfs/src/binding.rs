@@ -1,19 +1,19 @@
 //! The bindings as a table: which items may be placed directly (RFC 8267 section 2), for documentation and for whoever
 //! reads what is on the wire. A test holds it against the encoders.
 
-use crate::v3;
+use crate::{v3, v4};
 use std::fmt;
 
-/// What the binding says of one procedure.
+/// What the binding says of one procedure, or of one operation of COMPOUND.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
     /// The program.
     pub program: u32,
     /// Its version.
     pub version: u32,
-    /// The procedure's number.
+    /// The procedure's number, in version 4 the operation's.
     pub procedure: u32,
-    /// The procedure's name.
+    /// The procedure's or operation's name.
     pub name: &'static str,
     /// The argument that may be placed directly.
     pub eligible_argument: Option<&'static str>,
@@ -41,6 +41,19 @@ pub fn nfs_v3() -> [Binding; 22] {
     })
 }
 
+/// The binding of NFS version 4, all minor versions: every operation, by number.
+pub fn nfs_v4() -> Vec<Binding> {
+    let row = |op: &v4::Op| Binding {
+        program: v4::PROGRAM,
+        version: v4::VERSION,
+        procedure: *op as u32,
+        name: op.name(),
+        eligible_argument: op.eligible_argument(),
+        eligible_result: op.eligible_result(),
+    };
+    v4::Op::ALL.iter().map(row).collect()
+}
+
 /// The bindings as a Markdown document.
 pub fn document() -> String {
     let mut text = String::from(
@@ -52,6 +65,14 @@ pub fn document() -> String {
     );
     for row in nfs_v3() {
         text += &format!("{row}\n");
+    }
+    text += "\n## NFS version 4\n\n\
+             The operations of COMPOUND in minor versions 0 to 2 (`-` says where one does not exist). Those of CB_COMPOUND have no such\n\
+             items.\n\n\
+             | number | operation | argument | result | minor versions |\n|---|---|---|---|---|\n";
+    for (row, op) in nfs_v4().iter().zip(v4::Op::ALL) {
+        let minors = [0, 1, 2].map(|minor| if op.exists_in(minor) { minor.to_string() } else { "-".to_owned() });
+        text += &format!("{row} {} |\n", minors.join(" "));
     }
     text
 }

@@ -64,13 +64,12 @@ macro_rules! xdr_enum {
 }
 
 /// A discriminated union: one word says which variant follows. A word that no variant has is an error, unless the union
-/// ends in `else Name`: then that variant keeps the word, and nothing follows it.
+/// ends in `else { Name }`: then that variant keeps the word, and nothing follows it.
 macro_rules! xdr_union {
     ($(
         $(#[$meta:meta])* pub enum $name:ident: $what:literal {
             $($(#[$variant_meta:meta])* $variant:ident $(($payload:ident: $type:ty))? = $value:literal,)*
-            $(else $(#[$other_meta:meta])* $other:ident)?
-        }
+        } $(else { $(#[$other_meta:meta])* $other:ident })?
     )*) => {$(
         $(#[$meta])*
         #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,0 +1,314 @@
+//! COMPOUND: several operations in one call (RFC 8881 section 16.2).
+//!
+//! A call that stops being decodable is not refused as a whole: what stands before the fault is kept and can be executed, and
+//! [`Broken`] says what to answer for the operation at fault. Two faults do refuse it: a tag without end, and a chunk where
+//! nothing may be placed directly.
+
+use super::{Args, List, MAX_MINOR, Op, Opaque, Outcome, Status, op, shape};
+use crate::Call;
+use bytes::Bytes;
+use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, ItemData};
+
+/// The most operations of a call that are decoded. Linux's client sends 16 at most; a server may allow fewer.
+pub const MAX_COMPOUND_OPS: usize = 64;
+
+/// The most octets of a tag. Linux's client sends none; it comes back in the reply, so that it may not be long.
+pub const MAX_TAG_OCTETS: usize = 1024;
+
+/// What a client calls a COMPOUND, for those who read what is on the wire.
+pub type Tag = Opaque<MAX_TAG_OCTETS>;
+
+/// The arguments of COMPOUND.
+///
+/// ```
+/// use rpcrdma_nfs::v4::{Args, Arguments, ops};
+/// let read = ops::Read { state: rpcrdma_nfs::v4::StateId::ANONYMOUS, offset: 0, count: 4096 };
+/// let call = Arguments::new(2, vec![Args::PutRootFh, Args::Read(read)]);
+/// assert_eq!(call.announced, 2);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arguments {
+    /// What the client calls it.
+    pub tag: Tag,
+    /// The minor version. Of one above [`MAX_MINOR`] no operation is decoded.
+    pub minor: u32,
+    /// How many operations the call says that it has.
+    pub announced: u32,
+    /// Those that could be decoded.
+    pub ops: Vec<Args>,
+    /// Why there are no more, if the call has more.
+    pub broken: Option<Broken>,
+}
+
+/// The operation at which decoding ended: the one after those that were decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broken {
+    /// Its number, unless that could not be decoded or was not looked at.
+    pub number: Option<u32>,
+    /// What is wrong with it.
+    pub fault: Fault,
+}
+
+/// Why an operation was not decoded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// The octets there are no arguments of it: `BADXDR`.
+    BadXdr(DecodeError),
+    /// No minor version, or not this one, has such an operation: `OP_ILLEGAL`.
+    Illegal,
+    /// This minor version forbids an operation of an earlier one: `NOTSUPP`.
+    NotSupported,
+    /// It stands behind [`MAX_COMPOUND_OPS`] others. `TOO_MANY_OPS` where there are sessions, else `RESOURCE`.
+    TooMany,
+}
+
+impl Arguments {
+    /// A call without a tag.
+    pub fn new(minor: u32, ops: Vec<Args>) -> Self {
+        let announced = u32::try_from(ops.len()).unwrap_or(u32::MAX);
+        Self { tag: Tag::default(), minor, announced, ops, broken: None }
+    }
+
+    /// The results to answer for the operation at fault, if one is.
+    pub fn broken_outcome<D>(&self) -> Option<Outcome<D>> {
+        let broken = self.broken.as_ref()?;
+        let status = broken.fault.status(self.minor);
+        Some(match broken.number.and_then(Op::from_number) {
+            Some(op) if status != Status::OP_ILLEGAL => Outcome::failed(op, status),
+            _ => Outcome::Illegal(status),
+        })
+    }
+
+    /// The largest results that these arguments can have, in octets.
+    pub fn largest_results(&self) -> usize {
+        let ops = self.ops.iter().map(Args::largest_results).fold(0, usize::saturating_add);
+        let tag = shape::WORD + rpcrdma_xdr::padded(self.tag.0.len());
+        (shape::WORD + tag + shape::WORD).saturating_add(ops)
+    }
+}
+
+impl Fault {
+    /// The status that the protocol has for it, in a minor version.
+    pub fn status(&self, minor: u32) -> Status {
+        match self {
+            Self::BadXdr(_) => Status::BADXDR,
+            Self::Illegal => Status::OP_ILLEGAL,
+            Self::NotSupported => Status::NOTSUPP,
+            Self::TooMany if minor == 0 => Status::RESOURCE,
+            Self::TooMany => Status::TOO_MANY_OPS,
+        }
+    }
+}
+
+impl From<Status> for Fault {
+    /// The fault of an operation that a minor version refuses with `status`.
+    fn from(status: Status) -> Self {
+        if status == Status::NOTSUPP { Self::NotSupported } else { Self::Illegal }
+    }
+}
+
+/// Reads operations until the call ends or stops being decodable. What is left is passed over.
+///
+/// # Errors
+/// If a chunk stands where nothing may be placed directly.
+pub(super) fn decode_ops<A>(
+    decoder: &mut Decoder,
+    minor: u32,
+    decode_one: impl Fn(u32, &mut Decoder) -> Result<A, Fault>,
+) -> Result<(u32, Vec<A>, Option<Broken>), DecodeError> {
+    let announced = decoder.u32()?;
+    let mut ops = Vec::new();
+    if minor > MAX_MINOR {
+        decoder.discard_rest();
+        return Ok((announced, ops, None));
+    }
+    for at in 0..announced {
+        let broken = if ops.len() == MAX_COMPOUND_OPS {
+            // Its number alone is read, for the answer.
+            Broken { number: decoder.u32().ok(), fault: Fault::TooMany }
+        } else {
+            let (number, fault) = match decoder.u32() {
+                Err(error) => (None, Fault::BadXdr(error)),
+                Ok(number) => match decode_one(number, decoder) {
+                    Ok(args) => {
+                        if at == 0 {
+                            ops.reserve_exact((announced as usize).min(USUAL_OPS));
+                        }
+                        ops.push(args);
+                        continue;
+                    }
+                    Err(fault) => (Some(number), fault),
+                },
+            };
+            Broken { number, fault }
+        };
+        if let Fault::BadXdr(error) = &broken.fault
+            && error.is_placement()
+        {
+            return Err(error.clone());
+        }
+        decoder.discard_rest();
+        return Ok((announced, ops, Some(broken)));
+    }
+    Ok((announced, ops, None))
+}
+
+/// Operations for which room is made at once: SEQUENCE, PUTFH, one or two that do something, GETFH, GETATTR.
+const USUAL_OPS: usize = 8;
+
+/// Reads one operation of a minor version, whose number was read.
+fn decode_op(minor: u32, number: u32, decoder: &mut Decoder) -> Result<Args, Fault> {
+    let op = Op::from_number(number).ok_or(Fault::Illegal)?;
+    if let Some(status) = op::refused(op.minors(), minor) {
+        return Err(status.into());
+    }
+    let args = Args::decode_of(op, decoder).map_err(Fault::BadXdr)?;
+    match &args {
+        // A form that the minor version does not have is not decodable in it (RFC 8178 section 8).
+        Args::Open(open) if !open.exists_in(minor) => Err(Fault::BadXdr(decoder.bad_value(number, "form of OPEN"))),
+        _ => Ok(args),
+    }
+}
+
+impl Decode for Arguments {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        let tag = Tag::decode(decoder)?;
+        let minor = decoder.u32()?;
+        let (announced, ops, broken) = decode_ops(decoder, minor, |number, decoder| decode_op(minor, number, decoder))?;
+        Ok(Self { tag, minor, announced, ops, broken })
+    }
+}
+
+impl Encode for Arguments {
+    /// The operations that are there, whatever was announced.
+    fn encode(&self, encoder: &mut Encoder) {
+        self.tag.encode(encoder);
+        encoder.u32(self.minor);
+        encoder.array(&self.ops);
+    }
+}
+
+impl Call for Arguments {
+    const PROGRAM: u32 = super::PROGRAM;
+    const VERSION: u32 = super::VERSION;
+    const PROCEDURE: u32 = 1;
+    type Reply = Results<ItemData>;
+
+    /// Only in minor version 0, and if nothing in it changes anything: in later ones the slot decides (RFC 8881 section 2.10.6).
+    fn is_repeatable(&self) -> bool {
+        self.minor == 0 && self.ops.iter().all(|args| args.op().only_looks())
+    }
+
+    fn reply_shape(&self) -> ReplyShape {
+        let items = self.ops.iter().filter_map(|args| match args {
+            Args::Read(read) => Some(ItemRoom::new(shape::transfer(read.count))),
+            Args::ReadLink => Some(ItemRoom::new(super::MAX_LINK_OCTETS)),
+            _ => None,
+        });
+        ReplyShape { max_len: self.largest_results(), items: items.collect() }
+    }
+}
+
+impl Op {
+    /// Whether it changes nothing, on the server or in what the server knows of its clients.
+    pub fn only_looks(self) -> bool {
+        matches!(
+            self,
+            Op::Access
+                | Op::GetAttr
+                | Op::GetFh
+                | Op::LockT
+                | Op::Lookup
+                | Op::LookupP
+                | Op::NVerify
+                | Op::PutFh
+                | Op::PutPubFh
+                | Op::PutRootFh
+                | Op::Read
+                | Op::ReadDir
+                | Op::ReadLink
+                | Op::RestoreFh
+                | Op::SaveFh
+                | Op::SecInfo
+                | Op::SecInfoNoName
+                | Op::Verify
+                | Op::ReadPlus
+                | Op::Seek
+                | Op::GetXattr
+                | Op::ListXattrs
+        )
+    }
+}
+
+/// The results of COMPOUND. `D` is how the data of READ is held: [`Bytes`] where it is encoded, [`ItemData`] where memory was
+/// lent for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Results<D = Bytes> {
+    /// The status of the last operation.
+    pub status: Status,
+    /// As in the call.
+    pub tag: Tag,
+    /// What the operations returned, up to the first that failed.
+    pub results: Vec<Outcome<D>>,
+}
+
+impl<D> Results<D> {
+    /// What operations have returned, with the last one's status.
+    pub fn of(tag: Tag, results: Vec<Outcome<D>>) -> Self {
+        let status = results.last().map_or(Status::OK, Outcome::status);
+        Self { status, tag, results }
+    }
+
+    /// The answer to a call that executes nothing, as for a minor version that is not served.
+    pub fn refused(tag: Tag, status: Status) -> Self {
+        Self { status, tag, results: Vec::new() }
+    }
+}
+
+impl Encode for Results {
+    fn encode(&self, encoder: &mut Encoder) {
+        self.status.encode(encoder);
+        self.tag.encode(encoder);
+        encoder.array(&self.results);
+    }
+}
+
+impl<D: From<ItemData>> Decode for Results<D> {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        let status = Decode::decode(decoder)?;
+        let tag = Decode::decode(decoder)?;
+        let List(results) = List::<Outcome<D>, MAX_COMPOUND_OPS>::decode(decoder)?;
+        Ok(Self { status, tag, results })
+    }
+}
+
+/// NULL: does nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Null;
+
+impl Encode for Null {
+    fn encode(&self, _: &mut Encoder) {}
+}
+
+impl Decode for Null {
+    fn decode(_: &mut Decoder) -> Result<Self, DecodeError> {
+        Ok(Self)
+    }
+}
+
+impl Call for Null {
+    const PROGRAM: u32 = super::PROGRAM;
+    const VERSION: u32 = super::VERSION;
+    const PROCEDURE: u32 = 0;
+    type Reply = ();
+
+    fn is_repeatable(&self) -> bool {
+        true
+    }
+
+    fn reply_shape(&self) -> ReplyShape {
+        ReplyShape::inline(0)
+    }
+}

@@ -1,0 +1,234 @@
+//! Clients: EXCHANGE_ID, DESTROY_CLIENTID, RECLAIM_COMPLETE (RFC 8881 sections 18.35, 18.50, 18.51); in minor version 0 SETCLIENTID,
+//! SETCLIENTID_CONFIRM, RENEW, RELEASE_LOCKOWNER (RFC 7530 sections 16.29, 16.33, 16.34, 16.37).
+
+use super::{MAX_OID_OCTETS, Refusal};
+use crate::v4::{Bitmap, ClientId, List, MAX_OPAQUE_OCTETS, Opaque, Owner, Status, Time, Verifier};
+
+/// The most algorithms that a client offers, and handles that a server makes, for SSV.
+pub const MAX_SSV_CHOICES: usize = 32;
+
+/// The most octets of a handle of RPCSEC_GSS.
+pub const MAX_GSS_HANDLE_OCTETS: usize = 128;
+
+/// The most octets in each part of a network address: of an id as `tcp6` and of a universal address.
+pub const MAX_ADDRESS_OCTETS: usize = 128;
+
+xdr_struct! {
+    /// A client, as it names itself (`client_owner4`, in minor version 0 `nfs_client_id4`).
+    pub struct ClientOwner {
+        /// Differs after the client has restarted.
+        pub verifier: Verifier,
+        /// The name.
+        pub name: Opaque<MAX_OPAQUE_OCTETS>,
+    }
+
+    /// A server, as it names itself (`server_owner4`): connections to equal ones may be used for the same sessions.
+    pub struct ServerOwner {
+        /// Equal: sessions may be used over both.
+        pub minor_id: u64,
+        /// Equal: client ids may be used over both.
+        pub major_id: Opaque<MAX_OPAQUE_OCTETS>,
+    }
+
+    /// Which program somebody is (`nfs_impl_id4`).
+    pub struct Implementation {
+        /// Who has made it: a domain name.
+        pub domain: Opaque<MAX_OPAQUE_OCTETS>,
+        /// Its name and version.
+        pub name: Opaque<MAX_OPAQUE_OCTETS>,
+        /// When it was built.
+        pub date: Time,
+    }
+
+    /// Operations that need the machine's credential (`state_protect_ops4`): sets of their numbers.
+    #[derive(Copy, Default)]
+    pub struct ProtectedOps {
+        /// They must have it.
+        pub must_enforce: Bitmap,
+        /// They may have it.
+        pub must_allow: Bitmap,
+    }
+
+    /// How a client wants to use SSV (`ssv_sp_parms4`).
+    pub struct SsvParameters {
+        /// The operations.
+        pub ops: ProtectedOps,
+        /// Hash algorithms, by object id.
+        pub hash_algorithms: List<Opaque<MAX_OID_OCTETS>, MAX_SSV_CHOICES>,
+        /// Encryption algorithms, by object id.
+        pub encryption_algorithms: List<Opaque<MAX_OID_OCTETS>, MAX_SSV_CHOICES>,
+        /// How many versions of the secret are kept.
+        pub window: u32,
+        /// How many handles it wants.
+        pub handles: u32,
+    }
+
+    /// How a server will use SSV (`ssv_prot_info4`).
+    pub struct SsvInfo {
+        /// The operations.
+        pub ops: ProtectedOps,
+        /// Which of the client's hash algorithms.
+        pub hash_algorithm: u32,
+        /// Which of the client's encryption algorithms.
+        pub encryption_algorithm: u32,
+        /// Octets of the secret.
+        pub secret_octets: u32,
+        /// How many versions of the secret are kept.
+        pub window: u32,
+        /// The handles.
+        pub handles: List<Opaque<MAX_GSS_HANDLE_OCTETS>, MAX_SSV_CHOICES>,
+    }
+
+    /// EXCHANGE_ID: makes a client known, or asks for what is known of it.
+    pub struct ExchangeId {
+        /// Which client.
+        pub owner: ClientOwner,
+        /// Flags of [`exchange_id`].
+        pub flags: u32,
+        /// Whose calls may change its state.
+        pub protection: StateProtection,
+        /// Which program it is.
+        pub implementation: Option<Implementation>,
+    }
+
+    /// What EXCHANGE_ID returns.
+    pub struct ExchangeIdOk {
+        /// The client's id.
+        pub client: ClientId,
+        /// For CREATE_SESSION.
+        pub sequence: u32,
+        /// Flags of [`exchange_id`].
+        pub flags: u32,
+        /// Whose calls may change its state.
+        pub protection: StateProtectionOk,
+        /// Which server this is.
+        pub server: ServerOwner,
+        /// File handles of servers with equal scopes mean the same.
+        pub scope: Opaque<MAX_OPAQUE_OCTETS>,
+        /// Which program it is.
+        pub implementation: Option<Implementation>,
+    }
+
+    /// DESTROY_CLIENTID: the client will not be back.
+    #[derive(Copy)]
+    pub struct DestroyClientId {
+        /// Which client.
+        pub client: ClientId,
+    }
+
+    /// RECLAIM_COMPLETE: the client has reclaimed what it held.
+    #[derive(Copy)]
+    pub struct ReclaimComplete {
+        /// On the current file's file system alone, which has moved here.
+        pub one_file_system: bool,
+    }
+
+    /// A network address (`netaddr4`).
+    #[derive(Default)]
+    pub struct NetAddress {
+        /// The network id, as `tcp`.
+        pub netid: Opaque<MAX_ADDRESS_OCTETS>,
+        /// The universal address.
+        pub address: Opaque<MAX_ADDRESS_OCTETS>,
+    }
+
+    /// Where a client of minor version 0 can be called back (`cb_client4`).
+    pub struct CallbackClient {
+        /// The program.
+        pub program: u32,
+        /// Where it is.
+        pub address: NetAddress,
+    }
+
+    /// SETCLIENTID: makes a client of minor version 0 known.
+    pub struct SetClientId {
+        /// Which client.
+        pub owner: ClientOwner,
+        /// Where it can be called back.
+        pub callback: CallbackClient,
+        /// Stands in callbacks.
+        pub callback_ident: u32,
+    }
+
+    /// What SETCLIENTID returns.
+    #[derive(Copy)]
+    pub struct SetClientIdOk {
+        /// The client's id.
+        pub client: ClientId,
+        /// For SETCLIENTID_CONFIRM.
+        pub confirm: Verifier,
+    }
+
+    /// SETCLIENTID_CONFIRM: the client has the answer to SETCLIENTID.
+    #[derive(Copy)]
+    pub struct SetClientIdConfirm {
+        /// Which client.
+        pub client: ClientId,
+        /// What SETCLIENTID returned.
+        pub confirm: Verifier,
+    }
+
+    /// RENEW: the client is still there.
+    #[derive(Copy)]
+    pub struct Renew {
+        /// Which client.
+        pub client: ClientId,
+    }
+
+    /// RELEASE_LOCKOWNER: the owner will lock nothing more.
+    pub struct ReleaseLockOwner {
+        /// Which owner.
+        pub owner: Owner,
+    }
+}
+
+xdr_union! {
+    /// Whose calls may change a client's state (`state_protect4_a`).
+    pub enum StateProtection: "way to protect state" {
+        /// Everybody's.
+        None = 0,
+        /// For these operations those with the machine's credential.
+        MachineCredential(ops: ProtectedOps) = 1,
+        /// As `MachineCredential`, with a secret.
+        Ssv(parameters: Box<SsvParameters>) = 2,
+    }
+
+    /// What the server makes of it (`state_protect4_r`).
+    pub enum StateProtectionOk: "way to protect state" {
+        /// Everybody's.
+        None = 0,
+        /// For these operations those with the machine's credential.
+        MachineCredential(ops: ProtectedOps) = 1,
+        /// As `MachineCredential`, with a secret.
+        Ssv(info: Box<SsvInfo>) = 2,
+    }
+}
+
+/// SETCLIENTID has failed; with `CLID_INUSE` the server tells who has the name.
+pub type SetClientIdFailure = Refusal<NetAddress, { Status::CLID_INUSE.0 }>;
+
+/// Flags of EXCHANGE_ID.
+pub mod exchange_id {
+    /// The client knows what to do when a file system is elsewhere.
+    pub const SUPPORTS_MOVED_REFERRAL: u32 = 0x01;
+    /// The client knows what to do when a file system moves.
+    pub const SUPPORTS_MOVED_MIGRATION: u32 = 0x02;
+    /// The client fences off a server that must not be written to.
+    pub const SUPPORTS_FENCE_OPS: u32 = 0x04;
+    /// Stateids belong to the principal that got them.
+    pub const BIND_PRINCIPAL_STATEID: u32 = 0x100;
+    /// The server can be used without layouts.
+    pub const USE_NON_PNFS: u32 = 0x1_0000;
+    /// The server hands out layouts.
+    pub const USE_PNFS_MDS: u32 = 0x2_0000;
+    /// The server holds data of layouts.
+    pub const USE_PNFS_DS: u32 = 0x4_0000;
+    /// The three `USE_` flags.
+    pub const MASK_PNFS: u32 = 0x7_0000;
+    /// What is known of a confirmed client is to be changed.
+    pub const UPDATE_CONFIRMED_RECORD: u32 = 0x4000_0000;
+    /// The client is confirmed. In answers alone.
+    pub const CONFIRMED: u32 = 0x8000_0000;
+    /// All that a client may set.
+    pub const CLIENT_MASK: u32 = 0x4007_0107;
+}

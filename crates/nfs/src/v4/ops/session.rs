@@ -1,0 +1,254 @@
+//! Sessions: BACKCHANNEL_CTL, BIND_CONN_TO_SESSION, CREATE_SESSION, DESTROY_SESSION, SEQUENCE, SET_SSV, FREE_STATEID, TEST_STATEID
+//! (RFC 8881 sections 18.33, 18.34, 18.36 to 18.38, 18.46 to 18.48).
+
+use super::{GssService, MAX_GSS_HANDLE_OCTETS};
+use crate::v4::{ClientId, List, MAX_OPAQUE_OCTETS, Opaque, SessionId, StateId, Status};
+use rpcrdma_oncrpc::SysCredential;
+
+/// The most ways to call back that a client offers.
+pub const MAX_CALLBACK_SECURITY: usize = 16;
+
+/// The most stateids of one TEST_STATEID.
+pub const MAX_TESTED_STATES: usize = 4096;
+
+xdr_enum! {
+    /// In which directions a client wants to use a connection (`channel_dir_from_client4`).
+    pub enum ClientDirection: "direction of a channel" {
+        /// For its calls.
+        Fore = 1,
+        /// For the server's calls.
+        Back = 2,
+        /// For its calls, or both.
+        ForeOrBoth = 3,
+        /// For the server's calls, or both.
+        BackOrBoth = 7,
+    }
+
+    /// In which directions a connection will be used (`channel_dir_from_server4`).
+    pub enum ServerDirection: "direction of a channel" {
+        /// For the client's calls.
+        Fore = 1,
+        /// For the server's calls.
+        Back = 2,
+        /// Both.
+        Both = 3,
+    }
+}
+
+xdr_union! {
+    /// By which credential the server may call (`callback_sec_parms4`).
+    pub enum CallbackSecurity: "callback security flavour" {
+        /// None.
+        None = 0,
+        /// This one of AUTH_SYS.
+        Sys(credential: Box<SysCredential>) = 1,
+        /// One of RPCSEC_GSS.
+        Gss(handles: Box<GssHandles>) = 6,
+    }
+}
+
+xdr_struct! {
+    /// Handles of RPCSEC_GSS for callbacks (`gss_cb_handles4`).
+    pub struct GssHandles {
+        /// How calls are protected.
+        pub service: GssService,
+        /// The server's handle.
+        pub from_server: Opaque<MAX_GSS_HANDLE_OCTETS>,
+        /// The client's handle.
+        pub from_client: Opaque<MAX_GSS_HANDLE_OCTETS>,
+    }
+
+    /// BACKCHANNEL_CTL: changes how the server calls.
+    pub struct BackchannelCtl {
+        /// The program to call.
+        pub program: u32,
+        /// By which credentials.
+        pub security: List<CallbackSecurity, MAX_CALLBACK_SECURITY>,
+    }
+
+    /// BIND_CONN_TO_SESSION: uses a connection for a session.
+    #[derive(Copy)]
+    pub struct BindConnToSession {
+        /// Which session.
+        pub session: SessionId,
+        /// For what.
+        pub direction: ClientDirection,
+        /// Whether to go on with RDMA.
+        pub rdma_mode: bool,
+    }
+
+    /// What BIND_CONN_TO_SESSION returns.
+    #[derive(Copy)]
+    pub struct BindConnToSessionOk {
+        /// Which session.
+        pub session: SessionId,
+        /// For what.
+        pub direction: ServerDirection,
+        /// Whether to go on with RDMA.
+        pub rdma_mode: bool,
+    }
+
+    /// What a channel of a session can do (`channel_attrs4`). Sizes are of whole RPC messages in octets.
+    #[derive(Copy)]
+    pub struct ChannelAttributes {
+        /// Padding before data.
+        pub header_padding: u32,
+        /// The largest call.
+        pub max_request: u32,
+        /// The largest reply.
+        pub max_response: u32,
+        /// The largest reply that is remembered.
+        pub max_response_cached: u32,
+        /// The most operations of a call.
+        pub max_operations: u32,
+        /// The most calls at a time: slots.
+        pub max_requests: u32,
+        /// RDMA Reads at a time, over RDMA.
+        pub rdma_ird: Option<u32>,
+    }
+
+    /// CREATE_SESSION: makes a session, and confirms the client.
+    pub struct CreateSession {
+        /// Whose.
+        pub client: ClientId,
+        /// From EXCHANGE_ID, one more each time.
+        pub sequence: u32,
+        /// Flags of [`create_session`].
+        pub flags: u32,
+        /// What the client asks of the channel for its calls.
+        pub fore: ChannelAttributes,
+        /// What the client asks of the channel for the server's calls.
+        pub back: ChannelAttributes,
+        /// The program to call.
+        pub callback_program: u32,
+        /// By which credentials.
+        pub callback_security: List<CallbackSecurity, MAX_CALLBACK_SECURITY>,
+    }
+
+    /// What CREATE_SESSION returns.
+    #[derive(Copy)]
+    pub struct CreateSessionOk {
+        /// Names the session.
+        pub session: SessionId,
+        /// As in the arguments.
+        pub sequence: u32,
+        /// Flags of [`create_session`].
+        pub flags: u32,
+        /// The channel for the client's calls.
+        pub fore: ChannelAttributes,
+        /// The channel for the server's calls.
+        pub back: ChannelAttributes,
+    }
+
+    /// DESTROY_SESSION: ends a session.
+    #[derive(Copy)]
+    pub struct DestroySession {
+        /// Which one.
+        pub session: SessionId,
+    }
+
+    /// SEQUENCE: says by which slot of which session a call comes, and renews the lease.
+    #[derive(Copy)]
+    pub struct Sequence {
+        /// Which session.
+        pub session: SessionId,
+        /// The slot's last number and one.
+        pub sequence: u32,
+        /// The slot.
+        pub slot: u32,
+        /// The highest slot that the client uses now.
+        pub highest_slot: u32,
+        /// Whether the answer is to be remembered.
+        pub cache: bool,
+    }
+
+    /// What SEQUENCE returns.
+    #[derive(Copy)]
+    pub struct SequenceOk {
+        /// As in the arguments.
+        pub session: SessionId,
+        /// As in the arguments.
+        pub sequence: u32,
+        /// As in the arguments.
+        pub slot: u32,
+        /// The highest slot that the server takes.
+        pub highest_slot: u32,
+        /// The highest slot that the client should use.
+        pub target_highest_slot: u32,
+        /// Flags of [`sequence_status`].
+        pub status: u32,
+    }
+
+    /// SET_SSV: changes the secret.
+    pub struct SetSsv {
+        /// What is mixed into it.
+        pub ssv: Opaque<MAX_OPAQUE_OCTETS>,
+        /// A proof that the client knows it.
+        pub digest: Opaque<MAX_OPAQUE_OCTETS>,
+    }
+
+    /// What SET_SSV returns.
+    pub struct SetSsvOk {
+        /// A proof that the server knows it.
+        pub digest: Opaque<MAX_OPAQUE_OCTETS>,
+    }
+
+    /// FREE_STATEID: the client knows that this was revoked, or has no more use for it.
+    #[derive(Copy)]
+    pub struct FreeStateId {
+        /// Which one.
+        pub state: StateId,
+    }
+
+    /// TEST_STATEID: asks which stateids are good.
+    pub struct TestStateId {
+        /// Which ones.
+        pub states: List<StateId, MAX_TESTED_STATES>,
+    }
+
+    /// What TEST_STATEID returns.
+    pub struct TestStateIdOk {
+        /// A status for each.
+        pub statuses: List<Status, MAX_TESTED_STATES>,
+    }
+}
+
+/// Flags of CREATE_SESSION.
+pub mod create_session {
+    /// What is remembered survives a restart of the server.
+    pub const PERSIST: u32 = 1;
+    /// The server calls over this connection.
+    pub const CONN_BACK_CHAN: u32 = 2;
+    /// The connection goes on with RDMA.
+    pub const CONN_RDMA: u32 = 4;
+}
+
+/// What SEQUENCE tells besides.
+pub mod sequence_status {
+    /// The client cannot be called at all.
+    pub const CB_PATH_DOWN: u32 = 0x01;
+    /// Contexts for callbacks will expire soon.
+    pub const CB_GSS_CONTEXTS_EXPIRING: u32 = 0x02;
+    /// Contexts for callbacks have expired.
+    pub const CB_GSS_CONTEXTS_EXPIRED: u32 = 0x04;
+    /// The lease has expired, and everything is lost.
+    pub const EXPIRED_ALL_STATE_REVOKED: u32 = 0x08;
+    /// The lease has expired, and something is lost.
+    pub const EXPIRED_SOME_STATE_REVOKED: u32 = 0x10;
+    /// An administrator took something away.
+    pub const ADMIN_STATE_REVOKED: u32 = 0x20;
+    /// A delegation or layout was not returned in time, and is lost.
+    pub const RECALLABLE_STATE_REVOKED: u32 = 0x40;
+    /// A file system of this lease is on another server.
+    pub const LEASE_MOVED: u32 = 0x80;
+    /// The server has restarted: what was held is to be reclaimed.
+    pub const RESTART_RECLAIM_NEEDED: u32 = 0x100;
+    /// The client cannot be called over this session.
+    pub const CB_PATH_DOWN_SESSION: u32 = 0x200;
+    /// The back channel has failed for good.
+    pub const BACKCHANNEL_FAULT: u32 = 0x400;
+    /// A device of a layout has changed.
+    pub const DEVID_CHANGED: u32 = 0x800;
+    /// A device of a layout is gone.
+    pub const DEVID_DELETED: u32 = 0x1000;
+}

@@ -1,0 +1,84 @@
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276 section 8.4). Nothing of them may be placed directly.
+
+use crate::v4::{ChangeInfo, List, Name, Opaque};
+
+/// The largest value in octets: Linux's `XATTR_SIZE_MAX`.
+pub const MAX_XATTR_OCTETS: usize = 64 << 10;
+
+/// The most names in one list: what the 64 KiB of Linux's `XATTR_LIST_MAX` can hold of names of 6 octets and their ends.
+pub const MAX_XATTR_NAMES: usize = 8192;
+
+xdr_enum! {
+    /// How SETXATTR treats an attribute that exists (`setxattr_option4`).
+    pub enum SetXattrOption: "way to set an extended attribute" {
+        /// Sets it in either case.
+        Either = 0,
+        /// It is an error if it exists.
+        Create = 1,
+        /// It is an error unless it exists.
+        Replace = 2,
+    }
+}
+
+xdr_struct! {
+    /// GETXATTR: asks for an extended attribute of the current file.
+    pub struct GetXattr {
+        /// Its name, without a namespace.
+        pub name: Name,
+    }
+
+    /// What GETXATTR returns.
+    pub struct GetXattrOk {
+        /// Its value.
+        pub value: Opaque<MAX_XATTR_OCTETS>,
+    }
+
+    /// SETXATTR: sets an extended attribute of the current file.
+    pub struct SetXattr {
+        /// What if it exists.
+        pub option: SetXattrOption,
+        /// Its name, without a namespace.
+        pub name: Name,
+        /// Its value.
+        pub value: Opaque<MAX_XATTR_OCTETS>,
+    }
+
+    /// What SETXATTR returns.
+    #[derive(Copy)]
+    pub struct SetXattrOk {
+        /// The file before and after.
+        pub change: ChangeInfo,
+    }
+
+    /// LISTXATTRS: asks for the names of the current file's extended attributes.
+    #[derive(Copy)]
+    pub struct ListXattrs {
+        /// Where to go on: 0, or what the last answer said.
+        pub cookie: u64,
+        /// The most octets of [`ListXattrsOk`].
+        pub max_count: u32,
+    }
+
+    /// What LISTXATTRS returns.
+    pub struct ListXattrsOk {
+        /// Where to go on.
+        pub cookie: u64,
+        /// The names.
+        pub names: List<Name, MAX_XATTR_NAMES>,
+        /// Whether these were the last.
+        pub end: bool,
+    }
+
+    /// REMOVEXATTR: removes an extended attribute of the current file.
+    pub struct RemoveXattr {
+        /// Its name, without a namespace.
+        pub name: Name,
+    }
+
+    /// What REMOVEXATTR returns.
+    #[derive(Copy)]
+    pub struct RemoveXattrOk {
+        /// The file before and after.
+        pub change: ChangeInfo,
+    }
+}
