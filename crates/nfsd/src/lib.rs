@@ -12,6 +12,8 @@ mod handle;
 mod memory;
 mod mount;
 mod nfs3;
+#[cfg(test)]
+mod nfs4;
 mod origin;
 mod server;
 mod state;

@@ -1,0 +1,416 @@
+//! What one client holds: opens, lock stateids and delegations, found by stateid (RFC 8881 section 8.2.4).
+//!
+//! Owns what each of them pins (`P`: an open file), and gives it back as a [`Release`] when the state goes, however it goes: the
+//! caller then takes it out of the table of claims and drops the pin. Whether anything conflicts is decided there, not here.
+//! Each client has a lock of its own, held for the moment; a state that is refused changes nothing.
+
+use super::{
+    limits::Limits,
+    owners::{Delegation, Lock, Open, Share},
+    stateids::{check_sequence, other, special},
+};
+use crate::FileId;
+use rpcrdma_nfs::v4::{ClientId, OwnerName, StateId, StateIdOther, Status};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, AtomicUsize, Ordering},
+    },
+};
+
+/// Why the server took a state away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The lease was over, and somebody else wanted it.
+    Expired,
+    /// An administrator wished it.
+    Admin,
+    /// The client did not give a delegation back.
+    NotReturned,
+}
+
+impl Why {
+    const ALL: [Self; 3] = [Self::Expired, Self::Admin, Self::NotReturned];
+
+    fn status(self) -> Status {
+        match self {
+            Why::Expired => Status::EXPIRED,
+            Why::Admin => Status::ADMIN_REVOKED,
+            Why::NotReturned => Status::DELEG_REVOKED,
+        }
+    }
+
+    /// What SEQUENCE says until the client has freed all stateids of the kind.
+    fn flag(self) -> u32 {
+        match self {
+            Why::Expired => super::flags::EXPIRED_SOME_STATE_REVOKED,
+            Why::Admin => super::flags::ADMIN_STATE_REVOKED,
+            Why::NotReturned => super::flags::RECALLABLE_STATE_REVOKED,
+        }
+    }
+}
+
+/// Which kind of state an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Any: READ, WRITE, SETATTR.
+    Any,
+    /// An open: CLOSE, OPEN_DOWNGRADE, the first LOCK of an owner.
+    Open,
+    /// Locks: LOCK and LOCKU.
+    Lock,
+    /// A delegation: DELEGRETURN.
+    Delegation,
+}
+
+/// What a valid stateid stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checked<P> {
+    /// Which kind, never [`Wanted::Any`].
+    pub(crate) kind: Wanted,
+    /// The owner: of the open, or of the locks. A delegation has none.
+    pub(crate) owner: Option<OwnerName>,
+    /// What is shared and denied: of the open that locks belong to.
+    pub(crate) share: Share,
+    /// The stateid with its present sequence number.
+    pub(crate) id: StateId,
+    pins: Vec<(u8, P)>,
+}
+
+impl<P> Checked<P> {
+    /// What was opened with at least this access.
+    pub(crate) fn pin(&self, access: u8) -> Option<&P> {
+        self.pins.iter().find(|(has, _)| has & access == access).map(|(_, pin)| pin)
+    }
+}
+
+/// What has to be taken out of the table of claims, since the client no longer holds it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Release<P> {
+    /// Whose it was.
+    pub(crate) client: ClientId,
+    /// Of which file.
+    pub(crate) file: FileId,
+    /// As what it was known.
+    pub(crate) other: StateIdOther,
+    /// What it was.
+    pub(crate) what: Released<P>,
+}
+
+/// What a [`Release`] was.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Released<P> {
+    /// An open, of this owner, with all that it pinned.
+    Open(OwnerName, Vec<P>),
+    /// Locks of this owner. They come before the open that they belong to.
+    Lock(OwnerName),
+    /// A delegation, with what it pinned.
+    Delegation(P),
+}
+
+pub(super) enum Kind<P> {
+    Open(Open<P>),
+    Lock(Lock),
+    Delegation(Delegation<P>),
+}
+
+impl<P> Kind<P> {
+    fn wanted(&self) -> Wanted {
+        match self {
+            Kind::Open(_) => Wanted::Open,
+            Kind::Lock(_) => Wanted::Lock,
+            Kind::Delegation(_) => Wanted::Delegation,
+        }
+    }
+
+    fn number(&self) -> usize {
+        match self {
+            Kind::Open(_) => 0,
+            Kind::Lock(_) => 1,
+            Kind::Delegation(_) => 2,
+        }
+    }
+}
+
+pub(super) struct State<P> {
+    pub(super) sequence: u32,
+    pub(super) file: FileId,
+    pub(super) kind: Kind<P>,
+}
+
+/// How much all clients hold, by kind.
+#[derive(Debug, Default)]
+pub(super) struct Totals([AtomicUsize; 3]);
+
+/// What one client holds.
+pub(crate) struct Held<P> {
+    /// The flags of SEQUENCE, so that it need not wait for who holds the lock.
+    flags: AtomicU32,
+    inner: Mutex<Inner<P>>,
+}
+
+pub(super) struct Inner<P> {
+    client: ClientId,
+    pub(super) states: HashMap<StateIdOther, State<P>>,
+    /// What was taken away and not freed yet.
+    revoked: HashMap<StateIdOther, (usize, Why)>,
+    pub(super) opens: HashMap<(OwnerName, FileId), StateIdOther>,
+    pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
+    counts: [usize; 3],
+    /// How many of `revoked` there are of each [`Why`].
+    lost: [usize; 3],
+    last: u32,
+    /// The client is no more: whatever of it still runs gets nothing that nobody would give back.
+    is_ended: bool,
+    limits: Arc<Limits>,
+    totals: Arc<Totals>,
+}
+
+impl<P> Inner<P> {
+    /// Makes room for a state and names it.
+    ///
+    /// # Errors
+    /// DELAY if the client, or all of them together, hold as many of the kind as they may; EXPIRED if the client is no more.
+    pub(super) fn add(&mut self, file: FileId, kind: Kind<P>) -> Result<StateId, Status> {
+        let number = kind.number();
+        let limit = self.limits.held;
+        if self.is_ended {
+            return Err(Status::EXPIRED);
+        }
+        if self.counts[number] >= self.limits.held_by_client {
+            return Err(Status::DELAY);
+        }
+        let grow = |count: usize| (count < limit).then_some(count + 1);
+        let total = &self.totals.0[number];
+        total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).map_err(|_| Status::DELAY)?;
+        self.counts[number] += 1;
+        let name = loop {
+            // Numbers come back after 2^32; one that still means something is passed over.
+            self.last = self.last.wrapping_add(1);
+            let name = other(self.client, self.last);
+            if !self.states.contains_key(&name) && !self.revoked.contains_key(&name) {
+                break name;
+            }
+        };
+        self.states.insert(name, State { sequence: 1, file, kind });
+        Ok(StateId { sequence: 1, other: name })
+    }
+
+    fn count_out(&mut self, number: usize) {
+        self.counts[number] = self.counts[number].saturating_sub(1);
+        self.totals.0[number].fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Finds a state, by all rules of section 8.2.4 in their order.
+    pub(super) fn find(&mut self, id: StateId, file: Option<FileId>, wanted: Wanted) -> Result<&mut State<P>, Status> {
+        if special(id)?.is_some() {
+            return Err(Status::BAD_STATEID);
+        }
+        if let Some((_, why)) = self.revoked.get(&id.other) {
+            return Err(why.status());
+        }
+        let state = self.states.get_mut(&id.other).ok_or(Status::BAD_STATEID)?;
+        let fits = file.is_none_or(|file| file == state.file);
+        if !fits || ![Wanted::Any, state.kind.wanted()].contains(&wanted) {
+            return Err(Status::BAD_STATEID);
+        }
+        check_sequence(id.sequence, state.sequence)?;
+        Ok(state)
+    }
+
+    /// Takes a state out, and the locks that belong to it. A state that is taken away stays known by its name.
+    pub(super) fn remove(&mut self, name: StateIdOther, why: Option<Why>, into: &mut Vec<Release<P>>) {
+        let Some(state) = self.states.remove(&name) else { return };
+        let number = state.kind.number();
+        match why {
+            Some(why) => {
+                self.revoked.insert(name, (number, why));
+                self.lost[why as usize] += 1;
+            }
+            None => self.count_out(number),
+        }
+        let what = match state.kind {
+            Kind::Open(open) => {
+                for lock in &open.locks {
+                    self.remove(*lock, why, into);
+                }
+                self.opens.remove(&(open.owner.clone(), state.file));
+                Released::Open(open.owner, open.pins.into_iter().map(|(_, pin)| pin).collect())
+            }
+            Kind::Lock(lock) => {
+                if let Some(State { kind: Kind::Open(open), .. }) = self.states.get_mut(&lock.open) {
+                    open.locks.retain(|other| *other != name);
+                }
+                self.locks.remove(&(lock.owner.clone(), lock.open));
+                Released::Lock(lock.owner)
+            }
+            Kind::Delegation(delegation) => Released::Delegation(delegation.pin),
+        };
+        into.push(Release { client: self.client, file: state.file, other: name, what });
+    }
+}
+
+impl<P> Held<P> {
+    pub(super) fn new(client: ClientId, limits: Arc<Limits>, totals: Arc<Totals>) -> Self {
+        let inner = Inner {
+            client,
+            states: HashMap::new(),
+            revoked: HashMap::new(),
+            opens: HashMap::new(),
+            locks: HashMap::new(),
+            counts: [0; 3],
+            lost: [0; 3],
+            last: 0,
+            is_ended: false,
+            limits,
+            totals,
+        };
+        Self { flags: AtomicU32::new(0), inner: Mutex::new(inner) }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether nothing is held. What was taken away does not count.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().states.is_empty()
+    }
+
+    /// What SEQUENCE has to say of state that was taken away.
+    pub(super) fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, inner: &Inner<P>) {
+        let flags = inner.lost.iter().zip(Why::ALL).filter(|(count, _)| **count > 0);
+        self.flags.store(flags.fold(0, |flags, (_, why)| flags | why.flag()), Ordering::Relaxed);
+    }
+
+    /// The status of a stateid as TEST_STATEID tells it.
+    pub(crate) fn test(&self, id: StateId) -> Status {
+        self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)
+    }
+
+    /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been taken
+    /// away: the client has taken note of all losses, and may reclaim again (see [`Recovery::restore`]).
+    ///
+    /// [`Recovery::restore`]: super::grace::Recovery::restore
+    ///
+    /// # Errors
+    /// LOCKS_HELD while it stands for something, else as for every stateid.
+    pub(crate) fn free(&self, id: StateId) -> Result<bool, Status> {
+        let mut inner = self.lock();
+        if let Some((number, why)) = inner.revoked.remove(&id.other) {
+            inner.count_out(number);
+            inner.lost[why as usize] = inner.lost[why as usize].saturating_sub(1);
+            self.tell(&inner);
+            return Ok(inner.revoked.is_empty());
+        }
+        match &inner.find(id, None, Wanted::Any)?.kind {
+            Kind::Lock(lock) if !lock.holds => {
+                inner.remove(id.other, None, &mut Vec::new());
+                Ok(false)
+            }
+            _ => Err(Status::LOCKS_HELD),
+        }
+    }
+
+    /// Takes a state away, and the locks that belong to it.
+    pub(crate) fn revoke(&self, name: StateIdOther, why: Why) -> Vec<Release<P>> {
+        let mut released = Vec::new();
+        let mut inner = self.lock();
+        inner.remove(name, Some(why), &mut released);
+        self.tell(&inner);
+        released
+    }
+
+    /// Takes everything away that the client holds on a file.
+    pub(super) fn revoke_file(&self, file: FileId, why: Why) -> Vec<Release<P>> {
+        let mut inner = self.lock();
+        let names: Vec<_> =
+            inner.states.iter().filter(|(_, state)| state.file == file).map(|(name, _)| *name).collect();
+        let mut released = Vec::new();
+        // Locks go with their opens, and before them.
+        for name in names {
+            if let Some(Kind::Lock(lock)) = inner.states.get(&name).map(|state| &state.kind) {
+                let open = lock.open;
+                inner.remove(open, Some(why), &mut released);
+            }
+            inner.remove(name, Some(why), &mut released);
+        }
+        self.tell(&inner);
+        released
+    }
+
+    /// The client is no more, if it holds nothing: what still runs of it gets nothing. What was taken from it does not count.
+    pub(super) fn end_if_empty(&self) -> bool {
+        let mut inner = self.lock();
+        inner.is_ended |= inner.states.is_empty();
+        inner.is_ended
+    }
+
+    /// Gives everything back, as the client is at its end.
+    pub(super) fn release_all(&self) -> Vec<Release<P>> {
+        let mut inner = self.lock();
+        inner.is_ended = true;
+        let mut released = Vec::new();
+        let names: Vec<_> = inner.states.keys().copied().collect();
+        let (locks, others): (Vec<_>, Vec<_>) =
+            names.into_iter().partition(|name| matches!(&inner.states[name].kind, Kind::Lock(_)));
+        for name in locks.into_iter().chain(others) {
+            inner.remove(name, None, &mut released);
+        }
+        for (_, (number, _)) in std::mem::take(&mut inner.revoked) {
+            inner.count_out(number);
+        }
+        released
+    }
+
+    /// How many opens, lock stateids and delegations the client has, those that were taken away included.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        self.lock().counts
+    }
+}
+
+impl<P: Clone> Held<P> {
+    /// What a stateid that an operation came with stands for, on the file that it is about. [`special`] stateids are the
+    /// caller's business, and stand for nothing here.
+    ///
+    /// # Errors
+    /// BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED, DELEG_REVOKED.
+    pub(crate) fn check(&self, id: StateId, file: FileId, wanted: Wanted) -> Result<Checked<P>, Status> {
+        let mut inner = self.lock();
+        let state = inner.find(id, Some(file), wanted)?;
+        let id = StateId { sequence: state.sequence, other: id.other };
+        let open = match &state.kind {
+            Kind::Open(open) => (Wanted::Open, open.owner.clone(), id.other),
+            Kind::Lock(lock) => (Wanted::Lock, lock.owner.clone(), lock.open),
+            Kind::Delegation(delegation) => {
+                let share = delegation.share;
+                let pins = vec![(share.access(), delegation.pin.clone())];
+                return Ok(Checked { kind: Wanted::Delegation, owner: None, share, id, pins });
+            }
+        };
+        let (kind, owner, open) = open;
+        match inner.states.get(&open).map(|state| &state.kind) {
+            Some(Kind::Open(open)) => {
+                Ok(Checked { kind, owner: Some(owner), share: open.share, id, pins: open.pins.clone() })
+            }
+            // Locks never outlive their open.
+            _ => Err(Status::SERVERFAULT),
+        }
+    }
+}
+
+impl<P> Drop for Held<P> {
+    /// What is left in the totals goes; callers have taken the releases before.
+    fn drop(&mut self) {
+        let mut inner = self.lock();
+        let counts = std::mem::take(&mut inner.counts);
+        for (total, count) in inner.totals.0.iter().zip(counts) {
+            total.fetch_sub(count, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! How long a client is believed to be there (RFC 8881 section 8.3).
+//!
+//! A lease is renewed by each SEQUENCE and does not end while a COMPOUND runs. After its end the client keeps what it holds as a
+//! courtesy, until somebody else asks for it or the courtesy is over. Time comes from outside with each call. Nothing fails.
+
+use super::limits::Limits;
+use rpcrdma_env::Timestamp;
+use std::sync::{Mutex, PoisonError};
+
+/// Where a client stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// Its lease runs: what it holds is its own.
+    Live,
+    /// Its lease is over: what it holds is its own until somebody else asks for it.
+    Courtesy,
+    /// It has been away for too long.
+    Gone,
+}
+
+/// The lease of a client.
+#[derive(Debug)]
+pub(crate) struct Lease(Mutex<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    renewed: Timestamp,
+    /// COMPOUNDs that run.
+    running: u32,
+    /// The client is no more: no COMPOUND of it begins.
+    is_ended: bool,
+}
+
+impl Lease {
+    /// A lease that begins now.
+    pub(super) fn new(now: Timestamp) -> Self {
+        Self(Mutex::new(Inner { renewed: now, running: 0, is_ended: false }))
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut Inner) -> T) -> T {
+        f(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The client has been heard of. Says whether it still is one.
+    pub(super) fn renew(&self, now: Timestamp) -> bool {
+        self.with(|lease| {
+            if !lease.is_ended {
+                lease.renewed = lease.renewed.max(now);
+            }
+            !lease.is_ended
+        })
+    }
+
+    /// A COMPOUND begins; [`leave`](Self::leave) has to follow if this says that the client still is one.
+    pub(super) fn enter(&self, now: Timestamp) -> bool {
+        self.with(|lease| {
+            if !lease.is_ended {
+                lease.renewed = lease.renewed.max(now);
+                lease.running = lease.running.saturating_add(1);
+            }
+            !lease.is_ended
+        })
+    }
+
+    /// The client is no more.
+    pub(super) fn end(&self) {
+        self.with(|lease| lease.is_ended = true);
+    }
+
+    /// Ends the lease if the client stands as `is_due` says, or was ended before.
+    pub(super) fn end_if(&self, now: Timestamp, limits: &Limits, is_due: impl FnOnce(Standing) -> bool) -> bool {
+        self.with(|lease| {
+            lease.is_ended |= is_due(lease.standing(now, limits));
+            lease.is_ended
+        })
+    }
+
+    /// Does something while the lease is over and nothing of the client can begin, or does not.
+    pub(super) fn if_over<T>(&self, now: Timestamp, limits: &Limits, f: impl FnOnce() -> T) -> Option<T> {
+        self.with(|lease| (lease.standing(now, limits) != Standing::Live).then(f))
+    }
+
+    /// A COMPOUND has ended, `now` if it was answered.
+    pub(super) fn leave(&self, now: Option<Timestamp>) {
+        self.with(|lease| {
+            lease.renewed = now.map_or(lease.renewed, |now| lease.renewed.max(now));
+            lease.running = lease.running.saturating_sub(1);
+        });
+    }
+
+    /// When the client was last heard of.
+    pub(super) fn renewed(&self) -> Timestamp {
+        self.with(|lease| lease.renewed)
+    }
+
+    /// Where the client stands.
+    pub(crate) fn standing(&self, now: Timestamp, limits: &Limits) -> Standing {
+        self.with(|lease| lease.standing(now, limits))
+    }
+}
+
+impl Inner {
+    fn standing(&self, now: Timestamp, limits: &Limits) -> Standing {
+        let quiet = now.since(self.renewed);
+        // NFS4-8881-8.3-b: not while the rest of a COMPOUND is under way.
+        if self.running > 0 || quiet <= limits.lease {
+            Standing::Live
+        } else if quiet <= limits.lease.saturating_add(limits.courtesy) {
+            Standing::Courtesy
+        } else {
+            Standing::Gone
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn at(seconds: u64) -> Timestamp {
+        Timestamp::from_nanos(seconds * 1_000_000_000)
+    }
+
+    fn limits() -> Limits {
+        Limits { lease: Duration::from_secs(10), courtesy: Duration::from_secs(100), ..Limits::default() }
+    }
+
+    /// proves: NFS4-8881-8.3-a
+    #[test]
+    fn a_lease_ends_one_past_its_time_and_the_courtesy_as_well() {
+        let lease = Lease::new(at(5));
+        let standing =
+            |seconds, nanos| lease.standing(Timestamp::from_nanos(at(seconds).as_nanos() + nanos), &limits());
+        assert_eq!([standing(15, 0), standing(15, 1)], [Standing::Live, Standing::Courtesy]);
+        assert_eq!([standing(115, 0), standing(115, 1)], [Standing::Courtesy, Standing::Gone]);
+        lease.renew(at(200));
+        assert_eq!(standing(210, 0), Standing::Live, "who comes back is there again");
+        lease.renew(at(100));
+        assert_eq!(standing(210, 0), Standing::Live, "and what comes late takes nothing away");
+    }
+
+    /// proves: NFS4-8881-8.3-b
+    #[test]
+    fn a_lease_does_not_end_while_a_compound_runs_and_begins_anew_behind_it() {
+        let lease = Lease::new(at(0));
+        lease.enter(at(1));
+        lease.enter(at(2));
+        lease.leave(None);
+        assert_eq!(lease.standing(at(100_000), &limits()), Standing::Live, "the other one runs");
+        lease.leave(Some(at(100_000)));
+        assert_eq!(lease.standing(at(100_010), &limits()), Standing::Live);
+        assert_eq!(lease.standing(at(100_011), &limits()), Standing::Courtesy);
+    }
+}

@@ -1,0 +1,121 @@
+//! What bounds the state: how many of everything a client, an address and the server can have, and for how long.
+//!
+//! The constants are what a server uses. They are collected in [`Limits`], so that tests can make them small.
+
+use std::time::Duration;
+
+/// The most client records, in number. A client takes about 2 KiB without what it holds; a site has hundreds.
+pub(crate) const MAX_CLIENTS: usize = 4_096;
+/// The most client records of one address, in number: three quarters, so that one address never takes all of them.
+pub(crate) const MAX_CLIENTS_OF_ADDRESS: usize = MAX_CLIENTS / 4 * 3;
+/// The most client records that no session has confirmed, in number. An honest client confirms its own one round trip later, and
+/// anybody can make them without end.
+pub(crate) const MAX_UNCONFIRMED: usize = 256;
+/// The most sessions of a client, in number. Linux has one for each server and address of it.
+pub(crate) const MAX_SESSIONS: usize = 16;
+/// The most slots of a session, in number: calls at a time. Linux asks for 64 and uses up to 1,024.
+pub(crate) const MAX_SLOTS: u32 = 64;
+/// The most connections of a session, in number. Linux has at most 16 (`nconnect=`).
+pub(crate) const MAX_CONNECTIONS: usize = 16;
+/// The most operations of a COMPOUND, in number. Linux asks for 8, and ends a mount that is given fewer.
+pub(crate) const MAX_COMPOUND_OPS: u32 = 64;
+/// The most that a slot remembers of a reply, in octets: what a COMPOUND of changes answers, without data.
+pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
+/// What all reply caches take together when the server is told nothing else, in octets. The service sets a sixteenth of
+/// `--memory`.
+pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
+/// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there is
+/// something left for the next one.
+pub(crate) const CACHE_SHARE: usize = 8;
+/// The largest call and the largest reply that a session offers, in octets: 1 MiB of data, and what stands around it.
+pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
+/// The most opens, and the most lock stateids, and the most delegations of a client, in number. Each takes below 1 KiB and the
+/// name of its owner (1 KiB at most, below 40 octets from Linux).
+pub(crate) const MAX_HELD_BY_CLIENT: usize = 65_536;
+/// The most of each kind of all clients, in number: two greedy clients do not take all of it.
+pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
+/// How long a client is believed to be there after its last call, in seconds. A conflict waits so long for a client that is gone.
+pub(crate) const LEASE: Duration = Duration::from_secs(90);
+/// How long a client whose lease is over keeps what nobody else asks for: a laptop that sleeps for a night finds its files.
+pub(crate) const COURTESY_TIME: Duration = Duration::from_secs(24 * 60 * 60);
+/// The most client owners in the journal, in number: those of all clients, and as many of before a restart.
+pub(crate) const MAX_RECORDS: usize = 2 * MAX_CLIENTS;
+/// The journal is written anew when it has this many records more than are needed, and twice as many.
+pub(crate) const MAX_OBSOLETE_RECORDS: usize = 1_024;
+
+/// The limits of one server.
+#[derive(Clone, Debug)]
+pub(crate) struct Limits {
+    /// See [`MAX_CLIENTS`].
+    pub(crate) clients: usize,
+    /// See [`MAX_CLIENTS_OF_ADDRESS`].
+    pub(crate) clients_of_address: usize,
+    /// See [`MAX_UNCONFIRMED`].
+    pub(crate) unconfirmed: usize,
+    /// See [`MAX_SESSIONS`].
+    pub(crate) sessions: usize,
+    /// See [`MAX_SLOTS`].
+    pub(crate) slots: u32,
+    /// See [`MAX_CONNECTIONS`].
+    pub(crate) connections: usize,
+    /// See [`MAX_COMPOUND_OPS`].
+    pub(crate) operations: u32,
+    /// See [`SLOT_CACHE_OCTETS`].
+    pub(crate) slot_cache: u32,
+    /// See [`MAX_CACHE_OCTETS`].
+    pub(crate) cache: usize,
+    /// See [`MAX_MESSAGE_OCTETS`].
+    pub(crate) message: u32,
+    /// See [`MAX_HELD_BY_CLIENT`].
+    pub(crate) held_by_client: usize,
+    /// See [`MAX_HELD`].
+    pub(crate) held: usize,
+    /// See [`LEASE`].
+    pub(crate) lease: Duration,
+    /// How long reclaims are waited for at least after a restart; never shorter than the lease that was told before it.
+    pub(crate) grace: Duration,
+    /// See [`COURTESY_TIME`].
+    pub(crate) courtesy: Duration,
+    /// See [`MAX_RECORDS`].
+    pub(crate) records: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: MAX_CLIENTS,
+            clients_of_address: MAX_CLIENTS_OF_ADDRESS,
+            unconfirmed: MAX_UNCONFIRMED,
+            sessions: MAX_SESSIONS,
+            slots: MAX_SLOTS,
+            connections: MAX_CONNECTIONS,
+            operations: MAX_COMPOUND_OPS,
+            slot_cache: SLOT_CACHE_OCTETS,
+            cache: MAX_CACHE_OCTETS,
+            message: MAX_MESSAGE_OCTETS,
+            held_by_client: MAX_HELD_BY_CLIENT,
+            held: MAX_HELD,
+            lease: LEASE,
+            grace: LEASE,
+            courtesy: COURTESY_TIME,
+            records: MAX_RECORDS,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What other limits rely on.
+    #[test]
+    fn the_defaults_fit_each_other() {
+        let limits = Limits::default();
+        assert!(limits.unconfirmed < limits.clients_of_address && limits.clients_of_address < limits.clients);
+        assert!(limits.records >= 2 * limits.clients, "no client is refused for the records of former ones");
+        assert!(limits.held_by_client < limits.held && limits.operations >= 8 && limits.slots <= 1_024);
+        let largest = limits.slots as usize * limits.slot_cache as usize;
+        assert!(largest * CACHE_SHARE < limits.cache, "the first session has all its slots");
+        assert!(limits.grace >= limits.lease && limits.courtesy > limits.lease);
+    }
+}

@@ -1,0 +1,193 @@
+//! The state of NFS 4.1 and 4.2 between calls: state machines without any network (RFC 8881 sections 2.4, 2.10, 8, 9).
+//!
+//! [`State`] is the whole of it, one for a server. `P` is what an open pins, the file system's open file. All functions are quick
+//! and hold no lock when they return, and time comes with the call, with one exception each: those whose documentation says
+//! that they *sleep* wait for the disk, and belong on a worker. An `Err` is the status to answer, and nothing has changed.
+//!
+//! How the service stands on it, by operation:
+//!
+//! | operation | here |
+//! |---|---|
+//! | EXCHANGE_ID | [`State::exchange_id`], with [`State::identity`] for the owner and scope |
+//! | CREATE_SESSION | [`State::create_session`]; what it releases is given back to the claims before it is answered |
+//! | DESTROY_SESSION, DESTROY_CLIENTID | [`State::destroy_session`], [`State::destroy_client`] |
+//! | BIND_CONN_TO_SESSION | [`State::bind_connection`] |
+//! | SEQUENCE | [`State::begin`]: a [`Begin::New`](sessions::Begin) is executed and finished with the whole reply |
+//! | RECLAIM_COMPLETE | [`Recovery::complete`](grace::Recovery), which sleeps. With `rca_one_fs`: OK, and nothing |
+//! | OPEN | [`Recovery::fresh`](grace::Recovery) or `reclaim`; `recorded`, or `record`, which sleeps; the claims; then [`Held::open`](held::Held) |
+//! | LOCK, LOCKU | `fresh` or `reclaim`; [`Held::check`](held::Held); the claims; then `locked` or `unlocked` |
+//! | CLOSE, OPEN_DOWNGRADE, DELEGRETURN | `close`, `downgrade`, `undelegate`; then the claims |
+//! | READ, WRITE, SETATTR | [`stateids::special`], else `check`: the owner for the claims, and the pin |
+//! | TEST_STATEID, FREE_STATEID | `test`, `free`; after the last loss that was freed, [`Recovery::restore`](grace::Recovery) |
+//!
+//! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks here: with
+//! sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands in the way,
+//! [`State::take_from`] takes it from a client whose lease is over. The program calls [`State::sweep`] every few seconds, and
+//! [`State::connection_ended`] when a connection ends.
+//!
+//! Every [`Release`] has to be taken out of the claims, and its pins dropped: none comes twice. An operation that got
+//! something from the claims and an `Err` here gives it back, since its client may have ended in between.
+//!
+//! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's connections, the
+//! index of connections; a lease, what a client holds, the grace period and the journal are taken alone, or in this order. No
+//! lock is held while the disk is waited for but the journal's own, and at the end of the grace period the one of reclaims.
+
+// Nothing but tests stands on it so far.
+#![allow(dead_code, unused_imports)]
+
+pub(crate) mod channel;
+pub(crate) mod clients;
+pub(crate) mod connections;
+pub(crate) mod grace;
+pub(crate) mod held;
+mod journal;
+pub(crate) mod lease;
+pub(crate) mod limits;
+pub(crate) mod owners;
+pub(crate) mod sessions;
+pub(crate) mod slots;
+pub(crate) mod stateids;
+
+use crate::FileId;
+use bytes::Bytes;
+use channel::Budget;
+use clients::Table;
+use grace::Recovery;
+use held::{Release, Totals, Why};
+use lease::Standing;
+use limits::Limits;
+use rpcrdma_env::{Random, Timestamp};
+use rpcrdma_nfs::v4::{ClientId, Status};
+use sessions::Sessions;
+use std::sync::{Arc, Mutex};
+
+/// What SEQUENCE says beside its outcome (`SEQ4_STATUS_*`), as far as this server says it.
+pub(crate) mod flags {
+    /// The server can call the client over none of its sessions.
+    pub(crate) const CB_PATH_DOWN: u32 = 0x1;
+    /// State was taken away since the lease was over.
+    pub(crate) const EXPIRED_SOME_STATE_REVOKED: u32 = 0x10;
+    /// State was taken away by an administrator.
+    pub(crate) const ADMIN_STATE_REVOKED: u32 = 0x20;
+    /// A delegation was taken away that had not been returned.
+    pub(crate) const RECALLABLE_STATE_REVOKED: u32 = 0x40;
+    /// The server can no longer call over this session.
+    pub(crate) const CB_PATH_DOWN_SESSION: u32 = 0x200;
+}
+
+/// Who the server is, as EXCHANGE_ID says: two servers of one host have two identities, made of the state directory's secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    /// `so_major_id`.
+    pub(crate) major: Bytes,
+    /// `so_minor_id`.
+    pub(crate) minor: u64,
+    /// `eir_server_scope`.
+    pub(crate) scope: Bytes,
+}
+
+/// The state of a server.
+pub(crate) struct State<P> {
+    limits: Arc<Limits>,
+    /// Who it is.
+    pub(crate) identity: Identity,
+    random: Arc<dyn Random>,
+    /// What survives a restart.
+    pub(crate) recovery: Recovery,
+    clients: Mutex<Table<P>>,
+    sessions: Sessions<P>,
+    budget: Arc<Budget>,
+    totals: Arc<Totals>,
+}
+
+/// What becomes of something that stands in somebody's way.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken<P> {
+    /// It stays: its client is there.
+    Stays,
+    /// It is taken away, with all else of the client on the file. The conflict is over once this is given back.
+    Gone(Vec<Release<P>>),
+}
+
+impl<P> State<P> {
+    /// The state of a server that starts.
+    pub(crate) fn new(recovery: Recovery, identity: Identity, random: Arc<dyn Random>, limits: Limits) -> Self {
+        Self {
+            budget: Budget::new(limits.cache),
+            limits: Arc::new(limits),
+            identity,
+            random,
+            recovery,
+            clients: Mutex::default(),
+            sessions: Sessions::default(),
+            totals: Arc::default(),
+        }
+    }
+
+    /// Its limits.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Takes from a client whose lease is over what it holds on a file, as somebody else wants it. Sleeps.
+    ///
+    /// # Errors
+    /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is answered with DELAY then.
+    pub(crate) fn take_from(&self, holder: ClientId, file: FileId, now: Timestamp) -> Result<Taken<P>, Status> {
+        let Ok(client) = self.client(holder) else { return Ok(Taken::Gone(Vec::new())) };
+        if self.is_live(&client, now) {
+            return Ok(Taken::Stays);
+        }
+        // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
+        self.recovery.revoke(&client)?;
+        let revoke = || client.held.revoke_file(file, Why::Expired);
+        match client.lease.if_over(now, &self.limits, revoke) {
+            Some(released) => Ok(Taken::Gone(released)),
+            None => {
+                // It has come back in the meantime.
+                if !client.has_losses() {
+                    self.recovery.restore(&client);
+                }
+                Ok(Taken::Stays)
+            }
+        }
+    }
+
+    /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were away for
+    /// longer than the courtesy lasts, or whose place is wanted. Sleeps.
+    pub(crate) fn sweep(&self, now: Timestamp) -> Vec<Release<P>> {
+        // It is tried again the next time, and the log says why it failed.
+        let _ = self.recovery.upkeep(now);
+        let mut due = Vec::new();
+        let mut table = self.table();
+        let all: Vec<_> = table.by_id.values().cloned().collect();
+        for client in all {
+            match client.lease.standing(now, &self.limits) {
+                Standing::Courtesy | Standing::Gone if !table.is_confirmed(&client) => table.remove(&client),
+                Standing::Gone => due.push(client),
+                Standing::Courtesy if client.is_unwanted() => due.push(client),
+                Standing::Courtesy | Standing::Live => {}
+            }
+        }
+        drop(table);
+        let owners = due.iter().filter(|client| client.is_recorded()).map(|client| client.owner().clone());
+        // NFS4-8881-8.4.3-a
+        if self.recovery.expire(owners).is_err() {
+            return Vec::new();
+        }
+        let mut released = Vec::new();
+        for client in due {
+            if client.lease.end_if(now, &self.limits, |standing| standing != Standing::Live) {
+                self.table().remove(&client);
+                released.extend(self.purge(&client));
+            } else if client.is_recorded() {
+                // It has come back in the meantime.
+                self.recovery.note_again(&client);
+            }
+        }
+        released
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,512 @@
+//! Sessions: CREATE_SESSION, DESTROY_SESSION, BIND_CONN_TO_SESSION and SEQUENCE (RFC 8881 sections 2.10, 18.34, 18.36, 18.37,
+//! 18.46).
+//!
+//! Sessions are found in shards with a lock each, held for the moment; a SEQUENCE takes that, its slot's and its client's lease,
+//! and waits for no other client. CREATE_SESSION takes the table of clients, since it may confirm a record and end another.
+
+use super::{
+    State,
+    channel::{Channel, Reservation},
+    clients::{Client, Principal, Table},
+    connections::{Ask, Connections, Direction},
+    flags,
+    held::Release,
+    lease::Standing,
+    limits::Limits,
+    slots::{Found, Request, Slots},
+};
+use rpcrdma_env::Timestamp;
+use rpcrdma_nfs::v4::{ClientId, SessionId, Status};
+use rpcrdma_xdr::Payload;
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+/// Flags of CREATE_SESSION (`CREATE_SESSION4_FLAG_*`).
+pub(crate) mod create_flags {
+    /// The connection carries the server's calls too.
+    pub(crate) const BACK: u32 = 2;
+    /// All that there are: replies that survive a restart, the back channel, a step up to RDMA. The first and the last are not given.
+    pub(super) const ALL: u32 = 7;
+}
+
+/// Sessions are spread over so many tables: a power of two, several for each thread that serves.
+const SHARDS: usize = 16;
+
+/// The arguments of CREATE_SESSION, and who sent it over which connection.
+#[derive(Clone, Debug)]
+pub(crate) struct CreateSession {
+    /// `csa_clientid`.
+    pub(crate) client: ClientId,
+    /// `csa_sequence`.
+    pub(crate) sequence: u32,
+    /// `csa_flags`.
+    pub(crate) flags: u32,
+    /// `csa_fore_chan_attrs`.
+    pub(crate) fore: Channel,
+    /// `csa_back_chan_attrs`.
+    pub(crate) back: Channel,
+    /// `csa_cb_program`.
+    pub(crate) program: u32,
+    /// Who calls.
+    pub(crate) principal: Principal,
+    /// The connection that it came over.
+    pub(crate) connection: u64,
+    /// Whether the server can call over that connection.
+    pub(crate) can_call: bool,
+}
+
+/// What CREATE_SESSION answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Created {
+    /// `csr_sessionid`.
+    pub(crate) session: SessionId,
+    /// `csr_sequence`.
+    pub(crate) sequence: u32,
+    /// `csr_flags`.
+    pub(crate) flags: u32,
+    /// `csr_fore_chan_attrs`.
+    pub(crate) fore: Channel,
+    /// `csr_back_chan_attrs`.
+    pub(crate) back: Channel,
+}
+
+/// The sessions of a client, and the reply cache of its CREATE_SESSIONs: one slot.
+#[derive(Debug, Default)]
+pub(super) struct Creation {
+    last: u32,
+    cached: Option<Result<Created, Status>>,
+    pub(super) sessions: Vec<SessionId>,
+}
+
+impl Creation {
+    /// The number of the next CREATE_SESSION.
+    pub(super) fn next(&self) -> u32 {
+        self.last.wrapping_add(1)
+    }
+}
+
+/// What SEQUENCE answers beside what it was asked with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    /// `sr_highest_slotid`.
+    pub(crate) highest: u32,
+    /// `sr_target_highest_slotid`.
+    pub(crate) target: u32,
+    /// `sr_status_flags`.
+    pub(crate) flags: u32,
+}
+
+/// What a COMPOUND with SEQUENCE is.
+#[derive(Debug)]
+pub(crate) enum Begin<P> {
+    /// A new one: execute it, and [`finish`](SlotGuard::finish).
+    New(SlotGuard<P>),
+    /// A repetition: the whole reply.
+    Replay(Payload),
+    /// A repetition whose reply was not kept: answer SEQUENCE with this, and the operation after it, if there is one, with
+    /// RETRY_UNCACHED_REP.
+    Uncached(Told),
+}
+
+/// A slot in use. Dropped without [`finish`](Self::finish) it counts as executed, with an answer that was not kept.
+#[derive(Debug)]
+pub(crate) struct SlotGuard<P> {
+    session: Arc<Session<P>>,
+    slot: u32,
+    told: Told,
+    is_finished: bool,
+}
+
+impl<P> SlotGuard<P> {
+    /// What SEQUENCE answers.
+    pub(crate) fn told(&self) -> Told {
+        self.told
+    }
+
+    /// The session.
+    pub(crate) fn session(&self) -> &Arc<Session<P>> {
+        &self.session
+    }
+
+    /// The COMPOUND is done, with this reply. Says whether it is kept: the caller has seen to it that one which is to be cached is
+    /// not larger than `ca_maxresponsesize_cached`.
+    pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) -> bool {
+        self.is_finished = true;
+        let is_kept = self.session.slots.finish(self.slot, Some(reply));
+        self.session.client.lease.leave(Some(now));
+        is_kept
+    }
+}
+
+impl<P> Drop for SlotGuard<P> {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            self.session.slots.finish(self.slot, None);
+            self.session.client.lease.leave(None);
+        }
+    }
+}
+
+/// A session.
+pub(crate) struct Session<P> {
+    id: SessionId,
+    client: Arc<Client<P>>,
+    /// The fore channel.
+    pub(crate) fore: Channel,
+    /// The back channel.
+    pub(crate) back: Channel,
+    /// The program that callbacks are for.
+    pub(crate) program: u32,
+    slots: Slots,
+    memory: Reservation,
+    connections: Mutex<Connections>,
+    has_back: AtomicBool,
+    had_back: AtomicBool,
+    is_ended: AtomicBool,
+}
+
+impl<P> std::fmt::Debug for Session<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+impl<P> Session<P> {
+    /// Its id.
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Its client.
+    pub(crate) fn client(&self) -> &Arc<Client<P>> {
+        &self.client
+    }
+
+    /// Wants slots above `target` back (`sr_target_highest_slotid`). Their memory is free once the client agrees.
+    pub(crate) fn aim(&self, target: u32) {
+        self.slots.aim(target);
+    }
+
+    /// The connections that the server may call over.
+    pub(crate) fn back_connections(&self) -> Vec<u64> {
+        self.connections().back().collect()
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the connections, and what is known of the back channel with them.
+    fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
+        let mut connections = self.connections();
+        let result = f(&mut connections);
+        let has_back = connections.back().next().is_some();
+        if self.has_back.swap(has_back, Ordering::Relaxed) != has_back {
+            if has_back {
+                self.had_back.store(true, Ordering::Relaxed);
+                self.client.had_back.store(true, Ordering::Relaxed);
+                self.client.backs.fetch_add(1, Ordering::Relaxed);
+            } else {
+                self.client.backs.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        result
+    }
+
+    /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding connections to a
+    /// server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than the server.
+    fn told(&self) -> Told {
+        let (highest, target) = self.slots.highest();
+        let has = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        let mut told = Told { highest, target, flags: self.client.held.flags() };
+        if has(&self.had_back) && !has(&self.has_back) {
+            told.flags |= flags::CB_PATH_DOWN_SESSION;
+        }
+        if has(&self.client.had_back) && self.client.backs.load(Ordering::Relaxed) == 0 {
+            told.flags |= flags::CB_PATH_DOWN;
+        }
+        told
+    }
+}
+
+/// All sessions, and which of them a connection belongs to.
+pub(super) struct Sessions<P> {
+    shards: [RwLock<HashMap<SessionId, Arc<Session<P>>>>; SHARDS],
+    of_connection: Mutex<HashMap<u64, HashSet<SessionId>>>,
+    last: AtomicU32,
+}
+
+impl<P> Default for Sessions<P> {
+    fn default() -> Self {
+        Self { shards: Default::default(), of_connection: Mutex::default(), last: AtomicU32::new(0) }
+    }
+}
+
+impl<P> Sessions<P> {
+    fn shard(&self, id: SessionId) -> &RwLock<HashMap<SessionId, Arc<Session<P>>>> {
+        // The last octet counts up: see `State::session_id`.
+        &self.shards[usize::from(id.0[15]) % SHARDS]
+    }
+
+    fn get(&self, id: SessionId) -> Option<Arc<Session<P>>> {
+        self.shard(id).read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn insert(&self, session: Arc<Session<P>>) {
+        self.shard(session.id).write().unwrap_or_else(PoisonError::into_inner).insert(session.id, session);
+    }
+
+    fn remove(&self, id: SessionId) -> Option<Arc<Session<P>>> {
+        let session = self.shard(id).write().unwrap_or_else(PoisonError::into_inner).remove(&id)?;
+        session.is_ended.store(true, Ordering::Release);
+        let gone: Vec<_> = session.with_connections(|connections| {
+            let all = connections.all().collect();
+            *connections = Connections::default();
+            all
+        });
+        gone.into_iter().for_each(|connection| self.part(connection, id));
+        Some(session)
+    }
+
+    fn index(&self) -> MutexGuard<'_, HashMap<u64, HashSet<SessionId>>> {
+        self.of_connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn join(&self, connection: u64, session: SessionId) {
+        self.index().entry(connection).or_default().insert(session);
+    }
+
+    fn part(&self, connection: u64, session: SessionId) {
+        let mut index = self.index();
+        if let Some(sessions) = index.get_mut(&connection) {
+            sessions.remove(&session);
+            if sessions.is_empty() {
+                index.remove(&connection);
+            }
+        }
+    }
+
+    fn note(&self, session: &Session<P>, connection: u64, limits: &Limits) {
+        let noted = session.with_connections(|connections| connections.note(connection, limits.connections));
+        if let Some(gone) = noted {
+            self.join(connection, session.id);
+            gone.into_iter().for_each(|gone| self.part(gone, session.id));
+        }
+    }
+
+    fn bind(
+        &self,
+        session: &Session<P>,
+        connection: u64,
+        ask: Ask,
+        back: bool,
+        limit: usize,
+    ) -> Result<Direction, Status> {
+        let (direction, gone) = session.with_connections(|all| all.bind(connection, ask, back, limit))?;
+        self.join(connection, session.id);
+        gone.into_iter().for_each(|gone| self.part(gone, session.id));
+        Ok(direction)
+    }
+}
+
+impl<P> State<P> {
+    /// The session of an id.
+    ///
+    /// # Errors
+    /// BADSESSION if there is none.
+    pub(crate) fn session(&self, id: SessionId) -> Result<Arc<Session<P>>, Status> {
+        self.sessions.get(id).ok_or(Status::BADSESSION)
+    }
+
+    /// CREATE_SESSION. Whatever it answers, the releases are of a former incarnation of the client, which the session has ended.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID if there is no such client, CLID_INUSE for another principal than the record's, SEQ_MISORDERED, INVAL for unknown
+    /// flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first three it is also the answer to a
+    /// repetition.
+    pub(crate) fn create_session(
+        &self,
+        call: &CreateSession,
+        now: Timestamp,
+    ) -> (Result<Created, Status>, Vec<Release<P>>) {
+        let mut released = Vec::new();
+        (self.try_create_session(call, now, &mut released), released)
+    }
+
+    fn try_create_session(
+        &self,
+        call: &CreateSession,
+        now: Timestamp,
+        released: &mut Vec<Release<P>>,
+    ) -> Result<Created, Status> {
+        let mut table = self.table();
+        let client = table.by_id.get(&call.client).cloned().ok_or(Status::STALE_CLIENTID)?;
+        // Before the slot is looked at: nobody else moves it on, or is told what is in it.
+        if client.principal() != call.principal {
+            return Err(Status::CLID_INUSE);
+        }
+        let mut creation = client.creation();
+        if call.sequence == creation.last {
+            return creation.cached.unwrap_or(Err(Status::SEQ_MISORDERED));
+        }
+        if call.sequence != creation.next() {
+            return Err(Status::SEQ_MISORDERED);
+        }
+        let result = self.make_session(&mut table, &client, &mut creation, call, released);
+        if result.is_ok() {
+            client.lease.renew(now);
+        }
+        creation.last = call.sequence;
+        creation.cached = Some(result);
+        result
+    }
+
+    fn make_session(
+        &self,
+        table: &mut Table<P>,
+        client: &Arc<Client<P>>,
+        creation: &mut Creation,
+        call: &CreateSession,
+        released: &mut Vec<Release<P>>,
+    ) -> Result<Created, Status> {
+        if call.flags & !create_flags::ALL != 0 {
+            return Err(Status::INVAL);
+        }
+        if creation.sessions.len() >= self.limits.sessions {
+            return Err(Status::NOSPC);
+        }
+        let wants_back = call.flags & create_flags::BACK != 0;
+        let back = if wants_back { call.back.back()? } else { Channel { padding: 0, ..call.back } };
+        let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
+        let gets_back = wants_back && call.can_call;
+        let session = Arc::new(Session {
+            id: self.session_id(),
+            client: client.clone(),
+            fore,
+            back,
+            program: call.program,
+            slots: Slots::new(fore.slots, fore.cached),
+            memory,
+            connections: Mutex::default(),
+            has_back: AtomicBool::new(false),
+            had_back: AtomicBool::new(false),
+            is_ended: AtomicBool::new(false),
+        });
+        let ask = if gets_back { Ask::ForeOrBoth } else { Ask::Fore };
+        self.sessions.bind(&session, call.connection, ask, gets_back, self.limits.connections)?;
+        // From here on nothing fails: the records change with the session, or not at all.
+        creation.sessions.push(session.id);
+        let id = session.id;
+        self.sessions.insert(session);
+        if !table.is_confirmed(client)
+            && let Some(former) = table.confirm(client)
+        {
+            released.extend(self.purge(&former));
+        }
+        let flags = if gets_back { create_flags::BACK } else { 0 };
+        Ok(Created { session: id, sequence: call.sequence, flags, fore, back })
+    }
+
+    /// Sixteen octets: the boot epoch, eight that nobody can guess, and a number that makes them unique in this boot.
+    fn session_id(&self) -> SessionId {
+        let mut octets = [0; 16];
+        octets[..4].copy_from_slice(&self.recovery.epoch().to_be_bytes());
+        self.random.fill(&mut octets[4..12]);
+        let number = self.sessions.last.fetch_add(1, Ordering::Relaxed);
+        octets[12..].copy_from_slice(&number.to_be_bytes());
+        SessionId(octets)
+    }
+
+    /// DESTROY_SESSION. What still runs of it runs to its end.
+    ///
+    /// # Errors
+    /// BADSESSION, or CONN_NOT_BOUND_TO_SESSION over a connection that does not belong to it.
+    pub(crate) fn destroy_session(&self, id: SessionId, connection: u64) -> Result<(), Status> {
+        let session = self.session(id)?;
+        if !session.connections().has(connection) {
+            return Err(Status::CONN_NOT_BOUND_TO_SESSION);
+        }
+        session.client.creation().sessions.retain(|other| *other != id);
+        self.sessions.remove(id).map(drop).ok_or(Status::BADSESSION)
+    }
+
+    /// BIND_CONN_TO_SESSION; `can_call` says whether the server can call over the connection. `bctsr_use_conn_in_rdma_mode` is
+    /// always false.
+    ///
+    /// # Errors
+    /// BADSESSION; INVAL if the connection is bound already, otherwise than is demanded now, or calls are demanded which the
+    /// server cannot make.
+    pub(crate) fn bind_connection(
+        &self,
+        id: SessionId,
+        connection: u64,
+        ask: Ask,
+        can_call: bool,
+    ) -> Result<Direction, Status> {
+        let session = self.session(id)?;
+        self.sessions.bind(&session, connection, ask, can_call, self.limits.connections)
+    }
+
+    /// A connection is gone: it belongs to no session any more.
+    pub(crate) fn connection_ended(&self, connection: u64) {
+        let sessions = self.sessions.index().remove(&connection).unwrap_or_default();
+        for session in sessions.into_iter().filter_map(|id| self.sessions.get(id)) {
+            session.with_connections(|connections| connections.remove(connection));
+        }
+    }
+
+    /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. The connection belongs to the session
+    /// from now on.
+    ///
+    /// # Errors
+    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated runs. None
+    /// of them changes anything.
+    pub(crate) fn begin(
+        &self,
+        id: SessionId,
+        request: &Request,
+        connection: u64,
+        now: Timestamp,
+    ) -> Result<Begin<P>, Status> {
+        let session = self.session(id)?;
+        let found = session.slots.begin(request)?;
+        let begin = match found {
+            Found::New { retired } => {
+                session.memory.retire(retired);
+                if !session.client.lease.enter(now) {
+                    session.slots.finish(request.slot, None);
+                    return Err(Status::BADSESSION);
+                }
+                let told = session.told();
+                Begin::New(SlotGuard { session: session.clone(), slot: request.slot, told, is_finished: false })
+            }
+            other => {
+                if !session.client.lease.renew(now) {
+                    return Err(Status::BADSESSION);
+                }
+                match other {
+                    Found::Replay(reply) => Begin::Replay(reply),
+                    _ => Begin::Uncached(session.told()),
+                }
+            }
+        };
+        self.sessions.note(&session, connection, &self.limits);
+        Ok(begin)
+    }
+
+    /// Ends all sessions of a client.
+    pub(super) fn end_sessions(&self, client: &Client<P>) {
+        let sessions = std::mem::take(&mut client.creation().sessions);
+        sessions.into_iter().for_each(|id| drop(self.sessions.remove(id)));
+    }
+
+    /// Whether a client is there: its lease runs.
+    pub(crate) fn is_live(&self, client: &Client<P>, now: Timestamp) -> bool {
+        client.lease.standing(now, &self.limits) == Standing::Live
+    }
+}

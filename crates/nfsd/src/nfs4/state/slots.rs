@@ -1,0 +1,205 @@
+//! The slots of a session: each call is executed at most once, and its repetition gets the same answer (RFC 8881 section
+//! 2.10.6).
+//!
+//! Each slot has a lock of its own, held for the moment. A slot owns the copy of its last reply if that was to be kept. A call
+//! that is refused changes nothing.
+//!
+//! A call that ends without an answer (its task was dropped) leaves a slot that knows it was begun: parts of it may have
+//! been done, so that its repetition is told that the answer was not kept, as for a call that did not ask for that, and the
+//! next number is a new call.
+
+use super::clients::Principal;
+use bytes::Bytes;
+use rpcrdma_nfs::v4::Status;
+use rpcrdma_xdr::{Part, Payload};
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
+
+/// What a SEQUENCE asks of a slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    /// `sa_slotid`.
+    pub(crate) slot: u32,
+    /// `sa_sequenceid`.
+    pub(crate) sequence: u32,
+    /// `sa_highest_slotid`.
+    pub(crate) highest: u32,
+    /// `sa_cachethis`.
+    pub(crate) cache: bool,
+    /// SEQUENCE is the only operation: its reply is kept whatever `cache` says.
+    pub(crate) alone: bool,
+    /// A digest of the arguments.
+    pub(crate) digest: u64,
+    /// Who calls.
+    pub(crate) principal: Principal,
+}
+
+/// What a call is to its slot.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// One that was not there before; the slot is in use until [`Slots::finish`].
+    New {
+        /// How many slots the client has agreed to give back with it.
+        retired: u32,
+    },
+    /// A repetition: this is the reply.
+    Replay(Payload),
+    /// A repetition of a call whose reply was not kept.
+    Uncached,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    /// The number of the last call, 0 before the first.
+    sequence: u32,
+    /// What that was, or `None` before the first.
+    last: Option<Last>,
+    /// The target that the last reply told.
+    told: u32,
+}
+
+#[derive(Debug)]
+struct Last {
+    digest: u64,
+    principal: Principal,
+    keep: bool,
+    outcome: Outcome,
+}
+
+#[derive(Debug)]
+enum Outcome {
+    Running,
+    Kept(Payload),
+    NotKept,
+}
+
+/// The slots of a session.
+#[derive(Debug)]
+pub(super) struct Slots {
+    all: Box<[Mutex<Slot>]>,
+    /// The most octets of a reply that a slot keeps.
+    cache: usize,
+    /// The highest slot that may be used.
+    highest: AtomicU32,
+    /// The highest slot that should be used.
+    target: AtomicU32,
+}
+
+impl Slots {
+    /// `count` slots, at least one, that keep replies of at most `cache` octets.
+    pub(super) fn new(count: u32, cache: u32) -> Self {
+        let count = count.max(1);
+        Self {
+            all: (0..count).map(|_| Mutex::default()).collect(),
+            cache: cache as usize,
+            highest: AtomicU32::new(count - 1),
+            target: AtomicU32::new(count - 1),
+        }
+    }
+
+    fn slot(&self, number: u32) -> Result<MutexGuard<'_, Slot>, Status> {
+        let slot = self.all.get(number as usize).ok_or(Status::BADSLOT)?;
+        Ok(slot.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The highest slot that may be used, and the highest that should be.
+    pub(super) fn highest(&self) -> (u32, u32) {
+        (self.highest.load(Ordering::Relaxed), self.target.load(Ordering::Relaxed))
+    }
+
+    /// Wants slots above `target` back. It never rises again: a slot that came back would count from 1, and an old call could
+    /// count as new.
+    pub(super) fn aim(&self, target: u32) {
+        self.target.fetch_min(target, Ordering::Relaxed);
+    }
+
+    /// Says what a call is, and takes the slot if it is new.
+    ///
+    /// # Errors
+    /// BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY for the repetition of a call that runs. None of them
+    /// changes the slot.
+    pub(super) fn begin(&self, request: &Request) -> Result<Found, Status> {
+        let mut slot = self.slot(request.slot)?;
+        let (highest, target) = self.highest();
+        if request.sequence == slot.sequence {
+            // NFS4-8881-18.36-g: before the first call there is nothing to repeat, whatever the number.
+            let last = slot.last.as_ref().ok_or(Status::SEQ_MISORDERED)?;
+            return last.repeat(request);
+        }
+        if request.slot > highest {
+            return Err(Status::BADSLOT);
+        }
+        if request.highest > highest {
+            return Err(Status::BAD_HIGH_SLOT);
+        }
+        let is_running = matches!(&slot.last, Some(Last { outcome: Outcome::Running, .. }));
+        if is_running || request.sequence != slot.sequence.wrapping_add(1) {
+            return Err(Status::SEQ_MISORDERED);
+        }
+        // The client has seen the reply before this one, and so what it told.
+        let knows = slot.last.is_some() && slot.told == target;
+        slot.sequence = request.sequence;
+        slot.told = target;
+        slot.last = Some(Last {
+            digest: request.digest,
+            principal: request.principal,
+            keep: request.cache || request.alone,
+            outcome: Outcome::Running,
+        });
+        drop(slot);
+        let agrees = knows && target < highest && request.highest <= target;
+        Ok(Found::New { retired: if agrees { self.retire(target) } else { 0 } })
+    }
+
+    /// Ends the use of slots above `target`. Another call may be doing the same: one of them counts.
+    fn retire(&self, target: u32) -> u32 {
+        let before = self.highest.fetch_min(target, Ordering::Relaxed);
+        for number in target.saturating_add(1)..=before {
+            if let Ok(mut slot) = self.slot(number)
+                && let Some(Last { outcome: outcome @ Outcome::Kept(_), .. }) = &mut slot.last
+            {
+                *outcome = Outcome::NotKept;
+            }
+        }
+        before.saturating_sub(target)
+    }
+
+    /// The call on a slot has ended, with a reply or without one. Says whether the reply is kept.
+    pub(super) fn finish(&self, number: u32, reply: Option<&Payload>) -> bool {
+        let Ok(mut slot) = self.slot(number) else { return false };
+        let Some(last) = &mut slot.last else { return false };
+        let is_kept = |reply: &&Payload| last.keep && reply.len() <= self.cache && number <= self.highest().0;
+        let kept = reply.filter(is_kept).map(own);
+        let is_kept = kept.is_some();
+        last.outcome = kept.map_or(Outcome::NotKept, Outcome::Kept);
+        is_kept
+    }
+}
+
+impl Last {
+    fn repeat(&self, request: &Request) -> Result<Found, Status> {
+        // NFS4-8881-2.10.6.1.3.1-a
+        if (self.digest, self.principal) != (request.digest, request.principal) {
+            return Err(Status::SEQ_FALSE_RETRY);
+        }
+        match &self.outcome {
+            Outcome::Running => Err(Status::DELAY),
+            Outcome::Kept(reply) => Ok(Found::Replay(reply.clone())),
+            Outcome::NotKept => Ok(Found::Uncached),
+        }
+    }
+}
+
+/// The same octets and marks in memory of their own: a reply shares buffers that are wanted elsewhere.
+fn own(reply: &Payload) -> Payload {
+    let mut copy = Payload::new();
+    for part in reply.parts() {
+        match part {
+            Part::Run(run) => copy.push_run(Bytes::copy_from_slice(run)),
+            Part::Item(data) => copy.push_item(Bytes::copy_from_slice(data)),
+        }
+    }
+    copy
+}
