@@ -343,4 +343,4 @@ fn parse_body(body: &[u8]) -> Option<Record> {
 
 #[cfg(test)]
 #[path = "tests/journal.rs"]
-mod tests;
+pub(super) mod tests;

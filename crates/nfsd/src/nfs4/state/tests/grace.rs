@@ -1,1 +1,234 @@
+//! Restarts, reclaims, and disks that refuse.
 
+use super::super::tests::{COURTESY, LEASE, Guest, World, file, limits, share, who};
+use super::*;
+use crate::nfs4::state::{Taken, clients::ExchangeId, held::Release};
+use rpcrdma_nfs::v4::Verifier;
+use std::time::Duration;
+
+/// Servers with clients of these names, each with an open file, and then a restart.
+fn after(owners: &[&str]) -> World {
+    let world = World::new();
+    for (number, owner) in owners.iter().enumerate() {
+        let guest = world.ready(owner);
+        guest.open("o", number as u64, share(1, 0)).unwrap();
+    }
+    world.restart()
+}
+
+fn reclaim(guest: &Guest<'_>) -> Result<(), Status> {
+    guest.world.state.recovery.reclaim(&guest.client).map(drop)
+}
+
+fn fresh(guest: &Guest<'_>) -> Result<(), Status> {
+    guest.world.state.recovery.fresh(&guest.client)
+}
+
+fn complete(guest: &Guest<'_>) -> Result<(), Status> {
+    guest.world.state.recovery.complete(&guest.client, guest.world.now())
+}
+
+fn is_grace(world: &World) -> bool {
+    world.state.recovery.is_grace()
+}
+
+/// proves: NFS4-8881-18.51-a, NFS4-8881-18.51-b
+#[test]
+fn without_records_there_is_no_grace_but_a_client_completes_first() {
+    let world = World::new();
+    assert!(!is_grace(&world));
+    let guest = world.client("a");
+    assert_eq!((fresh(&guest), reclaim(&guest)), (Err(Status::GRACE), Err(Status::NO_GRACE)));
+    assert_eq!(complete(&guest), Ok(()));
+    assert_eq!((fresh(&guest), complete(&guest)), (Ok(()), Err(Status::COMPLETE_ALREADY)));
+}
+
+/// proves: NFS4-8881-8.4.2.1-a, NFS4-8881-8.4.2.1-b, NFS4-8881-18.51-c
+#[test]
+fn grace_is_over_when_all_that_are_known_have_completed() {
+    let world = after(&["a", "b"]);
+    let (a, stranger) = (world.client("a"), world.client("c"));
+    assert_eq!((complete(&stranger), fresh(&stranger)), (Ok(()), Err(Status::GRACE)));
+    assert_eq!((reclaim(&a), complete(&a), reclaim(&a)), (Ok(()), Ok(()), Err(Status::NO_GRACE)));
+    assert_eq!((is_grace(&world), fresh(&a)), (true, Err(Status::GRACE)), "b is awaited");
+    let b = world.client("b");
+    assert_eq!((reclaim(&b), complete(&b)), (Ok(()), Ok(())));
+    assert_eq!((is_grace(&world), fresh(&a), fresh(&b), fresh(&stranger)), (false, Ok(()), Ok(()), Ok(())));
+    // All of them are known to the next server.
+    let next = world.restart();
+    assert!(["a", "b", "c"].iter().all(|owner| reclaim(&next.client(owner)).is_ok()));
+}
+
+/// proves: NFS4-8881-8.4.2.1-a
+#[test]
+fn grace_is_over_after_its_time_and_not_before() {
+    let world = after(&["a", "b"]);
+    let a = world.client("a");
+    complete(&a).unwrap();
+    world.wait(LEASE - 1);
+    world.sweep();
+    assert!(is_grace(&world));
+    world.wait(1);
+    world.sweep();
+    assert!(!is_grace(&world));
+    assert_eq!(fresh(&a), Ok(()));
+}
+
+/// proves: NFS4-8881-8.4.2.1-c
+#[test]
+fn grace_lasts_as_long_as_the_lease_of_before() {
+    let world = after(&["a"]);
+    let short = Limits { lease: Duration::from_secs(1), grace: Duration::from_secs(1), ..limits() };
+    let world = World::on(world.platter.crashed(), short, 50);
+    world.wait(LEASE - 1);
+    world.sweep();
+    assert!(is_grace(&world));
+    world.wait(1);
+    world.sweep();
+    assert!(!is_grace(&world));
+}
+
+/// proves: NFS4-8881-8.4.3-b
+#[test]
+fn who_was_late_once_reclaims_neither_then_nor_after_the_next_restart() {
+    let world = after(&["a", "b"]);
+    let b = world.client("b");
+    reclaim(&b).unwrap();
+    b.open("o", 1, share(1, 0)).unwrap();
+    world.wait(LEASE);
+    world.sweep();
+    assert_eq!((reclaim(&b), fresh(&b)), (Err(Status::NO_GRACE), Err(Status::GRACE)));
+    assert_eq!(reclaim(&world.client("a")), Err(Status::NO_GRACE));
+    let known = |world: &World, owner: &'static str| world.state.recovery.known(&Bytes::from_static(owner.as_bytes()));
+    assert_eq!((known(&world, "a"), known(&world, "b")), (None, None));
+    // Only a part of what it held was reclaimed: as before it completes, so after a crash.
+    assert!(!is_grace(&world.restart()), "nobody is known");
+    complete(&b).unwrap();
+    let next = world.restart();
+    assert_eq!((reclaim(&next.client("b")), reclaim(&next.client("a"))), (Ok(()), Err(Status::RECLAIM_BAD)));
+}
+
+/// proves: NFS4-8881-15.1.9.4-a
+#[test]
+fn who_held_nothing_or_is_another_principal_reclaims_nothing() {
+    let world = after(&["a"]);
+    assert_eq!(reclaim(&world.client("x")), Err(Status::RECLAIM_BAD));
+    let other = ExchangeId { principal: Principal::unix(7), ..who("a") };
+    assert_eq!(world.exchange(&other).err(), Some(Status::CLID_INUSE), "the name is awaited");
+    let again = ExchangeId { verifier: Verifier([9; 8]), ..who("a") };
+    assert_eq!(reclaim(&world.guest(&again)), Ok(()), "its verifier may be another");
+    world.wait(LEASE);
+    world.sweep();
+    assert!(world.exchange(&ExchangeId { principal: Principal::unix(7), ..who("b") }).is_ok());
+}
+
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn who_lost_something_reclaims_nothing_until_it_has_taken_note() {
+    let world = World::new();
+    let a = world.ready("a");
+    let lost = a.open("o", 1, share(3, 0)).unwrap();
+    a.open("o", 2, share(3, 0)).unwrap();
+    world.wait(LEASE + 1);
+    let writes = world.platter.writes();
+    let taken = world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    assert!(matches!(taken, Taken::Gone(released) if released.len() == 1));
+    assert_eq!(world.platter.writes(), writes + 1, "before it is told");
+    assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
+    // It is back, and frees what it has lost.
+    a.call().unwrap();
+    assert_eq!(a.client.held.free(lost.id), Ok(true));
+    world.state.recovery.restore(&a.client);
+    world.sweep();
+    assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
+}
+
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn a_client_that_has_taken_no_note_gets_a_new_beginning_by_completing() {
+    let world = World::new();
+    let a = world.ready("a");
+    a.open("o", 1, share(3, 0)).unwrap();
+    world.wait(LEASE + 1);
+    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    let b = world.ready("b");
+    b.open("o", 1, share(3, 0)).unwrap();
+    let next = world.restart();
+    let (a, b) = (next.client("a"), next.client("b"));
+    assert_eq!((reclaim(&a), complete(&a), complete(&b)), (Err(Status::NO_GRACE), Ok(()), Ok(())));
+    assert!(!is_grace(&next), "nobody waits for who may not reclaim");
+    assert_eq!(reclaim(&next.restart().client("a")), Ok(()), "what it holds by then");
+}
+
+/// proves: NFS4-8881-8.4.3-c
+#[test]
+fn a_damaged_journal_lets_nobody_reclaim() {
+    let world = after(&["a"]);
+    let mut octets = world.platter.octets();
+    *octets.last_mut().unwrap() ^= 1;
+    let mut platter = world.platter.crashed();
+    Store::replace(&mut platter, &octets).unwrap();
+    let world = World::on(platter, limits(), 0);
+    let a = world.client("a");
+    assert_eq!((is_grace(&world), reclaim(&a)), (false, Err(Status::NO_GRACE)));
+    assert_eq!((complete(&a), fresh(&a)), (Ok(()), Ok(())));
+}
+
+/// A client that is gone for longer than the courtesy lasts is forgotten on the disk first.
+///
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn a_full_disk_takes_nothing_from_anybody_and_gives_nothing_to_anybody() {
+    let world = World::new();
+    let a = world.ready("a");
+    let held = a.open("o", 1, share(3, 0)).unwrap();
+    let b = world.client("b");
+    for partial in [0, 7, 1_000] {
+        world.platter.fail(Some(partial));
+        assert_eq!(complete(&b), Err(Status::SERVERFAULT));
+        assert_eq!(world.state.recovery.record(&b.client).err(), Some(Status::SERVERFAULT));
+        assert_eq!((b.client.is_complete(), world.state.recovery.recorded(&b.client).is_none()), (false, true));
+    }
+    world.wait(LEASE + COURTESY + 1);
+    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Err(Status::SERVERFAULT));
+    assert_eq!(world.sweep(), []);
+    assert_eq!(a.client.held.test(held.id), Status::OK);
+    assert!(world.state.client(a.client.id()).is_ok());
+    world.platter.fail(None);
+    let released: Vec<Release<u32>> = world.sweep();
+    assert_eq!((released.len(), world.state.client(a.client.id()).err()), (1, Some(Status::STALE_CLIENTID)));
+    assert!(world.state.recovery.known(&Bytes::from_static(b"a")).is_none());
+    assert_eq!(a.call(), Err(Status::BADSESSION));
+}
+
+/// proves: NFS4-8881-8.4.3-b
+#[test]
+fn grace_goes_on_while_the_disk_refuses_to_forget_the_late() {
+    let world = after(&["a", "b"]);
+    let b = world.client("b");
+    complete(&b).unwrap();
+    world.wait(LEASE);
+    world.platter.fail(Some(0));
+    world.sweep();
+    assert_eq!((is_grace(&world), fresh(&b)), (true, Err(Status::GRACE)));
+    world.platter.fail(None);
+    world.sweep();
+    assert_eq!((is_grace(&world), fresh(&b)), (false, Ok(())));
+    assert_eq!(reclaim(&world.restart().client("a")), Err(Status::RECLAIM_BAD));
+}
+
+#[test]
+fn a_client_that_ends_itself_is_not_awaited_after_a_restart() {
+    let world = World::new();
+    let a = world.ready("a");
+    a.world.state.destroy_session(a.session(), a.connection).unwrap();
+    world.state.destroy_client(a.client.id()).unwrap();
+    world.sweep();
+    assert!(!is_grace(&world.restart()));
+    // But a record that nobody confirmed says nothing about what its owner held.
+    let world = after(&["a"]);
+    let unconfirmed = world.exchange(&who("a")).unwrap().client;
+    world.state.destroy_client(unconfirmed).unwrap();
+    world.sweep();
+    assert!(is_grace(&world) && reclaim(&world.client("a")).is_ok());
+}
