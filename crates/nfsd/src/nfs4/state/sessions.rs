@@ -197,6 +197,12 @@ impl<P> Session<P> {
         self.connections().back().collect()
     }
 
+    /// A slot as after so many calls.
+    #[cfg(test)]
+    pub(super) fn set_sequence(&self, slot: u32, sequence: u32) {
+        self.slots.set_sequence(slot, sequence);
+    }
+
     fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -275,6 +281,12 @@ impl<P> Sessions<P> {
 
     fn index(&self) -> MutexGuard<'_, HashMap<u64, HashSet<SessionId>>> {
         self.of_connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many connections belong to sessions.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> usize {
+        self.index().len()
     }
 
     fn join(&self, connection: u64, session: SessionId) {

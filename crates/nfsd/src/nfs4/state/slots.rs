@@ -104,6 +104,12 @@ impl Slots {
         Ok(slot.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
+    /// A slot as after so many calls.
+    #[cfg(test)]
+    pub(super) fn set_sequence(&self, slot: u32, sequence: u32) {
+        self.slot(slot).unwrap().sequence = sequence;
+    }
+
     /// The highest slot that may be used, and the highest that should be.
     pub(super) fn highest(&self) -> (u32, u32) {
         (self.highest.load(Ordering::Relaxed), self.target.load(Ordering::Relaxed))

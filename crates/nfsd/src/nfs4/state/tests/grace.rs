@@ -1,6 +1,6 @@
 //! Restarts, reclaims, and disks that refuse.
 
-use super::super::tests::{COURTESY, LEASE, Guest, World, file, limits, share, who};
+use super::super::tests::{COURTESY, Guest, LEASE, World, file, limits, share, who};
 use super::*;
 use crate::nfs4::state::{Taken, clients::ExchangeId, held::Release};
 use rpcrdma_nfs::v4::Verifier;

@@ -22,7 +22,7 @@ use super::{
 use crate::FileId;
 use bytes::Bytes;
 use rpcrdma_env::{SeededRandom, Timestamp};
-use rpcrdma_nfs::v4::{ClientId, OwnerName, SessionId, Status, Verifier};
+use rpcrdma_nfs::v4::{ClientId, OwnerName, SessionId, StateId, Status, Verifier};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{cell::Cell, net::IpAddr, sync::Arc, time::Duration};
 
@@ -113,7 +113,8 @@ impl World {
     pub(super) fn guest(&self, call: &ExchangeId) -> Guest<'_> {
         let client = self.exchange(call).unwrap();
         let connection = self.connections.replace(self.connections.get() + 1);
-        let create = CreateSession { connection, principal: call.principal, ..creation(client.client, client.sequence) };
+        let create =
+            CreateSession { connection, principal: call.principal, ..creation(client.client, client.sequence) };
         let (created, released) = self.state.create_session(&create, self.now());
         assert_eq!(released, []);
         let client = self.state.client(client.client).unwrap();
