@@ -6,6 +6,7 @@
 //! * Work that may sleep in the kernel is given to the program's [`Workers`]; the library starts no thread.
 
 mod caller;
+pub mod claims;
 mod directory;
 mod fs;
 mod handle;
@@ -21,7 +22,7 @@ mod stranger;
 mod trouble;
 
 pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
-pub use directory::{DirectoryFs, IndexUse, OpenError};
+pub use directory::{DirectoryFs, IndexUse, OfdLocks, OpenError};
 pub use fs::{
     Access, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, InPlace, Linked, Listing,
     ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told,

@@ -1,9 +1,10 @@
-//! The kernel's own file handles: `name_to_handle_at` and `open_by_handle_at`.
+//! The kernel's own file handles, `name_to_handle_at` and `open_by_handle_at`, and locks of open file descriptions,
+//! `F_OFD_SETLK` and `F_OFD_GETLK` of `fcntl`.
 //!
-//! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has neither call, and
-//! no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
+//! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has none of these
+//! calls, and no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
 
-#![allow(unsafe_code, reason = "two system calls that no well-kept crate offers")]
+#![allow(unsafe_code, reason = "system calls that no well-kept crate offers")]
 
 use rustix::{fd::OwnedFd, io::Errno};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
@@ -63,6 +64,71 @@ pub(super) fn open_by_handle(mount: BorrowedFd<'_>, handle: &KernelHandle) -> Re
     let fd = check(result)?;
     // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// A range of a file as `fcntl` describes it: a length of 0 is to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KernelRange {
+    pub(super) start: i64,
+    pub(super) length: i64,
+}
+
+/// How a range is locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KernelLock {
+    None,
+    Read,
+    Write,
+}
+
+impl KernelLock {
+    /// From the kernel's number. One that is not known is a lock that excludes everybody.
+    fn of(number: libc::c_short) -> Self {
+        match libc::c_int::from(number) {
+            libc::F_UNLCK => Self::None,
+            libc::F_RDLCK => Self::Read,
+            _ => Self::Write,
+        }
+    }
+
+    fn describe(self, range: KernelRange) -> libc::flock64 {
+        let number = match self {
+            Self::None => libc::F_UNLCK,
+            Self::Read => libc::F_RDLCK,
+            Self::Write => libc::F_WRLCK,
+        };
+        libc::flock64 {
+            l_type: number as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: range.start,
+            l_len: range.length,
+            l_pid: 0,
+        }
+    }
+}
+
+/// Locks or unlocks a range for the open file description. Does not wait: `EAGAIN` or `EACCES` if somebody else has it.
+pub(super) fn set_lock(fd: BorrowedFd<'_>, range: KernelRange, lock: KernelLock) -> Result<(), Errno> {
+    let description = lock.describe(range);
+    // SAFETY: the descriptor is open for the whole call, and the kernel only reads the description.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_SETLK, &raw const description) }).map(drop)
+}
+
+/// The first lock of another owner that is in the way of this one.
+pub(super) fn get_lock(
+    fd: BorrowedFd<'_>,
+    range: KernelRange,
+    lock: KernelLock,
+) -> Result<Option<(KernelRange, KernelLock)>, Errno> {
+    let mut description = lock.describe(range);
+    // SAFETY: the descriptor is open for the whole call; the pointer is to a live, exclusively borrowed variable of the
+    // type that the kernel reads and writes.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_OFD_GETLK, &raw mut description) })?;
+    let range = KernelRange { start: description.l_start, length: description.l_len };
+    Ok(match KernelLock::of(description.l_type) {
+        KernelLock::None => None,
+        found => Some((range, found)),
+    })
 }
 
 fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {

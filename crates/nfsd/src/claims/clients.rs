@@ -1,0 +1,248 @@
+//! What each client holds, by client: for limits, and so that all of it can be released in time proportional to it.
+
+use super::{
+    files::{FileKey, Sharded},
+    holder::{Client, Holder},
+};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// How much may be claimed. The defaults are for a server of thousands of clients: what a client may have takes some 20
+/// MiB of the server's memory at most, what all may have some 300 MiB.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Shares that a client may have.
+    pub shares_of_client: usize,
+    /// Shares of all clients.
+    pub shares: usize,
+    /// Byte ranges that a client may have.
+    pub ranges_of_client: usize,
+    /// Byte ranges of all clients.
+    pub ranges: usize,
+    /// Byte ranges of a file whose locks the host knows too. The host finds them by going through all of the file's.
+    pub ranges_of_mirrored_file: usize,
+    /// Locks that a client may wait for.
+    pub waiting_of_client: usize,
+    /// Locks that may be waited for on a file.
+    pub waiting_of_file: usize,
+}
+
+/// [`Limits::shares_of_client`], as Linux's clients have at most some thousands of files open.
+pub const MAX_SHARES_OF_CLIENT: usize = 65_536;
+/// [`Limits::shares`]: those of sixteen clients who have all they may.
+pub const MAX_SHARES: usize = 16 * MAX_SHARES_OF_CLIENT;
+/// [`Limits::ranges_of_client`]: to lock and unlock them at once takes some ten milliseconds.
+pub const MAX_RANGES_OF_CLIENT: usize = 65_536;
+/// [`Limits::ranges`]: those of sixteen clients who have all they may.
+pub const MAX_RANGES: usize = 16 * MAX_RANGES_OF_CLIENT;
+/// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them.
+pub const MAX_RANGES_OF_MIRRORED_FILE: usize = 4_096;
+/// [`Limits::waiting_of_client`].
+pub const MAX_WAITING_LOCKS: usize = 64;
+/// [`Limits::waiting_of_file`]: with each unlock they are looked through.
+pub const MAX_WAITING_LOCKS_OF_FILE: usize = 1_024;
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            shares_of_client: MAX_SHARES_OF_CLIENT,
+            shares: MAX_SHARES,
+            ranges_of_client: MAX_RANGES_OF_CLIENT,
+            ranges: MAX_RANGES,
+            ranges_of_mirrored_file: MAX_RANGES_OF_MIRRORED_FILE,
+            waiting_of_client: MAX_WAITING_LOCKS,
+            waiting_of_file: MAX_WAITING_LOCKS_OF_FILE,
+        }
+    }
+}
+
+impl Limits {
+    /// What one client may have of a limit that all share.
+    pub(super) fn part_of_one(limit: usize) -> usize {
+        limit - limit / 4
+    }
+}
+
+/// No more can be claimed before something is released.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many claims")]
+pub struct TooMany;
+
+/// What is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sort {
+    Share,
+    Range,
+}
+
+/// What one client holds.
+#[derive(Default)]
+pub(super) struct Held {
+    shares: usize,
+    ranges: usize,
+    waiting: usize,
+    /// Where it has shares.
+    pub(super) shared: HashSet<(FileKey, Holder)>,
+    /// Where it has ranges.
+    pub(super) locked: HashSet<(FileKey, Holder)>,
+    /// Where it waits, and for how many.
+    pub(super) waits: HashMap<FileKey, usize>,
+}
+
+impl Held {
+    fn count(&mut self, sort: Sort) -> &mut usize {
+        match sort {
+            Sort::Share => &mut self.shares,
+            Sort::Range => &mut self.ranges,
+        }
+    }
+
+    fn places(&mut self, sort: Sort) -> &mut HashSet<(FileKey, Holder)> {
+        match sort {
+            Sort::Share => &mut self.shared,
+            Sort::Range => &mut self.locked,
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.shares + self.ranges + self.waiting == 0
+            && self.shared.is_empty()
+            && self.locked.is_empty()
+            && self.waits.is_empty()
+    }
+}
+
+pub(super) struct Clients {
+    pub(super) limits: Limits,
+    held: Sharded<Client, Held>,
+    shares: AtomicUsize,
+    ranges: AtomicUsize,
+}
+
+impl Clients {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self { limits, held: Sharded::default(), shares: AtomicUsize::new(0), ranges: AtomicUsize::new(0) }
+    }
+
+    fn with<R>(&self, client: Client, change: impl FnOnce(&mut Held) -> R) -> R {
+        self.held.with(&client, |held| {
+            let of_client = held.entry(client).or_default();
+            let result = change(of_client);
+            if of_client.is_empty() {
+                held.remove(&client);
+            }
+            result
+        })
+    }
+
+    fn total(&self, sort: Sort) -> (&AtomicUsize, usize) {
+        match sort {
+            Sort::Share => (&self.shares, self.limits.shares),
+            Sort::Range => (&self.ranges, self.limits.ranges),
+        }
+    }
+
+    /// Counts `more` of a client's, if there may be so many.
+    pub(super) fn take(&self, client: Client, sort: Sort, more: usize) -> Result<(), TooMany> {
+        if more == 0 {
+            return Ok(());
+        }
+        let of_client = match sort {
+            Sort::Share => self.limits.shares_of_client,
+            Sort::Range => self.limits.ranges_of_client,
+        };
+        let (total, limit) = self.total(sort);
+        self.with(client, |held| {
+            let count = held.count(sort);
+            if count.saturating_add(more) > of_client {
+                return Err(TooMany);
+            }
+            let within = |all: usize| all.checked_add(more).filter(|all| *all <= limit);
+            total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, within).map_err(|_| TooMany)?;
+            *count += more;
+            Ok(())
+        })
+    }
+
+    /// Counts `more` of a client's, whatever the limit is.
+    pub(super) fn count(&self, client: Client, sort: Sort, more: usize) {
+        if more > 0 {
+            self.with(client, |held| *held.count(sort) += more);
+            self.total(sort).0.fetch_add(more, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts `fewer` of a client's.
+    pub(super) fn give(&self, client: Client, sort: Sort, fewer: usize) {
+        if fewer > 0 {
+            self.with(client, |held| *held.count(sort) -= fewer.min(*held.count(sort)));
+            self.total(sort).0.fetch_sub(fewer, Ordering::Relaxed);
+        }
+    }
+
+    /// Remembers whether an owner has anything of a file.
+    pub(super) fn note(&self, sort: Sort, file: FileKey, holder: &Holder, has: bool) {
+        self.with(holder.client(), |held| {
+            let place = (file, holder.clone());
+            if has {
+                held.places(sort).insert(place);
+            } else {
+                held.places(sort).remove(&place);
+            }
+        });
+    }
+
+    /// Counts a lock that a client waits for, if it may wait for one more.
+    pub(super) fn wait(&self, client: Client, file: FileKey) -> bool {
+        self.with(client, |held| {
+            if held.waiting >= self.limits.waiting_of_client {
+                return false;
+            }
+            held.waiting += 1;
+            *held.waits.entry(file).or_default() += 1;
+            true
+        })
+    }
+
+    /// Counts one that it waits for no more.
+    pub(super) fn wait_no_more(&self, client: Client, file: FileKey) {
+        self.with(client, |held| {
+            held.waiting = held.waiting.saturating_sub(1);
+            if let Some(count) = held.waits.get_mut(&file) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    held.waits.remove(&file);
+                }
+            }
+        });
+    }
+
+    /// Where a client has something: the places of its shares, its ranges, and where it waits. It is to be released
+    /// there.
+    pub(super) fn places(&self, client: Client) -> Places {
+        self.with(client, |held| Places {
+            shared: held.shared.iter().cloned().collect(),
+            locked: held.locked.iter().cloned().collect(),
+            waits: held.waits.keys().copied().collect(),
+        })
+    }
+
+    /// How many shares and ranges a client has.
+    pub(super) fn counts(&self, client: Client) -> (usize, usize) {
+        self.with(client, |held| (held.shares, held.ranges))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.len() == 0 && self.shares.load(Ordering::Relaxed) + self.ranges.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// Where a client has something.
+pub(super) struct Places {
+    pub(super) shared: Vec<(FileKey, Holder)>,
+    pub(super) locked: Vec<(FileKey, Holder)>,
+    pub(super) waits: Vec<FileKey>,
+}

@@ -1,0 +1,159 @@
+//! What protocols have locked, told to the host.
+//!
+//! The union of all owners' ranges of a file is held on the host through one [`HostLocks`] of that file, which to the
+//! host is one owner: so clients never exclude each other there, and programs of the host that use `fcntl` or `lockf`
+//! are excluded as clients exclude each other. What clients lock costs one call; what they unlock costs one for each
+//! part that nobody else has. The host is asked first: a lock that it refuses is in neither table; what it does not
+//! give back stays in both.
+//!
+//! The end of a client cannot be refused: what the host does not give back then is owed, and is asked for again before
+//! anything else is done to the file. With the last range the [`HostLocks`] themselves are dropped.
+
+use super::{
+    holder::Holder,
+    range::{Kind, Range},
+    ranges::Ranges,
+};
+use std::{io, sync::Arc};
+
+/// A lock of one of the host's programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostLock {
+    /// What is locked.
+    pub range: Range,
+    /// How.
+    pub kind: Kind,
+}
+
+/// Why the host does not lock or unlock.
+#[derive(Debug, thiserror::Error)]
+pub enum HostDenied {
+    /// A program of the host has a lock that excludes this one.
+    #[error("locked on the host")]
+    Conflict(HostLock),
+    /// It cannot: no memory for locks, or a descriptor that does not allow this kind.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
+/// Locks on one file of the host, all of one owner (one open file description). Dropping them unlocks all that is left.
+///
+/// No call waits for a lock. Calls come one at a time.
+pub trait HostLocks: Send + Sync {
+    /// Locks a range in this kind, in place of what this owner has there, or unlocks it. Changes all of the range or
+    /// nothing.
+    ///
+    /// # Errors
+    /// If a program of the host has a lock that excludes this one, or the host cannot.
+    fn set(&self, range: Range, kind: Option<Kind>) -> Result<(), HostDenied>;
+
+    /// What would be in the way of such a lock.
+    ///
+    /// # Errors
+    /// If the host cannot tell.
+    fn test(&self, range: Range, kind: Kind) -> io::Result<Option<HostLock>>;
+
+    /// Whether ranges can be locked for writing: the file is open for that. For reading they always can.
+    fn can_write(&self) -> bool {
+        true
+    }
+}
+
+/// The host's side of one file.
+#[derive(Default)]
+pub(super) struct Mirror {
+    locks: Option<Arc<dyn HostLocks>>,
+    /// What nobody has any more and the host still holds.
+    owed: Vec<Range>,
+}
+
+impl Mirror {
+    /// Whether the host knows of this file's ranges.
+    pub(super) fn is_there(&self) -> bool {
+        self.locks.is_some()
+    }
+
+    /// Sees that the host knows all ranges, and that it can lock in this kind, by means of what is offered. What cannot
+    /// lock for writing holds locks for reading alone, so its successor can take them beside it.
+    pub(super) fn adopt(
+        &mut self,
+        offered: Option<&Arc<dyn HostLocks>>,
+        kind: Kind,
+        ranges: &Ranges,
+    ) -> Result<(), HostDenied> {
+        self.pay(ranges);
+        let Some(offered) = offered else { return Ok(()) };
+        let serves = |locks: &Arc<dyn HostLocks>| kind == Kind::Read || locks.can_write();
+        if self.locks.as_ref().is_some_and(|locks| serves(locks) || !serves(offered)) {
+            return Ok(());
+        }
+        for (range, kind) in ranges.all() {
+            if let Err(error) = offered.set(range, Some(kind)) {
+                // It may outlive this call, with what was set before.
+                let _ = offered.set(Range::ALL, None);
+                return Err(error);
+            }
+        }
+        if let Some(before) = self.locks.replace(offered.clone()) {
+            let _ = before.set(Range::ALL, None);
+        }
+        self.owed.clear();
+        Ok(())
+    }
+
+    /// Locks a range, which no other owner excludes.
+    pub(super) fn lock(&self, range: Range, kind: Kind) -> Result<(), HostDenied> {
+        self.locks.as_ref().map_or(Ok(()), |locks| locks.set(range, Some(kind)))
+    }
+
+    /// What a program of the host has in the way.
+    pub(super) fn test(
+        &self,
+        offered: Option<&Arc<dyn HostLocks>>,
+        range: Range,
+        kind: Kind,
+    ) -> io::Result<Option<HostLock>> {
+        self.locks.as_ref().or(offered).map_or(Ok(None), |locks| locks.test(range, kind))
+    }
+
+    /// Unlocks what this owner has of a range and nobody else. On failure everything before the octet that is told is
+    /// unlocked.
+    pub(super) fn unlock(&mut self, ranges: &Ranges, holder: &Holder, range: Range) -> Result<(), (u64, HostDenied)> {
+        self.pay(ranges);
+        let Some(locks) = &self.locks else { return Ok(()) };
+        for part in parts(ranges, holder, range) {
+            locks.set(part, None).map_err(|error| (part.first(), error))?;
+        }
+        Ok(())
+    }
+
+    /// The same, whatever the host says: what it keeps is owed.
+    pub(super) fn give_up(&mut self, ranges: &Ranges, holder: &Holder, range: Range) {
+        let Some(locks) = &self.locks else { return };
+        let kept = parts(ranges, holder, range).into_iter().filter(|part| locks.set(*part, None).is_err());
+        self.owed.extend(kept);
+    }
+
+    /// Asks again for what is owed. What somebody has locked since is not.
+    fn pay(&mut self, ranges: &Ranges) {
+        let Some(locks) = &self.locks else { return };
+        let owed = std::mem::take(&mut self.owed);
+        let parts = owed.into_iter().flat_map(|owed| ranges.free(owed));
+        self.owed = parts.filter(|part| locks.set(*part, None).is_err()).collect();
+    }
+
+    /// Gives everything back: nobody has any range.
+    pub(super) fn close(&mut self) {
+        if let Some(locks) = self.locks.take() {
+            // Who has opened the file may keep this; if nobody does, dropping it unlocks whatever is left.
+            let _ = locks.set(Range::ALL, None);
+        }
+        self.owed.clear();
+    }
+}
+
+/// What the host is to unlock when an owner unlocks.
+fn parts(ranges: &Ranges, holder: &Holder, range: Range) -> Vec<Range> {
+    // One call for however many ranges, where nobody else has any.
+    if ranges.is_only(holder) { vec![range] } else { ranges.alone(holder, range) }
+}

@@ -1,0 +1,186 @@
+//! What protocols hold on files: the one table of claims, which every version of NFS asks.
+//!
+//! * [`Claims::share`] reserves a file for an open (`shares.rs`); [`Claims::may`] says whether reading or writing is
+//!   denied by one.
+//! * [`Claims::lock`], [`test`](Claims::test) and [`unlock`](Claims::unlock) are about byte ranges (`ranges.rs`,
+//!   `locking.rs`), which are kept on the host too (`host.rs`), and queued for (`waiting.rs`).
+//! * [`Claims::release_client`] ends all that a client holds (`clients.rs`).
+//! * Delegations will be a further room beside these.
+//!
+//! The table knows owners, not stateids: sequence numbers, leases and what is on stable storage are the protocol's. It
+//! is shared by all threads. No call waits for another client: locks are held for a look-up, those of a file's ranges
+//! for one operation. Nothing here fails but by what a call's errors say.
+//!
+//! ```
+//! use rpcrdma_env::{Clock, SeededRandom};
+//! use rpcrdma_nfsd::{FileId, claims::*};
+//! # struct At; impl Clock for At {
+//! #     fn now(&self) -> rpcrdma_env::Timestamp { rpcrdma_env::Timestamp::ZERO }
+//! #     fn sleep_until(&self, _: rpcrdma_env::Timestamp) -> rpcrdma_env::BoxFuture<'static, ()> { Box::pin(async {}) }
+//! #     fn unix_time(&self) -> std::time::Duration { std::time::Duration::ZERO }
+//! # }
+//! # let clock = std::sync::Arc::new(At);
+//! let claims = Claims::new(clock);
+//! let file = FileKey { file_system: 1, file: FileId::new(b"7").unwrap() };
+//! let owner = Holder::new(Client::V4(1), b"a process");
+//! let share = claims.share(file, &owner, Access::READ, Deny::WRITE).unwrap();
+//! assert!(claims.may(file, Access::WRITE, Asker::Anonymous).is_err());
+//! drop(share);
+//! assert!(claims.may(file, Access::WRITE, Asker::Anonymous).is_ok());
+//! ```
+
+mod clients;
+mod files;
+mod holder;
+mod host;
+mod locking;
+mod modes;
+mod range;
+mod ranges;
+mod shares;
+mod tree;
+mod waiting;
+
+pub use clients::{
+    Limits, MAX_RANGES, MAX_RANGES_OF_CLIENT, MAX_RANGES_OF_MIRRORED_FILE, MAX_SHARES, MAX_SHARES_OF_CLIENT,
+    MAX_WAITING_LOCKS, MAX_WAITING_LOCKS_OF_FILE, TooMany,
+};
+pub use files::FileKey;
+pub use holder::{Asker, Client, Holder};
+pub use host::{HostDenied, HostLock, HostLocks};
+pub use locking::{Denied, LockRefused, LockRequest, LockedBy};
+pub use modes::{Access, Deny};
+pub use range::{BadRange, Kind, Range};
+pub use shares::{Conflict, NoDowngrade, Share, ShareRefused};
+pub use waiting::{WAITING_TIME, WOKEN_TIME, Wake};
+
+use clients::Clients;
+use files::Sharded;
+use locking::FileLocks;
+use rpcrdma_env::Clock;
+use shares::Shares;
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+/// Knows which clients are kept by courtesy alone: their leases are over, and nobody has wanted what they hold.
+pub trait Courtesy: Send + Sync {
+    /// Something of this client is in another's way. True if the client has been expired, so that the table may release
+    /// what it holds: no call of its is executed any more, and what has to be on stable storage before another gets it
+    /// is there.
+    ///
+    /// Called without any lock of the table held, on the thread that asked the table, [`Claims::may`] included. Who
+    /// must not wait for a disk there says false; [`Conflict`] and [`Denied`] name the client, which can be expired and
+    /// released later.
+    fn may_expire(&self, client: Client) -> bool;
+}
+
+/// The table. Cloning shares it.
+#[derive(Clone)]
+pub struct Claims {
+    table: Arc<Table>,
+}
+
+struct Table {
+    clock: Arc<dyn Clock>,
+    courtesy: OnceLock<Weak<dyn Courtesy>>,
+    shares: Sharded<FileKey, Shares>,
+    /// How many shares deny something.
+    denying: AtomicUsize,
+    /// The next share's number.
+    generations: AtomicU64,
+    locks: Sharded<FileKey, Arc<Mutex<FileLocks>>>,
+    /// Files for whose locks somebody waits.
+    waited: Mutex<HashSet<FileKey>>,
+    clients: Clients,
+}
+
+impl Table {
+    fn count_denying(&self, before: Option<Deny>, after: Option<Deny>) {
+        let denies = |deny: Option<Deny>| deny.is_some_and(|deny| deny != Deny::NONE);
+        match (denies(before), denies(after)) {
+            (false, true) => self.denying.fetch_add(1, Ordering::Release),
+            (true, false) => self.denying.fetch_sub(1, Ordering::Release),
+            _ => 0,
+        };
+    }
+}
+
+impl fmt::Debug for Claims {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Claims").field("limits", &self.table.clients.limits).finish_non_exhaustive()
+    }
+}
+
+impl Claims {
+    /// An empty table. The clock is asked how long somebody has waited.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with_limits(clock, Limits::default())
+    }
+
+    /// The same, with limits of one's own.
+    pub fn with_limits(clock: Arc<dyn Clock>, limits: Limits) -> Self {
+        let table = Table {
+            clock,
+            courtesy: OnceLock::new(),
+            shares: Sharded::default(),
+            denying: AtomicUsize::new(0),
+            generations: AtomicU64::new(0),
+            locks: Sharded::default(),
+            waited: Mutex::default(),
+            clients: Clients::new(limits),
+        };
+        Self { table: Arc::new(table) }
+    }
+
+    /// Says who knows of courtesy: once; what is said later is not heard. Without this nobody's claims are ended by a
+    /// conflict.
+    pub fn connect(&self, courtesy: Weak<dyn Courtesy>) {
+        let _ = self.table.courtesy.set(courtesy);
+    }
+
+    /// Ends all that a client holds and waits for, in time proportional to it. Calls of the client that are under way
+    /// may add to it afterwards: whoever expires a client first sees that there are none.
+    pub fn release_client(&self, client: Client) {
+        let places = self.table.clients.places(client);
+        places.waits.into_iter().for_each(|file| self.wait_no_more(file, client));
+        places.locked.iter().for_each(|(file, holder)| self.unlock_all(*file, holder));
+        places.shared.iter().for_each(|(file, holder)| self.end_share(*file, holder, None));
+    }
+
+    /// How many shares and byte ranges a client has.
+    pub fn held_by(&self, client: Client) -> (usize, usize) {
+        self.table.clients.counts(client)
+    }
+
+    /// Tries, and tries again as long as only clients are in the way that are expired for it. `own` is not: it has just
+    /// called.
+    fn unless_expired<T>(
+        &self,
+        own: Option<Client>,
+        mut attempt: impl FnMut() -> T,
+        in_the_way: impl Fn(&T) -> Vec<Client>,
+    ) -> T {
+        let mut asked = HashSet::new();
+        loop {
+            let outcome = attempt();
+            let clients = in_the_way(&outcome);
+            let courtesy = self.table.courtesy.get().and_then(Weak::upgrade);
+            let Some(courtesy) = courtesy.filter(|_| !clients.is_empty()) else { return outcome };
+            for client in clients {
+                if own == Some(client) || !asked.insert(client) || !courtesy.may_expire(client) {
+                    return outcome;
+                }
+                self.release_client(client);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! The byte ranges that are locked on one file.
+//!
+//! An owner has each octet at most once, for reading or for writing. What it locks anew replaces what it had there:
+//! ranges are split at the edges, and joined where they touch and are of one kind (RFC 8881 sections 9.2, 9.3; POSIX
+//! has the same rules). A change is planned, then applied: a plan says how many ranges it adds, and applying it cannot
+//! fail, so that whoever counts or asks the host can refuse in between.
+
+use super::{
+    holder::{Client, Holder},
+    range::{Kind, Range},
+    tree::{Owner, Tree},
+};
+use std::collections::{BTreeMap, HashMap};
+
+/// No owner's number: all ranges are somebody else's.
+const NO_OWNER: Owner = 0;
+
+#[derive(Default)]
+pub(super) struct Ranges {
+    /// Everybody's, by kind.
+    index: Index,
+    owners: HashMap<Holder, Owned>,
+    holders: HashMap<Owner, Holder>,
+    /// Ranges by client.
+    clients: HashMap<Client, usize>,
+    /// The number that was given last.
+    numbered: Owner,
+    count: usize,
+}
+
+/// What one owner has: the last octet and the kind by the first octet.
+struct Owned {
+    number: Owner,
+    ranges: BTreeMap<u64, (u64, Kind)>,
+}
+
+/// Ranges by kind. Also used for those that are waited for.
+#[derive(Default)]
+pub(super) struct Index {
+    reads: Tree,
+    writes: Tree,
+}
+
+impl Index {
+    pub(super) fn insert(&mut self, range: Range, kind: Kind, owner: Owner) {
+        self.of(kind).insert(range, owner);
+    }
+
+    fn of(&mut self, kind: Kind) -> &mut Tree {
+        match kind {
+            Kind::Read => &mut self.reads,
+            Kind::Write => &mut self.writes,
+        }
+    }
+
+    /// What somebody else has that excludes this.
+    pub(super) fn conflict(&self, range: Range, kind: Kind, owner: Owner) -> Option<(Range, Kind, Owner)> {
+        let found = self.writes.find(range, owner).map(|(range, of)| (range, Kind::Write, of));
+        found.or_else(|| {
+            let read = || self.reads.find(range, owner).map(|(range, of)| (range, Kind::Read, of));
+            (kind == Kind::Write).then(read).flatten()
+        })
+    }
+}
+
+/// How an owner's ranges change.
+pub(super) struct Plan {
+    remove: Vec<(Range, Kind)>,
+    add: Vec<(Range, Kind)>,
+}
+
+impl Plan {
+    /// How many ranges there are more afterwards.
+    pub(super) fn growth(&self) -> usize {
+        self.add.len().saturating_sub(self.remove.len())
+    }
+
+    /// How many there are fewer.
+    pub(super) fn shrinkage(&self) -> usize {
+        self.remove.len().saturating_sub(self.add.len())
+    }
+}
+
+impl Ranges {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// How many a client has.
+    pub(super) fn len_of(&self, client: Client) -> usize {
+        self.clients.get(&client).copied().unwrap_or(0)
+    }
+
+    pub(super) fn has(&self, holder: &Holder) -> bool {
+        self.owners.contains_key(holder)
+    }
+
+    /// Whether nobody else has any.
+    pub(super) fn is_only(&self, holder: &Holder) -> bool {
+        self.owners.len() == usize::from(self.has(holder))
+    }
+
+    fn number(&self, holder: &Holder) -> Owner {
+        self.owners.get(holder).map_or(NO_OWNER, |owned| owned.number)
+    }
+
+    /// What somebody else has that excludes this.
+    pub(super) fn conflict(&self, holder: &Holder, range: Range, kind: Kind) -> Option<(Range, Kind, &Holder)> {
+        let (range, kind, owner) = self.index.conflict(range, kind, self.number(holder))?;
+        self.holders.get(&owner).map(|holder| (range, kind, holder))
+    }
+
+    /// All ranges.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Range, Kind)> {
+        let of = |owned: &Owned| within(owned, Range::ALL).collect::<Vec<_>>();
+        self.owners.values().flat_map(of)
+    }
+
+    #[cfg(test)]
+    pub(super) fn owned(&self) -> Vec<(Holder, Range, Kind)> {
+        let of = |(holder, owned): (&Holder, &Owned)| {
+            within(owned, Range::ALL).map(|(range, kind)| (holder.clone(), range, kind)).collect::<Vec<_>>()
+        };
+        self.owners.iter().flat_map(of).collect()
+    }
+
+    /// The parts of a range that this owner has and nobody else, ordered.
+    pub(super) fn alone(&self, holder: &Holder, range: Range) -> Vec<Range> {
+        let Some(owned) = self.owners.get(holder) else { return Vec::new() };
+        let own = within(owned, range).filter_map(|(own, _)| own.common(range)).collect();
+        self.without(own, owned.number)
+    }
+
+    /// The parts of a range that nobody has, ordered.
+    pub(super) fn free(&self, range: Range) -> Vec<Range> {
+        self.without(vec![range], NO_OWNER)
+    }
+
+    /// What is left of ranges without those of all but one owner.
+    fn without(&self, mut parts: Vec<Range>, but: Owner) -> Vec<Range> {
+        for tree in [&self.index.reads, &self.index.writes] {
+            let mut left = Vec::new();
+            for part in parts {
+                let mut next = Some(part.first());
+                tree.each(part, but, |other| {
+                    let Some(from) = next else { return };
+                    let gap = other.first().checked_sub(1).and_then(|last| Range::between(from, last));
+                    left.extend(gap);
+                    next = other.last().checked_add(1).map(|after| after.max(from));
+                });
+                left.extend(next.and_then(|from| Range::between(from, part.last())));
+            }
+            parts = left;
+        }
+        parts
+    }
+
+    /// Plans that an owner has a range in this kind, or not at all.
+    pub(super) fn plan(&self, holder: &Holder, range: Range, kind: Option<Kind>) -> Plan {
+        let (mut remove, mut add) = (Vec::new(), Vec::new());
+        let (mut first, mut last) = (range.first(), range.last());
+        if let Some(owned) = self.owners.get(holder) {
+            for (own, own_kind) in within(owned, touching(range)) {
+                let joins = Some(own_kind) == kind;
+                if !joins && !own.overlaps(range) {
+                    continue;
+                }
+                remove.push((own, own_kind));
+                if joins {
+                    (first, last) = (first.min(own.first()), last.max(own.last()));
+                    continue;
+                }
+                let before = range.first().checked_sub(1).and_then(|last| Range::between(own.first(), last));
+                let after = range.last().checked_add(1).and_then(|first| Range::between(first, own.last()));
+                add.extend([before, after].into_iter().flatten().map(|left| (left, own_kind)));
+            }
+        }
+        add.extend(kind.and_then(|kind| Some((Range::between(first, last)?, kind))));
+        Plan { remove, add }
+    }
+
+    /// Does what was planned, if nothing was changed since.
+    pub(super) fn apply(&mut self, holder: &Holder, plan: &Plan) {
+        let number = match self.owners.get(holder) {
+            Some(owned) => owned.number,
+            None if plan.add.is_empty() => return,
+            None => {
+                self.numbered += 1;
+                self.owners.insert(holder.clone(), Owned { number: self.numbered, ranges: BTreeMap::new() });
+                self.holders.insert(self.numbered, holder.clone());
+                self.numbered
+            }
+        };
+        let Some(owned) = self.owners.get_mut(holder) else { return };
+        for (range, kind) in &plan.remove {
+            owned.ranges.remove(&range.first());
+            self.index.of(*kind).remove(range.first(), number);
+        }
+        for (range, kind) in &plan.add {
+            owned.ranges.insert(range.first(), (range.last(), *kind));
+            self.index.of(*kind).insert(*range, number);
+        }
+        if owned.ranges.is_empty() {
+            self.owners.remove(holder);
+            self.holders.remove(&number);
+        }
+        self.count = (self.count + plan.add.len()).saturating_sub(plan.remove.len());
+        let of_client = self.clients.entry(holder.client()).or_default();
+        *of_client = (*of_client + plan.add.len()).saturating_sub(plan.remove.len());
+        if *of_client == 0 {
+            self.clients.remove(&holder.client());
+        }
+    }
+}
+
+/// A range with the octets beside it.
+fn touching(range: Range) -> Range {
+    Range::between(range.first().saturating_sub(1), range.last().saturating_add(1)).unwrap_or(range)
+}
+
+fn within(owned: &Owned, range: Range) -> impl Iterator<Item = (Range, Kind)> {
+    // An owner's ranges do not overlap, so at most one begins before and reaches into it.
+    let before = owned.ranges.range(..range.first()).next_back().filter(move |(_, (last, _))| *last >= range.first());
+    before
+        .into_iter()
+        .chain(owned.ranges.range(range.first()..=range.last()))
+        .filter_map(|(first, (last, kind))| Some((Range::between(*first, *last)?, *kind)))
+}

@@ -1,0 +1,133 @@
+//! Locks that somebody waits for.
+//!
+//! A protocol's clients ask again and again for a lock that was denied (RFC 8881 section 9.6). This remembers in which
+//! order they began, and tells them in that order when it is worth asking: first come, first told, and nobody behind
+//! him who would exclude him. It reserves nothing: who asks first after a release has the lock, so a client that queues
+//! and never comes holds nobody up. A place in the queue is lost [`WAITING_TIME`] after it was asked for last, or
+//! [`WOKEN_TIME`] after it was told in vain.
+//!
+//! [`Wake`]s are called without any lock held. Nothing fails: what the queue has no room for is not told, and asks as
+//! before.
+
+use super::{
+    clients::Clients,
+    files::FileKey,
+    holder::{Client, Holder},
+    range::{Kind, Range},
+    ranges::{Index, Ranges},
+};
+use rpcrdma_env::Timestamp;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// How long a place is kept that is not asked for again. Linux's client asks at least once a minute.
+pub const WAITING_TIME: Duration = Duration::from_secs(90);
+
+/// How long who was told has before the next is told, who would exclude him.
+pub const WOKEN_TIME: Duration = Duration::from_secs(5);
+
+/// Tells a client that a lock may be free (CB_NOTIFY_LOCK, NLM_GRANTED): it is a hint, and it may be told more than
+/// once.
+pub trait Wake: Send + Sync {
+    /// The time has come to ask again.
+    fn wake(&self);
+}
+
+/// Who is to be told.
+pub(super) type Wakes = Vec<Arc<dyn Wake>>;
+
+struct Waiter {
+    holder: Holder,
+    range: Range,
+    kind: Kind,
+    wake: Arc<dyn Wake>,
+    asked: Timestamp,
+    told: Option<Timestamp>,
+}
+
+/// Who waits for locks on one file, in the order in which they began.
+#[derive(Default)]
+pub(super) struct Queue(VecDeque<Waiter>);
+
+/// Where the queue is, and the present.
+pub(super) struct Place<'a> {
+    pub(super) clients: &'a Clients,
+    pub(super) file: FileKey,
+    pub(super) now: Timestamp,
+}
+
+impl Queue {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// A lock was denied: puts it at the end, or keeps its place. One told in vain has the next behind it told in time.
+    pub(super) fn push(&mut self, at: &Place<'_>, holder: &Holder, wanted: (Range, Kind), wake: Arc<dyn Wake>) {
+        let (range, kind) = wanted;
+        let same = |waiter: &&mut Waiter| waiter.is(holder, range) && waiter.kind == kind;
+        if let Some(waiter) = self.0.iter_mut().find(same) {
+            // It came, and was too late: it keeps its place for the next time.
+            (waiter.asked, waiter.told, waiter.wake) = (at.now, None, wake);
+        } else if self.0.len() < at.clients.limits.waiting_of_file && at.clients.wait(holder.client(), at.file) {
+            let holder = holder.clone();
+            self.0.push_back(Waiter { holder, range, kind, wake, asked: at.now, told: None });
+        }
+    }
+
+    /// An owner waits for a range no more: it was granted, or he says by asking without waiting that he does not
+    /// (section 9.6).
+    pub(super) fn remove(&mut self, at: &Place<'_>, holder: &Holder, range: Range) {
+        self.keep(at, |waiter| !waiter.is(holder, range));
+    }
+
+    pub(super) fn remove_holder(&mut self, at: &Place<'_>, holder: &Holder) {
+        self.keep(at, |waiter| waiter.holder != *holder);
+    }
+
+    pub(super) fn remove_client(&mut self, at: &Place<'_>, client: Client) {
+        self.keep(at, |waiter| waiter.holder.client() != client);
+    }
+
+    pub(super) fn has_late(&self, now: Timestamp) -> bool {
+        self.0.iter().any(|waiter| waiter.is_late(now))
+    }
+
+    fn keep(&mut self, at: &Place<'_>, keep: impl Fn(&Waiter) -> bool) {
+        self.0.retain(|waiter| {
+            let keeps = keep(waiter);
+            if !keeps {
+                at.clients.wait_no_more(waiter.holder.client(), at.file);
+            }
+            keeps
+        });
+    }
+
+    /// Who is to be told now: each whose lock is free, but for those whom somebody before them, who was told, would
+    /// exclude.
+    pub(super) fn freed(&mut self, at: &Place<'_>, ranges: &Ranges) -> Wakes {
+        self.keep(at, |waiter| !waiter.is_late(at.now));
+        let (mut before, mut wakes) = (Index::default(), Wakes::new());
+        for (number, waiter) in (1..).zip(&mut self.0) {
+            let (range, kind) = (waiter.range, waiter.kind);
+            if ranges.conflict(&waiter.holder, range, kind).is_some() || before.conflict(range, kind, number).is_some()
+            {
+                continue;
+            }
+            before.insert(range, kind, number);
+            if waiter.told.is_none() {
+                waiter.told = Some(at.now);
+                wakes.push(waiter.wake.clone());
+            }
+        }
+        wakes
+    }
+}
+
+impl Waiter {
+    fn is(&self, holder: &Holder, range: Range) -> bool {
+        self.holder == *holder && self.range == range
+    }
+
+    fn is_late(&self, now: Timestamp) -> bool {
+        now.since(self.asked) >= WAITING_TIME || self.told.is_some_and(|told| now.since(told) >= WOKEN_TIME)
+    }
+}
