@@ -3,47 +3,44 @@
 //! Owners and groups are decimal numbers in both directions: nobody has to agree about names (RFC 8881 section 5.9).
 
 use super::{Attribute, Device, FileSystemId, FileType, Principal, Value};
-use crate::{
-    attr::{self, FileKind, Timestamp},
-    v4::Time,
-};
+use crate::{attr, v4::Time};
 
-impl From<FileKind> for FileType {
-    fn from(kind: FileKind) -> Self {
+impl From<attr::FileType> for FileType {
+    fn from(kind: attr::FileType) -> Self {
         match kind {
-            FileKind::Regular => Self::Regular,
-            FileKind::Directory => Self::Directory,
-            FileKind::Block => Self::Block,
-            FileKind::Character => Self::Character,
-            FileKind::Symlink => Self::Symlink,
-            FileKind::Socket => Self::Socket,
-            FileKind::Fifo => Self::Fifo,
+            attr::FileType::Regular => Self::Regular,
+            attr::FileType::Directory => Self::Directory,
+            attr::FileType::Block => Self::Block,
+            attr::FileType::Character => Self::Character,
+            attr::FileType::Symlink => Self::Symlink,
+            attr::FileType::Socket => Self::Socket,
+            attr::FileType::Fifo => Self::Fifo,
         }
     }
 }
 
 impl FileType {
     /// What the file is to those who know no named attributes: these are files, their directory is a directory.
-    pub fn kind(self) -> FileKind {
+    pub fn kind(self) -> attr::FileType {
         match self {
-            Self::Regular | Self::NamedAttribute => FileKind::Regular,
-            Self::Directory | Self::AttributeDirectory => FileKind::Directory,
-            Self::Block => FileKind::Block,
-            Self::Character => FileKind::Character,
-            Self::Symlink => FileKind::Symlink,
-            Self::Socket => FileKind::Socket,
-            Self::Fifo => FileKind::Fifo,
+            Self::Regular | Self::NamedAttribute => attr::FileType::Regular,
+            Self::Directory | Self::AttributeDirectory => attr::FileType::Directory,
+            Self::Block => attr::FileType::Block,
+            Self::Character => attr::FileType::Character,
+            Self::Symlink => attr::FileType::Symlink,
+            Self::Socket => attr::FileType::Socket,
+            Self::Fifo => attr::FileType::Fifo,
         }
     }
 }
 
-impl From<Timestamp> for Time {
-    fn from(time: Timestamp) -> Self {
+impl From<attr::Time> for Time {
+    fn from(time: attr::Time) -> Self {
         Self { seconds: time.seconds, nanoseconds: time.nanoseconds }
     }
 }
 
-impl From<Time> for Timestamp {
+impl From<Time> for attr::Time {
     fn from(time: Time) -> Self {
         Self { seconds: time.seconds, nanoseconds: time.nanoseconds }
     }
@@ -66,7 +63,7 @@ impl Principal {
 /// The value of an attribute, if a file's own attributes say it. What file systems, exports and leases say is elsewhere.
 pub fn value_of(attribute: Attribute, file: &attr::Attributes) -> Option<Value> {
     Some(match attribute {
-        Attribute::Type => Value::Type(file.kind.into()),
+        Attribute::Type => Value::Type(file.file_type.into()),
         Attribute::Change => Value::Change(file.change),
         Attribute::Size => Value::Size(file.size),
         Attribute::FileSystem => Value::FileSystem(FileSystemId { major: file.file_system, minor: 0 }),
@@ -119,16 +116,16 @@ mod tests {
 
     #[test]
     fn what_is_told_of_a_file_is_what_it_has() {
-        let mut file = attr::Attributes::new(FileKind::Character, 7, 42);
+        let mut file = attr::Attributes::new(attr::FileType::Character, 7, 42);
         file.mode = 0o640;
         file.links = 3;
         (file.uid, file.gid) = (1000, 100);
         (file.size, file.used) = (5, 4096);
         file.device = attr::Device { major: 4, minor: 64 };
-        file.accessed = Timestamp::new(-1, 2);
-        file.modified = Timestamp::new(3, 4);
-        file.changed = Timestamp::new(5, 6);
-        file.created = Some(Timestamp::new(7, 8));
+        file.accessed = attr::Time::new(-1, 2);
+        file.modified = attr::Time::new(3, 4);
+        file.changed = attr::Time::new(5, 6);
+        file.created = Some(attr::Time::new(7, 8));
         file.change = 9;
         let told =
             |file: &attr::Attributes| Attribute::ALL.iter().filter_map(|a| value_of(*a, file)).collect::<Vec<_>>();
