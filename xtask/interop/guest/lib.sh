@@ -13,7 +13,7 @@ equal() { [ "$1" = "$2" ] || fail "${3:-value}: found \"$1\", wanted \"$2\""; }
 # refused COMMAND...: the command must fail.
 refused() { if "$@" 2>/tmp/refused; then fail "was allowed: $*"; fi; }
 
-# In a network of the job's own (network.rs) the guest's address is ADDRESS, of PREFIX bits; otherwise it is the one that QEMU's network gives.
+# In a network of the job's own (network.rs) the guest's address is ADDRESS, of PREFIX bits; otherwise QEMU's network gives it one.
 if [ -n "${ADDRESS:-}" ]; then
     ip -4 addr flush dev eth0
     ip addr add "$ADDRESS/$PREFIX" dev eth0

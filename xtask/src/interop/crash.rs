@@ -1,7 +1,8 @@
 //! How a guest's kernel ended: what it said last, and whose fault that is.
 //!
-//! All of it stands in `console.log`: a kernel that panics says everything there whatever its log level is, and its log (`dmesg.log`, which a
-//! program in the guest writes) lacks the end. `panic=-1` and QEMU's `-no-reboot` make QEMU end at once then, with status 0.
+//! All of it stands in `console.log`: a kernel that panics says everything there whatever its log level is, and its
+//! log (`dmesg.log`, which a program in the guest writes) lacks the end. `panic=-1` and QEMU's `-no-reboot` make QEMU
+//! end at once then, with status 0.
 
 use super::kernel_log::without_time;
 use std::{fs, path::Path};
@@ -29,8 +30,9 @@ const BEGINNINGS: [&str; 9] = [
 const PANIC: &str = "Kernel panic - not syncing: ";
 
 /// Panics that tell of the guest and not of its kernel.
-const OURS: [(&str, &str); 3] = [
-    ("memory", "the guest has too little memory"),
+const OURS: [(&str, &str); 4] = [
+    ("deadlocked on memory", "the guest has too little memory"),
+    ("Out of memory", "the guest has too little memory"),
     ("Attempted to kill init", "the guest's first program ended"),
     ("Unable to mount root", "the guest has no initramfs"),
 ];
@@ -82,8 +84,8 @@ impl Crash {
         }
     }
 
-    /// Why it is not Linux's fault, if it is not: the guest was too small, or its first program ended. Whatever else makes a kernel
-    /// crash is its own fault, as no octet that arrives may do that.
+    /// Why it is not Linux's fault, if it is not: the guest was too small, or its first program ended. Whatever else
+    /// makes a kernel crash is its own fault, as no octet that arrives may do that.
     pub(super) fn our_fault(&self) -> Option<&'static str> {
         let panics = std::iter::once(&self.first).chain(&self.others).filter(|line| line.starts_with(PANIC));
         let known = |line: &String| OURS.iter().find(|(part, _)| line.contains(part)).map(|(_, reason)| *reason);
@@ -96,7 +98,8 @@ fn is_told(line: &str) -> bool {
     BEGINNINGS.iter().any(|beginning| line.starts_with(beginning))
 }
 
-/// The first frames of the first call trace. The kernel marks frames with `?` that may be remains: they are shown if there are no others.
+/// The first frames of the first call trace. The kernel marks frames with `?` that may be remains: they are shown if
+/// there are no others.
 fn trace(said: &[&str]) -> Vec<String> {
     let Some(begin) = said.iter().position(|line| *line == "Call Trace:") else { return Vec::new() };
     let frames: Vec<_> = said[begin + 1..]
@@ -115,7 +118,7 @@ pub(super) fn last_words(guest: &Path) -> Option<String> {
     let console = text(guest, CONSOLE_LOG);
     if let Some(crash) = Crash::find(&console) {
         let blame = crash.our_fault().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        return Some(format!("its kernel crashed{blame}:\n{}\n   ", crash.words()));
+        return Some(format!("its kernel crashed{blame}:\n{}\n", crash.words()));
     }
     if text(guest, RESETS_LOG).contains("Triple fault") {
         return Some("its kernel crashed without a word (triple fault)".to_owned());
@@ -224,6 +227,7 @@ mod tests {
     fn want_of_memory_is_our_fault() {
         for said in [
             "Kernel panic - not syncing: System is deadlocked on memory",
+            "Kernel panic - not syncing: Out of memory: system-wide panic_on_oom is enabled",
             "Kernel panic - not syncing: Attempted to kill init! exitcode=0x00000009",
         ] {
             assert!(Crash::find(&format!("[ 1.0] {said}\n")).unwrap().our_fault().is_some(), "{said}");

@@ -269,9 +269,13 @@ impl Guest {
 
     /// Why the script failed, as far as its output, its kernel and QEMU tell, and where to look.
     fn why(&self) -> String {
-        let words = [Some(self.said()), crash::last_words(&self.dir), self.qemu_said()];
+        let words = [Some(self.said()), self.qemu_said(), crash::last_words(&self.dir)];
         let words = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
-        format!("{words}; see {} and dmesg.log, console.log, qemu.log beside it", self.dir.join("out.log").display())
+        let before = if words.ends_with('\n') { "    " } else { "; " };
+        format!(
+            "{words}{before}see {} and dmesg.log, console.log, qemu.log beside it",
+            self.dir.join("out.log").display()
+        )
     }
 
     fn qemu_said(&self) -> Option<String> {

@@ -1,7 +1,7 @@
 //! Network namespaces: their names, work inside of them, and the removal of what killed runs left. Root only.
 //!
-//! [`Cable`] joins a namespace to this machine, so that the host of a guest can vanish: no FIN, no RST, no acknowledgement.
-//! [`Network`](super::network::Network) is one that has a job's server and its guests in it.
+//! [`Cable`] joins a namespace to this machine, so that the host of a guest can vanish: no FIN, no RST, no
+//! acknowledgement. [`Network`](super::network::Network) is one that has a job's server and its guests in it.
 
 use super::context::Context;
 use anyhow::{Context as _, bail};
@@ -99,7 +99,8 @@ fn owner(name: &str) -> Option<(u32, u64)> {
     parts.next().map(|_job| (process, began))
 }
 
-/// When a process began, in ticks since the machine did; `None` if it has ended. With its number it names a process for good.
+/// When a process began, in ticks since the machine did; `None` if it has ended. With its number it names a process
+/// for good.
 fn begun(process: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     began(&stat)
@@ -124,8 +125,8 @@ pub(super) fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A namespace that is joined to this machine by a veth pair: one end is the namespace's, the other end is this machine's. Taking the
-/// namespace's end down is a host that lost its power.
+/// A namespace that is joined to this machine by a veth pair: one end is the namespace's, the other end is this
+/// machine's. Taking the namespace's end down is a host that lost its power.
 pub(super) struct Cable {
     namespace: Namespace,
     here: String,

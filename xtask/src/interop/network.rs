@@ -1,7 +1,8 @@
-//! A network of a job's own: its server and its guests have an address each, all reach each other, and nobody is behind another.
+//! A network of a job's own: its server and its guests have an address each, all reach each other, and nobody is
+//! behind another.
 //!
-//! A namespace holds a bridge, which is the host's side (10.77.0.1), and a tap device for each guest (10.77.0.2, 10.77.0.3, ...). Root only.
-//! Jobs that run at the same time have such a network each, with the same addresses.
+//! A namespace holds a bridge, which is the host's side (10.77.0.1), and a tap device for each guest (10.77.0.2,
+//! 10.77.0.3, ...). Root only. Jobs that run at the same time have such a network each, with the same addresses.
 
 use super::{
     context::Context,
@@ -113,7 +114,8 @@ impl<'a> Network<'a> {
         self.context.boot(options.on(tap))
     }
 
-    /// Starts `rpcrdma serve` at the host's address and waits until it is ready. [`GuestOptions::mounts`] does the rest.
+    /// Starts `rpcrdma serve` at the host's address and waits until it is ready. [`GuestOptions::mounts`] does the
+    /// rest.
     pub(super) fn serve(&self, options: ServeOptions) -> anyhow::Result<Server> {
         let place = Place { namespace: self.namespace.name().to_owned(), address: HOST };
         self.context.serve(options.at(place))

@@ -8,8 +8,8 @@ use super::{
 };
 use std::{path::Path, process::Command};
 
-/// Memory of a guest, in MiB: the initramfs takes 40, the programs little, the page cache the rest. Random operations on files by calls of
-/// 1 MiB leave 450 of it free.
+/// Memory of a guest, in MiB: the initramfs takes 40, the programs little, the page cache the rest. Random operations
+/// on files by calls of 1 MiB leave 400 of it free.
 const MEMORY: u32 = 640;
 
 /// Octets of each packet in a capture: QEMU hands over what the network interface would have cut (64 KiB).
@@ -56,7 +56,8 @@ pub(super) fn command(context: &Context, options: &GuestOptions, dir: &Path) -> 
 fn network(options: &GuestOptions) -> (String, String, String) {
     let interface = "virtio-net-pci,netdev=net0,romfile=";
     if let Some(tap) = &options.tap {
-        // Without offloads the guest sends packets as they are on a wire, no longer than the MTU; their header would stand in the capture, too.
+        // Without offloads the guest sends packets as they are on a wire, no longer than the MTU; their header would
+        // stand in the capture, too.
         let network = format!("tap,id=net0,ifname={},script=no,downscript=no,vnet_hdr=off", tap.device);
         return (network, format!("{interface},mac={}", tap.mac), format!(" mtu={}", tap.mtu));
     }

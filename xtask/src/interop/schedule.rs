@@ -108,8 +108,8 @@ struct Attempt {
     crash: Option<Crashed>,
 }
 
-/// A job whose QEMU fell over by itself, or whose guest's kernel crashed by its own fault, has shown nothing about us: it is tried once
-/// more. What a crash left is kept beside the second attempt's folder.
+/// A job whose QEMU fell over by itself, or whose guest's kernel crashed by its own fault, has shown nothing about
+/// us: it is tried once more. What a crash left is kept beside the second attempt's folder.
 fn attempt(job: &Job, settings: &Settings) -> Attempt {
     let mut first = attempt_once(job, settings);
     if first.result.is_ok() {
@@ -139,7 +139,8 @@ fn attempt(job: &Job, settings: &Settings) -> Attempt {
 /// Ends the name of the folder with what a crash left.
 const CRASHED: &str = "-crashed";
 
-/// What QEMU said when a check of its own failed, as libslirp's `soread` does when a connection ends while its buffer is full.
+/// What QEMU said when a check of its own failed, as libslirp's `soread` does when a connection ends while its buffer
+/// is full.
 pub(super) fn qemu_aborted(job: &Path) -> Option<String> {
     let guests = fs::read_dir(job).into_iter().flatten().flatten();
     let logs = guests.filter_map(|guest| fs::read_to_string(guest.path().join(QEMU_LOG)).ok());
