@@ -119,9 +119,10 @@ macro_rules! xdr_union {
     )*};
 }
 
-/// Octets of variable length, at most so many, that may not be placed directly. Shown as text.
+/// Octets of variable length, at most so many, that may not be placed directly. Shown as text. They share the memory of the
+/// message, unless they are declared `copied`: those that somebody keeps, which would keep the message.
 macro_rules! xdr_octets {
-    ($($(#[$meta:meta])* pub struct $name:ident: $max:expr;)*) => {$(
+    ($($(#[$meta:meta])* pub struct $name:ident: $max:expr $(, $copied:ident)?;)*) => {$(
         $(#[$meta])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
         pub struct $name(pub ::bytes::Bytes);
@@ -159,7 +160,12 @@ macro_rules! xdr_octets {
 
         impl ::rpcrdma_xdr::Decode for $name {
             fn decode(decoder: &mut ::rpcrdma_xdr::Decoder) -> Result<Self, ::rpcrdma_xdr::DecodeError> {
-                decoder.opaque($max).map(Self)
+                let octets = decoder.opaque($max)?;
+                $(
+                    let $copied = ::bytes::Bytes::copy_from_slice(&octets);
+                    let octets = $copied;
+                )?
+                Ok(Self(octets))
             }
         }
 

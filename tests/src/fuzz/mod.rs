@@ -8,6 +8,7 @@ mod engine;
 mod iwarp;
 mod mint;
 mod nfs;
+mod nfs4;
 mod records;
 mod rpc;
 mod seeds;
@@ -35,6 +36,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "private_data", run: wire::private_data },
     Target { name: "rpc", run: rpc::messages },
     Target { name: "nfs", run: nfs::types },
+    Target { name: "nfs4", run: nfs4::compounds },
     Target { name: "iwarp_headers", run: iwarp::headers },
     Target { name: "iwarp", run: iwarp::endpoint },
     Target { name: "engine_v1", run: engine::version_1 },

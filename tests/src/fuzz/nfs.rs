@@ -69,7 +69,7 @@ fn is_read<T: Decode>(octets: Bytes) {
     assert!(decoder.position() <= octets.len());
 }
 
-fn survives<T: Encode + Decode>(octets: Bytes) {
+pub(super) fn survives<T: Encode + Decode>(octets: Bytes) {
     let mut decoder = Decoder::new(Stream::from(octets.clone()));
     let Ok(value) = T::decode(&mut decoder) else { return };
     assert!(decoder.position() <= octets.len());
@@ -80,7 +80,7 @@ fn survives<T: Encode + Decode>(octets: Bytes) {
     assert_eq!(encoded(&again), once);
 }
 
-fn encoded(value: &impl Encode) -> Bytes {
+pub(super) fn encoded(value: &impl Encode) -> Bytes {
     let mut encoder = Encoder::new();
     value.encode(&mut encoder);
     encoder.finish().to_bytes()

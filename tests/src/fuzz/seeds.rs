@@ -19,6 +19,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         }
         "rpc" => rpc(),
         "nfs" => nfs(),
+        "nfs4" => nfs4(),
         "iwarp_headers" => vec![set_up(Kind::Request), set_up(Kind::Reply), sent(b"x"), vec![0x41; 30], vec![0xC1; 20]],
         "iwarp" => work(),
         "engine_v1" => vectors(1).chunks(6).flat_map(played).collect(),
@@ -82,6 +83,26 @@ fn nfs() -> Vec<Vec<u8>> {
     let shapes = [vec![0; 240], words(&[4, 7, 1, 0x6100_0000, 0, 1, 5, 0, 0, 2, 8, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0])];
     let kinds = 0..nfs::KINDS as u8;
     kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat())).collect()
+}
+
+/// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of them.
+fn nfs4() -> Vec<Vec<u8>> {
+    let shapes =
+        [vec![0; 40], vec![1; 24], vec![0, 0, 0, 0, 1, 0, 0, 1, 0, 2, 4, 0x6E61_6D65, 1, 2, 4, 0o644, 3, 2, 1, 0]];
+    let of = |kind: u8, head: &[u32], number: u32| {
+        let shapes = shapes.clone().into_iter();
+        let head = head.to_vec();
+        shapes.map(move |shape| [&[kind][..], &words(&head), &words(&[number]), &words(&shape)].concat())
+    };
+    let calls = (3..=76).flat_map(|number| of(0, &[0, 2, 2, 24], number));
+    let results = (3..=76).flat_map(|number| of(1, &[0, 0, 2, 24, 0], number));
+    let callbacks = (3..=16).flat_map(|number| of(2, &[0, 2, 7, 2, 10, 1], number));
+    let answers = (3..=16).flat_map(|number| of(3, &[0, 0, 2, 10, 0], number));
+    let attributes = (0..=87u32).map(|number| {
+        let set = [3, 0, 1, 2].map(|word| if word == 3 { 3 } else { u32::from(number / 32 == word) << (number % 32) });
+        [&[4][..], &words(&set), &words(&[16, 1, 2, 0, 1])].concat()
+    });
+    calls.chain(results).chain(callbacks).chain(answers).chain(attributes).collect()
 }
 
 /// Calls of every procedure, as `records::calls` reads them: alone, after others, and to MOUNT.

@@ -113,7 +113,10 @@ impl StateId {
 
 xdr_octets! {
     /// The name of an [`Owner`]: at most [`MAX_OPAQUE_OCTETS`].
-    pub struct OwnerName: MAX_OPAQUE_OCTETS;
+    pub struct OwnerName: MAX_OPAQUE_OCTETS, copied;
+
+    /// The name of a client, by itself: at most [`MAX_OPAQUE_OCTETS`].
+    pub struct ClientName: MAX_OPAQUE_OCTETS, copied;
 }
 
 /// A file handle (`nfs_fh4`): a length word and up to [`MAX_HANDLE_OCTETS`].
@@ -157,5 +160,44 @@ impl Decode for Handle {
 impl crate::sample::Sample for Handle {
     fn sample(draw: &mut crate::sample::Draw) -> Self {
         Self(draw.octets(MAX_HANDLE_OCTETS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: NFS4-KEPT-a
+    #[test]
+    fn what_is_kept_does_not_keep_the_message() {
+        let message = Bytes::from([&[0, 0, 0, 4][..], b"name"].concat());
+        let begins = |octets: &[u8]| message.as_ptr_range().contains(&octets.as_ptr());
+        let decoder = || Decoder::new(message.clone().into());
+        assert!(!begins(OwnerName::decode(&mut decoder()).unwrap().as_slice()));
+        assert!(!begins(ClientName::decode(&mut decoder()).unwrap().as_slice()));
+        assert!(!begins(Handle::decode(&mut decoder()).unwrap().as_slice()));
+        assert!(!begins(crate::v4::Tag::decode(&mut decoder()).unwrap().as_slice()));
+        assert!(begins(crate::v4::Name::decode(&mut decoder()).unwrap().as_slice()), "a name is used and forgotten");
+    }
+
+    #[test]
+    fn handles_end_at_their_limit() {
+        let decoded = |octets: usize| {
+            let mut encoder = Encoder::new();
+            encoder.opaque(&vec![7; octets]);
+            Handle::decode(&mut Decoder::new(encoder.finish().to_bytes().into()))
+        };
+        assert_eq!(decoded(MAX_HANDLE_OCTETS).ok(), Handle::new(&[7; MAX_HANDLE_OCTETS]));
+        assert!(matches!(decoded(MAX_HANDLE_OCTETS + 1), Err(DecodeError::TooLong { .. })));
+        assert_eq!(Handle::new(&[7; MAX_HANDLE_OCTETS + 1]), None);
+    }
+
+    #[test]
+    fn special_stateids_name_no_state() {
+        let of = |sequence, other| StateId { sequence, other: StateIdOther([other; STATE_ID_OTHER_OCTETS]) };
+        assert!(
+            [StateId::ANONYMOUS, StateId::BYPASS, StateId::CURRENT, StateId::INVALID].iter().all(StateId::is_special)
+        );
+        assert!(of(7, 0).is_special() && of(7, 0xFF).is_special() && !of(0, 1).is_special());
     }
 }

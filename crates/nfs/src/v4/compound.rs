@@ -4,7 +4,7 @@
 //! [`Broken`] says what to answer for the operation at fault. Two faults do refuse it: a tag without end, and a chunk where
 //! nothing may be placed directly.
 
-use super::{Args, List, MAX_MINOR, Op, Opaque, Outcome, Status, op, shape};
+use super::{Args, List, MAX_MINOR, Op, Outcome, Status, op, shape};
 use crate::Call;
 use bytes::Bytes;
 use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
@@ -16,8 +16,10 @@ pub const MAX_COMPOUND_OPS: usize = 64;
 /// The most octets of a tag. Linux's client sends none; it comes back in the reply, so that it may not be long.
 pub const MAX_TAG_OCTETS: usize = 1024;
 
-/// What a client calls a COMPOUND, for those who read what is on the wire.
-pub type Tag = Opaque<MAX_TAG_OCTETS>;
+xdr_octets! {
+    /// What a client calls a COMPOUND, for those who read what is on the wire: at most [`MAX_TAG_OCTETS`].
+    pub struct Tag: MAX_TAG_OCTETS, copied;
+}
 
 /// The arguments of COMPOUND.
 ///

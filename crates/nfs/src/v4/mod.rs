@@ -20,8 +20,8 @@ mod tests;
 pub use crate::v3::MAX_TRANSFER_OCTETS;
 pub use attributes::*;
 pub use basic::{
-    ChangeInfo, ClientId, Handle, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS, Owner, OwnerName, SESSION_ID_OCTETS,
-    STATE_ID_OTHER_OCTETS, SessionId, StateId, StateIdOther, Time, VERIFIER_OCTETS, Verifier,
+    ChangeInfo, ClientId, ClientName, Handle, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS, Owner, OwnerName,
+    SESSION_ID_OCTETS, STATE_ID_OTHER_OCTETS, SessionId, StateId, StateIdOther, Time, VERIFIER_OCTETS, Verifier,
 };
 pub use bitmap::{BITMAP_OCTETS, BITMAP_WORDS, Bitmap, MAX_BITMAP_WORDS};
 pub use compound::{Arguments, Broken, Fault, MAX_COMPOUND_OPS, MAX_TAG_OCTETS, Null, Results, Tag};

@@ -60,7 +60,7 @@ impl FileAttributes {
     /// If the octets are no values of exactly these attributes, or an attribute is unknown, whose values have no known length.
     /// Positions in the error count from the first value.
     pub fn values(&self) -> Result<Vec<Value>, DecodeError> {
-        self.each(|attribute, decoder| Value::decode(attribute, decoder))
+        self.each(Value::decode)
     }
 
     /// As [`values`](Self::values), with each value read by `read`.

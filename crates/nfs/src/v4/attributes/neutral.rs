@@ -49,7 +49,7 @@ impl From<Time> for attr::Time {
 impl Principal {
     /// A user or group by number.
     pub fn of_number(id: u32) -> Self {
-        Self::from(id.to_string().as_str())
+        Self(id.to_string().into())
     }
 
     /// The number, if the text is one in decimal digits, without sign or leading zeroes, so that each has one text.

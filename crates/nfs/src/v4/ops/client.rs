@@ -2,7 +2,7 @@
 //! SETCLIENTID_CONFIRM, RENEW, RELEASE_LOCKOWNER (RFC 7530 sections 16.29, 16.33, 16.34, 16.37).
 
 use super::{MAX_OID_OCTETS, Refusal};
-use crate::v4::{Bitmap, ClientId, List, MAX_OPAQUE_OCTETS, Opaque, Owner, Status, Time, Verifier};
+use crate::v4::{Bitmap, ClientId, ClientName, List, MAX_OPAQUE_OCTETS, Opaque, Owner, Status, Time, Verifier};
 
 /// The most algorithms that a client offers, and handles that a server makes, for SSV.
 pub const MAX_SSV_CHOICES: usize = 32;
@@ -19,7 +19,7 @@ xdr_struct! {
         /// Differs after the client has restarted.
         pub verifier: Verifier,
         /// The name.
-        pub name: Opaque<MAX_OPAQUE_OCTETS>,
+        pub name: ClientName,
     }
 
     /// A server, as it names itself (`server_owner4`): connections to equal ones may be used for the same sessions.

@@ -113,7 +113,8 @@ fn operations_that_a_minor_version_has_not_end_the_call() {
         (arguments.ops.len(), outcome)
     };
     assert_eq!(of(2, &seek).0, 2);
-    let illegal = Some(Outcome::Illegal(Status::OP_ILLEGAL));
+    let outcome = Outcome::Illegal(Status::OP_ILLEGAL);
+    let illegal = Some(outcome.clone());
     assert_eq!(of(1, &seek), (1, illegal.clone()));
     assert_eq!(of(0, &seek), (1, illegal.clone()));
     assert_eq!(of(0, &renew).0, 2);
@@ -124,7 +125,7 @@ fn operations_that_a_minor_version_has_not_end_the_call() {
     for number in [0, 1, 2, 76, ILLEGAL, u32::MAX] {
         assert_eq!(of(2, &words(&[number])), (1, illegal.clone()), "{number}");
     }
-    let octets = encode(&illegal.unwrap()).to_bytes();
+    let octets = encode(&outcome).to_bytes();
     assert_eq!(octets, words(&[10_044, 10_044]), "it is answered under its own number");
 }
 
@@ -155,7 +156,7 @@ fn forms_of_open_that_minor_version_0_has_not_are_no_xdr_there() {
     for op in new {
         let of = |minor| decoded(&call(minor, 1, &encode(&op).to_bytes())).unwrap();
         assert_eq!(of(0).broken_outcome(), Some(<Outcome>::Open(Err(Status::BADXDR))));
-        assert_eq!(of(1).ops, [op.clone()]);
+        assert_eq!(of(1).ops[..], [op]);
     }
     let old = open(ops::OpenHow::Create(ops::CreateHow::Exclusive(Default::default())), name());
     assert_eq!(decoded(&call(0, 1, &encode(&old).to_bytes())).unwrap().ops, [old]);
