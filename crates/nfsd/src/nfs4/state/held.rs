@@ -7,6 +7,7 @@
 use super::{
     limits::Limits,
     owners::{Delegation, Lock, Open, Share},
+    release::{Release, Released, Why},
     stateids::{check_sequence, other, special},
 };
 use crate::FileId;
@@ -18,38 +19,6 @@ use std::{
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
-
-/// Why the server took a state away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// The lease was over, and somebody else wanted it.
-    Expired,
-    /// An administrator wished it.
-    Admin,
-    /// The client did not give a delegation back.
-    NotReturned,
-}
-
-impl Why {
-    const ALL: [Self; 3] = [Self::Expired, Self::Admin, Self::NotReturned];
-
-    fn status(self) -> Status {
-        match self {
-            Why::Expired => Status::EXPIRED,
-            Why::Admin => Status::ADMIN_REVOKED,
-            Why::NotReturned => Status::DELEG_REVOKED,
-        }
-    }
-
-    /// What SEQUENCE says until the client has freed all stateids of the kind.
-    fn flag(self) -> u32 {
-        match self {
-            Why::Expired => super::flags::EXPIRED_SOME_STATE_REVOKED,
-            Why::Admin => super::flags::ADMIN_STATE_REVOKED,
-            Why::NotReturned => super::flags::RECALLABLE_STATE_REVOKED,
-        }
-    }
-}
 
 /// Which kind of state an operation needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,30 +52,6 @@ impl<P> Checked<P> {
     pub(crate) fn pin(&self, access: u8) -> Option<&P> {
         self.pins.iter().find(|(has, _)| has & access == access).map(|(_, pin)| pin)
     }
-}
-
-/// What has to be taken out of the table of claims, since the client no longer holds it.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Release<P> {
-    /// Whose it was.
-    pub(crate) client: ClientId,
-    /// Of which file.
-    pub(crate) file: FileId,
-    /// As what it was known.
-    pub(crate) other: StateIdOther,
-    /// What it was.
-    pub(crate) what: Released<P>,
-}
-
-/// What a [`Release`] was.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Released<P> {
-    /// An open, of this owner, with all that it pinned.
-    Open(OwnerName, Vec<P>),
-    /// Locks of this owner. They come before the open that they belong to.
-    Lock(OwnerName),
-    /// A delegation, with what it pinned.
-    Delegation(P),
 }
 
 pub(super) enum Kind<P> {

@@ -12,7 +12,7 @@
 //! | CREATE_SESSION | [`State::create_session`]; what it releases is given back to the claims before it is answered |
 //! | DESTROY_SESSION, DESTROY_CLIENTID | [`State::destroy_session`], [`State::destroy_client`] |
 //! | BIND_CONN_TO_SESSION | [`State::bind_connection`] |
-//! | SEQUENCE | [`State::begin`]: a [`Begin::New`](sessions::Begin) is executed and finished with the whole reply |
+//! | SEQUENCE | [`State::begin`]: a [`Begin::New`](session::Begin) is executed and finished with the whole reply |
 //! | RECLAIM_COMPLETE | [`Recovery::complete`](grace::Recovery), which sleeps. With `rca_one_fs`: OK, and nothing |
 //! | OPEN | [`Recovery::fresh`](grace::Recovery) or `reclaim`; `recorded`, or `record`, which sleeps; the claims; then [`Held::open`](held::Held) |
 //! | LOCK, LOCKU | `fresh` or `reclaim`; [`Held::check`](held::Held); the claims; then `locked` or `unlocked` |
@@ -38,12 +38,15 @@
 pub(crate) mod channel;
 pub(crate) mod clients;
 pub(crate) mod connections;
+pub(crate) mod exchange;
 pub(crate) mod grace;
 pub(crate) mod held;
 mod journal;
 pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod owners;
+pub(crate) mod release;
+pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod slots;
 pub(crate) mod stateids;
@@ -53,9 +56,10 @@ use bytes::Bytes;
 use channel::Budget;
 use clients::Table;
 use grace::Recovery;
-use held::{Release, Totals, Why};
+use held::Totals;
 use lease::Standing;
 use limits::Limits;
+use release::{Release, Why};
 use rpcrdma_env::{Random, Timestamp};
 use rpcrdma_nfs::v4::{ClientId, Status};
 use sessions::Sessions;

@@ -6,7 +6,8 @@
 
 use super::{
     grace::Recorded,
-    held::{Held, Inner, Kind, Release, State, Wanted},
+    held::{Held, Inner, Kind, State, Wanted},
+    release::Release,
     stateids::next,
 };
 use crate::FileId;

@@ -6,18 +6,17 @@
 
 use super::{
     State,
-    channel::{Channel, Reservation},
+    channel::Channel,
     clients::{Client, Principal, Table},
     connections::{Ask, Connections, Direction},
-    flags,
-    held::Release,
     lease::Standing,
     limits::Limits,
+    release::Release,
+    session::{Begin, Session, SlotGuard},
     slots::{Found, Request, Slots},
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::{ClientId, SessionId, Status};
-use rpcrdma_xdr::Payload;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -87,156 +86,6 @@ impl Creation {
     /// The number of the next CREATE_SESSION.
     pub(super) fn next(&self) -> u32 {
         self.last.wrapping_add(1)
-    }
-}
-
-/// What SEQUENCE answers beside what it was asked with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
-    /// `sr_highest_slotid`.
-    pub(crate) highest: u32,
-    /// `sr_target_highest_slotid`.
-    pub(crate) target: u32,
-    /// `sr_status_flags`.
-    pub(crate) flags: u32,
-}
-
-/// What a COMPOUND with SEQUENCE is.
-#[derive(Debug)]
-pub(crate) enum Begin<P> {
-    /// A new one: execute it, and [`finish`](SlotGuard::finish).
-    New(SlotGuard<P>),
-    /// A repetition: the whole reply.
-    Replay(Payload),
-    /// A repetition whose reply was not kept: answer SEQUENCE with this, and the operation after it, if there is one, with
-    /// RETRY_UNCACHED_REP.
-    Uncached(Told),
-}
-
-/// A slot in use. Dropped without [`finish`](Self::finish) it counts as executed, with an answer that was not kept.
-#[derive(Debug)]
-pub(crate) struct SlotGuard<P> {
-    session: Arc<Session<P>>,
-    slot: u32,
-    told: Told,
-    is_finished: bool,
-}
-
-impl<P> SlotGuard<P> {
-    /// What SEQUENCE answers.
-    pub(crate) fn told(&self) -> Told {
-        self.told
-    }
-
-    /// The session.
-    pub(crate) fn session(&self) -> &Arc<Session<P>> {
-        &self.session
-    }
-
-    /// The COMPOUND is done, with this reply. Says whether it is kept: the caller has seen to it that one which is to be cached is
-    /// not larger than `ca_maxresponsesize_cached`.
-    pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) -> bool {
-        self.is_finished = true;
-        let is_kept = self.session.slots.finish(self.slot, Some(reply));
-        self.session.client.lease.leave(Some(now));
-        is_kept
-    }
-}
-
-impl<P> Drop for SlotGuard<P> {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            self.session.slots.finish(self.slot, None);
-            self.session.client.lease.leave(None);
-        }
-    }
-}
-
-/// A session.
-pub(crate) struct Session<P> {
-    id: SessionId,
-    client: Arc<Client<P>>,
-    /// The fore channel.
-    pub(crate) fore: Channel,
-    /// The back channel.
-    pub(crate) back: Channel,
-    /// The program that callbacks are for.
-    pub(crate) program: u32,
-    slots: Slots,
-    memory: Reservation,
-    connections: Mutex<Connections>,
-    has_back: AtomicBool,
-    had_back: AtomicBool,
-    is_ended: AtomicBool,
-}
-
-impl<P> std::fmt::Debug for Session<P> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Session").field("id", &self.id).field("client", &self.client).finish_non_exhaustive()
-    }
-}
-
-impl<P> Session<P> {
-    /// Its id.
-    pub(crate) fn id(&self) -> SessionId {
-        self.id
-    }
-
-    /// Its client.
-    pub(crate) fn client(&self) -> &Arc<Client<P>> {
-        &self.client
-    }
-
-    /// Wants slots above `target` back (`sr_target_highest_slotid`). Their memory is free once the client agrees.
-    pub(crate) fn aim(&self, target: u32) {
-        self.slots.aim(target);
-    }
-
-    /// The connections that the server may call over.
-    pub(crate) fn back_connections(&self) -> Vec<u64> {
-        self.connections().back().collect()
-    }
-
-    /// A slot as after so many calls.
-    #[cfg(test)]
-    pub(super) fn set_sequence(&self, slot: u32, sequence: u32) {
-        self.slots.set_sequence(slot, sequence);
-    }
-
-    fn connections(&self) -> MutexGuard<'_, Connections> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the connections, and what is known of the back channel with them.
-    fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
-        let mut connections = self.connections();
-        let result = f(&mut connections);
-        let has_back = connections.back().next().is_some();
-        if self.has_back.swap(has_back, Ordering::Relaxed) != has_back {
-            if has_back {
-                self.had_back.store(true, Ordering::Relaxed);
-                self.client.had_back.store(true, Ordering::Relaxed);
-                self.client.backs.fetch_add(1, Ordering::Relaxed);
-            } else {
-                self.client.backs.fetch_sub(1, Ordering::Relaxed);
-            }
-        }
-        result
-    }
-
-    /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding connections to a
-    /// server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than the server.
-    fn told(&self) -> Told {
-        let (highest, target) = self.slots.highest();
-        let has = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        let mut told = Told { highest, target, flags: self.client.held.flags() };
-        if has(&self.had_back) && !has(&self.has_back) {
-            told.flags |= flags::CB_PATH_DOWN_SESSION;
-        }
-        if has(&self.client.had_back) && self.client.backs.load(Ordering::Relaxed) == 0 {
-            told.flags |= flags::CB_PATH_DOWN;
-        }
-        told
     }
 }
 

@@ -1,7 +1,7 @@
 //! EXCHANGE_ID in all its cases, and DESTROY_CLIENTID.
 
 use super::*;
-use crate::nfs4::state::clients::exchange_flags::{CONFIRMED, NON_PNFS, UPDATE};
+use crate::nfs4::state::exchange::exchange_flags::{CONFIRMED, NON_PNFS, UPDATE};
 
 const OTHER: Principal = Principal::unix(7);
 

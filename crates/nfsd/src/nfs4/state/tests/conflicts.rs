@@ -3,8 +3,8 @@
 use super::*;
 use crate::nfs4::state::{
     Taken, flags,
-    held::{Released, Why},
     owners::LockBy,
+    release::{Released, Why},
 };
 
 fn take(world: &World, from: &Guest<'_>, number: u64) -> Taken<u32> {

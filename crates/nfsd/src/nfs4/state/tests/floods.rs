@@ -129,7 +129,7 @@ fn a_client_and_all_of_them_hold_no_more_than_their_share() {
     a.client.held.close(opened[1], file(1)).unwrap();
     assert!(open(&b, 2).is_ok(), "room again");
     // What was taken away counts until it is freed: else a client that loses everything has no limit.
-    a.client.held.revoke(opened[0].other, crate::nfs4::state::held::Why::Admin);
+    a.client.held.revoke(opened[0].other, crate::nfs4::state::release::Why::Admin);
     assert_eq!(a.client.held.counts(), [2, 3, 3]);
     // And all of it comes back with the client.
     world.wait(LEASE + COURTESY + 1);

@@ -2,7 +2,7 @@
 
 use super::super::tests::{COURTESY, Guest, LEASE, World, file, limits, share, who};
 use super::*;
-use crate::nfs4::state::{Taken, clients::ExchangeId, held::Release};
+use crate::nfs4::state::{Taken, exchange::ExchangeId, release::Release};
 use rpcrdma_nfs::v4::Verifier;
 use std::time::Duration;
 

@@ -11,12 +11,14 @@ mod sessions;
 use super::{
     Identity, Release, State,
     channel::Channel,
-    clients::{Client, ExchangeId, Exchanged, Principal},
+    clients::{Client, Principal},
+    exchange::{ExchangeId, Exchanged},
     grace::{Recorded, Recovery},
     journal::tests::Platter,
     limits::Limits,
     owners::{Opened, Opening, Share},
-    sessions::{Begin, CreateSession, Created, create_flags},
+    session::Begin,
+    sessions::{CreateSession, Created, create_flags},
     slots::Request,
 };
 use crate::FileId;
@@ -176,7 +178,7 @@ impl Guest<'_> {
     }
 
     /// A SEQUENCE on slot 0 with the next number, which is executed at once.
-    pub(super) fn call(&self) -> Result<super::sessions::Told, Status> {
+    pub(super) fn call(&self) -> Result<super::session::Told, Status> {
         let sequence = self.sequence.get() + 1;
         let begin = self.begin(&request(0, sequence))?;
         let Begin::New(guard) = begin else { panic!("{begin:?}") };

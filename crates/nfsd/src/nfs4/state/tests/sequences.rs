@@ -12,7 +12,7 @@ fn reply(text: &str) -> Payload {
     Bytes::copy_from_slice(text.as_bytes()).into()
 }
 
-fn new(begin: Result<Begin<u32>, Status>) -> super::super::sessions::SlotGuard<u32> {
+fn new(begin: Result<Begin<u32>, Status>) -> super::super::session::SlotGuard<u32> {
     match begin {
         Ok(Begin::New(guard)) => guard,
         other => panic!("not new: {other:?}"),

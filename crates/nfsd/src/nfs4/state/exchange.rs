@@ -1,0 +1,206 @@
+//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): who gets a client record, and who loses one for it.
+//!
+//! Records that nobody confirmed go when there are too many of them or of all, the oldest of the address that has most; then those
+//! whose lease is over and that hold nothing. One that holds something is marked, and goes with the next [`State::sweep`]; one
+//! whose lease runs never does.
+
+use super::{
+    State,
+    clients::{Client, Principal, Table},
+    lease::Standing,
+    release::Release,
+};
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_nfs::v4::{ClientId, SessionId, Status, Verifier};
+use rpcrdma_oncrpc::ClientNetwork;
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+/// Flags of EXCHANGE_ID (`EXCHGID4_FLAG_*`).
+pub(crate) mod exchange_flags {
+    /// The client wants no more than to change its own record.
+    pub(crate) const UPDATE: u32 = 0x4000_0000;
+    /// The record is one that a session has confirmed.
+    pub(crate) const CONFIRMED: u32 = 0x8000_0000;
+    /// The server has no layouts.
+    pub(crate) const NON_PNFS: u32 = 0x0001_0000;
+    /// All that a client may set: moved file systems, fencing, binding to principals, uses of pNFS, and an update.
+    pub(super) const ASKABLE: u32 = 0x0007_0107 | UPDATE;
+}
+
+/// The arguments of EXCHANGE_ID, and who sent it.
+#[derive(Clone, Debug)]
+pub(crate) struct ExchangeId {
+    /// `co_ownerid`: at most 1,024 octets, as the decoder sees to.
+    pub(crate) owner: Bytes,
+    /// `co_verifier`.
+    pub(crate) verifier: Verifier,
+    /// `eia_flags`.
+    pub(crate) flags: u32,
+    /// Who calls.
+    pub(crate) principal: Principal,
+    /// From where, as far as limits go.
+    pub(crate) network: ClientNetwork,
+}
+
+/// What EXCHANGE_ID answers, beside the [`Identity`](super::Identity) of the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exchanged {
+    /// `eir_clientid`.
+    pub(crate) client: ClientId,
+    /// `eir_sequenceid`: of the first CREATE_SESSION.
+    pub(crate) sequence: u32,
+    /// `eir_flags`.
+    pub(crate) flags: u32,
+}
+
+impl<P> State<P> {
+    pub(super) fn table(&self) -> MutexGuard<'_, Table<P>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The record of a client id.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID if there is none.
+    pub(crate) fn client(&self, id: ClientId) -> Result<Arc<Client<P>>, Status> {
+        self.table().by_id.get(&id).cloned().ok_or(Status::STALE_CLIENTID)
+    }
+
+    /// EXCHANGE_ID.
+    ///
+    /// # Errors
+    /// INVAL for flags that a client may not set, CLID_INUSE if the owner is another principal's, NOENT, NOT_SAME and PERM for updates
+    /// of what is not there, not of this incarnation or not the caller's, and DELAY if there are too many clients.
+    pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
+        if call.flags & !exchange_flags::ASKABLE != 0 {
+            return Err(Status::INVAL);
+        }
+        let is_update = call.flags & exchange_flags::UPDATE != 0;
+        let mut table = self.table();
+        let confirmed = table.confirmed(&call.owner);
+        let told = |client: &Client<P>| Exchanged {
+            client: client.id(),
+            sequence: client.creation().next(),
+            flags: exchange_flags::NON_PNFS | exchange_flags::CONFIRMED,
+        };
+        // The cases are numbered as in RFC 8881 section 18.35.4.
+        match confirmed {
+            // 7
+            None if is_update => return Err(Status::NOENT),
+            // 8
+            Some(client) if is_update && client.verifier() != call.verifier => return Err(Status::NOT_SAME),
+            // 9
+            Some(client) if is_update && client.principal() != call.principal => return Err(Status::PERM),
+            // 6: nothing of what may be changed is kept.
+            Some(client) if is_update => return Ok(told(&client)),
+            // 3
+            Some(client) if client.principal() != call.principal => self.displace(&mut table, &client, now)?,
+            // 2
+            Some(client) if client.verifier() == call.verifier => {
+                table.remove_unconfirmed(&call.owner);
+                return Ok(told(&client));
+            }
+            // After a restart the journal stands for the record.
+            None if self.recovery.is_of_another(&call.owner, call.principal) => return Err(Status::CLID_INUSE),
+            // 5, and 1
+            Some(_) | None => {}
+        }
+        // 4
+        table.remove_unconfirmed(&call.owner);
+        let client = self.add(&mut table, call, now)?;
+        Ok(Exchanged { client, sequence: 1, flags: exchange_flags::NON_PNFS })
+    }
+
+    /// Another principal wants the owner of a confirmed record. Sessions count as state: who has one uses the record.
+    fn displace(&self, table: &mut Table<P>, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
+        let is_over = client.lease.standing(now, &self.limits) != Standing::Live;
+        match (client.is_in_use(), is_over) {
+            (true, false) => Err(Status::CLID_INUSE),
+            (true, true) if !client.held.is_empty() => {
+                // Others may get what it held once the journal says so.
+                client.give_up();
+                Err(Status::DELAY)
+            }
+            _ => self.drop_idle(table, client),
+        }
+    }
+
+    /// Removes a client that holds nothing, with its sessions, and forgets it in the journal.
+    ///
+    /// # Errors
+    /// DELAY if a call of it has got something in this moment.
+    fn drop_idle(&self, table: &mut Table<P>, client: &Client<P>) -> Result<(), Status> {
+        if !client.held.end_if_empty() {
+            return Err(Status::DELAY);
+        }
+        table.remove(client);
+        client.lease.end();
+        self.end_sessions(client);
+        if client.is_recorded() {
+            self.recovery.forget(client.owner());
+        }
+        Ok(())
+    }
+
+    fn add(&self, table: &mut Table<P>, call: &ExchangeId, now: Timestamp) -> Result<ClientId, Status> {
+        while table.unconfirmed() >= self.limits.unconfirmed {
+            let Some(oldest) = table.oldest_unconfirmed(None) else { return Err(Status::DELAY) };
+            table.remove(&oldest);
+        }
+        if table.count_of(call.network) >= self.limits.clients_of_address {
+            self.make_room(table, Some(call.network), now)?;
+        }
+        if table.by_id.len() >= self.limits.clients {
+            self.make_room(table, None, now)?;
+        }
+        let id = table.next_id(self.recovery.epoch());
+        table.insert(Client::new(id, call, now, &self.limits, &self.totals));
+        Ok(id)
+    }
+
+    /// Makes room for one record, of an address or of all.
+    fn make_room(&self, table: &mut Table<P>, network: Option<ClientNetwork>, now: Timestamp) -> Result<(), Status> {
+        if let Some(oldest) = table.oldest_unconfirmed(network) {
+            table.remove(&oldest);
+            return Ok(());
+        }
+        let is_over = |client: &&Arc<Client<P>>| {
+            network.is_none_or(|network| client.network() == network)
+                && client.lease.standing(now, &self.limits) != Standing::Live
+        };
+        let over: Vec<_> = table.by_id.values().filter(is_over).cloned().collect();
+        if let Some(idle) = over.iter().find(|client| client.held.is_empty()) {
+            return self.drop_idle(table, idle);
+        }
+        if let Some(oldest) = over.iter().min_by_key(|client| client.lease.renewed()) {
+            oldest.give_up();
+        }
+        Err(Status::DELAY)
+    }
+
+    /// DESTROY_CLIENTID.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID if there is none, CLIENTID_BUSY while it has sessions or holds anything.
+    pub(crate) fn destroy_client(&self, id: ClientId) -> Result<(), Status> {
+        let mut table = self.table();
+        let client = table.by_id.get(&id).cloned().ok_or(Status::STALE_CLIENTID)?;
+        if client.is_in_use() {
+            return Err(Status::CLIENTID_BUSY);
+        }
+        self.drop_idle(&mut table, &client)
+    }
+
+    /// The sessions of a client.
+    pub(crate) fn sessions_of(&self, client: &Client<P>) -> Vec<SessionId> {
+        client.creation().sessions.clone()
+    }
+
+    /// Everything that a client held, as it is at its end. Its record is out of the table.
+    pub(super) fn purge(&self, client: &Client<P>) -> Vec<Release<P>> {
+        client.lease.end();
+        self.end_sessions(client);
+        client.held.release_all()
+    }
+}

@@ -1,0 +1,61 @@
+//! What a client loses, and why: what has to be given back to others.
+
+use crate::FileId;
+use rpcrdma_nfs::v4::{ClientId, OwnerName, StateIdOther, Status};
+
+/// Why the server took a state away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Why {
+    /// The lease was over, and somebody else wanted it.
+    Expired,
+    /// An administrator wished it.
+    Admin,
+    /// The client did not give a delegation back.
+    NotReturned,
+}
+
+impl Why {
+    pub(super) const ALL: [Self; 3] = [Self::Expired, Self::Admin, Self::NotReturned];
+
+    /// What a stateid is answered with until it is freed.
+    pub(super) fn status(self) -> Status {
+        match self {
+            Why::Expired => Status::EXPIRED,
+            Why::Admin => Status::ADMIN_REVOKED,
+            Why::NotReturned => Status::DELEG_REVOKED,
+        }
+    }
+
+    /// What SEQUENCE says until the client has freed all stateids of the kind.
+    pub(super) fn flag(self) -> u32 {
+        match self {
+            Why::Expired => super::flags::EXPIRED_SOME_STATE_REVOKED,
+            Why::Admin => super::flags::ADMIN_STATE_REVOKED,
+            Why::NotReturned => super::flags::RECALLABLE_STATE_REVOKED,
+        }
+    }
+}
+
+/// What has to be taken out of the table of claims, since the client no longer holds it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Release<P> {
+    /// Whose it was.
+    pub(crate) client: ClientId,
+    /// Of which file.
+    pub(crate) file: FileId,
+    /// As what it was known.
+    pub(crate) other: StateIdOther,
+    /// What it was.
+    pub(crate) what: Released<P>,
+}
+
+/// What a [`Release`] was.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Released<P> {
+    /// An open, of this owner, with all that it pinned.
+    Open(OwnerName, Vec<P>),
+    /// Locks of this owner. They come before the open that they belong to.
+    Lock(OwnerName),
+    /// A delegation, with what it pinned.
+    Delegation(P),
+}
