@@ -103,8 +103,8 @@ impl<P> Client<P> {
         self.is_complete.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_complete(&self) -> bool {
-        !self.is_complete.swap(true, Ordering::AcqRel)
+    pub(super) fn set_complete(&self) {
+        self.is_complete.store(true, Ordering::Release);
     }
 
     pub(super) fn is_recorded(&self) -> bool {

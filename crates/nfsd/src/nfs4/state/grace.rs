@@ -20,7 +20,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -37,14 +37,16 @@ pub(crate) struct JournalError {
     source: io::Error,
 }
 
-/// The journal, and the grace period.
+/// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk is waited
+/// for, and only functions that sleep take it.
 pub(crate) struct Recovery {
-    path: PathBuf,
-    epoch: u32,
-    is_grace: AtomicBool,
-    /// Behind a lock of its own: who only asks does not wait for a disk.
-    grace: Mutex<Grace>,
     journal: Mutex<Journal>,
+    /// What the journal is told by the next function that takes it.
+    later: Mutex<Vec<Later>>,
+    grace: Mutex<Grace>,
+    is_grace: AtomicBool,
+    epoch: u32,
+    path: PathBuf,
     /// Writes that failed, told at the first, second, fourth and so on.
     failures: AtomicU64,
 }
@@ -55,6 +57,15 @@ struct Grace {
     past: HashMap<Bytes, Known>,
     /// Those of them that may reclaim and have not said that they are done.
     awaited: HashSet<Bytes>,
+    /// Those that are late are being forgotten.
+    is_ending: bool,
+}
+
+enum Later {
+    /// A client that holds nothing is no more.
+    Forget(Bytes),
+    /// A client has taken note of all that it lost.
+    Restore(Bytes),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -94,11 +105,12 @@ impl Recovery {
         // NFS4-8881-8.4.2.1-c: clients have counted on the lease that they were told before.
         let until = now + limits.grace.max(past.lease);
         Ok(Self {
-            path: PathBuf::new(),
-            epoch,
-            is_grace: AtomicBool::new(!awaited.is_empty()),
-            grace: Mutex::new(Grace { until, past: past.owners, awaited }),
             journal: Mutex::new(journal),
+            later: Mutex::default(),
+            is_grace: AtomicBool::new(!awaited.is_empty()),
+            grace: Mutex::new(Grace { until, past: past.owners, awaited, is_ending: false }),
+            epoch,
+            path: PathBuf::new(),
             failures: AtomicU64::new(0),
         })
     }
@@ -113,9 +125,26 @@ impl Recovery {
         self.is_grace.load(Ordering::Acquire)
     }
 
+    /// The journal, which knows all that was left for later.
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        let mut journal = lock(&self.journal);
+        for later in std::mem::take(&mut *lock(&self.later)) {
+            match later {
+                Later::Forget(owner) if journal.known(&owner).is_some() => journal.write_later(Record::Gone(owner)),
+                Later::Restore(owner) => {
+                    if let Some(known) = journal.known(&owner).filter(|known| known.revoked) {
+                        journal.write_later(Record::Owner(owner, Known { revoked: false, ..known }));
+                    }
+                }
+                Later::Forget(_) => {}
+            }
+        }
+        journal
+    }
+
     /// Writes to the journal, and says why if that fails.
-    fn write(&self, records: &[Record]) -> Result<(), Status> {
-        lock(&self.journal).write(records).map_err(|error| {
+    fn write(&self, journal: &mut Journal, records: &[Record]) -> Result<(), Status> {
+        journal.write(records).map_err(|error| {
             let count = self.failures.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if count.is_power_of_two() {
                 let path = self.path.display();
@@ -129,11 +158,14 @@ impl Recovery {
     ///
     /// # Errors
     /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it; RECLAIM_BAD if
-    /// it held nothing, or was another principal's.
+    /// it held nothing, or was another principal's; DELAY while the grace period ends.
     pub(crate) fn reclaim<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
         let grace = lock(&self.grace);
         if !self.is_grace() || client.is_complete() {
             return Err(Status::NO_GRACE);
+        }
+        if grace.is_ending {
+            return Err(Status::DELAY);
         }
         match grace.past.get(client.owner()) {
             Some(known) if known.principal != client.principal() => Err(Status::RECLAIM_BAD),
@@ -161,12 +193,11 @@ impl Recovery {
     /// # Errors
     /// SERVERFAULT if the disk refuses.
     pub(crate) fn record<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
-        let known = Known { principal: client.principal(), revoked: false };
-        let is_known = lock(&self.journal).known(client.owner());
+        let mut journal = self.journal();
         // What was taken away stays noted until the client has freed it all.
-        let needs = is_known.is_none_or(|before| before.principal != known.principal);
-        if needs {
-            self.write(&[Record::Owner(client.owner().clone(), known)])?;
+        let is_known = journal.known(client.owner()).is_some_and(|known| known.principal == client.principal());
+        if !is_known {
+            self.write(&mut journal, &[note(client, false)])?;
         }
         client.set_recorded();
         Ok(Recorded(()))
@@ -177,24 +208,23 @@ impl Recovery {
     /// # Errors
     /// COMPLETE_ALREADY the second time; SERVERFAULT if the disk refuses, and then it may be tried again.
     pub(crate) fn complete<P>(&self, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
+        let mut journal = self.journal();
         if client.is_complete() {
             return Err(Status::COMPLETE_ALREADY);
         }
         let known = Known { principal: client.principal(), revoked: client.has_losses() };
-        if lock(&self.journal).known(client.owner()) != Some(known) {
-            self.write(&[Record::Owner(client.owner().clone(), known)])?;
+        if journal.known(client.owner()) != Some(known) {
+            self.write(&mut journal, &[note(client, known.revoked)])?;
         }
         client.set_recorded();
-        if !client.set_complete() {
-            return Err(Status::COMPLETE_ALREADY);
-        }
+        client.set_complete();
         let mut grace = lock(&self.grace);
         if grace.past.get(client.owner()).is_some_and(|known| known.principal == client.principal()) {
             grace.awaited.remove(client.owner());
         }
         drop(grace);
         // The answer does not depend on it: the next upkeep tries again.
-        let _ = self.upkeep(now);
+        let _ = self.end_grace(&mut journal, now);
         Ok(())
     }
 
@@ -203,40 +233,35 @@ impl Recovery {
     /// # Errors
     /// SERVERFAULT if the disk refuses: nothing may be taken.
     pub(super) fn revoke<P>(&self, client: &Client<P>) -> Result<(), Status> {
-        let known = Known { principal: client.principal(), revoked: true };
-        self.write(&[Record::Owner(client.owner().clone(), known)])
+        self.write(&mut self.journal(), &[note(client, true)])
     }
 
     /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again.
-    pub(crate) fn restore<P>(&self, client: &Client<P>) {
-        let known = Known { principal: client.principal(), revoked: false };
-        let mut journal = lock(&self.journal);
-        if journal.known(client.owner()).is_some_and(|before| before.revoked) {
-            journal.write_later(Record::Owner(client.owner().clone(), known));
-        }
+    pub(super) fn restore<P>(&self, client: &Client<P>) {
+        lock(&self.later).push(Later::Restore(client.owner().clone()));
     }
 
     /// Clients are about to lose all that they hold to others. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the disk refuses: nothing may be taken.
-    pub(super) fn expire(&self, owners: impl Iterator<Item = Bytes>) -> Result<(), Status> {
-        let records: Vec<_> = owners.map(Record::Gone).collect();
-        if records.is_empty() { Ok(()) } else { self.write(&records) }
+    pub(super) fn expire<P>(&self, clients: &[Arc<Client<P>>]) -> Result<(), Status> {
+        let mut journal = self.journal();
+        let known = clients
+            .iter()
+            .filter(|client| journal.known(client.owner()).is_some_and(|known| known.principal == client.principal()));
+        let records: Vec<_> = known.map(|client| Record::Gone(client.owner().clone())).collect();
+        if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
-    /// A client that was to be expired is there again.
+    /// A client that was to be expired is there again. Sleeps.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
-        let known = Known { principal: client.principal(), revoked: client.has_losses() };
-        lock(&self.journal).write_later(Record::Owner(client.owner().clone(), known));
+        self.journal().write_later(note(client, client.has_losses()));
     }
 
     /// A client that holds nothing is no more.
     pub(super) fn forget(&self, owner: &Bytes) {
-        let mut journal = lock(&self.journal);
-        if journal.known(owner).is_some() {
-            journal.write_later(Record::Gone(owner.clone()));
-        }
+        lock(&self.later).push(Later::Forget(owner.clone()));
     }
 
     /// Whether the owner is awaited, but as another principal: the name is in use, as it is while a lease runs.
@@ -251,31 +276,45 @@ impl Recovery {
     ///
     /// # Errors
     /// SERVERFAULT if the disk refuses; the grace period goes on.
-    pub(crate) fn upkeep(&self, now: Timestamp) -> Result<(), Status> {
+    pub(super) fn upkeep(&self, now: Timestamp) -> Result<(), Status> {
+        let mut journal = self.journal();
+        self.end_grace(&mut journal, now)?;
+        if journal.has_waiting() { self.write(&mut journal, &[]) } else { Ok(()) }
+    }
+
+    fn end_grace(&self, journal: &mut Journal, now: Timestamp) -> Result<(), Status> {
         let mut grace = lock(&self.grace);
-        if self.is_grace() && (grace.awaited.is_empty() || now >= grace.until) {
-            // Those that were revoked before and have not come are forgotten with those that were awaited.
-            let journal = lock(&self.journal);
-            let is_unchanged = |(owner, known): &(&Bytes, &Known)| journal.known(owner) == Some(**known);
-            let left = grace.past.iter().filter(is_unchanged);
-            let left = left.filter(|(owner, known)| known.revoked || grace.awaited.contains(*owner));
-            let gone: Vec<_> = left.map(|(owner, _)| Record::Gone(owner.clone())).collect();
-            drop(journal);
-            // NFS4-8881-8.4.3-b: on the disk before anybody else gets what they held.
-            self.write(&gone)?;
-            grace.awaited.clear();
-            grace.past.clear();
-            self.is_grace.store(false, Ordering::Release);
+        if !self.is_grace() || !(grace.awaited.is_empty() || now >= grace.until) {
+            return Ok(());
         }
+        // Those that were revoked before and have not come are forgotten with those that were awaited.
+        let is_left = |(owner, known): &(&Bytes, &Known)| {
+            journal.known(owner) == Some(**known) && (known.revoked || grace.awaited.contains(*owner))
+        };
+        let gone: Vec<_> = grace.past.iter().filter(is_left).map(|(owner, _)| Record::Gone(owner.clone())).collect();
+        grace.is_ending = true;
         drop(grace);
-        if lock(&self.journal).has_waiting() { self.write(&[]) } else { Ok(()) }
+        // NFS4-8881-8.4.3-b: on the disk before anybody else gets what they held.
+        let written = self.write(journal, &gone);
+        let mut grace = lock(&self.grace);
+        grace.is_ending = false;
+        written?;
+        grace.awaited.clear();
+        grace.past.clear();
+        self.is_grace.store(false, Ordering::Release);
+        Ok(())
     }
 
     /// What the journal knows of an owner.
     #[cfg(test)]
     pub(super) fn known(&self, owner: &Bytes) -> Option<Known> {
-        lock(&self.journal).known(owner)
+        self.journal().known(owner)
     }
+}
+
+/// What the journal is to say of a client.
+fn note<P>(client: &Client<P>, revoked: bool) -> Record {
+    Record::Owner(client.owner().clone(), Known { principal: client.principal(), revoked })
 }
 
 impl Principal {

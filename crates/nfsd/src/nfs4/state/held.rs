@@ -239,13 +239,11 @@ impl<P> Held<P> {
     }
 
     /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been taken
-    /// away: the client has taken note of all losses, and may reclaim again (see [`Recovery::restore`]).
-    ///
-    /// [`Recovery::restore`]: super::grace::Recovery::restore
+    /// away: the client has taken note of all losses, and may reclaim again.
     ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.
-    pub(crate) fn free(&self, id: StateId) -> Result<bool, Status> {
+    pub(super) fn free(&self, id: StateId) -> Result<bool, Status> {
         let mut inner = self.lock();
         if let Some((number, why)) = inner.revoked.remove(&id.other) {
             inner.count_out(number);
@@ -263,7 +261,7 @@ impl<P> Held<P> {
     }
 
     /// Takes a state away, and the locks that belong to it.
-    pub(crate) fn revoke(&self, name: StateIdOther, why: Why) -> Vec<Release<P>> {
+    pub(super) fn revoke(&self, name: StateIdOther, why: Why) -> Vec<Release<P>> {
         let mut released = Vec::new();
         let mut inner = self.lock();
         inner.remove(name, Some(why), &mut released);

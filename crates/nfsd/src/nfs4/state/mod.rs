@@ -18,19 +18,19 @@
 //! | LOCK, LOCKU | `fresh` or `reclaim`; [`Held::check`](held::Held); the claims; then `locked` or `unlocked` |
 //! | CLOSE, OPEN_DOWNGRADE, DELEGRETURN | `close`, `downgrade`, `undelegate`; then the claims |
 //! | READ, WRITE, SETATTR | [`stateids::special`], else `check`: the owner for the claims, and the pin |
-//! | TEST_STATEID, FREE_STATEID | `test`, `free`; after the last loss that was freed, [`Recovery::restore`](grace::Recovery) |
+//! | TEST_STATEID, FREE_STATEID | [`Held::test`](held::Held), [`State::free_stateid`] |
 //!
 //! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks here: with
 //! sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands in the way,
-//! [`State::take_from`] takes it from a client whose lease is over. The program calls [`State::sweep`] every few seconds, and
+//! [`State::take_from`] takes it from a client whose lease is over; [`State::revoke`] takes a delegation that is not returned. The program calls [`State::sweep`] every few seconds, and
 //! [`State::connection_ended`] when a connection ends.
 //!
 //! Every [`Release`] has to be taken out of the claims, and its pins dropped: none comes twice. An operation that got
 //! something from the claims and an `Err` here gives it back, since its client may have ended in between.
 //!
 //! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's connections, the
-//! index of connections; a lease, what a client holds, the grace period and the journal are taken alone, or in this order. No
-//! lock is held while the disk is waited for but the journal's own, and at the end of the grace period the one of reclaims.
+//! index of connections; a client's lease, what it holds. Those of [`Recovery`] come last. None is held while the disk is waited
+//! for but the journal's own, which only functions that sleep take.
 
 // Nothing but tests stands on it so far.
 #![allow(dead_code, unused_imports)]
@@ -54,14 +54,14 @@ pub(crate) mod stateids;
 use crate::FileId;
 use bytes::Bytes;
 use channel::Budget;
-use clients::Table;
+use clients::{Client, Table};
 use grace::Recovery;
 use held::Totals;
 use lease::Standing;
 use limits::Limits;
 use release::{Release, Why};
 use rpcrdma_env::{Random, Timestamp};
-use rpcrdma_nfs::v4::{ClientId, Status};
+use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
 use sessions::Sessions;
 use std::sync::{Arc, Mutex};
 
@@ -145,16 +145,39 @@ impl<P> State<P> {
         // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
         self.recovery.revoke(&client)?;
         let revoke = || client.held.revoke_file(file, Why::Expired);
-        match client.lease.if_over(now, &self.limits, revoke) {
-            Some(released) => Ok(Taken::Gone(released)),
-            None => {
-                // It has come back in the meantime.
-                if !client.has_losses() {
-                    self.recovery.restore(&client);
-                }
-                Ok(Taken::Stays)
-            }
+        // It may have come back in the meantime.
+        let taken = client.lease.if_over(now, &self.limits, revoke).map_or(Taken::Stays, Taken::Gone);
+        self.mend(&client);
+        Ok(taken)
+    }
+
+    /// Nothing was taken in the end: the journal has to say so.
+    fn mend(&self, client: &Client<P>) {
+        if !client.has_losses() {
+            self.recovery.restore(client);
         }
+    }
+
+    /// Takes a state away, as an administrator wishes or since a delegation was not returned. Sleeps.
+    ///
+    /// # Errors
+    /// SERVERFAULT if the journal cannot be written: it stays.
+    pub(crate) fn revoke(&self, client: &Client<P>, state: StateIdOther, why: Why) -> Result<Vec<Release<P>>, Status> {
+        self.recovery.revoke(client)?;
+        let released = client.held.revoke(state, why);
+        self.mend(client);
+        Ok(released)
+    }
+
+    /// FREE_STATEID.
+    ///
+    /// # Errors
+    /// LOCKS_HELD while it stands for something, else as for every stateid.
+    pub(crate) fn free_stateid(&self, client: &Client<P>, id: StateId) -> Result<(), Status> {
+        if client.held.free(id)? {
+            self.recovery.restore(client);
+        }
+        Ok(())
     }
 
     /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were away for
@@ -174,9 +197,8 @@ impl<P> State<P> {
             }
         }
         drop(table);
-        let owners = due.iter().filter(|client| client.is_recorded()).map(|client| client.owner().clone());
         // NFS4-8881-8.4.3-a
-        if self.recovery.expire(owners).is_err() {
+        if self.recovery.expire(&due).is_err() {
             return Vec::new();
         }
         let mut released = Vec::new();
@@ -184,7 +206,7 @@ impl<P> State<P> {
             if client.lease.end_if(now, &self.limits, |standing| standing != Standing::Live) {
                 self.table().remove(&client);
                 released.extend(self.purge(&client));
-            } else if client.is_recorded() {
+            } else {
                 // It has come back in the meantime.
                 self.recovery.note_again(&client);
             }

@@ -130,6 +130,11 @@ impl<P> Session<P> {
         self.slots.set_sequence(slot, sequence);
     }
 
+    /// Whether it is no more. Behind the lock of its connections, the answer holds.
+    pub(super) fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Acquire)
+    }
+
     pub(super) fn connections(&self) -> MutexGuard<'_, Connections> {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }

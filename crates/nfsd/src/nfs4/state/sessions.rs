@@ -152,12 +152,16 @@ impl<P> Sessions<P> {
         }
     }
 
+    /// Notes that a connection carries a call of a session. Behind the lock of the session's connections: it ends once, and the
+    /// index forgets them then.
     fn note(&self, session: &Session<P>, connection: u64, limits: &Limits) {
-        let noted = session.with_connections(|connections| connections.note(connection, limits.connections));
-        if let Some(gone) = noted {
-            self.join(connection, session.id);
-            gone.into_iter().for_each(|gone| self.part(gone, session.id));
-        }
+        session.with_connections(|connections| {
+            let noted = if session.is_ended() { None } else { connections.note(connection, limits.connections) };
+            if let Some(gone) = noted {
+                self.join(connection, session.id);
+                gone.into_iter().for_each(|gone| self.part(gone, session.id));
+            }
+        });
     }
 
     fn bind(
@@ -168,10 +172,15 @@ impl<P> Sessions<P> {
         back: bool,
         limit: usize,
     ) -> Result<Direction, Status> {
-        let (direction, gone) = session.with_connections(|all| all.bind(connection, ask, back, limit))?;
-        self.join(connection, session.id);
-        gone.into_iter().for_each(|gone| self.part(gone, session.id));
-        Ok(direction)
+        session.with_connections(|connections| {
+            if session.is_ended() {
+                return Err(Status::BADSESSION);
+            }
+            let (direction, gone) = connections.bind(connection, ask, back, limit)?;
+            self.join(connection, session.id);
+            gone.into_iter().for_each(|gone| self.part(gone, session.id));
+            Ok(direction)
+        })
     }
 }
 

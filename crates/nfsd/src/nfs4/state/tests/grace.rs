@@ -2,7 +2,11 @@
 
 use super::super::tests::{COURTESY, Guest, LEASE, World, file, limits, share, who};
 use super::*;
-use crate::nfs4::state::{Taken, exchange::ExchangeId, release::Release};
+use crate::nfs4::state::{
+    Taken,
+    exchange::ExchangeId,
+    release::{Release, Why},
+};
 use rpcrdma_nfs::v4::Verifier;
 use std::time::Duration;
 
@@ -137,10 +141,52 @@ fn who_lost_something_reclaims_nothing_until_it_has_taken_note() {
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
     // It is back, and frees what it has lost.
     a.call().unwrap();
-    assert_eq!(a.client.held.free(lost.id), Ok(true));
-    world.state.recovery.restore(&a.client);
+    assert_eq!(world.state.free_stateid(&a.client, lost.id), Ok(()));
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
+}
+
+/// Somebody looked for what was not there any more.
+#[test]
+fn who_loses_nothing_in_the_end_may_reclaim() {
+    let world = World::new();
+    let a = world.ready("a");
+    let kept = a.open("o", 1, share(3, 0)).unwrap().id;
+    let unknown = rpcrdma_nfs::v4::StateIdOther([9; 12]);
+    assert_eq!(world.state.revoke(&a.client, unknown, Why::Admin), Ok(vec![]));
+    world.sweep();
+    assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
+    world.wait(LEASE + 1);
+    assert_eq!(world.state.take_from(a.client.id(), file(2), world.now()), Ok(Taken::Gone(vec![])));
+    world.sweep();
+    assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
+    let writes = world.platter.writes();
+    assert_eq!(world.state.revoke(&a.client, kept.other, Why::Admin).unwrap().len(), 1);
+    assert_eq!(world.platter.writes(), writes + 1);
+    world.platter.fail(Some(0));
+    let other = a.open("o", 3, share(1, 0)).unwrap().id;
+    assert_eq!(world.state.revoke(&a.client, other.other, Why::Admin), Err(Status::SERVERFAULT));
+    assert_eq!(a.client.held.test(other), Status::OK);
+    assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
+}
+
+/// The late are being forgotten on a slow disk while one of them comes: it is either complete and known, or neither.
+#[test]
+fn completing_and_the_end_of_the_grace_period_do_not_cross() {
+    for _ in 0..200 {
+        let world = after(&["a", "b"]);
+        let a = world.client("a");
+        world.wait(LEASE);
+        let (state, now) = (&world.state, world.now());
+        std::thread::scope(|scope| {
+            scope.spawn(|| state.sweep(now));
+            let client = a.client.clone();
+            scope.spawn(move || state.recovery.complete(&client, now).unwrap());
+        });
+        assert!(a.client.is_complete() && !is_grace(&world));
+        assert!(world.state.recovery.known(&Bytes::from_static(b"a")).is_some(), "it may open files now");
+        assert!(world.state.recovery.known(&Bytes::from_static(b"b")).is_none());
+    }
 }
 
 /// proves: NFS4-8881-8.4.3-a
