@@ -33,11 +33,12 @@ pub struct Limits {
 pub const MAX_SHARES_OF_CLIENT: usize = 65_536;
 /// [`Limits::shares`]: those of sixteen clients who have all they may.
 pub const MAX_SHARES: usize = 16 * MAX_SHARES_OF_CLIENT;
-/// [`Limits::ranges_of_client`]: to lock and unlock them at once takes some ten milliseconds.
+/// [`Limits::ranges_of_client`]: to unlock all of them at once takes 30 ms.
 pub const MAX_RANGES_OF_CLIENT: usize = 65_536;
 /// [`Limits::ranges`]: those of sixteen clients who have all they may.
 pub const MAX_RANGES: usize = 16 * MAX_RANGES_OF_CLIENT;
-/// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them.
+/// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them. Unlocking a range beside as many of
+/// others takes up to 40 ms, one call of the host's for each gap.
 pub const MAX_RANGES_OF_MIRRORED_FILE: usize = 4_096;
 /// [`Limits::waiting_of_client`].
 pub const MAX_WAITING_LOCKS: usize = 64;

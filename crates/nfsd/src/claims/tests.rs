@@ -6,6 +6,7 @@ mod limits;
 mod locks;
 mod model;
 mod shares;
+mod threads;
 mod waiting;
 
 use super::*;
