@@ -1,7 +1,7 @@
 //! What protocols hold on files: the one table of claims, which every version of NFS asks.
 //!
-//! * [`Claims::share`] reserves a file for an open (`shares.rs`); [`Claims::may`] says whether reading or writing is
-//!   denied by one.
+//! * [`Claims::share`] reserves a file for an open (`shares.rs`, `sharing.rs`); [`Claims::may`] says whether reading or
+//!   writing is denied by one.
 //! * [`Claims::lock`], [`test`](Claims::test) and [`unlock`](Claims::unlock) are about byte ranges (`ranges.rs`,
 //!   `locking.rs`), which are kept on the host too (`host.rs`), and queued for (`waiting.rs`).
 //! * [`Claims::release_client`] ends all that a client holds (`clients.rs`).
@@ -38,6 +38,7 @@ mod modes;
 mod range;
 mod ranges;
 mod shares;
+mod sharing;
 mod tree;
 mod waiting;
 
@@ -51,7 +52,7 @@ pub use host::{HostDenied, HostLock, HostLocks};
 pub use locking::{Denied, LockRefused, LockRequest, LockedBy};
 pub use modes::{Access, Deny};
 pub use range::{BadRange, Kind, Range};
-pub use shares::{Conflict, NoDowngrade, Share, ShareRefused};
+pub use sharing::{Conflict, NoDowngrade, Share, ShareRefused};
 pub use waiting::{WAITING_TIME, WOKEN_TIME, Wake};
 
 use clients::Clients;
@@ -64,7 +65,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, OnceLock, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize},
     },
 };
 
@@ -90,7 +91,7 @@ struct Table {
     clock: Arc<dyn Clock>,
     courtesy: OnceLock<Weak<dyn Courtesy>>,
     shares: Sharded<FileKey, Shares>,
-    /// How many shares deny something.
+    /// For how many files something is denied.
     denying: AtomicUsize,
     /// The next share's number.
     generations: AtomicU64,
@@ -98,17 +99,6 @@ struct Table {
     /// Files for whose locks somebody waits.
     waited: Mutex<HashSet<FileKey>>,
     clients: Clients,
-}
-
-impl Table {
-    fn count_denying(&self, before: Option<Deny>, after: Option<Deny>) {
-        let denies = |deny: Option<Deny>| deny.is_some_and(|deny| deny != Deny::NONE);
-        match (denies(before), denies(after)) {
-            (false, true) => self.denying.fetch_add(1, Ordering::Release),
-            (true, false) => self.denying.fetch_sub(1, Ordering::Release),
-            _ => 0,
-        };
-    }
 }
 
 impl fmt::Debug for Claims {
@@ -150,7 +140,7 @@ impl Claims {
         let places = self.table.clients.places(client);
         places.waits.into_iter().for_each(|file| self.wait_no_more(file, client));
         places.locked.iter().for_each(|(file, holder)| self.unlock_all(*file, holder));
-        places.shared.iter().for_each(|(file, holder)| self.end_share(*file, holder, None));
+        places.shared.iter().for_each(|(file, holder)| self.end_share(*file, holder));
     }
 
     /// How many shares and byte ranges a client has.

@@ -12,7 +12,7 @@ mod waiting;
 use super::*;
 use crate::FileId;
 use rpcrdma_env::{BoxFuture, Timestamp};
-use std::time::Duration;
+use std::{sync::atomic::Ordering, time::Duration};
 
 /// A clock that stands still until it is set.
 #[derive(Default)]

@@ -94,7 +94,7 @@ fn a_downgrade_leaves_what_it_names_and_adds_nothing() {
     for (access, deny) in modes() {
         for (to_access, to_deny) in modes() {
             let claims = claims();
-            let share = claims.share(file(1), &owner(1, "a"), access, deny).unwrap();
+            let mut share = claims.share(file(1), &owner(1, "a"), access, deny).unwrap();
             let is_less = access.contains(to_access) && deny.contains(to_deny);
             let result = share.downgrade(to_access, to_deny);
             assert_eq!(result, if is_less { Ok(()) } else { Err(NoDowngrade) });
@@ -112,17 +112,47 @@ fn a_downgrade_leaves_what_it_names_and_adds_nothing() {
     }
 }
 
+/// What an open that was not completed would have had is not had, and what was had before is.
+///
+/// proves: NFS4-8881-9.9-a
 #[test]
-fn a_share_ends_with_its_last_guard() {
+fn a_guard_that_is_dropped_takes_with_it_what_no_other_has() {
+    let holder = owner(1, "a");
+    for (access, deny) in modes() {
+        for (access_2, deny_2) in modes() {
+            let claims = claims();
+            let mut first = claims.share(file(1), &holder, access, deny).unwrap();
+            let Ok(second) = claims.share(file(1), &holder, access_2, deny_2) else { continue };
+            let union = (access.union(access_2), deny.union(deny_2));
+            assert_eq!((first.modes(), second.modes()), (Some(union), Some(union)));
+            assert_eq!(claims.held_by(holder.client()), (1, 0));
+            drop(second);
+            assert_eq!(first.modes(), Some((access, deny)));
+            // Once it is merged, one guard is all of it.
+            first.merge(claims.share(file(1), &holder, access_2, deny_2).unwrap());
+            assert_eq!(first.modes(), Some(union));
+            let stranger = |access, asker| claims.may(file(1), access, asker).is_ok();
+            let wanted = [Access::READ, Access::WRITE];
+            let denied = wanted.map(|access| access.bits() & union.1.bits() != 0);
+            assert_eq!(wanted.map(|access| !stranger(access, Asker::Anonymous)), denied);
+            assert!(wanted.into_iter().all(|access| stranger(access, Asker::Holder(&holder))));
+            first.downgrade(access_2, deny_2).unwrap();
+            assert_eq!(first.modes(), Some((access_2, deny_2)));
+            drop(first);
+            assert!(claims.is_empty());
+        }
+    }
+}
+
+#[test]
+fn a_guard_may_be_merged_with_one_of_another_time() {
     let claims = claims();
     let holder = owner(1, "a");
-    let first = claims.share(file(1), &holder, Access::READ, Deny::NONE).unwrap();
-    let second = claims.share(file(1), &holder, Access::WRITE, Deny::NONE).unwrap();
-    assert_eq!(first.modes(), Some((Access::BOTH, Deny::NONE)));
-    assert_eq!(claims.held_by(holder.client()), (1, 0));
-    drop(first);
-    assert_eq!(second.modes(), Some((Access::BOTH, Deny::NONE)));
-    drop(second);
+    let mut old = claims.share(file(1), &holder, Access::READ, Deny::READ).unwrap();
+    claims.release_client(holder.client());
+    old.merge(claims.share(file(1), &holder, Access::WRITE, Deny::NONE).unwrap());
+    assert_eq!(old.modes(), Some((Access::WRITE, Deny::NONE)));
+    drop(old);
     assert!(claims.is_empty());
 }
 
@@ -131,7 +161,7 @@ fn a_share_ends_with_its_last_guard() {
 fn a_guard_that_outlives_its_client_does_nothing() {
     let claims = claims();
     let holder = owner(1, "a");
-    let old = claims.share(file(1), &holder, Access::READ, Deny::READ).unwrap();
+    let mut old = claims.share(file(1), &holder, Access::READ, Deny::READ).unwrap();
     claims.release_client(holder.client());
     assert!(claims.is_empty());
     assert_eq!((old.modes(), old.downgrade(Access::READ, Deny::NONE)), (None, Err(NoDowngrade)));

@@ -1,0 +1,224 @@
+//! Share reservations on the table: opening, downgrading, closing, and whether one may read or write.
+//!
+//! A [`Share`] is the guard of one open: what it has and denies ends when it is dropped. What an owner has of a file is
+//! the union of his guards (RFC 8881 section 9.9), and further ones are [merged](Share::merge) into the first when all
+//! that can fail has succeeded. So no way out of a failed OPEN leaves a file denied.
+
+use super::{
+    Claims,
+    clients::{Sort, TooMany},
+    files::FileKey,
+    holder::{Asker, Client, Holder},
+    modes::{Access, Deny},
+    shares::Shares,
+};
+use std::sync::atomic::Ordering;
+
+/// A share reservation is in the way: of an open NFS4ERR_SHARE_DENIED; of reading or writing NFS4ERR_LOCKED, in version
+/// 3 NFS3ERR_ACCES. Never JUKEBOX, with which a client asks again for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a share reservation is in the way")]
+pub struct Conflict {
+    /// A client whose share it is.
+    pub client: Client,
+}
+
+/// Why a file is not opened so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareRefused {
+    /// As [`Conflict`] says.
+    #[error(transparent)]
+    Denied(#[from] Conflict),
+    /// NFS4ERR_RESOURCE, in minor versions from 1 on NFS4ERR_DELAY.
+    #[error(transparent)]
+    TooMany(#[from] TooMany),
+}
+
+/// The bits are not among those of the opens: NFS4ERR_INVAL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no downgrade")]
+pub struct NoDowngrade;
+
+/// An open of a file by an owner. What it has and denies ends when it is dropped, or with [`Claims::release_client`],
+/// after which it does nothing any more.
+#[must_use = "the share ends when its guard is dropped"]
+pub struct Share {
+    claims: Claims,
+    file: FileKey,
+    holder: Holder,
+    access: Access,
+    deny: Deny,
+    /// Tells what the owner has from what he had before his client was released.
+    generation: u64,
+}
+
+impl std::fmt::Debug for Share {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("Share");
+        debug.field("file", &self.file).field("holder", &self.holder);
+        debug.field("access", &self.access).field("deny", &self.deny).finish_non_exhaustive()
+    }
+}
+
+impl Share {
+    /// What the owner has the file open for, and what he denies: the union over all his guards. `None` if his client
+    /// was released.
+    pub fn modes(&self) -> Option<(Access, Deny)> {
+        self.claims.on_shares(self.file, |shares| shares.modes(&self.holder, self.generation))
+    }
+
+    /// The file.
+    pub fn file(&self) -> FileKey {
+        self.file
+    }
+
+    /// Whose it is.
+    pub fn holder(&self) -> &Holder {
+        &self.holder
+    }
+
+    /// Takes over what a further open of the same owner and file has and denies. A guard that outlived its client, or
+    /// is of another file or owner, ends, and the other takes its place.
+    pub fn merge(&mut self, other: Share) {
+        let same = (self.file, self.generation) == (other.file, other.generation) && self.holder == other.holder;
+        if same {
+            let union = (self.access.union(other.access), self.deny.union(other.deny));
+            // First the union, then the other's end: what either has is denied and had all the while.
+            self.change(union);
+        } else {
+            *self = other;
+        }
+    }
+
+    /// Leaves only these of what this guard has (OPEN_DOWNGRADE, RFC 8881 section 18.18). That they are those of some
+    /// of the opens that were merged is for the protocol to check, which knows them.
+    ///
+    /// # Errors
+    /// If one of them is not there, or the client was released.
+    pub fn downgrade(&mut self, access: Access, deny: Deny) -> Result<(), NoDowngrade> {
+        let is_less = self.access.contains(access) && self.deny.contains(deny);
+        if is_less && self.change((access, deny)) { Ok(()) } else { Err(NoDowngrade) }
+    }
+
+    fn change(&mut self, after: (Access, Deny)) -> bool {
+        let before = (self.access, self.deny);
+        let change = |shares: &mut Shares| shares.change(&self.holder, self.generation, before, Some(after));
+        let is_there = self.claims.on_shares(self.file, change);
+        if is_there {
+            (self.access, self.deny) = after;
+        }
+        is_there
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let modes = (self.access, self.deny);
+        self.claims.on_share(self.file, &self.holder, |shares| {
+            shares.change(&self.holder, self.generation, modes, None);
+        });
+    }
+}
+
+impl Claims {
+    /// Opens a file for an owner, perhaps once more. His own opens are no exception: what he denied by an earlier one
+    /// is denied to him too (RFC 8881 section 9.7).
+    ///
+    /// # Errors
+    /// If another open denies it, what would be denied is open, or there are too many shares.
+    pub fn share(&self, file: FileKey, holder: &Holder, access: Access, deny: Deny) -> Result<Share, ShareRefused> {
+        let attempt = || self.on_share(file, holder, |shares| self.try_share(file, holder, (access, deny), shares));
+        self.unless_expired(Some(holder.client()), attempt, |outcome| match outcome {
+            Err((_, clients)) => clients.clone(),
+            Ok(_) => Vec::new(),
+        })
+        .map_err(|(refused, _)| refused)
+    }
+
+    fn try_share(
+        &self,
+        file: FileKey,
+        holder: &Holder,
+        (access, deny): (Access, Deny),
+        shares: &mut Shares,
+    ) -> Result<Share, (ShareRefused, Vec<Client>)> {
+        let table = &self.table;
+        let clients = shares.in_the_way_of_open((access, deny));
+        if let Some(client) = clients.first() {
+            return Err((ShareRefused::Denied(Conflict { client: *client }), clients));
+        }
+        if !shares.has(holder) {
+            table.clients.take(holder.client(), Sort::Share, 1).map_err(|error| (error.into(), Vec::new()))?;
+        }
+        let next = table.generations.fetch_add(1, Ordering::Relaxed);
+        let generation = shares.add(holder, (access, deny), next);
+        Ok(Share { claims: self.clone(), file, holder: holder.clone(), access, deny, generation })
+    }
+
+    /// Ends what an owner has of a file.
+    pub(super) fn end_share(&self, file: FileKey, holder: &Holder) {
+        self.on_share(file, holder, |shares| shares.end(holder));
+    }
+
+    /// Whether a file may be read or written, as far as share reservations go; a change of its size is a write. Costs
+    /// nothing as long as nobody denies anything. Byte ranges are advisory: they never refuse reading or writing, as
+    /// with Linux's nfsd.
+    ///
+    /// # Errors
+    /// If somebody has denied it.
+    pub fn may(&self, file: FileKey, access: Access, asker: Asker<'_>) -> Result<(), Conflict> {
+        if self.table.denying.load(Ordering::Acquire) == 0 {
+            return Ok(());
+        }
+        let own = match asker {
+            Asker::Anonymous => None,
+            Asker::Holder(holder) => Some(holder.client()),
+        };
+        let look = || {
+            self.table.shares.with(&file, |files| {
+                files.get(&file).map(|shares| shares.in_the_way(access, asker)).unwrap_or_default()
+            })
+        };
+        match self.unless_expired(own, look, Clone::clone).first() {
+            None => Ok(()),
+            Some(client) => Err(Conflict { client: *client }),
+        }
+    }
+
+    /// The same as [`on_shares`](Self::on_shares) for what one owner has: whether he has a share is remembered by
+    /// client.
+    fn on_share<R>(&self, file: FileKey, holder: &Holder, act: impl FnOnce(&mut Shares) -> R) -> R {
+        let clients = &self.table.clients;
+        self.on_shares(file, |shares| {
+            let had = shares.has(holder);
+            let result = act(shares);
+            let has = shares.has(holder);
+            if had != has {
+                clients.note(Sort::Share, file, holder, has);
+            }
+            if had && !has {
+                clients.give(holder.client(), Sort::Share, 1);
+            }
+            result
+        })
+    }
+
+    /// Does something with the shares of a file.
+    fn on_shares<R>(&self, file: FileKey, act: impl FnOnce(&mut Shares) -> R) -> R {
+        let denying = &self.table.denying;
+        self.table.shares.with(&file, |files| {
+            let shares = files.entry(file).or_default();
+            let denied = shares.denies();
+            let result = act(shares);
+            match (denied, shares.denies()) {
+                (false, true) => denying.fetch_add(1, Ordering::Release),
+                (true, false) => denying.fetch_sub(1, Ordering::Release),
+                _ => 0,
+            };
+            if shares.is_empty() {
+                files.remove(&file);
+            }
+            result
+        })
+    }
+}
