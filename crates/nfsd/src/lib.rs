@@ -1,4 +1,4 @@
-//! An NFS version 3 server.
+//! An NFS server, versions 3 and 4.
 //!
 //! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
 //! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
@@ -13,7 +13,6 @@ mod handle;
 mod memory;
 mod mount;
 mod nfs3;
-#[cfg(test)]
 mod nfs4;
 mod origin;
 mod server;
@@ -30,6 +29,7 @@ pub use fs::{
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
+pub use nfs4::{Version4, Version4Error};
 pub use origin::Origin;
 pub use server::{ConfigError, Export, Nfsd};
 pub use state::{StateDirectory, StateError};

@@ -15,22 +15,23 @@
 //! ```
 
 use crate::{
-    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS,
+    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash,
     handle::{Seal, Target},
     mount::{Mount, MountTable},
-    nfs3::Nfs3,
+    nfs3::{self, Nfs3},
+    nfs4::{Nfs4, PseudoFs, Shared, Version4, Version4Error},
     stranger::Stranger,
     trouble::Troubles,
 };
 use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Env};
+use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_nfs::{
     attr::Attributes,
     v3::{Handle, Status, Verifier},
 };
 use rpcrdma_oncrpc::{CallContext, Handler, Router};
 use siphasher::sip::SipHasher24;
-use std::{hash::Hasher, net::IpAddr, sync::Arc, task::Poll};
+use std::{hash::Hasher, net::IpAddr, sync::Arc, task::Poll, time::Duration};
 
 /// A file system as clients may use it.
 #[derive(Clone)]
@@ -97,12 +98,18 @@ pub enum ConfigError {
     },
 }
 
-/// An NFS version 3 server with its MOUNT service.
+/// An NFS server with its MOUNT service.
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
     file_systems: Vec<Arc<dyn FileSystem>>,
+    server: Arc<Server>,
+    version_4: Option<Arc<Shared>>,
+    clock: Arc<dyn Clock>,
 }
+
+/// How often version 4 looks for what is due: leases that are over, the end of the grace period.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 
 impl Nfsd {
     /// Serves `exports`, with handles under `secret`. The write verifier is a new one each time.
@@ -114,13 +121,18 @@ impl Nfsd {
             if export.path.first() != Some(&b'/') {
                 return Err(ConfigError::NotAbsolute { path: export.path.clone() });
             }
+            if export.id == PSEUDO {
+                return Err(ConfigError::Ambiguous { first: export.path.clone(), second: Bytes::from_static(b"/") });
+            }
             if let Some(other) = exports[..at].iter().find(|other| other.id == export.id) {
                 return Err(ConfigError::Ambiguous { first: other.path.clone(), second: export.path.clone() });
             }
         }
         let file_systems = exports.iter().map(|export| export.file_system.clone()).collect();
+        let pseudo = Arc::new(PseudoFs::new(&exports));
         let server = Arc::new(Server {
             exports,
+            pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
             mounts: MountTable::default(),
@@ -129,8 +141,39 @@ impl Nfsd {
         let nfs = Router::new(env).with_service(Arc::new(Nfs3 { server: server.clone() }));
         let mount = Router::new(env)
             .with_service(Arc::new(Mount::version_3(server.clone())))
-            .with_service(Arc::new(Mount::version_1(server)));
-        Ok(Self { nfs: Arc::new(nfs), mount: Arc::new(mount), file_systems })
+            .with_service(Arc::new(Mount::version_1(server.clone())));
+        Ok(Self {
+            nfs: Arc::new(nfs),
+            mount: Arc::new(mount),
+            file_systems,
+            server,
+            version_4: None,
+            clock: env.clock.clone(),
+        })
+    }
+
+    /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
+    ///
+    /// # Errors
+    /// If the journal cannot be used.
+    pub fn with_version_4(mut self, version_4: Version4, version_3: bool, env: &Env) -> Result<Self, Version4Error> {
+        let shared = version_4.start(env)?;
+        let mut nfs = Router::new(env);
+        if version_3 {
+            nfs = nfs.with_service(Arc::new(Nfs3 { server: self.server.clone() }));
+        }
+        nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
+        self.nfs = Arc::new(nfs);
+        self.version_4 = Some(shared);
+        Ok(self)
+    }
+
+    /// A connection is gone: sessions of version 4 do not belong to it any more. Its number is that of its
+    /// [`Connection`](rpcrdma_oncrpc::Connection), which has to be its own among all of the process.
+    pub fn connection_ended(&self, connection: u64) {
+        if let Some(shared) = &self.version_4 {
+            shared.state.connection_ended(connection);
+        }
     }
 
     /// What executes calls to NFS, for every transport.
@@ -141,6 +184,21 @@ impl Nfsd {
     /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
+        if let Some(shared) = &self.version_4 {
+            let (shared, clock) = (Arc::downgrade(shared), self.clock.clone());
+            parts.push(Box::pin(async move {
+                loop {
+                    clock.sleep_until(clock.now() + SWEEP_INTERVAL).await;
+                    let Some(shared) = shared.upgrade() else { return };
+                    let _ = shared
+                        .on_worker(|shared| {
+                            shared.sweep();
+                            Ok(())
+                        })
+                        .await;
+                }
+            }));
+        }
         Box::pin(std::future::poll_fn(move |cx| {
             parts.retain_mut(|part| part.as_mut().poll(cx).is_pending());
             if parts.is_empty() { Poll::Ready(()) } else { Poll::Pending }
@@ -168,7 +226,12 @@ pub(crate) struct Server {
     boot: u64,
     pub(crate) mounts: MountTable,
     pub(crate) troubles: Troubles,
+    /// The tree above the exports, for version 4.
+    pub(crate) pseudo: Arc<PseudoFs>,
 }
+
+/// Says in a handle that it is of the tree above the exports.
+pub(crate) const PSEUDO: u32 = u32::MAX;
 
 /// A file that a client has named, and as whom.
 #[derive(Clone)]
@@ -188,23 +251,90 @@ impl Opened {
 }
 
 impl Server {
-    /// The file of a handle, for the caller of a call.
+    /// The file of a handle of version 3, for the caller of a call.
     pub(crate) fn open(&self, context: &CallContext, handle: &Handle) -> Result<Opened, Status> {
-        let target = self.seal.open(handle).ok_or(Status::BADHANDLE)?;
-        let export = self.exports.iter().find(|export| export.id == target.export).ok_or(Status::STALE)?;
-        if !export.allows(context.connection.peer.ip()) {
-            return Err(Status::ACCES);
+        match self.open_handle(context, handle.as_slice()) {
+            // Version 3 goes into exports by MOUNT and knows no tree above them.
+            Ok(opened) if opened.export == PSEUDO => Err(Status::STALE),
+            other => other.map_err(nfs3::status),
         }
+    }
+
+    /// The file of a handle, whichever version has handed it out.
+    pub(crate) fn open_handle(&self, context: &CallContext, handle: &[u8]) -> Result<Opened, Fault> {
+        let target = self.seal.open_octets(handle).ok_or(Fault::BadId)?;
+        if target.export == PSEUDO {
+            let opened = Opened { file: target.file, ..self.pseudo_root(context) };
+            return if opened.file_system.id() == target.file_system { Ok(opened) } else { Err(Fault::Stale) };
+        }
+        let export = self.exports.iter().find(|export| export.id == target.export).ok_or(Fault::Stale)?;
         if export.file_system.id() != target.file_system {
-            return Err(Status::STALE);
+            return Err(if export.allows(context.connection.peer.ip()) { Fault::Stale } else { Fault::Denied });
+        }
+        self.open_in(context, export, target.file)
+    }
+
+    fn open_in(&self, context: &CallContext, export: &Export, file: FileId) -> Result<Opened, Fault> {
+        if !export.allows(context.connection.peer.ip()) {
+            return Err(Fault::Denied);
         }
         Ok(Opened {
             file_system: export.file_system.clone(),
-            file: target.file,
+            file,
             caller: export.identities.caller(&context.credential).from_origin(Origin::of(context)),
             read_only: export.read_only,
             export: export.id,
         })
+    }
+
+    fn pseudo_root(&self, context: &CallContext) -> Opened {
+        let identities = Identities { squash: Squash::All, ..Identities::default() };
+        Opened {
+            file_system: self.pseudo.clone(),
+            file: self.pseudo.root(),
+            caller: identities.caller(&context.credential).from_origin(Origin::of(context)),
+            read_only: true,
+            export: PSEUDO,
+        }
+    }
+
+    /// Where version 4 begins: the root of the export `/`, or of the tree above all exports.
+    pub(crate) fn root(&self, context: &CallContext) -> Result<Opened, Fault> {
+        match self.pseudo.root_export().and_then(|place| self.exports.get(place)) {
+            Some(export) => self.open_in(context, export, export.file_system.root()),
+            None => Ok(self.pseudo_root(context)),
+        }
+    }
+
+    /// What a name in the tree above the exports leads to, if the directory is there: an export that the client may not use is
+    /// not told.
+    pub(crate) fn enter(
+        &self,
+        context: &CallContext,
+        directory: &Opened,
+        name: &[u8],
+    ) -> Option<Result<Opened, Fault>> {
+        if directory.export != PSEUDO {
+            return None;
+        }
+        Some(self.pseudo.find(directory.file, name).and_then(|found| {
+            match self.pseudo.export_at(found).and_then(|place| self.exports.get(place)) {
+                Some(export) => self.open_in(context, export, export.file_system.root()).map_err(|_| Fault::NotFound),
+                None => Ok(Opened { file: found, ..directory.clone() }),
+            }
+        }))
+    }
+
+    /// What is above the root of an export or of the tree above them; `None` for every other directory.
+    pub(crate) fn leave(&self, context: &CallContext, directory: &Opened) -> Option<Result<Opened, Fault>> {
+        if directory.file != directory.file_system.root() {
+            return None;
+        }
+        let place = self.exports.iter().position(|export| export.id == directory.export);
+        let above = place.filter(|place| self.pseudo.root_export() != Some(*place));
+        let above = above.and_then(|place| self.pseudo.above(place));
+        // Nothing is above the root (RFC 8881 section 18.14.3).
+        Some(above.map(|file| Opened { file, ..self.pseudo_root(context) }).ok_or(Fault::NotFound))
     }
 
     /// The handle of a file in the same export as another.

@@ -244,6 +244,21 @@ impl Decoder {
         self.remaining = 0;
     }
 
+    /// Tells a message from most others: its length that is left, and up to `octets` of what comes next and is not in chunks.
+    pub fn measure(&self, octets: usize, hasher: &mut impl std::hash::Hasher) {
+        hasher.write_usize(self.remaining);
+        let runs = self.parts.iter().rev().filter_map(|part| match part {
+            StreamPart::Run(run) => Some(run),
+            StreamPart::Chunk(_) => None,
+        });
+        let mut left = octets;
+        for run in runs {
+            let len = run.len().min(left);
+            hasher.write(&run[..len]);
+            left -= len;
+        }
+    }
+
     /// The buffers lent for Write chunks that no item has used, for the caller to use again.
     pub fn take_unused_buffers(&mut self) -> Vec<Buffer> {
         self.placed

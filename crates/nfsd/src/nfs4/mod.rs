@@ -1,6 +1,34 @@
-//! NFS version 4.
+//! The NFS version 4 service, minor versions 1 and 2 (RFC 8881, RFC 7862): from a COMPOUND to the file system and back.
 //!
-//! What stands so far is the state that its minor versions 1 and 2 keep between calls: clients, sessions, opens, locks and what
-//! of them survives a restart. The service that speaks the protocol will stand on it.
+//! ```text
+//! service.rs    the call: decodes it, finds its session and slot, keeps the answer
+//! compound.rs   the operations one after the other; what may stand where; whether results fit
+//! current.rs    the current and the saved file and stateid
+//! session.rs    clients and sessions            look.rs change.rs directory.rs attributes.rs   names and attributes
+//! open.rs lock.rs data.rs  what is held, read and written        pseudo.rs  the tree above the exports
+//! state/        what is kept between calls, without any network
+//! ```
+//!
+//! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
+//! across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
 
+mod attributes;
+mod change;
+mod compound;
+mod current;
+mod data;
+mod directory;
+mod lock;
+mod look;
+mod open;
+mod pseudo;
+mod security;
+mod service;
+mod session;
 pub(crate) mod state;
+mod tell;
+mod version4;
+
+pub(crate) use pseudo::PseudoFs;
+pub(crate) use service::{Nfs4, Shared};
+pub use version4::{Version4, Version4Error};

@@ -10,7 +10,7 @@ use super::{
     release::{Release, Released, Why},
     stateids::{check_sequence, other, special},
 };
-use crate::FileId;
+use crate::claims::FileKey;
 use rpcrdma_nfs::v4::{ClientId, OwnerName, StateId, StateIdOther, Status};
 use std::{
     collections::HashMap,
@@ -80,7 +80,7 @@ impl<P> Kind<P> {
 
 pub(super) struct State<P> {
     pub(super) sequence: u32,
-    pub(super) file: FileId,
+    pub(super) file: FileKey,
     pub(super) kind: Kind<P>,
 }
 
@@ -100,7 +100,7 @@ pub(super) struct Inner<P> {
     pub(super) states: HashMap<StateIdOther, State<P>>,
     /// What was taken away and not freed yet.
     revoked: HashMap<StateIdOther, (usize, Why)>,
-    pub(super) opens: HashMap<(OwnerName, FileId), StateIdOther>,
+    pub(super) opens: HashMap<(OwnerName, FileKey), StateIdOther>,
     pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
     counts: [usize; 3],
     /// How many of `revoked` there are of each [`Why`].
@@ -117,7 +117,7 @@ impl<P> Inner<P> {
     ///
     /// # Errors
     /// DELAY if the client, or all of them together, hold as many of the kind as they may; EXPIRED if the client is no more.
-    pub(super) fn add(&mut self, file: FileId, kind: Kind<P>) -> Result<StateId, Status> {
+    pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
         let number = kind.number();
         let limit = self.limits.held;
         if self.is_ended {
@@ -148,7 +148,7 @@ impl<P> Inner<P> {
     }
 
     /// Finds a state, by all rules of section 8.2.4 in their order.
-    pub(super) fn find(&mut self, id: StateId, file: Option<FileId>, wanted: Wanted) -> Result<&mut State<P>, Status> {
+    pub(super) fn find(&mut self, id: StateId, file: Option<FileKey>, wanted: Wanted) -> Result<&mut State<P>, Status> {
         if special(id)?.is_some() {
             return Err(Status::BAD_STATEID);
         }
@@ -270,7 +270,7 @@ impl<P> Held<P> {
     }
 
     /// Takes everything away that the client holds on a file.
-    pub(super) fn revoke_file(&self, file: FileId, why: Why) -> Vec<Release<P>> {
+    pub(super) fn revoke_file(&self, file: FileKey, why: Why) -> Vec<Release<P>> {
         let mut inner = self.lock();
         let names: Vec<_> =
             inner.states.iter().filter(|(_, state)| state.file == file).map(|(name, _)| *name).collect();
@@ -323,7 +323,7 @@ impl<P: Clone> Held<P> {
     ///
     /// # Errors
     /// BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED, DELEG_REVOKED.
-    pub(crate) fn check(&self, id: StateId, file: FileId, wanted: Wanted) -> Result<Checked<P>, Status> {
+    pub(crate) fn check(&self, id: StateId, file: FileKey, wanted: Wanted) -> Result<Checked<P>, Status> {
         let mut inner = self.lock();
         let state = inner.find(id, Some(file), wanted)?;
         let id = StateId { sequence: state.sequence, other: id.other };

@@ -51,7 +51,7 @@ pub(crate) mod sessions;
 pub(crate) mod slots;
 pub(crate) mod stateids;
 
-use crate::FileId;
+use crate::claims::FileKey;
 use bytes::Bytes;
 use channel::Budget;
 use clients::{Client, Table};
@@ -137,7 +137,7 @@ impl<P> State<P> {
     ///
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is answered with DELAY then.
-    pub(crate) fn take_from(&self, holder: ClientId, file: FileId, now: Timestamp) -> Result<Taken<P>, Status> {
+    pub(crate) fn take_from(&self, holder: ClientId, file: FileKey, now: Timestamp) -> Result<Taken<P>, Status> {
         let Ok(client) = self.client(holder) else { return Ok(Taken::Gone(Vec::new())) };
         if self.is_live(&client, now) {
             return Ok(Taken::Stays);

@@ -10,7 +10,7 @@ use super::{
     release::Release,
     stateids::next,
 };
-use crate::FileId;
+use crate::claims::FileKey;
 use bytes::Bytes;
 use rpcrdma_nfs::v4::{OwnerName, StateId, StateIdOther, Status};
 
@@ -94,7 +94,7 @@ pub(crate) struct Opening<P> {
     /// The open owner.
     pub(crate) owner: OwnerName,
     /// The file.
-    pub(crate) file: FileId,
+    pub(crate) file: FileKey,
     /// What it asks for.
     pub(crate) share: Share,
     /// What the file system opened for it, with that access.
@@ -170,7 +170,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// INVAL unless access and denial are what some of the OPENs in effect asked for; else as for every stateid.
-    pub(crate) fn downgrade(&self, id: StateId, file: FileId, to: Share) -> Result<(StateId, Vec<P>), Status> {
+    pub(crate) fn downgrade(&self, id: StateId, file: FileKey, to: Share) -> Result<(StateId, Vec<P>), Status> {
         let mut inner = self.lock();
         let state = inner.find(id, Some(file), Wanted::Open)?;
         let Kind::Open(open) = &mut state.kind else { return Err(Status::BAD_STATEID) };
@@ -194,7 +194,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// As for every stateid.
-    pub(crate) fn close(&self, id: StateId, file: FileId) -> Result<Vec<Release<P>>, Status> {
+    pub(crate) fn close(&self, id: StateId, file: FileKey) -> Result<Vec<Release<P>>, Status> {
         let mut inner = self.lock();
         inner.find(id, Some(file), Wanted::Open)?;
         let mut released = Vec::new();
@@ -207,7 +207,7 @@ impl<P> Held<P> {
     /// # Errors
     /// As for every stateid, and DELAY at the limits. Then the caller gives back the range: the open may have been closed
     /// since it was looked at.
-    pub(crate) fn locked(&self, by: LockBy, file: FileId) -> Result<StateId, Status> {
+    pub(crate) fn locked(&self, by: LockBy, file: FileKey) -> Result<StateId, Status> {
         let mut inner = self.lock();
         let (open, owner) = match by {
             LockBy::Known(id) => return change_lock(&mut inner, id, file, true),
@@ -231,7 +231,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// As for every stateid.
-    pub(crate) fn unlocked(&self, id: StateId, file: FileId, still_holds: bool) -> Result<StateId, Status> {
+    pub(crate) fn unlocked(&self, id: StateId, file: FileKey, still_holds: bool) -> Result<StateId, Status> {
         change_lock(&mut self.lock(), id, file, still_holds)
     }
 
@@ -239,7 +239,13 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// DELAY at the limits; the OPEN is answered without it.
-    pub(crate) fn delegate(&self, _recorded: &Recorded, file: FileId, share: Share, pin: P) -> Result<StateId, Status> {
+    pub(crate) fn delegate(
+        &self,
+        _recorded: &Recorded,
+        file: FileKey,
+        share: Share,
+        pin: P,
+    ) -> Result<StateId, Status> {
         self.lock().add(file, Kind::Delegation(Delegation { share, pin }))
     }
 
@@ -247,7 +253,7 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// As for every stateid.
-    pub(crate) fn undelegate(&self, id: StateId, file: FileId) -> Result<Vec<Release<P>>, Status> {
+    pub(crate) fn undelegate(&self, id: StateId, file: FileKey) -> Result<Vec<Release<P>>, Status> {
         let mut inner = self.lock();
         inner.find(id, Some(file), Wanted::Delegation)?;
         let mut released = Vec::new();
@@ -256,7 +262,7 @@ impl<P> Held<P> {
     }
 }
 
-fn change_lock<P>(inner: &mut Inner<P>, id: StateId, file: FileId, holds: bool) -> Result<StateId, Status> {
+fn change_lock<P>(inner: &mut Inner<P>, id: StateId, file: FileKey, holds: bool) -> Result<StateId, Status> {
     let state = inner.find(id, Some(file), Wanted::Lock)?;
     if let Kind::Lock(lock) = &mut state.kind {
         lock.holds = holds;

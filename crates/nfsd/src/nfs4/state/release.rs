@@ -1,6 +1,6 @@
 //! What a client loses, and why: what has to be given back to others.
 
-use crate::FileId;
+use crate::claims::FileKey;
 use rpcrdma_nfs::v4::{ClientId, OwnerName, StateIdOther, Status};
 
 /// Why the server took a state away.
@@ -42,7 +42,7 @@ pub(crate) struct Release<P> {
     /// Whose it was.
     pub(crate) client: ClientId,
     /// Of which file.
-    pub(crate) file: FileId,
+    pub(crate) file: FileKey,
     /// As what it was known.
     pub(crate) other: StateIdOther,
     /// What it was.

@@ -21,7 +21,7 @@ use super::{
     sessions::{CreateSession, Created, create_flags},
     slots::Request,
 };
-use crate::FileId;
+use crate::claims::FileKey;
 use bytes::Bytes;
 use rpcrdma_env::{SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{ClientId, OwnerName, SessionId, StateId, Status, Verifier};
@@ -45,8 +45,8 @@ pub(super) fn limits() -> Limits {
     }
 }
 
-pub(super) fn file(number: u64) -> FileId {
-    FileId::new(&number.to_be_bytes()).unwrap()
+pub(super) fn file(number: u64) -> FileKey {
+    FileKey { file_system: 1, file: crate::FileId::new(&number.to_be_bytes()).unwrap() }
 }
 
 pub(super) fn name(text: &str) -> OwnerName {

@@ -1,0 +1,225 @@
+//! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
+
+use super::{
+    compound::{Compound, RPC_CALL_OCTETS},
+    state::{
+        State, Taken,
+        clients::Principal,
+        limits::Limits,
+        release::{Release, Released},
+        session::Begin,
+        slots::Request,
+    },
+};
+use crate::{
+    Workers,
+    claims::{Claims, Client, FileKey, Holder},
+    server::Server,
+};
+use rpcrdma_env::{BoxFuture, Clock, Timestamp};
+use rpcrdma_nfs::v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status};
+use rpcrdma_oncrpc::{Answer, CallContext, Credential, Service};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
+use siphasher::sip::SipHasher24;
+use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
+use tokio::sync::oneshot;
+
+/// COMPOUND's number.
+const COMPOUND: u32 = 1;
+
+/// Octets of a call by which it is told from another that claims to be its repetition.
+const DIGEST_OCTETS: usize = 1024;
+
+/// What an open keeps: the file of the file system, and the reservation in the table of claims.
+pub(crate) type Pin = Arc<super::open::Pinned>;
+
+/// What the calls of a server share.
+pub(crate) struct Shared {
+    pub(crate) state: State<Pin>,
+    pub(crate) claims: Claims,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workers: Arc<dyn Workers>,
+    /// Which minor versions are served.
+    pub(crate) minors: RangeInclusive<u32>,
+}
+
+impl Shared {
+    /// The present.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The limits.
+    pub(crate) fn limits(&self) -> &Limits {
+        self.state.limits()
+    }
+
+    /// Does what waits for the disk on one of the program's workers.
+    ///
+    /// # Errors
+    /// SERVERFAULT if the program drops it.
+    pub(crate) async fn on_worker<T: Send + 'static>(
+        self: &Arc<Self>,
+        job: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let (sender, receiver) = oneshot::channel();
+        let shared = self.clone();
+        self.workers.run(Box::new(move || {
+            let _ = sender.send(job(&shared));
+        }));
+        receiver.await.unwrap_or(Err(Status::SERVERFAULT))
+    }
+
+    /// An owner in the table of claims.
+    pub(super) fn holder(client: ClientId, owner: &OwnerName) -> Holder {
+        Holder::new(Client::V4(client.0), &owner.0)
+    }
+
+    /// Takes what clients no longer hold out of the table of claims; what was open is closed.
+    pub(crate) fn release(&self, released: Vec<Release<Pin>>) {
+        for Release { client, file, what, .. } in released {
+            if let Released::Lock(owner) = &what {
+                self.claims.unlock_all(file, &Self::holder(client, owner));
+            }
+        }
+    }
+
+    /// Does what is due: ends of leases and of the grace period. Sleeps.
+    pub(crate) fn sweep(&self) {
+        let released = self.state.sweep(self.now());
+        self.release(released);
+        self.claims.sweep();
+    }
+
+    /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Says whether it was taken.
+    /// Sleeps.
+    pub(super) fn take_from(&self, holder: Client, file: FileKey) -> bool {
+        let Client::V4(client) = holder else { return false };
+        match self.state.take_from(ClientId(client), file, self.now()) {
+            Ok(Taken::Gone(released)) => {
+                self.release(released);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// The service.
+pub(crate) struct Nfs4 {
+    pub(crate) server: Arc<Server>,
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// Who calls, as the credential says and nobody has squashed yet.
+pub(super) fn principal(credential: &Credential) -> Principal {
+    match credential {
+        Credential::Sys(sys) => Principal { flavor: rpcrdma_oncrpc::AUTH_SYS, user: sys.uid.into() },
+        _ => Principal { flavor: 0, user: 0 },
+    }
+}
+
+impl Service for Nfs4 {
+    fn program(&self) -> u32 {
+        v4::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        v4::VERSION
+    }
+
+    /// The slot of its session knows whether a call was executed, not the transport's cache (RFC 8881 section 2.10.6).
+    fn is_idempotent(&self, _: u32) -> bool {
+        true
+    }
+
+    fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+        let ready = |answer| -> BoxFuture<'static, Answer> { Box::pin(std::future::ready(answer)) };
+        if procedure != COMPOUND {
+            return ready(Answer::ProcUnavail);
+        }
+        let mut digest = SipHasher24::new();
+        args.measure(DIGEST_OCTETS, &mut digest);
+        let octets = args.remaining();
+        let decoded = Arguments::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
+        let call = match decoded {
+            Ok(call) => call,
+            Err(error) => return ready(Answer::from(error)),
+        };
+        if !self.shared.minors.contains(&call.minor) {
+            return ready(whole(&Results::refused(call.tag, Status::MINOR_VERS_MISMATCH)));
+        }
+        let compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
+        let call = Call { call, octets, digest: digest.finish() };
+        Box::pin(async move { Answer::Results(execute(compound, call).await) })
+    }
+}
+
+/// A call that was decoded.
+struct Call {
+    call: Arguments,
+    /// Octets of its arguments.
+    octets: usize,
+    digest: u64,
+}
+
+fn encoded(results: &Results) -> Payload {
+    let mut encoder = Encoder::new();
+    results.encode(&mut encoder);
+    encoder.finish()
+}
+
+fn whole(results: &Results) -> Answer {
+    Answer::Results(encoded(results))
+}
+
+/// Executes a call, unless its slot has the answer.
+async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) -> Payload {
+    let Arguments { tag, ops, broken, announced, .. } = &call;
+    let refused = |outcome: Outcome| encoded(&Results::of(tag.clone(), vec![outcome]));
+    let Some(Args::Sequence(sequence)) = ops.first() else {
+        return compound.run(call).await.payload();
+    };
+    let request = Request {
+        slot: sequence.slot,
+        sequence: sequence.sequence,
+        highest: sequence.highest_slot,
+        cache: sequence.cache,
+        alone: *announced == 1 && broken.is_none(),
+        digest,
+        principal: principal(&compound.context.credential),
+    };
+    let shared = compound.shared.clone();
+    let connection = compound.context.connection.id;
+    // Before the slot is looked at: what the session does not allow leaves it as it was.
+    let fore = match shared.state.session(sequence.session) {
+        Ok(session) => session.fore,
+        Err(status) => return refused(Outcome::Sequence(Err(status))),
+    };
+    if *announced > fore.operations {
+        return refused(Outcome::Sequence(Err(Status::TOO_MANY_OPS)));
+    }
+    if octets.saturating_add(RPC_CALL_OCTETS) > fore.request as usize {
+        return refused(Outcome::Sequence(Err(Status::REQ_TOO_BIG)));
+    }
+    let begun = shared.state.begin(sequence.session, &request, connection, shared.now());
+    let guard = match begun {
+        Err(status) => return refused(Outcome::Sequence(Err(status))),
+        Ok(Begin::Replay(reply)) => return reply,
+        Ok(Begin::Uncached(told)) => {
+            let mut results = vec![Outcome::Sequence(Ok(super::session::sequence_ok(sequence, told)))];
+            // RFC 8881 section 2.10.6.1.3: the operation after SEQUENCE says so.
+            match ops.get(1) {
+                Some(next) => results.push(Outcome::failed(next.op(), Status::RETRY_UNCACHED_REP)),
+                None => results.extend(call.broken_outcome()),
+            }
+            return encoded(&Results::of(tag.clone(), results));
+        }
+        Ok(Begin::New(guard)) => guard,
+    };
+    let ok = super::session::sequence_ok(sequence, guard.told());
+    compound.enter(guard.session().clone(), ok, request.cache || request.alone);
+    let reply = compound.run(call).await.payload();
+    guard.finish(&reply, shared.now());
+    reply
+}

@@ -1,0 +1,152 @@
+//! Clients, sessions and the bookkeeping of stateids (RFC 8881 sections 18.34 to 18.38, 18.46 to 18.51).
+
+use super::{
+    compound::Compound,
+    state::{
+        channel::Channel,
+        connections::{Ask, Direction},
+        exchange::ExchangeId,
+        session::Told,
+        sessions::CreateSession,
+    },
+};
+use rpcrdma_nfs::v4::{
+    List, Opaque, Status,
+    ops::{self, Answer},
+};
+use rpcrdma_oncrpc::ClientNetwork;
+
+/// What SEQUENCE answers.
+pub(super) fn sequence_ok(args: &ops::Sequence, told: Told) -> ops::SequenceOk {
+    ops::SequenceOk {
+        session: args.session,
+        sequence: args.sequence,
+        slot: args.slot,
+        highest_slot: told.highest,
+        target_highest_slot: told.target,
+        status: told.flags,
+    }
+}
+
+fn channel(offered: &ops::ChannelAttributes) -> Channel {
+    Channel {
+        padding: offered.header_padding,
+        request: offered.max_request,
+        response: offered.max_response,
+        cached: offered.max_response_cached,
+        operations: offered.max_operations,
+        slots: offered.max_requests,
+    }
+}
+
+fn attributes(channel: Channel, offered: &ops::ChannelAttributes) -> ops::ChannelAttributes {
+    ops::ChannelAttributes {
+        header_padding: channel.padding,
+        max_request: channel.request,
+        max_response: channel.response,
+        max_response_cached: channel.cached,
+        max_operations: channel.operations,
+        max_requests: channel.slots,
+        // The transport negotiates it (RFC 5666, RFC 8166); what was offered is taken.
+        rdma_ird: offered.rdma_ird,
+    }
+}
+
+impl Compound {
+    pub(super) fn exchange_id(&self, args: ops::ExchangeId) -> Answer<ops::ExchangeIdOk> {
+        // Only a client that trusts its network is served: neither machine credentials nor SSV are enforced.
+        let protection = match args.protection {
+            ops::StateProtection::None => ops::StateProtectionOk::None,
+            _ => return Err(Status::ENCR_ALG_UNSUPP),
+        };
+        let exchange = ExchangeId {
+            owner: args.owner.name.0,
+            verifier: args.owner.verifier,
+            flags: args.flags,
+            principal: self.principal(),
+            network: ClientNetwork::of(self.context.connection.peer.ip()),
+        };
+        let exchanged = self.shared.state.exchange_id(&exchange, self.shared.now())?;
+        let identity = &self.shared.state.identity;
+        Ok(ops::ExchangeIdOk {
+            client: exchanged.client,
+            sequence: exchanged.sequence,
+            flags: exchanged.flags,
+            protection,
+            server: ops::ServerOwner { minor_id: identity.minor, major_id: Opaque(identity.major.clone()) },
+            scope: Opaque(identity.scope.clone()),
+            implementation: None,
+        })
+    }
+
+    pub(super) fn create_session(&self, args: ops::CreateSession) -> Answer<ops::CreateSessionOk> {
+        let create = CreateSession {
+            client: args.client,
+            sequence: args.sequence,
+            flags: args.flags,
+            fore: channel(&args.fore),
+            back: channel(&args.back),
+            program: args.callback_program,
+            principal: self.principal(),
+            connection: self.context.connection.id,
+            // Nobody is called so far.
+            can_call: false,
+        };
+        let (created, released) = self.shared.state.create_session(&create, self.shared.now());
+        self.shared.release(released);
+        let created = created?;
+        Ok(ops::CreateSessionOk {
+            session: created.session,
+            sequence: created.sequence,
+            flags: created.flags,
+            fore: attributes(created.fore, &args.fore),
+            back: attributes(created.back, &args.back),
+        })
+    }
+
+    pub(super) fn destroy_session(&self, args: ops::DestroySession) -> Answer {
+        self.shared.state.destroy_session(args.session, self.context.connection.id)
+    }
+
+    pub(super) fn bind_connection(&self, args: ops::BindConnToSession) -> Answer<ops::BindConnToSessionOk> {
+        let ask = match args.direction {
+            ops::ClientDirection::Fore => Ask::Fore,
+            ops::ClientDirection::Back => Ask::Back,
+            ops::ClientDirection::ForeOrBoth => Ask::ForeOrBoth,
+            ops::ClientDirection::BackOrBoth => Ask::BackOrBoth,
+        };
+        let direction = self.shared.state.bind_connection(args.session, self.context.connection.id, ask, false)?;
+        let direction = match direction {
+            Direction::Fore => ops::ServerDirection::Fore,
+            Direction::Back => ops::ServerDirection::Back,
+            Direction::Both => ops::ServerDirection::Both,
+        };
+        // Linux's client does not mount where it is told to go on in another mode.
+        Ok(ops::BindConnToSessionOk { session: args.session, direction, rdma_mode: false })
+    }
+
+    pub(super) fn destroy_client(&self, args: ops::DestroyClientId) -> Answer {
+        self.shared.state.destroy_client(args.client)
+    }
+
+    pub(super) async fn reclaim_complete(&self, args: ops::ReclaimComplete) -> Answer {
+        if args.one_file_system {
+            // No file system moves here or from here: nothing is to be reclaimed of it.
+            return self.file().map(drop);
+        }
+        let client = self.client()?;
+        self.shared.on_worker(move |shared| shared.state.recovery.complete(&client, shared.now())).await
+    }
+
+    pub(super) fn free_state(&self, args: ops::FreeStateId) -> Answer {
+        let state = self.state_of(args.state, false)?;
+        let client = self.client()?;
+        self.shared.state.free_stateid(&client, state)
+    }
+
+    pub(super) fn test_states(&self, args: ops::TestStateId) -> Answer<ops::TestStateIdOk> {
+        let client = self.client()?;
+        let statuses = args.states.iter().map(|state| client.held.test(*state)).collect();
+        Ok(ops::TestStateIdOk { statuses: List(statuses) })
+    }
+}

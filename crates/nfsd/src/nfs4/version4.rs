@@ -1,0 +1,84 @@
+//! What a program says of version 4 when it makes a server.
+
+use super::{
+    service::{Pin, Shared},
+    state::{
+        Identity, State,
+        grace::{JournalError, Recovery},
+        limits::Limits,
+    },
+};
+use crate::{SECRET_OCTETS, StateDirectory, Workers, claims::Claims};
+use bytes::Bytes;
+use rpcrdma_env::Env;
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::{hash::Hasher, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
+
+/// Version 4 as a server speaks it: [`Nfsd::with_version_4`](crate::Nfsd::with_version_4).
+pub struct Version4 {
+    directory: PathBuf,
+    secret: [u8; SECRET_OCTETS],
+    workers: Arc<dyn Workers>,
+    minors: RangeInclusive<u32>,
+    limits: Limits,
+}
+
+/// Why version 4 cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub struct Version4Error(#[from] JournalError);
+
+impl Version4 {
+    /// Minor versions 1 and 2. What clients hold is on record in the state directory; `workers` wait for its disk.
+    pub fn new(state: &StateDirectory, workers: Arc<dyn Workers>) -> Self {
+        let directory = state.path().to_owned();
+        Self { directory, secret: state.secret(), workers, minors: 1..=2, limits: Limits::default() }
+    }
+
+    /// Only these minor versions.
+    #[must_use]
+    pub fn with_minors(mut self, minors: RangeInclusive<u32>) -> Self {
+        self.minors = minors;
+        self
+    }
+
+    /// For how long a client keeps what it holds without a word from it. It asks for that, and renews it in time.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.limits.lease = lease;
+        self
+    }
+
+    /// For how long after a restart clients may reclaim what they held, while others wait.
+    #[must_use]
+    pub fn with_grace(mut self, grace: Duration) -> Self {
+        self.limits.grace = grace;
+        self
+    }
+
+    /// The most octets that remembered replies may take, all together.
+    #[must_use]
+    pub fn with_cache_octets(mut self, octets: usize) -> Self {
+        self.limits.cache = octets;
+        self
+    }
+
+    /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
+    pub(crate) fn start(self, env: &Env) -> Result<Arc<Shared>, Version4Error> {
+        let now = env.clock.now();
+        let recovery = Recovery::open(&self.directory, env.clock.unix_time().as_secs(), now, &self.limits)?;
+        // Two servers of one host are two, and each is the same after a restart.
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write(b"NFSv4 server owner");
+        let name = Bytes::copy_from_slice(&hasher.finish128().as_bytes());
+        let identity = Identity { major: name.clone(), minor: 0, scope: name };
+        let state: State<Pin> = State::new(recovery, identity, env.random.clone(), self.limits);
+        Ok(Arc::new(Shared {
+            state,
+            claims: Claims::new(env.clock.clone()),
+            clock: env.clock.clone(),
+            workers: self.workers,
+            minors: self.minors,
+        }))
+    }
+}
