@@ -16,6 +16,7 @@
 
 use crate::{
     Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash,
+    claims::{Access, Asker, Claims, Conflict, FileKey},
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::{self, Nfs3},
@@ -31,7 +32,13 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_oncrpc::{CallContext, Handler, Router};
 use siphasher::sip::SipHasher24;
-use std::{hash::Hasher, net::IpAddr, sync::Arc, task::Poll, time::Duration};
+use std::{
+    hash::Hasher,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    task::Poll,
+    time::Duration,
+};
 
 /// A file system as clients may use it.
 #[derive(Clone)]
@@ -132,6 +139,8 @@ impl Nfsd {
         let pseudo = Arc::new(PseudoFs::new(&exports));
         let server = Arc::new(Server {
             exports,
+            claims: Claims::new(env.clock.clone()),
+            version_4: OnceLock::new(),
             pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
@@ -157,15 +166,21 @@ impl Nfsd {
     /// # Errors
     /// If the journal cannot be used.
     pub fn with_version_4(mut self, version_4: Version4, version_3: bool, env: &Env) -> Result<Self, Version4Error> {
-        let shared = version_4.start(env)?;
+        let shared = version_4.start(env, self.server.claims.clone())?;
         let mut nfs = Router::new(env);
         if version_3 {
             nfs = nfs.with_service(Arc::new(Nfs3 { server: self.server.clone() }));
         }
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
         self.nfs = Arc::new(nfs);
+        let _ = self.server.version_4.set(shared.clone());
         self.version_4 = Some(shared);
         Ok(self)
+    }
+
+    /// What clients hold on files, which all versions ask: for protocols of the program's own.
+    pub fn claims(&self) -> &Claims {
+        &self.server.claims
     }
 
     /// A connection is gone: sessions of version 4 do not belong to it any more. Its number is that of its
@@ -226,6 +241,10 @@ pub(crate) struct Server {
     boot: u64,
     pub(crate) mounts: MountTable,
     pub(crate) troubles: Troubles,
+    /// What clients hold on files, of whichever version.
+    pub(crate) claims: Claims,
+    /// Version 4, if it is served.
+    pub(crate) version_4: OnceLock<Arc<Shared>>,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,
 }
@@ -341,6 +360,26 @@ impl Server {
     pub(crate) fn handle(&self, beside: &Opened, file: FileId) -> Handle {
         let file_system = beside.file_system.id();
         self.seal.handle(&Target { export: beside.export, file_system, file })
+    }
+
+    /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose lease is over
+    /// is taken from it first.
+    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), Conflict> {
+        let key = FileKey { file_system: file.file_system.id(), file: file.file };
+        let Err(mut conflict) = self.claims.may(key, access, Asker::Anonymous) else { return Ok(()) };
+        // Each time one client less is in the way.
+        while let Some(shared) = self.version_4.get() {
+            let client = conflict.client;
+            if shared.on_worker(move |shared| Ok(shared.take_from(client, key))).await != Ok(true) {
+                break;
+            }
+            match self.claims.may(key, access, Asker::Anonymous) {
+                Ok(()) => return Ok(()),
+                Err(other) if other.client == client => break,
+                Err(other) => conflict = other,
+            }
+        }
+        Err(conflict)
     }
 
     /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.

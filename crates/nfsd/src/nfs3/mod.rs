@@ -10,6 +10,7 @@ mod look;
 mod tell;
 
 use crate::{
+    claims,
     server::{Opened, Server},
     trouble::Subject,
 };
@@ -50,6 +51,12 @@ impl Execution {
     fn open_to_change(&self, handle: &v3::Handle) -> Result<Opened, Status> {
         let opened = self.open(handle)?;
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
+    }
+
+    /// That no client of version 4 denies reading or writing the file. Never JUKEBOX, with which a client would ask again for
+    /// as long as the other has it open.
+    async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
+        self.server.may(file, access).await.map_err(|_| Status::ACCES)
     }
 
     /// What a call is about, for who has to be warned.

@@ -93,7 +93,7 @@ impl Shared {
 
     /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Says whether it was taken.
     /// Sleeps.
-    pub(super) fn take_from(&self, holder: Client, file: FileKey) -> bool {
+    pub(crate) fn take_from(&self, holder: Client, file: FileKey) -> bool {
         let Client::V4(client) = holder else { return false };
         match self.state.take_from(ClientId(client), file, self.now()) {
             Ok(Taken::Gone(released)) => {

@@ -64,7 +64,7 @@ impl Version4 {
     }
 
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
-    pub(crate) fn start(self, env: &Env) -> Result<Arc<Shared>, Version4Error> {
+    pub(crate) fn start(self, env: &Env, claims: Claims) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
         let recovery = Recovery::open(&self.directory, env.clock.unix_time().as_secs(), now, &self.limits)?;
         // Two servers of one host are two, and each is the same after a restart.
@@ -73,12 +73,6 @@ impl Version4 {
         let name = Bytes::copy_from_slice(&hasher.finish128().as_bytes());
         let identity = Identity { major: name.clone(), minor: 0, scope: name };
         let state: State<Pin> = State::new(recovery, identity, env.random.clone(), self.limits);
-        Ok(Arc::new(Shared {
-            state,
-            claims: Claims::new(env.clock.clone()),
-            clock: env.clock.clone(),
-            workers: self.workers,
-            minors: self.minors,
-        }))
+        Ok(Arc::new(Shared { state, claims, clock: env.clock.clone(), workers: self.workers, minors: self.minors }))
     }
 }
