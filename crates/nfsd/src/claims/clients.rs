@@ -9,8 +9,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// How much may be claimed. The defaults are for a server of thousands of clients: what a client may have takes some 20
-/// MiB of the server's memory at most, what all may have some 300 MiB.
+/// How much may be claimed. A range takes up to 1,600 bytes of memory, a share 1,100, if each is on a file of its own;
+/// many on one file take far less. So with the defaults a client can make the server take 170 MiB, and all of them
+/// together 680 MiB; who has less memory sets lower limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Shares that a client may have.
@@ -31,12 +32,12 @@ pub struct Limits {
 
 /// [`Limits::shares_of_client`], as Linux's clients have at most some thousands of files open.
 pub const MAX_SHARES_OF_CLIENT: usize = 65_536;
-/// [`Limits::shares`]: those of sixteen clients who have all they may.
-pub const MAX_SHARES: usize = 16 * MAX_SHARES_OF_CLIENT;
+/// [`Limits::shares`]: those of four clients who have all they may.
+pub const MAX_SHARES: usize = 4 * MAX_SHARES_OF_CLIENT;
 /// [`Limits::ranges_of_client`]: to unlock all of them at once takes 30 ms.
 pub const MAX_RANGES_OF_CLIENT: usize = 65_536;
-/// [`Limits::ranges`]: those of sixteen clients who have all they may.
-pub const MAX_RANGES: usize = 16 * MAX_RANGES_OF_CLIENT;
+/// [`Limits::ranges`]: those of four clients who have all they may.
+pub const MAX_RANGES: usize = 4 * MAX_RANGES_OF_CLIENT;
 /// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them. Unlocking a range beside as many of
 /// others takes up to 40 ms, one call of the host's for each gap.
 pub const MAX_RANGES_OF_MIRRORED_FILE: usize = 4_096;
