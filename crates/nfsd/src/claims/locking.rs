@@ -204,7 +204,7 @@ impl Claims {
                 }
             })
         };
-        self.unless_expired(Some(request.holder.client()), attempt, |outcome| match outcome {
+        self.unless_expired((request.file, Some(request.holder.client())), attempt, |outcome| match outcome {
             Err(LockRefused::Denied(denied)) => denied.clients(),
             _ => Vec::new(),
         })
@@ -227,7 +227,7 @@ impl Claims {
                 (tested, Wakes::new())
             })
         };
-        self.unless_expired(Some(holder.client()), attempt, |outcome| match outcome {
+        self.unless_expired((request.file, Some(holder.client())), attempt, |outcome| match outcome {
             Err(LockRefused::Denied(denied)) => denied.clients(),
             _ => Vec::new(),
         })
