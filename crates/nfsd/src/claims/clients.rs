@@ -9,9 +9,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// How much may be claimed. A range takes up to 1,600 bytes of memory, a share 1,100, if each is on a file of its own;
-/// many on one file take far less. So with the defaults a client can make the server take 170 MiB, and all of them
-/// together 680 MiB; who has less memory sets lower limits.
+/// How much may be claimed. A range takes up to 1,800 bytes of memory, a share 1,300, if each is on a file of its own;
+/// many on one file take far less. So with the defaults a client can make the server take 200 MiB, and all of them
+/// together 800 MiB; who has less memory sets lower limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Shares that a client may have.
