@@ -31,10 +31,21 @@ pub(crate) struct Recorded(());
 
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the journal of NFSv4 clients in {} cannot be used", path.display())]
-pub(crate) struct JournalError {
-    path: PathBuf,
-    source: io::Error,
+pub(crate) enum JournalError {
+    /// It can be neither read nor written.
+    #[error("the journal of NFSv4 clients in {} cannot be used", path.display())]
+    Io {
+        /// The state directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another server that runs has it.
+    #[error("another server uses the journal of NFSv4 clients in {}", path.display())]
+    InUse {
+        /// The state directory.
+        path: PathBuf,
+    },
 }
 
 /// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk is waited
@@ -76,16 +87,23 @@ impl Recovery {
     /// Opens the journal in the state directory, and begins a new epoch. Sleeps.
     ///
     /// # Errors
-    /// If the journal can be neither read nor written.
+    /// If the journal can be neither read nor written, or another server has it.
     pub(crate) fn open(
         directory: &Path,
         unix_seconds: u64,
         now: Timestamp,
         limits: &Limits,
     ) -> Result<Self, JournalError> {
-        Self::with_store(Box::new(Disk::new(directory)), unix_seconds, now, limits)
-            .map(|recovery| Self { path: directory.to_owned(), ..recovery })
-            .map_err(|source| JournalError { path: directory.to_owned(), source })
+        let path = directory.to_owned();
+        let disk = match Disk::take(directory) {
+            Ok(Some(disk)) => disk,
+            Ok(None) => return Err(JournalError::InUse { path }),
+            Err(source) => return Err(JournalError::Io { path, source }),
+        };
+        match Self::with_store(Box::new(disk), unix_seconds, now, limits) {
+            Ok(recovery) => Ok(Self { path, ..recovery }),
+            Err(source) => Err(JournalError::Io { path, source }),
+        }
     }
 
     pub(super) fn with_store(

@@ -15,6 +15,10 @@
 
 use super::{clients::Principal, limits::MAX_OBSOLETE_RECORDS};
 use bytes::Bytes;
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use siphasher::sip::SipHasher24;
 use std::{
     collections::HashMap,
@@ -74,15 +78,27 @@ pub(super) trait Store: Send {
     fn set_aside(&mut self) -> io::Result<()>;
 }
 
-/// A file in the state directory.
+/// A file in the state directory, and the lock beside it.
 pub(super) struct Disk {
     path: PathBuf,
     file: Option<File>,
+    _lock: File,
 }
 
 impl Disk {
-    pub(super) fn new(directory: &Path) -> Self {
-        Self { path: directory.join(NAME), file: None }
+    /// Takes the journal of a state directory, or `None` if another server has it: what one of the two appends the other would
+    /// write over.
+    pub(super) fn take(directory: &Path) -> io::Result<Option<Self>> {
+        let path = directory.join(NAME);
+        let lock = path.with_extension("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            taken => {
+                taken?;
+                Ok(Some(Self { path, file: None, _lock: lock }))
+            }
+        }
     }
 
     fn sync_directory(&self) -> io::Result<()> {

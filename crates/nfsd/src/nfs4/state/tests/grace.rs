@@ -1,6 +1,6 @@
 //! Restarts, reclaims, and disks that refuse.
 
-use super::super::tests::{COURTESY, Guest, LEASE, World, file, limits, share, who};
+use super::super::tests::{COURTESY, Guest, LEASE, World, at, file, limits, share, who};
 use super::*;
 use crate::nfs4::state::{
     Taken,
@@ -261,6 +261,21 @@ fn grace_goes_on_while_the_disk_refuses_to_forget_the_late() {
     world.sweep();
     assert_eq!((is_grace(&world), fresh(&b)), (false, Ok(())));
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::RECLAIM_BAD));
+}
+
+#[test]
+fn one_server_at_a_time_has_the_journal_of_a_state_directory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let open = |path: &Path| Recovery::open(path, 1_000, at(0), &limits());
+    let first = open(scratch.path()).unwrap();
+    assert!(matches!(open(scratch.path()), Err(JournalError::InUse { .. })));
+    drop(first);
+    assert_eq!(open(scratch.path()).unwrap().epoch(), 1_001);
+    assert!(matches!(open(Path::new("/proc/nowhere")), Err(JournalError::Io { .. })));
+    // A directory stands where the journal should be.
+    std::fs::remove_file(scratch.path().join("v4-clients")).unwrap();
+    std::fs::create_dir(scratch.path().join("v4-clients")).unwrap();
+    assert!(matches!(open(scratch.path()), Err(JournalError::Io { .. })));
 }
 
 #[test]
