@@ -1,7 +1,7 @@
 //! Client records, and the table of them (RFC 8881 section 2.4).
 //!
-//! There are at most two records of an owner: one that a session has confirmed, and a later one that none has. The table has one
-//! lock, which SEQUENCE does not take.
+//! There are at most two records of an owner: one that a session has confirmed, and a later one that none has. The
+//! table has one lock, which SEQUENCE does not take.
 
 use super::{
     exchange::ExchangeId,

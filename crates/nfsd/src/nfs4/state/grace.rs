@@ -1,11 +1,11 @@
-//! What clients may reclaim after a restart, and for how long all others wait for them (RFC 8881 sections 8.4.2.1, 8.4.3,
-//! 18.51).
+//! What clients may reclaim after a restart, and for how long all others wait for them (RFC 8881 sections 8.4.2.1,
+//! 8.4.3, 18.51).
 //!
-//! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that they are
-//! done, or a lease after the start; those that have not come by then are forgotten on the disk first, as from then on others
-//! may get what they held. Functions that say so sleep until the disk has what they write: give them to a worker. When the
-//! disk refuses, they fail and say why in the log, and what depends on them does not happen: no OPEN, no taking away, no end of
-//! the grace period.
+//! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that
+//! they are done, or a lease after the start; those that have not come by then are forgotten on the disk first, as from
+//! then on others may get what they held. Functions that say so sleep until the disk has what they write: give them to
+//! a worker. When the disk refuses, they fail and say why in the log, and what depends on them does not happen: no
+//! OPEN, no taking away, no end of the grace period.
 
 use super::{
     clients::{Client, Principal},
@@ -48,8 +48,8 @@ pub(crate) enum JournalError {
     },
 }
 
-/// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk is waited
-/// for, and only functions that sleep take it.
+/// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk
+/// is waited for, and only functions that sleep take it.
 pub(crate) struct Recovery {
     journal: Mutex<Journal>,
     /// What the journal is told by the next function that takes it.
@@ -172,11 +172,12 @@ impl Recovery {
         })
     }
 
-    /// Whether a client may reclaim now (OPEN with CLAIM_PREVIOUS, LOCK with reclaim), and the proof that it is on record.
+    /// Whether a client may reclaim now (OPEN with CLAIM_PREVIOUS, LOCK with reclaim), and the proof that it is on
+    /// record.
     ///
     /// # Errors
-    /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it; RECLAIM_BAD if
-    /// it held nothing, or was another principal's; DELAY while the grace period ends.
+    /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it;
+    /// RECLAIM_BAD if it held nothing, or was another principal's; DELAY while the grace period ends.
     pub(crate) fn reclaim<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
         let grace = lock(&self.grace);
         if !self.is_grace() || client.is_complete() {
