@@ -166,7 +166,10 @@ impl Recovery {
             let count = self.failures.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if count.is_power_of_two() {
                 let path = self.path.display();
-                tracing::error!(%path, %error, count, "the journal of NFSv4 clients cannot be written: clients get no state");
+                tracing::error!(
+                    %path, %error, count,
+                    "the journal of NFSv4 clients cannot be written: clients get no state"
+                );
             }
             Status::SERVERFAULT
         })
@@ -273,9 +276,10 @@ impl Recovery {
         if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
-    /// A client that was to be expired is there again. Sleeps.
+    /// A client that was to be expired is there again. Sleeps. One that has not completed may have lost something before a
+    /// restart.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
-        self.journal().write_later(note(client, client.has_losses()));
+        self.journal().write_later(note(client, client.has_losses() || !client.is_complete()));
     }
 
     /// A client that holds nothing is no more.

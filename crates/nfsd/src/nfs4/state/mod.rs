@@ -154,9 +154,10 @@ impl<P> State<P> {
         Ok(taken)
     }
 
-    /// Nothing was taken in the end: the journal has to say so.
+    /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
+    /// before a restart, and stays.
     fn mend(&self, client: &Client<P>) {
-        if !client.has_losses() {
+        if !client.has_losses() && client.is_complete() {
             self.recovery.restore(client);
         }
     }

@@ -170,6 +170,25 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
 }
 
+/// It has taken no note of what it lost before the restart, and somebody looks for more.
+#[test]
+fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
+    let world = World::new();
+    world.ready("b").open("o", 2, share(3, 0)).unwrap();
+    let a = world.ready("a");
+    a.open("o", 1, share(3, 0)).unwrap();
+    world.wait(LEASE + 1);
+    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    let world = world.restart();
+    let a = world.client("a");
+    world.wait(LEASE - 1);
+    world.client("b").call().unwrap();
+    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Stays));
+    world.wait(2);
+    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Gone(vec![])));
+    assert_eq!(world.state.recovery.known(&Bytes::from_static(b"a")).map(|known| known.revoked), Some(true));
+}
+
 /// The late are being forgotten on a slow disk while one of them comes: it is either complete and known, or neither.
 #[test]
 fn completing_and_the_end_of_the_grace_period_do_not_cross() {
