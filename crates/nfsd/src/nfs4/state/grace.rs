@@ -340,6 +340,13 @@ fn note<P>(client: &Client<P>, revoked: bool) -> Record {
     Record::Owner(client.owner().clone(), Known { principal: client.principal(), revoked })
 }
 
+#[cfg(test)]
+impl Recorded {
+    pub(super) fn for_tests() -> Self {
+        Self(())
+    }
+}
+
 impl Principal {
     #[cfg(test)]
     pub(super) const fn unix(user: u64) -> Self {

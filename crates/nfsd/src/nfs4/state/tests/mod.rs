@@ -5,6 +5,7 @@ mod clients;
 mod conflicts;
 mod floods;
 mod owners;
+mod releases;
 mod sequences;
 mod sessions;
 
