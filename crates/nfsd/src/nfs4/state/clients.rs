@@ -133,7 +133,7 @@ impl<P> Client<P> {
         !self.creation().sessions.is_empty() || !self.held.is_empty()
     }
 
-    /// The next [`State::sweep`] takes it if its lease is over, since its place is wanted.
+    /// The next [`State::sweep`](super::State::sweep) takes it if its lease is over, since its place is wanted.
     pub(super) fn give_up(&self) {
         self.is_unwanted.store(true, Ordering::Relaxed);
     }
