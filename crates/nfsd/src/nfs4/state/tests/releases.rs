@@ -1,6 +1,7 @@
 //! Whatever a client does and whatever is done to it: each state is given back once, and nothing stays pinned.
 
 use super::*;
+use crate::claims::FileKey;
 use crate::nfs4::state::{
     held::{Held, Totals},
     owners::LockBy,
@@ -48,7 +49,7 @@ struct Model(HashMap<StateIdOther, (u64, char)>);
 
 impl Model {
     /// A state that was ever named, chosen by a number; half of the time one that is held.
-    fn pick(&self, all: &[(StateIdOther, u64)], which: usize) -> (StateId, FileId) {
+    fn pick(&self, all: &[(StateIdOther, u64)], which: usize) -> (StateId, FileKey) {
         let held: Vec<_> = all.iter().filter(|(other, _)| self.0.contains_key(other)).collect();
         let (other, number) = match (all, &held[..]) {
             ([], _) => (StateIdOther([5; 12]), 0),
