@@ -200,11 +200,11 @@ impl Compound {
     }
 
     /// Whether an operation may stand where it stands.
-    fn check_place(&self, op: Op, at: usize, announced: u32) -> Result<(), Status> {
-        match (op, at) {
-            (Op::Sequence, 0) => Ok(()),
-            (Op::Sequence, _) => Err(Status::SEQUENCE_POS),
-            (op, 0) if may_stand_alone(op) => {
+    fn check_place(&self, args: &Args, at: usize, announced: u32) -> Result<(), Status> {
+        match (args, at) {
+            (Args::Sequence(_), 0) => Ok(()),
+            (Args::Sequence(_), _) => Err(Status::SEQUENCE_POS),
+            (args, 0) if may_stand_alone(args.op()) => {
                 if announced == 1 {
                     Ok(())
                 } else {
@@ -212,10 +212,13 @@ impl Compound {
                 }
             }
             (_, 0) => Err(Status::OP_NOT_IN_SESSION),
-            // It would answer over a session that is no more: it is the last then (RFC 8881 section 18.37.3).
-            (Op::DestroySession, at) if at + 1 != announced as usize => Err(Status::NOT_ONLY_OP),
-            // These are about a session or a client of their own, never about the one that they come over.
-            (Op::BindConnToSession, _) => Err(Status::NOT_ONLY_OP),
+            // What follows would be executed in a session that is no more (RFC 8881 section 18.37.3).
+            (Args::DestroySession(args), at) => {
+                let is_own = self.session.as_ref().is_some_and(|inside| inside.session.id() == args.session);
+                if is_own && at + 1 != announced as usize { Err(Status::NOT_ONLY_OP) } else { Ok(()) }
+            }
+            // The connection belongs to the session of SEQUENCE already (RFC 8881 section 18.34.3).
+            (Args::BindConnToSession(_), _) => Err(Status::NOT_ONLY_OP),
             _ => Ok(()),
         }
     }
@@ -229,7 +232,7 @@ impl Compound {
             let op = args.op();
             let (limit, too_big) = self.room();
             let largest = reply.octets().saturating_add(args.largest_results());
-            let outcome = match self.check_place(op, at, announced) {
+            let outcome = match self.check_place(&args, at, announced) {
                 Err(status) => Outcome::failed(op, status),
                 Ok(()) if !only_looks(op) && largest > limit => Outcome::failed(op, too_big),
                 Ok(()) => {
@@ -252,11 +255,6 @@ impl Compound {
             }
         }
         if let Some(outcome) = broken {
-            // Where it stands counts before what it is.
-            let outcome = match self.session {
-                None if reply.count == 0 && outcome.status() != Status::OP_ILLEGAL => outcome,
-                _ => outcome,
-            };
             let mut encoder = Encoder::new();
             outcome.encode(&mut encoder);
             reply.push(outcome.status(), encoder.finish());

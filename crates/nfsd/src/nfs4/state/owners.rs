@@ -239,7 +239,13 @@ impl<P> Held<P> {
     ///
     /// # Errors
     /// DELAY at the limits; the OPEN is answered without it.
-    pub(crate) fn delegate(&self, _recorded: &Recorded, file: FileKey, share: Share, pin: P) -> Result<StateId, Status> {
+    pub(crate) fn delegate(
+        &self,
+        _recorded: &Recorded,
+        file: FileKey,
+        share: Share,
+        pin: P,
+    ) -> Result<StateId, Status> {
         self.lock().add(file, Kind::Delegation(Delegation { share, pin }))
     }
 
