@@ -25,6 +25,7 @@ mod pseudo;
 mod security;
 mod service;
 mod session;
+mod settable;
 pub(crate) mod state;
 mod tell;
 mod version4;
