@@ -28,6 +28,8 @@ mod session;
 mod settable;
 pub(crate) mod state;
 mod tell;
+#[cfg(test)]
+pub(crate) mod testing;
 mod version4;
 
 pub(crate) use pseudo::PseudoFs;
