@@ -342,6 +342,15 @@ impl Server {
         Some(above.map(|file| Opened { file, ..self.pseudo_root(context) }).ok_or(Fault::NotFound))
     }
 
+    /// The number of the directory above the exports that a file covers, if it is the root of an export below.
+    pub(crate) fn covered(&self, file: &Opened) -> Option<u64> {
+        if file.export == PSEUDO || file.file != file.file_system.root() {
+            return None;
+        }
+        let place = self.exports.iter().position(|export| export.id == file.export)?;
+        self.pseudo.covered(place).filter(|_| self.pseudo.root_export() != Some(place))
+    }
+
     /// The handle of a file in the same export as another.
     pub(crate) fn handle(&self, beside: &Opened, file: FileId) -> Handle {
         let file_system = beside.file_system.id();

@@ -28,6 +28,7 @@ mod session;
 mod settable;
 pub(crate) mod state;
 mod tell;
+mod told;
 #[cfg(test)]
 pub(crate) mod testing;
 mod version4;
