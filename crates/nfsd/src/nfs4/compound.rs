@@ -117,7 +117,17 @@ fn only_looks(op: Op) -> bool {
 
 impl Compound {
     pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, context: CallContext, minor: u32) -> Self {
-        Self { server, shared, context, minor, current: None, saved: None, session: None, holds_memory: false, counted: None }
+        Self {
+            server,
+            shared,
+            context,
+            minor,
+            current: None,
+            saved: None,
+            session: None,
+            holds_memory: false,
+            counted: None,
+        }
     }
 
     /// SEQUENCE has found its slot.

@@ -28,9 +28,9 @@ mod session;
 mod settable;
 pub(crate) mod state;
 mod tell;
-mod told;
 #[cfg(test)]
 pub(crate) mod testing;
+mod told;
 mod version4;
 
 pub(crate) use pseudo::PseudoFs;

@@ -73,12 +73,7 @@ impl Compound {
     ///
     /// # Errors
     /// SERVERFAULT if its handle cannot be made.
-    pub(super) fn told(
-        &self,
-        asked: &Asked,
-        file: &Opened,
-        attributes: &Attributes,
-    ) -> Result<FileAttributes, Status> {
+    pub(super) fn told(&self, asked: &Asked, file: &Opened, attributes: &Attributes) -> Result<FileAttributes, Status> {
         let handle = if asked.set.contains(Attribute::Handle) { Some(self.handle(file)?) } else { None };
         Ok(FileAttributes::tell(asked.set, |attribute| match attribute {
             Attribute::Handle => handle.clone().map(Value::Handle),
