@@ -69,7 +69,7 @@ mod tests {
         assert_eq!((of(MESSAGE_OVERHEAD_OCTETS + 100), of(0), of(usize::MAX)), (100, 0, MAX_TRANSFER_OCTETS));
     }
 
-    /// proves: NFS4-8881-18.36-transfer
+    /// proves: NFS4-TRANSFER-a
     #[test]
     fn a_session_for_a_mebibyte_carries_one() {
         let wide = Limits::new(2 * MIB, 2 * MIB);

@@ -8,7 +8,7 @@ use super::{
     tell::{failure, status},
 };
 use crate::{
-    OpenFile, Via,
+    Fault, OpenFile, Via,
     claims::{Access, Asker},
     server::Opened,
 };
@@ -52,7 +52,11 @@ impl Compound {
             Some(_) => self.via_to_resize(&file, args.state)?,
             None => Via::caller(file.caller.clone(), file.file),
         };
-        file.file_system.set_attributes(via, new, None).await.map_err(failure)?;
+        file.file_system.set_attributes(via, new, None).await.map_err(|failed| match failed.fault {
+            // Only regular files have a size that can be set, and SETATTR has no other status for that.
+            Fault::IsDirectory | Fault::IsSymlink => Status::WRONG_TYPE,
+            _ => failure(failed),
+        })?;
         Ok(ops::SetAttrOk { set })
     }
 
@@ -110,3 +114,6 @@ impl Compound {
         Ok(told == given)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

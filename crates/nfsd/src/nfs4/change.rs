@@ -1,4 +1,6 @@
 //! Operations on names: CREATE, REMOVE, RENAME, LINK (RFC 8881 sections 18.4, 18.25, 18.26, 18.9).
+//!
+//! Where a symbolic link stands in for a directory only LINK says so: the others do not have that status (section 15.2).
 
 use super::{
     compound::Compound,
@@ -52,7 +54,7 @@ impl Compound {
                 self.go_to(Opened { file: made.file, ..directory });
                 Ok(ops::CreateOk { directory: changed, set })
             }
-            Err(failed) => Err(self.no_directory(&directory, failed.fault).await),
+            Err(failed) => Err(failure(failed)),
         }
     }
 
@@ -70,7 +72,7 @@ impl Compound {
         };
         match removed {
             Ok(changed) => Ok(ops::RemoveOk { directory: change_info(&changed) }),
-            Err(failed) => Err(self.no_directory(&directory, failed.fault).await),
+            Err(failed) => Err(failure(failed)),
         }
     }
 
@@ -99,7 +101,7 @@ impl Compound {
             Fault::NotDirectory => {
                 for directory in [from, to] {
                     if self.file_type(directory).await != Ok(FileType::Directory) {
-                        return self.no_directory(directory, fault).await;
+                        return Status::NOTDIR;
                     }
                 }
                 Status::EXIST
@@ -127,3 +129,6 @@ impl Compound {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -208,3 +208,6 @@ impl Compound {
         Ok((file, attributes))
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;
