@@ -176,6 +176,11 @@ impl Nfsd {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared_of_version_4(&self) -> &Arc<Shared> {
+        self.version_4.as_ref().unwrap()
+    }
+
     /// What executes calls to NFS, for every transport.
     pub fn nfs(&self) -> Arc<dyn Handler> {
         self.nfs.clone()

@@ -27,6 +27,8 @@ mod service;
 mod session;
 pub(crate) mod state;
 mod tell;
+#[cfg(test)]
+pub(crate) mod testing;
 mod version4;
 
 pub(crate) use pseudo::PseudoFs;
