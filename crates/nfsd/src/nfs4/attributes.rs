@@ -2,32 +2,20 @@
 
 use super::{
     compound::Compound,
-    service::Pin,
     settable::supported,
-    state::{held::Wanted, stateids::special},
     tell::{failure, status},
 };
-use crate::{
-    Fault, OpenFile, Via,
-    claims::{Access, Asker},
-    server::Opened,
-};
+use crate::{Fault, Via, claims::Access};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v4::{
-        Attribute, Bitmap, FileAttributes, StateId, Status,
+        Attribute, Bitmap, FileAttributes, Status,
         ops::{self, Answer},
     },
 };
-use std::sync::Arc;
 
 /// Attributes that cannot be compared besides those that cannot be read (RFC 8881 sections 18.15.3 and 18.31.3).
 const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
-
-/// What is open by a pin.
-fn open_file_of(_: &Pin) -> Option<Arc<dyn OpenFile>> {
-    None
-}
 
 impl Compound {
     pub(super) async fn get_attributes(&mut self, args: ops::GetAttr) -> Answer<ops::GetAttrOk> {
@@ -49,7 +37,8 @@ impl Compound {
             return Ok(ops::SetAttrOk { set });
         }
         let via = match new.size {
-            Some(_) => self.via_to_resize(&file, args.state)?,
+            // The same rules as for a WRITE (RFC 8881 section 18.30.3).
+            Some(_) => self.via(&file, args.state, Access::WRITE).await?,
             None => Via::caller(file.caller.clone(), file.file),
         };
         file.file_system.set_attributes(via, new, None).await.map_err(|failed| match failed.fault {
@@ -58,32 +47,6 @@ impl Compound {
             _ => failure(failed),
         })?;
         Ok(ops::SetAttrOk { set })
-    }
-
-    /// Through what the size of a file is changed: the same rules as for a WRITE (RFC 8881 section 18.30.3).
-    fn via_to_resize(&self, file: &Opened, state: StateId) -> Result<Via, Status> {
-        let state = self.state_of(state, false)?;
-        let own = Via::caller(file.caller.clone(), file.file);
-        let key = Self::key(file);
-        if special(state)?.is_some() {
-            // What will be reclaimed may deny it.
-            if self.shared.state.recovery.is_grace() {
-                return Err(Status::GRACE);
-            }
-            return match self.shared.claims.may(key, Access::WRITE, Asker::Anonymous) {
-                Ok(()) => Ok(own),
-                Err(_) => Err(Status::LOCKED),
-            };
-        }
-        let writes = u8::try_from(Access::WRITE.bits()).unwrap_or(u8::MAX);
-        let checked = self.client()?.held.check(state, key, Wanted::Any)?;
-        if checked.share.access() & writes == 0 {
-            return Err(Status::OPENMODE);
-        }
-        Ok(match checked.pin(writes).and_then(open_file_of) {
-            Some(open) => Via::open(file.caller.clone(), open),
-            None => own,
-        })
     }
 
     pub(super) async fn verify(&mut self, args: ops::Verify) -> Answer {
