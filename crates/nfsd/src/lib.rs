@@ -18,6 +18,7 @@ mod origin;
 mod server;
 mod state;
 mod stranger;
+mod transfer;
 mod trouble;
 
 pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};

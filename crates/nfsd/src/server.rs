@@ -191,6 +191,11 @@ impl Nfsd {
         }
     }
 
+    #[cfg(test)]
+    pub(crate) fn shared_of_version_4(&self) -> &Arc<Shared> {
+        self.version_4.as_ref().unwrap()
+    }
+
     /// What executes calls to NFS, for every transport.
     pub fn nfs(&self) -> Arc<dyn Handler> {
         self.nfs.clone()
@@ -354,6 +359,15 @@ impl Server {
         let above = above.and_then(|place| self.pseudo.above(place));
         // Nothing is above the root (RFC 8881 section 18.14.3).
         Some(above.map(|file| Opened { file, ..self.pseudo_root(context) }).ok_or(Fault::NotFound))
+    }
+
+    /// The number of the directory above the exports that a file covers, if it is the root of an export below.
+    pub(crate) fn covered(&self, file: &Opened) -> Option<u64> {
+        if file.export == PSEUDO || file.file != file.file_system.root() {
+            return None;
+        }
+        let place = self.exports.iter().position(|export| export.id == file.export)?;
+        self.pseudo.covered(place).filter(|_| self.pseudo.root_export() != Some(place))
     }
 
     /// The handle of a file in the same export as another.

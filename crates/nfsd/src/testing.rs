@@ -45,6 +45,8 @@ pub(crate) struct Client {
     pub(crate) limits: Limits,
     /// Memory for results.
     pub(crate) memory: Arc<dyn Allocator>,
+    /// The number of its connection.
+    pub(crate) connection: u64,
     xid: AtomicU32,
 }
 
@@ -59,6 +61,7 @@ impl Client {
             address: [127, 0, 0, 1].into(),
             limits: Limits::new((1 << 20) + 65536, (1 << 20) + 65536),
             memory: Arc::new(Heap),
+            connection: 1,
             xid: AtomicU32::new(1),
         }
     }
@@ -84,6 +87,7 @@ impl Client {
             address: self.address,
             limits: self.limits,
             memory: self.memory.clone(),
+            connection: self.connection,
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
         }
     }
@@ -106,7 +110,8 @@ impl Client {
         encoder.payload(args);
         let (_, gone) = GoneSignal::new();
         let peer = SocketAddr::new(self.address, 700);
-        let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
+        let connection =
+            Connection::new(peer, peer, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         let context = CallContext::new(Arc::new(connection));
         let handler = if program == v3::PROGRAM { &self.nfs } else { &self.mount };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))

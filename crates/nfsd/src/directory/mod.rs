@@ -40,7 +40,8 @@ mod upkeep;
 
 use crate::{
     Access, Caller, Changed, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made,
-    New, OpenFile, ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Workers, Written, failed,
+    New, OpenFile, ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Workers, Written, claims::HostLocks,
+    failed,
 };
 use bytes::Bytes;
 use data::Write;
@@ -421,6 +422,10 @@ impl FileSystem for DirectoryFs {
 
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         self.run(&caller.clone(), Lane::Look, move |inner| inner.open_file(&caller, file, access))
+    }
+
+    fn host_locks(&self, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
+        opens::host_locks(open)
     }
 
     fn losses(&self) -> u64 {

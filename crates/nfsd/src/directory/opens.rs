@@ -5,15 +5,19 @@
 //! are open at a time is bounded, since each has a descriptor or two.
 
 use super::{
-    Inner, Object,
+    Inner, Object, OfdLocks,
     attributes::{fault, stat},
     object::Mode,
+    resolve::reopen,
 };
-use crate::{Access, Caller, Failure, Fault, FileId, OpenFile, Told, Via, failed};
-use rustix::fd::OwnedFd;
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError, Weak,
-    atomic::{AtomicUsize, Ordering},
+use crate::{Access, Caller, Failure, Fault, FileId, OpenFile, Told, Via, claims::HostLocks, failed};
+use rustix::{fd::OwnedFd, fs::OFlags};
+use std::{
+    any::Any,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 /// The opens of one file, by access.
@@ -22,6 +26,8 @@ pub(super) struct Opens {
     by_access: Mutex<[Weak<Open>; 3]>,
     /// How many there are, and are about to be.
     count: AtomicUsize,
+    /// The host's locks, as long as anything is locked: one descriptor for all who have the file open.
+    locks: Mutex<Weak<OfdLocks>>,
 }
 
 impl Opens {
@@ -115,6 +121,22 @@ impl OpenFile for Open {
     fn access(&self) -> Access {
         self.access
     }
+}
+
+/// The host's locks on a file that is open. `None` if the server may not read it.
+pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
+    let open: &dyn Any = &**open;
+    let object = open.downcast_ref::<Open>()?.object();
+    let mut known = object.opens.locks.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(locks) = known.upgrade() {
+        return Some(locks);
+    }
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    // Locks belong to what a descriptor names: it has to be one of its own.
+    let fd = reopen(&object.fd, OFlags::RDWR | flags).or_else(|_| reopen(&object.fd, OFlags::RDONLY | flags)).ok()?;
+    let locks = Arc::new(OfdLocks::new(fd).ok()?);
+    *known = Arc::downgrade(&locks);
+    Some(locks)
 }
 
 impl Inner {

@@ -21,7 +21,7 @@ pub use rights::Rights;
 pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Renamed, Usage, Written};
 pub use workers::{InPlace, Workers};
 
-use crate::Caller;
+use crate::{Caller, claims::HostLocks};
 use bytes::Bytes;
 use open::Plain;
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -137,6 +137,12 @@ pub trait FileSystem: Send + Sync {
             };
             Err(Failure { fault, info: attributes })
         })
+    }
+
+    /// The host's locks on a file that is open here, if programs of the host can lock it, too. May sleep.
+    fn host_locks(&self, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
+        let _ = open;
+        None
     }
 
     /// Sets attributes, only if the file's `changed` is `guard`, where it is given.

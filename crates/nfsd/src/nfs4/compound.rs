@@ -16,6 +16,7 @@ use crate::{
     FileId,
     claims::FileKey,
     server::{Opened, Server},
+    transfer::Counted,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{Args, Arguments, ClientId, Op, Outcome, Status, Tag, ops};
@@ -39,6 +40,8 @@ pub(super) struct Compound {
     session: Option<InSession>,
     /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the first.
     holds_memory: bool,
+    /// Memory that the results of the operation count as which is executed.
+    pub(super) counted: Option<Buffer>,
 }
 
 /// What SEQUENCE has said.
@@ -114,7 +117,17 @@ fn only_looks(op: Op) -> bool {
 
 impl Compound {
     pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, context: CallContext, minor: u32) -> Self {
-        Self { server, shared, context, minor, current: None, saved: None, session: None, holds_memory: false }
+        Self {
+            server,
+            shared,
+            context,
+            minor,
+            current: None,
+            saved: None,
+            session: None,
+            holds_memory: false,
+            counted: None,
+        }
     }
 
     /// SEQUENCE has found its slot.
@@ -249,7 +262,11 @@ impl Compound {
                 reply.push(too_big, encoder.finish());
                 return reply;
             }
-            reply.push(status, encoder.finish());
+            let results = match self.counted.take() {
+                Some(counted) if status == Status::OK => Counted::payload(encoder.finish(), counted),
+                _ => encoder.finish(),
+            };
+            reply.push(status, results);
             if status != Status::OK {
                 return reply;
             }

@@ -1,21 +1,122 @@
-//! Not yet.
+//! Data: READ, WRITE, COMMIT (RFC 8881 sections 18.3, 18.22, 18.32), and what a stateid allows to be done with it.
 
-use super::compound::Compound;
-use rpcrdma_nfs::v4::{
-    Status,
-    ops::{self, Answer},
+use super::{
+    compound::Compound,
+    service::Shared,
+    state::{
+        held::Wanted,
+        stateids::{Special, special},
+    },
+    tell::status,
+};
+use crate::{Failure, Fault, Via, claims::Access, server::Opened};
+use rpcrdma_nfs::{
+    attr::{self, FileType},
+    v4::{
+        MAX_TRANSFER_OCTETS, StateId, Status, Verifier,
+        ops::{self, Answer},
+    },
 };
 
+/// Octets of READ's results before the data: the operation, its status, whether it is the end, and the length.
+const READ_RESULTS_OCTETS: usize = 16;
+
+/// A READ of so many octets gets memory for all of them, however small the file is: asking costs as much.
+const UNASKED_READ_OCTETS: usize = 64 << 10;
+
 impl Compound {
-    pub(super) async fn read(&mut self, _: ops::Read, _: usize) -> Answer<ops::ReadOk> {
-        Err(Status::NOTSUPP.into())
+    /// By what a file is read or written (`access` is one of the two) with the stateid that an operation came with. A change of
+    /// the size is a write.
+    ///
+    /// # Errors
+    /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if somebody denies it, and GRACE.
+    pub(super) async fn via(&self, file: &Opened, state: StateId, access: Access) -> Result<Via, Status> {
+        let (client, key) = (self.client()?, Self::key(file));
+        let state = self.state_of(state, false)?;
+        let by_rights = Via::caller(file.caller.clone(), file.file);
+        let holder = match special(state)? {
+            // NFS4-8881-8.2.3-c
+            Some(Special::Bypass) if access == Access::READ => return Ok(by_rights),
+            Some(_) if self.shared.state.recovery.is_grace() => return Err(Status::GRACE),
+            Some(_) => None,
+            None => {
+                let checked = client.held.check(state, key, Wanted::Any)?;
+                if let Some(pin) = checked.pin(access.bits() as u8) {
+                    return Ok(Via::open(file.caller.clone(), pin.open.clone()));
+                }
+                if access != Access::READ {
+                    return Err(Status::OPENMODE);
+                }
+                // Who writes a part of a page reads the rest of it, so that this is allowed (RFC 8881 section 9.1.2): whoever
+                // might have opened the file for it.
+                checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
+            }
+        };
+        self.may(key, access, holder.as_ref()).await.map_err(|()| Status::LOCKED)?;
+        Ok(by_rights)
     }
 
-    pub(super) async fn write(&mut self, _: ops::Write) -> Answer<ops::WriteOk> {
-        Err(Status::NOTSUPP.into())
+    /// The status of a failure to read or write: what a file is that has no data.
+    async fn no_data<F>(&self, file: &Opened, failed: Failure<F>) -> Status {
+        if failed.fault != Fault::Invalid {
+            return status(failed.fault);
+        }
+        match self.file_type(file).await {
+            Ok(FileType::Symlink) => Status::SYMLINK,
+            Ok(FileType::Directory) => Status::ISDIR,
+            Ok(FileType::Regular) | Err(_) => Status::INVAL,
+            Ok(_) => Status::WRONG_TYPE,
+        }
     }
 
-    pub(super) async fn commit(&mut self, _: ops::Commit) -> Answer<ops::CommitOk> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn read(&mut self, args: ops::Read, room: usize) -> Answer<ops::ReadOk> {
+        let file = self.file()?;
+        let via = self.via(&file, args.state, Access::READ).await?;
+        // Without room for a word of data the results are executed and found too large.
+        let room = (room.saturating_sub(READ_RESULTS_OCTETS) & !3).max(4);
+        let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS).min(room);
+        if count > UNASKED_READ_OCTETS
+            && let Some(size) = file.file_system.size_hint(file.file)
+        {
+            let left = size.saturating_sub(args.offset);
+            count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
+        }
+        let buffer = self.buffer(count).await?;
+        match file.file_system.read(via, args.offset, count, buffer).await {
+            Ok(read) => Ok(ops::ReadOk { end: read.end, data: read.buffer.freeze() }),
+            Err(failed) => Err(self.no_data(&file, failed).await),
+        }
+    }
+
+    pub(super) async fn write(&mut self, args: ops::Write) -> Answer<ops::WriteOk> {
+        let file = self.file_to_change()?;
+        let via = self.via(&file, args.state, Access::WRITE).await?;
+        // Before the write: whatever is lost after this moment changes the verifier.
+        let verifier = Verifier(self.server.write_verifier(&*file.file_system).0);
+        let stability = match args.stability {
+            ops::Stability::Unstable => attr::Stability::Unstable,
+            ops::Stability::DataSync => attr::Stability::DataSync,
+            ops::Stability::FileSync => attr::Stability::FileSync,
+        };
+        let written = match file.file_system.write(via, args.offset, args.data, stability).await {
+            Ok(written) => written,
+            Err(failed) => return Err(self.no_data(&file, failed).await),
+        };
+        let committed = match written.committed {
+            attr::Stability::Unstable => ops::Stability::Unstable,
+            attr::Stability::DataSync => ops::Stability::DataSync,
+            attr::Stability::FileSync => ops::Stability::FileSync,
+        };
+        Ok(ops::WriteOk { count: u32::try_from(written.count).unwrap_or(u32::MAX), committed, verifier })
+    }
+
+    pub(super) async fn commit(&mut self, args: ops::Commit) -> Answer<ops::CommitOk> {
+        let file = self.file()?;
+        let via = Via::caller(file.caller.clone(), file.file);
+        if let Err(failed) = file.file_system.commit(via, args.offset, args.count).await {
+            return Err(self.no_data(&file, failed).await);
+        }
+        // After the disk was waited for: whatever was lost before that moment has changed the verifier.
+        Ok(ops::CommitOk { verifier: Verifier(self.server.write_verifier(&*file.file_system).0) })
     }
 }

@@ -1,21 +1,208 @@
-//! Not yet.
+//! Byte ranges: LOCK, LOCKT, LOCKU (RFC 8881 sections 9.1 to 9.6, 18.10 to 18.12).
+//!
+//! What is locked is in the table of claims, and from there on the host; that an owner has a stateid for it is what the client
+//! holds. LOCK asks the table first and gives the range back if the open has ended meanwhile; LOCKU does so too, and notes what is
+//! left. All that reaches the host is done by a worker.
 
-use super::compound::Compound;
-use rpcrdma_nfs::v4::{
-    Status,
-    ops::{self, Answer},
+use super::{
+    compound::Compound,
+    open::{MAX_TAKEN, Pinned},
+    service::{Pin, Shared},
+    state::{held::Wanted, owners::LockBy},
+    tell::failure,
 };
+use crate::{
+    Access,
+    claims::{self, Client, Denied, FileKey, Holder, Kind, LockRefused, LockRequest, LockedBy, Range},
+    server::Opened,
+};
+use rpcrdma_nfs::{
+    attr::FileType,
+    v4::{
+        ClientId, Owner, OwnerName, StateId, Status,
+        ops::{self, Answer, LockDenied, LockFailure, LockKind, Locker},
+    },
+};
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// A range that somebody wants.
+struct Wish {
+    file: FileKey,
+    holder: Holder,
+    range: Range,
+    kind: Kind,
+    /// By which open, for the host's locks.
+    pin: Option<Pin>,
+}
+
+/// What is asked of the table.
+#[derive(Clone, Copy)]
+enum Ask {
+    Lock,
+    Test,
+}
+
+fn kind_of(kind: LockKind) -> Kind {
+    if kind.excludes() { Kind::Write } else { Kind::Read }
+}
+
+fn range_of(offset: u64, length: u64) -> Result<Range, Status> {
+    // NFS4-8881-18.10.3-a, NFS4-8881-18.10.3-b
+    Range::new(offset, length).map_err(|_| Status::INVAL)
+}
+
+/// What a client is told of who is in its way.
+fn denied(denied: Denied) -> LockFailure {
+    let owner = match &denied.by {
+        LockedBy::Holder(holder) => {
+            let client = match holder.client() {
+                Client::V4(client) | Client::Nlm(client) => ClientId(client),
+            };
+            Owner { client, name: OwnerName(bytes::Bytes::copy_from_slice(holder.owner())) }
+        }
+        // No client has this number.
+        LockedBy::Host => Owner { client: ClientId(0), name: OwnerName::from("host") },
+    };
+    let kind = match denied.kind {
+        Kind::Read => LockKind::Read,
+        Kind::Write => LockKind::Write,
+    };
+    LockFailure::Told(LockDenied { offset: denied.range.first(), length: denied.range.length(), kind, owner })
+}
+
+fn refused(refused: LockRefused) -> LockFailure {
+    match refused {
+        LockRefused::Denied(by) => denied(by),
+        LockRefused::TooMany(_) => Status::DELAY.into(),
+        LockRefused::Host(error) => LockFailure::Plain(match Errno::from_io_error(&error) {
+            Some(Errno::BADF) => Status::OPENMODE,
+            Some(Errno::NOLCK | Errno::NOMEM) => Status::DELAY,
+            _ => Status::IO,
+        }),
+    }
+}
+
+impl Shared {
+    /// Asks the table, and takes from clients whose leases are over what is in the way. Sleeps.
+    fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockRefused> {
+        let Wish { file, holder, range, kind, pin } = wish;
+        let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());
+        let request = LockRequest { file: *file, holder, range: *range, kind: *kind, host: host.as_ref(), wake: None };
+        let mut outcome = Ok(());
+        for _ in 0..MAX_TAKEN {
+            outcome = match ask {
+                Ask::Lock => self.claims.lock(&request),
+                Ask::Test => self.claims.test(&request),
+            };
+            match &outcome {
+                Err(LockRefused::Denied(Denied { by: LockedBy::Holder(other), .. }))
+                    if self.take_from(other.client(), *file) => {}
+                _ => break,
+            }
+        }
+        outcome
+    }
+}
 
 impl Compound {
-    pub(super) async fn lock(&mut self, _: ops::Lock) -> Answer<ops::LockOk, ops::LockFailure> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn lock(&mut self, args: ops::Lock) -> Answer<ops::LockOk, LockFailure> {
+        let (file, client) = (self.file()?, self.client()?);
+        let range = range_of(args.offset, args.length)?;
+        let (key, kind) = (Self::key(&file), kind_of(args.kind));
+        let (by, owner, checked) = match args.locker {
+            Locker::New(new) => {
+                let open = self.state_of(new.open_state, false)?;
+                let checked = client.held.check(open, key, Wanted::Open)?;
+                // From here on whatever number it has: it is the open that counts.
+                let open = StateId { sequence: 0, ..open };
+                (LockBy::New { open, owner: new.owner.name.clone() }, new.owner.name, checked)
+            }
+            Locker::Known(known) => {
+                let state = self.state_of(known.state, false)?;
+                let checked = client.held.check(state, key, Wanted::Lock)?;
+                let owner = checked.owner.clone().ok_or(Status::BAD_STATEID)?;
+                (LockBy::Known(StateId { sequence: 0, ..state }), owner, checked)
+            }
+        };
+        let needed = if kind == Kind::Write { claims::Access::WRITE } else { claims::Access::READ };
+        // NFS4-8881-18.10-a
+        let pin = checked.pin(needed.bits() as u8).cloned().ok_or(Status::OPENMODE)?;
+        if args.reclaim {
+            self.shared.state.recovery.reclaim(&client)?;
+        } else {
+            self.shared.state.recovery.fresh(&client)?;
+        }
+        let holder = Shared::holder(client.id(), &owner);
+        let wish = Wish { file: key, holder, range, kind, pin: Some(pin) };
+        let locked = self.shared.on_worker(move |shared| {
+            let asked = shared.ask(&wish, Ask::Lock);
+            Ok(asked.map(|()| match client.held.locked(by, key) {
+                Ok(state) => Ok(state),
+                Err(status) => {
+                    // The open has ended meanwhile: nobody else would give it back.
+                    if shared.claims.unlock(key, &wish.holder, range).is_err() {
+                        shared.claims.unlock_all(key, &wish.holder);
+                    }
+                    Err(status)
+                }
+            }))
+        });
+        let state = locked.await?.map_err(refused)??;
+        self.set_state(state);
+        Ok(ops::LockOk { state })
     }
 
-    pub(super) async fn test_lock(&mut self, _: ops::LockT) -> Answer<(), ops::LockFailure> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn test_lock(&mut self, args: ops::LockT) -> Answer<(), LockFailure> {
+        let (file, client) = (self.file()?, self.client()?);
+        let range = range_of(args.offset, args.length)?;
+        match self.file_type(&file).await? {
+            FileType::Regular => {}
+            FileType::Directory => return Err(Status::ISDIR.into()),
+            FileType::Symlink => return Err(Status::SYMLINK.into()),
+            _ => return Err(Status::WRONG_TYPE.into()),
+        }
+        if self.shared.state.recovery.is_grace() {
+            return Err(Status::GRACE.into());
+        }
+        let holder = Shared::holder(client.id(), &args.owner.name);
+        let pin = self.pin_to_test(&file).await;
+        let wish = Wish { file: Self::key(&file), holder, range, kind: kind_of(args.kind), pin };
+        let tested = self.shared.on_worker(move |shared| Ok(shared.ask(&wish, Ask::Test)));
+        tested.await?.map_err(refused)
     }
 
-    pub(super) async fn unlock(&mut self, _: ops::LockU) -> Answer<ops::LockUOk> {
-        Err(Status::NOTSUPP.into())
+    /// The file for a question to the host, if the caller may read it.
+    async fn pin_to_test(&self, file: &Opened) -> Option<Pin> {
+        if !self.shared.host_locks {
+            return None;
+        }
+        let open = file.file_system.open(file.caller.clone(), file.file, Access::Read).await.map_err(failure).ok()?;
+        Some(Arc::new(Pinned::new(open, file.clone())))
+    }
+
+    pub(super) async fn unlock(&mut self, args: ops::LockU) -> Answer<ops::LockUOk> {
+        let (file, client) = (self.file()?, self.client()?);
+        let range = range_of(args.offset, args.length)?;
+        let state = self.state_of(args.state, false)?;
+        let key = Self::key(&file);
+        let checked = client.held.check(state, key, Wanted::Lock)?;
+        let owner = checked.owner.ok_or(Status::BAD_STATEID)?;
+        let holder = Shared::holder(client.id(), &owner);
+        let unlocked = self.shared.on_worker(move |shared| {
+            if let Err(error) = shared.claims.unlock(key, &holder, range) {
+                return Ok(Err(error));
+            }
+            let still_holds = shared.claims.has_locks(key, &holder);
+            client.held.unlocked(StateId { sequence: 0, ..state }, key, still_holds).map(Ok)
+        });
+        let state = match unlocked.await? {
+            Ok(state) => state,
+            Err(LockRefused::Host(_)) => return Err(Status::IO),
+            // An unlock in the middle makes two ranges of one.
+            Err(LockRefused::TooMany(_) | LockRefused::Denied(_)) => return Err(Status::DELAY),
+        };
+        self.set_state(state);
+        Ok(ops::LockUOk { state })
     }
 }

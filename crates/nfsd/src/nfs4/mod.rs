@@ -5,7 +5,7 @@
 //! compound.rs   the operations one after the other; what may stand where; whether results fit
 //! current.rs    the current and the saved file and stateid
 //! session.rs    clients and sessions            look.rs change.rs directory.rs attributes.rs   names and attributes
-//! open.rs lock.rs data.rs  what is held, read and written        pseudo.rs  the tree above the exports
+//! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written        pseudo.rs  the tree above the exports
 //! state/        what is kept between calls, without any network
 //! ```
 //!
@@ -21,12 +21,18 @@ mod directory;
 mod lock;
 mod look;
 mod open;
+mod open_create;
 mod pseudo;
+mod reservations;
 mod security;
 mod service;
 mod session;
+mod settable;
 pub(crate) mod state;
 mod tell;
+#[cfg(test)]
+pub(crate) mod testing;
+mod told;
 mod version4;
 
 pub(crate) use pseudo::PseudoFs;

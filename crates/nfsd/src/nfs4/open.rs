@@ -1,25 +1,243 @@
-//! Not yet.
+//! Opening and closing: OPEN, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18).
+//!
+//! An OPEN asks in this order: whether the client may have state now, the file system (which may make the file), the table of
+//! claims, the file system again where the file is cut, and what the client holds. Each step's guard gives back what it got if a
+//! later one fails; a file that was made stays.
 
-use super::compound::Compound;
-use rpcrdma_nfs::v4::{
-    Status,
-    ops::{self, Answer},
+use super::{
+    compound::Compound,
+    service::Shared,
+    state::{
+        grace::Recorded,
+        owners::{Opening, Share},
+    },
+    tell::{failure, status},
 };
+use crate::{
+    Access, OpenFile, Via,
+    claims::{self, FileKey, Holder, HostLocks, ShareRefused},
+    server::Opened,
+};
+use rpcrdma_nfs::{
+    attr::NewAttributes,
+    v4::{
+        Bitmap, ChangeInfo, Owner, StateId, Status,
+        ops::{self, Answer, Claim, Delegation, OpenHow, WhyNoDelegation, open_result, share},
+    },
+};
+use std::{fmt, sync::Arc};
+
+/// How often a claim is tried again since a client was in its way whose lease is over: then the client asks again.
+pub(super) const MAX_TAKEN: usize = 8;
 
 /// What an open keeps.
-#[derive(Debug)]
-pub(crate) struct Pinned;
+pub(crate) struct Pinned {
+    pub(super) open: Arc<dyn OpenFile>,
+    /// Whose it is, for the host's locks.
+    file: Opened,
+}
+
+impl fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pinned").field("file", &self.open.file()).finish_non_exhaustive()
+    }
+}
+
+impl Pinned {
+    pub(super) fn new(open: Arc<dyn OpenFile>, file: Opened) -> Self {
+        Self { open, file }
+    }
+
+    /// The host's locks on the file. May sleep.
+    pub(super) fn host_locks(&self) -> Option<Arc<dyn HostLocks>> {
+        self.file.file_system.host_locks(&self.open)
+    }
+}
+
+/// What an OPEN asks for, without its wishes for delegations, and what is answered to those.
+fn asked(args: &ops::Open) -> Result<(Share, Delegation), Status> {
+    const HINTS: u32 = share::WANT_SIGNAL_WHEN_AVAILABLE
+        | share::WANT_PUSH_WHEN_UNCONTENDED
+        | share::WANT_TIMESTAMPS
+        | share::WANT_OPEN_XOR_DELEGATION;
+    let wants = args.access & share::WANT_MASK;
+    let asked = Share::new(args.access & !(share::WANT_MASK | HINTS), args.deny)?;
+    let why = match wants {
+        // NFS4-8881-18.16-f: without a wish nobody wants to know.
+        0 if args.access & HINTS == 0 => return Ok((asked, Delegation::None)),
+        share::WANT_NONE => WhyNoDelegation::NotWanted,
+        share::WANT_CANCEL => WhyNoDelegation::Cancelled,
+        0 | share::WANT_READ | share::WANT_WRITE | share::WANT_ANY => WhyNoDelegation::Resource(false),
+        _ => return Err(Status::INVAL),
+    };
+    Ok((asked, Delegation::NoneExtended(why)))
+}
+
+/// The same access in the file system's words.
+fn access_of(share: Share) -> Access {
+    match share.access() {
+        1 => Access::Read,
+        2 => Access::Write,
+        _ => Access::Both,
+    }
+}
+
+/// The file that an OPEN is about, and what becomes of it beside being opened.
+pub(super) struct Target {
+    pub(super) file: Opened,
+    pub(super) directory: ChangeInfo,
+    /// Attributes that are set.
+    pub(super) set: Bitmap,
+    /// The size that it gets.
+    pub(super) size: Option<u64>,
+}
+
+impl Target {
+    /// A file without a directory that could have changed.
+    fn of(file: Opened) -> Self {
+        let directory = ChangeInfo { atomic: false, before: 0, after: 0 };
+        Self { file, directory, set: Bitmap::EMPTY, size: None }
+    }
+}
 
 impl Compound {
-    pub(super) async fn open(&mut self, _: ops::Open) -> Answer<ops::OpenOk> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn open(&mut self, args: ops::Open) -> Answer<ops::OpenOk> {
+        let client = self.client()?;
+        let current = self.file()?;
+        let (share, delegation) = asked(&args)?;
+        let is_named = matches!(args.claim, Claim::Null(_) | Claim::DelegateCurrent(_) | Claim::DelegatePrevious(_));
+        if !is_named && matches!(args.how, OpenHow::Create(_)) {
+            return Err(Status::INVAL);
+        }
+        let recovery = &self.shared.state.recovery;
+        let recorded = match &args.claim {
+            // NFS4-8881-8.4.2.1-a
+            Claim::Previous(_) => recovery.reclaim(&client)?,
+            // No delegation was ever handed out that they could stand for.
+            Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => return Err(Status::BAD_STATEID),
+            Claim::DelegatePrevious(_) | Claim::DelegatePreviousHandle => return Err(Status::NOTSUPP),
+            Claim::Null(_) | Claim::Handle => {
+                recovery.fresh(&client)?;
+                self.recorded().await?
+            }
+        };
+        let target = match (args.claim, args.how) {
+            (Claim::Null(name), OpenHow::Create(how)) => self.create_for_open(&current, name, how).await?,
+            (Claim::Null(name), OpenHow::NoCreate) => {
+                let file = self.find(&current, name).await?;
+                let directory = self.unchanged(&current).await?;
+                Target { directory, ..Target::of(file) }
+            }
+            _ => Target::of(current),
+        };
+        let state = self.open_target(&target, args.owner, share, recorded).await?;
+        let Target { file, directory, set, .. } = target;
+        self.go_to(file);
+        self.set_state(state);
+        Ok(ops::OpenOk { state, directory, flags: open_result::LOCKTYPE_POSIX, set, delegation })
     }
 
-    pub(super) fn open_downgrade(&mut self, _: ops::OpenDowngrade) -> Answer<ops::OpenDowngradeOk> {
-        Err(Status::NOTSUPP.into())
+    /// The client is on record, or is put there.
+    async fn recorded(&self) -> Result<Recorded, Status> {
+        let client = self.client()?;
+        match self.shared.state.recovery.recorded(&client) {
+            Some(recorded) => Ok(recorded),
+            None => self.shared.on_worker(move |shared| shared.state.recovery.record(&client)).await,
+        }
     }
 
-    pub(super) fn close(&mut self, _: ops::Close) -> Answer<ops::CloseOk> {
-        Err(Status::NOTSUPP.into())
+    /// A directory in which nothing was made.
+    pub(super) async fn unchanged(&self, directory: &Opened) -> Result<ChangeInfo, Status> {
+        let change = directory.attributes().await.map_err(status)?.change;
+        Ok(ChangeInfo { atomic: true, before: change, after: change })
+    }
+
+    async fn open_target(
+        &self,
+        target: &Target,
+        owner: Owner,
+        share: Share,
+        recorded: Recorded,
+    ) -> Result<StateId, Status> {
+        let client = self.client()?;
+        let file = &target.file;
+        let access = access_of(share);
+        if file.read_only && (access.writes() || target.size.is_some()) {
+            return Err(Status::ROFS);
+        }
+        let open = file.file_system.open(file.caller.clone(), file.file, access).await.map_err(failure)?;
+        let (key, holder) = (Self::key(file), Shared::holder(client.id(), &owner.name));
+        let guard = self.reserve(key, &holder, share).await?;
+        if let Some(size) = target.size {
+            // NFS4-8881-18.16-d: also where it is opened for reading alone.
+            self.may(key, claims::Access::WRITE, Some(&holder)).await.map_err(|()| Status::SHARE_DENIED)?;
+            let via = match access.writes() {
+                true => Via::open(file.caller.clone(), open.clone()),
+                false => Via::caller(file.caller.clone(), file.file),
+            };
+            let new = NewAttributes { size: Some(size), ..NewAttributes::default() };
+            file.file_system.set_attributes(via, new, None).await.map_err(failure)?;
+        }
+        let pin = Arc::new(Pinned::new(open, file.clone()));
+        let opening = Opening { owner: owner.name, file: key, share, pin };
+        let opened = client.held.open(&recorded, opening)?;
+        self.shared.reservations.keep(&client, opened.id.other, guard);
+        Ok(opened.id)
+    }
+
+    /// Claims what an open shares and denies.
+    async fn reserve(&self, key: FileKey, holder: &Holder, share: Share) -> Result<claims::Share, Status> {
+        let access = claims::Access::from_bits(share.access().into()).ok_or(Status::INVAL)?;
+        let deny = claims::Deny::from_bits(share.deny().into()).ok_or(Status::INVAL)?;
+        for _ in 0..MAX_TAKEN {
+            match self.shared.claims.share(key, holder, access, deny) {
+                Ok(guard) => return Ok(guard),
+                Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
+                Err(ShareRefused::Denied(conflict)) => {
+                    if !self.take_from(conflict.client, key).await {
+                        return Err(Status::SHARE_DENIED);
+                    }
+                }
+            }
+        }
+        Err(Status::DELAY)
+    }
+
+    /// Takes what is in the way from a client whose lease is over.
+    async fn take_from(&self, holder: claims::Client, key: FileKey) -> bool {
+        self.shared.on_worker(move |shared| Ok(shared.take_from(holder, key))).await.unwrap_or(false)
+    }
+
+    /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.
+    pub(super) async fn may(&self, key: FileKey, access: claims::Access, holder: Option<&Holder>) -> Result<(), ()> {
+        let asker = holder.map_or(claims::Asker::Anonymous, claims::Asker::Holder);
+        for _ in 0..MAX_TAKEN {
+            let Err(conflict) = self.shared.claims.may(key, access, asker) else { return Ok(()) };
+            if !self.take_from(conflict.client, key).await {
+                return Err(());
+            }
+        }
+        Err(())
+    }
+
+    pub(super) fn open_downgrade(&mut self, args: ops::OpenDowngrade) -> Answer<ops::OpenDowngradeOk> {
+        let (file, client) = (self.file()?, self.client()?);
+        let id = self.state_of(args.state, true)?;
+        let to = Share::new(args.access & !share::WANT_MASK, args.deny)?;
+        let (state, dropped) = client.held.downgrade(id, Self::key(&file), to)?;
+        self.shared.reservations.downgraded(&client, Self::key(&file), state.other);
+        self.shared.put_away(dropped);
+        self.set_state(state);
+        Ok(ops::OpenDowngradeOk { state })
+    }
+
+    /// CLOSE. Locks under the open end with it, as with Linux's server.
+    pub(super) fn close(&mut self, args: ops::Close) -> Answer<ops::CloseOk> {
+        let (file, client) = (self.file()?, self.client()?);
+        let id = self.state_of(args.state, true)?;
+        let released = client.held.close(id, Self::key(&file))?;
+        self.shared.release(released);
+        self.set_state(StateId::INVALID);
+        Ok(ops::CloseOk { state: StateId::INVALID })
     }
 }

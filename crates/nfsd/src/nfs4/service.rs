@@ -2,6 +2,7 @@
 
 use super::{
     compound::{Compound, RPC_CALL_OCTETS},
+    reservations::Reservations,
     state::{
         State, Taken,
         clients::Principal,
@@ -37,6 +38,10 @@ pub(crate) type Pin = Arc<super::open::Pinned>;
 pub(crate) struct Shared {
     pub(crate) state: State<Pin>,
     pub(crate) claims: Claims,
+    /// What opens reserve in it.
+    pub(super) reservations: Reservations,
+    /// Whether programs of the host are excluded by what clients lock.
+    pub(super) host_locks: bool,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) workers: Arc<dyn Workers>,
     /// Which minor versions are served.
@@ -77,10 +82,22 @@ impl Shared {
 
     /// Takes what clients no longer hold out of the table of claims; what was open is closed.
     pub(crate) fn release(&self, released: Vec<Release<Pin>>) {
-        for Release { client, file, what, .. } in released {
-            if let Released::Lock(owner) = &what {
-                self.claims.unlock_all(file, &Self::holder(client, owner));
+        for Release { client, file, what, other } in released {
+            match what {
+                Released::Lock(owner) => self.claims.unlock_all(file, &Self::holder(client, &owner)),
+                Released::Open(_, pins) => {
+                    self.reservations.end(other);
+                    self.put_away(pins);
+                }
+                Released::Delegation(pin) => self.put_away(vec![pin]),
             }
+        }
+    }
+
+    /// Closes files: of one that has lost its last name all that it holds is freed then, which takes as long as it takes.
+    pub(super) fn put_away(&self, pins: Vec<Pin>) {
+        if !pins.is_empty() {
+            self.workers.run(Box::new(move || drop(pins)));
         }
     }
 

@@ -1,6 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
+    reservations::Reservations,
     service::{Pin, Shared},
     state::{
         Identity, State,
@@ -21,6 +22,7 @@ pub struct Version4 {
     workers: Arc<dyn Workers>,
     minors: RangeInclusive<u32>,
     limits: Limits,
+    host_locks: bool,
 }
 
 /// Why version 4 cannot be served.
@@ -32,7 +34,7 @@ impl Version4 {
     /// Minor versions 1 and 2. What clients hold is on record in the state directory; `workers` wait for its disk.
     pub fn new(state: &StateDirectory, workers: Arc<dyn Workers>) -> Self {
         let directory = state.path().to_owned();
-        Self { directory, secret: state.secret(), workers, minors: 1..=2, limits: Limits::default() }
+        Self { directory, secret: state.secret(), workers, minors: 1..=2, limits: Limits::default(), host_locks: true }
     }
 
     /// Only these minor versions.
@@ -56,6 +58,13 @@ impl Version4 {
         self
     }
 
+    /// Whether what clients lock is locked on the host, too, so that its programs are excluded that use `fcntl` or `lockf`.
+    #[must_use]
+    pub fn with_host_locks(mut self, host_locks: bool) -> Self {
+        self.host_locks = host_locks;
+        self
+    }
+
     /// The most octets that remembered replies may take, all together.
     #[must_use]
     pub fn with_cache_octets(mut self, octets: usize) -> Self {
@@ -73,6 +82,14 @@ impl Version4 {
         let name = Bytes::copy_from_slice(&hasher.finish128().as_bytes());
         let identity = Identity { major: name.clone(), minor: 0, scope: name };
         let state: State<Pin> = State::new(recovery, identity, env.random.clone(), self.limits);
-        Ok(Arc::new(Shared { state, claims, clock: env.clock.clone(), workers: self.workers, minors: self.minors }))
+        Ok(Arc::new(Shared {
+            state,
+            claims,
+            reservations: Reservations::default(),
+            host_locks: self.host_locks,
+            clock: env.clock.clone(),
+            workers: self.workers,
+            minors: self.minors,
+        }))
     }
 }

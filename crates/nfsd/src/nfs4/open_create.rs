@@ -1,0 +1,91 @@
+//! OPEN that makes a file (RFC 8881 section 18.16.3).
+
+use super::{
+    compound::Compound,
+    open::Target,
+    tell::{change_info, failure},
+};
+use crate::{CreateHow, Made, New, server::Opened};
+use rpcrdma_nfs::{
+    attr::NewAttributes,
+    v4::{Attribute, Bitmap, FileAttributes, Name, Status, ops},
+};
+
+/// What the verifier of an exclusive creation is kept in: the client sets these next.
+const VERIFIER_ATTRIBUTES: Bitmap = Bitmap::of(&[Attribute::TimeAccess, Attribute::TimeModify]);
+
+/// What cannot be set by an exclusive creation (`suppattr_exclcreat` has the others).
+const NOT_EXCLUSIVELY: Bitmap = Bitmap::of(&[Attribute::TimeAccessSet, Attribute::TimeModifySet]);
+
+impl Compound {
+    /// Makes a file, or finds the one that is there.
+    pub(super) async fn create_for_open(
+        &self,
+        directory: &Opened,
+        name: Name,
+        how: ops::CreateHow,
+    ) -> Result<Target, Status> {
+        if directory.read_only {
+            return Err(Status::ROFS);
+        }
+        self.check_name(directory, &name)?;
+        match how {
+            ops::CreateHow::Unchecked(wire) => self.create_unchecked(directory, name, &wire).await,
+            ops::CreateHow::Guarded(wire) => {
+                let (new, set) = self.new_attributes(directory, &wire)?;
+                let made = self.make_file(directory, name, CreateHow::Guarded(new)).await?;
+                Ok(target(directory, made, set, None))
+            }
+            ops::CreateHow::Exclusive(verifier) => {
+                let how = CreateHow::Exclusive(verifier.0, NewAttributes::default());
+                let made = self.make_file(directory, name, how).await?;
+                Ok(target(directory, made, VERIFIER_ATTRIBUTES, None))
+            }
+            ops::CreateHow::Exclusive41(create) => {
+                // NFS4-8881-18.16-c
+                if !create.attributes.set.and(&NOT_EXCLUSIVELY).is_empty() {
+                    return Err(Status::INVAL);
+                }
+                let (new, set) = self.new_attributes(directory, &create.attributes)?;
+                let made = self.make_file(directory, name, CreateHow::Exclusive(create.verifier.0, new)).await?;
+                Ok(target(directory, made, set.or(&VERIFIER_ATTRIBUTES), None))
+            }
+        }
+    }
+
+    /// The size is set when the file is open and nobody denies it: of one that is there only a size of 0.
+    async fn create_unchecked(&self, directory: &Opened, name: Name, wire: &FileAttributes) -> Result<Target, Status> {
+        let (new, set) = self.new_attributes(directory, wire)?;
+        let how = CreateHow::Unchecked(NewAttributes { size: None, ..new });
+        let made = match self.make_file(directory, name.clone(), how).await {
+            // Something is there that is no regular file: opening it says what it is.
+            Err(Status::EXIST) => {
+                let file = self.find(directory, name).await?;
+                return Ok(Target {
+                    file,
+                    directory: self.unchanged(directory).await?,
+                    set: Bitmap::EMPTY,
+                    size: None,
+                });
+            }
+            made => made?,
+        };
+        if made.is_new {
+            let size = new.size.filter(|size| *size > 0);
+            return Ok(target(directory, made, set, size));
+        }
+        let size = new.size.filter(|size| *size == 0);
+        let set = if size.is_some() { Bitmap::of(&[Attribute::Size]) } else { Bitmap::EMPTY };
+        Ok(target(directory, made, set, size))
+    }
+
+    async fn make_file(&self, directory: &Opened, name: Name, how: CreateHow) -> Result<Made, Status> {
+        let made = directory.file_system.make(directory.caller.clone(), directory.file, name.0, New::File(how)).await;
+        made.map_err(failure)
+    }
+}
+
+fn target(directory: &Opened, made: Made, set: Bitmap, size: Option<u64>) -> Target {
+    let file = Opened { file: made.file, ..directory.clone() };
+    Target { file, directory: change_info(&made.directory), set, size }
+}

@@ -1,0 +1,342 @@
+//! A client of version 4 for tests: whole COMPOUNDs to the handler of a server, without a transport.
+//!
+//! ```text
+//! let server = TestServer::memory();          or ::directory(), which survives a restart
+//! let client = server.client("a");            EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE
+//! client.call(vec![Args::PutRootFh, ...])     SEQUENCE stands before it and is taken off the results
+//! ```
+
+// Not every test needs all of it.
+#![allow(dead_code)]
+
+use super::{Version4, service::Shared};
+use crate::{
+    DirectoryFs, Export, FileSystem, Identities, InPlace, MemoryFs, Nfsd, Squash, StateDirectory,
+    testing::{self, SECRET},
+};
+use rpcrdma_env::{BoxFuture, Clock, Env, SeededRandom, Timestamp};
+use rpcrdma_nfs::v4::{
+    Args, Arguments, ClientId, ClientName, Handle, List, Name, Outcome, Owner, OwnerName, PROGRAM, Results, SessionId,
+    StateId, Status, VERSION, Verifier, ops,
+};
+use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// A clock that stands still until it is told otherwise.
+#[derive(Default)]
+pub(crate) struct TestClock(AtomicU64);
+
+impl TestClock {
+    pub(crate) fn pass(&self, time: Duration) {
+        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn unix_time(&self) -> Duration {
+        Duration::from_secs(1_000_000_000) + Duration::from_nanos(self.0.load(Ordering::SeqCst))
+    }
+}
+
+/// A server of versions 3 and 4 with one export, `/`.
+pub(crate) struct TestServer {
+    pub(crate) nfsd: Nfsd,
+    pub(crate) clock: Arc<TestClock>,
+    /// Outlives a restart; a directory is opened anew.
+    memory: Option<Arc<dyn FileSystem>>,
+    pub(crate) scratch: Arc<tempfile::TempDir>,
+    setup: Setup,
+    starts: u64,
+    connections: AtomicU64,
+}
+
+/// How a server is started.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup {
+    pub(crate) squash: Squash,
+    pub(crate) read_only: bool,
+    pub(crate) version_4: fn(Version4) -> Version4,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { squash: Squash::None, read_only: false, version_4: |version_4| version_4 }
+    }
+}
+
+impl TestServer {
+    /// One that serves memory and trusts its clients.
+    pub(crate) fn memory() -> Self {
+        Self::memory_with(Setup::default())
+    }
+
+    pub(crate) fn memory_with(setup: Setup) -> Self {
+        let clock = Arc::new(TestClock::default());
+        let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(1)) };
+        let memory: Arc<dyn FileSystem> = Arc::new(MemoryFs::new(64 << 20, &env));
+        Self::start(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), setup, 1)
+    }
+
+    /// One that serves a directory and trusts its clients.
+    pub(crate) fn directory() -> Self {
+        Self::directory_with(Setup::default())
+    }
+
+    pub(crate) fn directory_with(setup: Setup) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("served")).unwrap();
+        Self::start(Arc::default(), None, Arc::new(scratch), setup, 1)
+    }
+
+    /// One that serves this.
+    pub(crate) fn serving(file_system: Arc<dyn FileSystem>) -> Self {
+        let scratch = Arc::new(tempfile::tempdir().unwrap());
+        Self::start(Arc::default(), Some(file_system), scratch, Setup::default(), 1)
+    }
+
+    fn start(
+        clock: Arc<TestClock>,
+        memory: Option<Arc<dyn FileSystem>>,
+        scratch: Arc<tempfile::TempDir>,
+        setup: Setup,
+        starts: u64,
+    ) -> Self {
+        let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(starts)) };
+        let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
+        let file_system = memory.clone().unwrap_or_else(|| {
+            let served = scratch.path().join("served");
+            Arc::new(DirectoryFs::open(&served, &state, Arc::new(InPlace), &env).unwrap())
+        });
+        let identities = Identities { squash: setup.squash, ..Identities::default() };
+        let export = Export::new("/", file_system).with_identities(identities).with_read_only(setup.read_only);
+        let version_4 = (setup.version_4)(Version4::new(&state, Arc::new(InPlace)));
+        let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
+        Self { nfsd, clock, memory, scratch, setup, starts, connections: AtomicU64::new(1) }
+    }
+
+    /// The server is killed and started again: what it did not write down is gone.
+    pub(crate) fn restart(self) -> Self {
+        let Self { nfsd, clock, memory, scratch, setup, starts, .. } = self;
+        drop(nfsd);
+        Self::start(clock, memory, scratch, setup, starts + 1)
+    }
+
+    /// The directory that is served.
+    pub(crate) fn served(&self) -> PathBuf {
+        self.scratch.path().join("served")
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        self.nfsd.shared_of_version_4()
+    }
+
+    /// Time passes, and what is due then is done.
+    pub(crate) fn pass(&self, seconds: u64) {
+        self.clock.pass(Duration::from_secs(seconds));
+        self.shared().sweep();
+    }
+
+    /// A client of version 3.
+    pub(crate) fn version_3(&self) -> testing::Client {
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed);
+        let mut client = testing::Client::of(&self.nfsd);
+        client.connection = connection;
+        client
+    }
+
+    /// A client of version 4.2 by this name that has reclaimed nothing, and may open.
+    pub(crate) fn client(&self, name: &str) -> TestClient {
+        let client = self.client_in_grace(name);
+        client.reclaim_complete();
+        client
+    }
+
+    /// The same before RECLAIM_COMPLETE.
+    pub(crate) fn client_in_grace(&self, name: &str) -> TestClient {
+        self.client_as(name, 2, 0, 1)
+    }
+
+    /// A client with everything told: its minor version, user, and incarnation.
+    pub(crate) fn client_as(&self, name: &str, minor: u32, uid: u32, incarnation: u64) -> TestClient {
+        let rpc = self.version_3().as_user(uid, uid, &[]);
+        TestClient::new(rpc, name, minor, incarnation)
+    }
+}
+
+/// A client of version 4 with one session.
+pub(crate) struct TestClient {
+    pub(crate) rpc: testing::Client,
+    pub(crate) minor: u32,
+    pub(crate) id: ClientId,
+    pub(crate) session: SessionId,
+    pub(crate) fore: ops::ChannelAttributes,
+    /// The last sequence number of each slot.
+    slots: Mutex<Vec<u32>>,
+}
+
+/// What a client asks of a channel.
+fn channel() -> ops::ChannelAttributes {
+    ops::ChannelAttributes {
+        header_padding: 0,
+        max_request: (1 << 20) + 4_096,
+        max_response: (1 << 20) + 4_096,
+        max_response_cached: 2_048,
+        max_operations: 32,
+        max_requests: 16,
+        rdma_ird: None,
+    }
+}
+
+/// Takes the results of the one kind that a test has asked for: `only!(results, Open)`.
+macro_rules! only {
+    ($outcome:expr, $op:ident) => {
+        match $outcome {
+            rpcrdma_nfs::v4::Outcome::$op(answer) => answer,
+            other => panic!("results of another operation: {other:?}"),
+        }
+    };
+}
+pub(crate) use only;
+
+impl TestClient {
+    /// Makes itself known and a session.
+    pub(crate) fn new(rpc: testing::Client, name: &str, minor: u32, incarnation: u64) -> Self {
+        let mut client = Self {
+            rpc,
+            minor,
+            id: ClientId(0),
+            session: SessionId([0; 16]),
+            fore: channel(),
+            slots: Mutex::new(vec![0; 16]),
+        };
+        let owner = ops::ClientOwner { verifier: Verifier(incarnation.to_be_bytes()), name: ClientName::from(name) };
+        let exchange =
+            ops::ExchangeId { owner, flags: 0, protection: ops::StateProtection::None, implementation: None };
+        let mut results = client.send(vec![Args::ExchangeId(exchange)]).results;
+        let known = only!(results.remove(0), ExchangeId).unwrap();
+        client.id = known.client;
+        let create = ops::CreateSession {
+            client: known.client,
+            sequence: known.sequence,
+            flags: 0,
+            fore: channel(),
+            back: channel(),
+            callback_program: 0x4000_0000,
+            callback_security: List(vec![ops::CallbackSecurity::None]),
+        };
+        let mut results = client.send(vec![Args::CreateSession(create)]).results;
+        let created = only!(results.remove(0), CreateSession).unwrap();
+        (client.session, client.fore) = (created.session, created.fore);
+        client
+    }
+
+    /// A whole COMPOUND as it is.
+    pub(crate) fn send(&self, ops: Vec<Args>) -> Results<ItemData> {
+        let mut encoder = Encoder::new();
+        Arguments::new(self.minor, ops).encode(&mut encoder);
+        let mut decoder = self.rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
+        let results = Results::decode(&mut decoder).unwrap();
+        decoder.finish().unwrap();
+        results
+    }
+
+    /// SEQUENCE for the next call by a slot.
+    pub(crate) fn sequence(&self, slot: u32, cache: bool) -> Args {
+        let mut slots = self.slots.lock().unwrap();
+        let last = &mut slots[slot as usize];
+        *last = last.wrapping_add(1);
+        let session = self.session;
+        Args::Sequence(ops::Sequence { session, sequence: *last, slot, highest_slot: 15, cache })
+    }
+
+    /// A COMPOUND in the session; gives the outcomes behind SEQUENCE, up to the first that failed.
+    pub(crate) fn call(&self, ops: Vec<Args>) -> Vec<Outcome<ItemData>> {
+        let mut results = self.send([vec![self.sequence(0, false)], ops].concat()).results;
+        only!(results.remove(0), Sequence).unwrap();
+        results
+    }
+
+    /// The outcome of the last operation, or of the one that failed.
+    pub(crate) fn last(&self, ops: Vec<Args>) -> Outcome<ItemData> {
+        self.call(ops).pop().unwrap()
+    }
+
+    /// The status of all.
+    pub(crate) fn status(&self, ops: Vec<Args>) -> Status {
+        self.last(ops).status()
+    }
+
+    pub(crate) fn reclaim_complete(&self) {
+        let complete = ops::ReclaimComplete { one_file_system: false };
+        assert_eq!(self.status(vec![Args::ReclaimComplete(complete)]), Status::OK);
+    }
+
+    /// An owner of this client.
+    pub(crate) fn owner(&self, name: &str) -> Owner {
+        Owner { client: self.id, name: OwnerName::from(name) }
+    }
+
+    /// The handle at a path from the root, "" for the root itself.
+    pub(crate) fn walk(&self, path: &str) -> Result<Handle, Status> {
+        let names = path.split('/').filter(|name| !name.is_empty());
+        let lookups = names.map(|name| Args::Lookup(ops::Lookup { name: Name::from(name) }));
+        let outcome = self.last([Args::PutRootFh].into_iter().chain(lookups).chain([Args::GetFh]).collect());
+        match outcome {
+            Outcome::GetFh(answer) => answer.map(|ok| ok.file),
+            failed => Err(failed.status()),
+        }
+    }
+
+    /// Executes one operation on a file.
+    pub(crate) fn on(&self, file: &Handle, op: Args) -> Outcome<ItemData> {
+        self.last(vec![Args::PutFh(ops::PutFh { file: file.clone() }), op])
+    }
+
+    pub(crate) fn read(&self, file: &Handle, state: StateId, offset: u64, count: u32) -> Result<Vec<u8>, Status> {
+        let outcome = self.on(file, Args::Read(ops::Read { state, offset, count }));
+        only!(outcome, Read).map(|ok| ok.data.as_slice().to_vec())
+    }
+
+    pub(crate) fn write(&self, file: &Handle, state: StateId, offset: u64, data: &[u8]) -> Result<u32, Status> {
+        let data = data.to_vec().into();
+        let write = ops::Write { state, offset, stability: ops::Stability::Unstable, data };
+        only!(self.on(file, Args::Write(write)), Write).map(|ok| ok.count)
+    }
+}
+
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_finds_the_root_in_its_session() {
+        for server in [TestServer::memory(), TestServer::directory()] {
+            let client = server.client("a");
+            assert!(client.walk("").is_ok());
+            assert_eq!(client.walk("x").err(), Some(Status::NOENT));
+        }
+    }
+
+    #[test]
+    fn a_repeated_call_is_answered_from_its_slot() {
+        let server = TestServer::memory();
+        let client = server.client("a");
+        let call = vec![client.sequence(0, true), Args::PutRootFh, Args::GetFh];
+        let (first, again) = (client.send(call.clone()), client.send(call));
+        assert_eq!((first.status, format!("{first:?}")), (Status::OK, format!("{again:?}")));
+    }
+}
