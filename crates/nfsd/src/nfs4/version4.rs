@@ -1,6 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
+    observer::{Observer, Unobserved},
     service::{Pin, Shared},
     state::{
         Identity, State,
@@ -21,6 +22,7 @@ pub struct Version4 {
     workers: Arc<dyn Workers>,
     minors: RangeInclusive<u32>,
     limits: Limits,
+    observer: Arc<dyn Observer>,
 }
 
 /// Why version 4 cannot be served.
@@ -32,7 +34,14 @@ impl Version4 {
     /// Minor versions 1 and 2. What clients hold is on record in the state directory; `workers` wait for its disk.
     pub fn new(state: &StateDirectory, workers: Arc<dyn Workers>) -> Self {
         let directory = state.path().to_owned();
-        Self { directory, secret: state.secret(), workers, minors: 1..=2, limits: Limits::default() }
+        Self {
+            directory,
+            secret: state.secret(),
+            workers,
+            minors: 1..=2,
+            limits: Limits::default(),
+            observer: Arc::new(Unobserved),
+        }
     }
 
     /// Only these minor versions.
@@ -63,6 +72,13 @@ impl Version4 {
         self
     }
 
+    /// Who is told of each operation.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
     pub(crate) fn start(self, env: &Env) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
@@ -79,6 +95,7 @@ impl Version4 {
             clock: env.clock.clone(),
             workers: self.workers,
             minors: self.minors,
+            observer: self.observer,
         }))
     }
 }

@@ -88,6 +88,13 @@ pub(super) struct State<P> {
 #[derive(Debug, Default)]
 pub(super) struct Totals([AtomicUsize; 3]);
 
+impl Totals {
+    /// Opens, locks, delegations.
+    pub(super) fn read(&self) -> [usize; 3] {
+        self.0.each_ref().map(|total| total.load(Ordering::Relaxed))
+    }
+}
+
 /// What one client holds.
 pub(crate) struct Held<P> {
     /// The flags of SEQUENCE, so that it need not wait for who holds the lock.
