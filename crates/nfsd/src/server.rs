@@ -20,7 +20,7 @@ use crate::{
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::{self, Nfs3},
-    nfs4::{Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
     stranger::Stranger,
     trouble::Troubles,
 };
@@ -194,6 +194,11 @@ impl Nfsd {
     #[cfg(test)]
     pub(crate) fn shared_of_version_4(&self) -> &Arc<Shared> {
         self.version_4.as_ref().unwrap()
+    }
+
+    /// How much version 4 keeps for clients, if it is served.
+    pub fn version_4_counts(&self) -> Option<Counts> {
+        self.version_4.as_ref().map(|shared| shared.state.counts())
     }
 
     /// What executes calls to NFS, for every transport.

@@ -22,7 +22,7 @@ use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{Args, Arguments, ClientId, Op, Outcome, Status, Tag, ops};
 use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Payload};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Octets of an RPC call before COMPOUND's arguments, with AUTH_SYS at its usual size: what `ca_maxrequestsize` counts besides.
 pub(super) const RPC_CALL_OCTETS: usize = 40;
@@ -242,7 +242,7 @@ impl Compound {
         let broken = call.broken_outcome();
         let announced = call.announced;
         for (at, args) in call.ops.into_iter().enumerate() {
-            let op = args.op();
+            let (op, begun) = (args.op(), self.shared.now());
             let (limit, too_big) = self.room();
             let largest = reply.octets().saturating_add(args.largest_results());
             let outcome = match self.check_place(&args, at, announced) {
@@ -257,11 +257,13 @@ impl Compound {
             let mut encoder = Encoder::new();
             outcome.encode(&mut encoder);
             if status == Status::OK && only_looks(op) && reply.octets() + encoder.position() > limit {
+                self.shared.observer.operation(Some(op), too_big, self.shared.now().since(begun));
                 let mut encoder = Encoder::new();
                 Outcome::failed(op, too_big).encode(&mut encoder);
                 reply.push(too_big, encoder.finish());
                 return reply;
             }
+            self.shared.observer.operation(Some(op), status, self.shared.now().since(begun));
             let results = match self.counted.take() {
                 Some(counted) if status == Status::OK => Counted::payload(encoder.finish(), counted),
                 _ => encoder.finish(),
@@ -272,6 +274,7 @@ impl Compound {
             }
         }
         if let Some(outcome) = broken {
+            self.shared.observer.operation(outcome.op(), outcome.status(), Duration::ZERO);
             let mut encoder = Encoder::new();
             outcome.encode(&mut encoder);
             reply.push(outcome.status(), encoder.finish());

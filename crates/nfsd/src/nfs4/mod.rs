@@ -20,6 +20,7 @@ mod data;
 mod directory;
 mod lock;
 mod look;
+mod observer;
 mod open;
 mod open_create;
 mod pseudo;
@@ -35,6 +36,8 @@ pub(crate) mod testing;
 mod told;
 mod version4;
 
+pub use observer::Observer;
 pub(crate) use pseudo::PseudoFs;
 pub(crate) use service::{Nfs4, Shared};
+pub use state::counts::Counts;
 pub use version4::{Version4, Version4Error};

@@ -1,6 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
+    observer::{Observer, Unobserved},
     reservations::Reservations,
     service::{Pin, Shared},
     state::{
@@ -23,6 +24,7 @@ pub struct Version4 {
     minors: RangeInclusive<u32>,
     limits: Limits,
     host_locks: bool,
+    observer: Arc<dyn Observer>,
 }
 
 /// Why version 4 cannot be served.
@@ -34,7 +36,15 @@ impl Version4 {
     /// Minor versions 1 and 2. What clients hold is on record in the state directory; `workers` wait for its disk.
     pub fn new(state: &StateDirectory, workers: Arc<dyn Workers>) -> Self {
         let directory = state.path().to_owned();
-        Self { directory, secret: state.secret(), workers, minors: 1..=2, limits: Limits::default(), host_locks: true }
+        Self {
+            directory,
+            secret: state.secret(),
+            workers,
+            minors: 1..=2,
+            limits: Limits::default(),
+            host_locks: true,
+            observer: Arc::new(Unobserved),
+        }
     }
 
     /// Only these minor versions.
@@ -72,6 +82,13 @@ impl Version4 {
         self
     }
 
+    /// Who is told of each operation.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
     pub(crate) fn start(self, env: &Env, claims: Claims) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
@@ -90,6 +107,7 @@ impl Version4 {
             clock: env.clock.clone(),
             workers: self.workers,
             minors: self.minors,
+            observer: self.observer,
         }))
     }
 }

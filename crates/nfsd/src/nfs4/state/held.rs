@@ -88,8 +88,8 @@ pub(super) struct State<P> {
 #[derive(Debug, Default)]
 pub(super) struct Totals([AtomicUsize; 3]);
 
-#[cfg(test)]
 impl Totals {
+    /// Opens, locks, delegations.
     pub(super) fn counts(&self) -> [usize; 3] {
         self.0.each_ref().map(|total| total.load(Ordering::Relaxed))
     }

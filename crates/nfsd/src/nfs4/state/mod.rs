@@ -40,6 +40,7 @@
 pub(crate) mod channel;
 pub(crate) mod clients;
 pub(crate) mod connections;
+pub(crate) mod counts;
 pub(crate) mod exchange;
 pub(crate) mod grace;
 pub(crate) mod held;

@@ -134,8 +134,12 @@ impl<P> Sessions<P> {
         self.of_connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many sessions there are.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     /// How many connections belong to sessions.
-    #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.index().len()
     }
