@@ -15,11 +15,18 @@ use std::{
 };
 
 /// What tshark marks although it is right, and does not mark in the capture of two Linux kernels. The kind as [`kind`] makes it, the reason.
-const KNOWN: &[(&str, &str)] = &[(
-    "V# READLINK Reply (Call In #)[Malformed Packet]",
-    "the same as with READ: the reply lacks what RDMA Write placed in the same TCP segment. Our client offers a Write chunk for a link's \
-     text, as RFC 8267 allows; Linux's client does not. The replies marked are Linux's server's own",
-)];
+const KNOWN: &[(&str, &str)] = &[
+    (
+        "V# READLINK Reply (Call In #)[Malformed Packet]",
+        "the same as with READ: the reply lacks what RDMA Write placed in the same TCP segment. Our client offers a Write chunk for a \
+         link's text, as RFC 8267 allows; Linux's client does not. The replies marked are Linux's server's own",
+    ),
+    (
+        "# > # MPA FPDU[BoundErrorUnreassembled Packet]",
+        "it has taken octets in the middle of file data for the length of an FPDU, and puts together 60 KiB that are none. Our own \
+         reader has found the end and the CRC of every FPDU right before",
+    ),
+];
 
 /// How many packets of one kind tshark is asked about in detail; more than these need a reason in [`KNOWN`].
 const LOOKED_AT: usize = 50;
