@@ -1,7 +1,7 @@
 //! A client for tests: whole RPC messages to the handlers, without a transport.
 
 use crate::{Export, FileSystem, Nfsd, SECRET_OCTETS};
-use rpcrdma_env::{Allocator, BoxFuture, Env, Heap, SeededRandom, TokioClock};
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Env, Heap, Memory, SeededRandom, TokioClock};
 use rpcrdma_nfs::{
     Call,
     mount::{self, DirectoryPath, MountReply},
@@ -19,7 +19,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     sync::{
         Arc,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
 
@@ -32,6 +32,39 @@ pub(crate) fn env() -> Env {
 /// Completes a future that needs no runtime to wake it.
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+}
+
+/// Memory of which it is counted how much is in use.
+#[derive(Clone, Default)]
+pub(crate) struct Watched(pub(crate) Arc<AtomicUsize>);
+
+struct Piece(Vec<u8>, Arc<AtomicUsize>);
+
+impl Memory for Piece {
+    fn octets(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn octets_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        self.1.fetch_sub(self.0.len(), Ordering::Relaxed);
+    }
+}
+
+impl Allocator for Watched {
+    fn try_allocate(&self, len: usize) -> Option<Buffer> {
+        self.0.fetch_add(len, Ordering::Relaxed);
+        Some(Buffer::new(Box::new(Piece(vec![0; len], self.0.clone()))))
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(std::future::ready(self.try_allocate(len).unwrap()))
+    }
 }
 
 /// A client of one server, as one user.

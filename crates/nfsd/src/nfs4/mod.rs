@@ -4,8 +4,10 @@
 //! service.rs    the call: decodes it, finds its session and slot, keeps the answer
 //! compound.rs   the operations one after the other; what may stand where; whether results fit
 //! current.rs    the current and the saved file and stateid
-//! session.rs    clients and sessions            look.rs change.rs directory.rs attributes.rs   names and attributes
-//! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written        pseudo.rs  the tree above the exports
+//! session.rs    clients and sessions            pseudo.rs  the tree above the exports
+//! look.rs change.rs directory.rs                names
+//! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
+//! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
 //! state/        what is kept between calls, without any network
 //! ```
 //!

@@ -29,7 +29,7 @@ const OF_USAGE: Bitmap = Bitmap::of(&[
     Attribute::SpaceTotal,
 ]);
 
-/// The same for all of an operation's files.
+/// What an operation asks of each of its files.
 pub(super) struct Asked {
     /// The attributes that were asked for, and are supported.
     pub(super) set: Bitmap,

@@ -3,16 +3,12 @@
 use super::{mode, on_each};
 use crate::{
     Export, Identities, MemoryFs, Nfsd, Squash,
-    testing::{Client, SECRET, env, plain, wait},
+    testing::{Client, SECRET, Watched, env, plain, wait},
 };
-use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use rpcrdma_nfs::v3::{self, CreateHow, FileType, Handle, Name, NewAttributes, Path, Status, Verifier};
 use rpcrdma_oncrpc::Outcome;
 use rpcrdma_xdr::{Encode, Encoder};
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 #[test]
 fn names_may_be_any_octets_but_slash_and_nul() {
@@ -124,39 +120,6 @@ fn a_listing_ends_at_the_servers_limit() {
     let limit = crate::transfer::MAX_LISTING_OCTETS;
     assert!(!listing.end && octets <= limit && octets > limit - v3::entry_octets(8), "{octets}");
     assert_eq!(client.names(&root, u32::MAX).len(), 9002);
-}
-
-/// Memory of which it is counted how much is in use.
-#[derive(Clone, Default)]
-struct Watched(Arc<AtomicUsize>);
-
-struct Piece(Vec<u8>, Arc<AtomicUsize>);
-
-impl Memory for Piece {
-    fn octets(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn octets_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
-}
-
-impl Drop for Piece {
-    fn drop(&mut self) {
-        self.1.fetch_sub(self.0.len(), Ordering::Relaxed);
-    }
-}
-
-impl Allocator for Watched {
-    fn try_allocate(&self, len: usize) -> Option<Buffer> {
-        self.0.fetch_add(len, Ordering::Relaxed);
-        Some(Buffer::new(Box::new(Piece(vec![0; len], self.0.clone()))))
-    }
-
-    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
-        Box::pin(std::future::ready(self.try_allocate(len).unwrap()))
-    }
 }
 
 /// Answers that nobody takes are memory: a client that asks for listings and does not read them must not have more of it than

@@ -269,6 +269,41 @@ fn a_size_waits_until_others_have_reclaimed() {
     assert!(set(&client, &file, &[Value::Size(1)]).is_ok());
 }
 
+/// Opens a file, with this access.
+fn open(client: &TestClient, file: &Handle, access: u32) -> StateId {
+    let args = ops::Open {
+        sequence: 0,
+        access,
+        deny: 0,
+        owner: client.owner(&format!("for {access}")),
+        how: ops::OpenHow::NoCreate,
+        claim: ops::Claim::Handle,
+    };
+    only!(client.on(file, Args::Open(args)), Open).unwrap().state
+}
+
+/// proves: NFS4-8881-18.30-b
+#[test]
+fn a_size_is_changed_by_what_is_open_for_writing() {
+    for server in servers() {
+        let client = server.client("a");
+        let file = file(&server, &client, "f");
+        assert!(set(&client, &file, &[Value::Owner(Principal::of_number(1000)), Value::Mode(0o600)]).is_ok());
+        let user = server.client_as("b", 2, 1000, 1);
+        user.reclaim_complete();
+        let (reads, writes) = (open(&user, &file, 1), open(&user, &file, 2));
+        assert!(set(&client, &file, &[Value::Owner(Principal::of_number(2000))]).is_ok());
+        let size = |state| set_with(&user, &file, state, &[Value::Size(9)]).map_err(|(status, _)| status).err();
+        assert_eq!(size(reads), Some(Status::OPENMODE));
+        assert_eq!(size(StateId::ANONYMOUS), Some(Status::ACCESS), "the rights are gone");
+        assert_eq!(size(writes), None, "what was opened stays open");
+        assert_eq!(value(&client, &file, Attribute::Size), Value::Size(9));
+        let other = client.walk("").unwrap();
+        let elsewhere = set_with(&user, &other, writes, &[Value::Size(9)]).map_err(|(status, _)| status);
+        assert_eq!(elsewhere, Err(Status::BAD_STATEID), "it is of another file");
+    }
+}
+
 /// proves: NFS4-8881-18.31-a
 #[test]
 fn files_are_compared_octet_by_octet() {

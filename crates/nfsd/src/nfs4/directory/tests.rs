@@ -9,19 +9,25 @@ use crate::{
         attributes::tests::{file, servers, value},
         testing::{TestClient, TestServer, only},
     },
-    testing::{self, SECRET, env},
+    testing::{self, SECRET, Watched, env, wait},
+    transfer::MAX_LISTING_OCTETS,
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::{
     attr::{self, Attributes},
     v4::{
-        Args, Attribute, Bitmap, FileAttributes, FileType, Handle, Name, Status, Value, Verifier,
+        Args, Arguments, Attribute, Bitmap, FileAttributes, FileType, Handle, Name, PROGRAM, Status, VERSION, Value,
+        Verifier,
         ops::{self, CreateKind, Entry, ReadDirOk},
     },
 };
+use rpcrdma_oncrpc::Outcome;
 use rpcrdma_xdr::{Encode, Encoder};
-use std::{future::ready, sync::Arc};
+use std::{
+    future::ready,
+    sync::{Arc, atomic::Ordering},
+};
 
 /// A server of two exports below `/srv`, of which the second is for 10.0.0.0/8, and a client at an address.
 pub(in crate::nfs4) fn two_exports(address: [u8; 4]) -> (Nfsd, TestClient) {
@@ -240,6 +246,34 @@ fn an_entry_tells_its_own_error_if_asked() {
     assert_eq!((names(&listed.entries), listed.entries[0].cookie), (vec!["good".into()], u64::MAX - 1));
     let rest = read(&client, &root, ask(u64::MAX - 1, &[])).unwrap();
     assert_eq!(names(&rest.entries), ["bad", "gone"]);
+}
+
+/// Answers that nobody takes are memory.
+/// proves: NFS4-MEMORY-a
+#[test]
+fn a_listing_counts_as_memory_until_it_is_taken() {
+    let server = TestServer::memory();
+    let mut client = server.client("a");
+    file(&server, &client, "f");
+    let watched = Watched::default();
+    client.rpc.memory = Arc::new(watched.clone());
+    let in_use = || watched.0.load(Ordering::Relaxed);
+    for (max_count, cache, counted) in [(8192, false, 8192), (u32::MAX, false, MAX_LISTING_OCTETS), (800, true, 800)] {
+        let list = Args::ReadDir(ops::ReadDir { max_count, ..ask(0, &[Attribute::Type]) });
+        let call = Arguments::new(2, vec![client.sequence(0, cache), Args::PutRootFh, list]);
+        let mut encoder = Encoder::new();
+        call.encode(&mut encoder);
+        let sent = client.rpc.send(PROGRAM, VERSION, 1, encoder.finish());
+        assert_eq!(in_use(), 0);
+        let Outcome::Reply(reply) = wait(sent) else { panic!("no reply") };
+        assert_eq!(in_use(), counted);
+        drop(reply);
+        assert_eq!(in_use(), 0, "what its slot keeps is its own");
+    }
+    let root = client.walk("").unwrap();
+    assert_eq!(read(&client, &root, ask(1, &[])).err(), Some(Status::BAD_COOKIE));
+    assert_eq!(read(&client, &root, ops::ReadDir { max_count: 30, ..ask(0, &[]) }).err(), Some(Status::TOOSMALL));
+    assert_eq!(in_use(), 0);
 }
 
 /// proves: NFS4-PSEUDO-a
