@@ -15,7 +15,7 @@
 //! ```
 
 use crate::{
-    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash,
+    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash, claims,
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::{self, Nfs3},
@@ -31,7 +31,13 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_oncrpc::{CallContext, Handler, Router};
 use siphasher::sip::SipHasher24;
-use std::{hash::Hasher, net::IpAddr, sync::Arc, task::Poll, time::Duration};
+use std::{
+    hash::Hasher,
+    net::IpAddr,
+    sync::{Arc, OnceLock},
+    task::Poll,
+    time::Duration,
+};
 
 /// A file system as clients may use it.
 #[derive(Clone)]
@@ -137,6 +143,7 @@ impl Nfsd {
             boot: env.random.next_u64(),
             mounts: MountTable::default(),
             troubles: Troubles::new(env.clock.clone()),
+            version_4: OnceLock::new(),
         });
         let nfs = Router::new(env).with_service(Arc::new(Nfs3 { server: server.clone() }));
         let mount = Router::new(env)
@@ -163,6 +170,7 @@ impl Nfsd {
             nfs = nfs.with_service(Arc::new(Nfs3 { server: self.server.clone() }));
         }
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
+        let _ = self.server.version_4.set(shared.clone());
         self.nfs = Arc::new(nfs);
         self.version_4 = Some(shared);
         Ok(self)
@@ -233,6 +241,8 @@ pub(crate) struct Server {
     pub(crate) troubles: Troubles,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,
+    /// What version 4 has open, if it is served: its denials bind version 3, too.
+    version_4: OnceLock<Arc<Shared>>,
 }
 
 /// Says in a handle that it is of the tree above the exports.
@@ -346,6 +356,14 @@ impl Server {
     pub(crate) fn handle(&self, beside: &Opened, file: FileId) -> Handle {
         let file_system = beside.file_system.id();
         self.seal.handle(&Target { export: beside.export, file_system, file })
+    }
+
+    /// Whether a file may be read or written without having been opened: nobody who has it open denies it.
+    pub(crate) async fn may(&self, file: &Opened, access: claims::Access) -> bool {
+        match self.version_4.get() {
+            Some(shared) => shared.may_without_open(file, access).await,
+            None => true,
+        }
     }
 
     /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.

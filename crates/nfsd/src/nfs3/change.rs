@@ -4,7 +4,7 @@ use super::{
     Execution, check_name, is_dot,
     tell::{Tell, answer, failure, refused},
 };
-use crate::{CreateHow, New, NodeKind, Via, server::Opened};
+use crate::{CreateHow, New, NodeKind, Via, claims, server::Opened};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v3::{self, Answer, Created, Failure, LinkInfo, Name, RenameInfo, Status, WeakCache},
@@ -16,6 +16,9 @@ impl Execution {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(refused(status)),
         };
+        if args.attributes.size.is_some() && !self.server.may(&opened, claims::Access::WRITE).await {
+            return Answer::Failed(refused(Status::ACCES));
+        }
         let Opened { file_system, file, caller, .. } = opened;
         let changed = file_system
             .set_attributes(Via::caller(caller, file), args.attributes.into(), args.guard.map(Into::into))
@@ -24,10 +27,15 @@ impl Execution {
     }
 
     pub(super) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
-        let Opened { file_system, file, caller, .. } = match self.open_to_change(&args.file) {
+        let opened = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(refused(status)),
         };
+        // NFS4-8881-9.1.2-a
+        if !self.server.may(&opened, claims::Access::WRITE).await {
+            return Answer::Failed(refused(Status::ACCES));
+        }
+        let Opened { file_system, file, caller, .. } = opened;
         // Before the write: whatever is lost after this moment changes the verifier.
         let verifier = self.server.write_verifier(&*file_system);
         let written = file_system.write(Via::caller(caller, file), args.offset, args.data, args.stability.into()).await;

@@ -4,7 +4,7 @@ use super::{
     Execution, check_name,
     tell::{answer, failure, faulty, refused, status},
 };
-use crate::{Listing, ListingBudget, ListingEntry, Rights, Via, server::Opened};
+use crate::{Listing, ListingBudget, ListingEntry, Rights, Via, claims, server::Opened};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{
     self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_OCTETS, Name, Path, Status, entry_octets,
@@ -72,6 +72,10 @@ impl Execution {
 
     async fn try_read(&self, args: v3::Read) -> Result<v3::ReadOk, Failure<Info>> {
         let opened = self.open(&args.file).map_err(refused)?;
+        // NFS4-8881-9.1.2-a: never JUKEBOX, with which a client would ask again for ever.
+        if !self.server.may(&opened, claims::Access::READ).await {
+            return Err(refused(Status::ACCES));
+        }
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
         // Asking costs as much as a small read.

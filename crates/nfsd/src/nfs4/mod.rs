@@ -15,6 +15,7 @@
 mod attributes;
 mod change;
 mod compound;
+mod conflicts;
 mod current;
 mod data;
 mod directory;
@@ -31,6 +32,8 @@ pub(crate) mod state;
 mod tell;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod version4;
 
 pub(crate) use pseudo::PseudoFs;
