@@ -266,7 +266,7 @@ fn what_is_open_is_read_and_written_though_its_name_and_its_mode_are_gone() {
     let (file, state) = create(&client, "f", "o");
     client.write(&file, state, 0, b"data").unwrap();
     let path = server.served().join("f");
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o0)).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(client.write(&file, state, 4, b"more"), Ok(4));
     assert_eq!(client.read(&file, state, 0, 99), Ok(b"datamore".to_vec()));
