@@ -9,6 +9,7 @@ mod figures;
 mod fsx;
 mod interop;
 mod load;
+mod locks;
 mod mutants;
 mod numbers;
 mod programs;
@@ -42,6 +43,8 @@ enum Command {
     Soak(soak::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
     Fsx(fsx::Arguments),
+    /// Lock one file from several processes, and see that each keeps the others out; runs in the guest
+    Locks(locks::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Locks(arguments) => locks::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

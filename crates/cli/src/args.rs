@@ -1,6 +1,13 @@
 //! The command line.
 
-use crate::{bench, capture::CaptureArgs, devices, files, manual, transports::Carrier, url::NfsUrl};
+use crate::{
+    bench,
+    capture::CaptureArgs,
+    devices, files, manual,
+    serve::{DEFAULT_NFS_VERSIONS, NfsVersions},
+    transports::Carrier,
+    url::NfsUrl,
+};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use rpcrdma::Versions;
 use rpcrdma_nfsd::Cidr;
@@ -106,12 +113,24 @@ pub(crate) struct ServeArgs {
     /// With --fabric verbs: which device (default: the one on which the address of --listen is)
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Where MOUNT is served over TCP, as Linux clients need it; may be given several times
+    /// Where MOUNT is served over TCP, as Linux clients of NFS version 3 need it; without version 3 it is not served; may be
+    /// given several times
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20048")]
     pub(crate) mountd: Vec<SocketAddr>,
     /// Where NFS is served over plain TCP as well; may be given several times
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
+    /// Which versions of NFS to serve: 3, 4.1, 4.2, or several of them. Version 4 is under construction: it is not served
+    /// unless it is named, and not all of its operations work
+    #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
+    pub(crate) nfs: NfsVersions,
+    /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
+    pub(crate) lease: Option<Duration>,
+    /// NFS version 4: for how many seconds after a restart clients may reclaim opens and locks, while new ones wait
+    /// (default: as --lease)
+    #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
+    pub(crate) grace: Option<Duration>,
     /// Refuse everything that changes a file
     #[arg(long)]
     pub(crate) read_only: bool,
@@ -405,6 +424,19 @@ fn parse_time_limit(text: &str) -> Result<Duration, String> {
     Err(format!("{text:?} is out of range: {min} to {max} seconds"))
 }
 
+/// The longest lease and grace period, in seconds: as of Linux's server. What a client that is gone has locked stays locked
+/// for so long.
+const MAX_LEASE: u64 = 3_600;
+
+/// Whole seconds, as the protocol counts a lease.
+fn parse_lease(text: &str) -> Result<Duration, String> {
+    let seconds: u64 = text.parse().map_err(|_| format!("{text:?} is no whole number of seconds"))?;
+    match seconds {
+        1..=MAX_LEASE => Ok(Duration::from_secs(seconds)),
+        _ => Err(format!("{text:?} is out of range: 1 to {MAX_LEASE} seconds")),
+    }
+}
+
 /// The longest: beyond it a sleep would be cheaper than anything it saves.
 const MAX_BUSY_POLL: Duration = Duration::from_millis(10);
 
@@ -451,6 +483,15 @@ mod tests {
         assert_eq!(parse_time_limit("86400"), Ok(MAX_TIME_LIMIT));
         for wrong in ["0.499", "86400.1", "0", "-1", "NaN", "soon"] {
             assert!(parse_time_limit(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn leases_are_whole_seconds_up_to_an_hour() {
+        assert_eq!(parse_lease("1"), Ok(Duration::from_secs(1)));
+        assert_eq!(parse_lease("3600"), Ok(Duration::from_secs(MAX_LEASE)));
+        for wrong in ["0", "3601", "1.5", "-1", "soon", ""] {
+            assert!(parse_lease(wrong).is_err(), "{wrong}");
         }
     }
 

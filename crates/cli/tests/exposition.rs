@@ -33,7 +33,7 @@ fn start(scratch: &Path) -> (Server, String) {
     let served = common::served(scratch);
     for number in 1.. {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let more = ["--metrics", &address, "--tcp", "127.0.0.1:0"];
+        let more = ["--metrics", &address, "--tcp", "127.0.0.1:0", "--nfs", "3,4.1,4.2"];
         // One that ends may still hold its state for a moment.
         let state = scratch.join(format!("state-{number}"));
         match catch_unwind(|| Server::start(&served, &state, &more)) {
@@ -62,8 +62,9 @@ fn exposition() -> String {
     let begin = Instant::now();
     let mut text = ask(&address, PATIENCE);
     // What is looked at each second may not be there at once.
-    while !(text.contains("\nrpcrdma_memory_bytes{") && text.contains("\nrpcrdma_index_files ")) {
-        assert!(begin.elapsed() < PATIENCE, "memory or index are not told within {PATIENCE:?}: {text}");
+    let later = ["\nrpcrdma_memory_bytes{", "\nrpcrdma_index_files ", "\nrpcrdma_nfs4_stateids{"];
+    while !later.iter().all(|name| text.contains(name)) {
+        assert!(begin.elapsed() < PATIENCE, "memory, index or clients are not told within {PATIENCE:?}: {text}");
         thread::sleep(PAUSE);
         text = ask(&address, PATIENCE);
     }
@@ -85,7 +86,7 @@ fn metric<'a>(sample: &'a str, types: &BTreeMap<&str, &str>) -> &'a str {
 
 /// The metrics that a text of ours names: words that begin as all of them do and are no crate.
 fn named(text: &str) -> BTreeSet<String> {
-    let words = text.split(|c: char| !c.is_ascii_lowercase() && c != '_');
+    let words = text.split(|c: char| !c.is_ascii_lowercase() && !c.is_ascii_digit() && c != '_');
     let is_metric = |word: &&str| word.starts_with("rpcrdma_") && word.len() > 8 || COMMON.contains(word);
     // A label's value, which looks like a name.
     let metrics = words.filter(is_metric).filter(|word| *word != "rpcrdma_violation");
@@ -101,7 +102,7 @@ fn every_series_is_as_prometheus_wants_it() {
         let help: Vec<_> = text.lines().filter(|line| line.starts_with(&help)).collect();
         assert!(help.len() == 1 && help[0].len() > name.len() + 15, "HELP of {name}: {help:?}");
         assert!(name.starts_with("rpcrdma_") || COMMON.contains(name), "{name}");
-        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{name}");
+        assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
         assert_eq!(name.ends_with("_total"), *kind == "counter", "{name} is a {kind}");
         let wrong = name.split('_').find(|word| NOT_BASE_UNITS.contains(word));
         assert_eq!(wrong, None, "{name}");
@@ -145,7 +146,12 @@ fn failures_are_counted_from_nought() {
         let status = format!("status=\"{status}\"");
         let is_its = |line: &&str| line.starts_with("rpcrdma_calls_total{") && line.contains(&status);
         let samples: Vec<_> = text.lines().filter(is_its).collect();
-        assert_eq!(samples.len(), 2 * 21 + 1, "of NFS over two transports, and MNT: {samples:#?}");
+        assert_eq!(samples.len(), 2 * (21 + 1) + 1, "of NFS over two transports, COMPOUND too, and MNT: {samples:#?}");
+        assert!(samples.iter().all(|sample| sample.ends_with(" 0")), "{samples:#?}");
+        let is_its = |line: &&str| line.starts_with("rpcrdma_nfs4_operations_total{") && line.contains(&status);
+        let samples: Vec<_> = text.lines().filter(is_its).collect();
+        let of_clients = if status.contains("SERVERFAULT") { 4 } else { 0 };
+        assert_eq!(samples.len(), 18 + of_clients, "of operations on files, and on clients: {samples:#?}");
         assert!(samples.iter().all(|sample| sample.ends_with(" 0")), "{samples:#?}");
     }
 }

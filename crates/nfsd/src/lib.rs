@@ -18,6 +18,7 @@ mod origin;
 mod server;
 mod state;
 mod stranger;
+mod transfer;
 mod trouble;
 
 pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
@@ -29,7 +30,7 @@ pub use fs::{
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
-pub use nfs4::{Version4, Version4Error};
+pub use nfs4::{Counts, Observer, Version4, Version4Error};
 pub use origin::Origin;
 pub use server::{ConfigError, Export, Nfsd};
 pub use state::{StateDirectory, StateError};

@@ -15,11 +15,12 @@
 //! ```
 
 use crate::{
-    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash, claims,
+    Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash,
+    claims::{Access, Asker, Claims, Conflict, FileKey},
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::{self, Nfs3},
-    nfs4::{Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
     stranger::Stranger,
     trouble::Troubles,
 };
@@ -138,12 +139,13 @@ impl Nfsd {
         let pseudo = Arc::new(PseudoFs::new(&exports));
         let server = Arc::new(Server {
             exports,
+            claims: Claims::new(env.clock.clone()),
+            version_4: OnceLock::new(),
             pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
             mounts: MountTable::default(),
             troubles: Troubles::new(env.clock.clone()),
-            version_4: OnceLock::new(),
         });
         let nfs = Router::new(env).with_service(Arc::new(Nfs3 { server: server.clone() }));
         let mount = Router::new(env)
@@ -164,16 +166,21 @@ impl Nfsd {
     /// # Errors
     /// If the journal cannot be used.
     pub fn with_version_4(mut self, version_4: Version4, version_3: bool, env: &Env) -> Result<Self, Version4Error> {
-        let shared = version_4.start(env)?;
+        let shared = version_4.start(env, self.server.claims.clone())?;
         let mut nfs = Router::new(env);
         if version_3 {
             nfs = nfs.with_service(Arc::new(Nfs3 { server: self.server.clone() }));
         }
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
-        let _ = self.server.version_4.set(shared.clone());
         self.nfs = Arc::new(nfs);
+        let _ = self.server.version_4.set(shared.clone());
         self.version_4 = Some(shared);
         Ok(self)
+    }
+
+    /// What clients hold on files, which all versions ask: for protocols of the program's own.
+    pub fn claims(&self) -> &Claims {
+        &self.server.claims
     }
 
     /// A connection is gone: sessions of version 4 do not belong to it any more. Its number is that of its
@@ -187,6 +194,11 @@ impl Nfsd {
     #[cfg(test)]
     pub(crate) fn shared_of_version_4(&self) -> &Arc<Shared> {
         self.version_4.as_ref().unwrap()
+    }
+
+    /// How much version 4 keeps for clients, if it is served.
+    pub fn version_4_counts(&self) -> Option<Counts> {
+        self.version_4.as_ref().map(|shared| shared.state.counts())
     }
 
     /// What executes calls to NFS, for every transport.
@@ -239,10 +251,12 @@ pub(crate) struct Server {
     boot: u64,
     pub(crate) mounts: MountTable,
     pub(crate) troubles: Troubles,
+    /// What clients hold on files, of whichever version.
+    pub(crate) claims: Claims,
+    /// Version 4, if it is served.
+    pub(crate) version_4: OnceLock<Arc<Shared>>,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,
-    /// What version 4 has open, if it is served: its denials bind version 3, too.
-    version_4: OnceLock<Arc<Shared>>,
 }
 
 /// Says in a handle that it is of the tree above the exports.
@@ -352,18 +366,39 @@ impl Server {
         Some(above.map(|file| Opened { file, ..self.pseudo_root(context) }).ok_or(Fault::NotFound))
     }
 
+    /// The number of the directory above the exports that a file covers, if it is the root of an export below.
+    pub(crate) fn covered(&self, file: &Opened) -> Option<u64> {
+        if file.export == PSEUDO || file.file != file.file_system.root() {
+            return None;
+        }
+        let place = self.exports.iter().position(|export| export.id == file.export)?;
+        self.pseudo.covered(place).filter(|_| self.pseudo.root_export() != Some(place))
+    }
+
     /// The handle of a file in the same export as another.
     pub(crate) fn handle(&self, beside: &Opened, file: FileId) -> Handle {
         let file_system = beside.file_system.id();
         self.seal.handle(&Target { export: beside.export, file_system, file })
     }
 
-    /// Whether a file may be read or written without having been opened: nobody who has it open denies it.
-    pub(crate) async fn may(&self, file: &Opened, access: claims::Access) -> bool {
-        match self.version_4.get() {
-            Some(shared) => shared.may_without_open(file, access).await,
-            None => true,
+    /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose lease is over
+    /// is taken from it first.
+    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), Conflict> {
+        let key = FileKey { file_system: file.file_system.id(), file: file.file };
+        let Err(mut conflict) = self.claims.may(key, access, Asker::Anonymous) else { return Ok(()) };
+        // Each time one client less is in the way.
+        while let Some(shared) = self.version_4.get() {
+            let client = conflict.client;
+            if shared.on_worker(move |shared| Ok(shared.take_from(client, key))).await != Ok(true) {
+                break;
+            }
+            match self.claims.may(key, access, Asker::Anonymous) {
+                Ok(()) => return Ok(()),
+                Err(other) if other.client == client => break,
+                Err(other) => conflict = other,
+            }
         }
+        Err(conflict)
     }
 
     /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.

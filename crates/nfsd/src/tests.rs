@@ -1,6 +1,7 @@
 //! What every file system behind the server has to do, asked of all of them.
 
 mod calls;
+mod claims;
 mod content;
 mod names;
 mod opens;

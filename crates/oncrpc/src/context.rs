@@ -37,7 +37,7 @@ pub struct Connection {
     pub peer: SocketAddr,
     /// The address that it connected to.
     pub local: SocketAddr,
-    /// Identifies the connection among all of the same server.
+    /// Identifies the connection among all that share [`ConnectionIds`](crate::ConnectionIds).
     pub id: u64,
     /// What carries the messages.
     pub kind: TransportKind,

@@ -13,6 +13,7 @@
 
 mod client;
 mod client_network;
+mod connection_ids;
 mod context;
 mod credential;
 mod duplicate;
@@ -30,6 +31,7 @@ mod transport;
 
 pub use client::{Call, CallError, Client, Results};
 pub use client_network::ClientNetwork;
+pub use connection_ids::ConnectionIds;
 pub use context::{CallContext, Connection, Gone, GoneSignal, Handler, Outcome};
 pub use credential::{
     AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_OCTETS, MAX_GROUPS, MAX_MACHINE_NAME_OCTETS,

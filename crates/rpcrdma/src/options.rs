@@ -8,7 +8,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_fabric::Capabilities;
 use rpcrdma_oncrpc::{
-    Handler,
+    ConnectionIds, Handler,
     outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, OutageLimits},
 };
 use std::{sync::Arc, time::Duration};
@@ -181,6 +181,8 @@ pub struct ServerOptions {
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
     /// Calls that offered memory which was not there. Give several servers the same if clients may come to any of them.
     pub refused: RefusedCalls,
+    /// Where connections get their numbers. Give several servers the same where a number has to mean one connection of all.
+    pub connection_ids: ConnectionIds,
 }
 
 impl Default for ServerOptions {
@@ -197,6 +199,7 @@ impl Default for ServerOptions {
             extension: None,
             host_authentication: None,
             refused: RefusedCalls::default(),
+            connection_ids: ConnectionIds::default(),
         }
     }
 }

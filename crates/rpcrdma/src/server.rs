@@ -21,10 +21,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
 };
 use tokio::sync::{mpsc, watch};
@@ -37,7 +34,6 @@ pub struct Server {
     env: Env,
     options: ServerOptions,
     observer: Arc<dyn Observer>,
-    next_id: AtomicU64,
 }
 
 impl Server {
@@ -50,15 +46,7 @@ impl Server {
         options: ServerOptions,
         observer: Arc<dyn Observer>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            handler,
-            memory,
-            capabilities: fabric.capabilities().clone(),
-            env,
-            options,
-            observer,
-            next_id: AtomicU64::new(0),
-        })
+        Arc::new(Self { handler, memory, capabilities: fabric.capabilities().clone(), env, options, observer })
     }
 
     /// Sets a connection up, within the provider's time-out. Returns its handle, and the driver that serves it.
@@ -105,7 +93,7 @@ impl Server {
 
         let info = qp.info().clone();
         let (signal, gone) = GoneSignal::new();
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = self.options.connection_ids.next_id();
         let limits = Limits::new(self.options.max_message, self.options.max_message);
         let results = memory.results;
         let mut connection = Connection::new(info.peer, info.local, id, TransportKind::Rdma, limits, results, gone);
@@ -189,7 +177,7 @@ impl ConnectionHandle {
         self.peer
     }
 
-    /// Identifies the connection among all of the same server.
+    /// Identifies the connection among all that share [`ServerOptions::connection_ids`].
     pub fn id(&self) -> u64 {
         self.id
     }

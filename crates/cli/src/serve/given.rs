@@ -13,6 +13,10 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
     let verbs = args.fabric == Carrier::Verbs;
     let refused = [
         (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
+        (
+            (args.lease.is_some() || args.grace.is_some()) && !args.nfs.has_4(),
+            "--lease and --grace are of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.1,4.2",
+        ),
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
@@ -28,7 +32,8 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
 
 /// Whether nobody on another machine can reach any of the ports.
 fn only_loopback(args: &ServeArgs) -> bool {
-    let mut all = args.listen.iter().chain(&args.mountd).chain(&args.tcp);
+    let mountd: &[_] = if args.nfs.has_3() { &args.mountd } else { &[] };
+    let mut all = args.listen.iter().chain(mountd).chain(&args.tcp);
     all.all(|address| address.ip().to_canonical().is_loopback())
 }
 
@@ -112,10 +117,15 @@ mod tests {
             &["--fabric", "verbs", "--no-crc"],
             &["--fabric", "verbs", "--capture", "file"],
             &["--rpcbind"],
+            &["--rpcbind", "--nfs", "4.2", "--mountd", "192.0.2.1:20048"],
+            &["--lease", "10"],
+            &["--grace", "10", "--nfs", "3"],
         ] {
             assert!(check(&args(more)).is_err(), "{more:?}");
         }
         assert!(check(&args(&["--rpcbind", "--listen", "192.0.2.1:20049"])).is_ok());
+        assert!(check(&args(&["--rpcbind", "--nfs", "3", "--mountd", "192.0.2.1:20048"])).is_ok());
+        assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
         assert!(check(&args(&["--fabric", "verbs", "--device", "mlx5_0"])).is_ok());
     }
 }

@@ -23,23 +23,24 @@ fn list(addresses: impl Iterator<Item = SocketAddr>) -> String {
 fn ready_text(args: &ServeArgs, ports: &Ports) -> String {
     let directory = names::escaped(args.dir.as_os_str().as_bytes());
     let mut text = format!("ready: {directory} over NFS/RDMA on {}", list(ports.of(Spoken::Rdma)));
-    text += &format!(", MOUNT on {}", list(ports.of(Spoken::Mount)));
+    if args.nfs.has_3() {
+        text += &format!(", MOUNT on {}", list(ports.of(Spoken::Mount)));
+    }
     if ports.of(Spoken::Nfs).next().is_some() {
         text += &format!(", NFS/TCP on {}", list(ports.of(Spoken::Nfs)));
     }
     text.push('\n');
-    let (Some(rdma), Some(mount)) = (ports.of(Spoken::Rdma).next(), ports.of(Spoken::Mount).next()) else {
-        return text;
-    };
     if args.verbosity.quiet {
         return text;
     }
+    if let Some(command) = mount_command(args, ports) {
+        text += &format!("mount from Linux: {command}\n");
+    }
+    // The commands of this program speak version 3.
+    let (Some(rdma), Some(mount)) = (ports.of(Spoken::Rdma).next(), ports.of(Spoken::Mount).next()) else {
+        return text;
+    };
     let host = host(rdma.ip());
-    text += &format!(
-        "mount from Linux: mount -t nfs -o vers=3,proto=rdma,port={},mountport={},mountproto=tcp,nolock {host}:/ /mnt\n",
-        rdma.port(),
-        mount.port()
-    );
     let fabric = match args.fabric {
         Carrier::Iwarp => "",
         Carrier::Verbs => "fabric=verbs&",
@@ -49,6 +50,18 @@ fn ready_text(args: &ServeArgs, ports: &Ports) -> String {
     text
 }
 
+/// The shortest command with which Linux mounts: a client that is told no version begins with the latest that it has, and
+/// needs to know no other port for version 4.
+fn mount_command(args: &ServeArgs, ports: &Ports) -> Option<String> {
+    let rdma = ports.of(Spoken::Rdma).next()?;
+    let (host, port) = (host(rdma.ip()), rdma.port());
+    if args.nfs.has_4() {
+        return Some(format!("mount -t nfs -o proto=rdma,port={port} {host}:/ /mnt"));
+    }
+    let mount = ports.of(Spoken::Mount).next()?.port();
+    Some(format!("mount -t nfs -o vers=3,proto=rdma,port={port},mountport={mount},mountproto=tcp,nolock {host}:/ /mnt"))
+}
+
 fn ready_json(args: &ServeArgs, ports: &Ports) -> String {
     let all = |spoken| ports.of(spoken).map(|address| address.to_string()).collect::<Vec<_>>();
     let mut ready = serde_json::Map::new();
@@ -56,6 +69,8 @@ fn ready_json(args: &ServeArgs, ports: &Ports) -> String {
     ready.insert("rdma".into(), all(Spoken::Rdma).into());
     ready.insert("mountd".into(), all(Spoken::Mount).into());
     ready.insert("tcp".into(), all(Spoken::Nfs).into());
+    ready.insert("nfs".into(), args.nfs.names().collect::<Vec<_>>().into());
+    ready.insert("mount".into(), mount_command(args, ports).into());
     format!("{}\n", json!({ "ready": ready }))
 }
 

@@ -11,6 +11,7 @@ mod handed;
 mod hints;
 mod memory;
 mod metrics;
+mod nfs_versions;
 mod ports;
 mod register;
 mod scrape;
@@ -26,11 +27,14 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use gate::Gate;
+use nfs_versions::Version4Options;
+pub(crate) use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
 use ports::Ports;
 use rpcrdma::{Observer, RefusedCalls, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Squash, StateDirectory, Workers};
+use rpcrdma_oncrpc::ConnectionIds;
 use rustix::process::Signal;
 use std::{
     os::unix::fs::MetadataExt,
@@ -98,7 +102,13 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let _too_large = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let env = tokio_env().context("cannot read random numbers from the system")?;
     let allow = args.allow.clone();
-    let (nfsd, directory) = build(args, &env, allow.clone(), files)?;
+    let numbers = args.metrics.map(|_| Arc::new(metrics::Later::default()));
+    let (memory_octets, reply_octets) = args.nfs.share(memory::budget(args.memory));
+    let (lease, grace) = (args.lease, args.grace);
+    let observer = numbers.clone().map(|numbers| numbers as Arc<dyn rpcrdma_nfsd::Observer>);
+    let version_4 = Version4Options { lease, grace, reply_octets, observer };
+    let (nfsd, directory) = build(args, &env, allow.clone(), files, version_4)?;
+    let nfsd = Arc::new(nfsd);
     let (ports, on_device) = Ports::open(args, &env).await?;
     if !ports.only_loopback() && args.allow.is_empty() {
         let carried = match args.fabric {
@@ -112,13 +122,17 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     }
     tokio::spawn(nfsd.upkeep());
     let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
-    let memory = memory::Memory::new(pool, memory::budget(args.memory));
+    let memory = memory::Memory::new(pool, memory_octets);
     let stranger = nfsd.stranger();
     let (mut nfs, mut mount, mut observer) = (nfsd.nfs(), nfsd.mount(), Arc::new(Tracing) as Arc<dyn Observer>);
     if let Some(address) = args.metrics {
         metrics::serve(address)?;
         metrics::watch_memory(memory.parts());
         metrics::watch_index(directory);
+        if let Some(numbers) = numbers.filter(|_| args.nfs.has_4()) {
+            numbers.begin();
+            metrics::watch_clients(nfsd.clone());
+        }
         let calls = metrics::Calls::new();
         (nfs, mount) = (metrics::Timed::new(nfs, &calls), metrics::Timed::new(mount, &calls));
         observer = Arc::new(metrics::Counting::new());
@@ -134,6 +148,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
         nfs,
         mount,
         stranger,
+        nfsd,
+        connection_ids: ConnectionIds::default(),
         gate,
         setups: Arc::default(),
         not_accepted: Arc::default(),
@@ -150,7 +166,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     };
     let serving = thread::start(threads, &ports, on_device, shared)?;
     let registered = match args.rpcbind {
-        true => Some(register::Registered::with_rpcbind(&ports, &env).await?),
+        true => Some(register::Registered::with_rpcbind(&ports, args.nfs, &env).await?),
         false => None,
     };
     hints::ready(args, &ports);
@@ -185,6 +201,7 @@ fn build(
     env: &rpcrdma_env::Env,
     allow: Vec<Cidr>,
     files: FileThreads,
+    version_4: Version4Options,
 ) -> Result<(Nfsd, DirectoryFs)> {
     let metadata = std::fs::metadata(&args.dir).with_context(|| args.dir.display().to_string())?;
     ensure!(metadata.is_dir(), "{}: not a directory", args.dir.display());
@@ -201,7 +218,8 @@ fn build(
         tracing::info!("clients do not see {}, where the server keeps its state", state.display());
     }
     let state = StateDirectory::open(state, &*env.random)?;
-    let directory = DirectoryFs::open(&args.dir, &state, Arc::new(files), env)?;
+    let files: Arc<dyn Workers> = Arc::new(files);
+    let directory = DirectoryFs::open(&args.dir, &state, files.clone(), env)?;
     if !directory.tells_files_apart() {
         tracing::warn!(
             "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \
@@ -221,7 +239,8 @@ fn build(
         .with_read_only(args.read_only)
         .with_identities(Identities { squash, ..Identities::default() })
         .with_allow(allow);
-    Ok((Nfsd::new(vec![export], state.secret(), env)?, directory))
+    let nfsd = Nfsd::new(vec![export], state.secret(), env)?;
+    Ok((nfs_versions::serve(nfsd, args.nfs, version_4, (&state, files), env)?, directory))
 }
 
 /// Allows this process what the administrator allows it.

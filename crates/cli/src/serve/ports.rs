@@ -61,7 +61,9 @@ impl Ports {
             Carrier::Verbs => Some(open_device(args, env, &mut ports).await?),
         };
         let over_iwarp: &[SocketAddr] = if on_device.is_some() { &[] } else { &args.listen };
-        let lists = [(Spoken::Rdma, over_iwarp), (Spoken::Mount, &args.mountd), (Spoken::Nfs, &args.tcp)];
+        // Version 4 needs no MOUNT.
+        let mountd: &[SocketAddr] = if args.nfs.has_3() { &args.mountd } else { &[] };
+        let lists = [(Spoken::Rdma, over_iwarp), (Spoken::Mount, mountd), (Spoken::Nfs, &args.tcp)];
         for (spoken, addresses) in lists {
             for address in addresses {
                 ports.push(Port::open(spoken, *address)?);

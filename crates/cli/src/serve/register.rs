@@ -4,12 +4,15 @@
 //! as something listens there, and is left alone; what a run that was killed has left behind, where nothing listens any
 //! more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
 
-use super::ports::{Ports, Spoken};
+use super::{
+    nfs_versions::NfsVersions,
+    ports::{Ports, Spoken},
+};
 use crate::transports;
 use anyhow::{Context, Result, bail, ensure};
 use rpcrdma_env::{BoxFuture, Env, Heap};
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfs::{mount, v3};
+use rpcrdma_nfs::{mount, v3, v4};
 use rpcrdma_oncrpc::{
     CallError, Netid, parse_universal_address,
     rpcbind::{RPCBIND_PORT, RPCBIND_SOCKET, Rpcbind},
@@ -54,7 +57,7 @@ pub(super) struct Registered {
 }
 
 impl Registered {
-    pub(super) async fn with_rpcbind(ports: &Ports, env: &Env) -> Result<Self> {
+    pub(super) async fn with_rpcbind(ports: &Ports, versions: NfsVersions, env: &Env) -> Result<Self> {
         let here = SocketAddr::from(([127, 0, 0, 1], RPCBIND_PORT));
         let connector = Arc::new(UnixConnector::new(RPCBIND_SOCKET, here));
         let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, ClientOptions::default())
@@ -63,7 +66,7 @@ impl Registered {
         tokio::spawn(driver);
         let own: Vec<_> = ports.0.iter().map(|port| port.address).collect();
         let probe = |netid, address| Box::pin(is_listened_at(netid, address, &own, env)) as BoxFuture<'_, bool>;
-        Self::register(Rpcbind::new(transport), wanted(ports), &probe).await
+        Self::register(Rpcbind::new(transport), wanted(ports, versions), &probe).await
     }
 
     async fn register(rpcbind: Rpcbind, wanted: Vec<Entry>, listens: Probe<'_>) -> Result<Self> {
@@ -169,7 +172,9 @@ async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
 }
 
 /// One entry for each service and netid: rpcbind keeps one address for each.
-fn wanted(ports: &Ports) -> Vec<Entry> {
+fn wanted(ports: &Ports, versions: NfsVersions) -> Vec<Entry> {
+    let of_nfs = [(versions.has_3(), v3::VERSION), (versions.has_4(), v4::VERSION)];
+    let of_nfs = || of_nfs.into_iter().filter(|(is_served, _)| *is_served).map(|(_, version)| version);
     let mut wanted: Vec<Entry> = Vec::new();
     let mut add = |program, version, netid, address| {
         if !wanted.iter().any(|e| (e.program, e.version, e.netid) == (program, version, netid)) {
@@ -179,8 +184,8 @@ fn wanted(ports: &Ports) -> Vec<Entry> {
     for port in ports.0.iter().filter(|port| !port.address.ip().is_loopback()) {
         let address = port.address;
         match port.spoken {
-            Spoken::Rdma => add(v3::PROGRAM, v3::VERSION, Netid::rdma(&address), address),
-            Spoken::Nfs => add(v3::PROGRAM, v3::VERSION, Netid::tcp(&address), address),
+            Spoken::Rdma => of_nfs().for_each(|version| add(v3::PROGRAM, version, Netid::rdma(&address), address)),
+            Spoken::Nfs => of_nfs().for_each(|version| add(v3::PROGRAM, version, Netid::tcp(&address), address)),
             Spoken::Mount => {
                 add(mount::PROGRAM, mount::VERSION_3, Netid::tcp(&address), address);
                 add(mount::PROGRAM, mount::VERSION_1, Netid::tcp(&address), address);
@@ -371,13 +376,13 @@ mod tests {
             port(Spoken::Nfs, "192.0.2.1:2049"),
             port(Spoken::Mount, "192.0.2.1:20048"),
         ]);
-        let told: Vec<_> = wanted(&ports)
-            .into_iter()
-            .map(|e| (e.program, e.version, e.netid.as_str(), e.address.to_string()))
-            .collect();
+        let told = |versions: &str| -> Vec<_> {
+            let told = wanted(&ports, versions.parse().unwrap()).into_iter();
+            told.map(|e| (e.program, e.version, e.netid.as_str(), e.address.to_string())).collect()
+        };
         let entry = |program, version, netid, address: &str| (program, version, netid, address.to_owned());
         assert_eq!(
-            told,
+            told("3"),
             [
                 entry(100_003, 3, "rdma", "192.0.2.1:20049"),
                 entry(100_003, 3, "rdma6", "[2001:db8::1]:20050"),
@@ -386,5 +391,8 @@ mod tests {
                 entry(100_005, 1, "tcp", "192.0.2.1:20048"),
             ]
         );
+        let of_nfs = |version| told("3,4.2").into_iter().filter(move |entry| (entry.0, entry.1) == (100_003, version));
+        assert_eq!((of_nfs(3).count(), of_nfs(4).count()), (3, 3));
+        assert!(of_nfs(3).zip(of_nfs(4)).all(|(of_3, of_4)| (of_3.2, of_3.3) == (of_4.2, of_4.3)), "the same ports");
     }
 }

@@ -59,8 +59,8 @@ pub(super) async fn answer(stream: TcpStream, peer: SocketAddr, place: gate::Str
     options.max_record = STRANGER_RECORD_BYTES;
     options.max_calls = STRANGER_CALLS;
     options.stall = STRANGER_TIME;
-    // Its number tells connections apart where calls wait or are repeated; here none does.
-    let endpoint = tcp::Endpoint { peer, local, id: 0, allocator: Arc::new(Nothing) };
+    // Its number is its own, as that of every connection, though nothing here goes by it.
+    let endpoint = tcp::Endpoint { peer, local, id: shared.connection_ids.next_id(), allocator: Arc::new(Nothing) };
     let (_, driver) = tcp::serve(stream, endpoint, refusal, clock, options);
     tokio::select! {
         biased;

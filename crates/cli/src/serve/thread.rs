@@ -17,16 +17,14 @@ use rpcrdma::{Observer, RefusedCalls, Server, ServerOptions, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener, Pending};
 use rpcrdma_iwarp::{Config, Iwarp, Tap, keepalive};
-use rpcrdma_oncrpc::{Handler, tcp};
+use rpcrdma_nfsd::Nfsd;
+use rpcrdma_oncrpc::{ConnectionIds, Handler, tcp};
 use rpcrdma_verbs::Verbs;
 use rustix::net::sockopt;
 use std::{
     future::{Future, poll_fn},
     net::{SocketAddr, TcpListener},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
@@ -47,6 +45,10 @@ pub(super) struct Shared {
     pub(super) mount: Arc<dyn Handler>,
     /// What answers clients that are not allowed.
     pub(super) stranger: Arc<dyn Handler>,
+    /// What is told when a connection has ended.
+    pub(super) nfsd: Arc<Nfsd>,
+    /// Numbers of connections, for all threads and transports.
+    pub(super) connection_ids: ConnectionIds,
     pub(super) gate: Arc<Gate>,
     pub(super) setups: Arc<FailedSetups>,
     /// Connections that could not be accepted.
@@ -92,7 +94,6 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
     let mut ended = Vec::new();
     let device = on_device.as_ref().map(|on| on.device.clone());
     let mut handed = on_device.map(|on| handed::deal(on.listeners, threads, &shared.stopping)).unwrap_or_default();
-    let connections = Arc::new(AtomicU64::new(0));
     for number in 0..threads {
         let sockets = ports.0.iter().filter_map(|port| Some((port.spoken, port.address, port.listener.as_ref()?)));
         let listeners = sockets.map(|(spoken, address, listener)| Ok((spoken, address, listener.try_clone()?)));
@@ -100,11 +101,11 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
         let device = device.clone().zip(handed.pop());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (sender, receiver) = oneshot::channel();
-        let (shared, connections) = (shared.clone(), connections.clone());
+        let shared = shared.clone();
         std::thread::Builder::new()
             .name(format!("rpcrdma-{number}"))
             .spawn(move || {
-                runtime.block_on(serve(listeners, device, shared, connections));
+                runtime.block_on(serve(listeners, device, shared));
                 let _ = sender.send(());
             })
             .context("cannot start a thread")?;
@@ -113,12 +114,7 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
     Ok(Serving { ended: tokio::sync::Mutex::new(ended) })
 }
 
-async fn serve(
-    listeners: Vec<(Spoken, SocketAddr, TcpListener)>,
-    device: Option<(Verbs, Handed)>,
-    shared: Shared,
-    connections: Arc<AtomicU64>,
-) {
+async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, device: Option<(Verbs, Handed)>, shared: Shared) {
     let mut config = Config::default();
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
@@ -129,6 +125,7 @@ async fn serve(
     options.stall = shared.stall;
     options.versions = shared.versions;
     options.refused = shared.refused.clone();
+    options.connection_ids = shared.connection_ids.clone();
     let fabric: &dyn Fabric = match &device {
         Some((verbs, _)) => verbs,
         None => &iwarp,
@@ -146,7 +143,7 @@ async fn serve(
         loops.spawn(accept_rdma(Box::new(handed), server.clone(), shared.clone()));
     }
     for (spoken, address, listener) in listeners {
-        let (shared, connections) = (shared.clone(), connections.clone());
+        let shared = shared.clone();
         match spoken {
             Spoken::Rdma => match iwarp.listen_on(listener) {
                 Ok(listener) => {
@@ -156,13 +153,25 @@ async fn serve(
             },
             Spoken::Nfs | Spoken::Mount => match tokio::net::TcpListener::from_std(listener) {
                 Ok(listener) => {
-                    loops.spawn(accept_tcp(listener, spoken, shared, connections));
+                    loops.spawn(accept_tcp(listener, spoken, shared));
                 }
                 Err(error) => tracing::error!(%address, %error, "cannot listen"),
             },
         }
     }
     while loops.join_next().await.is_some() {}
+}
+
+/// A connection that calls come from. When it has ended, however, no session of version 4 belongs to it any more.
+struct Numbered {
+    nfsd: Arc<Nfsd>,
+    id: u64,
+}
+
+impl Drop for Numbered {
+    fn drop(&mut self) {
+        self.nfsd.connection_ended(self.id);
+    }
 }
 
 /// Completes when the server is to stop.
@@ -225,9 +234,10 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
             match server.accept_observed(pending, memory.rdma(), observer).await {
                 Ok((handle, driver)) => {
                     let admitted = setup.finish();
+                    let numbered = Numbered { nfsd: shared.nfsd.clone(), id: handle.id() };
                     let begin = Instant::now();
                     let (ended, why) = drive(driver, move || handle.drain(), stopping).await;
-                    drop(ended);
+                    drop((ended, numbered));
                     let lasted = begin.elapsed();
                     shared.ends.tell(&Ended { client: peer, spoken: Spoken::Rdma, lasted, tally: &tally, why });
                     drop(admitted);
@@ -239,14 +249,14 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
     accept_all(accept, shared.clone(), connect).await;
 }
 
-async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: Shared, connections: Arc<AtomicU64>) {
+async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: Shared) {
     let accept = move |cx: &mut Context<'_>| {
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
     };
     let inside = shared.clone();
     let connect = move |stream: TcpStream, entry: Entry, peer: SocketAddr, stopping| {
-        let (shared, connections) = (inside.clone(), connections.clone());
+        let shared = inside.clone();
         Box::pin(async move {
             prepare(&stream, shared.stall);
             let setup = match entry {
@@ -259,7 +269,8 @@ async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: S
             let stream = Counted { stream, tally: tally.clone(), numbers: counted.bytes() };
             let inner = if spoken == Spoken::Nfs { shared.nfs.clone() } else { shared.mount.clone() };
             let handler = Arc::new(Called { inner, tally: tally.clone() });
-            let id = connections.fetch_add(1, Ordering::Relaxed);
+            let id = shared.connection_ids.next_id();
+            let numbered = Numbered { nfsd: shared.nfsd.clone(), id };
             let memory = shared.memory.of(peer.ip());
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
             let mut options = tcp::ServerOptions::default();
@@ -268,6 +279,7 @@ async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: S
             let admitted = setup.finish();
             let (ended, why) = drive(driver, move || handle.drain(), stopping).await;
             shared.ends.tell(&Ended { client: peer, spoken, lasted: begin.elapsed(), tally: &tally, why });
+            drop(numbered);
             counted.ended(&ended);
             drop(admitted);
         }) as rpcrdma_env::BoxFuture<'static, ()>

@@ -114,7 +114,7 @@ impl Server {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
         let first = |key: &str| ready["ready"][key][0].as_str().map(str::to_owned);
-        Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap(), tcp: first("tcp") }
+        Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap_or_default(), tcp: first("tcp") }
     }
 
     /// A URL of the served directory over RDMA.

@@ -1,4 +1,32 @@
 //! NFS version 4, minor versions 0 to 2: one superset of types (RFC 7530, 8881, 7862, 8276; XDR in RFC 7531, 5662, 7863).
+//!
+//! A call is a COMPOUND, [`Arguments`], of operations, [`Args`], whose arguments are in [`ops`]; its answer is [`Results`] of
+//! [`Outcome`]s. [`Op`] says which operations there are, in which minor versions, and what of them may be placed directly.
+//! [`callback`] has the same names for what a server calls. Attributes are [`FileAttributes`] on the wire and [`Value`]s
+//! elsewhere.
+//!
+//! Every list and string has a limit of its own. What is longer, or cut, or no value of its type, ends the decoding of the call
+//! at that operation, [`Broken`]; what stands before it can be executed.
+//!
+//! ```
+//! use rpcrdma_nfs::{Call, v4::{Args, Arguments, Attribute, Bitmap, Outcome, Results, Status, ops}};
+//! use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
+//!
+//! let asked = Bitmap::of(&[Attribute::Type, Attribute::Size]);
+//! let call = Arguments::new(2, vec![Args::PutRootFh, Args::GetAttr(ops::GetAttr { asked })]);
+//! let mut encoder = Encoder::new();
+//! call.encode(&mut encoder);
+//! let mut decoder = Decoder::new(encoder.finish().to_bytes().into());
+//! let read = Arguments::decode(&mut decoder)?;
+//! decoder.finish()?;
+//! assert_eq!(read, call);
+//!
+//! let results = vec![Outcome::PutRootFh(Ok(())), Outcome::GetAttr(Err(Status::DELAY))];
+//! let answer = <Results>::of(read.tag, results);
+//! assert_eq!(answer.status, Status::DELAY);
+//! assert!(call.reply_shape().items.is_empty(), "nothing of it may be placed directly");
+//! # Ok::<(), rpcrdma_xdr::DecodeError>(())
+//! ```
 
 #[macro_use]
 mod table;

@@ -9,8 +9,9 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-/// How much may be claimed. The defaults are for a server of thousands of clients: what a client may have takes some 20
-/// MiB of the server's memory at most, what all may have some 300 MiB.
+/// How much may be claimed. A range takes up to 1,800 bytes of memory, a share 1,300, if each is on a file of its own;
+/// many on one file take far less. So with the defaults a client can make the server take 200 MiB, and all of them
+/// together 800 MiB; who has less memory sets lower limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Shares that a client may have.
@@ -31,12 +32,12 @@ pub struct Limits {
 
 /// [`Limits::shares_of_client`], as Linux's clients have at most some thousands of files open.
 pub const MAX_SHARES_OF_CLIENT: usize = 65_536;
-/// [`Limits::shares`]: those of sixteen clients who have all they may.
-pub const MAX_SHARES: usize = 16 * MAX_SHARES_OF_CLIENT;
+/// [`Limits::shares`]: those of four clients who have all they may.
+pub const MAX_SHARES: usize = 4 * MAX_SHARES_OF_CLIENT;
 /// [`Limits::ranges_of_client`]: to unlock all of them at once takes 30 ms.
 pub const MAX_RANGES_OF_CLIENT: usize = 65_536;
-/// [`Limits::ranges`]: those of sixteen clients who have all they may.
-pub const MAX_RANGES: usize = 16 * MAX_RANGES_OF_CLIENT;
+/// [`Limits::ranges`]: those of four clients who have all they may.
+pub const MAX_RANGES: usize = 4 * MAX_RANGES_OF_CLIENT;
 /// [`Limits::ranges_of_mirrored_file`]. One client may have three quarters of them. Unlocking a range beside as many of
 /// others takes up to 40 ms, one call of the host's for each gap.
 pub const MAX_RANGES_OF_MIRRORED_FILE: usize = 4_096;
@@ -85,11 +86,11 @@ pub(super) struct Held {
     ranges: usize,
     waiting: usize,
     /// Where it has shares.
-    pub(super) shared: HashSet<(FileKey, Holder)>,
+    shared: HashMap<FileKey, HashSet<Holder>>,
     /// Where it has ranges.
-    pub(super) locked: HashSet<(FileKey, Holder)>,
+    locked: HashMap<FileKey, HashSet<Holder>>,
     /// Where it waits, and for how many.
-    pub(super) waits: HashMap<FileKey, usize>,
+    waits: HashMap<FileKey, usize>,
 }
 
 impl Held {
@@ -100,7 +101,7 @@ impl Held {
         }
     }
 
-    fn places(&mut self, sort: Sort) -> &mut HashSet<(FileKey, Holder)> {
+    fn places(&mut self, sort: Sort) -> &mut HashMap<FileKey, HashSet<Holder>> {
         match sort {
             Sort::Share => &mut self.shared,
             Sort::Range => &mut self.locked,
@@ -186,11 +187,14 @@ impl Clients {
     /// Remembers whether an owner has anything of a file.
     pub(super) fn note(&self, sort: Sort, file: FileKey, holder: &Holder, has: bool) {
         self.with(holder.client(), |held| {
-            let place = (file, holder.clone());
+            let places = held.places(sort);
             if has {
-                held.places(sort).insert(place);
-            } else {
-                held.places(sort).remove(&place);
+                places.entry(file).or_default().insert(holder.clone());
+            } else if let Some(holders) = places.get_mut(&file) {
+                holders.remove(holder);
+                if holders.is_empty() {
+                    places.remove(&file);
+                }
             }
         });
     }
@@ -220,14 +224,21 @@ impl Clients {
         });
     }
 
-    /// Where a client has something: the places of its shares, its ranges, and where it waits. It is to be released
-    /// there.
-    pub(super) fn places(&self, client: Client) -> Places {
-        self.with(client, |held| Places {
-            shared: held.shared.iter().cloned().collect(),
-            locked: held.locked.iter().cloned().collect(),
-            waits: held.waits.keys().copied().collect(),
+    /// The files on which a client has something, or waits.
+    pub(super) fn files(&self, client: Client) -> HashSet<FileKey> {
+        self.with(client, |held| {
+            held.shared.keys().chain(held.locked.keys()).chain(held.waits.keys()).copied().collect()
         })
+    }
+
+    /// A client's owners who have something of a sort on a file.
+    pub(super) fn holders(&self, client: Client, sort: Sort, file: FileKey) -> Vec<Holder> {
+        self.with(client, |held| held.places(sort).get(&file).into_iter().flatten().cloned().collect())
+    }
+
+    /// Whether a client waits for a lock on a file.
+    pub(super) fn waits(&self, client: Client, file: FileKey) -> bool {
+        self.with(client, |held| held.waits.contains_key(&file))
     }
 
     /// How many shares and ranges a client has.
@@ -239,11 +250,4 @@ impl Clients {
     pub(super) fn is_empty(&self) -> bool {
         self.held.len() == 0 && self.shares.load(Ordering::Relaxed) + self.ranges.load(Ordering::Relaxed) == 0
     }
-}
-
-/// Where a client has something.
-pub(super) struct Places {
-    pub(super) shared: Vec<(FileKey, Holder)>,
-    pub(super) locked: Vec<(FileKey, Holder)>,
-    pub(super) waits: Vec<FileKey>,
 }

@@ -128,16 +128,15 @@ impl FileLocks {
         Ok(if kind == Kind::Read { self.freed(at) } else { Wakes::new() })
     }
 
-    fn unlock(&mut self, at: &Place<'_>, holder: &Holder, range: Range) -> Result<Wakes, LockRefused> {
+    fn unlock(&mut self, at: &Place<'_>, holder: &Holder, range: Range) -> Result<(), LockRefused> {
         let plan = self.ranges.plan(holder, range, None);
         if self.host.is_there() && plan.growth() > 0 {
             self.mirrored_limit(at, holder.client(), plan.growth())?;
         }
         at.clients.take(holder.client(), Sort::Range, plan.growth())?;
-        let unlocked = self.host.unlock(&self.ranges, holder, range);
-        let Err((kept, denied)) = unlocked else {
+        let Err((kept, denied)) = self.host.unlock(&self.ranges, holder, range) else {
             self.apply(at, holder, &plan);
-            return Ok(self.freed(at));
+            return Ok(());
         };
         // The table keeps what the host keeps, and with it all that is behind.
         at.clients.give(holder.client(), Sort::Range, plan.growth());
@@ -205,7 +204,7 @@ impl Claims {
                 }
             })
         };
-        self.unless_expired(Some(request.holder.client()), attempt, |outcome| match outcome {
+        self.unless_expired((request.file, Some(request.holder.client())), attempt, |outcome| match outcome {
             Err(LockRefused::Denied(denied)) => denied.clients(),
             _ => Vec::new(),
         })
@@ -228,7 +227,7 @@ impl Claims {
                 (tested, Wakes::new())
             })
         };
-        self.unless_expired(Some(holder.client()), attempt, |outcome| match outcome {
+        self.unless_expired((request.file, Some(holder.client())), attempt, |outcome| match outcome {
             Err(LockRefused::Denied(denied)) => denied.clients(),
             _ => Vec::new(),
         })
@@ -240,9 +239,9 @@ impl Claims {
     /// If there would be too many ranges, or the host cannot: then what the host keeps is kept, and all that lies
     /// behind it.
     pub fn unlock(&self, file: FileKey, holder: &Holder, range: Range) -> Result<(), LockRefused> {
-        self.on_file(file, |locks, at| match locks.unlock(at, holder, range) {
-            Ok(wakes) => (Ok(()), wakes),
-            Err(refused) => (Err(refused), Wakes::new()),
+        self.on_file(file, |locks, at| {
+            let unlocked = locks.unlock(at, holder, range);
+            (unlocked, locks.freed(at))
         })
     }
 
@@ -307,14 +306,15 @@ impl Claims {
             }
             done
         };
-        table.locks.with(&file, |files| {
+        let unused = table.locks.with(&file, |files| {
             // Given back under the shard's lock, so that the last who has used the file sees that he is.
             drop(locks);
             let last = files.get_mut(&file).and_then(Arc::get_mut).map(Mutex::get_mut);
-            if last.is_some_and(|locks| locks.unwrap_or_else(PoisonError::into_inner).is_empty()) {
-                files.remove(&file);
-            }
+            let is_empty = last.is_some_and(|locks| locks.unwrap_or_else(PoisonError::into_inner).is_empty());
+            is_empty.then(|| files.remove(&file))
         });
+        // Not under the shard's lock: it may be what keeps a file of the host open.
+        drop(unused);
         wakes.iter().for_each(|wake| wake.wake());
         result
     }

@@ -55,7 +55,7 @@ pub use range::{BadRange, Kind, Range};
 pub use sharing::{Conflict, NoDowngrade, Share, ShareRefused};
 pub use waiting::{WAITING_TIME, WOKEN_TIME, Wake};
 
-use clients::Clients;
+use clients::{Clients, Sort};
 use files::Sharded;
 use locking::FileLocks;
 use rpcrdma_env::Clock;
@@ -69,16 +69,26 @@ use std::{
     },
 };
 
+/// What a client has lost, because its lease is over and somebody else wanted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expired {
+    /// Nothing: its lease runs, or it is not known yet whether it may lose anything.
+    Nothing,
+    /// What it held on the file that was asked about.
+    File,
+    /// All that it held.
+    All,
+}
+
 /// Knows which clients are kept by courtesy alone: their leases are over, and nobody has wanted what they hold.
 pub trait Courtesy: Send + Sync {
-    /// Something of this client is in another's way. True if the client has been expired, so that the table may release
-    /// what it holds: no call of its is executed any more, and what has to be on stable storage before another gets it
-    /// is there.
+    /// Something that a client has on a file is in another's way. Tells what the table may release: no call of the
+    /// client uses it any more, and what has to be on stable storage before another gets it is there.
     ///
     /// Called without any lock of the table held, on the thread that asked the table, [`Claims::may`] included. Who
-    /// must not wait for a disk there says false; [`Conflict`] and [`Denied`] name the client, which can be expired and
-    /// released later.
-    fn may_expire(&self, client: Client) -> bool;
+    /// must not wait for a disk there answers [`Expired::Nothing`]: [`Conflict`] and [`Denied`] name the client, which
+    /// can be expired and [released](Claims::release_on) where one may wait, and then the table is asked again.
+    fn expire(&self, client: Client, file: FileKey) -> Expired;
 }
 
 /// The table. Cloning shares it.
@@ -137,10 +147,17 @@ impl Claims {
     /// Ends all that a client holds and waits for, in time proportional to it. Calls of the client that are under way
     /// may add to it afterwards: whoever expires a client first sees that there are none.
     pub fn release_client(&self, client: Client) {
-        let places = self.table.clients.places(client);
-        places.waits.into_iter().for_each(|file| self.wait_no_more(file, client));
-        places.locked.iter().for_each(|(file, holder)| self.unlock_all(*file, holder));
-        places.shared.iter().for_each(|(file, holder)| self.end_share(*file, holder));
+        self.table.clients.files(client).into_iter().for_each(|file| self.release_on(file, client));
+    }
+
+    /// The same for one file.
+    pub fn release_on(&self, file: FileKey, client: Client) {
+        let clients = &self.table.clients;
+        if clients.waits(client, file) {
+            self.wait_no_more(file, client);
+        }
+        clients.holders(client, Sort::Range, file).iter().for_each(|holder| self.unlock_all(file, holder));
+        clients.holders(client, Sort::Share, file).iter().for_each(|holder| self.end_share(file, holder));
     }
 
     /// How many shares and byte ranges a client has.
@@ -148,11 +165,11 @@ impl Claims {
         self.table.clients.counts(client)
     }
 
-    /// Tries, and tries again as long as only clients are in the way that are expired for it. `own` is not: it has just
-    /// called.
+    /// Tries, and tries again as long as only clients are in the way that lose what they have on the file for it. `own`
+    /// does not: it has just called.
     fn unless_expired<T>(
         &self,
-        own: Option<Client>,
+        (file, own): (FileKey, Option<Client>),
         mut attempt: impl FnMut() -> T,
         in_the_way: impl Fn(&T) -> Vec<Client>,
     ) -> T {
@@ -163,10 +180,14 @@ impl Claims {
             let courtesy = self.table.courtesy.get().and_then(Weak::upgrade);
             let Some(courtesy) = courtesy.filter(|_| !clients.is_empty()) else { return outcome };
             for client in clients {
-                if own == Some(client) || !asked.insert(client) || !courtesy.may_expire(client) {
+                if own == Some(client) || !asked.insert(client) {
                     return outcome;
                 }
-                self.release_client(client);
+                match courtesy.expire(client, file) {
+                    Expired::Nothing => return outcome,
+                    Expired::File => self.release_on(file, client),
+                    Expired::All => self.release_client(client),
+                }
             }
         }
     }

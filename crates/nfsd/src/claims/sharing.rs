@@ -128,7 +128,7 @@ impl Claims {
     /// If another open denies it, what would be denied is open, or there are too many shares.
     pub fn share(&self, file: FileKey, holder: &Holder, access: Access, deny: Deny) -> Result<Share, ShareRefused> {
         let attempt = || self.on_share(file, holder, |shares| self.try_share(file, holder, (access, deny), shares));
-        self.unless_expired(Some(holder.client()), attempt, |outcome| match outcome {
+        self.unless_expired((file, Some(holder.client())), attempt, |outcome| match outcome {
             Err((_, clients)) => clients.clone(),
             Ok(_) => Vec::new(),
         })
@@ -179,7 +179,7 @@ impl Claims {
                 files.get(&file).map(|shares| shares.in_the_way(access, asker)).unwrap_or_default()
             })
         };
-        match self.unless_expired(own, look, Clone::clone).first() {
+        match self.unless_expired((file, own), look, Clone::clone).first() {
             None => Ok(()),
             Some(client) => Err(Conflict { client: *client }),
         }

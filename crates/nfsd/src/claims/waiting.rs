@@ -6,8 +6,9 @@
 //! and never comes holds nobody up. A place in the queue is lost [`WAITING_TIME`] after it was asked for last, or
 //! [`WOKEN_TIME`] after it was told in vain.
 //!
-//! [`Wake`]s are called without any lock held. Nothing fails: what the queue has no room for is not told, and asks as
-//! before.
+//! Who waits for a program of the host is not told when that has gone, for the host does not say: he finds out by
+//! asking. [`Wake`]s are called without any lock held. Nothing fails: what the queue has no room for is not told, and
+//! asks as before.
 
 use super::{
     clients::Clients,

@@ -4,7 +4,7 @@ use super::{
     Execution, check_name, is_dot,
     tell::{Tell, answer, failure, refused},
 };
-use crate::{CreateHow, New, NodeKind, Via, claims, server::Opened};
+use crate::{CreateHow, New, NodeKind, Via, claims::Access, server::Opened};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v3::{self, Answer, Created, Failure, LinkInfo, Name, RenameInfo, Status, WeakCache},
@@ -16,8 +16,10 @@ impl Execution {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(refused(status)),
         };
-        if args.attributes.size.is_some() && !self.server.may(&opened, claims::Access::WRITE).await {
-            return Answer::Failed(refused(Status::ACCES));
+        if args.attributes.size.is_some()
+            && let Err(status) = self.may(&opened, Access::WRITE).await
+        {
+            return Answer::Failed(refused(status));
         }
         let Opened { file_system, file, caller, .. } = opened;
         let changed = file_system
@@ -31,9 +33,8 @@ impl Execution {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(refused(status)),
         };
-        // NFS4-8881-9.1.2-a
-        if !self.server.may(&opened, claims::Access::WRITE).await {
-            return Answer::Failed(refused(Status::ACCES));
+        if let Err(status) = self.may(&opened, Access::WRITE).await {
+            return Answer::Failed(refused(status));
         }
         let Opened { file_system, file, caller, .. } = opened;
         // Before the write: whatever is lost after this moment changes the verifier.
@@ -92,12 +93,25 @@ impl Execution {
         if is_dot(name.as_slice()) {
             return Err(refused(Status::EXIST));
         }
+        if let New::File(CreateHow::Unchecked(NewAttributes { size: Some(_), .. })) = new {
+            self.may_cut(&opened, &name).await.map_err(refused)?;
+        }
         let made = opened.file_system.make(opened.caller.clone(), opened.file, name.0, new).await.map_err(failure)?;
         Ok(Created {
             file: Some(self.server.handle(&opened, made.file)),
             attributes: made.attributes.map(Into::into),
             directory: made.directory.into(),
         })
+    }
+
+    /// CREATE of a name that is there cuts what has it.
+    async fn may_cut(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
+        let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name.0.clone()).await;
+        match found {
+            Ok(found) => self.may(&Opened { file: found.file, ..directory.clone() }, Access::WRITE).await,
+            // CREATE says why.
+            Err(_) => Ok(()),
+        }
     }
 
     pub(super) async fn remove(self, args: v3::Remove) -> Answer<WeakCache, WeakCache> {

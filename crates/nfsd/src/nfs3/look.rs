@@ -4,7 +4,9 @@ use super::{
     Execution, check_name,
     tell::{answer, failure, faulty, refused, status},
 };
-use crate::{Listing, ListingBudget, ListingEntry, Rights, Via, claims, server::Opened};
+use crate::{
+    Listing, ListingBudget, ListingEntry, Rights, Via, claims::Access, server::Opened, transfer::TRANSFER_UNIT_OCTETS,
+};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{
     self, Answer, Attributes, Entry, EntryPlus, Failure, Handle, MAX_HANDLE_OCTETS, Name, Path, Status, entry_octets,
@@ -72,10 +74,7 @@ impl Execution {
 
     async fn try_read(&self, args: v3::Read) -> Result<v3::ReadOk, Failure<Info>> {
         let opened = self.open(&args.file).map_err(refused)?;
-        // NFS4-8881-9.1.2-a: never JUKEBOX, with which a client would ask again for ever.
-        if !self.server.may(&opened, claims::Access::READ).await {
-            return Err(refused(Status::ACCES));
-        }
+        self.may(&opened, Access::READ).await.map_err(refused)?;
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
         // Asking costs as much as a small read.
@@ -206,10 +205,10 @@ impl Execution {
                 attributes: Some(opened.attributes().await.map_err(status)?.into()),
                 read_max: read,
                 read_preferred: read,
-                read_multiple: super::TRANSFER_UNIT_OCTETS as u32,
+                read_multiple: TRANSFER_UNIT_OCTETS as u32,
                 write_max: write,
                 write_preferred: write,
-                write_multiple: super::TRANSFER_UNIT_OCTETS as u32,
+                write_multiple: TRANSFER_UNIT_OCTETS as u32,
                 directory_preferred: PREFERRED_LISTING_OCTETS.min(read),
                 max_file_octets: features.max_file_octets,
                 time_precision: features.time_precision.into(),

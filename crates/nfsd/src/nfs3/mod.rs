@@ -10,15 +10,16 @@ mod look;
 mod tell;
 
 use crate::{
+    claims,
     server::{Opened, Server},
+    transfer::{Counted, MAX_LISTING_OCTETS, MESSAGE_OVERHEAD_OCTETS, transfer_limits},
     trouble::Subject,
 };
 use about::{About, HasStatus};
-use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v3::{self, Procedure, Status};
 use rpcrdma_oncrpc::{Answer, CallContext, Service};
-use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
 use std::sync::Arc;
 pub(crate) use tell::status;
 
@@ -33,14 +34,6 @@ struct Execution {
     context: CallContext,
 }
 
-/// What stands in a message beside the data of a READ or WRITE, at most: header, credential and verifier at their
-/// largest, handle, attributes.
-const MESSAGE_OVERHEAD_OCTETS: usize = 1536;
-/// Transfers are multiples of it, so that they fall on pages.
-const TRANSFER_UNIT_OCTETS: usize = 4096;
-/// The largest READDIR or READDIRPLUS answer.
-pub(crate) const MAX_LISTING_OCTETS: usize = 256 << 10;
-
 impl Execution {
     fn open(&self, handle: &v3::Handle) -> Result<Opened, Status> {
         self.server.open(&self.context, handle)
@@ -52,6 +45,12 @@ impl Execution {
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
 
+    /// That no client of version 4 denies reading or writing the file. Never JUKEBOX, with which a client would ask again for
+    /// as long as the other has it open.
+    async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
+        self.server.may(file, access).await.map_err(|_| Status::ACCES)
+    }
+
     /// What a call is about, for who has to be warned.
     fn subject(&self, procedure: Procedure, args: &impl About) -> Subject {
         let client = self.context.connection.peer;
@@ -61,12 +60,7 @@ impl Execution {
 
     /// The largest READ and the largest WRITE over the call's transport.
     fn transfer_limits(&self) -> (usize, usize) {
-        let limit = |message: usize| {
-            let data = message.saturating_sub(MESSAGE_OVERHEAD_OCTETS).min(v3::MAX_TRANSFER_OCTETS);
-            if data < TRANSFER_UNIT_OCTETS { data } else { data - data % TRANSFER_UNIT_OCTETS }
-        };
-        let limits = self.context.connection.limits;
-        (limit(limits.max_reply), limit(limits.max_call))
+        transfer_limits(self.context.connection.limits)
     }
 
     fn listing_limit(&self) -> usize {
@@ -141,21 +135,8 @@ where
             let answer = call(it, decoded).await;
             server.answered(answer.status(), &subject);
             answer.encode(&mut encoder);
-            let octets = encoder.finish().to_bytes();
-            Answer::Results(Payload::from(Bytes::from_owner(Counted { octets, _as: counted })))
+            Answer::Results(Counted::payload(encoder.finish(), counted))
         }),
-    }
-}
-
-/// Octets that count as memory of somebody's while they are there. Nothing is written to that memory.
-struct Counted {
-    octets: Bytes,
-    _as: Buffer,
-}
-
-impl AsRef<[u8]> for Counted {
-    fn as_ref(&self) -> &[u8] {
-        &self.octets
     }
 }
 

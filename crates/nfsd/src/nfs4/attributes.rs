@@ -1,65 +1,82 @@
-//! Not yet.
+//! GETATTR, SETATTR, VERIFY and NVERIFY (RFC 8881 sections 18.7, 18.15, 18.30, 18.31).
 
-use super::compound::Compound;
-use crate::server::Opened;
+use super::{
+    compound::Compound,
+    settable::supported,
+    tell::{failure, status},
+};
+use crate::{Fault, Via, claims::Access};
 use rpcrdma_nfs::{
-    attr,
+    attr::NewAttributes,
     v4::{
-        Attribute, Bitmap, FileAttributes, Principal, SetTime, Status,
+        Attribute, Bitmap, FileAttributes, Status,
         ops::{self, Answer},
     },
 };
 
+/// Attributes that cannot be compared besides those that cannot be read (RFC 8881 sections 18.15.3 and 18.31.3).
+const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
+
 impl Compound {
-    pub(super) fn new_attributes(
-        &self,
-        _: &Opened,
-        wire: &FileAttributes,
-    ) -> Result<(attr::NewAttributes, Bitmap), Status> {
-        let supported = Bitmap::of(&[
-            Attribute::Size,
-            Attribute::Mode,
-            Attribute::Owner,
-            Attribute::Group,
-            Attribute::TimeAccessSet,
-            Attribute::TimeModifySet,
-            Attribute::ModeUmask,
-        ]);
-        let asked = wire.to_set(&supported).map_err(|fault| fault.status())?;
-        let number = |name: Option<Principal>| match name.map(|name| name.number()) {
-            Some(None) => Err(Status::BADOWNER),
-            other => Ok(other.flatten()),
+    pub(super) async fn get_attributes(&mut self, args: ops::GetAttr) -> Answer<ops::GetAttrOk> {
+        let file = self.file()?;
+        let asked = self.asked(&file, args.asked).await?;
+        let attributes = file.attributes().await.map_err(status)?;
+        Ok(ops::GetAttrOk { attributes: self.told(&asked, &file, &attributes)? })
+    }
+
+    pub(super) async fn set_attributes(&mut self, args: ops::SetAttr) -> Answer<ops::SetAttrOk, ops::SetAttrFailure> {
+        let file = self.file_to_change()?;
+        // RFC 8275 section 5: it is for new files.
+        if args.attributes.set.contains(Attribute::ModeUmask) && self.minor >= 2 {
+            return Err(Status::INVAL.into());
+        }
+        let (new, set) = self.new_attributes(&file, &args.attributes)?;
+        if new == NewAttributes::default() {
+            file.attributes().await.map_err(status)?;
+            return Ok(ops::SetAttrOk { set });
+        }
+        let via = match new.size {
+            // The same rules as for a WRITE (RFC 8881 section 18.30.3).
+            Some(_) => self.via(&file, args.state, Access::WRITE).await?,
+            None => Via::caller(file.caller.clone(), file.file),
         };
-        let time = |time: Option<SetTime>| match time {
-            None => attr::SetTime::Keep,
-            Some(SetTime::Server) => attr::SetTime::Server,
-            Some(SetTime::Client(time)) => attr::SetTime::Client(time.into()),
-        };
-        let masked = asked.mode_umask.map(|both| both.mode & !both.umask);
-        let new = attr::NewAttributes {
-            mode: asked.mode.or(masked),
-            uid: number(asked.owner)?,
-            gid: number(asked.group)?,
-            size: asked.size,
-            accessed: time(asked.accessed),
-            modified: time(asked.modified),
-        };
-        Ok((new, wire.set))
+        file.file_system.set_attributes(via, new, None).await.map_err(|failed| match failed.fault {
+            // Only regular files have a size that can be set, and SETATTR has no other status for that.
+            Fault::IsDirectory | Fault::IsSymlink => Status::WRONG_TYPE,
+            _ => failure(failed),
+        })?;
+        Ok(ops::SetAttrOk { set })
     }
 
-    pub(super) async fn get_attributes(&mut self, _: ops::GetAttr) -> Answer<ops::GetAttrOk> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn verify(&mut self, args: ops::Verify) -> Answer {
+        if self.is_same(args.attributes).await? { Ok(()) } else { Err(Status::NOT_SAME) }
     }
 
-    pub(super) async fn set_attributes(&mut self, _: ops::SetAttr) -> Answer<ops::SetAttrOk, ops::SetAttrFailure> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn not_verify(&mut self, args: ops::Verify) -> Answer {
+        if self.is_same(args.attributes).await? { Err(Status::SAME) } else { Ok(()) }
     }
 
-    pub(super) async fn verify(&mut self, _: ops::Verify) -> Answer {
-        Err(Status::NOTSUPP.into())
-    }
-
-    pub(super) async fn not_verify(&mut self, _: ops::Verify) -> Answer {
-        Err(Status::NOTSUPP.into())
+    /// Whether the current file's attributes are these, octet by octet.
+    async fn is_same(&self, given: FileAttributes) -> Result<bool, Status> {
+        let file = self.file()?;
+        if !given.set.is_within(&supported(self.minor)) {
+            return Err(Status::ATTRNOTSUPP);
+        }
+        if !given.set.and(&NOT_COMPARED).is_empty() {
+            return Err(Status::INVAL);
+        }
+        let asked = self.asked(&file, given.set).await?;
+        given.values().map_err(|_| Status::BADXDR)?;
+        let attributes = file.attributes().await.map_err(status)?;
+        let told = self.told(&asked, &file, &attributes)?;
+        // This file does not have one of them.
+        if told.set != given.set {
+            return Err(Status::ATTRNOTSUPP);
+        }
+        Ok(told == given)
     }
 }
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,25 +1,134 @@
-//! Not yet.
+//! Operations on names: CREATE, REMOVE, RENAME, LINK (RFC 8881 sections 18.4, 18.25, 18.26, 18.9).
+//!
+//! Where a symbolic link stands in for a directory only LINK says so: the others do not have that status (section 15.2).
 
-use super::compound::Compound;
-use rpcrdma_nfs::v4::{
-    Status,
-    ops::{self, Answer},
+use super::{
+    compound::Compound,
+    tell::{change_info, failure, status},
+};
+use crate::{Fault, New, NodeKind, server::Opened};
+use rpcrdma_nfs::{
+    attr::{self, FileType},
+    v4::{
+        Attribute, Bitmap, Device, Status,
+        ops::{self, Answer, CreateKind},
+    },
 };
 
+/// What a symbolic link does not have of its own.
+const NOT_OF_LINKS: Bitmap = Bitmap::of(&[Attribute::Mode, Attribute::ModeUmask]);
+
+fn device(device: Device) -> attr::Device {
+    attr::Device { major: device.major, minor: device.minor }
+}
+
 impl Compound {
-    pub(super) async fn create(&mut self, _: ops::Create) -> Answer<ops::CreateOk> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn create(&mut self, args: ops::Create) -> Answer<ops::CreateOk> {
+        let directory = self.file_to_change()?;
+        self.check_name(&directory, &args.name)?;
+        if matches!(args.kind, CreateKind::Other(_)) {
+            return Err(Status::BADTYPE);
+        }
+        let (attributes, mut set) = self.new_attributes(&directory, &args.attributes)?;
+        // Only regular files have one that can be set, and OPEN makes those.
+        if attributes.size.is_some() {
+            return Err(Status::INVAL);
+        }
+        let new = match args.kind {
+            CreateKind::Directory => New::Directory(attributes),
+            CreateKind::Block(which) => New::Node(NodeKind::Block(device(which)), attributes),
+            CreateKind::Character(which) => New::Node(NodeKind::Character(device(which)), attributes),
+            CreateKind::Socket => New::Node(NodeKind::Socket, attributes),
+            CreateKind::Fifo => New::Node(NodeKind::Fifo, attributes),
+            CreateKind::Symlink(text) => {
+                text.check()?;
+                set = set.without(&NOT_OF_LINKS);
+                New::Symlink(attributes, text.0)
+            }
+            CreateKind::Other(_) => return Err(Status::BADTYPE),
+        };
+        let made = directory.file_system.make(directory.caller.clone(), directory.file, args.name.0, new).await;
+        match made {
+            Ok(made) => {
+                let changed = change_info(&made.directory);
+                self.go_to(Opened { file: made.file, ..directory });
+                Ok(ops::CreateOk { directory: changed, set })
+            }
+            Err(failed) => Err(failure(failed)),
+        }
     }
 
-    pub(super) async fn remove(&mut self, _: ops::Remove) -> Answer<ops::RemoveOk> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn remove(&mut self, args: ops::Remove) -> Answer<ops::RemoveOk> {
+        let directory = self.file_to_change()?;
+        self.check_name(&directory, &args.name)?;
+        let remove = |is_directory| {
+            let name = args.name.0.clone();
+            directory.file_system.remove(directory.caller.clone(), directory.file, name, is_directory)
+        };
+        // One operation removes both.
+        let removed = match remove(false).await {
+            Err(failed) if failed.fault == Fault::IsDirectory => remove(true).await,
+            removed => removed,
+        };
+        match removed {
+            Ok(changed) => Ok(ops::RemoveOk { directory: change_info(&changed) }),
+            Err(failed) => Err(failure(failed)),
+        }
     }
 
-    pub(super) async fn rename(&mut self, _: ops::Rename) -> Answer<ops::RenameOk> {
-        Err(Status::NOTSUPP.into())
+    pub(super) async fn rename(&mut self, args: ops::Rename) -> Answer<ops::RenameOk> {
+        let from = self.saved_file()?;
+        let to = self.file_to_change()?;
+        if from.export != to.export {
+            return Err(Status::XDEV);
+        }
+        self.check_name(&from, &args.from)?;
+        self.check_name(&to, &args.to)?;
+        let names = ((from.file, args.from.0), (to.file, args.to.0));
+        match to.file_system.rename(to.caller.clone(), names.0, names.1).await {
+            Ok(renamed) => {
+                let (from, to) = (change_info(&renamed.from_directory), change_info(&renamed.to_directory));
+                Ok(ops::RenameOk { from, to })
+            }
+            Err(failed) => Err(self.not_renamed(&from, &to, failed.fault).await),
+        }
     }
 
-    pub(super) async fn link(&mut self, _: ops::Link) -> Answer<ops::LinkOk> {
-        Err(Status::NOTSUPP.into())
+    /// Why a RENAME has failed: what has the new name already and cannot be replaced is there (RFC 8881 section 18.26.3).
+    async fn not_renamed(&self, from: &Opened, to: &Opened, fault: Fault) -> Status {
+        match fault {
+            Fault::IsDirectory | Fault::NotEmpty => Status::EXIST,
+            Fault::NotDirectory => {
+                for directory in [from, to] {
+                    if self.file_type(directory).await != Ok(FileType::Directory) {
+                        return Status::NOTDIR;
+                    }
+                }
+                Status::EXIST
+            }
+            fault => status(fault),
+        }
+    }
+
+    pub(super) async fn link(&mut self, args: ops::Link) -> Answer<ops::LinkOk> {
+        let file = self.saved_file()?;
+        let directory = self.file_to_change()?;
+        if file.export != directory.export {
+            return Err(Status::XDEV);
+        }
+        self.check_name(&directory, &args.name)?;
+        let Opened { file_system, caller, .. } = &directory;
+        match file_system.link(caller.clone(), file.file, directory.file, args.name.0).await {
+            Ok(linked) => Ok(ops::LinkOk { directory: change_info(&linked.directory) }),
+            Err(failed) => match failed.fault {
+                // Directories have one name (RFC 8881 section 18.9.3).
+                Fault::NotOwner if self.file_type(&file).await == Ok(FileType::Directory) => Err(Status::ISDIR),
+                Fault::NotDirectory => Err(self.no_directory(&directory, failed.fault).await),
+                _ => Err(failure(failed)),
+            },
+        }
     }
 }
+
+#[cfg(test)]
+mod tests;

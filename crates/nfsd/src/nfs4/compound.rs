@@ -16,12 +16,13 @@ use crate::{
     FileId,
     claims::FileKey,
     server::{Opened, Server},
+    transfer::Counted,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{Args, Arguments, ClientId, Op, Outcome, Status, Tag, ops};
 use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Payload};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// Octets of an RPC call before COMPOUND's arguments, with AUTH_SYS at its usual size: what `ca_maxrequestsize` counts besides.
 pub(super) const RPC_CALL_OCTETS: usize = 40;
@@ -39,6 +40,8 @@ pub(super) struct Compound {
     session: Option<InSession>,
     /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the first.
     holds_memory: bool,
+    /// Memory that the results of the operation count as which is executed.
+    pub(super) counted: Option<Buffer>,
 }
 
 /// What SEQUENCE has said.
@@ -114,7 +117,17 @@ fn only_looks(op: Op) -> bool {
 
 impl Compound {
     pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, context: CallContext, minor: u32) -> Self {
-        Self { server, shared, context, minor, current: None, saved: None, session: None, holds_memory: false }
+        Self {
+            server,
+            shared,
+            context,
+            minor,
+            current: None,
+            saved: None,
+            session: None,
+            holds_memory: false,
+            counted: None,
+        }
     }
 
     /// SEQUENCE has found its slot.
@@ -200,11 +213,11 @@ impl Compound {
     }
 
     /// Whether an operation may stand where it stands.
-    fn check_place(&self, op: Op, at: usize, announced: u32) -> Result<(), Status> {
-        match (op, at) {
-            (Op::Sequence, 0) => Ok(()),
-            (Op::Sequence, _) => Err(Status::SEQUENCE_POS),
-            (op, 0) if may_stand_alone(op) => {
+    fn check_place(&self, args: &Args, at: usize, announced: u32) -> Result<(), Status> {
+        match (args, at) {
+            (Args::Sequence(_), 0) => Ok(()),
+            (Args::Sequence(_), _) => Err(Status::SEQUENCE_POS),
+            (args, 0) if may_stand_alone(args.op()) => {
                 if announced == 1 {
                     Ok(())
                 } else {
@@ -212,10 +225,13 @@ impl Compound {
                 }
             }
             (_, 0) => Err(Status::OP_NOT_IN_SESSION),
-            // It would answer over a session that is no more: it is the last then (RFC 8881 section 18.37.3).
-            (Op::DestroySession, at) if at + 1 != announced as usize => Err(Status::NOT_ONLY_OP),
-            // These are about a session or a client of their own, never about the one that they come over.
-            (Op::BindConnToSession, _) => Err(Status::NOT_ONLY_OP),
+            // What follows would be executed in a session that is no more (RFC 8881 section 18.37.3).
+            (Args::DestroySession(args), at) => {
+                let is_own = self.session.as_ref().is_some_and(|inside| inside.session.id() == args.session);
+                if is_own && at + 1 != announced as usize { Err(Status::NOT_ONLY_OP) } else { Ok(()) }
+            }
+            // The connection belongs to the session of SEQUENCE already (RFC 8881 section 18.34.3).
+            (Args::BindConnToSession(_), _) => Err(Status::NOT_ONLY_OP),
             _ => Ok(()),
         }
     }
@@ -226,10 +242,10 @@ impl Compound {
         let broken = call.broken_outcome();
         let announced = call.announced;
         for (at, args) in call.ops.into_iter().enumerate() {
-            let op = args.op();
+            let (op, begun) = (args.op(), self.shared.now());
             let (limit, too_big) = self.room();
             let largest = reply.octets().saturating_add(args.largest_results());
-            let outcome = match self.check_place(op, at, announced) {
+            let outcome = match self.check_place(&args, at, announced) {
                 Err(status) => Outcome::failed(op, status),
                 Ok(()) if !only_looks(op) && largest > limit => Outcome::failed(op, too_big),
                 Ok(()) => {
@@ -241,22 +257,24 @@ impl Compound {
             let mut encoder = Encoder::new();
             outcome.encode(&mut encoder);
             if status == Status::OK && only_looks(op) && reply.octets() + encoder.position() > limit {
+                self.shared.observer.operation(Some(op), too_big, self.shared.now().since(begun));
                 let mut encoder = Encoder::new();
                 Outcome::failed(op, too_big).encode(&mut encoder);
                 reply.push(too_big, encoder.finish());
                 return reply;
             }
-            reply.push(status, encoder.finish());
+            self.shared.observer.operation(Some(op), status, self.shared.now().since(begun));
+            let results = match self.counted.take() {
+                Some(counted) if status == Status::OK => Counted::payload(encoder.finish(), counted),
+                _ => encoder.finish(),
+            };
+            reply.push(status, results);
             if status != Status::OK {
                 return reply;
             }
         }
         if let Some(outcome) = broken {
-            // Where it stands counts before what it is.
-            let outcome = match self.session {
-                None if reply.count == 0 && outcome.status() != Status::OP_ILLEGAL => outcome,
-                _ => outcome,
-            };
+            self.shared.observer.operation(outcome.op(), outcome.status(), Duration::ZERO);
             let mut encoder = Encoder::new();
             outcome.encode(&mut encoder);
             reply.push(outcome.status(), encoder.finish());

@@ -1,10 +1,7 @@
 //! What is in the way of those who have nothing open, and what is taken from clients whose leases are over.
 
 use super::service::Shared;
-use crate::{
-    claims::{Access, Asker, Client, FileKey, Holder},
-    server::Opened,
-};
+use crate::claims::{Access, Asker, Client, FileKey, Holder};
 use std::sync::Arc;
 
 /// How often a claim is tried again since a client was in its way whose lease is over: then the client asks again.
@@ -31,11 +28,5 @@ impl Shared {
             }
         }
         Err(())
-    }
-
-    /// Whether nobody has denied it: for version 3, which opens nothing.
-    pub(crate) async fn may_without_open(self: &Arc<Self>, file: &Opened, access: Access) -> bool {
-        let key = FileKey { file_system: file.file_system.id(), file: file.file };
-        self.may(key, access, None).await.is_ok()
     }
 }

@@ -1,13 +1,213 @@
-//! Not yet.
+//! READDIR (RFC 8881 section 18.23).
 
-use super::compound::Compound;
-use rpcrdma_nfs::v4::{
-    Status,
-    ops::{self, Answer},
+use super::{
+    compound::Compound,
+    settable::supported,
+    tell::{failure, status},
+    told::Asked,
+};
+use crate::{
+    Fault, Listing, ListingBudget, ListingEntry,
+    server::{Opened, PSEUDO},
+    transfer::MAX_LISTING_OCTETS,
+};
+use rpcrdma_nfs::{
+    attr::Attributes,
+    v4::{
+        Attribute, Bitmap, FileAttributes, Name, Status, Value, Verifier,
+        ops::{self, Answer, Entry, ReadDirOk},
+    },
 };
 
-impl Compound {
-    pub(super) async fn read_directory(&mut self, _: ops::ReadDir, _: usize) -> Answer<ops::ReadDirOk> {
-        Err(Status::NOTSUPP.into())
+/// Octets of an outcome before its results: the operation's number and the status.
+const OUTCOME_OCTETS: usize = 8;
+/// Octets that an entry's name and cookie take beside the name: what `dircount` counts.
+const NAME_OCTETS: usize = 8 + 4;
+/// An owner's or group's shortest text with the word before it.
+const SHORTEST_PRINCIPAL_OCTETS: usize = 4 + 4;
+/// The least that a handle takes: the word before it alone.
+const SHORTEST_HANDLE_OCTETS: usize = 4;
+/// The least of a set in an attribute: the word before it alone.
+const SHORTEST_BITMAP_OCTETS: usize = 4;
+
+/// Attributes for which nothing has to be asked of a file.
+const FREE: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
+
+/// Cookies that are reserved (RFC 8881 section 18.23.3), and what is told in their place.
+const RESERVED: [u64; 2] = [1, 2];
+const IN_THEIR_PLACE: [u64; 2] = [u64::MAX - 1, u64::MAX];
+
+/// A file system's cookie as clients get it: never 0, 1 or 2.
+fn told_cookie(cookie: u64) -> Result<u64, Status> {
+    match cookie {
+        1 | 2 => Ok(IN_THEIR_PLACE[cookie as usize - 1]),
+        cookie if cookie == 0 || IN_THEIR_PLACE.contains(&cookie) => Err(Status::SERVERFAULT),
+        cookie => Ok(cookie),
     }
 }
+
+/// A client's cookie as the file system knows it.
+fn taken_cookie(cookie: u64) -> Result<u64, Status> {
+    if RESERVED.contains(&cookie) {
+        return Err(Status::BAD_COOKIE);
+    }
+    Ok(IN_THEIR_PLACE.iter().position(|told| *told == cookie).map_or(cookie, |place| RESERVED[place]))
+}
+
+/// The least that an entry takes beside its name. What it really takes is counted when it is there.
+fn least_entry_octets(asked: &Bitmap) -> usize {
+    let empty = Entry {
+        cookie: 0,
+        name: Name::default(),
+        attributes: FileAttributes { set: *asked, ..FileAttributes::default() },
+    };
+    let values = asked.iter().filter_map(Attribute::from_number).map(|attribute| match attribute {
+        Attribute::Owner | Attribute::Group => SHORTEST_PRINCIPAL_OCTETS,
+        Attribute::Handle => SHORTEST_HANDLE_OCTETS,
+        Attribute::SupportedAttributes | Attribute::SupportedExclusiveCreate => SHORTEST_BITMAP_OCTETS,
+        // A file that has none tells none.
+        Attribute::TimeCreate => 0,
+        attribute => attribute.largest_octets().unwrap_or(0),
+    });
+    // The set may be shorter by its last word then.
+    (empty.octets() + values.sum::<usize>()).saturating_sub(4)
+}
+
+impl Compound {
+    pub(super) async fn read_directory(&mut self, args: ops::ReadDir, room: usize) -> Answer<ReadDirOk> {
+        let directory = self.file()?;
+        let cookie = taken_cookie(args.cookie)?;
+        let asked = self.asked(&directory, args.asked).await?;
+        let max = usize::try_from(args.max_count).unwrap_or(usize::MAX);
+        let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
+        let left = octets.checked_sub(ReadDirOk::EMPTY_OCTETS).ok_or(Status::TOOSMALL)?;
+        // The answer is put together on the heap, and counts as that much of the connection's memory until it was sent.
+        let counted = self.buffer(octets).await?;
+        let listed = self.list(&directory, &args, (cookie, left), &asked).await;
+        self.counted = Some(counted);
+        listed
+    }
+
+    async fn list(
+        &self,
+        directory: &Opened,
+        args: &ops::ReadDir,
+        (mut cookie, mut left): (u64, usize),
+        asked: &Asked,
+    ) -> Answer<ReadDirOk> {
+        let mut budget = ListingBudget::new(left, least_entry_octets(&asked.set));
+        if args.directory_count != 0 {
+            // A hint: it keeps no entry from being told.
+            let longest = directory.file_system.features().max_name_octets;
+            let names = args.directory_count.max(longest.saturating_add(NAME_OCTETS as u32 + 3));
+            budget = budget.with_names(usize::try_from(names).unwrap_or(usize::MAX), NAME_OCTETS);
+        }
+        let wants_attributes = !asked.set.without(&FREE).is_empty();
+        if wants_attributes {
+            budget = budget.with_attributes();
+        }
+        let mut verifier = args.verifier;
+        let mut entries = Vec::new();
+        loop {
+            let listing = self.part(directory, cookie, verifier, budget).await?;
+            verifier = Verifier(listing.verifier);
+            let is_dot = |entry: &ListingEntry| matches!(&entry.name[..], b"." | b"..");
+            let mut last = None;
+            for entry in listing.entries {
+                last = Some(entry.cookie);
+                if is_dot(&entry) {
+                    continue;
+                }
+                let Some(entry) = self.entry(directory, entry, asked, wants_attributes).await? else { continue };
+                match left.checked_sub(entry.octets()) {
+                    Some(rest) => left = rest,
+                    None if entries.is_empty() => return Err(Status::TOOSMALL),
+                    None => return Ok(ReadDirOk { verifier, entries, end: false }),
+                }
+                entries.push(entry);
+            }
+            if listing.end || !entries.is_empty() {
+                return Ok(ReadDirOk { verifier, entries, end: listing.end });
+            }
+            // Only what is never told, so far.
+            cookie = last.ok_or(Status::TOOSMALL)?;
+        }
+    }
+
+    /// What a file system lists.
+    async fn part(
+        &self,
+        directory: &Opened,
+        cookie: u64,
+        verifier: Verifier,
+        budget: ListingBudget,
+    ) -> Result<Listing, Status> {
+        let list = |cookie, verifier: Verifier, budget| {
+            directory.file_system.list(directory.caller.clone(), directory.file, cookie, verifier.0, budget)
+        };
+        match list(cookie, verifier, budget).await {
+            Err(failed) if failed.fault == Fault::BadCookie && cookie != 0 => {
+                // Cookies with another verifier are no longer the directory's (RFC 8881 section 18.23.3).
+                let now = list(0, Verifier::default(), ListingBudget::new(0, 0)).await.map_err(failure)?;
+                Err(if now.verifier == verifier.0 { Status::BAD_COOKIE } else { Status::NOT_SAME })
+            }
+            listed => listed.map_err(failure),
+        }
+    }
+
+    /// An entry as it is told; `None` if it is not.
+    async fn entry(
+        &self,
+        directory: &Opened,
+        listed: ListingEntry,
+        asked: &Asked,
+        wants_attributes: bool,
+    ) -> Result<Option<Entry>, Status> {
+        let cookie = told_cookie(listed.cookie)?;
+        let name = Name(listed.name.clone());
+        let about = if directory.export == PSEUDO {
+            match self.server.enter(&self.context, directory, &listed.name) {
+                // An export that this client may not use.
+                None | Some(Err(_)) => return Ok(None),
+                Some(Ok(file)) => file.attributes().await.map(|attributes| (file, attributes)),
+            }
+        } else {
+            match listed.file {
+                Some((file, attributes)) => Ok((Opened { file, ..directory.clone() }, attributes)),
+                None if !wants_attributes => {
+                    Ok((directory.clone(), Attributes::new(rpcrdma_nfs::attr::FileType::Regular, 0, 0)))
+                }
+                None => match self.look_at(directory, &listed).await {
+                    // It has gone meanwhile.
+                    Err(Fault::NotFound) => return Ok(None),
+                    found => found,
+                },
+            }
+        };
+        let attributes = match about {
+            Ok((file, attributes)) => self.told(asked, &file, &attributes)?,
+            Err(fault) if asked.set.contains(Attribute::ReadAttributesError) => {
+                FileAttributes::of(&[Value::ReadAttributesError(status(fault))])
+            }
+            Err(fault) => return Err(status(fault)),
+        };
+        debug_assert!(attributes.set.is_within(&supported(self.minor)));
+        Ok(Some(Entry { cookie, name, attributes }))
+    }
+
+    /// A file that was listed without its attributes.
+    async fn look_at(&self, directory: &Opened, listed: &ListingEntry) -> Result<(Opened, Attributes), Fault> {
+        let name = listed.name.clone();
+        let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name).await;
+        let found = found.map_err(|failed| failed.fault)?;
+        let file = Opened { file: found.file, ..directory.clone() };
+        let attributes = match found.attributes {
+            Some(attributes) => attributes,
+            None => file.attributes().await?,
+        };
+        Ok((file, attributes))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -21,6 +21,7 @@ mod data;
 mod directory;
 mod lock;
 mod look;
+mod observer;
 mod open;
 mod open_create;
 mod pseudo;
@@ -28,14 +29,18 @@ mod reservations;
 mod security;
 mod service;
 mod session;
+mod settable;
 pub(crate) mod state;
 mod tell;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+mod told;
 mod version4;
 
+pub use observer::Observer;
 pub(crate) use pseudo::PseudoFs;
 pub(crate) use service::{Nfs4, Shared};
+pub use state::counts::Counts;
 pub use version4::{Version4, Version4Error};

@@ -33,6 +33,11 @@ fn id(number: usize) -> FileId {
     FileId::new(&(number as u64).to_be_bytes()).expect("eight octets fit an id")
 }
 
+/// What clients take for an inode number.
+fn file_id(number: usize) -> u64 {
+    number as u64 + 1
+}
+
 impl PseudoFs {
     /// The tree above these exports.
     pub(crate) fn new(exports: &[Export]) -> Self {
@@ -87,8 +92,14 @@ impl PseudoFs {
         Some(id(node.parent))
     }
 
+    /// The number of the directory here that an export covers.
+    pub(crate) fn covered(&self, export: usize) -> Option<u64> {
+        let number = self.nodes.iter().position(|node| node.export == Some(export))?;
+        Some(file_id(number))
+    }
+
     fn about(&self, number: usize) -> Attributes {
-        let mut told = Attributes::new(FileType::Directory, ID, number as u64 + 1);
+        let mut told = Attributes::new(FileType::Directory, ID, file_id(number));
         let directories = u32::try_from(self.nodes[number].children.len()).unwrap_or(u32::MAX);
         (told.mode, told.links) = (0o555, directories.saturating_add(2));
         told
@@ -133,7 +144,7 @@ impl FileSystem for PseudoFs {
         let dots = [(Bytes::from_static(b"."), number), (Bytes::from_static(b".."), node.parent)];
         let children = node.children.iter().map(|(name, child)| (name.clone(), *child));
         let all = dots.into_iter().chain(children).map(|(name, child)| {
-            ListingEntry::new(child as u64 + 1, name, 0).with_file(Some((id(child), self.about(child))))
+            ListingEntry::new(file_id(child), name, 0).with_file(Some((id(child), self.about(child))))
         });
         Box::pin(ready(Ok(Listing::of(all, cookie, budget).with_attributes(Some(self.about(number))))))
     }

@@ -2,6 +2,7 @@
 
 use super::{
     compound::{Compound, RPC_CALL_OCTETS},
+    observer::Observer,
     reservations::Reservations,
     state::{
         State, Taken,
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) workers: Arc<dyn Workers>,
     /// Which minor versions are served.
     pub(crate) minors: RangeInclusive<u32>,
+    /// Who is told of operations.
+    pub(crate) observer: Arc<dyn Observer>,
 }
 
 impl Shared {
@@ -110,7 +113,7 @@ impl Shared {
 
     /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Says whether it was taken.
     /// Sleeps.
-    pub(super) fn take_from(&self, holder: Client, file: FileKey) -> bool {
+    pub(crate) fn take_from(&self, holder: Client, file: FileKey) -> bool {
         let Client::V4(client) = holder else { return false };
         match self.state.take_from(ClientId(client), file, self.now()) {
             Ok(Taken::Gone(released)) => {
@@ -193,7 +196,12 @@ fn whole(results: &Results) -> Answer {
 /// Executes a call, unless its slot has the answer.
 async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) -> Payload {
     let Arguments { tag, ops, broken, announced, .. } = &call;
-    let refused = |outcome: Outcome| encoded(&Results::of(tag.clone(), vec![outcome]));
+    let shared = compound.shared.clone();
+    let arrived = shared.now();
+    let refused = |outcome: Outcome| {
+        shared.observer.operation(outcome.op(), outcome.status(), shared.now().since(arrived));
+        encoded(&Results::of(tag.clone(), vec![outcome]))
+    };
     let Some(Args::Sequence(sequence)) = ops.first() else {
         return compound.run(call).await.payload();
     };
@@ -206,7 +214,6 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
         digest,
         principal: principal(&compound.context.credential),
     };
-    let shared = compound.shared.clone();
     let connection = compound.context.connection.id;
     // Before the slot is looked at: what the session does not allow leaves it as it was.
     let fore = match shared.state.session(sequence.session) {

@@ -57,7 +57,8 @@ impl Compound {
         // Only a client that trusts its network is served: neither machine credentials nor SSV are enforced.
         let protection = match args.protection {
             ops::StateProtection::None => ops::StateProtectionOk::None,
-            _ => return Err(Status::ENCR_ALG_UNSUPP),
+            ops::StateProtection::MachineCredential(_) => return Err(Status::INVAL),
+            ops::StateProtection::Ssv(_) => return Err(Status::ENCR_ALG_UNSUPP),
         };
         let exchange = ExchangeId {
             owner: args.owner.name.0,

@@ -1,6 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
+    observer::{Observer, Unobserved},
     reservations::Reservations,
     service::{Pin, Shared},
     state::{
@@ -23,6 +24,7 @@ pub struct Version4 {
     minors: RangeInclusive<u32>,
     limits: Limits,
     host_locks: bool,
+    observer: Arc<dyn Observer>,
 }
 
 /// Why version 4 cannot be served.
@@ -34,7 +36,15 @@ impl Version4 {
     /// Minor versions 1 and 2. What clients hold is on record in the state directory; `workers` wait for its disk.
     pub fn new(state: &StateDirectory, workers: Arc<dyn Workers>) -> Self {
         let directory = state.path().to_owned();
-        Self { directory, secret: state.secret(), workers, minors: 1..=2, limits: Limits::default(), host_locks: true }
+        Self {
+            directory,
+            secret: state.secret(),
+            workers,
+            minors: 1..=2,
+            limits: Limits::default(),
+            host_locks: true,
+            observer: Arc::new(Unobserved),
+        }
     }
 
     /// Only these minor versions.
@@ -72,8 +82,15 @@ impl Version4 {
         self
     }
 
+    /// Who is told of each operation.
+    #[must_use]
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = observer;
+        self
+    }
+
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
-    pub(crate) fn start(self, env: &Env) -> Result<Arc<Shared>, Version4Error> {
+    pub(crate) fn start(self, env: &Env, claims: Claims) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
         let recovery = Recovery::open(&self.directory, env.clock.unix_time().as_secs(), now, &self.limits)?;
         // Two servers of one host are two, and each is the same after a restart.
@@ -84,12 +101,13 @@ impl Version4 {
         let state: State<Pin> = State::new(recovery, identity, env.random.clone(), self.limits);
         Ok(Arc::new(Shared {
             state,
-            claims: Claims::new(env.clock.clone()),
+            claims,
             reservations: Reservations::default(),
             host_locks: self.host_locks,
             clock: env.clock.clone(),
             workers: self.workers,
             minors: self.minors,
+            observer: self.observer,
         }))
     }
 }

@@ -121,7 +121,7 @@ fn a_listing_ends_at_the_servers_limit() {
     let listing = plain(client.ask(list)).unwrap();
     let octets =
         v3::read_directory_octets() + listing.entries.iter().map(|e| v3::entry_octets(e.name.0.len())).sum::<usize>();
-    let limit = crate::nfs3::MAX_LISTING_OCTETS;
+    let limit = crate::transfer::MAX_LISTING_OCTETS;
     assert!(!listing.end && octets <= limit && octets > limit - v3::entry_octets(8), "{octets}");
     assert_eq!(client.names(&root, u32::MAX).len(), 9002);
 }
@@ -170,7 +170,7 @@ fn a_listing_counts_as_memory_until_it_is_taken() {
     let in_use = || watched.0.load(Ordering::Relaxed);
     let directory = client.root();
     let (cookie, verifier) = (0, Verifier::default());
-    let limit = crate::nfs3::MAX_LISTING_OCTETS;
+    let limit = crate::transfer::MAX_LISTING_OCTETS;
     for (asked, counted) in [(8192, 8192), (u32::MAX, limit)] {
         let mut names = Encoder::new();
         let list = v3::ReadDirectory { directory: directory.clone(), cookie, verifier, count: asked };

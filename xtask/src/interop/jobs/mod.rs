@@ -4,6 +4,7 @@ use super::{USUAL_OPS, context::Context};
 use std::time::Duration;
 
 mod client_fsx;
+mod client_nfs4;
 mod client_races;
 mod client_scripts;
 mod client_tree;
@@ -73,6 +74,7 @@ pub(super) const JOBS: &[Job] = &[
     client_two::JOB,
     client_uses::JOB,
     client_versions::JOB,
+    client_nfs4::JOB,
     server_commands::JOB,
     server_falls_back::JOB,
     server_large::JOB,

@@ -4,14 +4,15 @@
 //! cache and refusals of the RPC layer count like all others. A counter is registered when it is first needed, beside
 //! those that are there from the start; from then on a call costs a few additions, and no memory.
 //!
-//! Another program is another entry of [`PROGRAMS`]. A COMPOUND of NFS version 4 is a procedure like others; its
-//! operations, each with its own status, are to be counted by [`Procedure::count`] under their names.
+//! Another program is another entry of [`PROGRAMS`]. A COMPOUND of NFS version 4 is a procedure like others, with the status
+//! of its last operation; the operations are counted by `operations.rs`, so that a sum of these series is the number of calls.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
     mount,
     v3::{self, Status},
+    v4,
 };
 use rpcrdma_oncrpc::{CallContext, Handler, Outcome, Rejection, Replied, TransportKind, peek_call, peek_reply};
 use rpcrdma_xdr::Stream;
@@ -31,7 +32,10 @@ const NOT_ELIGIBLE: &str = "ERR_CHUNK";
 const OTHER: &str = "other";
 
 /// Failures of the server, and not of a client or a user: they are there from the start, so that an alarm sees the first.
-const ALARMING: [&str; 5] = ["IO", "NOSPC", "DQUOT", "STALE", "SERVERFAULT"];
+pub(super) const ALARMING: [&str; 5] = ["IO", "NOSPC", "DQUOT", "STALE", "SERVERFAULT"];
+
+/// Names a status.
+type Word = fn(u32) -> Option<&'static str>;
 
 /// A program of which calls are counted by procedure.
 struct Program {
@@ -42,17 +46,29 @@ struct Program {
     procedures: fn() -> Vec<&'static str>,
     /// Whether a procedure's results begin with a status.
     has_status: fn(u32) -> bool,
+    /// The name of a status.
+    word: Word,
     /// What it is served over.
     transports: &'static [usize],
 }
 
-const PROGRAMS: [Program; 2] = [
+const PROGRAMS: [Program; 3] = [
     Program {
         number: v3::PROGRAM,
         versions: &[v3::VERSION],
         label: "nfs3",
         procedures: || v3::Procedure::ALL.into_iter().map(v3::Procedure::name).collect(),
         has_status: |procedure| procedure != v3::Procedure::Null as u32,
+        word: |status| Status(status).word(),
+        transports: &[0, 1],
+    },
+    Program {
+        number: v4::PROGRAM,
+        versions: &[v4::VERSION],
+        label: "nfs4",
+        procedures: || vec!["NULL", "COMPOUND"],
+        has_status: |procedure| procedure == 1,
+        word: |status| v4::Status(status).word(),
         transports: &[0, 1],
     },
     Program {
@@ -61,6 +77,8 @@ const PROGRAMS: [Program; 2] = [
         label: "mount",
         procedures: || mount::procedure::NAMES.to_vec(),
         has_status: |procedure| procedure == mount::procedure::MOUNT,
+        // MNT's statuses are numbered as those of version 3.
+        word: |status| Status(status).word(),
         transports: &[0],
     },
 ];
@@ -71,20 +89,29 @@ fn transport_index(kind: TransportKind) -> usize {
 
 /// Every value that the label `status` can have. It is bounded: what is not among them is [`OTHER`].
 fn statuses() -> Vec<&'static str> {
-    let of_nfs = Status::ALL.iter().filter_map(|status| status.word());
-    of_nfs.chain(Rejection::names()).chain([NOT_ELIGIBLE, NOT_ANSWERED, OTHER]).collect()
+    let mut all: Vec<_> = Status::ALL.iter().filter_map(|status| status.word()).collect();
+    let of_4 = v4::Status::ALL.iter().filter_map(|status| status.word());
+    for word in of_4.chain(Rejection::names()).chain([NOT_ELIGIBLE, NOT_ANSWERED, OTHER]) {
+        if !all.contains(&word) {
+            all.push(word);
+        }
+    }
+    all
 }
 
 /// The value of the label `status`.
-fn status(outcome: &Outcome, has_status: bool) -> &'static str {
+fn status(outcome: &Outcome, word: Option<Word>) -> &'static str {
     match outcome {
         Outcome::NotEligible => NOT_ELIGIBLE,
         Outcome::Nothing => NOT_ANSWERED,
         Outcome::Reply(reply) => match peek_reply(reply) {
             Some(Replied::Rejected(rejection)) => rejection.name(),
-            Some(Replied::Results(Some(word))) if has_status => Status(word).word().unwrap_or(OTHER),
-            Some(Replied::Results(_)) if !has_status => "OK",
-            _ => OTHER,
+            Some(Replied::Results(first)) => match (word, first) {
+                (Some(word), Some(first)) => word(first).unwrap_or(OTHER),
+                (Some(_), None) => OTHER,
+                (None, _) => "OK",
+            },
+            None => OTHER,
         },
     }
 }
@@ -93,17 +120,18 @@ fn status(outcome: &Outcome, has_status: bool) -> &'static str {
 struct Procedure {
     program: &'static str,
     name: &'static str,
-    has_status: bool,
+    /// Names the status that its results begin with, if they do.
+    word: Option<Word>,
     seconds: Histogram,
     /// By transport, and by status as [`Calls`] lists them.
     counted: [Box<[OnceLock<Counter>]>; 2],
 }
 
 impl Procedure {
-    fn new(program: &'static str, name: &'static str, has_status: bool, statuses: usize) -> Self {
+    fn new(program: &'static str, name: &'static str, word: Option<Word>, statuses: usize) -> Self {
         let counted = [(); 2].map(|()| (0..statuses).map(|_| OnceLock::new()).collect());
         let seconds = histogram!("rpcrdma_call_seconds", "program" => program, "procedure" => name);
-        Self { program, name, has_status, seconds, counted }
+        Self { program, name, word, seconds, counted }
     }
 
     /// The counter of a transport and a status, which is there from now on.
@@ -142,19 +170,21 @@ impl Calls {
         let statuses = statuses();
         let procedures = |program: &Program| -> Vec<Procedure> {
             let names = (program.procedures)().into_iter().chain([OTHER]).zip(0..);
-            let one =
-                |(name, number)| Procedure::new(program.label, name, (program.has_status)(number), statuses.len());
+            let one = |(name, number)| {
+                let word = (program.has_status)(number).then_some(program.word);
+                Procedure::new(program.label, name, word, statuses.len())
+            };
             names.map(one).collect()
         };
         let programs: Vec<Vec<_>> = PROGRAMS.iter().map(procedures).collect();
-        let other = Procedure::new(OTHER, OTHER, false, statuses.len());
+        let other = Procedure::new(OTHER, OTHER, None, statuses.len());
         let calls = Self { programs, other, in_progress: gauge!("rpcrdma_calls_in_progress"), statuses };
         for (program, procedures) in PROGRAMS.iter().zip(&calls.programs) {
             for transport in program.transports {
                 for procedure in procedures {
                     let status = if procedure.name == OTHER { Rejection::ProcedureUnavailable.name() } else { "OK" };
                     procedure.counter(&calls.statuses, *transport, status);
-                    for status in ALARMING.into_iter().filter(|_| procedure.has_status && procedure.name != OTHER) {
+                    for status in ALARMING.into_iter().filter(|_| procedure.word.is_some() && procedure.name != OTHER) {
                         procedure.counter(&calls.statuses, *transport, status);
                     }
                 }
@@ -206,7 +236,7 @@ impl Handler for Timed {
             calls.in_progress.decrement(1);
             let procedure = calls.at(place);
             procedure.seconds.record(begin.elapsed());
-            procedure.count(&calls.statuses, transport, status(&outcome, procedure.has_status));
+            procedure.count(&calls.statuses, transport, status(&outcome, procedure.word));
             outcome
         })
     }
@@ -240,10 +270,12 @@ mod tests {
         ];
         let known = statuses();
         for (outcome, expected) in of {
-            assert_eq!(status(&outcome, true), expected);
+            assert_eq!(status(&outcome, Some(|status| Status(status).word())), expected);
             assert!(known.contains(&expected), "{expected}");
         }
-        assert_eq!(status(&reply(Ok(()), 28), false), "OK", "no status stands there");
+        let of_4: Word = |status| v4::Status(status).word();
+        assert_eq!(status(&reply(Ok(()), 10_052), Some(of_4)), "BADSESSION");
+        assert_eq!(status(&reply(Ok(()), 28), None), "OK", "no status stands there");
     }
 
     #[test]

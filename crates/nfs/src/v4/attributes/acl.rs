@@ -107,4 +107,37 @@ pub mod ace {
     pub const SUPPORT_AUDIT: u32 = 4;
     /// For attribute `aclsupport`: alarm entries can be had.
     pub const SUPPORT_ALARM: u32 = 8;
+
+    /// Name: the file's owner, whoever that is.
+    pub const OWNER: &str = "OWNER@";
+    /// Name: the file's group, whichever that is.
+    pub const GROUP: &str = "GROUP@";
+    /// Name: everybody, owner and group among them.
+    pub const EVERYONE: &str = "EVERYONE@";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
+
+    fn decoded(acl: &impl Encode) -> Result<Acl, DecodeError> {
+        let mut encoder = Encoder::new();
+        acl.encode(&mut encoder);
+        Acl::decode(&mut Decoder::new(encoder.finish().to_bytes().into()))
+    }
+
+    fn entry(who: &str) -> Ace {
+        Ace { kind: ace::ALLOWED, flags: ace::IDENTIFIER_GROUP, rights: ace::READ_DATA, who: who.into() }
+    }
+
+    #[test]
+    fn lists_and_names_end_at_their_limits() {
+        let of = |count| List::<Ace, { MAX_ACES + 1 }>(vec![entry(ace::EVERYONE); count]);
+        assert_eq!(decoded(&of(MAX_ACES)).unwrap().len(), MAX_ACES);
+        assert!(matches!(decoded(&of(MAX_ACES + 1)), Err(DecodeError::TooLong { .. })));
+        let named = |octets: usize| decoded(&List::<Ace, 1>(vec![entry(&"n".repeat(octets))]));
+        assert!(named(MAX_PRINCIPAL_OCTETS).is_ok());
+        assert!(matches!(named(MAX_PRINCIPAL_OCTETS + 1), Err(DecodeError::TooLong { .. })));
+    }
 }

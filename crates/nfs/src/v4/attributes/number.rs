@@ -127,6 +127,13 @@ impl From<Attribute> for u32 {
     }
 }
 
+impl Attribute {
+    /// All that a minor version knows. A later one's is as unknown there as a number that is none (RFC 8178 section 8).
+    pub fn all_in(minor: u32) -> Bitmap {
+        Bitmap::of_numbers(Self::ALL.iter().filter(|attribute| attribute.since() <= minor).map(|one| *one as u32))
+    }
+}
+
 const PRINCIPAL: usize = 4 + MAX_PRINCIPAL_OCTETS;
 
 attributes! {
@@ -233,6 +240,7 @@ mod tests {
         }
         assert_eq!(Attribute::from_number(87), None);
         assert_eq!(Attribute::TimeModifySet.name(), "time_modify_set");
+        assert_eq!([0, 1, 2].map(|minor| Attribute::all_in(minor).len()), [56, 77, 87]);
         assert_eq!([33, 56, 77, 82].map(|n| Attribute::from_number(n).unwrap().since()), [0, 1, 2, 2]);
     }
 

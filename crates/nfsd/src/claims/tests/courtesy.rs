@@ -1,6 +1,7 @@
 //! Clients that keep what they hold by courtesy alone, until somebody wants it.
 
 use super::*;
+use std::sync::atomic::AtomicBool;
 
 /// Knows who may be expired, and writes down who was asked about.
 #[derive(Default)]
@@ -9,17 +10,23 @@ struct Leases {
     asked: Mutex<Vec<Client>>,
     /// Asked while it is asked itself: the table holds no lock then.
     claims: OnceLock<Claims>,
+    /// Whether clients lose what is wanted and nothing else.
+    file_alone: AtomicBool,
 }
 
 impl Courtesy for Leases {
-    fn may_expire(&self, client: Client) -> bool {
+    fn expire(&self, client: Client, _: FileKey) -> Expired {
         self.asked.lock().unwrap().push(client);
         if let Some(claims) = self.claims.get() {
             assert!(claims.has_locks(file(1), &owner(1, "a")));
             assert!(claims.may(file(1), Access::READ, Asker::Holder(&owner(1, "a"))).is_ok());
             assert_eq!(claims.held_by(client), (1, 1));
         }
-        self.over.lock().unwrap().remove(&client)
+        match (self.over.lock().unwrap().remove(&client), self.file_alone.load(Ordering::Relaxed)) {
+            (false, _) => Expired::Nothing,
+            (true, true) => Expired::File,
+            (true, false) => Expired::All,
+        }
     }
 }
 
@@ -81,6 +88,28 @@ fn an_open_and_a_read_end_the_courtesy_of_all_who_deny_them() {
     assert_eq!(leases.asked().first(), Some(&Client::V4(1)));
 }
 
+/// proves: NFS4-COURTESY-a
+#[test]
+fn a_client_may_lose_what_is_wanted_and_nothing_else() {
+    let (claims, leases) = with_leases();
+    leases.file_alone.store(true, Ordering::Relaxed);
+    let mut shares = Vec::new();
+    for number in 1..=2 {
+        for name in ["a", "b"] {
+            let holder = owner(1, name);
+            shares.push(claims.share(file(number), &holder, Access::READ, Deny::WRITE).unwrap());
+            claims.locked(file(number), &holder, range(0, 9), Kind::Read).unwrap();
+        }
+    }
+    leases.end(&[1]);
+    claims.locked(file(1), &owner(2, "a"), range(5, 5), Kind::Write).unwrap();
+    assert_eq!(claims.held_by(Client::V4(1)), (2, 2));
+    assert_eq!(shares.iter().map(|share| share.modes().is_some()).collect::<Vec<_>>(), [false, false, true, true]);
+    assert_eq!(claims.may(file(1), Access::WRITE, Asker::Anonymous), Ok(()));
+    denied(claims.locked(file(2), &owner(2, "a"), range(5, 5), Kind::Write));
+    assert!(claims.may(file(2), Access::WRITE, Asker::Anonymous).is_err());
+}
+
 #[test]
 fn a_client_is_not_expired_by_itself() {
     let (claims, leases) = with_leases();
@@ -109,8 +138,8 @@ fn who_is_asked_may_ask_the_table() {
 struct Always;
 
 impl Courtesy for Always {
-    fn may_expire(&self, _: Client) -> bool {
-        true
+    fn expire(&self, _: Client, _: FileKey) -> Expired {
+        Expired::All
     }
 }
 

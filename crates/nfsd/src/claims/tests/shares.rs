@@ -17,7 +17,7 @@ fn nothing_is_opened_for_nothing() {
 
 /// All pairs of opens, each of one of twelve kinds, of one owner, of two of a client, and of two clients.
 ///
-/// proves: NFS4-8881-9.7-a, NFS4-8881-9.9-a
+/// proves: NFS4-8881-9.7-c, NFS4-8881-9.9-c
 #[test]
 fn an_open_excludes_what_it_denies_and_what_denies_it() {
     let first = owner(1, "a");
@@ -114,7 +114,7 @@ fn a_downgrade_leaves_what_it_names_and_adds_nothing() {
 
 /// What an open that was not completed would have had is not had, and what was had before is.
 ///
-/// proves: NFS4-8881-9.9-a
+/// proves: NFS4-8881-9.9-c
 #[test]
 fn a_guard_that_is_dropped_takes_with_it_what_no_other_has() {
     let holder = owner(1, "a");

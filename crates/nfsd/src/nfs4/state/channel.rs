@@ -1,5 +1,5 @@
-//! What a session's channels are made of: attributes that the client offers and the server lowers (RFC 8881 section 18.36), and
-//! the memory of reply caches.
+//! What a session's channels are made of: attributes that the client offers and the server lowers (RFC 8881 section
+//! 18.36), and the memory of reply caches.
 
 use super::limits::{CACHE_SHARE, Limits};
 use rpcrdma_nfs::v4::Status;
@@ -8,13 +8,14 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The smallest call that can be made, in octets: RPC's head without credentials (40), an empty tag, minor version and count (12),
-/// SEQUENCE (36).
+/// The smallest call that can be made, in octets: RPC's head without credentials (40), an empty tag, minor version and
+/// count (12), SEQUENCE (36).
 pub(crate) const MIN_REQUEST_OCTETS: u32 = 88;
 /// The smallest reply that can be given, in octets: RPC's head (24), status, empty tag and count (12), SEQUENCE (44).
 pub(crate) const MIN_RESPONSE_OCTETS: u32 = 80;
 
-/// The attributes of a channel (`channel_attrs4`), without the depth of RDMA Read queues, which is the transport's business.
+/// The attributes of a channel (`channel_attrs4`), without the depth of RDMA Read queues, which is the transport's
+/// business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Channel {
     /// `ca_headerpadsize`, octets.
@@ -58,7 +59,8 @@ impl Channel {
         Ok((channel, memory))
     }
 
-    /// What the back channel gets: what the client offers, unchanged. Linux refuses larger values, and lower ones for some.
+    /// What the back channel gets: what the client offers, unchanged. Linux refuses larger values, and lower ones for
+    /// some.
     ///
     /// # Errors
     /// TOOSMALL if nothing could be said over it.
@@ -91,8 +93,8 @@ impl Budget {
         Arc::new(Self { limit, used: AtomicUsize::new(0) })
     }
 
-    /// Room for up to `wanted` slots of `each` octets: no more than a share of what is left, fewer slots rather than smaller
-    /// ones, and `None` if there is none for even one.
+    /// Room for up to `wanted` slots of `each` octets: no more than a share of what is left, fewer slots rather than
+    /// smaller ones, and `None` if there is none for even one.
     fn reserve(self: &Arc<Self>, wanted: u32, each: usize) -> Option<Reservation> {
         let mut slots = 0;
         let grow = |used: usize| {

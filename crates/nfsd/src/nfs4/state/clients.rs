@@ -1,7 +1,7 @@
 //! Client records, and the table of them (RFC 8881 section 2.4).
 //!
-//! There are at most two records of an owner: one that a session has confirmed, and a later one that none has. The table has one
-//! lock, which SEQUENCE does not take.
+//! There are at most two records of an owner: one that a session has confirmed, and a later one that none has. The
+//! table has one lock, which SEQUENCE does not take.
 
 use super::{
     exchange::ExchangeId,
@@ -133,7 +133,7 @@ impl<P> Client<P> {
         !self.creation().sessions.is_empty() || !self.held.is_empty()
     }
 
-    /// The next [`State::sweep`] takes it if its lease is over, since its place is wanted.
+    /// The next [`State::sweep`](super::State::sweep) takes it if its lease is over, since its place is wanted.
     pub(super) fn give_up(&self) {
         self.is_unwanted.store(true, Ordering::Relaxed);
     }

@@ -1,7 +1,8 @@
 //! Which connections belong to a session, and for which directions (RFC 8881 sections 2.10.5 and 18.34).
 //!
-//! Connections are numbers here. One that only carries calls comes to belong by the first SEQUENCE over it, since nothing but
-//! SP4_NONE is offered, and gives way to newer ones when there are too many: calls over it are served as before.
+//! Connections are numbers here. One that only carries calls comes to belong by the first SEQUENCE over it, since
+//! nothing but SP4_NONE is offered, and gives way to newer ones when there are too many: calls over it are served as
+//! before.
 
 use rpcrdma_nfs::v4::Status;
 
@@ -48,7 +49,8 @@ struct Bound {
 pub(super) struct Connections(Vec<Bound>);
 
 impl Connections {
-    /// Notes a connection that carries a call. `None` if it is known, else the connection that had to go for it, if any.
+    /// Notes a connection that carries a call. `None` if it is known, else the connection that had to go for it, if
+    /// any.
     pub(super) fn note(&mut self, connection: u64, limit: usize) -> Option<Option<u64>> {
         if self.has(connection) {
             return None;
@@ -71,8 +73,8 @@ impl Connections {
     /// connection that had to go for it.
     ///
     /// # Errors
-    /// INVAL if the connection is bound already and another direction is demanded, or if the server's calls are demanded and
-    /// `back` says that there will be none.
+    /// INVAL if the connection is bound already and another direction is demanded, or if the server's calls are
+    /// demanded and `back` says that there will be none.
     pub(super) fn bind(
         &mut self,
         connection: u64,

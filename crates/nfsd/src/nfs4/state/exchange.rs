@@ -1,8 +1,9 @@
-//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): who gets a client record, and who loses one for it.
+//! EXCHANGE_ID and DESTROY_CLIENTID (RFC 8881 sections 18.35, 18.50): who gets a client record, and who loses one for
+//! it.
 //!
-//! Records that nobody confirmed go when there are too many of them or of all, the oldest of the address that has most; then those
-//! whose lease is over and that hold nothing. One that holds something is marked, and goes with the next [`State::sweep`]; one
-//! whose lease runs never does.
+//! Records that nobody confirmed go when there are too many of them or of all, the oldest of the address that has most;
+//! then those whose lease is over and that hold nothing. One that holds something is marked, and goes with the next
+//! [`State::sweep`]; one whose lease runs never does.
 
 use super::{
     State,
@@ -70,8 +71,9 @@ impl<P> State<P> {
     /// EXCHANGE_ID.
     ///
     /// # Errors
-    /// INVAL for flags that a client may not set, CLID_INUSE if the owner is another principal's, NOENT, NOT_SAME and PERM for updates
-    /// of what is not there, not of this incarnation or not the caller's, and DELAY if there are too many clients.
+    /// INVAL for flags that a client may not set, CLID_INUSE if the owner is another principal's, NOENT, NOT_SAME and
+    /// PERM for updates of what is not there, not of this incarnation or not the caller's, and DELAY if there are too
+    /// many clients.
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
         if call.flags & !exchange_flags::ASKABLE != 0 {
             return Err(Status::INVAL);

@@ -1,11 +1,11 @@
-//! What clients may reclaim after a restart, and for how long all others wait for them (RFC 8881 sections 8.4.2.1, 8.4.3,
-//! 18.51).
+//! What clients may reclaim after a restart, and for how long all others wait for them (RFC 8881 sections 8.4.2.1,
+//! 8.4.3, 18.51).
 //!
-//! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that they are
-//! done, or a lease after the start; those that have not come by then are forgotten on the disk first, as from then on others
-//! may get what they held. Functions that say so sleep until the disk has what they write: give them to a worker. When the
-//! disk refuses, they fail and say why in the log, and what depends on them does not happen: no OPEN, no taking away, no end of
-//! the grace period.
+//! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that
+//! they are done, or a lease after the start; those that have not come by then are forgotten on the disk first, as from
+//! then on others may get what they held. Functions that say so sleep until the disk has what they write: give them to
+//! a worker. When the disk refuses, they fail and say why in the log, and what depends on them does not happen: no
+//! OPEN, no taking away, no end of the grace period.
 
 use super::{
     clients::{Client, Principal},
@@ -31,14 +31,25 @@ pub(crate) struct Recorded(());
 
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the journal of NFSv4 clients in {} cannot be used", path.display())]
-pub(crate) struct JournalError {
-    path: PathBuf,
-    source: io::Error,
+pub(crate) enum JournalError {
+    /// It can be neither read nor written.
+    #[error("the journal of NFSv4 clients in {} cannot be used", path.display())]
+    Io {
+        /// The state directory.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another server that runs has it.
+    #[error("another server uses the journal of NFSv4 clients in {}", path.display())]
+    InUse {
+        /// The state directory.
+        path: PathBuf,
+    },
 }
 
-/// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk is waited
-/// for, and only functions that sleep take it.
+/// The journal, and the grace period. Locks are taken in the order of the fields; only the first is held while the disk
+/// is waited for, and only functions that sleep take it.
 pub(crate) struct Recovery {
     journal: Mutex<Journal>,
     /// What the journal is told by the next function that takes it.
@@ -76,16 +87,23 @@ impl Recovery {
     /// Opens the journal in the state directory, and begins a new epoch. Sleeps.
     ///
     /// # Errors
-    /// If the journal can be neither read nor written.
+    /// If the journal can be neither read nor written, or another server has it.
     pub(crate) fn open(
         directory: &Path,
         unix_seconds: u64,
         now: Timestamp,
         limits: &Limits,
     ) -> Result<Self, JournalError> {
-        Self::with_store(Box::new(Disk::new(directory)), unix_seconds, now, limits)
-            .map(|recovery| Self { path: directory.to_owned(), ..recovery })
-            .map_err(|source| JournalError { path: directory.to_owned(), source })
+        let path = directory.to_owned();
+        let disk = match Disk::take(directory) {
+            Ok(Some(disk)) => disk,
+            Ok(None) => return Err(JournalError::InUse { path }),
+            Err(source) => return Err(JournalError::Io { path, source }),
+        };
+        match Self::with_store(Box::new(disk), unix_seconds, now, limits) {
+            Ok(recovery) => Ok(Self { path, ..recovery }),
+            Err(source) => Err(JournalError::Io { path, source }),
+        }
     }
 
     pub(super) fn with_store(
@@ -148,17 +166,21 @@ impl Recovery {
             let count = self.failures.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
             if count.is_power_of_two() {
                 let path = self.path.display();
-                tracing::error!(%path, %error, count, "the journal of NFSv4 clients cannot be written: clients get no state");
+                tracing::error!(
+                    %path, %error, count,
+                    "the journal of NFSv4 clients cannot be written: clients get no state"
+                );
             }
             Status::SERVERFAULT
         })
     }
 
-    /// Whether a client may reclaim now (OPEN with CLAIM_PREVIOUS, LOCK with reclaim), and the proof that it is on record.
+    /// Whether a client may reclaim now (OPEN with CLAIM_PREVIOUS, LOCK with reclaim), and the proof that it is on
+    /// record.
     ///
     /// # Errors
-    /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it; RECLAIM_BAD if
-    /// it held nothing, or was another principal's; DELAY while the grace period ends.
+    /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it;
+    /// RECLAIM_BAD if it held nothing, or was another principal's; DELAY while the grace period ends.
     pub(crate) fn reclaim<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
         let grace = lock(&self.grace);
         if !self.is_grace() || client.is_complete() {
@@ -254,9 +276,10 @@ impl Recovery {
         if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
-    /// A client that was to be expired is there again. Sleeps.
+    /// A client that was to be expired is there again. Sleeps. One that has not completed may have lost something before a
+    /// restart.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
-        self.journal().write_later(note(client, client.has_losses()));
+        self.journal().write_later(note(client, client.has_losses() || !client.is_complete()));
     }
 
     /// A client that holds nothing is no more.
@@ -315,6 +338,13 @@ impl Recovery {
 /// What the journal is to say of a client.
 fn note<P>(client: &Client<P>, revoked: bool) -> Record {
     Record::Owner(client.owner().clone(), Known { principal: client.principal(), revoked })
+}
+
+#[cfg(test)]
+impl Recorded {
+    pub(super) fn for_tests() -> Self {
+        Self(())
+    }
 }
 
 impl Principal {

@@ -1,8 +1,8 @@
 //! What one client holds: opens, lock stateids and delegations, found by stateid (RFC 8881 section 8.2.4).
 //!
-//! Owns what each of them pins (`P`: an open file), and gives it back as a [`Release`] when the state goes, however it goes: the
-//! caller then takes it out of the table of claims and drops the pin. Whether anything conflicts is decided there, not here.
-//! Each client has a lock of its own, held for the moment; a state that is refused changes nothing.
+//! Owns what each of them pins (`P`: an open file), and gives it back as a [`Release`] when the state goes, however it
+//! goes: the caller then takes it out of the table of claims and drops the pin. Whether anything conflicts is decided
+//! there, not here. Each client has a lock of its own, held for the moment; a state that is refused changes nothing.
 
 use super::{
     limits::Limits,
@@ -88,6 +88,13 @@ pub(super) struct State<P> {
 #[derive(Debug, Default)]
 pub(super) struct Totals([AtomicUsize; 3]);
 
+impl Totals {
+    /// Opens, locks, delegations.
+    pub(super) fn counts(&self) -> [usize; 3] {
+        self.0.each_ref().map(|total| total.load(Ordering::Relaxed))
+    }
+}
+
 /// What one client holds.
 pub(crate) struct Held<P> {
     /// The flags of SEQUENCE, so that it need not wait for who holds the lock.
@@ -116,7 +123,8 @@ impl<P> Inner<P> {
     /// Makes room for a state and names it.
     ///
     /// # Errors
-    /// DELAY if the client, or all of them together, hold as many of the kind as they may; EXPIRED if the client is no more.
+    /// DELAY if the client, or all of them together, hold as many of the kind as they may; EXPIRED if the client is no
+    /// more.
     pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
         let number = kind.number();
         let limit = self.limits.held;
@@ -238,8 +246,8 @@ impl<P> Held<P> {
         self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)
     }
 
-    /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been taken
-    /// away: the client has taken note of all losses, and may reclaim again.
+    /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been
+    /// taken away: the client has taken note of all losses, and may reclaim again.
     ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.
@@ -287,7 +295,8 @@ impl<P> Held<P> {
         released
     }
 
-    /// The client is no more, if it holds nothing: what still runs of it gets nothing. What was taken from it does not count.
+    /// The client is no more, if it holds nothing: what still runs of it gets nothing. What was taken from it does not
+    /// count.
     pub(super) fn end_if_empty(&self) -> bool {
         let mut inner = self.lock();
         inner.is_ended |= inner.states.is_empty();
@@ -318,8 +327,8 @@ impl<P> Held<P> {
 }
 
 impl<P: Clone> Held<P> {
-    /// What a stateid that an operation came with stands for, on the file that it is about. [`special`] stateids are the
-    /// caller's business, and stand for nothing here.
+    /// What a stateid that an operation came with stands for, on the file that it is about. [`special`] stateids are
+    /// the caller's business, and stand for nothing here.
     ///
     /// # Errors
     /// BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED, DELEG_REVOKED.

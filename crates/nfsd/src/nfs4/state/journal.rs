@@ -1,10 +1,11 @@
 //! The journal `v4-clients` in the state directory: what a server knows after a restart (RFC 8881 section 8.4.3).
 //!
-//! It holds the boot epoch with the lease that was told, and the owners of clients that may hold state, each with its principal
-//! and whether state was taken from it. What [`Journal::write`] has returned from is on the disk. Where a write fails, nothing has
-//! changed for the caller, and the next write begins with a journal that is written anew, beside the old one, as the opening
-//! does. A record that is cut off at the end was never acknowledged. Anything else that is not as it was written means that
-//! nobody can know what is missing: then no owner is known, the file is kept aside, and the server says so.
+//! It holds the boot epoch with the lease that was told, and the owners of clients that may hold state, each with its
+//! principal and whether state was taken from it. What [`Journal::write`] has returned from is on the disk. Where a
+//! write fails, nothing has changed for the caller, and the next write begins with a journal that is written anew,
+//! beside the old one, as the opening does. A record that is cut off at the end was never acknowledged. Anything else
+//! that is not as it was written means that nobody can know what is missing: then no owner is known, the file is kept
+//! aside, and the server says so.
 //!
 //! ```text
 //! a record: length of the body (2 octets), its complement (2), the body, SipHash-2-4 of the body (8)
@@ -15,6 +16,10 @@
 
 use super::{clients::Principal, limits::MAX_OBSOLETE_RECORDS};
 use bytes::Bytes;
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use siphasher::sip::SipHasher24;
 use std::{
     collections::HashMap,
@@ -74,15 +79,27 @@ pub(super) trait Store: Send {
     fn set_aside(&mut self) -> io::Result<()>;
 }
 
-/// A file in the state directory.
+/// A file in the state directory, and the lock beside it.
 pub(super) struct Disk {
     path: PathBuf,
     file: Option<File>,
+    _lock: File,
 }
 
 impl Disk {
-    pub(super) fn new(directory: &Path) -> Self {
-        Self { path: directory.join(NAME), file: None }
+    /// Takes the journal of a state directory, or `None` if another server has it: what one of the two appends the
+    /// other would write over.
+    pub(super) fn take(directory: &Path) -> io::Result<Option<Self>> {
+        let path = directory.join(NAME);
+        let lock = path.with_extension("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            taken => {
+                taken?;
+                Ok(Some(Self { path, file: None, _lock: lock }))
+            }
+        }
     }
 
     fn sync_directory(&self) -> io::Result<()> {
@@ -150,8 +167,8 @@ pub(super) struct Past {
 }
 
 impl Journal {
-    /// Reads what is there and begins a new epoch: the next one, but not before `unix_seconds`, which decides where the last one
-    /// is not known. The epoch is on the disk when this returns.
+    /// Reads what is there and begins a new epoch: the next one, but not before `unix_seconds`, which decides where the
+    /// last one is not known. The epoch is on the disk when this returns.
     ///
     /// # Errors
     /// If the journal can be neither read nor written.

@@ -1,7 +1,8 @@
 //! How long a client is believed to be there (RFC 8881 section 8.3).
 //!
-//! A lease is renewed by each SEQUENCE and does not end while a COMPOUND runs. After its end the client keeps what it holds as a
-//! courtesy, until somebody else asks for it or the courtesy is over. Time comes from outside with each call. Nothing fails.
+//! A lease is renewed by each SEQUENCE and does not end while a COMPOUND runs. After its end the client keeps what it
+//! holds as a courtesy, until somebody else asks for it or the courtesy is over. Time comes from outside with each
+//! call. Nothing fails.
 
 use super::limits::Limits;
 use rpcrdma_env::Timestamp;

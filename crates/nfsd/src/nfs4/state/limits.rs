@@ -1,6 +1,7 @@
 //! What bounds the state: how many of everything a client, an address and the server can have, and for how long.
 //!
-//! The constants are what a server uses. They are collected in [`Limits`], so that tests can make them small.
+//! The constants are what a server uses. They are collected in [`Limits`], so that tests can make them small. Limits of
+//! what is kept elsewhere (open files, waiting locks, copies, recalls, tags of COMPOUNDs) stand there.
 
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use std::time::Duration;
 pub(crate) const MAX_CLIENTS: usize = 4_096;
 /// The most client records of one address, in number: three quarters, so that one address never takes all of them.
 pub(crate) const MAX_CLIENTS_OF_ADDRESS: usize = MAX_CLIENTS / 4 * 3;
-/// The most client records that no session has confirmed, in number. An honest client confirms its own one round trip later, and
-/// anybody can make them without end.
+/// The most client records that no session has confirmed, in number. An honest client confirms its own one round trip
+/// later, and anybody can make them without end.
 pub(crate) const MAX_UNCONFIRMED: usize = 256;
 /// The most sessions of a client, in number. Linux has one for each server and address of it.
 pub(crate) const MAX_SESSIONS: usize = 16;
@@ -24,19 +25,21 @@ pub(crate) const SLOT_CACHE_OCTETS: u32 = 2_048;
 /// What all reply caches take together when the server is told nothing else, in octets. The service sets a sixteenth of
 /// `--memory`.
 pub(crate) const MAX_CACHE_OCTETS: usize = 64 << 20;
-/// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there is
-/// something left for the next one.
+/// The part of what is left of the memory for reply caches that a new session takes at most: an eighth, so that there
+/// is something left for the next one.
 pub(crate) const CACHE_SHARE: usize = 8;
 /// The largest call and the largest reply that a session offers, in octets: 1 MiB of data, and what stands around it.
 pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
-/// The most opens, and the most lock stateids, and the most delegations of a client, in number. Each takes below 1 KiB and the
-/// name of its owner (1 KiB at most, below 40 octets from Linux).
+/// The most opens, and the most lock stateids, and the most delegations of a client, in number. Each takes below 1 KiB
+/// and the name of its owner (1 KiB at most, below 40 octets from Linux).
 pub(crate) const MAX_HELD_BY_CLIENT: usize = 65_536;
 /// The most of each kind of all clients, in number: two greedy clients do not take all of it.
 pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
-/// How long a client is believed to be there after its last call, in seconds. A conflict waits so long for a client that is gone.
+/// How long a client is believed to be there after its last call, in seconds. A conflict waits so long for a client
+/// that is gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
-/// How long a client whose lease is over keeps what nobody else asks for: a laptop that sleeps for a night finds its files.
+/// How long a client whose lease is over keeps what nobody else asks for: a laptop that sleeps for a night finds its
+/// files.
 pub(crate) const COURTESY_TIME: Duration = Duration::from_secs(24 * 60 * 60);
 /// The most client owners in the journal, in number: those of all clients, and as many of before a restart.
 pub(crate) const MAX_RECORDS: usize = 2 * MAX_CLIENTS;

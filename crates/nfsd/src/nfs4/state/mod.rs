@@ -1,8 +1,8 @@
 //! The state of NFS 4.1 and 4.2 between calls: state machines without any network (RFC 8881 sections 2.4, 2.10, 8, 9).
 //!
-//! [`State`] is the whole of it, one for a server. `P` is what an open pins, the file system's open file. All functions are quick
-//! and hold no lock when they return, and time comes with the call, with one exception each: those whose documentation says
-//! that they *sleep* wait for the disk, and belong on a worker. An `Err` is the status to answer, and nothing has changed.
+//! [`State`] is the whole of it, one for a server. `P` is what an open pins, the file system's open file. Time comes
+//! with each call. No function returns with a lock held, and none sleeps, except those whose documentation says so:
+//! they wait for the disk, and belong on a worker. An `Err` is the status to answer, and nothing has changed.
 //!
 //! How the service stands on it, by operation:
 //!
@@ -13,6 +13,7 @@
 //! | DESTROY_SESSION, DESTROY_CLIENTID | [`State::destroy_session`], [`State::destroy_client`] |
 //! | BIND_CONN_TO_SESSION | [`State::bind_connection`] |
 //! | SEQUENCE | [`State::begin`]: a [`Begin::New`](session::Begin) is executed and finished with the whole reply |
+//! | its limits | [`Session::fore`](session::Session): REQ_TOO_BIG, REP_TOO_BIG, REP_TOO_BIG_TO_CACHE and TOO_MANY_OPS are answered by the service |
 //! | RECLAIM_COMPLETE | [`Recovery::complete`](grace::Recovery), which sleeps. With `rca_one_fs`: OK, and nothing |
 //! | OPEN | [`Recovery::fresh`](grace::Recovery) or `reclaim`; `recorded`, or `record`, which sleeps; the claims; then [`Held::open`](held::Held) |
 //! | LOCK, LOCKU | `fresh` or `reclaim`; [`Held::check`](held::Held); the claims; then `locked` or `unlocked` |
@@ -20,24 +21,26 @@
 //! | READ, WRITE, SETATTR | [`stateids::special`], else `check`: the owner for the claims, and the pin |
 //! | TEST_STATEID, FREE_STATEID | [`Held::test`](held::Held), [`State::free_stateid`] |
 //!
-//! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks here: with
-//! sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands in the way,
-//! [`State::take_from`] takes it from a client whose lease is over; [`State::revoke`] takes a delegation that is not returned. The program calls [`State::sweep`] every few seconds, and
-//! [`State::connection_ended`] when a connection ends.
+//! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks
+//! here: with sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands
+//! in the way, [`State::take_from`] takes it from a client whose lease is over; [`State::revoke`] takes a delegation
+//! that is not returned. The program calls [`State::sweep`] every few seconds, and [`State::connection_ended`] when a
+//! connection ends.
 //!
 //! Every [`Release`] has to be taken out of the claims, and its pins dropped: none comes twice. An operation that got
 //! something from the claims and an `Err` here gives it back, since its client may have ended in between.
 //!
-//! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's connections, the
-//! index of connections; a client's lease, what it holds. Those of [`Recovery`] come last. None is held while the disk is waited
-//! for but the journal's own, which only functions that sleep take.
+//! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's
+//! connections, the index of connections; a client's lease, what it holds. Those of [`Recovery`] come last. None is
+//! held while the disk is waited for but the journal's own, which only functions that sleep take.
 
 // Nothing but tests stands on it so far.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code)]
 
 pub(crate) mod channel;
 pub(crate) mod clients;
 pub(crate) mod connections;
+pub(crate) mod counts;
 pub(crate) mod exchange;
 pub(crate) mod grace;
 pub(crate) mod held;
@@ -79,7 +82,8 @@ pub(crate) mod flags {
     pub(crate) const CB_PATH_DOWN_SESSION: u32 = 0x200;
 }
 
-/// Who the server is, as EXCHANGE_ID says: two servers of one host have two identities, made of the state directory's secret.
+/// Who the server is, as EXCHANGE_ID says: two servers of one host have two identities, made of the state directory's
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     /// `so_major_id`.
@@ -151,9 +155,10 @@ impl<P> State<P> {
         Ok(taken)
     }
 
-    /// Nothing was taken in the end: the journal has to say so.
+    /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
+    /// before a restart, and stays.
     fn mend(&self, client: &Client<P>) {
-        if !client.has_losses() {
+        if !client.has_losses() && client.is_complete() {
             self.recovery.restore(client);
         }
     }
@@ -180,8 +185,8 @@ impl<P> State<P> {
         Ok(())
     }
 
-    /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were away for
-    /// longer than the courtesy lasts, or whose place is wanted. Sleeps.
+    /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were
+    /// away for longer than the courtesy lasts, or whose place is wanted. Sleeps.
     pub(crate) fn sweep(&self, now: Timestamp) -> Vec<Release<P>> {
         // It is tried again the next time, and the log says why it failed.
         let _ = self.recovery.upkeep(now);

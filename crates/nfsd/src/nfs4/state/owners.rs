@@ -1,8 +1,8 @@
 //! Opens and locks by their owners (RFC 8881 sections 9.1, 9.8 and 9.9; 18.2, 18.10, 18.12, 18.16, 18.18).
 //!
-//! An owner has one open of a file, whose access and denial are the union of its OPENs, and one lock stateid for each open that
-//! it locks under. Each change counts the stateid on. Whether an open or a lock conflicts with others was decided before; what
-//! comes of an error here is given back there by the caller.
+//! An owner has one open of a file, whose access and denial are the union of its OPENs, and one lock stateid for each
+//! open that it locks under. Each change counts the stateid on. Whether an open or a lock conflicts with others was
+//! decided before; what comes of an error here is given back there by the caller.
 
 use super::{
     grace::Recorded,
@@ -135,8 +135,8 @@ fn count_on<P>(state: &mut State<P>, other: StateIdOther) -> StateId {
 }
 
 impl<P> Held<P> {
-    /// Notes an OPEN: a new open, or more of the one that the owner has. [`Recorded`] says that the client would be known
-    /// after a restart.
+    /// Notes an OPEN: a new open, or more of the one that the owner has. [`Recorded`] says that the client would be
+    /// known after a restart.
     ///
     /// # Errors
     /// DELAY at the limits. Then the caller gives back what it had claimed.
@@ -205,8 +205,8 @@ impl<P> Held<P> {
     /// Notes a LOCK that was granted.
     ///
     /// # Errors
-    /// As for every stateid, and DELAY at the limits. Then the caller gives back the range: the open may have been closed
-    /// since it was looked at.
+    /// As for every stateid, and DELAY at the limits. Then the caller gives back the range: the open may have been
+    /// closed since it was looked at.
     pub(crate) fn locked(&self, by: LockBy, file: FileKey) -> Result<StateId, Status> {
         let mut inner = self.lock();
         let (open, owner) = match by {

@@ -1,6 +1,7 @@
 //! One session, and a call on one of its slots (RFC 8881 sections 2.10.2, 18.46).
 //!
-//! A [`SlotGuard`] owns the slot while its COMPOUND runs, and keeps the lease from ending; it gives both back however it goes.
+//! A [`SlotGuard`] owns the slot while its COMPOUND runs, and keeps the lease from ending; it gives both back however
+//! it goes.
 
 use super::{
     channel::{Channel, Reservation},
@@ -35,8 +36,8 @@ pub(crate) enum Begin<P> {
     New(SlotGuard<P>),
     /// A repetition: the whole reply.
     Replay(Payload),
-    /// A repetition whose reply was not kept: answer SEQUENCE with this, and the operation after it, if there is one, with
-    /// RETRY_UNCACHED_REP.
+    /// A repetition whose reply was not kept: answer SEQUENCE with this, and the operation after it, if there is one,
+    /// with RETRY_UNCACHED_REP.
     Uncached(Told),
 }
 
@@ -60,8 +61,8 @@ impl<P> SlotGuard<P> {
         &self.session
     }
 
-    /// The COMPOUND is done, with this reply. Says whether it is kept: the caller has seen to it that one which is to be cached is
-    /// not larger than `ca_maxresponsesize_cached`.
+    /// The COMPOUND is done, with this reply. Says whether it is kept: the caller has seen to it that one which is to
+    /// be cached is not larger than `ca_maxresponsesize_cached`.
     pub(crate) fn finish(mut self, reply: &Payload, now: Timestamp) -> bool {
         self.is_finished = true;
         let is_kept = self.session.slots.finish(self.slot, Some(reply));
@@ -156,8 +157,9 @@ impl<P> Session<P> {
         result
     }
 
-    /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding connections to a
-    /// server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than the server.
+    /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding
+    /// connections to a server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than
+    /// the server.
     pub(super) fn told(&self) -> Told {
         let (highest, target) = self.slots.highest();
         let has = |flag: &AtomicBool| flag.load(Ordering::Relaxed);

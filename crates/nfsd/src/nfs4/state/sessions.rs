@@ -1,8 +1,9 @@
-//! Sessions: CREATE_SESSION, DESTROY_SESSION, BIND_CONN_TO_SESSION and SEQUENCE (RFC 8881 sections 2.10, 18.34, 18.36, 18.37,
-//! 18.46).
+//! Sessions: CREATE_SESSION, DESTROY_SESSION, BIND_CONN_TO_SESSION and SEQUENCE (RFC 8881 sections 2.10, 18.34, 18.36,
+//! 18.37, 18.46).
 //!
-//! Sessions are found in shards with a lock each, held for the moment; a SEQUENCE takes that, its slot's and its client's lease,
-//! and waits for no other client. CREATE_SESSION takes the table of clients, since it may confirm a record and end another.
+//! Sessions are found in shards with a lock each, held for the moment; a SEQUENCE takes that, its slot's and its
+//! client's lease, and waits for no other client. CREATE_SESSION takes the table of clients, since it may confirm a
+//! record and end another.
 
 use super::{
     State,
@@ -29,7 +30,8 @@ use std::{
 pub(crate) mod create_flags {
     /// The connection carries the server's calls too.
     pub(crate) const BACK: u32 = 2;
-    /// All that there are: replies that survive a restart, the back channel, a step up to RDMA. The first and the last are not given.
+    /// All that there are: replies that survive a restart, the back channel, a step up to RDMA. The first and the last
+    /// are not given.
     pub(super) const ALL: u32 = 7;
 }
 
@@ -132,8 +134,12 @@ impl<P> Sessions<P> {
         self.of_connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// How many sessions there are.
+    pub(super) fn count(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().unwrap_or_else(PoisonError::into_inner).len()).sum()
+    }
+
     /// How many connections belong to sessions.
-    #[cfg(test)]
     pub(super) fn connections(&self) -> usize {
         self.index().len()
     }
@@ -152,8 +158,8 @@ impl<P> Sessions<P> {
         }
     }
 
-    /// Notes that a connection carries a call of a session. Behind the lock of the session's connections: it ends once, and the
-    /// index forgets them then.
+    /// Notes that a connection carries a call of a session. Behind the lock of the session's connections: it ends once,
+    /// and the index forgets them then.
     fn note(&self, session: &Session<P>, connection: u64, limits: &Limits) {
         session.with_connections(|connections| {
             let noted = if session.is_ended() { None } else { connections.note(connection, limits.connections) };
@@ -193,12 +199,13 @@ impl<P> State<P> {
         self.sessions.get(id).ok_or(Status::BADSESSION)
     }
 
-    /// CREATE_SESSION. Whatever it answers, the releases are of a former incarnation of the client, which the session has ended.
+    /// CREATE_SESSION. Whatever it answers, the releases are of a former incarnation of the client, which the session
+    /// has ended.
     ///
     /// # Errors
-    /// STALE_CLIENTID if there is no such client, CLID_INUSE for another principal than the record's, SEQ_MISORDERED, INVAL for unknown
-    /// flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first three it is also the answer to a
-    /// repetition.
+    /// STALE_CLIENTID if there is no such client, CLID_INUSE for another principal than the record's, SEQ_MISORDERED,
+    /// INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first three it is
+    /// also the answer to a repetition.
     pub(crate) fn create_session(
         &self,
         call: &CreateSession,
@@ -305,12 +312,12 @@ impl<P> State<P> {
         self.sessions.remove(id).map(drop).ok_or(Status::BADSESSION)
     }
 
-    /// BIND_CONN_TO_SESSION; `can_call` says whether the server can call over the connection. `bctsr_use_conn_in_rdma_mode` is
-    /// always false.
+    /// BIND_CONN_TO_SESSION; `can_call` says whether the server can call over the connection.
+    /// `bctsr_use_conn_in_rdma_mode` is always false.
     ///
     /// # Errors
-    /// BADSESSION; INVAL if the connection is bound already, otherwise than is demanded now, or calls are demanded which the
-    /// server cannot make.
+    /// BADSESSION; INVAL if the connection is bound already, otherwise than is demanded now, or calls are demanded
+    /// which the server cannot make.
     pub(crate) fn bind_connection(
         &self,
         id: SessionId,
@@ -330,12 +337,12 @@ impl<P> State<P> {
         }
     }
 
-    /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. The connection belongs to the session
-    /// from now on.
+    /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. The connection belongs to the
+    /// session from now on.
     ///
     /// # Errors
-    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated runs. None
-    /// of them changes anything.
+    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated
+    /// runs. None of them changes anything.
     pub(crate) fn begin(
         &self,
         id: SessionId,

@@ -1,12 +1,12 @@
-//! The slots of a session: each call is executed at most once, and its repetition gets the same answer (RFC 8881 section
-//! 2.10.6).
+//! The slots of a session: each call is executed at most once, and its repetition gets the same answer (RFC 8881
+//! section 2.10.6).
 //!
-//! Each slot has a lock of its own, held for the moment. A slot owns the copy of its last reply if that was to be kept. A call
-//! that is refused changes nothing.
+//! Each slot has a lock of its own, held for the moment. A slot owns the copy of its last reply if that was to be kept.
+//! A call that is refused changes nothing.
 //!
-//! A call that ends without an answer (its task was dropped) leaves a slot that knows it was begun: parts of it may have
-//! been done, so that its repetition is told that the answer was not kept, as for a call that did not ask for that, and the
-//! next number is a new call.
+//! A call that ends without an answer (its task was dropped) leaves a slot that knows it was begun: parts of it may
+//! have been done, so that its repetition is told that the answer was not kept, as for a call that did not ask for
+//! that, and the next number is a new call.
 
 use super::clients::Principal;
 use bytes::Bytes;
@@ -115,8 +115,8 @@ impl Slots {
         (self.highest.load(Ordering::Relaxed), self.target.load(Ordering::Relaxed))
     }
 
-    /// Wants slots above `target` back. It never rises again: a slot that came back would count from 1, and an old call could
-    /// count as new.
+    /// Wants slots above `target` back. It never rises again: a slot that came back would count from 1, and an old call
+    /// could count as new.
     pub(super) fn aim(&self, target: u32) {
         self.target.fetch_min(target, Ordering::Relaxed);
     }
@@ -124,8 +124,8 @@ impl Slots {
     /// Says what a call is, and takes the slot if it is new.
     ///
     /// # Errors
-    /// BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY for the repetition of a call that runs. None of them
-    /// changes the slot.
+    /// BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY for the repetition of a call that runs. None
+    /// of them changes the slot.
     pub(super) fn begin(&self, request: &Request) -> Result<Found, Status> {
         let mut slot = self.slot(request.slot)?;
         let (highest, target) = self.highest();

@@ -1,11 +1,12 @@
 //! How opens, locks and delegations are named, and what a name that a client sends is worth (RFC 8881 section 8.2).
 //!
 //! ```text
-//! a stateid behind its sequence number: the boot epoch (4 octets), the number of the client (4), the number of the state (4)
+//! a stateid behind its sequence number: the boot epoch (4 octets), the number of the client (4), the number of the
+//! state (4)
 //! ```
 //!
-//! Nothing here is secret: a stateid is looked up among the state of its own client, which the session says, so one of another
-//! client names nothing.
+//! Nothing here is secret: a stateid is looked up among the state of its own client, which the session says, so one of
+//! another client names nothing.
 
 use super::limits::{MAX_SESSIONS, MAX_SLOTS};
 use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
@@ -19,7 +20,8 @@ pub(crate) enum Minor {
     Sessions,
 }
 
-/// The stateids whose sequence numbers may be under way at a time, which decides how numbers are compared where they wrap.
+/// The stateids whose sequence numbers may be under way at a time, which decides how numbers are compared where they
+/// wrap.
 const WINDOW: u32 = MAX_SESSIONS as u32 * MAX_SLOTS;
 
 /// The epoch of a client id or of a stateid's first octets.
@@ -44,8 +46,8 @@ pub(crate) fn client_of(id: StateId) -> ClientId {
 /// Whether a stateid is of this boot.
 ///
 /// # Errors
-/// STALE_STATEID in minor version 0. In the others a session says which boot a call is of, and what is left is a BAD_STATEID
-/// (RFC 8881 section 15.1.16.5).
+/// STALE_STATEID in minor version 0. In the others a session says which boot a call is of, and what is left is a
+/// BAD_STATEID (RFC 8881 section 15.1.16.5).
 pub(crate) fn check_epoch(id: StateId, epoch: u32, minor: Minor) -> Result<(), Status> {
     match (epoch_of(client_of(id)) == epoch, minor) {
         (true, _) => Ok(()),

@@ -8,7 +8,7 @@ use rpcrdma_nfs::{
 };
 use std::os::unix::fs::PermissionsExt;
 
-/// proves: NFS4-8881-9.7-a, NFS4-8881-9.1.2-a
+/// proves: NFS4-8881-9.7-c, NFS4-8881-9.1.2-a
 #[test]
 fn what_an_open_denies_is_denied_to_other_clients_and_to_version_3() {
     on_each(|server| {

@@ -1,6 +1,6 @@
 //! Restarts, reclaims, and disks that refuse.
 
-use super::super::tests::{COURTESY, Guest, LEASE, World, file, limits, share, who};
+use super::super::tests::{COURTESY, Guest, LEASE, World, at, file, limits, share, who};
 use super::*;
 use crate::nfs4::state::{
     Taken,
@@ -170,6 +170,25 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
 }
 
+/// It has taken no note of what it lost before the restart, and somebody looks for more.
+#[test]
+fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
+    let world = World::new();
+    world.ready("b").open("o", 2, share(3, 0)).unwrap();
+    let a = world.ready("a");
+    a.open("o", 1, share(3, 0)).unwrap();
+    world.wait(LEASE + 1);
+    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    let world = world.restart();
+    let a = world.client("a");
+    world.wait(LEASE - 1);
+    world.client("b").call().unwrap();
+    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Stays));
+    world.wait(2);
+    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Gone(vec![])));
+    assert_eq!(world.state.recovery.known(&Bytes::from_static(b"a")).map(|known| known.revoked), Some(true));
+}
+
 /// The late are being forgotten on a slow disk while one of them comes: it is either complete and known, or neither.
 #[test]
 fn completing_and_the_end_of_the_grace_period_do_not_cross() {
@@ -261,6 +280,21 @@ fn grace_goes_on_while_the_disk_refuses_to_forget_the_late() {
     world.sweep();
     assert_eq!((is_grace(&world), fresh(&b)), (false, Ok(())));
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::RECLAIM_BAD));
+}
+
+#[test]
+fn one_server_at_a_time_has_the_journal_of_a_state_directory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let open = |path: &Path| Recovery::open(path, 1_000, at(0), &limits());
+    let first = open(scratch.path()).unwrap();
+    assert!(matches!(open(scratch.path()), Err(JournalError::InUse { .. })));
+    drop(first);
+    assert_eq!(open(scratch.path()).unwrap().epoch(), 1_001);
+    assert!(matches!(open(Path::new("/proc/nowhere")), Err(JournalError::Io { .. })));
+    // A directory stands where the journal should be.
+    std::fs::remove_file(scratch.path().join("v4-clients")).unwrap();
+    std::fs::create_dir(scratch.path().join("v4-clients")).unwrap();
+    assert!(matches!(open(scratch.path()), Err(JournalError::Io { .. })));
 }
 
 #[test]

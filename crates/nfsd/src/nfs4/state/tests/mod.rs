@@ -1,10 +1,11 @@
-//! The state as the service will use it: a world with a disk that can fail, a clock in seconds, and clients that are steps of a
-//! test.
+//! The state as the service will use it: a world with a disk that can fail, a clock in seconds, and clients that are
+//! steps of a test.
 
 mod clients;
 mod conflicts;
 mod floods;
 mod owners;
+mod releases;
 mod sequences;
 mod sessions;
 

@@ -1,0 +1,188 @@
+//! Operations of NFS version 4, by operation and status, and how long they take; and what version 4 keeps for clients.
+//!
+//! Both labels have the values of tables: no client makes a series that these do not name. A counter is registered when it
+//! is first needed, beside those that are there from the start.
+
+use super::{MEMORY_INTERVAL, calls::ALARMING};
+use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
+use rpcrdma_nfs::v4::{Op, Status};
+use rpcrdma_nfsd::{Nfsd, Observer};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+/// A number that no operation has, as the protocol calls it.
+const ILLEGAL: &str = "ILLEGAL";
+/// A status that has no name.
+const OTHER: &str = "other";
+
+/// The operations that touch files, so that the server's trouble with its disk shows in them.
+const OF_FILES: [Op; 18] = [
+    Op::Access,
+    Op::Close,
+    Op::Commit,
+    Op::Create,
+    Op::GetAttr,
+    Op::Link,
+    Op::Lock,
+    Op::Lookup,
+    Op::Open,
+    Op::PutFh,
+    Op::Read,
+    Op::ReadDir,
+    Op::ReadLink,
+    Op::Remove,
+    Op::Rename,
+    Op::SetAttr,
+    Op::Verify,
+    Op::Write,
+];
+/// The operations by which clients make themselves known: the journal of clients may fail there.
+const OF_CLIENTS: [Op; 4] = [Op::ExchangeId, Op::CreateSession, Op::ReclaimComplete, Op::Sequence];
+
+/// The numbers of one operation.
+struct Operation {
+    name: &'static str,
+    seconds: OnceLock<Histogram>,
+    /// By status, as [`Operations`] lists them.
+    counted: Box<[OnceLock<Counter>]>,
+}
+
+impl Operation {
+    fn new(name: &'static str, statuses: usize) -> Self {
+        Self { name, seconds: OnceLock::new(), counted: (0..statuses).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// The counter of a status, which is there from now on.
+    fn counter(&self, statuses: &[&'static str], status: &'static str) -> Option<&Counter> {
+        let place = self.counted.get(statuses.iter().position(|known| *known == status)?)?;
+        let make = || counter!("rpcrdma_nfs4_operations_total", "operation" => self.name, "status" => status);
+        Some(place.get_or_init(make))
+    }
+
+    fn seconds(&self) -> &Histogram {
+        self.seconds.get_or_init(|| histogram!("rpcrdma_nfs4_operation_seconds", "operation" => self.name))
+    }
+}
+
+/// The numbers of all operations.
+struct Operations {
+    statuses: Vec<&'static str>,
+    /// As [`Op::ALL`]; the last is [`ILLEGAL`].
+    operations: Vec<Operation>,
+}
+
+impl Operations {
+    /// Registers what is there from the start.
+    fn new() -> Self {
+        describe();
+        let statuses: Vec<_> = Status::ALL.iter().filter_map(|status| status.word()).chain([OTHER]).collect();
+        let names = Op::ALL.iter().map(|op| op.name()).chain([ILLEGAL]);
+        let operations = names.map(|name| Operation::new(name, statuses.len())).collect();
+        let numbers = Self { statuses, operations };
+        for op in OF_FILES.into_iter().chain(OF_CLIENTS) {
+            let operation = numbers.at(Some(op));
+            operation.seconds();
+            operation.counter(&numbers.statuses, "OK");
+            let of_files = OF_FILES.contains(&op);
+            for status in ALARMING.into_iter().filter(|status| of_files || *status == "SERVERFAULT") {
+                operation.counter(&numbers.statuses, status);
+            }
+        }
+        numbers.at(None).counter(&numbers.statuses, "OP_ILLEGAL");
+        numbers
+    }
+
+    fn at(&self, op: Option<Op>) -> &Operation {
+        let illegal = self.operations.len() - 1;
+        // By number: the table is in that order.
+        let place = op.and_then(|op| Op::ALL.binary_search(&op).ok()).unwrap_or(illegal);
+        &self.operations[place]
+    }
+}
+
+/// The numbers of all operations, from when they begin. The server is made before the port of the metrics is open, and
+/// answers nobody until it is.
+#[derive(Default)]
+pub(in crate::serve) struct Later(OnceLock<Operations>);
+
+impl Later {
+    /// Registers what is there from the start.
+    pub(in crate::serve) fn begin(&self) {
+        self.0.get_or_init(Operations::new);
+    }
+}
+
+impl Observer for Later {
+    fn operation(&self, op: Option<Op>, status: Status, took: Duration) {
+        if let Some(operations) = self.0.get() {
+            operations.count(op, status, took);
+        }
+    }
+}
+
+impl Operations {
+    fn count(&self, op: Option<Op>, status: Status, took: Duration) {
+        let operation = self.at(op);
+        operation.seconds().record(took);
+        if let Some(counter) = operation.counter(&self.statuses, status.word().unwrap_or(OTHER)) {
+            counter.increment(1);
+        }
+    }
+}
+
+fn describe() {
+    describe_counter!("rpcrdma_nfs4_operations_total", "Operations of NFS version 4, by operation and status");
+    describe_histogram!("rpcrdma_nfs4_operation_seconds", "Time from an operation's beginning to its results");
+    describe_gauge!("rpcrdma_nfs4_clients", "Clients of NFS version 4 that the server knows");
+    describe_gauge!("rpcrdma_nfs4_sessions", "Sessions of NFS version 4");
+    describe_gauge!("rpcrdma_nfs4_session_connections", "Connections that belong to sessions of NFS version 4");
+    describe_gauge!("rpcrdma_nfs4_stateids", "What clients of NFS version 4 hold, by kind");
+}
+
+/// Tells what version 4 keeps for clients, until the runtime ends.
+pub(in crate::serve) fn watch_clients(nfsd: Arc<Nfsd>) {
+    tokio::spawn(async move {
+        while let Some(counts) = nfsd.version_4_counts() {
+            gauge!("rpcrdma_nfs4_clients").set(counts.clients as f64);
+            gauge!("rpcrdma_nfs4_sessions").set(counts.sessions as f64);
+            gauge!("rpcrdma_nfs4_session_connections").set(counts.connections as f64);
+            for (kind, count) in [("open", counts.opens), ("lock", counts.locks), ("delegation", counts.delegations)] {
+                gauge!("rpcrdma_nfs4_stateids", "kind" => kind).set(count as f64);
+            }
+            tokio::time::sleep(MEMORY_INTERVAL).await;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_operation_has_its_own_numbers() {
+        let numbers = Operations::new();
+        for op in Op::ALL {
+            assert_eq!(numbers.at(Some(*op)).name, op.name());
+        }
+        assert_eq!(numbers.at(None).name, ILLEGAL);
+    }
+
+    #[test]
+    fn every_status_has_a_place_and_those_of_the_start_exist() {
+        let numbers = Operations::new();
+        let read = numbers.at(Some(Op::Read));
+        for status in Status::ALL {
+            assert!(read.counter(&numbers.statuses, status.word().unwrap_or(OTHER)).is_some(), "{status:?}");
+        }
+        assert!(Status(4_711).word().is_none() && read.counter(&numbers.statuses, OTHER).is_some());
+        for status in ALARMING.into_iter().chain(["OK", "OP_ILLEGAL"]) {
+            assert!(numbers.statuses.contains(&status), "{status}");
+        }
+        let mut once = numbers.statuses.clone();
+        once.sort_unstable();
+        once.dedup();
+        assert_eq!(once.len(), numbers.statuses.len());
+    }
+}

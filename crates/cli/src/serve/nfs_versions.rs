@@ -1,0 +1,140 @@
+//! Which versions of NFS are served: `--nfs 3,4.1,4.2`.
+
+use rpcrdma_env::Env;
+use rpcrdma_nfsd::{Nfsd, Observer, StateDirectory, Version4, Version4Error, Workers};
+use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
+
+/// What is served if nothing is said. Version 4 joins it when its service is complete.
+pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3";
+
+/// What a list of versions may name, in order.
+const KNOWN: [&str; 3] = ["3", "4.1", "4.2"];
+
+/// The part of `--memory` that the replies take which sessions of version 4 remember: a sixteenth.
+const REPLIES_PART: usize = 16;
+
+/// Versions of NFS, one at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NfsVersions {
+    /// As [`KNOWN`].
+    served: [bool; 3],
+}
+
+impl NfsVersions {
+    /// Whether version 3 is served, and MOUNT with it.
+    pub(super) fn has_3(self) -> bool {
+        self.served[0]
+    }
+
+    /// Whether a minor version of version 4 is served.
+    pub(super) fn has_4(self) -> bool {
+        self.minors().is_some()
+    }
+
+    /// The minor versions of version 4. There are two, so that those between the first and the last are served.
+    fn minors(self) -> Option<RangeInclusive<u32>> {
+        match self.served {
+            [_, true, true] => Some(1..=2),
+            [_, true, false] => Some(1..=1),
+            [_, false, true] => Some(2..=2),
+            [_, false, false] => None,
+        }
+    }
+
+    /// Their names, in order.
+    pub(super) fn names(self) -> impl Iterator<Item = &'static str> {
+        KNOWN.into_iter().zip(self.served).filter(|(_, is_served)| *is_served).map(|(name, _)| name)
+    }
+
+    /// What of `memory` octets is left for calls under way, and what the remembered replies of version 4 get.
+    pub(super) fn share(self, memory: usize) -> (usize, usize) {
+        let replies = if self.has_4() { memory / REPLIES_PART } else { 0 };
+        (memory - replies, replies)
+    }
+}
+
+impl FromStr for NfsVersions {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut served = [false; 3];
+        for name in text.split(',').map(str::trim) {
+            let known = KNOWN.iter().position(|known| *known == name);
+            let place = known.ok_or_else(|| format!("{name:?} is no version served here: 3, 4.1 and 4.2 are"))?;
+            served[place] = true;
+        }
+        Ok(Self { served })
+    }
+}
+
+impl fmt::Display for NfsVersions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.names().collect::<Vec<_>>().join(","))
+    }
+}
+
+/// How version 4 is served.
+pub(super) struct Version4Options {
+    /// How long a client keeps what it holds without a word from it.
+    pub(super) lease: Option<Duration>,
+    /// How long clients may reclaim after a restart. As long as the lease, if nothing is said.
+    pub(super) grace: Option<Duration>,
+    /// What remembered replies may take, in octets.
+    pub(super) reply_octets: usize,
+    /// Who is told of each operation.
+    pub(super) observer: Option<Arc<dyn Observer>>,
+}
+
+/// Makes the server speak these versions.
+///
+/// # Errors
+/// If the journal of version 4 cannot be used.
+pub(super) fn serve(
+    nfsd: Nfsd,
+    versions: NfsVersions,
+    options: Version4Options,
+    (state, workers): (&StateDirectory, Arc<dyn Workers>),
+    env: &Env,
+) -> Result<Nfsd, Version4Error> {
+    let Some(minors) = versions.minors() else { return Ok(nfsd) };
+    let mut version_4 = Version4::new(state, workers).with_minors(minors).with_cache_octets(options.reply_octets);
+    if let Some(lease) = options.lease {
+        version_4 = version_4.with_lease(lease);
+    }
+    if let Some(grace) = options.grace.or(options.lease) {
+        version_4 = version_4.with_grace(grace);
+    }
+    if let Some(observer) = options.observer {
+        version_4 = version_4.with_observer(observer);
+    }
+    nfsd.with_version_4(version_4, versions.has_3(), env)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn versions(text: &str) -> NfsVersions {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn lists_of_versions_are_read_in_any_order() {
+        assert_eq!(versions("4.2, 3,4.1,3").to_string(), "3,4.1,4.2");
+        assert_eq!(versions("3,4.1,4.2").minors(), Some(1..=2));
+        assert_eq!(versions("4.1").minors(), Some(1..=1));
+        assert_eq!(versions("4.2").minors(), Some(2..=2));
+        assert_eq!(versions("3").minors(), None);
+        assert!(versions("3").has_3() && versions("4.2,3").has_3() && !versions("4.2").has_3());
+        for wrong in ["", "4", "4.0", "3,", "2", "4.3", "3;4.1"] {
+            assert!(wrong.parse::<NfsVersions>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn remembered_replies_take_a_sixteenth_where_version_4_is_served() {
+        assert_eq!(versions("3").share(1 << 30), (1 << 30, 0));
+        assert_eq!(versions("4.2").share(1 << 30), ((1 << 30) - (1 << 26), 1 << 26));
+        assert_eq!(versions("3,4.1").share(15), (15, 0));
+    }
+}

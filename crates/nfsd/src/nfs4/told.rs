@@ -1,0 +1,142 @@
+//! What is told of a file: the values of its attributes, its file system's and the server's (RFC 8881 sections 5.8, 5.10; RFC
+//! 7862 section 12.2).
+
+use super::{
+    compound::Compound,
+    settable::{exclusive, supported},
+    tell::status,
+};
+use crate::{
+    Usage,
+    server::Opened,
+    transfer::{TRANSFER_UNIT_OCTETS, session_limits, transfer_limits},
+};
+use rpcrdma_nfs::{
+    attr::Attributes,
+    v4::{Attribute, Bitmap, ChangeAttributeType, FileAttributes, Setting, Status, Value, value_of},
+};
+
+/// Handles are for ever (`FH4_PERSISTENT`).
+const PERSISTENT: u32 = 0;
+
+/// Attributes that only the file system's usage tells.
+const OF_USAGE: Bitmap = Bitmap::of(&[
+    Attribute::FilesAvailable,
+    Attribute::FilesFree,
+    Attribute::FilesTotal,
+    Attribute::SpaceAvailable,
+    Attribute::SpaceFree,
+    Attribute::SpaceTotal,
+]);
+
+/// The same for all of an operation's files.
+pub(super) struct Asked {
+    /// The attributes that were asked for, and are supported.
+    pub(super) set: Bitmap,
+    /// How full the file system is, if that was asked for.
+    usage: Option<Usage>,
+}
+
+fn usage_value(attribute: Attribute, usage: &Usage) -> Option<Value> {
+    Some(match attribute {
+        // All may make files as long as there is room for any.
+        Attribute::FilesAvailable => Value::FilesAvailable(usage.free_files),
+        Attribute::FilesFree => Value::FilesFree(usage.free_files),
+        Attribute::FilesTotal => Value::FilesTotal(usage.total_files),
+        Attribute::SpaceAvailable => Value::SpaceAvailable(usage.available_octets),
+        Attribute::SpaceFree => Value::SpaceFree(usage.free_octets),
+        Attribute::SpaceTotal => Value::SpaceTotal(usage.total_octets),
+        _ => return None,
+    })
+}
+
+impl Compound {
+    /// Attributes that a client wants to read of files in a file system.
+    ///
+    /// # Errors
+    /// INVAL if one can only be written.
+    pub(super) async fn asked(&self, beside: &Opened, asked: Bitmap) -> Result<Asked, Status> {
+        let set = asked.and(&supported(self.minor));
+        let only_written = |number| Attribute::from_number(number).is_none_or(|one| one.setting() == Setting::Write);
+        if set.iter().any(only_written) {
+            return Err(Status::INVAL);
+        }
+        let usage = if set.and(&OF_USAGE).is_empty() {
+            None
+        } else {
+            Some(beside.file_system.usage(beside.caller.clone()).await.map_err(status)?)
+        };
+        Ok(Asked { set, usage })
+    }
+
+    /// Tells them of a file.
+    ///
+    /// # Errors
+    /// SERVERFAULT if its handle cannot be made.
+    pub(super) fn told(&self, asked: &Asked, file: &Opened, attributes: &Attributes) -> Result<FileAttributes, Status> {
+        let handle = if asked.set.contains(Attribute::Handle) { Some(self.handle(file)?) } else { None };
+        Ok(FileAttributes::tell(asked.set, |attribute| match attribute {
+            Attribute::Handle => handle.clone().map(Value::Handle),
+            Attribute::SupportedAttributes => Some(Value::SupportedAttributes(self.supported_of(attributes))),
+            Attribute::MountedOnFileId => {
+                Some(Value::MountedOnFileId(self.server.covered(file).unwrap_or(attributes.file_id)))
+            }
+            attribute => value_of(attribute, attributes)
+                .or_else(|| usage_value(attribute, asked.usage.as_ref()?))
+                .or_else(|| self.constant(attribute, file)),
+        }))
+    }
+
+    /// What is supported for a file.
+    fn supported_of(&self, attributes: &Attributes) -> Bitmap {
+        let mut set = supported(self.minor);
+        if attributes.created.is_none() {
+            set.remove(Attribute::TimeCreate);
+        }
+        set
+    }
+
+    /// What is the same for all files of a file system.
+    fn constant(&self, attribute: Attribute, file: &Opened) -> Option<Value> {
+        let features = || file.file_system.features();
+        Some(match attribute {
+            Attribute::HandleExpireType => Value::HandleExpireType(PERSISTENT),
+            Attribute::LinkSupport => Value::LinkSupport(true),
+            Attribute::SymlinkSupport => Value::SymlinkSupport(true),
+            Attribute::NamedAttributes => Value::NamedAttributes(false),
+            Attribute::UniqueHandles => Value::UniqueHandles(true),
+            Attribute::LeaseTime => {
+                Value::LeaseTime(u32::try_from(self.shared.limits().lease.as_secs()).unwrap_or(u32::MAX))
+            }
+            // That nothing went wrong; in a directory's entries that could be otherwise.
+            Attribute::ReadAttributesError => Value::ReadAttributesError(Status::OK),
+            Attribute::AclSupport => Value::AclSupport(0),
+            Attribute::CanSetTime => Value::CanSetTime(true),
+            Attribute::CaseInsensitive => Value::CaseInsensitive(false),
+            Attribute::CasePreserving => Value::CasePreserving(true),
+            Attribute::ChownRestricted => Value::ChownRestricted(true),
+            Attribute::Homogeneous => Value::Homogeneous(true),
+            Attribute::MaxFileSize => Value::MaxFileSize(features().max_file_octets),
+            Attribute::MaxLink => Value::MaxLink(features().max_links),
+            Attribute::MaxName => Value::MaxName(features().max_name_octets),
+            Attribute::MaxRead => Value::MaxRead(self.transfer_limits().0 as u64),
+            Attribute::MaxWrite => Value::MaxWrite(self.transfer_limits().1 as u64),
+            Attribute::NoTruncation => Value::NoTruncation(true),
+            Attribute::TimeDelta => Value::TimeDelta(features().time_precision.into()),
+            Attribute::SupportedExclusiveCreate => Value::SupportedExclusiveCreate(exclusive(self.minor)),
+            Attribute::CloneBlockSize => Value::CloneBlockSize(TRANSFER_UNIT_OCTETS as u32),
+            Attribute::ChangeAttributeType => Value::ChangeAttributeType(ChangeAttributeType::Undefined),
+            Attribute::XattrSupport => Value::XattrSupport(false),
+            _ => return None,
+        })
+    }
+
+    /// The largest READ and the largest WRITE.
+    pub(super) fn transfer_limits(&self) -> (usize, usize) {
+        let transport = self.context.connection.limits;
+        match self.session() {
+            Ok(session) => session_limits(transport, session.fore.response as usize, session.fore.request as usize),
+            Err(_) => transfer_limits(transport),
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! `xtask locks FILE`: locks of fcntl(2) and flock(2), which shells cannot take. This process holds one, others of the same
+//! program try; or several such processes count in the file, each number under a lock.
+
+use anyhow::{Context as _, bail, ensure};
+use rustix::{
+    fs::{FlockOperation, fcntl_lock, flock},
+    io::Errno,
+};
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read as _, Seek as _, Write as _},
+    path::PathBuf,
+    process::Command,
+};
+
+/// What `xtask locks` takes.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The file
+    file: PathBuf,
+    /// Which system call
+    #[arg(long, value_name = "CALL", default_value = "fcntl")]
+    by: Call,
+    /// Only try to lock it, exclusively or shared, and say `free` or `taken`
+    #[arg(long, value_name = "KIND", conflicts_with = "count")]
+    attempt: Option<Kind>,
+    /// Write so many lines to its end, each with the number of lines that it makes
+    #[arg(long, value_name = "N")]
+    count: Option<usize>,
+}
+
+/// System calls that lock.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Call {
+    /// The whole file, for a process
+    Fcntl,
+    /// The file, for an open
+    Flock,
+}
+
+/// Kinds of locks.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    /// For one
+    Exclusive,
+    /// For many
+    Shared,
+}
+
+impl Call {
+    fn word(self) -> &'static str {
+        match self {
+            Call::Fcntl => "fcntl",
+            Call::Flock => "flock",
+        }
+    }
+
+    fn lock(self, file: &File, operation: FlockOperation) -> Result<(), Errno> {
+        match self {
+            Call::Fcntl => fcntl_lock(file, operation),
+            Call::Flock => flock(file, operation),
+        }
+    }
+
+    /// Takes a lock if nobody has it. Says whether it could.
+    fn attempt(self, file: &File, kind: Kind) -> anyhow::Result<bool> {
+        let operation = match kind {
+            Kind::Exclusive => FlockOperation::NonBlockingLockExclusive,
+            Kind::Shared => FlockOperation::NonBlockingLockShared,
+        };
+        match self.lock(file, operation) {
+            Ok(()) => Ok(true),
+            Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+            Err(error) => Err(error).context("cannot lock the file"),
+        }
+    }
+}
+
+impl Kind {
+    fn word(self) -> &'static str {
+        match self {
+            Kind::Exclusive => "exclusive",
+            Kind::Shared => "shared",
+        }
+    }
+}
+
+/// Does what the arguments ask for.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let mut file = OpenOptions::new().read(true).write(true).open(&arguments.file).context("cannot open the file")?;
+    match (arguments.attempt, arguments.count) {
+        (Some(kind), _) => {
+            println!("{}", if arguments.by.attempt(&file, kind)? { "free" } else { "taken" });
+            Ok(())
+        }
+        (None, Some(lines)) => (0..lines).try_for_each(|_| count(arguments.by, &mut file)),
+        (None, None) => judge(arguments, &file),
+    }
+}
+
+/// Appends the number of lines, once nobody else does.
+fn count(by: Call, file: &mut File) -> anyhow::Result<()> {
+    by.lock(file, FlockOperation::LockExclusive).context("cannot wait for the lock")?;
+    let mut text = String::new();
+    file.rewind()?;
+    file.read_to_string(&mut text)?;
+    writeln!(file, "{}", text.lines().count() + 1)?;
+    by.lock(file, FlockOperation::Unlock).context("cannot unlock")
+}
+
+/// Fails unless others are kept out as they should be while this process holds no lock, and one of each kind.
+fn judge(arguments: &Arguments, file: &File) -> anyhow::Result<()> {
+    let by = arguments.by;
+    let judge_others = |held: &str, exclusive: bool, shared: bool| -> anyhow::Result<()> {
+        for (kind, wanted) in [(Kind::Exclusive, exclusive), (Kind::Shared, shared)] {
+            let found = other_process(arguments, kind)?;
+            ensure!(
+                found == wanted,
+                "beside {held} lock of this process another gets its {} one: {found}",
+                kind.word()
+            );
+        }
+        Ok(())
+    };
+    judge_others("no", true, true)?;
+    ensure!(by.attempt(file, Kind::Exclusive)?, "this process gets no exclusive lock");
+    judge_others("an exclusive", false, false)?;
+    ensure!(by.attempt(file, Kind::Shared)?, "this process gets no shared lock in the place of its exclusive one");
+    judge_others("a shared", false, true)?;
+    by.lock(file, FlockOperation::Unlock).context("cannot unlock")?;
+    judge_others("no", true, true)?;
+    println!("locks: {} ok", by.word());
+    Ok(())
+}
+
+/// Whether another process gets a lock, which ends with it.
+fn other_process(arguments: &Arguments, kind: Kind) -> anyhow::Result<bool> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.arg("locks").arg(&arguments.file).args(["--by", arguments.by.word(), "--attempt", kind.word()]);
+    let output = command.output()?;
+    match String::from_utf8_lossy(&output.stdout).trim() {
+        "free" => Ok(true),
+        "taken" => Ok(false),
+        _ => bail!("another process cannot try: {}", String::from_utf8_lossy(&output.stderr).trim()),
+    }
+}
