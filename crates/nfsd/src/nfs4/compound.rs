@@ -19,7 +19,7 @@ use crate::{
     transfer::Counted,
 };
 use rpcrdma_env::Buffer;
-use rpcrdma_nfs::v4::{Args, Arguments, ClientId, Op, Outcome, Status, Tag, ops};
+use rpcrdma_nfs::v4::{Args, Arguments, Op, Outcome, Status, Tag, ops};
 use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 use std::{sync::Arc, time::Duration};
@@ -149,14 +149,6 @@ impl Compound {
     /// OP_NOT_IN_SESSION without one.
     pub(super) fn client(&self) -> Result<Arc<Client<Pin>>, Status> {
         self.session().map(|session| session.client().clone())
-    }
-
-    /// The client's number in the table of claims and in stateids.
-    ///
-    /// # Errors
-    /// OP_NOT_IN_SESSION without a session.
-    pub(super) fn client_id(&self) -> Result<ClientId, Status> {
-        self.session().map(|session| session.client().id())
     }
 
     /// Who calls.

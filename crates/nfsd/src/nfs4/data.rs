@@ -35,7 +35,7 @@ impl Compound {
         let state = self.state_of(state, false)?;
         let by_rights = Via::caller(file.caller.clone(), file.file);
         let holder = match special(state)? {
-            // NFS4-8881-8.2.3-c
+            // NFS4-8881-8.2.3-b
             Some(Special::Bypass) if access == Access::READ => return Ok(by_rights),
             Some(_) if self.shared.state.recovery.is_grace() => return Err(Status::GRACE),
             Some(_) => None,
@@ -52,7 +52,7 @@ impl Compound {
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
             }
         };
-        self.may(key, access, holder.as_ref()).await.map_err(|()| Status::LOCKED)?;
+        self.shared.may(key, access, holder.as_ref()).await.map_err(|()| Status::LOCKED)?;
         Ok(by_rights)
     }
 

@@ -6,7 +6,8 @@
 
 use super::{
     compound::Compound,
-    open::{MAX_TAKEN, Pinned},
+    conflicts::MAX_TAKEN,
+    open::Pinned,
     service::{Pin, Shared},
     state::{held::Wanted, owners::LockBy},
     tell::failure,

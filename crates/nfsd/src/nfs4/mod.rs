@@ -17,6 +17,7 @@
 mod attributes;
 mod change;
 mod compound;
+mod conflicts;
 mod current;
 mod data;
 mod directory;
@@ -35,6 +36,8 @@ pub(crate) mod state;
 mod tell;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 mod told;
 mod version4;
 

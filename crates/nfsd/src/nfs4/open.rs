@@ -6,6 +6,7 @@
 
 use super::{
     compound::Compound,
+    conflicts::MAX_TAKEN,
     service::Shared,
     state::{
         grace::Recorded,
@@ -26,9 +27,6 @@ use rpcrdma_nfs::{
     },
 };
 use std::{fmt, sync::Arc};
-
-/// How often a claim is tried again since a client was in its way whose lease is over: then the client asks again.
-pub(super) const MAX_TAKEN: usize = 8;
 
 /// What an open keeps.
 pub(crate) struct Pinned {
@@ -63,7 +61,7 @@ fn asked(args: &ops::Open) -> Result<(Share, Delegation), Status> {
     let wants = args.access & share::WANT_MASK;
     let asked = Share::new(args.access & !(share::WANT_MASK | HINTS), args.deny)?;
     let why = match wants {
-        // NFS4-8881-18.16-f: without a wish nobody wants to know.
+        // Without a wish nobody wants to know.
         0 if args.access & HINTS == 0 => return Ok((asked, Delegation::None)),
         share::WANT_NONE => WhyNoDelegation::NotWanted,
         share::WANT_CANCEL => WhyNoDelegation::Cancelled,
@@ -111,7 +109,6 @@ impl Compound {
         }
         let recovery = &self.shared.state.recovery;
         let recorded = match &args.claim {
-            // NFS4-8881-8.4.2.1-a
             Claim::Previous(_) => recovery.reclaim(&client)?,
             // No delegation was ever handed out that they could stand for.
             Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => return Err(Status::BAD_STATEID),
@@ -170,7 +167,7 @@ impl Compound {
         let guard = self.reserve(key, &holder, share).await?;
         if let Some(size) = target.size {
             // NFS4-8881-18.16-d: also where it is opened for reading alone.
-            self.may(key, claims::Access::WRITE, Some(&holder)).await.map_err(|()| Status::SHARE_DENIED)?;
+            self.shared.may(key, claims::Access::WRITE, Some(&holder)).await.map_err(|()| Status::SHARE_DENIED)?;
             let via = match access.writes() {
                 true => Via::open(file.caller.clone(), open.clone()),
                 false => Via::caller(file.caller.clone(), file.file),
@@ -194,30 +191,13 @@ impl Compound {
                 Ok(guard) => return Ok(guard),
                 Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
                 Err(ShareRefused::Denied(conflict)) => {
-                    if !self.take_from(conflict.client, key).await {
+                    if !self.shared.take_from_later(conflict.client, key).await {
                         return Err(Status::SHARE_DENIED);
                     }
                 }
             }
         }
         Err(Status::DELAY)
-    }
-
-    /// Takes what is in the way from a client whose lease is over.
-    async fn take_from(&self, holder: claims::Client, key: FileKey) -> bool {
-        self.shared.on_worker(move |shared| Ok(shared.take_from(holder, key))).await.unwrap_or(false)
-    }
-
-    /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.
-    pub(super) async fn may(&self, key: FileKey, access: claims::Access, holder: Option<&Holder>) -> Result<(), ()> {
-        let asker = holder.map_or(claims::Asker::Anonymous, claims::Asker::Holder);
-        for _ in 0..MAX_TAKEN {
-            let Err(conflict) = self.shared.claims.may(key, access, asker) else { return Ok(()) };
-            if !self.take_from(conflict.client, key).await {
-                return Err(());
-            }
-        }
-        Err(())
     }
 
     pub(super) fn open_downgrade(&mut self, args: ops::OpenDowngrade) -> Answer<ops::OpenDowngradeOk> {

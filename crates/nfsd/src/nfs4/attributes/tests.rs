@@ -257,7 +257,7 @@ fn a_size_waits_until_others_have_reclaimed() {
     file(&server, &client, "f");
     let session = server.shared().state.session(client.session).unwrap();
     server.shared().state.recovery.record(session.client()).unwrap();
-    drop(session);
+    drop((session, client));
     let server = server.restart();
     assert!(server.shared().state.recovery.is_grace());
     let client = server.client_in_grace("b");
