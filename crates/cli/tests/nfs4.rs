@@ -101,7 +101,7 @@ impl Caller {
             client: known.client,
             sequence: known.sequence,
             flags: 0,
-            fore: channel.clone(),
+            fore: channel,
             back: channel,
             callback_program: 0x4000_0000,
             callback_security: List(Vec::new()),
