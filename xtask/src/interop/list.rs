@@ -72,6 +72,9 @@ mod tests {
     use crate::interop::host::root;
     use std::fs;
 
+    /// Jobs of what is being built, which have to pass once before they are claimed.
+    const NOT_YET_CLAIMED: [&str; 1] = ["client-nfs4"];
+
     #[test]
     fn each_claim_has_its_job_and_each_job_its_claim() {
         let list = read(&root()).unwrap();
@@ -79,7 +82,9 @@ mod tests {
             assert!(JOBS.iter().any(|job| job.name == claim.job), "interop.toml names {}, which is no job", claim.job);
         }
         for job in JOBS {
-            assert!(list.claim.iter().any(|claim| claim.job == job.name), "{} is missing from interop.toml", job.name);
+            let is_claimed = list.claim.iter().any(|claim| claim.job == job.name);
+            let wanted = !NOT_YET_CLAIMED.contains(&job.name);
+            assert_eq!(is_claimed, wanted, "{} in interop.toml, or in NOT_YET_CLAIMED", job.name);
         }
     }
 
