@@ -84,7 +84,7 @@ fn handle(octets: &[u8]) -> String {
 fn words(octets: &[u8]) -> String {
     let mut words = octets.chunks(4).map(super::json::hex);
     let first = words.next().unwrap_or_default();
-    match words.filter(|word| word.bytes().any(|digit| digit != b'0')).next_back() {
+    match words.rfind(|word| word.bytes().any(|digit| digit != b'0')) {
         Some(last) => format!("{first}..{last}"),
         None => first,
     }

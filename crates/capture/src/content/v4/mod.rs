@@ -7,6 +7,8 @@ mod arguments;
 mod attributes;
 mod callback;
 mod results;
+#[cfg(test)]
+mod tests;
 
 use super::{
     Content, Operation,
