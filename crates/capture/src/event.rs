@@ -9,7 +9,7 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, v3};
+use rpcrdma_nfs::{mount, v3, v4};
 use rpcrdma_oncrpc::{CallId, Rejection};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -19,7 +19,7 @@ const NFS_ACL_PROGRAM: u32 = 100_227;
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The names of all procedures that have a known one.
-pub const PROCEDURE_NAMES: [&str; 28] = [
+pub const PROCEDURE_NAMES: [&str; 29] = [
     "NULL",
     "GETATTR",
     "SETATTR",
@@ -43,12 +43,18 @@ pub const PROCEDURE_NAMES: [&str; 28] = [
     "PATHCONF",
     "COMMIT",
     "COMPOUND",
+    "CB_COMPOUND",
     "MNT",
     "DUMP",
     "UMNT",
     "UMNTALL",
     "EXPORT",
 ];
+
+/// The names of all operations of NFS version 4, those of callbacks too.
+pub fn operation_names() -> impl Iterator<Item = &'static str> {
+    v4::Op::ALL.iter().map(|op| op.name()).chain(v4::callback::Op::ALL.iter().map(|op| op.name()))
+}
 
 /// What `v3::Status` calls those that have no name.
 const UNKNOWN_STATUS: &str = "NFS3ERR_?";
@@ -95,7 +101,7 @@ impl End {
 }
 
 /// An RPC program's procedure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProcedureName {
     /// The program.
     pub program: u32,
@@ -103,11 +109,15 @@ pub struct ProcedureName {
     pub version: u32,
     /// The procedure.
     pub procedure: u32,
+    /// Whether the program is that of NFS version 4's callbacks. Its number is the client's to say: Linux's is known, others are
+    /// found by what their calls hold.
+    pub callback: bool,
 }
 
 impl From<CallId> for ProcedureName {
     fn from(id: CallId) -> Self {
-        ProcedureName { program: id.program, version: id.version, procedure: id.procedure }
+        let CallId { program, version, procedure, .. } = id;
+        ProcedureName { program, version, procedure, callback: program == NFS4_CALLBACK_PROGRAM }
     }
 }
 
@@ -115,6 +125,17 @@ impl ProcedureName {
     /// Whether it is a procedure of NFS version 3 whose results begin with a status.
     pub fn has_nfs3_status(&self) -> bool {
         (self.program, self.version) == (v3::PROGRAM, v3::VERSION) && self.procedure != 0
+    }
+
+    /// What a call is for, by its header and by what it says.
+    pub fn of(id: CallId, content: Option<&Content>) -> Self {
+        let name = ProcedureName::from(id);
+        ProcedureName { callback: name.callback || content.is_some_and(Content::is_callback), ..name }
+    }
+
+    /// Whether it is COMPOUND or CB_COMPOUND of NFS version 4: its results begin with a status, and consist of operations.
+    pub fn is_compound(&self) -> bool {
+        self.procedure == 1 && (self.callback || (self.program, self.version) == (v4::PROGRAM, v4::VERSION))
     }
 
     /// Whether it is the procedure of MOUNT whose results begin with a status.
@@ -127,7 +148,8 @@ impl ProcedureName {
         match (self.program, self.version, self.procedure) {
             (_, _, 0) => Some("NULL"),
             (v3::PROGRAM, v3::VERSION, procedure) => v3::Procedure::from_number(procedure).map(v3::Procedure::name),
-            (v3::PROGRAM, 4, 1) | (NFS4_CALLBACK_PROGRAM, _, 1) => Some("COMPOUND"),
+            (v4::PROGRAM, v4::VERSION, 1) => Some("COMPOUND"),
+            (_, _, v4::callback::Arguments::PROCEDURE) if self.callback => Some("CB_COMPOUND"),
             (mount::PROGRAM, _, mount::procedure::MOUNT) => Some("MNT"),
             (mount::PROGRAM, _, mount::procedure::DUMP) => Some("DUMP"),
             (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
@@ -143,7 +165,7 @@ impl ProcedureName {
             v3::PROGRAM => Some("NFS"),
             mount::PROGRAM => Some("MOUNT"),
             NFS_ACL_PROGRAM => Some("NFSACL"),
-            NFS4_CALLBACK_PROGRAM => Some("NFS callback"),
+            _ if self.callback => Some("NFS callback"),
             _ => None,
         }
     }
@@ -180,6 +202,8 @@ pub struct CallTag {
 pub enum Status {
     /// A status of NFS version 3.
     Nfs3(v3::Status),
+    /// A status of NFS version 4.
+    Nfs4(v4::Status),
     /// A status of MOUNT.
     Mount(mount::Status),
 }
@@ -189,6 +213,8 @@ impl fmt::Display for Status {
         match self {
             Status::Nfs3(status) if status.name() == UNKNOWN_STATUS => write!(f, "NFS3 status {}", status.0),
             Status::Nfs3(status) => f.write_str(status.name()),
+            Status::Nfs4(status) if status.word().is_none() => write!(f, "NFS4 status {}", status.0),
+            Status::Nfs4(status) => f.write_str(status.name()),
             Status::Mount(mount::Status::OK) => f.write_str("OK"),
             Status::Mount(status) => write!(f, "MOUNT status {}: {status}", status.0),
         }
@@ -348,7 +374,8 @@ mod tests {
         let mut found = Vec::new();
         for (program, version) in programs {
             for procedure in 0..100 {
-                found.extend(ProcedureName { program, version, procedure }.procedure_name());
+                let callback = program == NFS4_CALLBACK_PROGRAM;
+                found.extend(ProcedureName { program, version, procedure, callback }.procedure_name());
             }
         }
         assert!(found.iter().all(|name| PROCEDURE_NAMES.contains(name)), "{found:?}");

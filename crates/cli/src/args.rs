@@ -360,7 +360,8 @@ pub(crate) struct DecodeArgs {
     /// Draw with Unicode's lines and arrows
     #[arg(long, requires = "ladder")]
     pub(crate) unicode: bool,
-    /// Tell only what all calls come to: by procedure how many, their statuses, latencies, octets, retransmissions; credits
+    /// Tell only what all calls come to: by procedure how many, their statuses, latencies, octets, retransmissions; by
+    /// operation of NFS version 4 how many and their statuses; credits
     #[arg(long, conflicts_with_all = ["hex", "ladder"])]
     pub(crate) summary: bool,
     #[command(flatten)]

@@ -68,9 +68,13 @@ fn capture() -> Vec<u8> {
 }
 
 fn decoded(options: &[&str]) -> Output {
+    decoded_file(&capture(), options)
+}
+
+fn decoded_file(file: &[u8], options: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("calls.pcap");
-    fs::write(&path, capture()).unwrap();
+    fs::write(&path, file).unwrap();
     run([&["decode"], options, &[path.to_str().unwrap()]].concat())
 }
 
@@ -131,6 +135,26 @@ fn calls_of_interest_come_with_their_replies() {
             assert_eq!((calls, stale, absent), ((is_getattr, is_lookup), is_getattr, is_lookup), "{options:?} {shown}");
         }
     }
+}
+
+/// PUTROOTFH and GETFH, of which the second is refused; then PUTROOTFH alone.
+#[test]
+fn compounds_are_shown_chosen_and_counted_by_operation() {
+    let mut file = Pcap::new();
+    let first = record(&[7, 0, 2, 100_003, 4, 1, 0, 0, 0, 0, 0, 2, 2, 24, 10]);
+    let refused = record(&[7, 1, 0, 0, 0, 0, 10_013, 0, 2, 24, 0, 10, 10_013]);
+    file.tcp(false, 100, &first);
+    file.tcp(true, 500, &refused);
+    file.tcp(false, 100 + first.len() as u32, &record(&[8, 0, 2, 100_003, 4, 1, 0, 0, 0, 0, 0, 2, 1, 24]));
+    file.tcp(true, 500 + refused.len() as u32, &record(&[8, 1, 0, 0, 0, 0, 0, 0, 1, 24, 0]));
+    let of = |options: &[&str]| text(&decoded_file(&file.0, options));
+    let shown = of(&["--procedure", "getfh"]);
+    assert!(shown.contains("Call NFS 4 COMPOUND minor 2 PUTROOTFH GETFH"), "{shown}");
+    assert!(shown.contains("Reply NFS4ERR_GRACE PUTROOTFH GETFH -> NFS4ERR_GRACE"), "{shown}");
+    assert!(!shown.contains("call 2 NFS 4 COMPOUND"), "{shown}");
+    assert!(of(&["--procedure", "putrootfh"]).contains("call 2 NFS 4 COMPOUND"));
+    let shown = of(&["--summary"]);
+    assert!(shown.contains("operation ") && shown.contains("PUTROOTFH") && shown.contains("    2 NFS4_OK"), "{shown}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! The fields of an operation: each has a key for programs and a form for people.
 
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{Handle, Time};
+use rpcrdma_nfs::{
+    v3::{Handle, Time},
+    v4,
+};
 
 /// An operation with what it was given or gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +13,8 @@ pub struct Operation {
     pub name: &'static str,
     /// What is known of it.
     pub fields: Vec<Field>,
+    /// What it has returned, where operations have a status of their own: in the reply to a COMPOUND.
+    pub status: Option<v4::Status>,
 }
 
 /// A field.
@@ -46,6 +51,22 @@ pub enum Value {
     Verifier([u8; 8]),
     /// A time.
     Time(Time),
+    /// A file handle of NFS version 4.
+    Octets(Bytes),
+    /// A number behind its key, with a space.
+    Keyed(u64),
+    /// A word behind its key, with a space.
+    KeyedWord(&'static str),
+    /// A length; all ones mean up to the end.
+    Length(u64),
+    /// Flags, in hexadecimal.
+    Flags(u32),
+    /// A client, as the server names it.
+    Client(u64),
+    /// A session, as the server names it.
+    Session([u8; v4::SESSION_ID_OCTETS]),
+    /// An open, a lock or a delegation: how often it has changed, and its name.
+    State(u32, [u8; v4::STATE_ID_OTHER_OCTETS]),
     /// So many octets that the reader does not have: they travelled in a chunk.
     Elsewhere(u64),
 }
@@ -53,7 +74,7 @@ pub enum Value {
 impl Operation {
     /// An operation of which nothing is known yet.
     pub(super) fn new(name: &'static str) -> Self {
-        Operation { name, fields: Vec::new() }
+        Operation { name, ..Operation::default() }
     }
 
     pub(super) fn put(&mut self, key: &'static str, value: Value) -> &mut Self {
@@ -67,6 +88,10 @@ impl Operation {
 
     pub(super) fn name(&mut self, key: &'static str, name: &[u8]) -> &mut Self {
         self.put(key, Value::Name(Bytes::copy_from_slice(name)))
+    }
+
+    pub(super) fn octets(&mut self, key: &'static str, octets: &[u8]) -> &mut Self {
+        self.put(key, Value::Octets(Bytes::copy_from_slice(octets)))
     }
 
     pub(super) fn number(&mut self, key: &'static str, number: impl Into<u64>) -> &mut Self {

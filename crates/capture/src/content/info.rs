@@ -5,18 +5,22 @@ use rpcrdma_nfs::v3::{
     Access, AccessOk, FileSystemInfo, FileSystemInfoOk, FileSystemStatus, FileSystemStatusOk, Null, PathConfiguration,
     PathConfigurationOk, access,
 };
+use rpcrdma_nfs::v4;
 
 /// The rights of ACCESS with the words that name them.
-const RIGHTS: [(u32, &str); 6] = [
+const RIGHTS: [(u32, &str); 9] = [
     (access::READ, "read"),
     (access::LOOKUP, "lookup"),
     (access::MODIFY, "modify"),
     (access::EXTEND, "extend"),
     (access::DELETE, "delete"),
     (access::EXECUTE, "execute"),
+    (v4::ops::access::XATTR_READ, "xattr_read"),
+    (v4::ops::access::XATTR_WRITE, "xattr_write"),
+    (v4::ops::access::XATTR_LIST, "xattr_list"),
 ];
 
-fn rights(rights: u32, to: &mut Operation) {
+pub(super) fn rights(rights: u32, to: &mut Operation) {
     let mut unnamed = rights;
     for (bit, name) in RIGHTS {
         to.flag(name, rights & bit != 0);

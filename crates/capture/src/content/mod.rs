@@ -1,6 +1,6 @@
 //! What a call asks for and what its results say, by the types of `rpcrdma-nfs`: one [`Operation`] for each.
 //!
-//! A procedure of NFS version 3 or of MOUNT is one operation. A COMPOUND of NFS version 4 has room for all of its own.
+//! A procedure of NFS version 3 or of MOUNT is one operation. A COMPOUND of NFS version 4 has several.
 //! Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types, and
 //! `show` escapes them.
 
@@ -10,9 +10,11 @@ mod info;
 mod mount;
 mod names;
 mod read;
+mod v4;
 
 pub use field::{Field, Operation, Value};
-pub(crate) use read::{Body, Item, arguments, results};
+pub(crate) use read::{Body, Item, arguments, callback_arguments, compound_results, results};
+pub use v4::Compound;
 
 /// What an RPC message says behind its header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +23,15 @@ pub struct Content {
     pub operations: Vec<Operation>,
     /// Why something of it could not be decoded, and where: positions count from the RPC message's first octet.
     pub problem: Option<String>,
+    /// What stands before the operations, if they are those of a COMPOUND of NFS version 4.
+    pub compound: Option<Compound>,
+}
+
+impl Content {
+    /// Whether it is that of a CB_COMPOUND.
+    pub fn is_callback(&self) -> bool {
+        self.compound.as_ref().is_some_and(|compound| compound.callback)
+    }
 }
 
 /// Tells its fields, in the order in which a person reads them.

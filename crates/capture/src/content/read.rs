@@ -1,7 +1,7 @@
 //! From a message's octets to its operations. Data that travelled in chunks, or was too long to be kept, is
 //! stood for by zeros that no memory holds: only its length is told.
 
-use super::{Content, Describe, Operation, Value};
+use super::{Content, Describe, Operation, Value, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
 use rpcrdma_nfs::{Call, mount, v3};
@@ -42,9 +42,7 @@ impl Body<'_> {
         let (mut taken, mut apart) = (0, 0_usize);
         for item in self.items {
             let octets = usize::try_from(item.octets).unwrap_or(usize::MAX);
-            let Some(zeros) = ZEROS.get(..octets) else {
-                return Err(format!("a chunk of {octets} octets, READ and WRITE have {MAX_STOOD_FOR_OCTETS} at most"));
-            };
+            let zeros = zeros(octets)?;
             let end = match item.position {
                 None => self.kept.len(),
                 Some(position) => usize::try_from(position).unwrap_or(usize::MAX).saturating_sub(apart),
@@ -53,20 +51,34 @@ impl Body<'_> {
                 return Err(format!("a chunk at octet {}, where the message has none", end.saturating_add(apart)));
             }
             stream.push_run(self.kept.slice(taken..end));
-            stream.push_chunk(Bytes::from_static(zeros));
+            stream.push_chunk(zeros);
             (taken, apart) = (end, apart.saturating_add(rpcrdma_xdr::padded(octets)));
         }
         stream.push_run(self.kept.slice(taken..));
-        let missing = usize::try_from(self.missing_octets.unwrap_or(0)).unwrap_or(usize::MAX);
-        if let Some(zeros) = ZEROS.get(..missing) {
-            stream.push_run(Bytes::from_static(zeros));
+        if let Some(zeros) = self.stood_for() {
+            stream.push_run(zeros);
         }
         Ok(stream)
     }
 
+    /// The stream without what travelled apart.
+    pub(crate) fn inline(&self) -> Stream {
+        let mut stream = Stream::new();
+        stream.push_run(self.kept.clone());
+        if let Some(zeros) = self.stood_for() {
+            stream.push_run(zeros);
+        }
+        stream
+    }
+
+    /// Zeros for the octets that were not kept, if their number is known and no more than data have.
+    pub(super) fn stood_for(&self) -> Option<Bytes> {
+        zeros(usize::try_from(self.missing_octets?).unwrap_or(usize::MAX)).ok()
+    }
+
     /// Why what a decoder says of octets that were not kept means nothing. `data`: the message ends with data, which are
     /// not told.
-    fn incomplete(&self, data: bool) -> Option<Problem> {
+    pub(super) fn incomplete(&self, data: bool) -> Option<Problem> {
         match self.missing_octets {
             Some(0) => None,
             Some(octets) if data && octets <= MAX_STOOD_FOR_OCTETS as u64 => None,
@@ -76,8 +88,28 @@ impl Body<'_> {
     }
 }
 
+/// Zeros for what a chunk brings.
+pub(super) fn zeros(octets: usize) -> Result<Bytes, Problem> {
+    match ZEROS.get(..octets) {
+        Some(zeros) => Ok(Bytes::from_static(zeros)),
+        None => Err(format!("a chunk of {octets} octets, READ and WRITE have {MAX_STOOD_FOR_OCTETS} at most")),
+    }
+}
+
+/// The path of a link, unless zeros stand for it.
+pub(super) fn path(path: &Bytes) -> Value {
+    match ZEROS.as_ptr_range().contains(&path.as_ptr()) {
+        true if !path.is_empty() => Value::Elsewhere(path.len() as u64),
+        _ => Value::Name(Bytes::copy_from_slice(path)),
+    }
+}
+
 /// What a call asks for. The decoder stands behind the call's header.
 pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Option<Content> {
+    if name.is_compound() {
+        let read = if name.callback { v4::callback_call } else { v4::call };
+        return Some(read(decoder, body));
+    }
     let called = name.procedure_name()?;
     let path_apart = path_octets(body);
     let reading = Reading { called, decoder, incomplete: body.incomplete(called == "WRITE"), path_apart };
@@ -86,6 +118,11 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
         _ => None,
     }
+}
+
+/// What a call to a program that nobody knows asks for, if it is a CB_COMPOUND: at least one operation of it can be read.
+pub(crate) fn callback_arguments(decoder: Decoder, body: &Body<'_>) -> Option<Content> {
+    Some(v4::callback_call(decoder, body)).filter(|content| !content.operations.is_empty())
 }
 
 /// What a call's results say. The decoder stands behind the reply's header.
@@ -98,6 +135,11 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
         _ => None,
     }
+}
+
+/// What the results of a COMPOUND say. The decoder reads what was kept, without chunks, and stands behind the reply's header.
+pub(crate) fn compound_results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Content {
+    v4::reply(decoder, body, name.callback)
 }
 
 /// The octets of a path that is not in the message.
@@ -115,12 +157,12 @@ struct Reading {
 impl Reading {
     fn read<T: Decode + Describe>(mut self) -> Content {
         if self.incomplete.is_some() {
-            return Content { operations: Vec::new(), problem: self.incomplete };
+            return Content { problem: self.incomplete, ..Content::default() };
         }
         let failed = |error: DecodeError| format!("does not decode: {error}");
         let value = match T::decode(&mut self.decoder) {
             Ok(value) => value,
-            Err(error) => return Content { operations: Vec::new(), problem: Some(failed(error)) },
+            Err(error) => return Content { problem: Some(failed(error)), ..Content::default() },
         };
         let mut operation = Operation::new(self.called);
         value.describe(&mut operation);
@@ -131,7 +173,7 @@ impl Reading {
             }
         }
         let problem = self.decoder.finish().err().map(failed);
-        Content { operations: vec![operation], problem }
+        Content { operations: vec![operation], problem, compound: None }
     }
 }
 

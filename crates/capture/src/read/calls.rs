@@ -7,6 +7,7 @@ use crate::{
     event::{CallTag, End, ProcedureName},
 };
 use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
+use rpcrdma_nfs::v4;
 use rpcrdma_wire::chunk::{Lists, Segment};
 use std::{collections::VecDeque, time::Duration};
 
@@ -88,9 +89,24 @@ pub(super) struct Calls {
     count: u64,
     open: VecDeque<Call>,
     reads: VecDeque<Read>,
+    /// The ends that have called NFS: the other one may call back.
+    nfs_clients: [bool; 2],
 }
 
 impl Calls {
+    /// Whether a call of this end may be one of NFS's callbacks: the other end has called NFS.
+    pub(super) fn may_call_back(&self, requester: End) -> bool {
+        self.nfs_clients.get(requester.other() as usize).is_some_and(|is| *is)
+    }
+
+    fn is_for(&mut self, requester: End, name: Option<ProcedureName>) {
+        if name.is_some_and(|name| name.program == v4::PROGRAM)
+            && let Some(is) = self.nfs_clients.get_mut(requester as usize)
+        {
+            *is = true;
+        }
+    }
+
     /// A Call was sent.
     pub(super) fn call(
         &mut self,
@@ -101,6 +117,7 @@ impl Calls {
         time: Duration,
     ) -> CallTag {
         self.count += 1;
+        self.is_for(requester, name);
         let tag = CallTag { number: self.count, xid, requester, name };
         self.open.retain(|call| (call.tag.xid, call.tag.requester) != (xid, requester));
         if self.open.len() >= MAX_CALLS {
@@ -195,6 +212,7 @@ impl Calls {
 
     /// What a long call is for has been seen.
     pub(super) fn named(&mut self, tag: CallTag, name: ProcedureName) -> CallTag {
+        self.is_for(tag.requester, Some(name));
         for call in self.open.iter_mut().filter(|call| call.tag.number == tag.number) {
             call.tag.name = Some(name);
         }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     content::{Body, Content, Item},
-    event::{CallTag, Carries, Connection, End, Event, EventKind, Message, Rpc, Tagged},
+    event::{CallTag, Carries, Connection, End, Event, EventKind, Message, ProcedureName, Rpc, Tagged},
     header::{Meaning, TransportHeader},
 };
 use bytes::Bytes;
@@ -306,7 +306,8 @@ impl Common {
         let kept = Bytes::from(record.head);
         let missing_octets = record.octets.checked_sub(kept.len() as u64);
         let body = Body { kept, missing_octets, items: &[] };
-        let (rpc, content) = rpc::message(&body, |xid| self.calls.name(xid, replier)).unzip();
+        let (rpc, content) =
+            rpc::message(&body, self.calls.may_call_back(replier), |xid| self.calls.name(xid, replier)).unzip();
         if !self.begun && self.identity.is_none() && matches!(rpc, Some(Rpc::Call(_))) {
             self.initiator = from;
         }
@@ -317,7 +318,8 @@ impl Common {
         let end = self.end(from);
         let (call, since_call) = match rpc {
             Some(Rpc::Call(id)) => {
-                (Some(self.calls.call(id.xid, end, Some(id.into()), &Lists::default(), context.time)), None)
+                let name = Some(ProcedureName::of(id, content.as_ref().and_then(Option::as_ref)));
+                (Some(self.calls.call(id.xid, end, name, &Lists::default(), context.time)), None)
             }
             Some(Rpc::Reply { xid, .. }) => self.calls.reply(xid, end, context.time).unzip(),
             None => (None, None),
@@ -380,7 +382,7 @@ impl Common {
                     (false, 0) => (Message::Empty, None),
                     (false, _) => self.transport(from, head, octets),
                 };
-                let (call, since_call) = self.sent(end, &message, context.time);
+                let (call, since_call) = self.sent(end, &message, content.as_ref(), context.time);
                 let kind = EventKind::Send { opcode, invalidate, octets, fpdus, message, since_call };
                 (call, Told { kind, content })
             }
@@ -410,6 +412,7 @@ impl Common {
         let missing_octets = octets.saturating_sub(head.len() as u64);
         let replier = self.end(from);
         let called = |calls: &Calls, xid| calls.name(xid, replier);
+        let may_call_back = self.calls.may_call_back(replier);
         let (mut rpc, mut content) = (None, None::<Option<Content>>);
         if more || goes_on {
             let begun = if goes_on { sequence } else { prefix.as_ref().map(Sequence::of) };
@@ -427,7 +430,8 @@ impl Common {
                     let items = if begun.response { written(&header) } else { begun.items };
                     let missing_octets = Some(begun.missing_octets);
                     let body = Body { kept: begun.kept.into(), missing_octets, items: &items };
-                    content = rpc::message(&body, |xid| called(&self.calls, xid)).map(|(_, content)| content);
+                    content =
+                        rpc::message(&body, may_call_back, |xid| called(&self.calls, xid)).map(|(_, content)| content);
                 }
             }
         } else {
@@ -435,7 +439,7 @@ impl Common {
             if header.has_payload() {
                 let items = if is_call(&payload) { read(&header) } else { written(&header) };
                 let body = Body { kept: payload, missing_octets: Some(missing_octets), items: &items };
-                (rpc, content) = rpc::message(&body, |xid| called(&self.calls, xid)).unzip();
+                (rpc, content) = rpc::message(&body, may_call_back, |xid| called(&self.calls, xid)).unzip();
             }
         }
         let inline_octets = octets.saturating_sub(end as u64);
@@ -449,11 +453,17 @@ impl Common {
     }
 
     /// The call that a Send makes or answers.
-    fn sent(&mut self, from: End, message: &Message, time: Duration) -> (Option<CallTag>, Option<Duration>) {
+    fn sent(
+        &mut self,
+        from: End,
+        message: &Message,
+        content: Option<&Content>,
+        time: Duration,
+    ) -> (Option<CallTag>, Option<Duration>) {
         let Message::Transport { header, rpc, continues, .. } = message else { return (None, None) };
         let xid = header.xid();
         let name = match rpc {
-            Some(Rpc::Call(id)) => Some((*id).into()),
+            Some(Rpc::Call(id)) => Some(ProcedureName::of(*id, content)),
             _ => None,
         };
         match (header.meaning(), rpc) {
@@ -495,10 +505,14 @@ impl Common {
                 (true, false) => (None, Vec::new()),
             };
             let body = Body { kept, missing_octets, items: &items };
-            (tagged.rpc, content) = rpc::message(&body, |xid| self.calls.name(xid, from)).unzip();
+            (tagged.rpc, content) =
+                rpc::message(&body, self.calls.may_call_back(from), |xid| self.calls.name(xid, from)).unzip();
         }
         let call = match (call, tagged.rpc) {
-            (Some(tag), Some(Rpc::Call(id))) if is_read => Some(self.calls.named(tag, id.into())),
+            (Some(tag), Some(Rpc::Call(id))) if is_read => {
+                let name = ProcedureName::of(id, content.as_ref().and_then(Option::as_ref));
+                Some(self.calls.named(tag, name))
+            }
             (call, _) => call,
         };
         let kind = if is_read { EventKind::ReadResponse(tagged) } else { EventKind::Write(tagged) };

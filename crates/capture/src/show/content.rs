@@ -2,8 +2,9 @@
 
 use crate::{
     content::{Content, Field, Operation, Value},
-    names,
+    event, names,
 };
+use rpcrdma_nfs::v4::Status;
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
 
@@ -15,6 +16,14 @@ const SHOWN_HANDLE_OCTETS: (usize, usize) = (2, 4);
 /// The operations with their fields. The name of an operation that `named` has named already is left out.
 pub(super) fn text(content: &Content, named: Option<&str>) -> String {
     let mut text = String::new();
+    if let Some(compound) = &content.compound {
+        if let Some(minor) = compound.minor {
+            let _ = write!(text, " minor {minor}");
+        }
+        if !compound.tag.is_empty() {
+            let _ = write!(text, " tag {}", name(&compound.tag));
+        }
+    }
     for operation in &content.operations {
         if named != Some(operation.name) {
             let _ = write!(text, " {}", operation.name);
@@ -22,6 +31,9 @@ pub(super) fn text(content: &Content, named: Option<&str>) -> String {
         for each in &operation.fields {
             text.push(' ');
             text += &field(each);
+        }
+        if let Some(status) = operation.status.filter(|status| *status != Status::OK) {
+            let _ = write!(text, " -> {}", event::Status::Nfs4(status));
         }
     }
     if let Some(problem) = &content.problem {
@@ -44,6 +56,15 @@ fn field(field: &Field) -> String {
         Value::Verifier(octets) => format!("{key}={}", super::json::hex(octets)),
         Value::Time(time) => format!("{key}={}.{:09}", time.seconds, time.nanoseconds),
         Value::Elsewhere(octets) => format!("({octets} octets in a chunk)"),
+        Value::Octets(octets) => handle(octets),
+        Value::Keyed(number) => format!("{key} {number}"),
+        Value::KeyedWord(word) => format!("{key} {word}"),
+        Value::Length(u64::MAX) => "to the end".into(),
+        Value::Length(octets) => octets.to_string(),
+        Value::Flags(flags) => format!("{key}={flags:#x}"),
+        Value::Client(client) => format!("{key} {client:016x}"),
+        Value::Session(octets) => format!("{key} {}", words(octets)),
+        Value::State(sequence, octets) => format!("{key} {sequence}:{}", words(octets)),
     };
     if field.target { format!("-> {text}") } else { text }
 }
@@ -59,6 +80,16 @@ fn handle(octets: &[u8]) -> String {
     }
 }
 
+/// The first word, and the last one that is not zero: servers put what differs there.
+fn words(octets: &[u8]) -> String {
+    let mut words = octets.chunks(4).map(super::json::hex);
+    let first = words.next().unwrap_or_default();
+    match words.rfind(|word| word.bytes().any(|digit| digit != b'0')) {
+        Some(last) => format!("{first}..{last}"),
+        None => first,
+    }
+}
+
 fn name(octets: &[u8]) -> String {
     let shown = octets.get(..MAX_SHOWN_NAME_OCTETS).unwrap_or(octets);
     // A name must not end the quotes that it stands in.
@@ -70,6 +101,13 @@ fn name(octets: &[u8]) -> String {
 pub(super) fn json(content: &Content) -> Json {
     let mut fields = Map::new();
     fields.insert("operations".into(), content.operations.iter().map(operation).collect());
+    if let Some(compound) = &content.compound {
+        fields.insert("callback".into(), compound.callback.into());
+        if let Some(minor) = compound.minor {
+            fields.insert("minor".into(), minor.into());
+        }
+        octets(&mut fields, "tag", &compound.tag);
+    }
     if let Some(problem) = &content.problem {
         fields.insert("problem".into(), problem.as_str().into());
     }
@@ -79,19 +117,31 @@ pub(super) fn json(content: &Content) -> Json {
 fn operation(operation: &Operation) -> Json {
     let mut fields = Map::new();
     fields.insert("operation".into(), operation.name.into());
+    if let Some(status) = operation.status {
+        fields.insert("status".into(), status.0.into());
+        fields.insert("status_name".into(), event::Status::Nfs4(status).to_string().into());
+    }
     for each in &operation.fields {
         let value = match &each.value {
             Value::Handle(handle) => super::json::hex(handle.as_slice()).into(),
-            Value::Name(octets) => match std::str::from_utf8(octets) {
-                Ok(text) => text.into(),
-                Err(_) => {
-                    fields.insert(format!("{}_hex", each.key), super::json::hex(octets).into());
-                    continue;
-                }
-            },
-            Value::Count(number) | Value::Offset(number) | Value::Number(number) => (*number).into(),
+            Value::Name(name) => {
+                octets(&mut fields, each.key, name);
+                continue;
+            }
+            Value::Count(number)
+            | Value::Offset(number)
+            | Value::Number(number)
+            | Value::Keyed(number)
+            | Value::Length(number)
+            | Value::Client(number) => (*number).into(),
+            Value::Flags(flags) => (*flags).into(),
+            Value::Octets(octets) => super::json::hex(octets).into(),
+            Value::Session(octets) => super::json::hex(octets).into(),
+            Value::State(sequence, octets) => {
+                serde_json::json!({ "sequence": sequence, "other": super::json::hex(octets) })
+            }
             Value::Mode(mode) => (*mode).into(),
-            Value::Word(word) => (*word).into(),
+            Value::Word(word) | Value::KeyedWord(word) => (*word).into(),
             Value::Flag => true.into(),
             Value::Verifier(octets) => super::json::hex(octets).into(),
             Value::Time(time) => serde_json::json!({ "seconds": time.seconds, "nanoseconds": time.nanoseconds }),
@@ -100,4 +150,12 @@ fn operation(operation: &Operation) -> Json {
         fields.insert(each.key.into(), value);
     }
     Json::Object(fields)
+}
+
+/// Octets that are text, or under another key what they are.
+fn octets(fields: &mut Map<String, Json>, key: &str, octets: &[u8]) {
+    match std::str::from_utf8(octets) {
+        Ok(text) => fields.insert(key.into(), text.into()),
+        Err(_) => fields.insert(format!("{key}_hex"), super::json::hex(octets).into()),
+    };
 }

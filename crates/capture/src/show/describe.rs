@@ -138,12 +138,13 @@ fn tagged(name: &str, message: &Tagged, content: Option<&Content>) -> String {
 fn rpc(rpc: Rpc, content: Option<&Content>) -> String {
     let (text, named) = match rpc {
         Rpc::Call(id) => {
-            let name = crate::event::ProcedureName::from(id);
+            let name = crate::event::ProcedureName::of(id, content);
             (format!("Call {name}"), name.procedure_name())
         }
         // A reply to a procedure is named by its call.
         Rpc::Reply { outcome, .. } => {
-            let only = content.and_then(|content| content.operations.first()).map(|operation| operation.name);
+            let whole = content.filter(|content| content.compound.is_none());
+            let only = whole.and_then(|content| content.operations.first()).map(|operation| operation.name);
             (format!("Reply {}", self::outcome(outcome)), only)
         }
     };

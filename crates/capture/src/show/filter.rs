@@ -4,7 +4,7 @@
 //! whether a call is slow shows with its reply. What must make room undecided is shown.
 
 use crate::{
-    event::{CallTag, Event, EventKind},
+    event::{CallTag, Event, EventKind, operation_names},
     read::{Sink, Summary},
 };
 use std::{collections::BTreeMap, io, time::Duration};
@@ -23,7 +23,7 @@ const MAX_HEADER_OCTETS: u64 = 64 << 10;
 pub struct Wanted {
     /// Those with one of these XIDs; empty: with any.
     pub xids: Vec<u32>,
-    /// Those of one of these procedures, in any case of letters; empty: of any.
+    /// Those of one of these procedures, in any case of letters, and COMPOUNDs with one of these operations; empty: of any.
     pub procedures: Vec<String>,
     /// Those whose reply took longer, and those that waited longer for one that the capture does not have.
     pub slower_than: Option<Duration>,
@@ -35,16 +35,28 @@ impl Wanted {
         self.xids.is_empty() && self.procedures.is_empty() && self.slower_than.is_none()
     }
 
-    /// What the call itself says; `None`: its procedure is not known yet.
-    fn call(&self, tag: &CallTag) -> Option<bool> {
+    /// What a message of a call says of it; `None`: its procedure or its operations are not known yet.
+    fn call(&self, tag: &CallTag, event: &Event) -> Option<bool> {
         if !self.xids.is_empty() && !self.xids.contains(&tag.xid) {
             return Some(false);
         }
         if self.procedures.is_empty() {
             return Some(true);
         }
-        let called = tag.name?.procedure_name();
-        Some(called.is_some_and(|called| self.procedures.iter().any(|wanted| wanted.eq_ignore_ascii_case(called))))
+        let is_wanted = |name: &str| self.procedures.iter().any(|wanted| wanted.eq_ignore_ascii_case(name));
+        let name = tag.name?;
+        if name.procedure_name().is_some_and(is_wanted) {
+            return Some(true);
+        }
+        if !name.is_compound() || !operation_names().any(is_wanted) {
+            return Some(false);
+        }
+        let content = event.content.as_ref()?;
+        match content.operations.iter().any(|operation| is_wanted(operation.name)) {
+            true => Some(true),
+            // What could not be read of the call, the reply may tell.
+            false => (content.problem.is_none() && event.from == tag.requester).then_some(false),
+        }
     }
 
     fn is_slow(&self, took: Duration) -> bool {
@@ -64,6 +76,8 @@ enum Call {
 struct Held {
     events: Vec<Event>,
     began: Duration,
+    /// Whether what the call is for is wanted, once that is known.
+    named: Option<bool>,
     /// What all of it counts with.
     octets: usize,
 }
@@ -140,7 +154,7 @@ impl<S: Sink> Sink for Filtered<S> {
         let key = (event.connection.number, tag.number);
         let took = answered_after(event);
         let mut held = match self.take(key) {
-            None => Held { events: Vec::new(), began: event.time, octets: EVENT_OCTETS },
+            None => Held { events: Vec::new(), began: event.time, named: None, octets: EVENT_OCTETS },
             Some(Call::Held(held)) => held,
             Some(Call::Shown) => {
                 self.sink.event(event)?;
@@ -150,7 +164,8 @@ impl<S: Sink> Sink for Filtered<S> {
         };
         held.octets += weight(event);
         held.events.push(event.clone());
-        let decided = match (self.wanted.call(&tag), took) {
+        held.named = held.named.or_else(|| self.wanted.call(&tag, event));
+        let decided = match (held.named, took) {
             (Some(false), _) => Some(false),
             (Some(true), Some(took)) => Some(self.wanted.is_slow(took)),
             (Some(true), None) if self.wanted.slower_than.is_none() => Some(true),
@@ -174,8 +189,7 @@ impl<S: Sink> Sink for Filtered<S> {
     fn finish(&mut self, summary: &Summary) -> io::Result<()> {
         for (_, call) in std::mem::take(&mut self.calls) {
             let Call::Held(held) = call else { continue };
-            let named = held.events.last().and_then(|event| event.call).and_then(|tag| self.wanted.call(&tag));
-            if named == Some(true) && self.wanted.is_slow(self.last_time.saturating_sub(held.began)) {
+            if held.named == Some(true) && self.wanted.is_slow(self.last_time.saturating_sub(held.began)) {
                 self.show(&held.events)?;
             }
         }

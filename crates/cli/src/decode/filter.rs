@@ -1,7 +1,10 @@
 //! Which calls of a capture are shown.
 
 use clap::Args;
-use rpcrdma_capture::{event::PROCEDURE_NAMES, show::Wanted};
+use rpcrdma_capture::{
+    event::{PROCEDURE_NAMES, operation_names},
+    show::Wanted,
+};
 use std::time::Duration;
 
 /// What the user says of it. Of several options a call must meet all, of several values of one option any.
@@ -10,7 +13,8 @@ pub(crate) struct FilterArgs {
     /// Show only calls with this XID, decimal or 0x and hexadecimal, and their replies; may be given several times
     #[arg(long, value_name = "XID", value_parser = parse_xid, value_delimiter = ',', conflicts_with = "hex")]
     xid: Vec<u32>,
-    /// Show only calls of this procedure, such as READ or getattr, and their replies; may be given several times
+    /// Show only calls of this procedure, such as READ or getattr, and COMPOUNDs of NFS version 4 with this operation, such as
+    /// OPEN or cb_recall, and their replies; may be given several times
     #[arg(long, value_name = "NAME", value_parser = parse_procedure, value_delimiter = ',', conflicts_with = "hex")]
     procedure: Vec<String>,
     /// Show only calls that were answered later than this, such as 10ms, 250us or 1s, and those that waited longer for
@@ -36,9 +40,11 @@ fn parse_xid(text: &str) -> Result<u32, String> {
 }
 
 fn parse_procedure(text: &str) -> Result<String, String> {
-    match PROCEDURE_NAMES.iter().find(|name| name.eq_ignore_ascii_case(text)) {
+    let mut names: Vec<&str> = PROCEDURE_NAMES.to_vec();
+    names.extend(operation_names().filter(|name| !PROCEDURE_NAMES.contains(name)));
+    match names.iter().find(|name| name.eq_ignore_ascii_case(text)) {
         Some(name) => Ok((*name).to_owned()),
-        None => Err(format!("{text:?} is no procedure; there are {}", PROCEDURE_NAMES.join(", "))),
+        None => Err(format!("{text:?} is no procedure; there are {}", names.join(", "))),
     }
 }
 
@@ -70,6 +76,8 @@ mod tests {
     fn procedures_are_known_in_any_case() {
         assert_eq!(parse_procedure("read"), Ok("READ".into()));
         assert_eq!(parse_procedure("Mnt"), Ok("MNT".into()));
+        assert_eq!(parse_procedure("open"), Ok("OPEN".into()), "an operation");
+        assert_eq!(parse_procedure("cb_recall"), Ok("CB_RECALL".into()));
         assert!(parse_procedure("REED").unwrap_err().contains("READDIRPLUS"));
     }
 

@@ -4,6 +4,7 @@
 
 mod calls;
 mod credits;
+mod operations;
 mod print;
 
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
 };
 use calls::Calls;
 use credits::Credits;
+use operations::Operations;
 use std::{
     collections::BTreeMap,
     io::{self, Write},
@@ -66,7 +68,8 @@ pub struct Statistics<W> {
     json: bool,
     calls: Calls,
     credits: Credits,
-    procedures: BTreeMap<Option<[u32; 3]>, Procedure>,
+    procedures: BTreeMap<Option<ProcedureName>, Procedure>,
+    operations: Operations,
 }
 
 impl<W: Write> Statistics<W> {
@@ -78,6 +81,7 @@ impl<W: Write> Statistics<W> {
             calls: Calls::default(),
             credits: Credits::default(),
             procedures: BTreeMap::new(),
+            operations: Operations::default(),
         }
     }
 
@@ -87,10 +91,9 @@ impl<W: Write> Statistics<W> {
     }
 
     fn procedure(&mut self, name: Option<ProcedureName>) -> &mut Procedure {
-        let key = name.map(|name| [name.program, name.version, name.procedure]);
         // Those without a name, and those that are too many.
-        let is_told = self.procedures.contains_key(&key) || self.procedures.len() < MAX_PROCEDURES;
-        self.procedures.entry(key.filter(|_| is_told)).or_insert_with(Procedure::new)
+        let is_told = self.procedures.contains_key(&name) || self.procedures.len() < MAX_PROCEDURES;
+        self.procedures.entry(name.filter(|_| is_told)).or_insert_with(Procedure::new)
     }
 
     fn end(&mut self, call: calls::Ended) {
@@ -150,6 +153,9 @@ impl<W: Write> Sink for Statistics<W> {
             return Ok(());
         }
         let Some(tag) = event.call else { return Ok(()) };
+        if let Some(content) = &event.content {
+            self.operations.add(content, event.from == tag.requester);
+        }
         let (octets, status) = brought(event);
         let by_requester = event.from == tag.requester;
         let connection = &event.connection;

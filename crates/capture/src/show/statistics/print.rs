@@ -3,14 +3,14 @@
 use super::{Procedure, Statistics, credits::Range};
 use crate::{event::ProcedureName, names, read::Summary, show::describe};
 use serde_json::{Map, Value, json};
-use std::io::{self, Write};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
 
 /// What a key stands for.
-fn name(key: Option<[u32; 3]>) -> String {
-    match key {
-        Some([program, version, procedure]) => ProcedureName { program, version, procedure }.to_string(),
-        None => "others".into(),
-    }
+fn name(key: Option<ProcedureName>) -> String {
+    key.map_or("others".into(), |name| name.to_string())
 }
 
 /// A quantile in milliseconds. `None`: nothing was measured.
@@ -49,6 +49,15 @@ impl<W: Write> Statistics<W> {
                 writeln!(out, "    {} without an answer in the capture", of.calls - of.answered)?;
             }
         }
+        if !self.operations.0.is_empty() {
+            writeln!(out, "{:<24} {:>12} {:>12}", "operation", "calls", "answered")?;
+        }
+        for (name, of) in &self.operations.0 {
+            writeln!(out, "{name:<24} {:>12} {:>12}", of.calls, of.answered)?;
+            for (status, count) in &of.statuses {
+                writeln!(out, "    {count} {status}")?;
+            }
+        }
         for (number, of) in &self.credits.connections {
             let (from, to) = (of.connection.initiator, of.connection.responder);
             let (granted, in_use) = (shown_range(of.granted), shown_range(of.in_use));
@@ -72,9 +81,13 @@ impl<W: Write> Statistics<W> {
                 "credits_in_use": range(of.in_use),
             })
         });
+        let operations = self.operations.0.iter().map(|(name, of)| {
+            json!({ "name": name, "calls": of.calls, "answered": of.answered, "statuses": statuses(&of.statuses) })
+        });
         let line = json!({
             "type": "statistics",
             "procedures": procedures,
+            "operations": operations.collect::<Vec<_>>(),
             "connections": connections.collect::<Vec<_>>(),
             "credits_not_told_up_to_connection": self.credits.untold,
         });
@@ -88,20 +101,22 @@ fn range(range: Range) -> Value {
     range.0.map_or(Value::Null, |(low, high)| json!({ "lowest": low, "highest": high }))
 }
 
-fn procedure(key: Option<[u32; 3]>, of: &Procedure) -> Value {
+fn statuses(of: &BTreeMap<String, u64>) -> Map<String, Value> {
+    of.iter().map(|(name, count)| (name.clone(), (*count).into())).collect()
+}
+
+fn procedure(key: Option<ProcedureName>, of: &Procedure) -> Value {
     let seconds = |at: f64| quantile_ms(of, at).map(|ms| ms / 1e3);
-    let statuses: Map<String, Value> =
-        of.statuses.iter().map(|(name, count)| (name.clone(), (*count).into())).collect();
     json!({
         "name": name(key),
-        "program": key.map(|[program, ..]| program),
-        "version": key.map(|[_, version, _]| version),
-        "procedure": key.map(|[.., procedure]| procedure),
+        "program": key.map(|name| name.program),
+        "version": key.map(|name| name.version),
+        "procedure": key.map(|name| name.procedure),
         "calls": of.calls,
         "answered": of.answered,
         "unanswered": of.calls.saturating_sub(of.answered),
         "retransmissions": of.retransmissions,
-        "statuses": statuses,
+        "statuses": statuses(&of.statuses),
         "p50_seconds": seconds(0.5),
         "p99_seconds": seconds(0.99),
         "max_seconds": seconds(1.0),
