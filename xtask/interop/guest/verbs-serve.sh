@@ -6,11 +6,13 @@ url() { echo "nfs://$HOST${1:-/}?fabric=verbs&mountport=$MOUNT_PORT${2:+&$2}"; }
 serve() {
     local i
     mkdir -p $SERVED /tmp/state
+    # What an earlier server has said is not this one's.
+    rm -f /job/serve.out
     rpcrdma serve $SERVED --fabric verbs --listen $HOST:$NFS_PORT --mountd $HOST:$MOUNT_PORT --state /tmp/state --no-root-squash --threads 2 \
         "$@" >/job/serve.out 2>/job/serve.log &
     SERVER=$!
     for ((i = 0; i < 100; i++)); do
-        ! grep -q ^ready /job/serve.out || return 0
+        ! grep -qs ^ready /job/serve.out || return 0
         kill -0 $SERVER 2>/dev/null || break
         sleep 0.1
     done

@@ -2,6 +2,7 @@
 
 use super::{
     compound::Compound,
+    service::Shared,
     state::{
         channel::Channel,
         connections::{Ask, Direction},
@@ -142,6 +143,12 @@ impl Compound {
     pub(super) fn free_state(&self, args: ops::FreeStateId) -> Answer {
         let state = self.state_of(args.state, false)?;
         let client = self.client()?;
+        // Two calls of one lock owner at a time may leave the stateid without a word of the ranges that are locked.
+        if let Some((file, owner)) = client.held.lock_of(state)
+            && self.shared.claims.has_locks(file, &Shared::holder(client.id(), &owner))
+        {
+            return Err(Status::LOCKS_HELD);
+        }
         self.shared.state.free_stateid(&client, state)
     }
 

@@ -241,6 +241,16 @@ impl<P> Held<P> {
         self.flags.store(flags.fold(0, |flags, (_, why)| flags | why.flag()), Ordering::Relaxed);
     }
 
+    /// The file and the owner of a lock stateid, whether or not a range is locked.
+    pub(crate) fn lock_of(&self, id: StateId) -> Option<(FileKey, OwnerName)> {
+        let inner = self.lock();
+        let state = inner.states.get(&id.other)?;
+        match &state.kind {
+            Kind::Lock(lock) => Some((state.file, lock.owner.clone())),
+            _ => None,
+        }
+    }
+
     /// The status of a stateid as TEST_STATEID tells it.
     pub(crate) fn test(&self, id: StateId) -> Status {
         self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)

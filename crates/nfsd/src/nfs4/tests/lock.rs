@@ -149,3 +149,22 @@ fn the_host_is_told_nothing_where_that_is_not_wanted() {
     assert_eq!(test(&client, &file, "l", WRITE, (0, 1)), Ok(()));
     assert!(lock(&client, &file, first(&client, state, "l"), WRITE, (0, 1)).is_ok());
 }
+
+/// Two calls of one lock owner at a time can leave its stateid without a word of what is locked: as if one had unlocked all,
+/// while the other locked. What is locked is still freed by whoever may.
+#[test]
+fn a_lock_stateid_is_not_freed_while_its_owner_has_locks() {
+    on_each(|server| {
+        let client = server.client("a");
+        let (file, state) = create(&client, "f", "o");
+        let locked = lock(&client, &file, first(&client, state, "l"), WRITE, (0, 10)).unwrap();
+        let held = &server.shared().state.client(client.id).unwrap().held;
+        let (key, _) = held.lock_of(locked).unwrap();
+        let locked = held.unlocked(locked, key, false).unwrap();
+        let free = || client.status(vec![Args::FreeStateId(ops::FreeStateId { state: locked })]);
+        assert_eq!(free(), Status::LOCKS_HELD);
+        let unlocked = unlock(&client, &file, locked, (0, 10)).unwrap();
+        let free = |state| client.status(vec![Args::FreeStateId(ops::FreeStateId { state })]);
+        assert_eq!((free(unlocked), free(unlocked)), (Status::OK, Status::BAD_STATEID));
+    });
+}
