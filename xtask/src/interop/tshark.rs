@@ -22,6 +22,11 @@ const KNOWN: &[(&str, &str)] = &[
          link's text, as RFC 8267 allows; Linux's client does not. The replies marked are Linux's server's own",
     ),
     (
+        "V# Reply (Call In #)[Malformed Packet]",
+        "the same in a COMPOUND of version 4: its READ lacks what RDMA Write placed. tshark names no operation of a reply that it cannot \
+         read to its end",
+    ),
+    (
         "# > # MPA FPDU[BoundErrorUnreassembled Packet]",
         "it has taken octets in the middle of file data for the length of an FPDU, and puts together 60 KiB that are none. Our own \
          reader has found the end and the CRC of every FPDU right before",
