@@ -16,7 +16,7 @@
 
 use crate::{
     Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash,
-    claims::{Access, Asker, Claims, Conflict, FileKey},
+    claims::{Access, Asker, Claims, FileKey},
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::{self, Nfs3},
@@ -111,7 +111,6 @@ pub struct Nfsd {
     mount: Arc<dyn Handler>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
-    version_4: Option<Arc<Shared>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -151,14 +150,7 @@ impl Nfsd {
         let mount = Router::new(env)
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server.clone())));
-        Ok(Self {
-            nfs: Arc::new(nfs),
-            mount: Arc::new(mount),
-            file_systems,
-            server,
-            version_4: None,
-            clock: env.clock.clone(),
-        })
+        Ok(Self { nfs: Arc::new(nfs), mount: Arc::new(mount), file_systems, server, clock: env.clock.clone() })
     }
 
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
@@ -173,8 +165,7 @@ impl Nfsd {
         }
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
         self.nfs = Arc::new(nfs);
-        let _ = self.server.version_4.set(shared.clone());
-        self.version_4 = Some(shared);
+        let _ = self.server.version_4.set(shared);
         Ok(self)
     }
 
@@ -186,19 +177,19 @@ impl Nfsd {
     /// A connection is gone: sessions of version 4 do not belong to it any more. Its number is that of its
     /// [`Connection`](rpcrdma_oncrpc::Connection), which has to be its own among all of the process.
     pub fn connection_ended(&self, connection: u64) {
-        if let Some(shared) = &self.version_4 {
+        if let Some(shared) = self.server.version_4.get() {
             shared.state.connection_ended(connection);
         }
     }
 
     #[cfg(test)]
     pub(crate) fn shared_of_version_4(&self) -> &Arc<Shared> {
-        self.version_4.as_ref().unwrap()
+        self.server.version_4.get().unwrap()
     }
 
     /// How much version 4 keeps for clients, if it is served.
     pub fn version_4_counts(&self) -> Option<Counts> {
-        self.version_4.as_ref().map(|shared| shared.state.counts())
+        self.server.version_4.get().map(|shared| shared.state.counts())
     }
 
     /// What executes calls to NFS, for every transport.
@@ -209,7 +200,7 @@ impl Nfsd {
     /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
-        if let Some(shared) = &self.version_4 {
+        if let Some(shared) = self.server.version_4.get() {
             let (shared, clock) = (Arc::downgrade(shared), self.clock.clone());
             parts.push(Box::pin(async move {
                 loop {
@@ -383,22 +374,12 @@ impl Server {
 
     /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose lease is over
     /// is taken from it first.
-    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), Conflict> {
+    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), ()> {
         let key = FileKey { file_system: file.file_system.id(), file: file.file };
-        let Err(mut conflict) = self.claims.may(key, access, Asker::Anonymous) else { return Ok(()) };
-        // Each time one client less is in the way.
-        while let Some(shared) = self.version_4.get() {
-            let client = conflict.client;
-            if shared.on_worker(move |shared| Ok(shared.take_from(client, key))).await != Ok(true) {
-                break;
-            }
-            match self.claims.may(key, access, Asker::Anonymous) {
-                Ok(()) => return Ok(()),
-                Err(other) if other.client == client => break,
-                Err(other) => conflict = other,
-            }
+        match self.version_4.get() {
+            Some(shared) => shared.may(key, access, None).await,
+            None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| ()),
         }
-        Err(conflict)
     }
 
     /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.

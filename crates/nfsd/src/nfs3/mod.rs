@@ -48,7 +48,7 @@ impl Execution {
     /// That no client of version 4 denies reading or writing the file. Never JUKEBOX, with which a client would ask again for
     /// as long as the other has it open.
     async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
-        self.server.may(file, access).await.map_err(|_| Status::ACCES)
+        self.server.may(file, access).await.map_err(|()| Status::ACCES)
     }
 
     /// What a call is about, for who has to be warned.

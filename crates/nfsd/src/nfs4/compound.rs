@@ -13,7 +13,6 @@ use super::{
     },
 };
 use crate::{
-    FileId,
     claims::FileKey,
     server::{Opened, Server},
     transfer::Counted,
@@ -24,7 +23,7 @@ use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 use std::{sync::Arc, time::Duration};
 
-/// Octets of an RPC call before COMPOUND's arguments, with AUTH_SYS at its usual size: what `ca_maxrequestsize` counts besides.
+/// Octets of an RPC call before COMPOUND's arguments, credential and verifier empty: what `ca_maxrequestsize` counts besides.
 pub(super) const RPC_CALL_OCTETS: usize = 40;
 /// Octets of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
 const RPC_REPLY_OCTETS: usize = 24;
@@ -158,12 +157,7 @@ impl Compound {
 
     /// A file in the tables of what is held.
     pub(super) fn key(file: &Opened) -> FileKey {
-        Self::key_of(file, file.file)
-    }
-
-    /// A file beside another in the same file system.
-    pub(super) fn key_of(beside: &Opened, file: FileId) -> FileKey {
-        FileKey { file_system: beside.file_system.id(), file }
+        FileKey { file_system: file.file_system.id(), file: file.file }
     }
 
     /// Memory that the transport can send from. The first result waits for it; a later one, which might wait for those who wait

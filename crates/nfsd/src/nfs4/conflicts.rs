@@ -14,7 +14,7 @@ impl Shared {
     }
 
     /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.
-    pub(super) async fn may(
+    pub(crate) async fn may(
         self: &Arc<Self>,
         file: FileKey,
         access: Access,
