@@ -3,7 +3,8 @@
 //! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
 //! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
 //! * File handles cannot be made up: they carry a keyed check, under the secret of the [`StateDirectory`].
-//! * Work that may sleep in the kernel is given to the program's [`Workers`]; the library starts no thread.
+//! * Work that may sleep in the kernel is given to the program's [`Workers`] in the order that the [`Queue`] says; the library
+//!   starts no thread.
 
 mod caller;
 pub mod claims;
@@ -15,6 +16,7 @@ mod mount;
 mod nfs3;
 mod nfs4;
 mod origin;
+mod queue;
 mod server;
 mod state;
 mod stranger;
@@ -24,14 +26,15 @@ mod trouble;
 pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
 pub use directory::{DirectoryFs, IndexUse, OfdLocks, OpenError};
 pub use fs::{
-    Access, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, InPlace, Linked, Listing,
-    ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told,
-    Usage, Via, Workers, Written, failed,
+    Access, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget,
+    ListingEntry, MAX_FILE_ID_OCTETS, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via,
+    Workers, Written, failed,
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
 pub use nfs4::{Counts, Observer, Version4, Version4Error};
 pub use origin::Origin;
+pub use queue::Queue;
 pub use server::{ConfigError, Export, Nfsd};
 pub use state::{StateDirectory, StateError};
 

@@ -1,12 +1,12 @@
 //! Exports, and the server that is made of them.
 //!
 //! ```no_run
-//! # use rpcrdma_nfsd::{DirectoryFs, Export, InPlace, Nfsd, StateDirectory};
+//! # use rpcrdma_nfsd::{DirectoryFs, Export, Nfsd, Queue, StateDirectory};
 //! # use std::{path::Path, sync::Arc};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let env: rpcrdma_env::Env = todo_env();
 //! let state = StateDirectory::open("/var/lib/rpcrdma", &*env.random)?;
-//! let directory = DirectoryFs::open(Path::new("/srv"), &state, Arc::new(InPlace), &env)?;
+//! let directory = DirectoryFs::open(Path::new("/srv"), &state, Queue::in_place(), &env)?;
 //! let export = Export::new("/", Arc::new(directory)).with_allow(vec!["192.0.2.0/24".parse()?]);
 //! let server = Nfsd::new(vec![export], state.secret(), &env)?;
 //! let (nfs, mount, upkeep) = (server.nfs(), server.mount(), server.upkeep());
@@ -207,7 +207,7 @@ impl Nfsd {
                     clock.sleep_until(clock.now() + SWEEP_INTERVAL).await;
                     let Some(shared) = shared.upgrade() else { return };
                     let _ = shared
-                        .on_worker(|shared| {
+                        .on_worker(Origin::LOCAL, |shared| {
                             shared.sweep();
                             Ok(())
                         })
@@ -377,7 +377,7 @@ impl Server {
     pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), ()> {
         let key = FileKey { file_system: file.file_system.id(), file: file.file };
         match self.version_4.get() {
-            Some(shared) => shared.may(key, access, None).await,
+            Some(shared) => shared.may(file.caller.origin, key, access, None).await,
             None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| ()),
         }
     }

@@ -9,7 +9,7 @@ mod rights;
 mod warnings;
 
 use crate::{
-    DirectoryFs, Export, FileSystem, Identities, InPlace, MemoryFs, Nfsd, Squash, StateDirectory,
+    DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
     testing::{Client, SECRET, env},
 };
 use rpcrdma_nfs::v3::NewAttributes;
@@ -27,7 +27,7 @@ fn on_each(test: impl Fn(&Client)) {
     let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
     let served = scratch.path().join("served");
     std::fs::create_dir(&served).unwrap();
-    test(&trusting(Arc::new(DirectoryFs::open(&served, &state, Arc::new(InPlace), &env()).unwrap())));
+    test(&trusting(Arc::new(DirectoryFs::open(&served, &state, Queue::in_place(), &env()).unwrap())));
 }
 
 fn mode(mode: u32) -> NewAttributes {

@@ -33,7 +33,7 @@ use ports::Ports;
 use rpcrdma::{Observer, RefusedCalls, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
-use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Squash, StateDirectory, Workers};
+use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Queue, Squash, StateDirectory, Workers};
 use rpcrdma_oncrpc::ConnectionIds;
 use rustix::process::Signal;
 use std::{
@@ -218,8 +218,8 @@ fn build(
         tracing::info!("clients do not see {}, where the server keeps its state", state.display());
     }
     let state = StateDirectory::open(state, &*env.random)?;
-    let files: Arc<dyn Workers> = Arc::new(files);
-    let directory = DirectoryFs::open(&args.dir, &state, files.clone(), env)?;
+    let queue = Queue::new(Arc::new(files));
+    let directory = DirectoryFs::open(&args.dir, &state, queue.clone(), env)?;
     if !directory.tells_files_apart() {
         tracing::warn!(
             "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \
@@ -240,7 +240,7 @@ fn build(
         .with_identities(Identities { squash, ..Identities::default() })
         .with_allow(allow);
     let nfsd = Nfsd::new(vec![export], state.secret(), env)?;
-    Ok((nfs_versions::serve(nfsd, args.nfs, version_4, (&state, files), env)?, directory))
+    Ok((nfs_versions::serve(nfsd, args.nfs, version_4, (&state, queue), env)?, directory))
 }
 
 /// Allows this process what the administrator allows it.

@@ -1,7 +1,7 @@
 //! Which versions of NFS are served: `--nfs 3,4.1,4.2`.
 
 use rpcrdma_env::Env;
-use rpcrdma_nfsd::{Nfsd, Observer, StateDirectory, Version4, Version4Error, Workers};
+use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4, Version4Error};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 /// What is served if nothing is said. Version 4 joins it when its service is complete.
@@ -93,11 +93,11 @@ pub(super) fn serve(
     nfsd: Nfsd,
     versions: NfsVersions,
     options: Version4Options,
-    (state, workers): (&StateDirectory, Arc<dyn Workers>),
+    (state, queue): (&StateDirectory, Arc<Queue>),
     env: &Env,
 ) -> Result<Nfsd, Version4Error> {
     let Some(minors) = versions.minors() else { return Ok(nfsd) };
-    let mut version_4 = Version4::new(state, workers).with_minors(minors).with_cache_octets(options.reply_octets);
+    let mut version_4 = Version4::new(state, queue).with_minors(minors).with_cache_octets(options.reply_octets);
     if let Some(lease) = options.lease {
         version_4 = version_4.with_lease(lease);
     }

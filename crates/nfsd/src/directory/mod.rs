@@ -6,7 +6,7 @@
 //! host's owner moves out of the served directory can still be read by a client that holds its handle, as by a process
 //! that has it open.)
 //!
-//! Jobs run on the program's file system threads in the order that the [`Queue`] says, as the caller where the server is
+//! Jobs run on the program's threads in the order that the [`Queue`] says, as the caller where the server is
 //! the superuser. Attributes and cached data of files that are open already are told at once on the caller's thread.
 //! Descriptors belong to the [`Cache`], and those of files with uncommitted data to [`Uncommitted`]; errors are the
 //! statuses of the kernel's error numbers.
@@ -30,7 +30,6 @@ mod losses;
 mod make;
 mod object;
 mod opens;
-mod queue;
 mod resolve;
 mod seldom;
 mod stable;
@@ -40,8 +39,10 @@ mod upkeep;
 
 use crate::{
     Access, Caller, Changed, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made,
-    New, OpenFile, ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Workers, Written, claims::HostLocks,
+    New, OpenFile, Queue, ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Written,
+    claims::{FileKey, HostLocks},
     failed,
+    queue::{After, Job, Lane},
 };
 use bytes::Bytes;
 use data::Write;
@@ -55,7 +56,6 @@ pub use locks::OfdLocks;
 use losses::Losses;
 use object::{Cache, Object};
 use opens::Room;
-use queue::{After, Job, Lane, Queue};
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
 use rpcrdma_nfs::attr::{Attributes, Change, NewAttributes, Stability, Time};
@@ -186,8 +186,8 @@ impl DirectoryFs {
     ///
     /// # Errors
     /// If the directory or the index of its files in `state` cannot be used.
-    pub fn open(path: &Path, state: &StateDirectory, workers: Arc<dyn Workers>, env: &Env) -> Result<Self, OpenError> {
-        Self::open_with(path, state, workers, env, Ways::default())
+    pub fn open(path: &Path, state: &StateDirectory, queue: Arc<Queue>, env: &Env) -> Result<Self, OpenError> {
+        Self::open_with(path, state, queue, env, Ways::default())
     }
 
     /// The user whose callers own the files here, where the server is not the superuser: they may go on with what they
@@ -219,7 +219,7 @@ impl DirectoryFs {
     fn open_with(
         path: &Path,
         state: &StateDirectory,
-        workers: Arc<dyn Workers>,
+        queue: Arc<Queue>,
         env: &Env,
         ways: Ways,
     ) -> Result<Self, OpenError> {
@@ -283,7 +283,7 @@ impl DirectoryFs {
             synchronised: Mutex::default(),
             _lock: lock,
         };
-        Ok(Self { inner: Arc::new(inner), queue: Queue::new(workers), answers: Answers::Stable })
+        Ok(Self { inner: Arc::new(inner), queue, answers: Answers::Stable })
     }
 
     /// Runs a job on the program's threads. One that is dropped there fails its call.
@@ -330,6 +330,7 @@ impl DirectoryFs {
     ) -> BoxFuture<'static, Result<T, Failure<F>>> {
         let (sender, receiver) = oneshot::channel();
         let inner = self.inner.clone();
+        let turn = turn.map(|file| FileKey { file_system: inner.id, file });
         let work = Box::new(move || match job(&inner) {
             Step::Done(result) => {
                 let _ = sender.send(result);

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{
-    Cidr, Export, Identities, InPlace, Nfsd, Squash,
+    Cidr, Export, Identities, Nfsd, Queue, Squash, Workers,
     testing::{Client, SECRET, env, plain},
 };
 use rpcrdma_nfs::v3::{self, Commit, CreateHow, Handle, NewAttributes, SetTime, Status, access};
@@ -50,7 +50,7 @@ impl Scratch {
 
     fn open(&self) -> DirectoryFs {
         let state = StateDirectory::open(self.directory.path().join("state"), &*env().random).unwrap();
-        DirectoryFs::open_with(&self.served(), &state, Arc::new(InPlace), &env(), self.ways).unwrap()
+        DirectoryFs::open_with(&self.served(), &state, Queue::in_place(), &env(), self.ways).unwrap()
     }
 
     /// A server that was just started, and a client of it that may do everything.
@@ -224,7 +224,7 @@ fn handles_of_one_directory_do_not_work_in_another() {
 fn a_mount_point_below_shows_as_an_empty_directory() {
     let scratch = Scratch::new(Ways::default());
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let whole = DirectoryFs::open(Path::new("/"), &state, Arc::new(InPlace), &env()).unwrap();
+    let whole = DirectoryFs::open(Path::new("/"), &state, Queue::in_place(), &env()).unwrap();
     let client = Client::serving(Arc::new(whole));
     let root = client.root();
     let found = client.lookup(&root, "proc").unwrap();
@@ -388,11 +388,11 @@ fn one_state_serves_a_directory_once_at_a_time() {
     let scratch = Scratch::new(Ways::default());
     let first = scratch.open();
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let second = DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace), &env());
+    let second = DirectoryFs::open(&scratch.served(), &state, Queue::in_place(), &env());
     assert!(matches!(second.map(|_| ()), Err(OpenError::InUse { .. })));
     drop(first);
-    assert!(DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace), &env()).is_ok());
-    let missing = DirectoryFs::open(&scratch.served().join("none"), &state, Arc::new(InPlace), &env());
+    assert!(DirectoryFs::open(&scratch.served(), &state, Queue::in_place(), &env()).is_ok());
+    let missing = DirectoryFs::open(&scratch.served().join("none"), &state, Queue::in_place(), &env());
     assert!(matches!(missing.map(|_| ()), Err(OpenError::Directory { .. })));
 }
 
@@ -412,7 +412,7 @@ fn what_is_in_memory_is_told_without_another_thread() {
     let scratch = Scratch::new(Ways::default());
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
     let workers = Arc::new(Counted::default());
-    let directory = DirectoryFs::open(&scratch.served(), &state, workers.clone(), &env()).unwrap();
+    let directory = DirectoryFs::open(&scratch.served(), &state, Queue::new(workers.clone()), &env()).unwrap();
     host::write(scratch.served().join("probe"), "probe").unwrap();
     let probe = host::File::open(scratch.served().join("probe")).unwrap();
     let mut octet = [0];
@@ -495,7 +495,7 @@ impl Workers for Lost {
 fn a_job_that_is_dropped_fails_its_call() {
     let scratch = Scratch::new(Ways::default());
     let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-    let lost = DirectoryFs::open(&scratch.served(), &state, Arc::new(Lost), &env()).unwrap();
+    let lost = DirectoryFs::open(&scratch.served(), &state, Queue::new(Arc::new(Lost)), &env()).unwrap();
     let client = Client::serving(Arc::new(lost));
     assert_eq!(client.lookup(&client.root(), "x").map(|_| ()), Err(Status::SERVERFAULT));
 }

@@ -7,10 +7,9 @@ use super::{
     DirectoryFs, Inner,
     attributes::stat,
     object::IDLE,
-    queue::Lane,
     uncommitted::{For, Held},
 };
-use crate::{Caller, FileId};
+use crate::{Caller, FileId, queue::Lane};
 use rpcrdma_env::BoxFuture;
 use std::{sync::Weak, time::Duration};
 

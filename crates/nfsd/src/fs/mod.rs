@@ -19,7 +19,8 @@ pub use listing::{Listing, ListingBudget, ListingEntry};
 pub use open::{Access, OpenFile, Via};
 pub use rights::Rights;
 pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Renamed, Usage, Written};
-pub use workers::{InPlace, Workers};
+pub(crate) use workers::InPlace;
+pub use workers::Workers;
 
 use crate::{Caller, claims::HostLocks};
 use bytes::Bytes;

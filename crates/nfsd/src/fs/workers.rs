@@ -6,15 +6,14 @@ pub trait Workers: Send + Sync {
     /// instead fails its call and those that wait for their turn.
     fn run(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// How many jobs can run at a time. A file system gives no more than that, and decides whose are next.
+    /// How many jobs can run at a time. The [`Queue`](crate::Queue) gives no more than that, and decides whose are next.
     fn threads(&self) -> usize {
         usize::MAX
     }
 }
 
-/// Does the work at once, on the thread that asks: for tests, and for programs with a thread for each connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct InPlace;
+/// Does the work at once, on the thread that asks.
+pub(crate) struct InPlace;
 
 impl Workers for InPlace {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {

@@ -13,6 +13,7 @@ use super::{
     },
 };
 use crate::{
+    Origin,
     claims::FileKey,
     server::{Opened, Server},
     transfer::Counted,
@@ -148,6 +149,11 @@ impl Compound {
     /// OP_NOT_IN_SESSION without one.
     pub(super) fn client(&self) -> Result<Arc<Client<Pin>>, Status> {
         self.session().map(|session| session.client().clone())
+    }
+
+    /// Whose turn it is that this costs.
+    pub(super) fn origin(&self) -> Origin {
+        Origin::of(&self.context)
     }
 
     /// Who calls.

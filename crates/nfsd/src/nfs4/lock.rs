@@ -13,7 +13,7 @@ use super::{
     tell::failure,
 };
 use crate::{
-    Access,
+    Access, Origin,
     claims::{self, Client, Denied, FileKey, Holder, Kind, LockRefused, LockRequest, LockedBy, Range},
     server::Opened,
 };
@@ -33,6 +33,8 @@ struct Wish {
     holder: Holder,
     range: Range,
     kind: Kind,
+    /// Whose turn it costs.
+    origin: Origin,
     /// By which open, for the host's locks.
     pin: Option<Pin>,
 }
@@ -87,7 +89,7 @@ fn refused(refused: LockRefused) -> LockFailure {
 impl Shared {
     /// Asks the table, and takes from clients whose leases are over what is in the way. Sleeps.
     fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockRefused> {
-        let Wish { file, holder, range, kind, pin } = wish;
+        let Wish { origin, file, holder, range, kind, pin } = wish;
         let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());
         let request = LockRequest { file: *file, holder, range: *range, kind: *kind, host: host.as_ref(), wake: None };
         let mut outcome = Ok(());
@@ -98,7 +100,7 @@ impl Shared {
             };
             match &outcome {
                 Err(LockRefused::Denied(Denied { by: LockedBy::Holder(other), .. }))
-                    if self.take_from(other.client(), *file) => {}
+                    if self.take_from(*origin, other.client(), *file) => {}
                 _ => break,
             }
         }
@@ -135,8 +137,8 @@ impl Compound {
             self.shared.state.recovery.fresh(&client)?;
         }
         let holder = Shared::holder(client.id(), &owner);
-        let wish = Wish { file: key, holder, range, kind, pin: Some(pin) };
-        let locked = self.shared.on_worker(move |shared| {
+        let wish = Wish { origin: self.origin(), file: key, holder, range, kind, pin: Some(pin) };
+        let locked = self.shared.on_worker(self.origin(), move |shared| {
             let asked = shared.ask(&wish, Ask::Lock);
             Ok(asked.map(|()| match client.held.locked(by, key) {
                 Ok(state) => Ok(state),
@@ -168,8 +170,8 @@ impl Compound {
         }
         let holder = Shared::holder(client.id(), &args.owner.name);
         let pin = self.pin_to_test(&file).await;
-        let wish = Wish { file: Self::key(&file), holder, range, kind: kind_of(args.kind), pin };
-        let tested = self.shared.on_worker(move |shared| Ok(shared.ask(&wish, Ask::Test)));
+        let wish = Wish { origin: self.origin(), file: Self::key(&file), holder, range, kind: kind_of(args.kind), pin };
+        let tested = self.shared.on_worker(self.origin(), move |shared| Ok(shared.ask(&wish, Ask::Test)));
         tested.await?.map_err(refused)
     }
 
@@ -190,7 +192,7 @@ impl Compound {
         let checked = client.held.check(state, key, Wanted::Lock)?;
         let owner = checked.owner.ok_or(Status::BAD_STATEID)?;
         let holder = Shared::holder(client.id(), &owner);
-        let unlocked = self.shared.on_worker(move |shared| {
+        let unlocked = self.shared.on_worker(self.origin(), move |shared| {
             if let Err(error) = shared.claims.unlock(key, &holder, range) {
                 return Ok(Err(error));
             }

@@ -139,7 +139,7 @@ impl Compound {
         let client = self.client()?;
         match self.shared.state.recovery.recorded(&client) {
             Some(recorded) => Ok(recorded),
-            None => self.shared.on_worker(move |shared| shared.state.recovery.record(&client)).await,
+            None => self.shared.on_worker(self.origin(), move |shared| shared.state.recovery.record(&client)).await,
         }
     }
 
@@ -167,7 +167,10 @@ impl Compound {
         let guard = self.reserve(key, &holder, share).await?;
         if let Some(size) = target.size {
             // NFS4-8881-18.16-d: also where it is opened for reading alone.
-            self.shared.may(key, claims::Access::WRITE, Some(&holder)).await.map_err(|()| Status::SHARE_DENIED)?;
+            self.shared
+                .may(self.origin(), key, claims::Access::WRITE, Some(&holder))
+                .await
+                .map_err(|()| Status::SHARE_DENIED)?;
             let via = match access.writes() {
                 true => Via::open(file.caller.clone(), open.clone()),
                 false => Via::caller(file.caller.clone(), file.file),
@@ -191,7 +194,7 @@ impl Compound {
                 Ok(guard) => return Ok(guard),
                 Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
                 Err(ShareRefused::Denied(conflict)) => {
-                    if !self.shared.take_from_later(conflict.client, key).await {
+                    if !self.shared.take_from_later(self.origin(), conflict.client, key).await {
                         return Err(Status::SHARE_DENIED);
                     }
                 }
@@ -206,7 +209,7 @@ impl Compound {
         let to = Share::new(args.access & !share::WANT_MASK, args.deny)?;
         let (state, dropped) = client.held.downgrade(id, Self::key(&file), to)?;
         self.shared.reservations.downgraded(&client, Self::key(&file), state.other);
-        self.shared.put_away(dropped);
+        self.shared.put_away(self.origin(), dropped);
         self.set_state(state);
         Ok(ops::OpenDowngradeOk { state })
     }
@@ -216,7 +219,7 @@ impl Compound {
         let (file, client) = (self.file()?, self.client()?);
         let id = self.state_of(args.state, true)?;
         let released = client.held.close(id, Self::key(&file))?;
-        self.shared.release(released);
+        self.shared.release(self.origin(), released);
         self.set_state(StateId::INVALID);
         Ok(ops::CloseOk { state: StateId::INVALID })
     }

@@ -14,7 +14,7 @@ use super::{
     },
 };
 use crate::{
-    Workers,
+    Origin, Queue,
     claims::{Claims, Client, FileKey, Holder},
     server::Server,
 };
@@ -24,7 +24,6 @@ use rpcrdma_oncrpc::{Answer, CallContext, Credential, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use siphasher::sip::SipHasher24;
 use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
-use tokio::sync::oneshot;
 
 /// COMPOUND's number.
 const COMPOUND: u32 = 1;
@@ -44,7 +43,7 @@ pub(crate) struct Shared {
     /// Whether programs of the host are excluded by what clients lock.
     pub(super) host_locks: bool,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) workers: Arc<dyn Workers>,
+    pub(crate) queue: Arc<Queue>,
     /// Which minor versions are served.
     pub(crate) minors: RangeInclusive<u32>,
     /// Who is told of operations.
@@ -62,20 +61,17 @@ impl Shared {
         self.state.limits()
     }
 
-    /// Does what waits for the disk on one of the program's workers.
+    /// Does what waits for the disk on one of the program's workers, when it is this client's turn.
     ///
     /// # Errors
     /// SERVERFAULT if the program drops it.
     pub(crate) async fn on_worker<T: Send + 'static>(
         self: &Arc<Self>,
+        origin: Origin,
         job: impl FnOnce(&Self) -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
-        let (sender, receiver) = oneshot::channel();
         let shared = self.clone();
-        self.workers.run(Box::new(move || {
-            let _ = sender.send(job(&shared));
-        }));
-        receiver.await.unwrap_or(Err(Status::SERVERFAULT))
+        self.queue.ask(origin, move || job(&shared)).await.unwrap_or(Err(Status::SERVERFAULT))
     }
 
     /// An owner in the table of claims.
@@ -83,41 +79,42 @@ impl Shared {
         Holder::new(Client::V4(client.0), &owner.0)
     }
 
-    /// Takes what clients no longer hold out of the table of claims; what was open is closed.
-    pub(crate) fn release(&self, released: Vec<Release<Pin>>) {
+    /// Takes what clients no longer hold out of the table of claims; what was open is closed, in the turn of whoever has brought
+    /// it about.
+    pub(crate) fn release(&self, origin: Origin, released: Vec<Release<Pin>>) {
         for Release { client, file, what, other } in released {
             match what {
                 Released::Lock(owner) => self.claims.unlock_all(file, &Self::holder(client, &owner)),
                 Released::Open(_, pins) => {
                     self.reservations.end(other);
-                    self.put_away(pins);
+                    self.put_away(origin, pins);
                 }
-                Released::Delegation(pin) => self.put_away(vec![pin]),
+                Released::Delegation(pin) => self.put_away(origin, vec![pin]),
             }
         }
     }
 
     /// Closes files: of one that has lost its last name all that it holds is freed then, which takes as long as it takes.
-    pub(super) fn put_away(&self, pins: Vec<Pin>) {
+    pub(super) fn put_away(&self, origin: Origin, pins: Vec<Pin>) {
         if !pins.is_empty() {
-            self.workers.run(Box::new(move || drop(pins)));
+            drop(self.queue.ask(origin, move || drop(pins)));
         }
     }
 
     /// Does what is due: ends of leases and of the grace period. Sleeps.
     pub(crate) fn sweep(&self) {
         let released = self.state.sweep(self.now());
-        self.release(released);
+        self.release(Origin::LOCAL, released);
         self.claims.sweep();
     }
 
     /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Says whether it was taken.
     /// Sleeps.
-    pub(crate) fn take_from(&self, holder: Client, file: FileKey) -> bool {
+    pub(crate) fn take_from(&self, origin: Origin, holder: Client, file: FileKey) -> bool {
         let Client::V4(client) = holder else { return false };
         match self.state.take_from(ClientId(client), file, self.now()) {
             Ok(Taken::Gone(released)) => {
-                self.release(released);
+                self.release(origin, released);
                 true
             }
             _ => false,

@@ -95,7 +95,7 @@ impl Compound {
             can_call: false,
         };
         let (created, released) = self.shared.state.create_session(&create, self.shared.now());
-        self.shared.release(released);
+        self.shared.release(self.origin(), released);
         let created = created?;
         Ok(ops::CreateSessionOk {
             session: created.session,
@@ -137,7 +137,7 @@ impl Compound {
             return self.file().map(drop);
         }
         let client = self.client()?;
-        self.shared.on_worker(move |shared| shared.state.recovery.complete(&client, shared.now())).await
+        self.shared.on_worker(self.origin(), move |shared| shared.state.recovery.complete(&client, shared.now())).await
     }
 
     pub(super) fn free_state(&self, args: ops::FreeStateId) -> Answer {

@@ -11,7 +11,7 @@
 
 use super::{Version4, service::Shared};
 use crate::{
-    DirectoryFs, Export, FileSystem, Identities, InPlace, MemoryFs, Nfsd, Squash, StateDirectory,
+    DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
     testing::{self, SECRET},
 };
 use rpcrdma_env::{BoxFuture, Clock, Env, SeededRandom, Timestamp};
@@ -109,6 +109,14 @@ impl TestServer {
         Self::start(Arc::default(), Some(file_system), scratch, Setup::default(), 1)
     }
 
+    /// One that serves memory, and gives what waits to this queue.
+    pub(crate) fn waiting_in(queue: Arc<Queue>) -> Self {
+        let clock = Arc::new(TestClock::default());
+        let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(1)) };
+        let memory: Arc<dyn FileSystem> = Arc::new(MemoryFs::new(64 << 20, &env));
+        Self::start_with(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), Setup::default(), 1, queue)
+    }
+
     fn start(
         clock: Arc<TestClock>,
         memory: Option<Arc<dyn FileSystem>>,
@@ -116,15 +124,26 @@ impl TestServer {
         setup: Setup,
         starts: u64,
     ) -> Self {
+        Self::start_with(clock, memory, scratch, setup, starts, Queue::in_place())
+    }
+
+    fn start_with(
+        clock: Arc<TestClock>,
+        memory: Option<Arc<dyn FileSystem>>,
+        scratch: Arc<tempfile::TempDir>,
+        setup: Setup,
+        starts: u64,
+        queue: Arc<Queue>,
+    ) -> Self {
         let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(starts)) };
         let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
         let file_system = memory.clone().unwrap_or_else(|| {
             let served = scratch.path().join("served");
-            Arc::new(DirectoryFs::open(&served, &state, Arc::new(InPlace), &env).unwrap())
+            Arc::new(DirectoryFs::open(&served, &state, queue.clone(), &env).unwrap())
         });
         let identities = Identities { squash: setup.squash, ..Identities::default() };
         let export = Export::new("/", file_system).with_identities(identities).with_read_only(setup.read_only);
-        let version_4 = (setup.version_4)(Version4::new(&state, Arc::new(InPlace)));
+        let version_4 = (setup.version_4)(Version4::new(&state, queue));
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
         Self { nfsd, clock, memory, scratch, setup, starts, connections: AtomicU64::new(1) }
     }

@@ -10,7 +10,7 @@ use super::{
         limits::Limits,
     },
 };
-use crate::{SECRET_OCTETS, StateDirectory, Workers, claims::Claims};
+use crate::{Queue, SECRET_OCTETS, StateDirectory, claims::Claims};
 use bytes::Bytes;
 use rpcrdma_env::Env;
 use siphasher::sip128::{Hasher128, SipHasher24};
@@ -20,7 +20,7 @@ use std::{hash::Hasher, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Dur
 pub struct Version4 {
     directory: PathBuf,
     secret: [u8; SECRET_OCTETS],
-    workers: Arc<dyn Workers>,
+    queue: Arc<Queue>,
     minors: RangeInclusive<u32>,
     limits: Limits,
     host_locks: bool,
@@ -33,13 +33,14 @@ pub struct Version4 {
 pub struct Version4Error(#[from] JournalError);
 
 impl Version4 {
-    /// Minor versions 1 and 2. What clients hold is on record in the state directory; `workers` wait for its disk.
-    pub fn new(state: &StateDirectory, workers: Arc<dyn Workers>) -> Self {
+    /// Minor versions 1 and 2. What clients hold is on record in the state directory; what waits for its disk takes its turn in
+    /// `queue`.
+    pub fn new(state: &StateDirectory, queue: Arc<Queue>) -> Self {
         let directory = state.path().to_owned();
         Self {
             directory,
             secret: state.secret(),
-            workers,
+            queue,
             minors: 1..=2,
             limits: Limits::default(),
             host_locks: true,
@@ -105,7 +106,7 @@ impl Version4 {
             reservations: Reservations::default(),
             host_locks: self.host_locks,
             clock: env.clock.clone(),
-            workers: self.workers,
+            queue: self.queue,
             minors: self.minors,
             observer: self.observer,
         }))

@@ -12,7 +12,7 @@ fn on_each_file_system(test: impl Fn(&dyn FileSystem)) {
     let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
     let served = scratch.path().join("served");
     std::fs::create_dir(&served).unwrap();
-    let directory = DirectoryFs::open(&served, &state, Arc::new(InPlace), &env()).unwrap();
+    let directory = DirectoryFs::open(&served, &state, Queue::in_place(), &env()).unwrap();
     test(&directory);
 }
 

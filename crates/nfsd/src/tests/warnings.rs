@@ -1,7 +1,7 @@
 //! What an operator is warned of, and how often.
 
 use crate::{
-    DirectoryFs, Export, FileSystem, Identities, InPlace, MemoryFs, Nfsd, Squash, StateDirectory,
+    DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
     testing::{Client, SECRET, env},
     trouble::BETWEEN_WARNINGS,
 };
@@ -105,7 +105,7 @@ fn each_status_has_its_own_warning_and_the_path_is_named() {
     let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
     let served = scratch.path().join("ser\nved grün");
     std::fs::create_dir(&served).unwrap();
-    let directory = DirectoryFs::open(&served, &state, Arc::new(InPlace), &env()).unwrap();
+    let directory = DirectoryFs::open(&served, &state, Queue::in_place(), &env()).unwrap();
     let client = client(Arc::new(directory), clock);
     let file = client.new_file(&client.root(), "file");
     std::fs::remove_file(served.join("file")).unwrap();

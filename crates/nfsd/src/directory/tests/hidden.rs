@@ -21,7 +21,7 @@ impl Below {
 
     fn open(&self, state: &Path) -> DirectoryFs {
         let state = StateDirectory::open(state, &*env().random).unwrap();
-        DirectoryFs::open_with(&self.0.served(), &state, Arc::new(InPlace), &env(), self.0.ways).unwrap()
+        DirectoryFs::open_with(&self.0.served(), &state, Queue::in_place(), &env(), self.0.ways).unwrap()
     }
 
     /// A client that may do everything, of a server with its state at `state`.
@@ -162,7 +162,7 @@ fn handles_of_what_is_hidden_now_are_stale() {
 fn the_state_directory_itself_is_not_served_and_one_in_it_is() {
     in_each_way(|scratch| {
         let state = StateDirectory::open(scratch.served(), &*env().random).unwrap();
-        let open = |path: &Path| DirectoryFs::open(path, &state, Arc::new(InPlace), &env());
+        let open = |path: &Path| DirectoryFs::open(path, &state, Queue::in_place(), &env());
         assert!(matches!(open(&scratch.served()), Err(OpenError::ServesState { .. })));
         let inner = scratch.served().join("inner");
         host::create_dir_all(inner.join("a/b")).unwrap();
@@ -182,7 +182,7 @@ fn a_directory_is_served_once_however_its_path_is_spelled() {
         let client = scratch.start();
         let file = client.new_file(&client.root(), "file");
         let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
-        let open = |path: &Path| DirectoryFs::open_with(path, &state, Arc::new(InPlace), &env(), scratch.ways);
+        let open = |path: &Path| DirectoryFs::open_with(path, &state, Queue::in_place(), &env(), scratch.ways);
         let spelled = scratch.served().join(".");
         for path in [scratch.served(), spelled, link.clone()] {
             assert!(matches!(open(&path), Err(OpenError::InUse { .. })), "{}", path.display());

@@ -40,7 +40,7 @@ impl Rig {
         let hands = Arc::new(Hands::default());
         let env = Env { clock: hands.clone(), ..env() };
         let state = StateDirectory::open(scratch.directory.path().join("state"), &*env.random).unwrap();
-        let directory = DirectoryFs::open(&scratch.served(), &state, Arc::new(InPlace), &env).unwrap();
+        let directory = DirectoryFs::open(&scratch.served(), &state, Queue::in_place(), &env).unwrap();
         let identities = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", Arc::new(directory.clone())).with_identities(identities);
         let client = Client::of(&Nfsd::new(vec![export], SECRET, &env).unwrap());

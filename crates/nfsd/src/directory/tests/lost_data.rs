@@ -11,7 +11,7 @@ fn serve(served: &Path, disk: &Disk) -> Client {
     let state = StateDirectory::open(disk.state(), &*env().random).unwrap();
     // A program that another test has just started holds the lock of a server before, for a moment.
     let directory = loop {
-        match DirectoryFs::open(served, &state, Arc::new(InPlace), &env()) {
+        match DirectoryFs::open(served, &state, Queue::in_place(), &env()) {
             Err(OpenError::InUse { .. }) => std::thread::yield_now(),
             other => break other.unwrap(),
         }

@@ -16,7 +16,7 @@ fn replace(path: &Path) -> bool {
 fn replaced(served: &Path, state: &Path, ways: Ways) -> Result<(), Status> {
     let start = || {
         let state = StateDirectory::open(state, &*env().random).unwrap();
-        let directory = DirectoryFs::open_with(served, &state, Arc::new(InPlace), &env(), ways).unwrap();
+        let directory = DirectoryFs::open_with(served, &state, Queue::in_place(), &env(), ways).unwrap();
         Client::serving(Arc::new(directory))
     };
     let path = served.join("file");

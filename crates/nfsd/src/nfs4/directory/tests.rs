@@ -2,7 +2,7 @@
 
 use super::{taken_cookie, told_cookie};
 use crate::{
-    Caller, Export, Fault, FileId, FileSystem, Found, InPlace, Listing, ListingBudget, ListingEntry, MemoryFs, Nfsd,
+    Caller, Export, Fault, FileId, FileSystem, Found, Listing, ListingBudget, ListingEntry, MemoryFs, Nfsd, Queue,
     ReadData, StateDirectory, Told, Via, failed,
     nfs4::{
         Version4,
@@ -37,7 +37,7 @@ pub(in crate::nfs4) fn two_exports(address: [u8; 4]) -> (Nfsd, TestClient) {
     let identities = || crate::Identities { squash: crate::Squash::None, ..Default::default() };
     let export = |path| Export::new(path, Arc::new(MemoryFs::new(1 << 20, &env))).with_identities(identities());
     let exports = vec![export("/srv/a"), export("/srv/b").with_allow(vec!["10.0.0.0/8".parse().unwrap()])];
-    let version_4 = Version4::new(&state, Arc::new(InPlace));
+    let version_4 = Version4::new(&state, Queue::in_place());
     let server = Nfsd::new(exports, SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
     let mut rpc = testing::Client::of(&server);
     rpc.address = address.into();

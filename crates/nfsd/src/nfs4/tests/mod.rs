@@ -4,6 +4,7 @@ mod data;
 mod lock;
 mod open;
 mod recovery;
+mod turns;
 
 use super::testing::{TestClient, TestServer, only};
 use rpcrdma_nfs::v4::{

@@ -1,6 +1,7 @@
-//! Work on files that may sleep: whose is next, and what no client can take from another.
+//! Work that may sleep: whose is next, and what no client can take from another.
 //!
-//! The program's threads are few, and a job may sleep for as long as a disk does. So
+//! The program's threads are few, and a job may sleep for as long as a disk does. All work of a program goes through one
+//! queue, on whichever export and for whichever protocol: two queues would not know of each other's threads. So
 //!
 //! * jobs wait by client and connection, and are begun in turn ([`fair`]): a client with a
 //!   thousand calls waits behind its own;
@@ -16,13 +17,14 @@
 
 mod fair;
 
-use crate::{FileId, Origin, Workers};
+use crate::{Origin, Workers, claims::FileKey, fs::InPlace};
 use fair::Fair;
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+use tokio::sync::oneshot;
 
 /// The part of the threads that only looks: one of so many.
 const LOOKING: usize = 4;
@@ -31,7 +33,7 @@ const SHARE: usize = 4;
 
 /// What kind of work a job is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Lane {
+pub(crate) enum Lane {
     /// Looks at names and attributes.
     Look,
     /// Reads or writes data, changes something, or waits for the disk.
@@ -41,14 +43,14 @@ pub(super) enum Lane {
 const LANES: [Lane; 2] = [Lane::Look, Lane::Data];
 
 /// What follows a change, when the file's next change may begin.
-pub(super) type After = Box<dyn FnOnce() + Send>;
+pub(crate) type After = Box<dyn FnOnce() + Send>;
 
 /// Work that may sleep.
-pub(super) struct Job {
-    pub(super) lane: Lane,
+pub(crate) struct Job {
+    pub(crate) lane: Lane,
     /// The file whose changes this is one of.
-    pub(super) turn: Option<FileId>,
-    pub(super) work: Box<dyn FnOnce() -> Option<After> + Send>,
+    pub(crate) turn: Option<FileKey>,
+    pub(crate) work: Box<dyn FnOnce() -> Option<After> + Send>,
 }
 
 /// How many jobs may be under way.
@@ -92,8 +94,8 @@ impl Count {
     }
 }
 
-/// The jobs of one file system.
-pub(super) struct Queue {
+/// Whose work is next on the program's [`Workers`]: one queue for all exports and all versions of a program.
+pub struct Queue {
     workers: Arc<dyn Workers>,
     limits: Limits,
     state: Mutex<State>,
@@ -105,7 +107,7 @@ struct State {
     running_of: HashMap<ClientNetwork, Count>,
     /// What waits for a thread, by lane.
     waiting: [Fair<Job>; 2],
-    files: HashMap<FileId, Changes>,
+    files: HashMap<FileKey, Changes>,
 }
 
 /// The changes of one file.
@@ -168,7 +170,7 @@ impl State {
     /// A change of a file has been made: the next may be. It waits for a thread before all else of its client, and of a
     /// client that may have one if there is such a client: who has his share of the threads does not keep others from
     /// the file.
-    fn end_turn(&mut self, file: FileId, limits: &Limits) {
+    fn end_turn(&mut self, file: FileKey, limits: &Limits) {
         let Self { running_of, waiting, files, .. } = self;
         let Some(changes) = files.get_mut(&file) else { return };
         changes.is_busy = false;
@@ -193,9 +195,16 @@ impl State {
 }
 
 impl Queue {
-    pub(super) fn new(workers: Arc<dyn Workers>) -> Arc<Self> {
+    /// A queue for these threads, which get their work from it alone.
+    pub fn new(workers: Arc<dyn Workers>) -> Arc<Self> {
         let limits = Limits::of(workers.threads());
         Arc::new(Self { workers, limits, state: Mutex::default() })
+    }
+
+    /// A queue that does all work at once, on the thread that asks: for tests, and for programs with a thread for each
+    /// connection.
+    pub fn in_place() -> Arc<Self> {
+        Self::new(Arc::new(InPlace))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -203,9 +212,24 @@ impl Queue {
     }
 
     /// Runs a job when its turn has come.
-    pub(super) fn run(self: &Arc<Self>, origin: Origin, job: Job) {
+    pub(crate) fn run(self: &Arc<Self>, origin: Origin, job: Job) {
         self.state().add(origin, job);
         self.start_waiting();
+    }
+
+    /// Runs what changes no file in particular, and tells what came of it: nothing if the program drops it.
+    pub(crate) fn ask<T: Send + 'static>(
+        self: &Arc<Self>,
+        origin: Origin,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (sender, receiver) = oneshot::channel();
+        let work = Box::new(move || {
+            let _ = sender.send(work());
+            None
+        });
+        self.run(origin, Job { lane: Lane::Data, turn: None, work });
+        receiver
     }
 
     /// Begins what may begin, on other threads.
@@ -223,7 +247,7 @@ struct Running {
     queue: Arc<Queue>,
     client: ClientNetwork,
     lane: Lane,
-    turn: Option<FileId>,
+    turn: Option<FileKey>,
     /// The work, until it has begun.
     work: Option<Box<dyn FnOnce() -> Option<After> + Send>>,
     ended: bool,

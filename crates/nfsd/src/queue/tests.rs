@@ -1,4 +1,5 @@
 use super::*;
+use crate::FileId;
 use std::{
     net::SocketAddr,
     sync::mpsc::{Receiver, Sender, channel},
@@ -40,7 +41,7 @@ impl World {
             told.send(name).unwrap();
             None
         });
-        self.queue.run(origin(client), Job { lane, turn: turn.map(id), work });
+        self.queue.run(origin(client), Job { lane, turn: turn.map(file), work });
     }
 
     /// The threads that have been asked for.
@@ -62,8 +63,8 @@ fn origin(client: u8) -> Origin {
     Origin::at(SocketAddr::from(([192, 0, 2, client], 700)))
 }
 
-fn id(number: u8) -> FileId {
-    FileId::new(&[number]).unwrap()
+fn file(number: u8) -> FileKey {
+    FileKey { file_system: 1, file: FileId::new(&[number]).unwrap() }
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn what_follows_a_change_runs_beside_the_next_change() {
         });
         Some(after)
     });
-    world.queue.run(origin(1), Job { lane: Lane::Data, turn: Some(id(1)), work });
+    world.queue.run(origin(1), Job { lane: Lane::Data, turn: Some(file(1)), work });
     world.give(1, Lane::Data, Some(1), "next");
     let first = std::thread::spawn(world.threads().remove(0));
     while world.workers.kept.lock().unwrap().is_empty() {
@@ -232,7 +233,7 @@ fn a_panic_fails_one_job_and_the_file_goes_on() {
     let world = World::new(1);
     world
         .queue
-        .run(origin(1), Job { lane: Lane::Data, turn: Some(id(1)), work: Box::new(|| panic!("a fault in a job")) });
+        .run(origin(1), Job { lane: Lane::Data, turn: Some(file(1)), work: Box::new(|| panic!("a fault in a job")) });
     world.give(1, Lane::Data, Some(1), "same file");
     world.give(1, Lane::Look, None, "look");
     let thread = world.threads().remove(0);
@@ -259,7 +260,7 @@ fn a_job_that_the_program_drops_takes_along_what_waits() {
 
 #[test]
 fn a_program_without_threads_of_its_own_has_everything_at_once() {
-    let queue = Queue::new(Arc::new(crate::InPlace));
+    let queue = Queue::in_place();
     let (told, done) = channel();
     for client in 0..100 {
         let told = told.clone();
@@ -281,4 +282,18 @@ fn however_few_threads_there_are_each_lane_has_one() {
         assert!(limits.data <= limits.all && limits.all_of_client <= limits.all);
         assert!(threads < 4 || limits.all_of_client < limits.all, "{threads}");
     }
+}
+
+#[test]
+fn what_is_asked_is_told_and_what_is_dropped_is_told_too() {
+    let world = World::new(1);
+    let mut first = world.queue.ask(origin(1), || 1);
+    let mut second = world.queue.ask(origin(1), || 2);
+    assert!(first.try_recv().is_err(), "nobody has worked");
+    world.threads().into_iter().for_each(|thread| thread());
+    assert_eq!((first.try_recv(), second.try_recv()), (Ok(1), Ok(2)));
+    let mut lost = world.queue.ask(origin(1), || 3);
+    drop(world.threads());
+    assert_eq!(lost.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    assert!(world.is_empty());
 }
