@@ -34,7 +34,8 @@
 //! connections, the index of connections; a client's lease, what it holds. Those of [`Recovery`] come last. None is
 //! held while the disk is waited for but the journal's own, which only functions that sleep take.
 
-// Nothing but tests stands on it so far.
+// Delegations, their revocation and the back channel have their state here; the operations that grant and call are not there
+// yet, so that only tests stand on these.
 #![allow(dead_code)]
 
 pub(crate) mod channel;
