@@ -76,6 +76,15 @@ impl<P> Kind<P> {
             Kind::Delegation(_) => 2,
         }
     }
+
+    /// Octets of its owner's name.
+    fn name_octets(&self) -> usize {
+        match self {
+            Kind::Open(open) => open.owner.0.len(),
+            Kind::Lock(lock) => lock.owner.0.len(),
+            Kind::Delegation(_) => 0,
+        }
+    }
 }
 
 pub(super) struct State<P> {
@@ -84,14 +93,26 @@ pub(super) struct State<P> {
     pub(super) kind: Kind<P>,
 }
 
-/// How much all clients hold, by kind.
+/// How much all clients hold.
 #[derive(Debug, Default)]
-pub(super) struct Totals([AtomicUsize; 3]);
+pub(super) struct Totals {
+    /// By kind.
+    states: [AtomicUsize; 3],
+    /// Octets of owners' names.
+    names: AtomicUsize,
+}
 
 impl Totals {
     /// Opens, locks, delegations.
     pub(super) fn counts(&self) -> [usize; 3] {
-        self.0.each_ref().map(|total| total.load(Ordering::Relaxed))
+        self.states.each_ref().map(|total| total.load(Ordering::Relaxed))
+    }
+
+    /// Counts `more`, if it is not above the limit then.
+    fn take(total: &AtomicUsize, more: usize, limit: usize) -> Result<(), Status> {
+        let grow = |count: usize| count.checked_add(more).filter(|count| *count <= limit);
+        let grown = total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow);
+        grown.map(drop).map_err(|_| Status::DELAY)
     }
 }
 
@@ -110,6 +131,8 @@ pub(super) struct Inner<P> {
     pub(super) opens: HashMap<(OwnerName, FileKey), StateIdOther>,
     pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
     counts: [usize; 3],
+    /// Octets of owners' names.
+    names: usize,
     /// How many of `revoked` there are of each [`Why`].
     lost: [usize; 3],
     last: u32,
@@ -123,21 +146,24 @@ impl<P> Inner<P> {
     /// Makes room for a state and names it.
     ///
     /// # Errors
-    /// DELAY if the client, or all of them together, hold as many of the kind as they may; EXPIRED if the client is no
-    /// more.
+    /// DELAY if the client, or all of them together, hold as many of the kind as they may, or names as long as they may;
+    /// EXPIRED if the client is no more.
     pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
-        let number = kind.number();
-        let limit = self.limits.held;
+        let (number, octets) = (kind.number(), kind.name_octets());
         if self.is_ended {
             return Err(Status::EXPIRED);
         }
-        if self.counts[number] >= self.limits.held_by_client {
+        let names = self.names.saturating_add(octets);
+        if self.counts[number] >= self.limits.held_by_client || names > self.limits.names_of_client {
             return Err(Status::DELAY);
         }
-        let grow = |count: usize| (count < limit).then_some(count + 1);
-        let total = &self.totals.0[number];
-        total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow).map_err(|_| Status::DELAY)?;
+        Totals::take(&self.totals.states[number], 1, self.limits.held)?;
+        if let Err(status) = Totals::take(&self.totals.names, octets, self.limits.names) {
+            self.totals.states[number].fetch_sub(1, Ordering::Relaxed);
+            return Err(status);
+        }
         self.counts[number] += 1;
+        self.names = names;
         let name = loop {
             // Numbers come back after 2^32; one that still means something is passed over.
             self.last = self.last.wrapping_add(1);
@@ -152,7 +178,7 @@ impl<P> Inner<P> {
 
     fn count_out(&mut self, number: usize) {
         self.counts[number] = self.counts[number].saturating_sub(1);
-        self.totals.0[number].fetch_sub(1, Ordering::Relaxed);
+        self.totals.states[number].fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Finds a state, by all rules of section 8.2.4 in their order.
@@ -175,7 +201,10 @@ impl<P> Inner<P> {
     /// Takes a state out, and the locks that belong to it. A state that is taken away stays known by its name.
     pub(super) fn remove(&mut self, name: StateIdOther, why: Option<Why>, into: &mut Vec<Release<P>>) {
         let Some(state) = self.states.remove(&name) else { return };
-        let number = state.kind.number();
+        let (number, octets) = (state.kind.number(), state.kind.name_octets());
+        // The name goes with the state, whatever stays known of it.
+        self.names = self.names.saturating_sub(octets);
+        self.totals.names.fetch_sub(octets, Ordering::Relaxed);
         match why {
             Some(why) => {
                 self.revoked.insert(name, (number, why));
@@ -213,6 +242,7 @@ impl<P> Held<P> {
             opens: HashMap::new(),
             locks: HashMap::new(),
             counts: [0; 3],
+            names: 0,
             lost: [0; 3],
             last: 0,
             is_ended: false,
@@ -371,8 +401,9 @@ impl<P> Drop for Held<P> {
     fn drop(&mut self) {
         let mut inner = self.lock();
         let counts = std::mem::take(&mut inner.counts);
-        for (total, count) in inner.totals.0.iter().zip(counts) {
+        for (total, count) in inner.totals.states.iter().zip(counts) {
             total.fetch_sub(count, Ordering::Relaxed);
         }
+        inner.totals.names.fetch_sub(inner.names, Ordering::Relaxed);
     }
 }

@@ -35,6 +35,12 @@ pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
 pub(crate) const MAX_HELD_BY_CLIENT: usize = 65_536;
 /// The most of each kind of all clients, in number: two greedy clients do not take all of it.
 pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
+/// The most octets that the names of the owners of a client's opens and lock stateids have, all together: 64 for each of
+/// those that it may have (Linux's have below 40), and for 8,192 of them the longest there is. Each name is in memory
+/// twice, here and in the table of claims.
+pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
+/// The same of all clients: 32 MiB of names, where opens and locks alone would allow for 512 MiB.
+pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
 /// How long a client is believed to be there after its last call, in seconds. A conflict waits so long for a client
 /// that is gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
@@ -73,6 +79,10 @@ pub(crate) struct Limits {
     pub(crate) held_by_client: usize,
     /// See [`MAX_HELD`].
     pub(crate) held: usize,
+    /// See [`MAX_NAME_OCTETS_OF_CLIENT`].
+    pub(crate) names_of_client: usize,
+    /// See [`MAX_NAME_OCTETS`].
+    pub(crate) names: usize,
     /// See [`LEASE`].
     pub(crate) lease: Duration,
     /// How long reclaims are waited for at least after a restart; never shorter than the lease that was told before it.
@@ -98,6 +108,8 @@ impl Default for Limits {
             message: MAX_MESSAGE_OCTETS,
             held_by_client: MAX_HELD_BY_CLIENT,
             held: MAX_HELD,
+            names_of_client: MAX_NAME_OCTETS_OF_CLIENT,
+            names: MAX_NAME_OCTETS,
             lease: LEASE,
             grace: LEASE,
             courtesy: COURTESY_TIME,
@@ -117,6 +129,8 @@ mod tests {
         assert!(limits.unconfirmed < limits.clients_of_address && limits.clients_of_address < limits.clients);
         assert!(limits.records >= 2 * limits.clients, "no client is refused for the records of former ones");
         assert!(limits.held_by_client < limits.held && limits.operations >= 8 && limits.slots <= 1_024);
+        assert!(limits.names_of_client < limits.names, "one client does not take the names of all");
+        assert_eq!(limits.names_of_client, 8_192 * 1_024, "as many of the longest as the documentation says");
         let largest = limits.slots as usize * limits.slot_cache as usize;
         assert!(largest * CACHE_SHARE < limits.cache, "the first session has all its slots");
         assert!(limits.grace >= limits.lease && limits.courtesy > limits.lease);

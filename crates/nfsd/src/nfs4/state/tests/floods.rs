@@ -137,3 +137,44 @@ fn a_client_and_all_of_them_hold_no_more_than_their_share() {
     let c = world.ready("c");
     assert!((0..3).all(|number| open(&c, number).is_ok()));
 }
+
+/// Names of owners are bounded in octets, of a client and of all, whatever holds them: opens and lock stateids.
+///
+/// proves: NFS4-LIMITS-NAMES-a
+#[test]
+fn names_of_owners_take_no_more_octets_than_their_share() {
+    let world = World::with(Limits { names_of_client: 100, names: 150, ..limits() });
+    let (a, b) = (world.ready("a"), world.ready("b"));
+    let long = |octets: usize| "n".repeat(octets);
+    let open =
+        |guest: &Guest<'_>, octets, number| guest.open(&long(octets), number, share(3, 0)).map(|opened| opened.id);
+    let lock = |guest: &Guest<'_>, open, octets| {
+        guest.client.held.locked(LockBy::New { open, owner: name(&long(octets)) }, file(1))
+    };
+    let first = open(&a, 60, 1).unwrap();
+    assert_eq!(open(&a, 41, 2), Err(Status::DELAY), "one past what a client may");
+    assert_eq!(lock(&a, first, 41), Err(Status::DELAY), "locks and opens together");
+    let locked = lock(&a, first, 40).unwrap();
+    assert_eq!(open(&a, 1, 2), Err(Status::DELAY), "at the limit");
+    assert!(open(&a, 60, 1).is_ok(), "the same again is no more");
+    assert_eq!(a.client.held.counts(), [1, 1, 0], "what was refused is not counted");
+    assert_eq!(open(&b, 51, 3), Err(Status::DELAY), "one past what all may");
+    let other = open(&b, 50, 3).unwrap();
+    assert_eq!(world.state.totals.counts(), [2, 1, 0]);
+    // What is freed, closed or taken away makes room, each to the octet.
+    a.client.held.unlocked(locked, file(1), false).unwrap();
+    a.client.held.free(StateId { sequence: 0, ..locked }).unwrap();
+    assert_eq!((open(&a, 41, 2), open(&a, 40, 2).is_ok()), (Err(Status::DELAY), true));
+    b.client.held.close(other, file(3)).unwrap();
+    a.client.held.revoke(first.other, crate::nfs4::state::release::Why::Admin);
+    assert_eq!(open(&b, 101, 4), Err(Status::DELAY));
+    assert!(open(&b, 100, 4).is_ok());
+    // And with the client all of it, what was taken away included.
+    world.wait(LEASE + COURTESY + 1);
+    world.sweep();
+    drop((a, b));
+    let c = world.ready("c");
+    assert!(open(&c, 100, 5).is_ok());
+    let d = world.ready("d");
+    assert_eq!((open(&d, 51, 6), open(&d, 50, 6).is_ok()), (Err(Status::DELAY), true));
+}
