@@ -4,7 +4,7 @@ use super::encode;
 use crate::{
     Call, binding,
     sample::Draw,
-    v4::{Args, Arguments, Op, Outcome, Results, StateId, Status, Tag, ops},
+    v4::{Args, Arguments, Op, Outcome, Results, StateId, Status, Tag, callback, ops},
 };
 use bytes::Bytes;
 use rpcrdma_xdr::{Buffer, Decode, Decoder, Encode, Encoder, ItemData, Placed, Stream};
@@ -171,6 +171,29 @@ fn the_table_says_what_the_encoders_do() {
     };
     assert_eq!(eligible(|row| row.eligible_argument), [(6, "linkdata"), (38, "data")]);
     assert_eq!(eligible(|row| row.eligible_result), [(25, "data"), (27, "link")]);
+}
+
+/// No callback has anything to place, in either direction: encoders mark nothing, and a chunk refuses the call wherever it stands.
+///
+/// proves: ULB-6.2-c
+#[test]
+fn callbacks_have_nothing_to_place() {
+    for op in callback::Op::ALL {
+        for seed in 0..20 {
+            let draw = &mut Draw::new(seed);
+            let call = encode(&callback::Arguments::new(2, 9, vec![callback::Args::sample_of(*op, draw)]));
+            let results = encode(&callback::Outcome::sample_of(*op, draw));
+            assert_eq!((call.items().count(), results.items().count()), (0, 0), "{op}");
+            let octets = call.to_bytes();
+            for at in (0..octets.len()).step_by(4) {
+                let mut stream = Stream::from(octets.slice(..at));
+                stream.push_chunk(octets.slice(at..at + 4));
+                stream.push_run(octets.slice(at + 4..));
+                let read = callback::Arguments::decode(&mut Decoder::new(stream));
+                assert!(read.is_err_and(|error| error.is_placement()), "{op}, a chunk at {at}");
+            }
+        }
+    }
 }
 
 /// A READ's room is as large as what it can bring, and a call's room is the sum of its operations'.
