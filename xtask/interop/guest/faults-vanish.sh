@@ -1,9 +1,7 @@
-# Two mounts: one idle, one busy. Then the network goes away, and comes back later.
-IDLE=${NFS_PORTS%% *} NFS_PORT=${NFS_PORTS##* }
+# Mounts of two servers: one idle, one busy. Then the network goes away, and comes back later.
 step mounts
 nfs_mount "" /busy
-NFS_PORT=$IDLE
-nfs_mount "" /idle
+NFS_PORT=$IDLE_PORT MOUNT_PORT=$IDLE_MOUNT_PORT nfs_mount "" /idle
 head -c 100000 /dev/urandom >/tmp/idle
 cp /tmp/idle /idle/file
 sync

@@ -9,7 +9,6 @@ while read -r options length largest base more; do
     number=$((number + 1))
     step "$options, length $length, largest $largest, base $base $more"
     nfs_mount "$options"
-    grep -q "vers=3,.*proto=rdma" /proc/mounts || fail "not mounted as asked: $(grep /mnt /proc/mounts)"
     case $options in *rsize=*)
         asked=$(sed 's/.*rsize=\([0-9]*\).*/\1/' <<<"$options")
         grep -q "rsize=$asked," /proc/mounts || fail "rsize is not $asked: $(grep /mnt /proc/mounts)";;

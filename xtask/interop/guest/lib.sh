@@ -19,10 +19,33 @@ if [ -n "${ADDRESS:-}" ]; then
     ip addr add "$ADDRESS/$PREFIX" dev eth0
 fi
 
-# nfs_mount [OPTIONS [FOLDER [PATH]]]: mounts the server at /mnt, or FOLDER; options like ",rsize=4096".
+# In version 4 a client is who its host's name says: two guests are two.
+hostname "$GUEST"
+
+# nfs_mount [OPTIONS [FOLDER [PATH]]]: mounts the server at /mnt, or FOLDER, in the version of the job and over its transport;
+# options like ",rsize=4096". What is mounted is what was asked for.
 nfs_mount() {
-    mkdir -p "${2:-/mnt}"
-    mount -t nfs -o "vers=3,proto=rdma,port=$NFS_PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$HOST:${3:-$EXPORT}" "${2:-/mnt}"
+    local folder=${2:-/mnt} from=$HOST:${3:-$EXPORT}
+    mkdir -p "$folder"
+    case $NFS_VERSION in
+    3)
+        mount -t nfs -o "vers=3,proto=rdma,port=$NFS_PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$from" "$folder"
+        ;;
+    *)
+        modprobe nfsv4
+        mount -t nfs -o "vers=$NFS_VERSION,proto=$NFS_TRANSPORT,port=$NFS_PORT${1:+,${1#,}}" "$from" "$folder"
+        ;;
+    esac
+    mounted "$folder" "vers=$NFS_VERSION" "proto=$NFS_TRANSPORT"
+}
+# mounted FOLDER WORDS...: what the kernel says of the mount.
+mounted() {
+    local folder=$1 found word
+    shift
+    found=$(awk -v folder="$folder" '$2 == folder { print $4 }' /proc/mounts)
+    for word in "$@"; do
+        case ",$found," in *",$word,"*) ;; *) fail "$folder has not $word: $found" ;; esac
+    done
 }
 # nfs_unmount [FOLDER]: with the mount's statistics in /job/mountstats-N before it goes.
 UNMOUNTS=0

@@ -8,16 +8,6 @@ mount_with() {
     mkdir -p "$1"
     mount -t nfs -o "$2" "$HOST:$EXPORT" "$1"
 }
-# mounted FOLDER WORDS...: what the kernel says of the mount.
-mounted() {
-    local folder=$1 found word
-    shift
-    found=$(awk -v folder="$folder" '$2 == folder { print $4 }' /proc/mounts)
-    for word in "$@"; do
-        case ",$found," in *",$word,"*) ;; *) fail "$folder has not $word: $found" ;; esac
-    done
-}
-
 # work FOLDER: all kinds of things that a file system does.
 work() {
     local i sum here=$1

@@ -16,7 +16,7 @@ step a server for one address
 strict() { NFS_PORT=$STRICT_NFS MOUNT_PORT=$STRICT_MOUNT nfs_mount "retry=0" /strict; }
 case $WHO in
 left) strict; echo here >/strict/left; umount /strict;;
-right) refused timeout 30 bash -c "$(declare -f nfs_mount strict); strict"; cat /tmp/refused;;
+right) refused timeout 30 bash -c "$(declare -f nfs_mount mounted fail strict); strict"; cat /tmp/refused;;
 esac
 
 step mount

@@ -1,6 +1,7 @@
 //! What a job is given: a folder, a budget, and ways to start servers, guests and commands.
 
 use super::{
+    flavour::{self, Flavour},
     guest::{Guest, GuestOptions},
     image::Image,
     jobs::Job,
@@ -41,6 +42,7 @@ pub(super) struct Settings {
 pub(super) struct Context<'a> {
     settings: &'a Settings,
     job: &'static str,
+    flavour: Flavour,
     dir: PathBuf,
     deadline: Instant,
     notes: Mutex<Vec<String>>,
@@ -60,12 +62,18 @@ impl<'a> Context<'a> {
         }
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
         let deadline = Instant::now() + job.budget(settings.ops);
-        Ok(Self { settings, job: job.name, dir, deadline, notes: Mutex::default(), _lock: lock })
+        let flavour = job.flavours.first().copied().unwrap_or(flavour::ONE[0]);
+        Ok(Self { settings, job: job.name, flavour, dir, deadline, notes: Mutex::default(), _lock: lock })
     }
 
     /// The job's name.
     pub(super) fn job(&self) -> &'static str {
         self.job
+    }
+
+    /// In which version of NFS Linux's client does the job, and over what.
+    pub(super) fn flavour(&self) -> Flavour {
+        self.flavour
     }
 
     /// The job's folder, `target/interop/run/JOB`.

@@ -75,10 +75,12 @@ impl GuestOptions {
         self
     }
 
-    /// `nfs_mount` mounts this server (its first port; `NFS_PORTS` has all).
+    /// `nfs_mount` mounts this server: its first port of RDMA, or that of TCP in a flavour over TCP (`NFS_PORTS` has all of RDMA).
     pub(super) fn mounts(self, server: &Server) -> Self {
         let ports: Vec<_> = server.ports().iter().map(u16::to_string).collect();
-        let options = self.mounts_at(server.port(), server.mount_port(), "/").set("NFS_PORTS", ports.join(" "));
+        let options = self
+            .mounts_at(server.tcp_port().unwrap_or(server.port()), server.mount_port(), "/")
+            .set("NFS_PORTS", ports.join(" "));
         match server.place() {
             Some(place) => options.set("HOST", place.address),
             None => options,
@@ -151,7 +153,15 @@ pub(super) struct Guest {
 impl Guest {
     pub(super) fn boot(context: &Context, options: GuestOptions) -> anyhow::Result<Self> {
         let dir = context.folder(&options.name)?;
-        let usual = [("SEED".to_owned(), context.seed().to_string()), ("OPS".to_owned(), context.ops().to_string())];
+        let flavour = context.flavour();
+        let usual = [
+            ("GUEST", options.name.clone()),
+            ("NFS_VERSION", flavour.version.to_owned()),
+            ("NFS_TRANSPORT", flavour.transport.to_owned()),
+            ("SEED", context.seed().to_string()),
+            ("OPS", context.ops().to_string()),
+        ];
+        let usual = usual.map(|(name, value)| (name.to_owned(), value));
         let mut variables = String::new();
         for (name, value) in options.variables.iter().chain(&usual).chain(&options.late) {
             variables.push_str(&format!("export {name}='{}'\n", value.replace('\'', "'\\''")));

@@ -6,11 +6,12 @@
 //! # Writing a job
 //!
 //! A job is a function `fn(&Context) -> anyhow::Result<()>` in a file of its own in `jobs/`, with a line in [`jobs::JOBS`] and, if it
-//! is to be held for good, an entry in `interop.toml`. What happens in the guest is a shell script in `xtask/interop/guest/`,
+//! is to be held for good, an entry in `interop.toml`. A job of Linux's client names the versions of NFS that it runs in, and what
+//! carries them (`flavours`, [`flavour`]): it is a job of its own in each. Which jobs a run does says [`rotation`]. What happens in the guest is a shell script in `xtask/interop/guest/`,
 //! taken in by `include_str!`; `lib.sh` goes before each of them (`step`, `fail`, `equal`, `nfs_mount`, `mark`, `await`, ...).
 //!
 //! ```ignore
-//! pub(super) const JOB: Job = Job { name: "client-hello", about: "...", seconds: 60, guests: 1, scales: false, run };
+//! pub(super) const JOB: Job = Job { name: "client-hello", about: "...", seconds: 60, guests: 1, scales: false, flavours: flavour::VERSIONS, run };
 //! fn run(context: &Context) -> anyhow::Result<()> {
 //!     let server = context.serve(ServeOptions::new(context.folder("export")?))?;          // rpcrdma serve, ready
 //!     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/hello.sh"));
@@ -48,11 +49,13 @@
 //! (`ServeOptions::listeners`).
 
 use anyhow::Context as _;
+use rotation::{Asked, Plan};
 use std::{path::PathBuf, process::ExitCode};
 
 mod context;
 mod crash;
 mod exposition;
+mod flavour;
 mod guest;
 mod host;
 mod image;
@@ -68,6 +71,7 @@ mod ports;
 mod process;
 mod qemu;
 mod report;
+mod rotation;
 mod schedule;
 mod serve;
 mod tree;
@@ -81,8 +85,14 @@ const USUAL_OPS: u64 = 50_000;
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only jobs whose name contains one of these
+    /// Run only jobs whose name contains one of these (otherwise a core, and a third of the others by the date)
     filter: Vec<String>,
+    /// Run all jobs
+    #[arg(long)]
+    all: bool,
+    /// Run the core and this third of the others: 1, 2 or 3 (otherwise that of the date)
+    #[arg(long, value_name = "N")]
+    part: Option<u64>,
     /// Debian's kernel: a version or its beginning
     #[arg(long, value_name = "VERSION", default_value = "6.12")]
     kernel: String,
@@ -122,11 +132,17 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         list::write_docs(&root)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut chosen = jobs::chosen(&arguments.filter)?;
+    let asked = Asked { names: &arguments.filter, all: arguments.all, part: arguments.part };
     if arguments.list {
-        report::list(&chosen);
+        let listed = match arguments.part {
+            None if arguments.filter.is_empty() => rotation::plan(&Asked { all: true, ..asked })?,
+            _ => rotation::plan(&asked)?,
+        };
+        report::list(&listed.jobs);
         return Ok(ExitCode::SUCCESS);
     }
+    let Plan { jobs: planned, whole, words } = rotation::plan(&asked)?;
+    let mut chosen = planned.clone();
     if !host::is_root() {
         chosen.retain(|job| {
             if job.needs_root() {
@@ -156,6 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         keep: arguments.keep,
         image,
     };
+    eprintln!("{words}");
     eprintln!("linux {}, seed {}, {} operations", settings.image.version, settings.seed, settings.ops);
     let mut results = Vec::new();
     if !settings.image.reference().exists() {
@@ -165,7 +182,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         results = schedule::run_all(&[first], &settings, arguments.guests);
     }
     results.extend(schedule::run_all(&chosen, &settings, arguments.guests));
-    let missing = list::judge(&root, &results, arguments.filter.is_empty())?;
+    let missing = list::judge(&root, &results, if whole { &planned } else { &[] })?;
     report::write(&root.join("target/interop/results.json"), &settings, &results)?;
     report::print(&results, &missing, arguments.json, &settings)?;
     let passed = missing.is_empty() && results.iter().all(|result| result.failure.is_none());

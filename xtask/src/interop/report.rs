@@ -50,7 +50,8 @@ impl Crashed {
 /// The jobs, one a line.
 pub(super) fn list(jobs: &[&Job]) {
     for job in jobs {
-        println!("{:26} {:4} s  {}", job.name, job.seconds, job.about);
+        let words = job.flavours.first().map(|flavour| flavour.words()).unwrap_or_default();
+        println!("{:26} {:4} s  {}{words}", job.name, job.seconds, job.about);
     }
 }
 

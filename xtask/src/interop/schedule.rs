@@ -186,6 +186,7 @@ mod tests {
     use crate::interop::{
         context::{Context, Settings},
         crash::CONSOLE_LOG,
+        flavour,
         image::Image,
         jobs::Job,
     };
@@ -202,7 +203,7 @@ mod tests {
     }
 
     fn job(run: fn(&Context) -> anyhow::Result<()>) -> Job {
-        Job { name: "job", about: "", seconds: 60, guests: 1, scales: false, run }
+        Job { name: "job", about: "", seconds: 60, guests: 1, scales: false, flavours: flavour::ONE, run }
     }
 
     /// A guest that died with these words on its console.

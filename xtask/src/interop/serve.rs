@@ -3,6 +3,7 @@
 use super::{
     context::Context,
     exposition::Metrics,
+    flavour::Flavour,
     kernel_log, namespace,
     network::Place,
     ports,
@@ -20,6 +21,14 @@ use std::{
 /// How long the server may take to be ready, and to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The versions that a server has for a job in version 4: Linux's client chooses by itself.
+const VERSIONS: &str = "3,4.1,4.2";
+
+/// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client that
+/// may reclaim and is refused.
+const NEVER: [&str; 8] =
+    ["SERVERFAULT", "IO", "BADXDR", "OP_ILLEGAL", "OP_NOT_IN_SESSION", "NO_GRACE", "RECLAIM_BAD", "RECLAIM_CONFLICT"];
+
 /// How a server is to be started.
 pub(super) struct ServeOptions {
     name: String,
@@ -27,6 +36,7 @@ pub(super) struct ServeOptions {
     listeners: usize,
     capture: bool,
     arguments: Vec<String>,
+    lease: Option<u32>,
     place: Option<Place>,
 }
 
@@ -34,7 +44,7 @@ impl ServeOptions {
     /// A server of this folder, with root as root if the harness is.
     pub(super) fn new(export: PathBuf) -> Self {
         let arguments = if super::host::is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
-        Self { name: "serve".into(), export, listeners: 1, capture: false, arguments, place: None }
+        Self { name: "serve".into(), export, listeners: 1, capture: false, arguments, lease: None, place: None }
     }
 
     /// Its name, where a job has several: that of its files.
@@ -61,6 +71,12 @@ impl ServeOptions {
         self
     }
 
+    /// The lease and the time for reclaims after a restart, in seconds, if version 4 is served.
+    pub(super) fn lease(mut self, seconds: u32) -> Self {
+        self.lease = Some(seconds);
+        self
+    }
+
     /// A further argument of `rpcrdma serve`.
     pub(super) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
@@ -73,7 +89,10 @@ pub(super) struct Server {
     program: PathBuf,
     dir: PathBuf,
     options: ServeOptions,
+    flavour: Flavour,
     ports: Vec<u16>,
+    /// Where NFS is served over TCP, in a flavour that wants it.
+    tcp_port: Option<u16>,
     mount_port: u16,
     metrics_port: u16,
     starts: RefCell<usize>,
@@ -90,7 +109,9 @@ impl Server {
             program: context.program().to_owned(),
             dir: context.dir().to_owned(),
             options,
+            flavour: context.flavour(),
             ports: rdma,
+            tcp_port: context.flavour().is_tcp().then(ports::free).transpose()?,
             mount_port: ports::free()?,
             metrics_port: ports::free()?,
             starts: RefCell::new(0),
@@ -109,6 +130,15 @@ impl Server {
         command.arg("serve").arg(&self.options.export);
         for port in &self.ports {
             command.arg("--listen").arg(format!("{address}:{port}"));
+        }
+        if let Some(port) = self.tcp_port {
+            command.arg("--tcp").arg(format!("{address}:{port}"));
+        }
+        if self.flavour.is_version_4() {
+            command.args(["--nfs", VERSIONS]);
+            if let Some(seconds) = self.options.lease.map(|seconds| seconds.to_string()) {
+                command.args(["--lease", &seconds, "--grace", &seconds]);
+            }
         }
         command.arg("--mountd").arg(format!("{address}:{}", self.mount_port));
         command.arg("--metrics").arg(format!("127.0.0.1:{}", self.metrics_port));
@@ -141,6 +171,11 @@ impl Server {
     /// All ports where it listens for RDMA.
     pub(super) fn ports(&self) -> &[u16] {
         &self.ports
+    }
+
+    /// Where it listens for TCP, in a flavour that wants it.
+    pub(super) fn tcp_port(&self) -> Option<u16> {
+        self.tcp_port
     }
 
     /// Where MOUNT is served.
@@ -226,6 +261,12 @@ impl Server {
             let excused = if reason == "terminated_by_peer" { kernel_log::split_trailers(&self.dir) } else { 0 };
             if ended > excused as f64 {
                 bail!("{ended} connections ended for {reason}; see {} and {}", file.display(), self.log().display());
+            }
+        }
+        for status in NEVER {
+            let count = metrics.sum("rpcrdma_nfs4_operations_total", &[&format!("status=\"{status}\"")]);
+            if count > 0.0 {
+                bail!("{count} operations ended with {status}; see {} and {}", file.display(), self.log().display());
             }
         }
         let errors = metrics.sum("rpcrdma_messages_sent_total", &["kind=\"error\""]);

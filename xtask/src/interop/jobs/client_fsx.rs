@@ -1,7 +1,7 @@
 //! Random operations of Linux on files of our server, for many sizes of READ and WRITE, through the page cache and around it.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};
 use anyhow::bail;
 use std::process::Command;
 
@@ -11,6 +11,7 @@ pub(super) const JOB: Job = Job {
     seconds: 900,
     guests: 1,
     scales: true,
+    flavours: flavour::VERSIONS,
     run: cached,
 };
 
@@ -20,6 +21,7 @@ pub(super) const DIRECT: Job = Job {
     seconds: 900,
     guests: 1,
     scales: true,
+    flavours: flavour::WITH_TCP,
     run: direct,
 };
 
@@ -74,6 +76,8 @@ fn fsx(context: &Context, mounts: &str, seed_offset: u64) -> anyhow::Result<()> 
         }
     }
     let mut calls = 0;
+    // The counters of a transport over TCP are others.
+    let mounts = if context.flavour().is_tcp() { "" } else { mounts };
     for number in 1..=mounts.trim().lines().count() {
         let stats = mountstats::first(&ended.read(&format!("mountstats-{number}"))?)?;
         calls += stats.sends;
@@ -81,7 +85,7 @@ fn fsx(context: &Context, mounts: &str, seed_offset: u64) -> anyhow::Result<()> 
             bail!("the client's transport counted what must not be: {stats:?}; see {}", ended.dir().display());
         }
     }
-    context.note(format!("{} operations, {calls} calls", context.ops().div_ceil(2)));
+    context.note(format!("{} operations, {calls} calls over RDMA", context.ops().div_ceil(2)));
     context.note(Wire::read(context, &ended.wire())?.in_short());
     server.finish()?;
     Ok(())

@@ -2,7 +2,8 @@
 
 use super::Job;
 use crate::interop::{
-    context::Context, guest::GuestOptions, jobs::faults_copying::same_on_disk, ports, serve::ServeOptions, wire::Wire,
+    context::Context, flavour, guest::GuestOptions, jobs::faults_copying::same_on_disk, ports, serve::ServeOptions,
+    wire::Wire,
 };
 use anyhow::ensure;
 use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
@@ -13,6 +14,7 @@ pub(super) const JOB: Job = Job {
     seconds: 400,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Two Linux clients want the same names at the same time: each name has one winner.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};
 use anyhow::bail;
 
 pub(super) const JOB: Job = Job {
@@ -10,6 +10,7 @@ pub(super) const JOB: Job = Job {
     seconds: 400,
     guests: 2,
     scales: false,
+    flavours: flavour::VERSIONS,
     run,
 };
 

@@ -3,6 +3,7 @@
 use super::Job;
 use crate::interop::{
     context::Context,
+    flavour,
     guest::{Ended, GuestOptions},
     serve::{ServeOptions, Server},
     wire::Wire,
@@ -16,6 +17,7 @@ pub(super) const NAMES: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::VERSIONS,
     run: names,
 };
 
@@ -25,6 +27,7 @@ pub(super) const FILES: Job = Job {
     seconds: 200,
     guests: 1,
     scales: false,
+    flavours: flavour::WITH_TCP,
     run: files,
 };
 
@@ -34,6 +37,7 @@ pub(super) const USERS: Job = Job {
     seconds: 200,
     guests: 1,
     scales: false,
+    flavours: flavour::VERSIONS,
     run: users,
 };
 
@@ -43,6 +47,7 @@ pub(super) const PROCESSES: Job = Job {
     seconds: 400,
     guests: 1,
     scales: false,
+    flavours: flavour::WITH_TCP,
     run: processes,
 };
 

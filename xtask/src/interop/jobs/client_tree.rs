@@ -1,7 +1,7 @@
 //! Linux copies a tree to our server and back.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions, wire::Wire};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions, wire::Wire};
 use std::{fs, process::Command};
 
 pub(super) const JOB: Job = Job {
@@ -10,6 +10,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::WITH_TCP,
     run,
 };
 

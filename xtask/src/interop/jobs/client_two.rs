@@ -2,7 +2,7 @@
 
 use super::Job;
 use crate::interop::{
-    context::Context, guest::GuestOptions, mountstats, network, process, serve::ServeOptions, wire::Wire,
+    context::Context, flavour, guest::GuestOptions, mountstats, network, process, serve::ServeOptions, wire::Wire,
 };
 use anyhow::ensure;
 use std::{collections::BTreeSet, fs, net::Ipv4Addr, time::Duration};
@@ -13,6 +13,7 @@ pub(super) const JOB: Job = Job {
     seconds: 120,
     guests: 2,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

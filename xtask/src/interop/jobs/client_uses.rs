@@ -1,7 +1,7 @@
 //! Linux's client and our server use what they agreed on. Shown three times: by the capture, by the client's counters, by our metrics.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};
 use anyhow::ensure;
 
 pub(super) const JOB: Job = Job {
@@ -10,6 +10,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

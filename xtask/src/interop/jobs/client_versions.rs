@@ -2,8 +2,8 @@
 
 use super::Job;
 use crate::interop::{
-    context::Context, guest::GuestOptions, jobs::faults_copying::same_on_disk, process::Finished, serve::ServeOptions,
-    tree, wire::Wire,
+    context::Context, flavour, guest::GuestOptions, jobs::faults_copying::same_on_disk, process::Finished,
+    serve::ServeOptions, tree, wire::Wire,
 };
 use anyhow::{Context as _, ensure};
 use std::{
@@ -18,6 +18,7 @@ pub(super) const JOB: Job = Job {
     seconds: 150,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Fifty connections of one client at once: Linux shares one transport per address and port, so each mount has a port of its own.
 
 use super::{Job, faults_copying};
-use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};
 use anyhow::ensure;
 use faults_copying::Held;
 use std::time::Duration;
@@ -12,6 +12,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -4,6 +4,7 @@
 use super::{Job, faults_copying};
 use crate::interop::{
     context::Context,
+    flavour,
     middlebox::{Cut, End, Middlebox, Part, Place, Way},
     nfsd::NfsdOptions,
     process::{self, Running},
@@ -25,6 +26,7 @@ pub(super) const CLIENT: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::VERSIONS,
     run: client,
 };
 
@@ -34,6 +36,7 @@ pub(super) const SERVER: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run: server,
 };
 

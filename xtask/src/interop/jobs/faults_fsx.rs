@@ -3,6 +3,7 @@
 use super::{Job, faults_copying};
 use crate::interop::{
     context::Context,
+    flavour,
     guest::GuestOptions,
     middlebox::{Cut, End, Middlebox, Part, Place, Way},
     serve::ServeOptions,
@@ -20,6 +21,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 1,
     scales: true,
+    flavours: flavour::VERSIONS,
     run,
 };
 
@@ -40,6 +42,9 @@ const MORE_MS: u64 = 2500;
 /// How many FPDUs of a kind pass before a cut, at most.
 const SKIPPED: u64 = 30;
 
+/// Seconds of the lease in version 4, and in which opens are reclaimed at most.
+const LEASE: u32 = 10;
+
 const PLACES: [(Way, Part); 5] = [
     (Way::Up, Part::ReadResponse),
     (Way::Down, Part::ReadRequest),
@@ -49,7 +54,7 @@ const PLACES: [(Way, Part); 5] = [
 ];
 
 fn run(context: &Context) -> anyhow::Result<()> {
-    let server = context.serve(ServeOptions::new(context.folder("export")?))?;
+    let server = context.serve(ServeOptions::new(context.folder("export")?).lease(LEASE))?;
     let middlebox = Middlebox::before(server.port())?;
     let ops = context.ops().div_ceil(SHARE);
     let guest =

@@ -1,7 +1,7 @@
 //! A full disk: Linux hears ENOSPC, nothing that was there changes, and all goes on when there is room again.
 
 use super::{Job, faults_copying};
-use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};
 use anyhow::Context as _;
 use std::{
     path::{Path, PathBuf},
@@ -14,6 +14,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::VERSIONS,
     run,
 };
 

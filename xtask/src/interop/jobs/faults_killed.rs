@@ -1,7 +1,7 @@
 //! A guest loses its power while it has memory exposed and calls under way: the server frees everything, and serves on.
 
 use super::{Job, faults_copying};
-use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};
 use faults_copying::Held;
 use std::{thread, time::Duration};
 
@@ -11,6 +11,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::VERSIONS,
     run,
 };
 

@@ -2,7 +2,11 @@
 //! Linux takes to connect again.
 
 use super::{Job, faults_copying};
-use crate::interop::{context::Context, serve::ServeOptions};
+use crate::interop::{
+    context::Context,
+    flavour,
+    serve::{ServeOptions, Server},
+};
 use crate::numbers::Numbers;
 use anyhow::ensure;
 use std::{thread, time::Duration};
@@ -13,6 +17,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::WITH_TCP,
     run,
 };
 
@@ -28,8 +33,22 @@ const LONG_DOWN: Duration = Duration::from_secs(3);
 /// that is emulated.
 const PATIENCE: Duration = Duration::from_secs(5 + 10 + 10);
 
+/// Seconds of the lease in version 4, and in which opens are reclaimed at most.
+const LEASE: u32 = 10;
+
+/// Whether the client works again; in version 4, whether it has reclaimed what it had open.
+fn is_back(context: &Context, server: &Server) -> anyhow::Result<bool> {
+    let metrics = server.metrics()?;
+    let done = |name: &str, labels: &[&str]| metrics.sum(name, &[&["status=\"OK\""], labels].concat());
+    if context.flavour().is_version_4() {
+        let operations = |name: &str| done("rpcrdma_nfs4_operations_total", &[&format!("operation=\"{name}\"")]);
+        return Ok(operations("RECLAIM_COMPLETE") > 0.0 && operations("OPEN") > 0.0);
+    }
+    Ok(done("rpcrdma_calls_total", &["nfs3"]) > 3.0)
+}
+
 fn run(context: &Context) -> anyhow::Result<()> {
-    let server = context.serve(ServeOptions::new(context.folder("export")?))?;
+    let server = context.serve(ServeOptions::new(context.folder("export")?).lease(LEASE))?;
     let mut guest = context.boot(
         faults_copying::guest(3_000_000, 6).mounts(&server).set("MOUNT_OPTIONS", "rsize=65536,wsize=65536").capture(),
     )?;
@@ -44,9 +63,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         server.start()?;
         context.note(format!("kill {number} after {calls} calls, {} ms down", down.as_millis()));
         // The next one comes when the client is back.
-        context.wait_for("the client has connected again", PATIENCE, || {
-            Ok(server.metrics()?.sum("rpcrdma_calls_total", &["status=\"OK\"", "nfs3"]) > 3.0)
-        })?;
+        context.wait_for("the client has connected again", PATIENCE, || is_back(context, &server))?;
     }
     let (_, longest) = faults_copying::finish(context, guest, &server)?;
     context.note(format!("the longest command took {:.1} s", longest.as_secs_f64()));

@@ -1,7 +1,7 @@
 //! Two guests behind one source address work on the same files at the same time.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, serve::ServeOptions};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};
 
 pub(super) const JOB: Job = Job {
     name: "faults-one-address",
@@ -9,6 +9,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 2,
     scales: false,
+    flavours: flavour::VERSIONS,
     run,
 };
 

@@ -4,6 +4,7 @@
 use super::{Job, faults_copying};
 use crate::interop::{
     context::Context,
+    flavour,
     middlebox::{Cut, End, Middlebox, Part, Place, Way},
     serve::ServeOptions,
 };
@@ -20,6 +21,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

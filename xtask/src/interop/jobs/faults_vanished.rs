@@ -1,8 +1,15 @@
-//! The client's host vanishes without FIN or RST, busy on one connection and idle on another. A server of version 1 may send nothing unasked,
+//! The client's host vanishes without FIN or RST, busy on the connection to one server and idle on that to another. A server of version 1 may send nothing unasked,
 //! so TCP has to find out: what is not acknowledged by the user time-out, what is idle by keep-alive.
 
 use super::{Job, faults_copying};
-use crate::interop::{context::Context, guest::GuestOptions, namespace::Cable, ports, serve::ServeOptions};
+use crate::interop::{
+    context::Context,
+    flavour,
+    guest::GuestOptions,
+    namespace::Cable,
+    ports,
+    serve::{ServeOptions, Server},
+};
 use anyhow::{bail, ensure};
 use faults_copying::Held;
 use std::{
@@ -16,6 +23,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
+    flavours: flavour::VERSIONS,
     run,
 };
 
@@ -33,33 +41,39 @@ const BACK_WITHIN: Duration = Duration::from_secs(60);
 
 fn run(context: &Context) -> anyhow::Result<()> {
     let cable = Cable::new(context)?;
-    let (idle, busy, mount) = (ports::free()?, ports::free()?, ports::free()?);
     let address = cable.address();
-    let at = |port: u16| format!("{address}:{port}");
-    let mut options = ServeOptions::new(context.folder("export")?);
-    options = options.argument("--stall-timeout").argument(STALL.to_string());
-    for port in [idle, busy] {
-        options = options.argument("--listen").argument(at(port));
-    }
-    let server = context.serve(options.argument("--mountd").argument(at(mount)))?;
-    let sockets = faults_copying::open_sockets(&server)?;
+    // Two servers: in version 4 Linux would use one connection for two mounts of one.
+    let serve = |name: &str| -> anyhow::Result<(Server, u16, u16)> {
+        let (port, mount) = (ports::free()?, ports::free()?);
+        let at = |port: u16| format!("{address}:{port}");
+        let options = ServeOptions::new(context.folder(&format!("export-{name}"))?).named(name);
+        let options = options.argument("--stall-timeout").argument(STALL.to_string());
+        let options = options.argument("--listen").argument(at(port)).argument("--mountd").argument(at(mount));
+        Ok((context.serve(options)?, port, mount))
+    };
+    let (busy, busy_port, busy_mount) = serve("busy")?;
+    let (idle, idle_port, idle_mount) = serve("idle")?;
+    let sockets = [&busy, &idle].map(faults_copying::open_sockets);
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/faults-vanish.sh"))
-        .mounts_at(idle, mount, "/");
-    let guest = guest.set("NFS_PORTS", format!("{idle} {busy}")).after_all("HOST", address).inside(&cable).capture();
+        .mounts_at(busy_port, busy_mount, "/");
+    let guest = guest.set("IDLE_PORT", idle_port).set("IDLE_MOUNT_PORT", idle_mount);
+    let guest = guest.after_all("HOST", address).inside(&cable).capture();
     let guest = guest
         .allow("nfs: server * not responding, still trying", "that is the fault")
         .allow("nfs: server * OK", "that is its end");
     let mut guest = context.boot(guest)?;
     guest.wait_for_mark("mounted")?;
-    ensure!(Held::by(&server)?.connections == 2.0, "the server does not have two connections");
+    for server in [&busy, &idle] {
+        ensure!(Held::by(server)?.connections == 1.0, "a server does not have one connection");
+    }
     thread::sleep(Duration::from_secs(2));
 
     cable.connect(false)?;
     let gone = Instant::now();
-    let connections = |wanted: f64, within: Duration| -> anyhow::Result<Duration> {
+    let freed = |server: &Server, within: Duration| -> anyhow::Result<Duration> {
         loop {
-            let held = Held::by(&server)?;
-            if held.connections <= wanted {
+            let held = Held::by(server)?;
+            if held.connections == 0.0 {
                 return Ok(gone.elapsed());
             }
             if gone.elapsed() > within {
@@ -72,17 +86,21 @@ fn run(context: &Context) -> anyhow::Result<()> {
             thread::sleep(Duration::from_millis(100));
         }
     };
-    let first = connections(1.0, BUSY_WITHIN)?;
-    let second = connections(0.0, IDLE_WITHIN)?;
-    faults_copying::all_freed(context, &server, sockets, Duration::from_secs(2))?;
+    let first = freed(&busy, BUSY_WITHIN)?;
+    let second = freed(&idle, IDLE_WITHIN)?;
+    for (server, sockets) in [&busy, &idle].into_iter().zip(sockets) {
+        faults_copying::all_freed(context, server, sockets?, Duration::from_secs(2))?;
+    }
     context.note(format!("freed: busy after {:.1} s, idle after {:.1} s", first.as_secs_f64(), second.as_secs_f64()));
 
     cable.connect(true)?;
     let back = Instant::now();
-    context.wait_for("the client is back", BACK_WITHIN, || Ok(Held::by(&server)?.connections >= 1.0))?;
+    let is_back = || Ok(Held::by(&busy)?.connections + Held::by(&idle)?.connections >= 1.0);
+    context.wait_for("the client is back", BACK_WITHIN, is_back)?;
     context.note(format!("back {:.1} s after its network", back.elapsed().as_secs_f64()));
     guest.say("enough")?;
     guest.finish()?;
-    server.finish()?;
+    busy.finish()?;
+    idle.finish()?;
     Ok(())
 }

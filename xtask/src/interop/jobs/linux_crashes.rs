@@ -4,6 +4,7 @@ use super::Job;
 use crate::interop::{
     context::Context,
     crash::{CONSOLE_LOG, Crash},
+    flavour,
     guest::GuestOptions,
 };
 use anyhow::{Context as _, ensure};
@@ -14,6 +15,7 @@ pub(super) const JOB: Job = Job {
     seconds: 60,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Linux mounts Linux: what the guest can do without us, and the capture that ours are compared with.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, nfsd::NfsdOptions};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, nfsd::NfsdOptions};
 use std::fs;
 
 pub(super) const JOB: Job = Job {
@@ -10,6 +10,7 @@ pub(super) const JOB: Job = Job {
     seconds: 300,
     guests: 2,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

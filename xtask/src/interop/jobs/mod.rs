@@ -1,7 +1,7 @@
 //! The jobs. Each is a file of its own, with a line in [`JOBS`]; how to write one stands in the parent module.
 
-use super::{USUAL_OPS, context::Context};
-use std::time::Duration;
+use super::{USUAL_OPS, context::Context, flavour::Flavour};
+use std::{sync::LazyLock, time::Duration};
 
 mod client_fsx;
 mod client_nfs4;
@@ -31,6 +31,7 @@ mod server_uses;
 mod verbs;
 
 /// One thing that is tried.
+#[derive(Clone, Copy)]
 pub(super) struct Job {
     /// Unique; what filters look at, and the name of its folder.
     pub(super) name: &'static str,
@@ -42,6 +43,9 @@ pub(super) struct Job {
     pub(super) guests: usize,
     /// Whether the number of random operations decides how long it takes.
     pub(super) scales: bool,
+    /// In which versions of NFS it is done, and over what: each is a run of its own. The server and `nfs_mount` follow
+    /// what [`Context::flavour`] says.
+    pub(super) flavours: &'static [Flavour],
     /// Does it.
     pub(super) run: fn(&Context) -> anyhow::Result<()>,
 }
@@ -59,8 +63,9 @@ impl Job {
     }
 }
 
-/// All jobs, in the order in which they begin. The first makes the capture that the others' captures are compared with.
-pub(super) const JOBS: &[Job] = &[
+/// All jobs, in the order in which they begin; those with several flavours are done once in each. The first makes the
+/// capture that the others' captures are compared with.
+const JOBS: &[Job] = &[
     linux_linux::JOB,
     linux_crashes::JOB,
     client_fsx::DIRECT,
@@ -102,17 +107,34 @@ pub(super) const JOBS: &[Job] = &[
     faults_cut::SERVER,
 ];
 
-/// The job whose capture the others' are compared with.
-pub(super) fn reference() -> &'static Job {
-    &JOBS[0]
+/// The jobs with their flavours: each has one, and a name that tells it.
+static ALL: LazyLock<Vec<Job>> = LazyLock::new(|| {
+    let each = |job: &'static Job| {
+        job.flavours.chunks(1).map(|flavours| {
+            // As long as the program lives, as the names that are written down.
+            let name = flavours.first().map_or(job.name, |flavour| flavour.job_name(job.name).leak());
+            Job { name, flavours, ..*job }
+        })
+    };
+    JOBS.iter().flat_map(each).collect()
+});
+
+/// All jobs, with their flavours.
+pub(super) fn all() -> &'static [Job] {
+    &ALL
 }
 
-/// The jobs whose name contains one of the words; all, if there is none.
-pub(super) fn chosen(filter: &[String]) -> anyhow::Result<Vec<&'static Job>> {
-    let wanted = |job: &&Job| filter.is_empty() || filter.iter().any(|word| job.name.contains(word.as_str()));
-    let chosen: Vec<_> = JOBS.iter().filter(wanted).collect();
-    if chosen.is_empty() {
-        anyhow::bail!("no job's name contains {}; cargo xtask interop --list names them", filter.join(" or "));
+/// The job whose capture the others' are compared with.
+pub(super) fn reference() -> &'static Job {
+    &ALL[0]
+}
+
+/// The jobs whose name contains one of the words.
+pub(super) fn named(words: &[String]) -> anyhow::Result<Vec<&'static Job>> {
+    let wanted = |job: &&Job| words.iter().any(|word| job.name.contains(word.as_str()));
+    let named: Vec<_> = ALL.iter().filter(wanted).collect();
+    if named.is_empty() {
+        anyhow::bail!("no job's name contains {}; cargo xtask interop --list names them", words.join(" or "));
     }
-    Ok(chosen)
+    Ok(named)
 }

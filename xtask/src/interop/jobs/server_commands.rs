@@ -3,6 +3,7 @@
 use super::Job;
 use crate::interop::{
     context::Context,
+    flavour,
     nfsd::{Nfsd, NfsdOptions},
     process::Finished,
     wire::Wire,
@@ -16,6 +17,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Our client asks Linux's nfsd for version 2, is refused, and works in version 1 on the same connection.
 
 use super::Job;
-use crate::interop::{context::Context, kernel_log, nfsd::NfsdOptions, process::Finished, tree, wire::Wire};
+use crate::interop::{context::Context, flavour, kernel_log, nfsd::NfsdOptions, process::Finished, tree, wire::Wire};
 use anyhow::{Context as _, ensure};
 use std::{fs, path::Path};
 
@@ -11,6 +11,7 @@ pub(super) const JOB: Job = Job {
     seconds: 120,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -3,7 +3,7 @@
 
 use super::Job;
 use crate::{
-    interop::{context::Context, nfsd::NfsdOptions},
+    interop::{context::Context, flavour, nfsd::NfsdOptions},
     numbers::Numbers,
 };
 use anyhow::{Context as _, ensure};
@@ -19,6 +19,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Our client copies a tree to Linux's nfsd and back.
 
 use super::Job;
-use crate::interop::{context::Context, nfsd::NfsdOptions, process::Finished, tree, wire::Wire};
+use crate::interop::{context::Context, flavour, nfsd::NfsdOptions, process::Finished, tree, wire::Wire};
 use anyhow::{Context as _, ensure};
 use std::path::Path;
 
@@ -11,6 +11,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

@@ -1,7 +1,7 @@
 //! Our client and Linux's nfsd use what they agreed on, under `bench`'s load. Shown by both captures and by the guest's counters.
 
 use super::Job;
-use crate::interop::{context::Context, nfsd::NfsdOptions, wire::Wire};
+use crate::interop::{context::Context, flavour, nfsd::NfsdOptions, wire::Wire};
 use anyhow::{Context as _, ensure};
 
 pub(super) const JOB: Job = Job {
@@ -10,6 +10,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 

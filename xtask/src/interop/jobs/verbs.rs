@@ -3,6 +3,7 @@
 use super::Job;
 use crate::interop::{
     context::Context,
+    flavour,
     guest::{GuestOptions, HOST},
     host, mountstats, ports,
     serve::ServeOptions,
@@ -34,6 +35,7 @@ pub(in crate::interop) const ROCE: Job = Job {
     seconds: 420,
     guests: 1,
     scales: false,
+    flavours: flavour::ONE,
     run: |context| all(context, "rxe"),
 };
 

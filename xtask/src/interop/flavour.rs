@@ -1,0 +1,49 @@
+//! In which versions of NFS, and over what, Linux's client does a job. Each flavour of a job is a run with its own name,
+//! server and guest: in version 4, Linux gives a second mount of a server the connection of the first.
+
+/// A version of NFS and what carries it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flavour {
+    /// As in the mount option `vers`.
+    pub(super) version: &'static str,
+    /// As in the mount option `proto`.
+    pub(super) transport: &'static str,
+    /// What the job's name ends with, and what `interop.toml` calls it.
+    pub(super) name: &'static str,
+}
+
+const V3: Flavour = Flavour { version: "3", transport: "rdma", name: "3" };
+const V4_1: Flavour = Flavour { version: "4.1", transport: "rdma", name: "4.1" };
+const V4_2: Flavour = Flavour { version: "4.2", transport: "rdma", name: "4.2" };
+const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2-tcp" };
+
+/// The job's scripts say themselves what they mount, or `nfs_mount` does it in version 3.
+pub(super) const ONE: &[Flavour] = &[V3];
+/// Each version, over RDMA.
+pub(super) const VERSIONS: &[Flavour] = &[V3, V4_1, V4_2];
+/// The same, and 4.2 over TCP.
+pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
+
+impl Flavour {
+    pub(super) fn is_version_4(self) -> bool {
+        self.version.starts_with('4')
+    }
+
+    pub(super) fn is_tcp(self) -> bool {
+        self.transport == "tcp"
+    }
+
+    /// The name of a job that is done so. That of version 3 is the job's own.
+    pub(super) fn job_name(self, job: &str) -> String {
+        if self == V3 { job.to_owned() } else { format!("{job}-{}", self.name) }
+    }
+
+    /// In words, for what is said of a job; nothing of version 3.
+    pub(super) fn words(self) -> String {
+        match (self.is_version_4(), self.is_tcp()) {
+            (false, _) => String::new(),
+            (true, false) => format!(" (NFS {})", self.version),
+            (true, true) => format!(" (NFS {} over TCP)", self.version),
+        }
+    }
+}
