@@ -6,6 +6,7 @@
 
 use super::{
     current::Current,
+    kinds::is_missing,
     service::{Pin, Shared, principal},
     state::{
         clients::{Client, Principal},
@@ -239,6 +240,7 @@ impl Compound {
             let largest = reply.octets().saturating_add(args.largest_results());
             let outcome = match self.check_place(&args, at, announced) {
                 Err(status) => Outcome::failed(op, status),
+                Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
                 Ok(()) if !only_looks(op) && largest > limit => Outcome::failed(op, too_big),
                 Ok(()) => {
                     let room = limit.saturating_sub(reply.octets());
@@ -328,7 +330,7 @@ impl Compound {
             Args::Read(args) => Outcome::Read(self.read(args, room).await),
             Args::Write(args) => Outcome::Write(self.write(args).await),
             Args::Commit(args) => Outcome::Commit(self.commit(args).await),
-            // What this server does not have: RFC 8881 section 17 has it optional.
+            // `is_missing` has the others, and what minor version 0 alone has was not decoded.
             other => Outcome::failed(other.op(), Status::NOTSUPP),
         }
     }

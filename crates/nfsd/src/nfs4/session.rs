@@ -65,6 +65,7 @@ impl Compound {
             owner: args.owner.name.0,
             verifier: args.owner.verifier,
             flags: args.flags,
+            minor: self.minor,
             principal: self.principal(),
             network: ClientNetwork::of(self.context.connection.peer.ip()),
         };

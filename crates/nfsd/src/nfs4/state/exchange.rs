@@ -25,8 +25,15 @@ pub(crate) mod exchange_flags {
     pub(crate) const CONFIRMED: u32 = 0x8000_0000;
     /// The server has no layouts.
     pub(crate) const NON_PNFS: u32 = 0x0001_0000;
-    /// All that a client may set: moved file systems, fencing, binding to principals, uses of pNFS, and an update.
-    pub(super) const ASKABLE: u32 = 0x0007_0107 | UPDATE;
+    /// Operations are fenced (RFC 7862 section 14.1): a flag of minor version 2.
+    const FENCE_OPS: u32 = 0x4;
+    /// What a client may set in every minor version: moved file systems, binding to principals, uses of pNFS, an update.
+    const ALWAYS: u32 = 0x0007_0103 | UPDATE;
+
+    /// All that a client may set in a minor version.
+    pub(super) fn askable(minor: u32) -> u32 {
+        if minor < 2 { ALWAYS } else { ALWAYS | FENCE_OPS }
+    }
 }
 
 /// The arguments of EXCHANGE_ID, and who sent it.
@@ -38,6 +45,8 @@ pub(crate) struct ExchangeId {
     pub(crate) verifier: Verifier,
     /// `eia_flags`.
     pub(crate) flags: u32,
+    /// The minor version of the call, which says what flags there are.
+    pub(crate) minor: u32,
     /// Who calls.
     pub(crate) principal: Principal,
     /// From where, as far as limits go.
@@ -75,7 +84,8 @@ impl<P> State<P> {
     /// PERM for updates of what is not there, not of this incarnation or not the caller's, and DELAY if there are too
     /// many clients.
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
-        if call.flags & !exchange_flags::ASKABLE != 0 {
+        // NFS4-8881-18.35-a
+        if call.flags & !exchange_flags::askable(call.minor) != 0 {
             return Err(Status::INVAL);
         }
         let is_update = call.flags & exchange_flags::UPDATE != 0;

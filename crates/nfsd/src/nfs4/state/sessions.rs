@@ -203,8 +203,8 @@ impl<P> State<P> {
     /// has ended.
     ///
     /// # Errors
-    /// STALE_CLIENTID if there is no such client, CLID_INUSE for another principal than the record's, SEQ_MISORDERED,
-    /// INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first three it is
+    /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
+    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first three it is
     /// also the answer to a repetition.
     pub(crate) fn create_session(
         &self,
@@ -223,8 +223,8 @@ impl<P> State<P> {
     ) -> Result<Created, Status> {
         let mut table = self.table();
         let client = table.by_id.get(&call.client).cloned().ok_or(Status::STALE_CLIENTID)?;
-        // Before the slot is looked at: nobody else moves it on, or is told what is in it.
-        if client.principal() != call.principal {
+        // NFS4-8881-18.36-c: only who made a record confirms it. Before the slot is looked at: nobody else moves it on.
+        if !table.is_confirmed(&client) && client.principal() != call.principal {
             return Err(Status::CLID_INUSE);
         }
         let mut creation = client.creation();
@@ -258,7 +258,8 @@ impl<P> State<P> {
             return Err(Status::NOSPC);
         }
         let wants_back = call.flags & create_flags::BACK != 0;
-        let back = if wants_back { call.back.back()? } else { Channel { padding: 0, ..call.back } };
+        // Also without the flag: a later connection may be bound for the server's calls.
+        let back = call.back.back()?;
         let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
         let gets_back = wants_back && call.can_call;
         let session = Arc::new(Session {

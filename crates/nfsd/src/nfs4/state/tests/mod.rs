@@ -145,6 +145,7 @@ pub(super) fn who(owner: &str) -> ExchangeId {
         owner: Bytes::copy_from_slice(owner.as_bytes()),
         verifier: Verifier([1; 8]),
         flags: 0,
+        minor: 1,
         principal: ROOT,
         network: network(1),
     }

@@ -60,7 +60,7 @@ fn a_repeated_create_session_makes_one_session() {
 
 /// proves: NFS4-8881-18.36-c
 #[test]
-fn another_principal_makes_no_session_and_hears_of_none() {
+fn another_principal_confirms_no_record_and_makes_sessions_of_one_that_is_confirmed() {
     let world = World::new();
     let client = world.exchange(&who("a")).unwrap().client;
     let other = |sequence| CreateSession { principal: Principal::unix(7), ..creation(client, sequence) };
@@ -70,8 +70,13 @@ fn another_principal_makes_no_session_and_hears_of_none() {
     let client = world.exchange(&who("a")).unwrap().client;
     world.create(client, 1).0.unwrap();
     let other = |sequence| CreateSession { principal: Principal::unix(7), ..creation(client, sequence) };
+    assert!(create(&other(2)).is_ok(), "without state protection any principal uses the record");
+    assert!(world.create(client, 3).0.is_ok());
+    // A later incarnation's record is not confirmed by what the former one is.
+    let later = world.exchange(&ExchangeId { verifier: Verifier([2; 8]), ..who("a") }).unwrap().client;
+    let other = |sequence| CreateSession { principal: Principal::unix(7), ..creation(later, sequence) };
     assert_eq!([create(&other(1)), create(&other(2))], [Err(Status::CLID_INUSE); 2]);
-    assert!(world.create(client, 2).0.is_ok(), "its number is still the next");
+    assert!(world.create(later, 1).0.is_ok(), "its number is still the next");
 }
 
 /// proves: NFS4-8881-18.36-e
@@ -86,8 +91,10 @@ fn a_create_session_that_fails_leaves_the_records_as_they_are() {
     let call = CreateSession { fore: narrow, ..creation(client, 1) };
     let (created, released) = world.state.create_session(&call, world.now());
     assert_eq!((created, released), (Err(Status::TOOSMALL), vec![]));
-    let call = CreateSession { back: narrow, ..creation(client, 2) };
-    assert_eq!(world.state.create_session(&call, world.now()).0, Err(Status::TOOSMALL));
+    for (sequence, flags) in [(2, create_flags::BACK), (3, 0)] {
+        let call = CreateSession { back: narrow, flags, ..creation(client, sequence) };
+        assert_eq!(world.state.create_session(&call, world.now()).0, Err(Status::TOOSMALL), "{flags}");
+    }
     assert_eq!(guest.client.held.test(opened.id), Status::OK);
     assert!(guest.call().is_ok());
     assert_eq!(world.exchange(&who("a")).unwrap().client, guest.client.id(), "still the confirmed one");

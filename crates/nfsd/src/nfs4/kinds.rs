@@ -1,0 +1,40 @@
+//! Which operations this server does not have.
+
+use rpcrdma_nfs::v4::Op;
+
+/// Operations that RFC 8881 section 17 and RFC 7862 section 13 have optional, and this server does not have. They answer NOTSUPP,
+/// however large their results could be: a client that asks for one learns once and for all that it is not there.
+pub(super) fn is_missing(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Allocate
+            | Op::BackchannelCtl
+            | Op::Clone
+            | Op::Copy
+            | Op::CopyNotify
+            | Op::Deallocate
+            | Op::DelegPurge
+            | Op::DelegReturn
+            | Op::GetDeviceInfo
+            | Op::GetDeviceList
+            | Op::GetDirDelegation
+            | Op::GetXattr
+            | Op::IoAdvise
+            | Op::LayoutCommit
+            | Op::LayoutError
+            | Op::LayoutGet
+            | Op::LayoutReturn
+            | Op::LayoutStats
+            | Op::ListXattrs
+            | Op::OffloadCancel
+            | Op::OffloadStatus
+            | Op::OpenAttr
+            | Op::ReadPlus
+            | Op::RemoveXattr
+            | Op::Seek
+            | Op::SetSsv
+            | Op::SetXattr
+            | Op::WantDelegation
+            | Op::WriteSame
+    )
+}
