@@ -4,6 +4,7 @@ use super::{USUAL_OPS, context::Context};
 use std::time::Duration;
 
 mod client_fsx;
+mod client_locks;
 mod client_nfs4;
 mod client_races;
 mod client_scripts;
@@ -100,6 +101,9 @@ pub(super) const JOBS: &[Job] = &[
     faults_connections::JOB,
     faults_shared::JOB,
     faults_cut::SERVER,
+    client_locks::JOB,
+    client_locks::MINOR_1,
+    client_locks::TCP,
 ];
 
 /// The job whose capture the others' are compared with.
