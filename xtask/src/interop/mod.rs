@@ -70,6 +70,7 @@ mod qemu;
 mod report;
 mod schedule;
 mod serve;
+mod suites;
 mod tree;
 mod tshark;
 mod versions;

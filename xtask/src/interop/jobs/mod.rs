@@ -6,6 +6,7 @@ use std::time::Duration;
 mod client_fsx;
 mod client_locks;
 mod client_nfs4;
+mod client_pjdfstest;
 mod client_races;
 mod client_scripts;
 mod client_tree;
@@ -104,6 +105,7 @@ pub(super) const JOBS: &[Job] = &[
     client_locks::JOB,
     client_locks::MINOR_1,
     client_locks::TCP,
+    client_pjdfstest::JOB,
 ];
 
 /// The job whose capture the others' are compared with.
