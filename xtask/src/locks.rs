@@ -1,5 +1,5 @@
 //! `xtask locks FILE`: locks of fcntl(2) and flock(2), which shells cannot take. This process holds one, others of the same
-//! program try; or several such processes count in the file, each number under a lock.
+//! program try; or several such processes count in the file, each number under a lock; or it does what it is told.
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::{
@@ -12,6 +12,8 @@ use std::{
     path::PathBuf,
     process::Command,
 };
+
+mod commands;
 
 /// What `xtask locks` takes.
 #[derive(clap::Args)]
@@ -27,6 +29,9 @@ pub(crate) struct Arguments {
     /// Write so many lines to its end, each with the number of lines that it makes
     #[arg(long, value_name = "N")]
     count: Option<usize>,
+    /// Do what lines on standard input say, and answer each: `write 0 100`, `unlock 40 20`, `test read 0 0`, `exclusive`
+    #[arg(long, conflicts_with_all = ["count", "attempt"])]
+    commands: bool,
 }
 
 /// System calls that lock.
@@ -88,6 +93,9 @@ impl Kind {
 /// Does what the arguments ask for.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut file = OpenOptions::new().read(true).write(true).open(&arguments.file).context("cannot open the file")?;
+    if arguments.commands {
+        return commands::obey(&file, std::io::stdin().lock(), std::io::stdout().lock());
+    }
     match (arguments.attempt, arguments.count) {
         (Some(kind), _) => {
             println!("{}", if arguments.by.attempt(&file, kind)? { "free" } else { "taken" });

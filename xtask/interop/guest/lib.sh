@@ -68,3 +68,17 @@ await() {
     done
     fail "the host did not say \"$1\" within ${2:-60} s"
 }
+# obey: runs the shell scripts that the host gives, one after the other (Guest::run), until it says "end".
+obey() {
+    local status
+    while [ ! -e /job/go-end ]; do
+        if [ -e /job/command ]; then
+            status=0
+            bash /job/command >/job/command-out 2>&1 </dev/null || status=$?
+            rm -f /job/command
+            echo $status >/job/command-status.new
+            mv /job/command-status.new /job/command-status
+        fi
+        sleep 0.1
+    done
+}

@@ -35,14 +35,5 @@ grep -q rdma /proc/fs/nfsd/portlist || fail "no RDMA listener"
 mark serves
 
 step serve
-while [ ! -e /job/go-end ]; do
-    if [ -e /job/command ]; then
-        status=0
-        bash /job/command >/job/command-out 2>&1 </dev/null || status=$?
-        rm -f /job/command
-        echo $status >/job/command-status.new
-        mv /job/command-status.new /job/command-status
-    fi
-    sleep 0.1
-done
+obey
 rpc.nfsd 0

@@ -16,7 +16,7 @@ use std::{
     net::Ipv4Addr,
     path::{Path, PathBuf},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Goes before each script.
@@ -27,6 +27,9 @@ pub(super) const QEMU_LOG: &str = "qemu.log";
 
 /// The host's loopback as the guest sees it.
 pub(super) const HOST: &str = "10.0.2.2";
+
+/// How long a command in the guest may take.
+const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How a guest is to be booted.
 pub(super) struct GuestOptions {
@@ -224,6 +227,30 @@ impl Guest {
     /// What the script waits for with `await NAME`.
     pub(super) fn say(&self, name: &str) -> anyhow::Result<()> {
         Ok(fs::write(self.dir.join(format!("go-{name}")), [])?)
+    }
+
+    /// Runs a shell script in a guest whose own script came to `obey`, and returns what it printed; fails with it when its
+    /// exit status is not 0. It goes through the shared folder: the guest need not be reachable.
+    pub(super) fn run(&self, script: &str) -> anyhow::Result<String> {
+        let file = |name: &str| self.dir.join(name);
+        let name = &self.options.name;
+        let _ = fs::remove_file(file("command-status"));
+        fs::write(file("command-new"), script)?;
+        fs::rename(file("command-new"), file("command"))?;
+        let end = (Instant::now() + COMMAND_PATIENCE).min(self.deadline);
+        while !file("command-status").exists() {
+            if Instant::now() > end {
+                bail!("guest {name} did not run {script:?}; see {}", self.dir.display());
+            }
+            thread::sleep(LOOK);
+        }
+        let said = fs::read_to_string(file("command-out"))?;
+        match fs::read_to_string(file("command-status"))?.trim() {
+            "0" => Ok(said),
+            status => {
+                bail!("{script:?} in guest {name} ended with {status}: {said}; see {}", file("command-out").display())
+            }
+        }
     }
 
     /// Waits for the script's end; fails if a step failed, or a line of the kernel's log is not expected.

@@ -74,6 +74,7 @@ mod report;
 mod rotation;
 mod schedule;
 mod serve;
+mod suites;
 mod tree;
 mod tshark;
 mod versions;

@@ -4,24 +4,15 @@ use super::{
     context::Context,
     guest::{Guest, GuestOptions},
     ports,
-    process::{LOOK, last_lines},
+    process::last_lines,
 };
-use anyhow::bail;
-use std::{
-    fs,
-    path::PathBuf,
-    thread,
-    time::{Duration, Instant},
-};
+use std::path::PathBuf;
 
 const SCRIPT: &str = include_str!("../../interop/guest/nfsd.sh");
 
 /// Where nfsd and mountd listen in the guest.
 const NFS_PORT: u16 = 20_049;
 const MOUNT_PORT: u16 = 20_048;
-
-/// How long a command in the guest may take.
-const COMMAND_PATIENCE: Duration = Duration::from_secs(60);
 
 /// How the server is to be booted.
 pub(super) struct NfsdOptions {
@@ -79,25 +70,7 @@ impl Nfsd {
 
     /// Runs a shell script in the guest and returns what it printed; fails with it when its exit status is not 0.
     pub(super) fn run(&self, script: &str) -> anyhow::Result<String> {
-        let file = |name: &str| self.guest.dir().join(name);
-        let _ = fs::remove_file(file("command-status"));
-        fs::write(file("command-new"), script)?;
-        fs::rename(file("command-new"), file("command"))?;
-        let end = Instant::now() + COMMAND_PATIENCE;
-        while !file("command-status").exists() {
-            if Instant::now() > end {
-                bail!("the server's guest did not run a command; see {}", self.guest.dir().display());
-            }
-            thread::sleep(LOOK);
-        }
-        let said = fs::read_to_string(file("command-out"))?;
-        match fs::read_to_string(file("command-status"))?.trim() {
-            "0" => Ok(said),
-            status => bail!(
-                "a command in the server's guest ended with {status}: {said}; see {}",
-                file("command-out").display()
-            ),
-        }
+        self.guest.run(script)
     }
 
     /// The last lines of its kernel's log.

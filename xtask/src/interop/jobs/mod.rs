@@ -4,7 +4,9 @@ use super::{USUAL_OPS, context::Context, flavour::Flavour};
 use std::{sync::LazyLock, time::Duration};
 
 mod client_fsx;
+mod client_locks;
 mod client_nfs4;
+mod client_pjdfstest;
 mod client_races;
 mod client_scripts;
 mod client_tree;
@@ -105,6 +107,10 @@ const JOBS: &[Job] = &[
     faults_connections::JOB,
     faults_shared::JOB,
     faults_cut::SERVER,
+    client_locks::JOB,
+    client_locks::MINOR_1,
+    client_locks::TCP,
+    client_pjdfstest::JOB,
 ];
 
 /// The jobs with their flavours: each has one, and a name that tells it.
