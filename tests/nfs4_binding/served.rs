@@ -9,7 +9,7 @@ use rpcrdma::{Quiet, Server, ServerMemory, ServerOptions};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_nfs::attr::{NewAttributes, Stability};
 use rpcrdma_nfsd::{
-    Caller, CreateHow, Export, FileSystem, Identities, InPlace, MemoryFs, New, Nfsd, Squash, StateDirectory, Version4,
+    Caller, CreateHow, Export, FileSystem, Identities, MemoryFs, New, Nfsd, Queue, Squash, StateDirectory, Version4,
     Via,
 };
 use rpcrdma_sim::World;
@@ -87,7 +87,7 @@ pub fn each_version(setup: Setup, test: impl AsyncFn(&Served)) {
         let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
         let identities = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", storage.clone()).with_identities(identities);
-        let version_4 = Version4::new(&state, Arc::new(InPlace));
+        let version_4 = Version4::new(&state, Queue::in_place());
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
         let mut options = ServerOptions::default();
         options.versions = version.spoken();

@@ -4,6 +4,7 @@
 use super::{Job, faults_copying::same_on_disk};
 use crate::interop::{
     context::Context,
+    flavour,
     guest::{Guest, GuestOptions},
     network::{self, Network},
     ports,
@@ -23,6 +24,7 @@ pub(super) const JOB: Job = Job {
     seconds: 400,
     guests: 2,
     scales: false,
+    flavours: flavour::ONE,
     run: |context| run(context, "vers=4.2,proto=rdma"),
 };
 

@@ -1,7 +1,7 @@
 //! pjdfstest, a suite for file systems by other people, in mounts of our server and of Linux's.
 
 use super::Job;
-use crate::interop::{context::Context, guest::GuestOptions, nfsd::NfsdOptions, serve::ServeOptions, suites};
+use crate::interop::{context::Context, flavour, guest::GuestOptions, nfsd::NfsdOptions, serve::ServeOptions, suites};
 use anyhow::{Context as _, ensure};
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt as _};
 
@@ -11,6 +11,7 @@ pub(super) const JOB: Job = Job {
     seconds: 900,
     guests: 2,
     scales: false,
+    flavours: flavour::ONE,
     run,
 };
 
