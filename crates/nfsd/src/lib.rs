@@ -5,6 +5,7 @@
 //! * File handles cannot be made up: they carry a keyed check, under the secret of the [`StateDirectory`].
 //! * Work that may sleep in the kernel is given to the program's [`Workers`]; the library starts no thread.
 
+mod borders;
 mod caller;
 pub mod claims;
 mod directory;
