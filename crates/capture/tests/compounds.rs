@@ -164,7 +164,8 @@ fn exchange() -> Steps {
 fn operations_are_told_in_their_order() {
     let file = exchange().file();
     let lines = [
-        "Call NFS 4 COMPOUND minor 2 SEQUENCE session 0a1b2c3d slot 3 seq 17 PUTFH 5f3a..0506079c READ 1048576 @0, xid",
+        "Call NFS 4 COMPOUND minor 2 SEQUENCE session 0a1b2c3d slot 3 seq 17 PUTFH 5f3a..0506079c READ 1048576 @0 state anonymous, \
+         xid",
         "Reply NFS4_OK SEQUENCE session 0a1b2c3d slot 3 seq 17 PUTFH READ 30 eof, xid",
         "minor 1 SEQUENCE session 0a1b2c3d slot 3 seq 17 PUTFH 5f3a..0506079c OPEN \"name\" read deny none create unchecked, xid",
         "Reply NFS4ERR_GRACE SEQUENCE session 0a1b2c3d slot 3 seq 17 PUTFH OPEN -> NFS4ERR_GRACE, xid",
@@ -175,13 +176,30 @@ fn operations_are_told_in_their_order() {
     let lines = json(&file);
     let contents: Vec<_> = lines.iter().filter_map(|line| line.get("content")).collect();
     assert_eq!((&contents[0]["minor"], &contents[0]["callback"]), (&2.into(), &false.into()));
-    let read = serde_json::json!({ "operation": "READ", "count": 1_048_576, "offset": 0 });
+    let state = serde_json::json!({ "sequence": 0, "other": "0".repeat(24), "special": "anonymous" });
+    let read = serde_json::json!({ "operation": "READ", "count": 1_048_576, "offset": 0, "state": state });
     assert_eq!(contents[0]["operations"][2], read);
     let sequence = &contents[0]["operations"][0];
     assert_eq!(sequence["session"], "0a1b2c3d000000000000000000000000");
     assert_eq!((&sequence["slot"], &sequence["seq"]), (&3.into(), &17.into()));
     let failed = serde_json::json!({ "operation": "OPEN", "status": 10013, "status_name": "NFS4ERR_GRACE" });
     assert_eq!(contents[3]["operations"][2], failed);
+}
+
+#[test]
+fn special_stateids_are_told_by_their_names() {
+    let mut steps = Steps::new();
+    let near = StateId { sequence: 2, ..StateId::CURRENT };
+    let all = [StateId::ANONYMOUS, StateId::BYPASS, StateId::CURRENT, StateId::INVALID, near];
+    let close = |state: &StateId| Args::Close(ops::Close { sequence: 1, state: *state });
+    steps.call(1, all.iter().map(close).collect());
+    let set = |state| Args::SetAttr(ops::SetAttr { state, attributes: v4::FileAttributes::of(&[v4::Value::Size(3)]) });
+    steps.call(1, vec![set(StateId::ANONYMOUS), set(StateId::BYPASS)]);
+    let lines = [
+        "CLOSE state anonymous CLOSE state bypass CLOSE state current CLOSE state invalid CLOSE state 2:00000000, xid",
+        "SETATTR size=3 SETATTR size=3 state bypass, xid",
+    ];
+    all_are_in(&lines, &text(&steps.file()));
 }
 
 #[test]
@@ -207,8 +225,9 @@ fn what_matters_of_arguments_is_told() {
     let lines = [
         "OPEN read deny none claim reclaim LOCK write waiting @100 to the end reclaim state 2:00000001..00000005 LOCK \
          write waiting @100 7 reclaim",
-        "READDIR cookie=7 dircount=512 maxcount=4096 verifier=0909090909090909 WRITE 9 @8192 unstable, xid",
-        "SETATTR size=3 mode=0644 RENAME \"a\" -> \"b\" CLOSE state 2:00000001..00000005, xid",
+        "READDIR cookie=7 dircount=512 maxcount=4096 verifier=0909090909090909 WRITE 9 @8192 unstable state 2:00000001..00000005, \
+         xid",
+        "SETATTR size=3 mode=0644 state 2:00000001..00000005 RENAME \"a\" -> \"b\" CLOSE state 2:00000001..00000005, xid",
         "CREATE \"l\" symbolic link -> \"../to\", xid",
     ];
     all_are_in(&lines, &text(&steps.file()));

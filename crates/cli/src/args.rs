@@ -4,11 +4,14 @@ use crate::{
     bench,
     capture::CaptureArgs,
     devices, files, manual,
-    serve::{DEFAULT_NFS_VERSIONS, NfsVersions},
+    serve::{DEFAULT_NFS_VERSIONS, ExportOption, NfsVersions},
     transports::Carrier,
     url::NfsUrl,
 };
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{
+    Args, Parser, Subcommand, ValueEnum,
+    builder::{OsStringValueParser, TypedValueParser as _},
+};
 use rpcrdma::Versions;
 use rpcrdma_nfsd::Cidr;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
@@ -103,9 +106,19 @@ impl Command {
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
     /// The directory to serve; clients see it as /
-    pub(crate) dir: PathBuf,
-    /// Where NFS over RDMA is served; may be given several times
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20049")]
+    #[arg(required_unless_present = "export")]
+    pub(crate) dir: Option<PathBuf>,
+    /// A further directory, or the only ones if DIR is not given: clients see it as /NAME (as PATH, without pseudo=), ro
+    /// refuses everything that changes a file, and clients= names a network that may use it, several times if need be; may be
+    /// given several times
+    #[arg(
+        long,
+        value_name = "PATH[,pseudo=/NAME][,ro][,clients=CIDR]",
+        value_parser = OsStringValueParser::new().try_map(|text| ExportOption::parse(&text))
+    )]
+    pub(crate) export: Vec<ExportOption>,
+    /// Where NFS over RDMA is served; may be given several times (default: 127.0.0.1:20049, with version 4 if it can be had)
+    #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// What carries RDMA: iwarp is software over TCP, verbs a device of this machine (see `rpcrdma devices`)
     #[arg(long, value_name = "FABRIC", default_value = "iwarp")]
@@ -114,14 +127,14 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
     /// Where MOUNT is served over TCP, as Linux clients of NFS version 3 need it; without version 3 it is not served; may be
-    /// given several times
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:20048")]
+    /// given several times (default: 127.0.0.1:20048, with version 4 if it can be had)
+    #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) mountd: Vec<SocketAddr>,
-    /// Where NFS is served over plain TCP as well; may be given several times
+    /// Where NFS is served over plain TCP as well; may be given several times (default: with version 4 and without --listen
+    /// 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
-    /// Which versions of NFS to serve: 3, 4.1, 4.2, or several of them. Version 4 is under construction: it is not served
-    /// unless it is named, and not all of its operations work
+    /// Which versions of NFS to serve: 3, 4.1, 4.2, or several of them
     #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
     pub(crate) nfs: NfsVersions,
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)
@@ -131,7 +144,11 @@ pub(crate) struct ServeArgs {
     /// (default: as --lease)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) grace: Option<Duration>,
-    /// Refuse everything that changes a file
+    /// NFS version 4: whether what clients lock is locked here, too, against programs of this machine that use fcntl or
+    /// lockf (not flock)
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    pub(crate) host_locks: Switch,
+    /// Refuse everything that changes a file, in all exports
     #[arg(long)]
     pub(crate) read_only: bool,
     /// Let the clients' root act as root here (only when this runs as root)
@@ -155,7 +172,7 @@ pub(crate) struct ServeArgs {
     /// address, or of one /64 of IPv6, get three quarters of it at most
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
-    /// Where the server keeps what must survive a restart, outside of DIR (default: /var/lib/rpcrdma as root, else rpcrdma
+    /// Where the server keeps what must survive a restart, outside of what it serves (default: /var/lib/rpcrdma as root, else rpcrdma
     /// in $XDG_STATE_HOME or ~/.local/state)
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
@@ -189,6 +206,15 @@ pub(crate) struct ServeArgs {
     /// Print the ready line and log messages as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What is on or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// It is done
+    On,
+    /// It is not done
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, Default, Args)]

@@ -54,10 +54,13 @@ impl CaptureArgs {
         Ok(Some(self.started.get_or_init(|| capturing).clone()))
     }
 
-    /// The same for a server of `directory`, whose clients must not reach the file.
-    pub(crate) fn start_outside(&self, directory: &Path) -> Result<Option<Arc<Capturing>>> {
+    /// The same for a server of `directories`, whose clients must not reach the file.
+    pub(crate) fn start_outside<'a>(
+        &self,
+        directories: impl IntoIterator<Item = &'a Path>,
+    ) -> Result<Option<Arc<Capturing>>> {
         if let Some(path) = &self.capture {
-            refuse_inside(path, directory)?;
+            directories.into_iter().try_for_each(|directory| refuse_inside(path, directory))?;
         }
         self.start()
     }

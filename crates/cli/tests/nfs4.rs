@@ -2,20 +2,22 @@
 
 mod common;
 
-use bytes::Bytes;
+#[path = "nfs4/caller.rs"]
+mod caller;
+#[path = "nfs4/defaults.rs"]
+mod defaults;
+#[path = "nfs4/exports.rs"]
+mod exports;
+#[path = "nfs4/host_locks.rs"]
+mod host_locks;
+#[path = "nfs4/journals.rs"]
+mod journals;
+
+use caller::Caller;
 use common::{Server, rpcrdma, served};
-use rpcrdma::Tracing;
-use rpcrdma_env::{Env, Heap, tokio_env};
-use rpcrdma_iwarp::{Config, Iwarp};
-use rpcrdma_nfs::v4::{
-    self, Args, Arguments, ClientName, List, Outcome, Results, SessionId, Status, Verifier,
-    ops::{ChannelAttributes, ClientOwner, CreateSession, ExchangeId, Sequence, StateProtection},
-};
-use rpcrdma_oncrpc::{
-    Client, ClientTransport, SysAuth, SysCredential,
-    tcp::{self, TcpConnector},
-};
-use rpcrdma_xdr::ItemData;
+use rpcrdma_env::tokio_env;
+use rpcrdma_nfs::v4::{self, Args, SessionId, Status, ops::Sequence};
+use rpcrdma_oncrpc::{Client, SysAuth, SysCredential};
 use serde_json::Value;
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -28,10 +30,6 @@ use std::{
 
 /// How long what is counted each second may take to be told.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// COMPOUND.
-const COMPOUND: u32 = 1;
-/// The most octets of any reply here.
-const REPLY_OCTETS: usize = 4_096;
 
 /// The value of a series that is told as it stands here; none while it is not told.
 fn value(address: &str, series: &str) -> Option<f64> {
@@ -51,72 +49,6 @@ async fn wait_for(address: &str, series: &str, wanted: f64) {
         }
         assert!(begin.elapsed() < PATIENCE, "{series} is {found:?} instead of {wanted}");
         tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
-/// A client with a connection of its own, which ends when it is dropped.
-struct Caller(Client);
-
-impl Caller {
-    async fn over_tcp(address: &str, env: &Env) -> Self {
-        let connector = Arc::new(TcpConnector::new(address.parse().unwrap()));
-        let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, Default::default()).await.unwrap();
-        tokio::spawn(driver);
-        Self::of(transport)
-    }
-
-    async fn over_rdma(address: &str, env: &Env) -> Self {
-        let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
-        let connecting = rpcrdma::connect(fabric, address.parse().unwrap(), env, Default::default(), Arc::new(Tracing));
-        let (transport, driver) = connecting.await.unwrap();
-        tokio::spawn(driver);
-        Self::of(transport)
-    }
-
-    fn of(transport: Arc<dyn ClientTransport>) -> Self {
-        Self(Client::new(transport, Arc::new(SysAuth::new(SysCredential::default())), v4::PROGRAM, v4::VERSION))
-    }
-
-    async fn compound(&self, minor: u32, ops: Vec<Args>) -> Results<ItemData> {
-        self.0.call_inline(COMPOUND, &Arguments::new(minor, ops), REPLY_OCTETS).await.unwrap()
-    }
-
-    async fn session(&self, name: &'static [u8]) -> SessionId {
-        let owner = ClientOwner { verifier: Verifier([1; 8]), name: ClientName(Bytes::from_static(name)) };
-        let exchange = ExchangeId { owner, flags: 0, protection: StateProtection::None, implementation: None };
-        let known = match &self.compound(2, vec![Args::ExchangeId(exchange)]).await.results[..] {
-            [Outcome::ExchangeId(Ok(known))] => known.clone(),
-            other => panic!("{other:?}"),
-        };
-        let channel = ChannelAttributes {
-            header_padding: 0,
-            max_request: 65_536,
-            max_response: 65_536,
-            max_response_cached: 2_048,
-            max_operations: 8,
-            max_requests: 4,
-            rdma_ird: None,
-        };
-        let create = CreateSession {
-            client: known.client,
-            sequence: known.sequence,
-            flags: 0,
-            fore: channel,
-            back: channel,
-            callback_program: 0x4000_0000,
-            callback_security: List(Vec::new()),
-        };
-        match &self.compound(2, vec![Args::CreateSession(create)]).await.results[..] {
-            [Outcome::CreateSession(Ok(created))] => created.session,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// The first call of a session.
-    async fn use_session(&self, session: SessionId) {
-        let sequence = Sequence { session, sequence: 1, slot: 0, highest_slot: 0, cache: false };
-        let said = self.compound(2, vec![Args::Sequence(sequence), Args::PutRootFh, Args::GetFh]).await;
-        assert_eq!((said.status, said.results.len()), (Status::OK, 3));
     }
 }
 
@@ -213,13 +145,13 @@ fn the_shortest_mount_command_is_told_and_mount_is_served_for_version_3_alone() 
         let (_, rest) = line.split_once("port=").unwrap();
         rest.split([',', ' ']).next().unwrap().to_owned()
     };
-    for (versions, has_mount) in [("4.2", false), ("3,4.1,4.2", true)] {
-        let (lines, is_open) = said(scratch.path(), &["--nfs", versions]);
+    for (versions, has_mount) in [(&["--nfs", "4.2"][..], false), (&["--nfs", "3,4.1,4.2"], true), (&[], true)] {
+        let (lines, is_open) = said(scratch.path(), versions);
         let wanted = format!("mount from Linux: mount -t nfs -o proto=rdma,port={} 127.0.0.1:/ /mnt", port(&lines[1]));
         assert_eq!((&lines[1], is_open), (&wanted, has_mount));
         assert_eq!(lines[0].contains("MOUNT"), has_mount, "{lines:?}");
     }
-    let (lines, is_open) = said(scratch.path(), &[]);
+    let (lines, is_open) = said(scratch.path(), &["--nfs", "3"]);
     assert!(
         lines[1].contains(" -o vers=3,proto=rdma,port=") && lines[1].contains("mountport=") && is_open,
         "{lines:?}"

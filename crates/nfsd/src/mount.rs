@@ -77,7 +77,7 @@ impl Mount {
 }
 
 /// Path components, without empty ones.
-fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn components(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|octet| *octet == b'/').filter(|name| !name.is_empty())
 }
 

@@ -16,6 +16,7 @@
 
 use crate::{
     Caller, Cidr, Fault, FileId, FileSystem, Identities, Origin, SECRET_OCTETS, Squash,
+    borders::Borders,
     claims::{Access, Asker, Claims, FileKey},
     handle::{Seal, Target},
     mount::{Mount, MountTable},
@@ -137,6 +138,7 @@ impl Nfsd {
         let file_systems = exports.iter().map(|export| export.file_system.clone()).collect();
         let pseudo = Arc::new(PseudoFs::new(&exports));
         let server = Arc::new(Server {
+            borders: Borders::new(&exports),
             exports,
             claims: Claims::new(env.clock.clone()),
             version_4: OnceLock::new(),
@@ -237,6 +239,8 @@ impl Nfsd {
 /// What the services share.
 pub(crate) struct Server {
     pub(crate) exports: Vec<Export>,
+    /// Where exports lie in others.
+    pub(crate) borders: Borders,
     pub(crate) seal: Seal,
     /// Tells this start of the server from others.
     boot: u64,
@@ -294,7 +298,7 @@ impl Server {
         self.open_in(context, export, target.file)
     }
 
-    fn open_in(&self, context: &CallContext, export: &Export, file: FileId) -> Result<Opened, Fault> {
+    pub(crate) fn open_in(&self, context: &CallContext, export: &Export, file: FileId) -> Result<Opened, Fault> {
         if !export.allows(context.connection.peer.ip()) {
             return Err(Fault::Denied);
         }
@@ -320,14 +324,31 @@ impl Server {
 
     /// Where version 4 begins: the root of the export `/`, or of the tree above all exports.
     pub(crate) fn root(&self, context: &CallContext) -> Result<Opened, Fault> {
+        let root = self.pseudo.root();
         match self.pseudo.root_export().and_then(|place| self.exports.get(place)) {
-            Some(export) => self.open_in(context, export, export.file_system.root()),
+            Some(export) => match self.arrive(context, root) {
+                Err(Fault::NotFound) => self.open_in(context, export, export.file_system.root()),
+                arrived => arrived,
+            },
             None => Ok(self.pseudo_root(context)),
         }
     }
 
-    /// What a name in the tree above the exports leads to, if the directory is there: an export that the client may not use is
-    /// not told.
+    /// What a client finds at a directory of the tree above the exports: the export that begins there, if the client may use it,
+    /// else the directory, if there is an export below that it may use. Of no others it is told.
+    fn arrive(&self, context: &CallContext, directory: FileId) -> Result<Opened, Fault> {
+        let client = context.connection.peer.ip();
+        let is_allowed = |place: usize| self.exports.get(place).is_some_and(|export| export.allows(client));
+        match self.pseudo.export_at(directory).filter(|place| is_allowed(*place)) {
+            Some(place) => self.cross(context, place),
+            None if self.pseudo.exports_below(directory).into_iter().any(is_allowed) => {
+                Ok(Opened { file: directory, ..self.pseudo_root(context) })
+            }
+            None => Err(Fault::NotFound),
+        }
+    }
+
+    /// What a name in the tree above the exports leads to, if the directory is there.
     pub(crate) fn enter(
         &self,
         context: &CallContext,
@@ -337,24 +358,23 @@ impl Server {
         if directory.export != PSEUDO {
             return None;
         }
-        Some(self.pseudo.find(directory.file, name).and_then(|found| {
-            match self.pseudo.export_at(found).and_then(|place| self.exports.get(place)) {
-                Some(export) => self.open_in(context, export, export.file_system.root()).map_err(|_| Fault::NotFound),
-                None => Ok(Opened { file: found, ..directory.clone() }),
-            }
-        }))
+        Some(self.pseudo.find(directory.file, name).and_then(|found| self.arrive(context, found)))
     }
 
     /// What is above the root of an export or of the tree above them; `None` for every other directory.
-    pub(crate) fn leave(&self, context: &CallContext, directory: &Opened) -> Option<Result<Opened, Fault>> {
+    pub(crate) async fn leave(&self, context: &CallContext, directory: &Opened) -> Option<Result<Opened, Fault>> {
         if directory.file != directory.file_system.root() {
             return None;
         }
         let place = self.exports.iter().position(|export| export.id == directory.export);
-        let above = place.filter(|place| self.pseudo.root_export() != Some(*place));
-        let above = above.and_then(|place| self.pseudo.above(place));
+        let place = place.filter(|place| self.pseudo.root_export() != Some(*place));
         // Nothing is above the root (RFC 8881 section 18.14.3).
-        Some(above.map(|file| Opened { file, ..self.pseudo_root(context) }).ok_or(Fault::NotFound))
+        let Some(place) = place else { return Some(Err(Fault::NotFound)) };
+        if let Some(above) = self.cross_back(context, place).await {
+            return Some(Ok(above));
+        }
+        let above = self.pseudo.above(place).map(|file| Opened { file, ..self.pseudo_root(context) });
+        Some(above.ok_or(Fault::NotFound))
     }
 
     /// The number of the directory above the exports that a file covers, if it is the root of an export below.

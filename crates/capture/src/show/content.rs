@@ -4,7 +4,7 @@ use crate::{
     content::{Content, Field, Operation, Value},
     event, names,
 };
-use rpcrdma_nfs::v4::Status;
+use rpcrdma_nfs::v4::{STATE_ID_OTHER_OCTETS, StateId, Status};
 use serde_json::{Map, Value as Json};
 use std::fmt::Write as _;
 
@@ -64,9 +64,24 @@ fn field(field: &Field) -> String {
         Value::Flags(flags) => format!("{key}={flags:#x}"),
         Value::Client(client) => format!("{key} {client:016x}"),
         Value::Session(octets) => format!("{key} {}", words(octets)),
-        Value::State(sequence, octets) => format!("{key} {sequence}:{}", words(octets)),
+        Value::State(sequence, octets) => match special(*sequence, octets) {
+            Some(name) => format!("{key} {name}"),
+            None => format!("{key} {sequence}:{}", words(octets)),
+        },
     };
     if field.target { format!("-> {text}") } else { text }
+}
+
+/// The name of a stateid that stands for no open or lock of its own (RFC 8881 section 8.2.3).
+fn special(sequence: u32, octets: &[u8; STATE_ID_OTHER_OCTETS]) -> Option<&'static str> {
+    let named = [
+        (StateId::ANONYMOUS, "anonymous"),
+        (StateId::BYPASS, "bypass"),
+        (StateId::CURRENT, "current"),
+        (StateId::INVALID, "invalid"),
+    ];
+    let is_this = |(state, _): &&(StateId, _)| state.sequence == sequence && state.other.0 == *octets;
+    named.iter().find(is_this).map(|(_, name)| *name)
 }
 
 fn handle(octets: &[u8]) -> String {
@@ -138,7 +153,11 @@ fn operation(operation: &Operation) -> Json {
             Value::Octets(octets) => super::json::hex(octets).into(),
             Value::Session(octets) => super::json::hex(octets).into(),
             Value::State(sequence, octets) => {
-                serde_json::json!({ "sequence": sequence, "other": super::json::hex(octets) })
+                let mut state = serde_json::json!({ "sequence": sequence, "other": super::json::hex(octets) });
+                if let Some(name) = special(*sequence, octets) {
+                    state["special"] = name.into();
+                }
+                state
             }
             Value::Mode(mode) => (*mode).into(),
             Value::Word(word) | Value::KeyedWord(word) => (*word).into(),

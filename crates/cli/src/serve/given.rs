@@ -1,8 +1,12 @@
 //! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something else
 //! is made are told in the log.
 
-use super::memory;
-use crate::{args::ServeArgs, failure::Usage, transports::Carrier};
+use super::{listeners::Listeners, memory};
+use crate::{
+    args::{ServeArgs, Switch},
+    failure::Usage,
+    transports::Carrier,
+};
 use rustix::process::{Resource, getrlimit};
 
 /// Descriptors that a server needs beside one for each connection: ports, files, the state.
@@ -17,10 +21,14 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
             (args.lease.is_some() || args.grace.is_some()) && !args.nfs.has_4(),
             "--lease and --grace are of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.1,4.2",
         ),
+        (
+            args.host_locks == Switch::Off && !args.nfs.has_4(),
+            "--host-locks is of NFS version 4, which --nfs does not name: clients of version 3 lock nothing here",
+        ),
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
-            args.rpcbind && only_loopback(args),
+            args.rpcbind && Listeners::of(args).only_loopback(),
             "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
         ),
     ];
@@ -28,13 +36,6 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
         Some((_, why)) => Err(Usage(why.into())),
         None => Ok(()),
     }
-}
-
-/// Whether nobody on another machine can reach any of the ports.
-fn only_loopback(args: &ServeArgs) -> bool {
-    let mountd: &[_] = if args.nfs.has_3() { &args.mountd } else { &[] };
-    let mut all = args.listen.iter().chain(mountd).chain(&args.tcp);
-    all.all(|address| address.ip().to_canonical().is_loopback())
 }
 
 /// Tells of what was asked for and is not done as it was asked for.
@@ -72,12 +73,12 @@ fn changed(args: &ServeArgs, is_root: bool, descriptors: Option<u64>) -> Vec<Str
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::args::{Cli, Command};
     use clap::Parser;
 
-    fn args(more: &[&str]) -> ServeArgs {
+    pub(in crate::serve) fn args(more: &[&str]) -> ServeArgs {
         let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more);
         match Cli::try_parse_from(words).unwrap().command {
             Command::Serve(args) => args,
@@ -118,7 +119,8 @@ mod tests {
             &["--fabric", "verbs", "--capture", "file"],
             &["--rpcbind"],
             &["--rpcbind", "--nfs", "4.2", "--mountd", "192.0.2.1:20048"],
-            &["--lease", "10"],
+            &["--lease", "10", "--nfs", "3"],
+            &["--host-locks", "off", "--nfs", "3"],
             &["--grace", "10", "--nfs", "3"],
         ] {
             assert!(check(&args(more)).is_err(), "{more:?}");
@@ -126,6 +128,7 @@ mod tests {
         assert!(check(&args(&["--rpcbind", "--listen", "192.0.2.1:20049"])).is_ok());
         assert!(check(&args(&["--rpcbind", "--nfs", "3", "--mountd", "192.0.2.1:20048"])).is_ok());
         assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
+        assert!(check(&args(&["--host-locks", "off"])).is_ok());
         assert!(check(&args(&["--fabric", "verbs", "--device", "mlx5_0"])).is_ok());
     }
 }

@@ -1,6 +1,9 @@
 //! What is printed once every port is open.
 
-use super::ports::{Ports, Spoken};
+use super::{
+    exports::ExportOption,
+    ports::{Ports, Spoken},
+};
 use crate::{args::ServeArgs, names, transports::Carrier};
 use serde_json::json;
 use std::{
@@ -9,68 +12,108 @@ use std::{
     os::unix::ffi::OsStrExt,
 };
 
+/// Where Linux looks for NFS version 4 over TCP if it is told no port.
+const USUAL_PORT: u16 = 2_049;
+
 /// One line that begins `ready`, then how to mount and how to list. Nobody reading is no reason to stop serving.
-pub(super) fn ready(args: &ServeArgs, ports: &Ports) {
-    let text = if args.json { ready_json(args, ports) } else { ready_text(args, ports) };
+pub(super) fn ready(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) {
+    let text = if args.json { ready_json(args, exports, ports) } else { ready_text(args, exports, ports) };
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn list(addresses: impl Iterator<Item = SocketAddr>) -> String {
-    addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-fn ready_text(args: &ServeArgs, ports: &Ports) -> String {
-    let directory = names::escaped(args.dir.as_os_str().as_bytes());
-    let mut text = format!("ready: {directory} over NFS/RDMA on {}", list(ports.of(Spoken::Rdma)));
-    if args.nfs.has_3() {
-        text += &format!(", MOUNT on {}", list(ports.of(Spoken::Mount)));
-    }
-    if ports.of(Spoken::Nfs).next().is_some() {
-        text += &format!(", NFS/TCP on {}", list(ports.of(Spoken::Nfs)));
-    }
-    text.push('\n');
+fn ready_text(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {
+    let directories: Vec<_> = exports.iter().map(shown).collect();
+    let all = [(Spoken::Rdma, "NFS/RDMA"), (Spoken::Mount, "MOUNT"), (Spoken::Nfs, "NFS/TCP")].into_iter();
+    let on: Vec<_> = all
+        .filter_map(|(spoken, name)| {
+            let addresses: Vec<_> = ports.of(spoken).map(|address| address.to_string()).collect();
+            (!addresses.is_empty()).then(|| format!("{name} on {}", addresses.join(", ")))
+        })
+        .collect();
+    let mut text = format!("ready: {} over {}\n", directories.join(", "), on.join(", "));
     if args.verbosity.quiet {
         return text;
     }
-    if let Some(command) = mount_command(args, ports) {
+    if let Some(command) = mount_command(args, exports, ports) {
         text += &format!("mount from Linux: {command}\n");
     }
-    // The commands of this program speak version 3.
-    let (Some(rdma), Some(mount)) = (ports.of(Spoken::Rdma).next(), ports.of(Spoken::Mount).next()) else {
-        return text;
-    };
-    let host = host(rdma.ip());
-    let fabric = match args.fabric {
-        Carrier::Iwarp => "",
-        Carrier::Verbs => "fabric=verbs&",
-    };
-    text +=
-        &format!("list with this:   rpcrdma ls 'nfs://{host}:{}/?{fabric}mountport={}'\n", rdma.port(), mount.port());
+    if let Some(url) = url(args, exports, ports) {
+        text += &format!("list with this:   rpcrdma ls '{url}'\n");
+    }
     text
 }
 
-/// The shortest command with which Linux mounts: a client that is told no version begins with the latest that it has, and
-/// needs to know no other port for version 4.
-fn mount_command(args: &ServeArgs, ports: &Ports) -> Option<String> {
-    let rdma = ports.of(Spoken::Rdma).next()?;
-    let (host, port) = (host(rdma.ip()), rdma.port());
-    if args.nfs.has_4() {
-        return Some(format!("mount -t nfs -o proto=rdma,port={port} {host}:/ /mnt"));
-    }
-    let mount = ports.of(Spoken::Mount).next()?.port();
-    Some(format!("mount -t nfs -o vers=3,proto=rdma,port={port},mountport={mount},mountproto=tcp,nolock {host}:/ /mnt"))
+/// A directory, and where clients see it if that is not the root.
+fn shown(export: &ExportOption) -> String {
+    let directory = names::escaped(export.directory.as_os_str().as_bytes());
+    let seen = if export.path == b"/" { String::new() } else { format!(" as {}", names::escaped(&export.path)) };
+    format!("{directory}{seen}{}", if export.read_only { " (read-only)" } else { "" })
 }
 
-fn ready_json(args: &ServeArgs, ports: &Ports) -> String {
+/// The port that a client is told to use, and whether it speaks RDMA.
+fn best(ports: &Ports) -> Option<(SocketAddr, bool)> {
+    let rdma = ports.of(Spoken::Rdma).next().map(|address| (address, true));
+    rdma.or_else(|| ports.of(Spoken::Nfs).next().map(|address| (address, false)))
+}
+
+/// The shortest command with which Linux mounts: a client that is told no version begins with the latest that it has, and
+/// needs to know no other port for version 4. Above the exports of version 4 is a tree that leads to all of them.
+fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
+    let (address, is_rdma) = best(ports)?;
+    let (host, port) = (host(address.ip()), address.port());
+    if args.nfs.has_4() {
+        let options = match (is_rdma, port) {
+            (true, port) => format!("-o proto=rdma,port={port} "),
+            (false, USUAL_PORT) => String::new(),
+            (false, port) => format!("-o port={port} "),
+        };
+        return Some(format!("mount -t nfs {options}{host}:/ /mnt"));
+    }
+    let mount = ports.of(Spoken::Mount).next()?.port();
+    let (proto, path) = (if is_rdma { "rdma" } else { "tcp" }, names::escaped(&exports.first()?.path));
+    let options = format!("vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp,nolock");
+    Some(format!("mount -t nfs -o {options} {host}:{path} /mnt"))
+}
+
+/// A URL for the commands of this program, which speak version 3.
+fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
+    let ((address, is_rdma), mount) = (best(ports)?, ports.of(Spoken::Mount).next()?);
+    let carried = match (is_rdma, args.fabric) {
+        (false, _) => "transport=tcp&",
+        (true, Carrier::Iwarp) => "",
+        (true, Carrier::Verbs) => "fabric=verbs&",
+    };
+    let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"/-._~".contains(&octet);
+    let escaped = |octet: &u8| match plain(*octet) {
+        true => char::from(*octet).to_string(),
+        false => format!("%{octet:02X}"),
+    };
+    let path: String = exports.first()?.path.iter().map(escaped).collect();
+    let (host, port) = (host(address.ip()), address.port());
+    Some(format!("nfs://{host}:{port}{path}?{carried}mountport={}", mount.port()))
+}
+
+fn ready_json(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {
     let all = |spoken| ports.of(spoken).map(|address| address.to_string()).collect::<Vec<_>>();
     let mut ready = serde_json::Map::new();
-    names::insert_json(&mut ready, "directory", args.dir.as_os_str().as_bytes());
+    if let Some(first) = exports.first() {
+        names::insert_json(&mut ready, "directory", first.directory.as_os_str().as_bytes());
+    }
+    let export = |export: &ExportOption| {
+        let mut told = serde_json::Map::new();
+        names::insert_json(&mut told, "directory", export.directory.as_os_str().as_bytes());
+        names::insert_json(&mut told, "path", &export.path);
+        told.insert("read_only".into(), (args.read_only || export.read_only).into());
+        told.insert("clients".into(), export.clients.iter().map(ToString::to_string).collect::<Vec<_>>().into());
+        serde_json::Value::from(told)
+    };
+    ready.insert("exports".into(), exports.iter().map(export).collect());
     ready.insert("rdma".into(), all(Spoken::Rdma).into());
     ready.insert("mountd".into(), all(Spoken::Mount).into());
     ready.insert("tcp".into(), all(Spoken::Nfs).into());
     ready.insert("nfs".into(), args.nfs.names().collect::<Vec<_>>().into());
-    ready.insert("mount".into(), mount_command(args, ports).into());
+    ready.insert("mount".into(), mount_command(args, exports, ports).into());
     format!("{}\n", json!({ "ready": ready }))
 }
 

@@ -299,13 +299,18 @@ impl Drop for TcpConnection {
 }
 
 /// Tells how much the index of names remembers, until the runtime ends.
-pub(super) fn watch_index(directory: DirectoryFs) {
+pub(super) fn watch_index(directories: Vec<DirectoryFs>) {
     tokio::spawn(async move {
         loop {
-            let index = directory.index_use();
-            gauge!("rpcrdma_index_files").set(index.files as f64);
-            gauge!("rpcrdma_index_bytes", "what" => "in_use").set(index.bytes as f64);
-            gauge!("rpcrdma_index_bytes", "what" => "limit").set(index.max_bytes as f64);
+            let (mut files, mut bytes, mut max_bytes) = (0.0, 0.0, 0.0);
+            for index in directories.iter().map(DirectoryFs::index_use) {
+                files += index.files as f64;
+                bytes += index.bytes as f64;
+                max_bytes += index.max_bytes as f64;
+            }
+            gauge!("rpcrdma_index_files").set(files);
+            gauge!("rpcrdma_index_bytes", "what" => "in_use").set(bytes);
+            gauge!("rpcrdma_index_bytes", "what" => "limit").set(max_bytes);
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
     });

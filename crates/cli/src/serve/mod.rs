@@ -1,14 +1,16 @@
-//! `rpcrdma serve`: a directory over NFS/RDMA.
+//! `rpcrdma serve`: directories over NFS/RDMA.
 //!
 //! The main thread opens every port and waits for signals. Each serving thread runs a single-threaded runtime with its
 //! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
 //! runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the serving threads in turn.
 
 mod ends;
+mod exports;
 mod gate;
 mod given;
 mod handed;
 mod hints;
+mod listeners;
 mod memory;
 mod metrics;
 mod nfs_versions;
@@ -16,16 +18,18 @@ mod ports;
 mod register;
 mod scrape;
 mod seldom;
+mod served;
 mod setups;
 mod stranger;
 mod tally;
 mod thread;
 
 use crate::{
-    args::{LogFormat, ServeArgs},
+    args::{LogFormat, ServeArgs, Switch},
     transports::Carrier,
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
+pub(crate) use exports::ExportOption;
 use gate::Gate;
 use nfs_versions::Version4Options;
 pub(crate) use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
@@ -33,15 +37,10 @@ use ports::Ports;
 use rpcrdma::{Observer, RefusedCalls, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
-use rpcrdma_nfsd::{Cidr, DirectoryFs, Export, Identities, Nfsd, Queue, Squash, StateDirectory, Workers};
+use rpcrdma_nfsd::Workers;
 use rpcrdma_oncrpc::ConnectionIds;
 use rustix::process::Signal;
-use std::{
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 use tokio::{
     runtime::{Builder, Handle},
     signal::unix::{SignalKind, signal},
@@ -54,9 +53,6 @@ const DRAIN: Duration = Duration::from_secs(5);
 const FILE_THREADS: usize = 8;
 /// Threads for what the program itself does beside that: looking up names, reading the terminal.
 const SPARE_THREADS: usize = 2;
-/// How many descriptors are asked for, if the administrator allows as many: what the served files and some thousands of
-/// connections take. The usual soft limit of 1024 is for programs that use select(2).
-const DESCRIPTORS: u64 = 65_536;
 
 /// Runs work on files on threads that may sleep.
 struct FileThreads {
@@ -106,11 +102,13 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let (memory_octets, reply_octets) = args.nfs.share(memory::budget(args.memory));
     let (lease, grace) = (args.lease, args.grace);
     let observer = numbers.clone().map(|numbers| numbers as Arc<dyn rpcrdma_nfsd::Observer>);
-    let version_4 = Version4Options { lease, grace, reply_octets, observer };
-    let (nfsd, directory) = build(args, &env, allow.clone(), files, version_4)?;
+    let host_locks = args.host_locks == Switch::On;
+    let version_4 = Version4Options { lease, grace, host_locks, reply_octets, observer };
+    let exports = served::exports(args);
+    let (nfsd, directories) = served::build(args, &exports, &env, files, version_4)?;
     let nfsd = Arc::new(nfsd);
     let (ports, on_device) = Ports::open(args, &env).await?;
-    if !ports.only_loopback() && args.allow.is_empty() {
+    if !ports.only_loopback() && args.allow.is_empty() && exports.iter().any(|export| export.clients.is_empty()) {
         let carried = match args.fabric {
             Carrier::Iwarp => "iWARP is not encrypted",
             Carrier::Verbs => "what the RDMA device carries is not encrypted",
@@ -128,7 +126,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     if let Some(address) = args.metrics {
         metrics::serve(address)?;
         metrics::watch_memory(memory.parts());
-        metrics::watch_index(directory);
+        metrics::watch_index(directories);
         if let Some(numbers) = numbers.filter(|_| args.nfs.has_4()) {
             numbers.begin();
             metrics::watch_clients(nfsd.clone());
@@ -140,7 +138,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     tokio::spawn(crate::log::watch_dropped());
     let gate = Arc::new(Gate::new(args.max_connections, allow));
     let (stop, stopping) = watch::channel(false);
-    let capturing = args.capture.start_outside(&args.dir)?;
+    let capturing = args.capture.start_outside(exports.iter().map(|export| -> &Path { &export.directory }))?;
     let (crc, tap) = (!args.no_crc, capturing.as_ref().map(crate::capture::Capturing::tap));
     let (stall, busy_poll, versions) = (args.stall_timeout, args.busy_poll, args.rpcrdma);
     let shared = thread::Shared {
@@ -169,7 +167,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
         true => Some(register::Registered::with_rpcbind(&ports, args.nfs, &env).await?),
         false => None,
     };
-    hints::ready(args, &ports);
+    hints::ready(args, &exports, &ports);
     tokio::select! {
         biased;
         _ = terminate.recv() => {}
@@ -193,112 +191,4 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     }
     // Threads that have not ended may still hold it.
     capturing.map_or(Ok(()), |capturing| capturing.finish())
-}
-
-/// The server of the one export that the command line has, and its directory.
-fn build(
-    args: &ServeArgs,
-    env: &rpcrdma_env::Env,
-    allow: Vec<Cidr>,
-    files: FileThreads,
-    version_4: Version4Options,
-) -> Result<(Nfsd, DirectoryFs)> {
-    let metadata = std::fs::metadata(&args.dir).with_context(|| args.dir.display().to_string())?;
-    ensure!(metadata.is_dir(), "{}: not a directory", args.dir.display());
-    raise_descriptors();
-    given::tell_changed(args);
-    let state = state_directory(args)?;
-    if is_served(&state, &args.dir) {
-        // By default it is where it is: clients do not reach it. Who says where it is can say a better place.
-        ensure!(
-            args.state.is_none(),
-            "--state {}: this lies in the directory that is served; say one outside of it",
-            state.display()
-        );
-        tracing::info!("clients do not see {}, where the server keeps its state", state.display());
-    }
-    let state = StateDirectory::open(state, &*env.random)?;
-    let queue = Queue::new(Arc::new(files));
-    let directory = DirectoryFs::open(&args.dir, &state, queue.clone(), env)?;
-    if !directory.tells_files_apart() {
-        tracing::warn!(
-            "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \
-             file may be shown the file that took its inode number",
-            args.dir.display()
-        );
-    }
-    if let Some(uid) = directory.owner() {
-        tracing::info!(
-            "every caller has the rights of user {uid} here; callers who say that they are user {uid} are the owner of \
-             that user's files, all others have what the files' modes say"
-        );
-    }
-    let directory = if args.early_answers { directory.with_early_answers() } else { directory };
-    let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
-    let export = Export::new("/", Arc::new(directory.clone()))
-        .with_read_only(args.read_only)
-        .with_identities(Identities { squash, ..Identities::default() })
-        .with_allow(allow);
-    let nfsd = Nfsd::new(vec![export], state.secret(), env)?;
-    Ok((nfs_versions::serve(nfsd, args.nfs, version_4, (&state, queue), env)?, directory))
-}
-
-/// Allows this process what the administrator allows it.
-fn raise_descriptors() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS);
-    if limit.current.is_some_and(|current| current < wanted) {
-        // Less is enough to serve, only for fewer clients.
-        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }) {
-            tracing::debug!(%error, "the limit of open files stays");
-        }
-    }
-}
-
-/// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not there
-/// yet will lie in the nearest directory above it that is.
-fn is_served(path: &Path, directory: &Path) -> bool {
-    let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
-    let Ok(path) = std::path::absolute(path) else { return false };
-    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
-    match (there.ok_or(()), directory.canonicalize().map_err(|_| ())) {
-        (Ok(path), Ok(directory)) => path.starts_with(&directory) && device(&path) == device(&directory),
-        _ => false,
-    }
-}
-
-fn state_directory(args: &ServeArgs) -> Result<PathBuf> {
-    if let Some(state) = &args.state {
-        return Ok(state.clone());
-    }
-    if rustix::process::geteuid().is_root() {
-        return Ok("/var/lib/rpcrdma".into());
-    }
-    if let Some(xdg) = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
-        return Ok(PathBuf::from(xdg).join("rpcrdma"));
-    }
-    let home = std::env::var_os("HOME").context("HOME is not set: say where to keep state with --state")?;
-    Ok(PathBuf::from(home).join(".local/state/rpcrdma"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn state_in_the_served_directory_is_noticed() {
-        let scratch = tempfile::tempdir().unwrap();
-        let served = scratch.path().join("served");
-        std::fs::create_dir_all(served.join("state")).unwrap();
-        std::fs::create_dir(scratch.path().join("served-not")).unwrap();
-        std::os::unix::fs::symlink(served.join("state"), scratch.path().join("link")).unwrap();
-        assert!(is_served(&served.join("state"), &served) && is_served(&served, &served));
-        assert!(is_served(&scratch.path().join("link"), &served), "by another name");
-        assert!(!is_served(&scratch.path().join("served-not"), &served));
-        assert!(is_served(&served.join("not/there/yet"), &served), "it is about to be made there");
-        assert!(is_served(&scratch.path().join("link/not-yet"), &served));
-        assert!(!is_served(&scratch.path().join("served-not-yet"), &served));
-        assert!(!is_served(Path::new("/proc"), Path::new("/")), "what is mounted below is not served");
-    }
 }

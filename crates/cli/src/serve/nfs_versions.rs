@@ -4,8 +4,8 @@ use rpcrdma_env::Env;
 use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4, Version4Error};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
-/// What is served if nothing is said. Version 4 joins it when its service is complete.
-pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3";
+/// What is served if nothing is said.
+pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.1,4.2";
 
 /// What a list of versions may name, in order.
 const KNOWN: [&str; 3] = ["3", "4.1", "4.2"];
@@ -79,13 +79,15 @@ pub(super) struct Version4Options {
     pub(super) lease: Option<Duration>,
     /// How long clients may reclaim after a restart. As long as the lease, if nothing is said.
     pub(super) grace: Option<Duration>,
+    /// Whether programs of the host are excluded by what clients lock.
+    pub(super) host_locks: bool,
     /// What remembered replies may take, in octets.
     pub(super) reply_octets: usize,
     /// Who is told of each operation.
     pub(super) observer: Option<Arc<dyn Observer>>,
 }
 
-/// Makes the server speak these versions.
+/// Makes the server speak these versions. `id` says which of the servers that share the state directory it is.
 ///
 /// # Errors
 /// If the journal of version 4 cannot be used.
@@ -93,11 +95,15 @@ pub(super) fn serve(
     nfsd: Nfsd,
     versions: NfsVersions,
     options: Version4Options,
-    (state, queue): (&StateDirectory, Arc<Queue>),
+    (state, id, queue): (&StateDirectory, u64, Arc<Queue>),
     env: &Env,
 ) -> Result<Nfsd, Version4Error> {
     let Some(minors) = versions.minors() else { return Ok(nfsd) };
-    let mut version_4 = Version4::new(state, queue).with_minors(minors).with_cache_octets(options.reply_octets);
+    let mut version_4 = Version4::new(state, queue)
+        .with_server_id(id)
+        .with_minors(minors)
+        .with_host_locks(options.host_locks)
+        .with_cache_octets(options.reply_octets);
     if let Some(lease) = options.lease {
         version_4 = version_4.with_lease(lease);
     }

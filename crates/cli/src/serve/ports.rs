@@ -1,10 +1,11 @@
 //! The ports, opened before anything else is promised.
 
+use super::listeners::{Addresses, Listeners};
 use crate::{
     args::ServeArgs,
     transports::{self, Carrier},
 };
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener};
 use rpcrdma_verbs::{Device, Verbs};
@@ -33,6 +34,15 @@ impl Spoken {
             Spoken::Mount => "MOUNT",
         }
     }
+
+    /// The option that names its addresses.
+    fn option(self) -> &'static str {
+        match self {
+            Spoken::Rdma => "--listen",
+            Spoken::Nfs => "--tcp",
+            Spoken::Mount => "--mountd",
+        }
+    }
 }
 
 /// A port that is open.
@@ -53,21 +63,38 @@ pub(super) struct OnDevice {
 }
 
 impl Ports {
-    /// Opens every port of the command line.
+    /// Opens every port that the command line names, and the defaults: with version 4 those of them that can be had.
     pub(super) async fn open(args: &ServeArgs, env: &Env) -> Result<(Self, Option<OnDevice>)> {
         let mut ports = Vec::new();
+        let wanted = Listeners::of(args);
+        let mut over_tcp = vec![(Spoken::Mount, &wanted.mount), (Spoken::Nfs, &wanted.nfs)];
         let on_device = match args.fabric {
-            Carrier::Iwarp => None,
-            Carrier::Verbs => Some(open_device(args, env, &mut ports).await?),
-        };
-        let over_iwarp: &[SocketAddr] = if on_device.is_some() { &[] } else { &args.listen };
-        // Version 4 needs no MOUNT.
-        let mountd: &[SocketAddr] = if args.nfs.has_3() { &args.mountd } else { &[] };
-        let lists = [(Spoken::Rdma, over_iwarp), (Spoken::Mount, mountd), (Spoken::Nfs, &args.tcp)];
-        for (spoken, addresses) in lists {
-            for address in addresses {
-                ports.push(Port::open(spoken, *address)?);
+            Carrier::Iwarp => {
+                over_tcp.insert(0, (Spoken::Rdma, &wanted.rdma));
+                None
             }
+            Carrier::Verbs => Some(open_device(args, &wanted.rdma.all, env, &mut ports).await?),
+        };
+        let mut lacking = Vec::new();
+        for (spoken, Addresses { all, are_default }) in over_tcp {
+            for address in all {
+                match Port::open(spoken, *address) {
+                    Ok(port) => ports.push(port),
+                    // Who needs none of them is served by the others.
+                    Err(error) if *are_default && args.nfs.has_4() => lacking.push((spoken, error)),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        if ports.iter().all(|port| port.spoken == Spoken::Mount) {
+            let why: Vec<_> = lacking.iter().map(|(_, error)| format!("{error:#}")).collect();
+            bail!("no port for NFS can be had: {}; name others with --listen and --tcp", why.join("; "));
+        }
+        for (spoken, error) in lacking {
+            tracing::warn!(
+                "{error:#}; this is a default, and the server goes on without it: name another with {}",
+                spoken.option()
+            );
         }
         Ok((Self(ports), on_device))
     }
@@ -92,15 +119,15 @@ impl Port {
 }
 
 /// Opens the device that the command line names or means, and listens on it.
-async fn open_device(args: &ServeArgs, env: &Env, ports: &mut Vec<Port>) -> Result<OnDevice> {
-    let choice = match (&args.device, args.listen.first()) {
+async fn open_device(args: &ServeArgs, addresses: &[SocketAddr], env: &Env, ports: &mut Vec<Port>) -> Result<OnDevice> {
+    let choice = match (&args.device, addresses.first()) {
         (Some(name), _) => Device::Named(name.clone()),
         (None, Some(address)) => Device::Local(address.ip()),
         (None, None) => Device::Only,
     };
     let device = transports::verbs(env, choice, args.busy_poll, args.no_crc, args.capture.is_some()).await?;
     let mut listeners = Vec::new();
-    for address in &args.listen {
+    for address in addresses {
         let spoken = Spoken::Rdma;
         let listener = device
             .listen(*address)

@@ -135,8 +135,17 @@ impl Execution {
             b"." | b".." => return Err(refused(Status::INVAL)),
             _ => {}
         }
+        self.not_covered(&opened, &name).await.map_err(refused)?;
         let Opened { file_system, file, caller, .. } = opened;
         file_system.remove(caller, file, name.0, is_directory).await.map(WeakCache::tell).map_err(failure)
+    }
+
+    /// That no export begins at a name: clients of version 4 would find it no more.
+    async fn not_covered(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
+        match self.server.border_at(directory, name.as_slice()).await {
+            Some(_) => Err(Status::ACCES),
+            None => Ok(()),
+        }
     }
 
     pub(super) async fn rename(self, args: v3::Rename) -> Answer<RenameInfo, RenameInfo> {
@@ -154,6 +163,9 @@ impl Execution {
             if is_dot(name.as_slice()) {
                 return Err(refused(Status::INVAL));
             }
+        }
+        for (directory, name) in [(&from, &args.from), (&to, &args.to)] {
+            self.not_covered(directory, name).await.map_err(refused)?;
         }
         let Opened { file_system, file, caller, .. } = from;
         let renamed = file_system.rename(caller, (file, args.from.0), (to.file, args.to.0)).await;

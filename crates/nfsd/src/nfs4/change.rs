@@ -10,7 +10,7 @@ use crate::{Fault, New, NodeKind, server::Opened};
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{
-        Attribute, Bitmap, Device, Status,
+        Attribute, Bitmap, Device, Name, Status,
         ops::{self, Answer, CreateKind},
     },
 };
@@ -61,6 +61,7 @@ impl Compound {
     pub(super) async fn remove(&mut self, args: ops::Remove) -> Answer<ops::RemoveOk> {
         let directory = self.file_to_change()?;
         self.check_name(&directory, &args.name)?;
+        self.not_covered(&directory, &args.name).await?;
         let remove = |is_directory| {
             let name = args.name.0.clone();
             directory.file_system.remove(directory.caller.clone(), directory.file, name, is_directory)
@@ -84,6 +85,8 @@ impl Compound {
         }
         self.check_name(&from, &args.from)?;
         self.check_name(&to, &args.to)?;
+        self.not_covered(&from, &args.from).await?;
+        self.not_covered(&to, &args.to).await?;
         let names = ((from.file, args.from.0), (to.file, args.to.0));
         match to.file_system.rename(to.caller.clone(), names.0, names.1).await {
             Ok(renamed) => {
@@ -91,6 +94,17 @@ impl Compound {
                 Ok(ops::RenameOk { from, to })
             }
             Err(failed) => Err(self.not_renamed(&from, &to, failed.fault).await),
+        }
+    }
+
+    /// That no export begins at a name: it would be found no more if the name went.
+    ///
+    /// # Errors
+    /// FILE_OPEN, as Linux's server has it for what is mounted on.
+    async fn not_covered(&self, directory: &Opened, name: &Name) -> Result<(), Status> {
+        match self.server.border_at(directory, name.as_slice()).await {
+            Some(_) => Err(Status::FILE_OPEN),
+            None => Ok(()),
         }
     }
 

@@ -6,11 +6,8 @@ use super::{
     tell::{failure, status},
     told::Asked,
 };
-use crate::{
-    Fault, Listing, ListingBudget, ListingEntry,
-    server::{Opened, PSEUDO},
-    transfer::MAX_LISTING_OCTETS,
-};
+use crate::{Fault, Listing, ListingBudget, ListingEntry, server::Opened, transfer::MAX_LISTING_OCTETS};
+use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::Attributes,
     v4::{
@@ -108,6 +105,7 @@ impl Compound {
         }
         let mut verifier = args.verifier;
         let mut entries = Vec::new();
+        let borders = self.server.borders_in(directory).await;
         loop {
             let listing = self.part(directory, cookie, verifier, budget).await?;
             verifier = Verifier(listing.verifier);
@@ -118,7 +116,9 @@ impl Compound {
                 if is_dot(&entry) {
                     continue;
                 }
-                let Some(entry) = self.entry(directory, entry, asked, wants_attributes).await? else { continue };
+                let Some(entry) = self.entry((directory, &borders), entry, asked, wants_attributes).await? else {
+                    continue;
+                };
                 match left.checked_sub(entry.octets()) {
                     Some(rest) => left = rest,
                     None if entries.is_empty() => return Err(Status::TOOSMALL),
@@ -158,18 +158,23 @@ impl Compound {
     /// An entry as it is told; `None` if it is not.
     async fn entry(
         &self,
-        directory: &Opened,
+        (directory, borders): (&Opened, &[(Bytes, usize)]),
         listed: ListingEntry,
         asked: &Asked,
         wants_attributes: bool,
     ) -> Result<Option<Entry>, Status> {
         let cookie = told_cookie(listed.cookie)?;
         let name = Name(listed.name.clone());
-        let about = if directory.export == PSEUDO {
-            match self.server.enter(&self.context, directory, &listed.name) {
+        let border = borders.iter().find(|(name, _)| *name == listed.name);
+        let crossed = match border {
+            Some((_, inner)) => Some(self.server.cross(&self.context, *inner)),
+            None => self.server.enter(&self.context, directory, &listed.name),
+        };
+        let about = if let Some(crossed) = crossed {
+            match crossed {
                 // An export that this client may not use.
-                None | Some(Err(_)) => return Ok(None),
-                Some(Ok(file)) => file.attributes().await.map(|attributes| (file, attributes)),
+                Err(_) => return Ok(None),
+                Ok(file) => file.attributes().await.map(|attributes| (file, attributes)),
             }
         } else {
             match listed.file {

@@ -53,7 +53,13 @@ impl Compound {
             return found.map_err(status);
         }
         let name = name.0;
-        let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name).await;
+        let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name.clone()).await;
+        // Only who finds the covered directory comes into the export that begins there.
+        if found.is_ok()
+            && let Some(inner) = self.server.border_at(directory, &name).await
+        {
+            return self.server.cross(&self.context, inner).map_err(status);
+        }
         match found {
             Ok(found) => Ok(Opened { file: found.file, ..directory.clone() }),
             Err(fault) => Err(self.no_directory(directory, fault.fault).await),
@@ -81,7 +87,7 @@ impl Compound {
 
     pub(super) async fn lookup_parent(&mut self) -> Answer {
         let file = self.file()?;
-        if let Some(above) = self.server.leave(&self.context, &file) {
+        if let Some(above) = self.server.leave(&self.context, &file).await {
             self.go_to(above.map_err(status)?);
             return Ok(());
         }

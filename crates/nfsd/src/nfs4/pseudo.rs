@@ -10,7 +10,8 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::attr::{Attributes, FileType};
-use std::{collections::BTreeMap, future::ready};
+use siphasher::sip::SipHasher24;
+use std::{collections::BTreeMap, future::ready, hash::Hasher};
 
 /// The number of this file system.
 const ID: u64 = u64::from_be_bytes(*b"rpcrdma4");
@@ -21,27 +22,30 @@ pub(crate) struct PseudoFs {
     nodes: Vec<Node>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Node {
+    /// Made of its path alone: handles are good after a restart with other exports.
+    id: u64,
     parent: usize,
     children: BTreeMap<Bytes, usize>,
     /// The place of the export that begins here.
     export: Option<usize>,
 }
 
-fn id(number: usize) -> FileId {
-    FileId::new(&(number as u64).to_be_bytes()).expect("eight octets fit an id")
-}
-
-/// What clients take for an inode number.
-fn file_id(number: usize) -> u64 {
-    number as u64 + 1
+impl Node {
+    fn new(parent: usize, above: u64, name: &[u8]) -> Self {
+        // A fixed key: the number only has to be the same after a restart and to differ between paths.
+        let mut hasher = SipHasher24::new_with_key(&[0; 16]);
+        hasher.write(&above.to_be_bytes());
+        hasher.write(name);
+        Self { id: hasher.finish(), parent, children: BTreeMap::new(), export: None }
+    }
 }
 
 impl PseudoFs {
     /// The tree above these exports.
     pub(crate) fn new(exports: &[Export]) -> Self {
-        let mut tree = Self { nodes: vec![Node::default()] };
+        let mut tree = Self { nodes: vec![Node::new(0, ID, b"/")] };
         for (place, export) in exports.iter().enumerate() {
             let names = export.path.split(|octet| *octet == b'/').filter(|name| !name.is_empty());
             let end = names.fold(0, |above, name| tree.child(above, Bytes::copy_from_slice(name)));
@@ -55,20 +59,35 @@ impl PseudoFs {
             return *child;
         }
         let number = self.nodes.len();
-        self.nodes.push(Node { parent: above, ..Node::default() });
+        self.nodes.push(Node::new(above, self.nodes[above].id, &name));
         self.nodes[above].children.insert(name, number);
         number
     }
 
     fn number(&self, file: FileId) -> Result<usize, Fault> {
         let octets = file.as_slice().try_into().map_err(|_| Fault::BadId)?;
-        let number = usize::try_from(u64::from_be_bytes(octets)).map_err(|_| Fault::Stale)?;
-        self.nodes.get(number).map(|_| number).ok_or(Fault::Stale)
+        let id = u64::from_be_bytes(octets);
+        self.nodes.iter().position(|node| node.id == id).ok_or(Fault::Stale)
+    }
+
+    fn id_of(&self, number: usize) -> FileId {
+        FileId::new(&self.nodes[number].id.to_be_bytes()).expect("eight octets fit an id")
     }
 
     /// The export that begins at a directory here.
     pub(crate) fn export_at(&self, file: FileId) -> Option<usize> {
         self.nodes[self.number(file).ok()?].export
+    }
+
+    /// The exports that begin at a directory here or below it.
+    pub(crate) fn exports_below(&self, file: FileId) -> Vec<usize> {
+        let mut exports = Vec::new();
+        let mut left: Vec<usize> = self.number(file).into_iter().collect();
+        while let Some(number) = left.pop() {
+            exports.extend(self.nodes[number].export);
+            left.extend(self.nodes[number].children.values());
+        }
+        exports
     }
 
     /// The export that the whole tree is, if one is exported as `/`.
@@ -81,25 +100,24 @@ impl PseudoFs {
         let number = self.number(directory)?;
         match name {
             b"." => Ok(directory),
-            b".." => Ok(id(self.nodes[number].parent)),
-            name => self.nodes[number].children.get(name).map(|child| id(*child)).ok_or(Fault::NotFound),
+            b".." => Ok(self.id_of(self.nodes[number].parent)),
+            name => self.nodes[number].children.get(name).map(|child| self.id_of(*child)).ok_or(Fault::NotFound),
         }
     }
 
     /// The directory above the place where an export begins.
     pub(crate) fn above(&self, export: usize) -> Option<FileId> {
         let node = self.nodes.iter().find(|node| node.export == Some(export))?;
-        Some(id(node.parent))
+        Some(self.id_of(node.parent))
     }
 
     /// The number of the directory here that an export covers.
     pub(crate) fn covered(&self, export: usize) -> Option<u64> {
-        let number = self.nodes.iter().position(|node| node.export == Some(export))?;
-        Some(file_id(number))
+        self.nodes.iter().find(|node| node.export == Some(export)).map(|node| node.id)
     }
 
     fn about(&self, number: usize) -> Attributes {
-        let mut told = Attributes::new(FileType::Directory, ID, file_id(number));
+        let mut told = Attributes::new(FileType::Directory, ID, self.nodes[number].id);
         let directories = u32::try_from(self.nodes[number].children.len()).unwrap_or(u32::MAX);
         (told.mode, told.links) = (0o555, directories.saturating_add(2));
         told
@@ -108,7 +126,7 @@ impl PseudoFs {
 
 impl FileSystem for PseudoFs {
     fn root(&self) -> FileId {
-        id(0)
+        self.id_of(0)
     }
 
     fn id(&self) -> u64 {
@@ -144,7 +162,7 @@ impl FileSystem for PseudoFs {
         let dots = [(Bytes::from_static(b"."), number), (Bytes::from_static(b".."), node.parent)];
         let children = node.children.iter().map(|(name, child)| (name.clone(), *child));
         let all = dots.into_iter().chain(children).map(|(name, child)| {
-            ListingEntry::new(file_id(child), name, 0).with_file(Some((id(child), self.about(child))))
+            ListingEntry::new(self.nodes[child].id, name, 0).with_file(Some((self.id_of(child), self.about(child))))
         });
         Box::pin(ready(Ok(Listing::of(all, cookie, budget).with_attributes(Some(self.about(number))))))
     }
@@ -173,7 +191,17 @@ mod tests {
         assert_eq!(tree.find(b, b".."), Ok(srv));
         assert_eq!(tree.find(tree.root(), b".."), Ok(tree.root()));
         assert_eq!(tree.find(b, b"x"), Err(Fault::NotFound));
-        assert_eq!(tree.number(id(99)), Err(Fault::Stale));
+        assert_eq!(tree.number(FileId::new(&[9; 8]).unwrap()), Err(Fault::Stale));
+        assert_eq!(tree.number(FileId::new(&[9; 7]).unwrap()), Err(Fault::BadId));
+    }
+
+    #[test]
+    fn directories_are_the_same_whatever_else_is_exported() {
+        let (one, other) = (tree(&["/srv/a", "/home"]), tree(&["/home", "/opt/x", "/srv/b"]));
+        let (of_one, of_other) = (one.find(one.root(), b"srv"), other.find(other.root(), b"srv"));
+        assert_eq!((one.root(), of_one), (other.root(), of_other));
+        assert!(one.find(one.root(), b"home") != of_one && Ok(one.root()) != of_one);
+        assert_eq!((other.exports_below(of_other.unwrap()), other.exports_below(other.root()).len()), (vec![2], 3));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use std::{hash::Hasher, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Dur
 /// Version 4 as a server speaks it: [`Nfsd::with_version_4`](crate::Nfsd::with_version_4).
 pub struct Version4 {
     directory: PathBuf,
+    server: Option<u64>,
     secret: [u8; SECRET_OCTETS],
     queue: Arc<Queue>,
     minors: RangeInclusive<u32>,
@@ -39,6 +40,7 @@ impl Version4 {
         let directory = state.path().to_owned();
         Self {
             directory,
+            server: None,
             secret: state.secret(),
             queue,
             minors: 1..=2,
@@ -46,6 +48,15 @@ impl Version4 {
             host_locks: true,
             observer: Arc::new(Unobserved),
         }
+    }
+
+    /// Which of the servers that share the state directory this is: each has its own journal, and clients take it for a
+    /// server of its own. The number has to be the same after a restart. That of a
+    /// [`DirectoryFs`](crate::DirectoryFs) will do, as no two servers with one state directory serve the same directory.
+    #[must_use]
+    pub fn with_server_id(mut self, server: u64) -> Self {
+        self.server = Some(server);
+        self
     }
 
     /// Only these minor versions.
@@ -93,10 +104,14 @@ impl Version4 {
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
     pub(crate) fn start(self, env: &Env, claims: Claims) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
-        let recovery = Recovery::open(&self.directory, env.clock.unix_time().as_secs(), now, &self.limits)?;
+        let recovery =
+            Recovery::open((&self.directory, self.server), env.clock.unix_time().as_secs(), now, &self.limits)?;
         // Two servers of one host are two, and each is the same after a restart.
         let mut hasher = SipHasher24::new_with_key(&self.secret);
         hasher.write(b"NFSv4 server owner");
+        if let Some(server) = self.server {
+            hasher.write_u64(server);
+        }
         let name = Bytes::copy_from_slice(&hasher.finish128().as_bytes());
         let identity = Identity { major: name.clone(), minor: 0, scope: name };
         let state: State<Pin> = State::new(recovery, identity, env.random.clone(), self.limits);

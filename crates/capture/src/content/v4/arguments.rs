@@ -28,11 +28,12 @@ fn describe(args: &Args, to: &mut Operation) {
         Args::PutFh(put) => {
             to.octets("file", put.file.as_slice());
         }
-        Args::Read(read) => data(to, read.count.into(), read.offset),
-        Args::ReadPlus(read) => data(to, read.count.into(), read.offset),
+        Args::Read(read) => data(to, read.count.into(), read.offset, &read.state),
+        Args::ReadPlus(read) => data(to, read.count.into(), read.offset, &read.state),
         Args::Write(write) => {
-            data(to, write.data.len() as u64, write.offset);
+            to.put("count", Value::Count(write.data.len() as u64)).put("offset", Value::Offset(write.offset));
             to.put("stability", stability(write.stability));
+            state(to, &write.state);
         }
         Args::ReadDir(read) => {
             to.number("cookie", read.cookie);
@@ -41,7 +42,13 @@ fn describe(args: &Args, to: &mut Operation) {
                 to.put("verifier", Value::Verifier(read.verifier.0));
             }
         }
-        Args::SetAttr(set) => attributes(&set.attributes, to),
+        Args::SetAttr(set) => {
+            attributes(&set.attributes, to);
+            // Without a size it means nothing.
+            if set.state != StateId::ANONYMOUS {
+                state(to, &set.state);
+            }
+        }
         Args::Verify(verify) | Args::NVerify(verify) => attributes(&verify.attributes, to),
         Args::OpenAttr(open) => {
             to.flag("create", open.create);
@@ -67,8 +74,9 @@ fn put_name(to: &mut Operation, name: &[u8]) {
     to.name("name", name);
 }
 
-fn data(to: &mut Operation, count: u64, offset: u64) {
+fn data(to: &mut Operation, count: u64, offset: u64, of: &StateId) {
     to.put("count", Value::Count(count)).put("offset", Value::Offset(offset));
+    state(to, of);
 }
 
 fn create(create: &ops::Create, to: &mut Operation) {
@@ -198,9 +206,18 @@ fn later(args: &Args, to: &mut Operation) {
         state(to, of);
     };
     match args {
-        Args::Allocate(of) => range(to, of.offset, of.length),
-        Args::Deallocate(of) => range(to, of.offset, of.length),
-        Args::IoAdvise(of) => range(to, of.offset, of.length),
+        Args::Allocate(of) => {
+            range(to, of.offset, of.length);
+            state(to, &of.state);
+        }
+        Args::Deallocate(of) => {
+            range(to, of.offset, of.length);
+            state(to, &of.state);
+        }
+        Args::IoAdvise(of) => {
+            range(to, of.offset, of.length);
+            state(to, &of.state);
+        }
         Args::Copy(of) => copied(to, (of.source_offset, of.offset, of.count), &of.state),
         Args::Clone(of) => copied(to, (of.source_offset, of.offset, of.count), &of.state),
         Args::OffloadCancel(of) => state(to, &of.state),
@@ -208,6 +225,7 @@ fn later(args: &Args, to: &mut Operation) {
         Args::Seek(of) => {
             let word = if of.what == ops::Content::Data { "data" } else { "hole" };
             to.put("what", Value::Word(word)).put("offset", Value::Offset(of.offset));
+            state(to, &of.state);
         }
         Args::WriteSame(of) => {
             to.put("offset", Value::Offset(of.offset));

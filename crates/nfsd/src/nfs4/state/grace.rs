@@ -84,18 +84,18 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Recovery {
-    /// Opens the journal in the state directory, and begins a new epoch. Sleeps.
+    /// Opens the journal of a server in the state directory, and begins a new epoch. Sleeps.
     ///
     /// # Errors
     /// If the journal can be neither read nor written, or another server has it.
     pub(crate) fn open(
-        directory: &Path,
+        (directory, server): (&Path, Option<u64>),
         unix_seconds: u64,
         now: Timestamp,
         limits: &Limits,
     ) -> Result<Self, JournalError> {
         let path = directory.to_owned();
-        let disk = match Disk::take(directory) {
+        let disk = match Disk::take(directory, server) {
             Ok(Some(disk)) => disk,
             Ok(None) => return Err(JournalError::InUse { path }),
             Err(source) => return Err(JournalError::Io { path, source }),

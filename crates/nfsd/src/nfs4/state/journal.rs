@@ -1,4 +1,5 @@
 //! The journal `v4-clients` in the state directory: what a server knows after a restart (RFC 8881 section 8.4.3).
+//! Servers that share the directory have one each, `v4-clients-ID`.
 //!
 //! It holds the boot epoch with the lease that was told, and the owners of clients that may hold state, each with its
 //! principal and whether state was taken from it. What [`Journal::write`] has returned from is on the disk. Where a
@@ -87,10 +88,13 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Takes the journal of a state directory, or `None` if another server has it: what one of the two appends the
-    /// other would write over.
-    pub(super) fn take(directory: &Path) -> io::Result<Option<Self>> {
-        let path = directory.join(NAME);
+    /// Takes a server's journal in a state directory, or `None` if another server has it: what one of the two appends
+    /// the other would write over.
+    pub(super) fn take(directory: &Path, server: Option<u64>) -> io::Result<Option<Self>> {
+        let path = match server {
+            Some(server) => directory.join(format!("{NAME}-{server:016x}")),
+            None => directory.join(NAME),
+        };
         let lock = path.with_extension("lock");
         let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {

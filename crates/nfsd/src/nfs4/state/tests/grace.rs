@@ -285,7 +285,7 @@ fn grace_goes_on_while_the_disk_refuses_to_forget_the_late() {
 #[test]
 fn one_server_at_a_time_has_the_journal_of_a_state_directory() {
     let scratch = tempfile::tempdir().unwrap();
-    let open = |path: &Path| Recovery::open(path, 1_000, at(0), &limits());
+    let open = |path: &Path| Recovery::open((path, None), 1_000, at(0), &limits());
     let first = open(scratch.path()).unwrap();
     assert!(matches!(open(scratch.path()), Err(JournalError::InUse { .. })));
     drop(first);
@@ -295,6 +295,19 @@ fn one_server_at_a_time_has_the_journal_of_a_state_directory() {
     std::fs::remove_file(scratch.path().join("v4-clients")).unwrap();
     std::fs::create_dir(scratch.path().join("v4-clients")).unwrap();
     assert!(matches!(open(scratch.path()), Err(JournalError::Io { .. })));
+}
+
+/// proves: NFS4-JOURNAL-a
+#[test]
+fn servers_that_share_a_state_directory_have_a_journal_each() {
+    let scratch = tempfile::tempdir().unwrap();
+    let open = |server, seconds| Recovery::open((scratch.path(), server), seconds, at(0), &limits());
+    let (one, other) = (open(Some(1), 1_000).unwrap(), open(Some(2), 2_000).unwrap());
+    assert_eq!((one.epoch(), other.epoch()), (1_000, 2_000));
+    assert!(matches!(open(Some(1), 1_000), Err(JournalError::InUse { .. })));
+    drop((one, other));
+    assert_eq!(open(Some(1), 1_000).unwrap().epoch(), 1_001, "its own is found again");
+    assert_eq!(open(Some(2), 2_000).unwrap().epoch(), 2_001);
 }
 
 #[test]

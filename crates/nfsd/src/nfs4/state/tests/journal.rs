@@ -256,13 +256,13 @@ fn the_journal_stays_as_large_as_what_it_says() {
 fn a_journal_is_a_file_that_nobody_else_reads() {
     use std::os::unix::fs::PermissionsExt;
     let scratch = tempfile::tempdir().unwrap();
-    let disk = || Box::new(Disk::take(scratch.path()).unwrap().unwrap());
+    let disk = || Box::new(Disk::take(scratch.path(), None).unwrap().unwrap());
     let (mut journal, epoch, past) = Journal::open(disk(), START, LEASE, 8).unwrap();
     assert_eq!((past.owners.len(), past.end), (0, End::Whole));
     journal.write(&records()).unwrap();
     let path = scratch.path().join(NAME);
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(Disk::take(scratch.path()).unwrap().is_none(), "the server runs");
+    assert!(Disk::take(scratch.path(), None).unwrap().is_none(), "the server runs");
     let owners = journal.owners.clone();
     drop(journal);
     let (_, next, past) = Journal::open(disk(), START, LEASE, 8).unwrap();
@@ -272,7 +272,7 @@ fn a_journal_is_a_file_that_nobody_else_reads() {
     fs::write(&path, &octets).unwrap();
     assert_eq!(Journal::open(disk(), START, LEASE, 8).unwrap().2.end, End::Damaged);
     assert_eq!(fs::read(path.with_extension("damaged")).unwrap(), octets);
-    assert!(Disk::take(Path::new("/proc/nowhere")).is_err());
+    assert!(Disk::take(Path::new("/proc/nowhere"), None).is_err());
 }
 
 proptest! {

@@ -1,0 +1,195 @@
+//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR]`, and the directory that stands alone, which is `/`.
+
+use rpcrdma_nfsd::Cidr;
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::MetadataExt,
+    },
+    path::{Path, PathBuf},
+};
+
+/// The longest path that MOUNT carries, in octets (RFC 1813 section 5.1.4).
+const MAX_PATH_OCTETS: usize = 1_024;
+/// The longest name that file systems have, in octets.
+const MAX_NAME_OCTETS: usize = 255;
+
+/// A directory as clients may use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExportOption {
+    /// The directory of this machine.
+    pub(super) directory: PathBuf,
+    /// Where clients see it: absolute, with no empty name in it.
+    pub(super) path: Vec<u8>,
+    /// Nobody changes anything through it.
+    pub(super) read_only: bool,
+    /// Who may use it; everybody if it is empty.
+    pub(super) clients: Vec<Cidr>,
+}
+
+/// What is wrong with an option or with several of them, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BadExport(String);
+
+impl fmt::Display for BadExport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadExport {}
+
+fn bad<T>(why: impl Into<String>) -> Result<T, BadExport> {
+    Err(BadExport(why.into()))
+}
+
+fn shown(octets: &[u8]) -> String {
+    format!("\"{}\"", octets.escape_ascii())
+}
+
+impl ExportOption {
+    /// The directory that clients see as `/`.
+    pub(super) fn root(directory: PathBuf) -> Self {
+        Self { directory, path: b"/".to_vec(), read_only: false, clients: Vec::new() }
+    }
+
+    /// Reads an option.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn parse(text: &OsStr) -> Result<Self, BadExport> {
+        let mut parts = text.as_bytes().split(|octet| *octet == b',');
+        let directory = parts.next().unwrap_or_default();
+        if directory.is_empty() {
+            return bad("no directory stands before the first comma: write PATH[,pseudo=/NAME][,ro][,clients=CIDR]");
+        }
+        let (mut pseudo, mut read_only, mut clients) = (None, false, Vec::new());
+        for part in parts {
+            let (name, value) = match part.iter().position(|octet| *octet == b'=') {
+                Some(at) => (&part[..at], Some(&part[at + 1..])),
+                None => (part, None),
+            };
+            match (name, value) {
+                (b"ro", None) => read_only = true,
+                (b"pseudo", Some(path)) if pseudo.is_none() => pseudo = Some(path),
+                (b"pseudo", Some(_)) => return bad("pseudo= stands there twice: an export has one name"),
+                (b"clients", Some(range)) => clients.push(network(range)?),
+                _ => {
+                    return bad(format!(
+                        "{} is no option of an export: ro, pseudo=/NAME and clients=CIDR are (a directory with a comma \
+                         in its path is exported by a symbolic link without one)",
+                        shown(part)
+                    ));
+                }
+            }
+        }
+        let path = match pseudo {
+            Some(path) => normal(path).map_err(|why| BadExport(format!("pseudo={}: {why}", path.escape_ascii())))?,
+            None => normal(directory).map_err(|why| {
+                BadExport(format!(
+                    "{} cannot be the name by which clients see it: {why}; say another, such as pseudo=/data",
+                    shown(directory)
+                ))
+            })?,
+        };
+        Ok(Self { directory: OsString::from_vec(directory.to_vec()).into(), path, read_only, clients })
+    }
+}
+
+fn network(text: &[u8]) -> Result<Cidr, BadExport> {
+    let range = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+    range.ok_or_else(|| {
+        BadExport(format!("clients={}: write an address or ADDRESS/PREFIX, such as 192.0.2.0/24", text.escape_ascii()))
+    })
+}
+
+/// A path without empty names.
+fn normal(path: &[u8]) -> Result<Vec<u8>, String> {
+    if path.first() != Some(&b'/') {
+        return Err("a path of clients begins with a slash".into());
+    }
+    let mut normal = Vec::new();
+    for name in path.split(|octet| *octet == b'/').filter(|name| !name.is_empty()) {
+        if matches!(name, b"." | b"..") {
+            return Err(format!("{} is no name", shown(name)));
+        }
+        if name.len() > MAX_NAME_OCTETS {
+            return Err(format!("a name in it is longer than {MAX_NAME_OCTETS} bytes"));
+        }
+        normal.push(b'/');
+        normal.extend_from_slice(name);
+    }
+    if normal.len() > MAX_PATH_OCTETS {
+        return Err(format!("it is longer than {MAX_PATH_OCTETS} bytes"));
+    }
+    Ok(if normal.is_empty() { b"/".to_vec() } else { normal })
+}
+
+/// Checks what only all of them together can be wrong in. They are directories that are there.
+///
+/// # Errors
+/// If two have the same name, or files that both would serve, or if one lies by its name in another where no directory is for
+/// it.
+pub(super) fn check(exports: &[ExportOption]) -> Result<(), BadExport> {
+    for (at, export) in exports.iter().enumerate() {
+        for other in &exports[..at] {
+            if other.path == export.path {
+                return bad(format!(
+                    "clients would see both {} and {} as {}: give one of them another name with pseudo=",
+                    other.directory.display(),
+                    export.directory.display(),
+                    export.path.escape_ascii()
+                ));
+            }
+            for (outer, inner) in [(other, export), (export, other)] {
+                if lies_in(&inner.directory, &outer.directory) {
+                    return bad(format!(
+                        "{} lies in {}, which is exported, too: its files would be served twice, with two sets of \
+                         rights and of locks; export only one of the two, or directories beside each other",
+                        inner.directory.display(),
+                        outer.directory.display()
+                    ));
+                }
+            }
+        }
+    }
+    exports.iter().try_for_each(|inner| has_its_place(inner, exports))
+}
+
+/// That a directory is there in the outer export which the inner one covers.
+fn has_its_place(inner: &ExportOption, exports: &[ExportOption]) -> Result<(), BadExport> {
+    let behind = |outer: &ExportOption| {
+        let outer = if outer.path == b"/" { &b""[..] } else { &outer.path };
+        inner.path.strip_prefix(outer).filter(|rest| rest.starts_with(b"/") && rest.len() > 1).map(<[u8]>::to_vec)
+    };
+    let outer = exports.iter().filter_map(|outer| Some((outer, behind(outer)?)));
+    let Some((outer, rest)) = outer.max_by_key(|(outer, _)| outer.path.len()) else { return Ok(()) };
+    let mut place = outer.directory.clone();
+    for name in rest.split(|octet| *octet == b'/').filter(|name| !name.is_empty()) {
+        place.push(OsStr::from_bytes(name));
+        if !std::fs::symlink_metadata(&place).is_ok_and(|metadata| metadata.is_dir()) {
+            return bad(format!(
+                "clients would see {} as {}, within the export {}: make the directory {} for it (an empty one, as to mount \
+                 on), or give it a name outside with pseudo=",
+                inner.directory.display(),
+                inner.path.escape_ascii(),
+                outer.path.escape_ascii(),
+                place.display()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server of `outer` would serve the files of `inner`: that is the same directory or lies in it, with no other
+/// file system mounted between.
+fn lies_in(inner: &Path, outer: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
+    let (Some(of_outer), Some(of_inner), Ok(path)) = (id(outer), id(inner), inner.canonicalize()) else { return false };
+    of_outer.0 == of_inner.0 && path.ancestors().any(|above| id(above) == Some(of_outer))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! Options of exports, alone and together.
+
+use super::*;
+use std::os::unix::fs::symlink;
+
+fn parse(text: &str) -> Result<ExportOption, String> {
+    ExportOption::parse(text.as_ref()).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_export_has_a_name_and_limits() {
+    let plain = parse("/srv//data/").unwrap();
+    assert_eq!((plain.directory.to_str(), &plain.path[..]), (Some("/srv//data/"), &b"/srv/data"[..]));
+    assert!(!plain.read_only && plain.clients.is_empty());
+    let full = parse("data,pseudo=/a//b,ro,clients=10.0.0.0/8,clients=2001:db8::1").unwrap();
+    assert_eq!((full.directory.to_str(), &full.path[..], full.read_only), (Some("data"), &b"/a/b"[..], true));
+    let clients: Vec<_> = full.clients.iter().map(ToString::to_string).collect();
+    assert_eq!(clients, ["10.0.0.0/8", "2001:db8::1/128"]);
+    assert_eq!(parse("/srv,pseudo=/").unwrap().path, b"/");
+    let no_text = ExportOption::parse(OsStr::from_bytes(b"/srv/\xff")).unwrap();
+    assert_eq!(no_text.path, b"/srv/\xff");
+}
+
+#[test]
+fn what_is_wrong_with_an_option_is_named() {
+    let long = format!("/srv,pseudo=/{}", "n".repeat(256));
+    let longest = format!("/srv,pseudo={}", format!("/{}", "n".repeat(255)).repeat(4));
+    for (text, part) in [
+        ("", "no directory stands before the first comma"),
+        (",ro", "no directory stands before the first comma"),
+        ("/srv,rw", "\"rw\" is no option of an export"),
+        ("/srv,", "\"\" is no option of an export"),
+        ("/srv,ro=1", "\"ro=1\" is no option"),
+        ("/srv,pseudo", "\"pseudo\" is no option"),
+        ("/srv,pseudo=/a,pseudo=/b", "twice"),
+        ("/srv,pseudo=a", "pseudo=a: a path of clients begins with a slash"),
+        ("/srv,pseudo=/a/../b", "pseudo=/a/../b: \"..\" is no name"),
+        ("srv", "\"srv\" cannot be the name by which clients see it"),
+        ("./srv", "such as pseudo=/data"),
+        ("/srv,clients=10.0.0.0/33", "clients=10.0.0.0/33: write an address or ADDRESS/PREFIX"),
+        ("/srv,clients=", "clients=: write an address"),
+        (&long, "longer than 255 bytes"),
+    ] {
+        let told = parse(text).expect_err(text);
+        assert!(told.contains(part), "{text}: {told}");
+    }
+    assert_eq!(parse(&longest).unwrap().path.len(), MAX_PATH_OCTETS);
+    assert!(parse(&format!("{longest}/n")).unwrap_err().contains("longer than 1024 bytes"));
+    assert!(parse(&format!("/srv,pseudo=/{}", "n".repeat(255))).is_ok());
+}
+
+#[test]
+fn exports_have_names_files_and_places_of_their_own() {
+    let scratch = tempfile::tempdir().unwrap();
+    let at = |name: &str| scratch.path().join(name);
+    for name in ["a/in", "a/deep/er", "b", "c"] {
+        std::fs::create_dir_all(at(name)).unwrap();
+    }
+    symlink(at("a"), at("link")).unwrap();
+    symlink(at("b"), at("a/to-b")).unwrap();
+    let told = |exports: &[(&str, &str)]| {
+        let option = |(directory, path): &(&str, &str)| ExportOption {
+            path: path.as_bytes().to_vec(),
+            ..ExportOption::root(at(directory))
+        };
+        check(&exports.iter().map(option).collect::<Vec<_>>()).map_err(|error| error.to_string())
+    };
+    let refused = |exports: &[(&str, &str)], part: &str| {
+        let told = told(exports).expect_err(part);
+        assert!(told.contains(part), "{exports:?}: {told}");
+    };
+    assert_eq!(told(&[("a", "/a"), ("b", "/b"), ("c", "/x/c")]), Ok(()));
+    assert_eq!(told(&[("a", "/"), ("b", "/in"), ("c", "/deep/er")]), Ok(()), "there is a directory for each");
+    refused(&[("a", "/"), ("b", "/")], "give one of them another name");
+    for inner in ["a", "a/in", "link", "link/in"] {
+        refused(&[("a", "/a"), (inner, "/b")], "its files would be served twice");
+        refused(&[(inner, "/b"), ("a", "/a")], "its files would be served twice");
+    }
+    refused(&[("a", "/"), ("b", "/none")], "make the directory");
+    refused(&[("b", "/deep/er/none"), ("a", "/")], "make the directory");
+    refused(&[("a", "/"), ("c", "/to-b")], "make the directory");
+    // The nearest one above counts.
+    refused(&[("a", "/"), ("b", "/deep"), ("c", "/deep/er")], "within the export /deep");
+    assert_eq!(told(&[("a", "/a"), ("b", "/a-b"), ("c", "/ab")]), Ok(()), "names, not letters");
+}

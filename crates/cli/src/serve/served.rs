@@ -1,0 +1,161 @@
+//! The server of all exports, with their directories and the state directory.
+
+use super::{
+    FileThreads,
+    exports::{self, ExportOption},
+    given,
+    nfs_versions::{self, Version4Options},
+};
+use crate::{args::ServeArgs, failure::Usage};
+use anyhow::{Context, Result, ensure};
+use rpcrdma_env::Env;
+use rpcrdma_nfsd::{DirectoryFs, Export, FileSystem, Identities, Nfsd, Queue, Squash, StateDirectory};
+use std::{
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How many descriptors are asked for, if the administrator allows as many: what the served files and some thousands of
+/// connections take. The usual soft limit of 1024 is for programs that use select(2).
+const DESCRIPTORS: u64 = 65_536;
+
+/// What the command line exports, `DIR` first.
+pub(super) fn exports(args: &ServeArgs) -> Vec<ExportOption> {
+    let root = args.dir.clone().map(ExportOption::root);
+    root.into_iter().chain(args.export.iter().cloned()).collect()
+}
+
+/// The server of these exports, and their directories.
+pub(super) fn build(
+    args: &ServeArgs,
+    exports: &[ExportOption],
+    env: &Env,
+    files: FileThreads,
+    version_4: Version4Options,
+) -> Result<(Nfsd, Vec<DirectoryFs>)> {
+    for ExportOption { directory, .. } in exports {
+        let metadata = std::fs::metadata(directory).with_context(|| directory.display().to_string())?;
+        ensure!(metadata.is_dir(), "{}: not a directory", directory.display());
+    }
+    exports::check(exports).map_err(|error| Usage(error.to_string()))?;
+    raise_descriptors();
+    given::tell_changed(args);
+    let state = open_state(args, exports, env)?;
+    // One for all: who has work in one export waits for nobody's in another, beyond his turn.
+    let queue = Queue::new(Arc::new(files));
+    let mut directories: Vec<DirectoryFs> = Vec::new();
+    for export in exports {
+        directories.push(open_directory(args, &export.directory, &state, queue.clone(), env)?);
+    }
+    let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
+    let served = exports.iter().zip(&directories).map(|(export, directory)| {
+        let clients = if export.clients.is_empty() { &args.allow } else { &export.clients };
+        Export::new(&export.path, Arc::new(directory.clone()))
+            .with_read_only(args.read_only || export.read_only)
+            .with_identities(Identities { squash, ..Identities::default() })
+            .with_allow(clients.clone())
+    });
+    let nfsd = Nfsd::new(served.collect(), state.secret(), env)?;
+    // No other server with this state directory serves the same directory: the first stands for the server.
+    let id = directories.first().context("nothing is exported")?.id();
+    Ok((nfs_versions::serve(nfsd, args.nfs, version_4, (&state, id, queue), env)?, directories))
+}
+
+fn open_state(args: &ServeArgs, exports: &[ExportOption], env: &Env) -> Result<StateDirectory> {
+    let state = state_directory(args)?;
+    if exports.iter().any(|export| is_served(&state, &export.directory)) {
+        // By default it is where it is: clients do not reach it. Who says where it is can say a better place.
+        ensure!(
+            args.state.is_none(),
+            "--state {}: this lies in the directory that is served; say one outside of it",
+            state.display()
+        );
+        tracing::info!("clients do not see {}, where the server keeps its state", state.display());
+    }
+    Ok(StateDirectory::open(state, &*env.random)?)
+}
+
+fn open_directory(
+    args: &ServeArgs,
+    path: &Path,
+    state: &StateDirectory,
+    queue: Arc<Queue>,
+    env: &Env,
+) -> Result<DirectoryFs> {
+    let directory = DirectoryFs::open(path, state, queue, env)?;
+    if !directory.tells_files_apart() {
+        tracing::warn!(
+            "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \
+             file may be shown the file that took its inode number",
+            path.display()
+        );
+    }
+    if let Some(uid) = directory.owner() {
+        tracing::info!(
+            "every caller has the rights of user {uid} here; callers who say that they are user {uid} are the owner of \
+             that user's files, all others have what the files' modes say"
+        );
+    }
+    Ok(if args.early_answers { directory.with_early_answers() } else { directory })
+}
+
+/// Allows this process what the administrator allows it.
+fn raise_descriptors() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS);
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Less is enough to serve, only for fewer clients.
+        if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), maximum: limit.maximum }) {
+            tracing::debug!(%error, "the limit of open files stays");
+        }
+    }
+}
+
+/// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not there
+/// yet will lie in the nearest directory above it that is.
+fn is_served(path: &Path, directory: &Path) -> bool {
+    let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
+    let Ok(path) = std::path::absolute(path) else { return false };
+    let there = path.ancestors().find_map(|above| above.canonicalize().ok());
+    match (there.ok_or(()), directory.canonicalize().map_err(|_| ())) {
+        (Ok(path), Ok(directory)) => path.starts_with(&directory) && device(&path) == device(&directory),
+        _ => false,
+    }
+}
+
+fn state_directory(args: &ServeArgs) -> Result<PathBuf> {
+    if let Some(state) = &args.state {
+        return Ok(state.clone());
+    }
+    if rustix::process::geteuid().is_root() {
+        return Ok("/var/lib/rpcrdma".into());
+    }
+    if let Some(xdg) = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()) {
+        return Ok(PathBuf::from(xdg).join("rpcrdma"));
+    }
+    let home = std::env::var_os("HOME").context("HOME is not set: say where to keep state with --state")?;
+    Ok(PathBuf::from(home).join(".local/state/rpcrdma"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_in_the_served_directory_is_noticed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let served = scratch.path().join("served");
+        std::fs::create_dir_all(served.join("state")).unwrap();
+        std::fs::create_dir(scratch.path().join("served-not")).unwrap();
+        std::os::unix::fs::symlink(served.join("state"), scratch.path().join("link")).unwrap();
+        assert!(is_served(&served.join("state"), &served) && is_served(&served, &served));
+        assert!(is_served(&scratch.path().join("link"), &served), "by another name");
+        assert!(!is_served(&scratch.path().join("served-not"), &served));
+        assert!(is_served(&served.join("not/there/yet"), &served), "it is about to be made there");
+        assert!(is_served(&scratch.path().join("link/not-yet"), &served));
+        assert!(!is_served(&scratch.path().join("served-not-yet"), &served));
+        assert!(!is_served(Path::new("/proc"), Path::new("/")), "what is mounted below is not served");
+    }
+}
