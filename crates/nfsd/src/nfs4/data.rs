@@ -52,7 +52,7 @@ impl Compound {
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
             }
         };
-        self.shared.may(key, access, holder.as_ref()).await.map_err(|()| Status::LOCKED)?;
+        self.shared.may(key, access, holder.as_ref()).await.map_err(|in_the_way| in_the_way.status(Status::LOCKED))?;
         Ok(by_rights)
     }
 

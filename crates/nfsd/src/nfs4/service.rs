@@ -2,6 +2,7 @@
 
 use super::{
     compound::{Compound, RPC_CALL_OCTETS},
+    conflicts::InTheWay,
     observer::Observer,
     reservations::Reservations,
     state::{
@@ -111,16 +112,20 @@ impl Shared {
         self.claims.sweep();
     }
 
-    /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Says whether it was taken.
-    /// Sleeps.
-    pub(crate) fn take_from(&self, holder: Client, file: FileKey) -> bool {
-        let Client::V4(client) = holder else { return false };
+    /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Sleeps.
+    ///
+    /// # Errors
+    /// If it stays.
+    pub(super) fn take_from(&self, holder: Client, file: FileKey) -> Result<(), InTheWay> {
+        let Client::V4(client) = holder else { return Err(InTheWay::Holder) };
         match self.state.take_from(ClientId(client), file, self.now()) {
             Ok(Taken::Gone(released)) => {
                 self.release(released);
-                true
+                Ok(())
             }
-            _ => false,
+            Ok(Taken::Stays) => Err(InTheWay::Holder),
+            // NFS4-8881-8.4.3-e
+            Err(_) => Err(InTheWay::Journal),
         }
     }
 }

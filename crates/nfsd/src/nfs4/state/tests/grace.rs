@@ -21,7 +21,7 @@ fn after(owners: &[&str]) -> World {
 }
 
 fn reclaim(guest: &Guest<'_>) -> Result<(), Status> {
-    guest.world.state.recovery.reclaim(&guest.client).map(drop)
+    guest.world.state.recovery.reclaim(&guest.client, guest.world.now()).map(drop)
 }
 
 fn fresh(guest: &Guest<'_>) -> Result<(), Status> {
@@ -76,6 +76,43 @@ fn grace_is_over_after_its_time_and_not_before() {
     world.sweep();
     assert!(!is_grace(&world));
     assert_eq!(fresh(&a), Ok(()));
+}
+
+/// Two clients that come in the last second: one reclaims and reclaims, the other does nothing.
+///
+/// proves: NFS4-8881-8.4.2.1-d
+#[test]
+fn grace_goes_on_while_somebody_reclaims_for_a_lease_more_at_most() {
+    let world = after(&["a", "b"]);
+    world.wait(LEASE - 1);
+    let a = world.client("a");
+    for second in LEASE - 1..2 * LEASE {
+        world.sweep();
+        assert!(is_grace(&world), "at {second}");
+        assert_eq!(reclaim(&a), Ok(()), "at {second}");
+        world.wait(1);
+    }
+    world.sweep();
+    assert_eq!((is_grace(&world), reclaim(&a)), (false, Err(Status::NO_GRACE)));
+    // A reclaim, and silence.
+    let world = after(&["a", "b"]);
+    let a = world.client("a");
+    world.wait(LEASE - 1);
+    assert_eq!(reclaim(&a), Ok(()));
+    world.wait(1);
+    world.sweep();
+    assert!(is_grace(&world));
+    world.wait(1);
+    world.sweep();
+    assert!(!is_grace(&world));
+    // What was refused is no reclaim.
+    let world = after(&["a", "b"]);
+    let stranger = world.client("c");
+    world.wait(LEASE - 1);
+    assert_eq!(reclaim(&stranger), Err(Status::RECLAIM_BAD));
+    world.wait(1);
+    world.sweep();
+    assert!(!is_grace(&world));
 }
 
 /// proves: NFS4-8881-8.4.2.1-c
