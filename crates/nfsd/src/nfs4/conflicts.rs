@@ -29,12 +29,12 @@ impl InTheWay {
 }
 
 impl Shared {
-    /// Takes what is in the way from a client whose lease is over, on a worker.
+    /// Takes what is in the way from clients whose leases are over, on a worker.
     ///
     /// # Errors
     /// If it stays.
-    pub(super) async fn take_from_later(self: &Arc<Self>, holder: Client, file: FileKey) -> Result<(), InTheWay> {
-        self.on_worker(move |shared| Ok(shared.take_from(holder, file))).await.unwrap_or(Err(InTheWay::Journal))
+    pub(super) async fn take_from_later(self: &Arc<Self>, holders: Vec<Client>, file: FileKey) -> Result<(), InTheWay> {
+        self.on_worker(move |shared| Ok(shared.take_from(&holders, file))).await.unwrap_or(Err(InTheWay::Journal))
     }
 
     /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.
@@ -50,7 +50,7 @@ impl Shared {
         let asker = holder.map_or(Asker::Anonymous, Asker::Holder);
         for _ in 0..MAX_TAKEN {
             let Err(conflict) = self.claims.may(file, access, asker) else { return Ok(()) };
-            self.take_from_later(conflict.client, file).await?;
+            self.take_from_later(vec![conflict.client], file).await?;
         }
         Err(InTheWay::Journal)
     }

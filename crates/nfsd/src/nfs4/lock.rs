@@ -99,7 +99,7 @@ impl Shared {
             let LockRefused::Denied(Denied { by: LockedBy::Holder(other), .. }) = &failed else {
                 return Err(refused(failed));
             };
-            match self.take_from(other.client(), *file) {
+            match self.take_from(&[other.client()], *file) {
                 Ok(()) => {}
                 Err(InTheWay::Holder) => return Err(refused(failed)),
                 Err(InTheWay::Journal) => return Err(Status::DELAY.into()),

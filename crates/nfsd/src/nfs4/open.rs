@@ -200,8 +200,10 @@ impl Compound {
             match self.shared.claims.share(key, holder, access, deny) {
                 Ok(guard) => return Ok(guard),
                 Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
-                Err(ShareRefused::Denied(conflict)) => {
-                    let taken = self.shared.take_from_later(conflict.client, key).await;
+                Err(ShareRefused::Denied(_)) => {
+                    // All at once: a client asks again a few times only.
+                    let holders = self.shared.claims.in_the_way_of_share(key, access, deny);
+                    let taken = self.shared.take_from_later(holders, key).await;
                     taken.map_err(|in_the_way| in_the_way.status(Status::SHARE_DENIED))?;
                 }
             }

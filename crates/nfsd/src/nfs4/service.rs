@@ -112,13 +112,17 @@ impl Shared {
         self.claims.sweep();
     }
 
-    /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Sleeps.
+    /// Takes from clients whose leases are over what they hold on a file, which somebody else wants. Sleeps.
     ///
     /// # Errors
     /// If it stays.
-    pub(super) fn take_from(&self, holder: Client, file: FileKey) -> Result<(), InTheWay> {
-        let Client::V4(client) = holder else { return Err(InTheWay::Holder) };
-        match self.state.take_from(ClientId(client), file, self.now()) {
+    pub(super) fn take_from(&self, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
+        let client = |holder: &Client| match holder {
+            Client::V4(client) => Ok(ClientId(*client)),
+            Client::Nlm(_) => Err(InTheWay::Holder),
+        };
+        let clients = holders.iter().map(client).collect::<Result<Vec<_>, _>>()?;
+        match self.state.take_from(&clients, file, self.now()) {
             Ok(Taken::Gone(released)) => {
                 self.release(released);
                 Ok(())

@@ -262,12 +262,13 @@ impl Recovery {
         Ok(())
     }
 
-    /// State is about to be taken from a client: it cannot reclaim until it has taken note. Sleeps.
+    /// State is about to be taken from clients: they cannot reclaim until they have taken note. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the disk refuses: nothing may be taken.
-    pub(super) fn revoke<P>(&self, client: &Client<P>) -> Result<(), Status> {
-        self.write(&mut self.journal(), &[note(client, true)])
+    pub(super) fn revoke<'a, P: 'a>(&self, clients: impl IntoIterator<Item = &'a Client<P>>) -> Result<(), Status> {
+        let records: Vec<_> = clients.into_iter().map(|client| note(client, true)).collect();
+        if records.is_empty() { Ok(()) } else { self.write(&mut self.journal(), &records) }
     }
 
     /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again.

@@ -47,6 +47,31 @@ fn a_lock_is_taken_from_a_client_whose_lease_is_over() {
     });
 }
 
+/// More than are asked one after the other, and one of them is there.
+///
+/// proves: NFS4-COURTESY-a, NFS4-8881-8.4.3-d
+#[test]
+fn what_many_clients_hold_is_taken_from_all_of_them_or_from_none() {
+    const MANY: usize = 2 * crate::nfs4::conflicts::MAX_TAKEN;
+    on_each(|server| {
+        let (there, wants) = (server.client("there"), server.client("wants"));
+        let (file, _) = create(&there, "f", "o");
+        let away: Vec<_> = (0..MANY).map(|number| server.client(&format!("away {number}"))).collect();
+        let states: Vec<_> = away.iter().map(|client| open(client, "f", "o", WRITE, 0).unwrap().1).collect();
+        server.clock.pass(Duration::from_secs(100));
+        there.walk("").unwrap();
+        assert_eq!(open(&wants, "f", "o", READ, WRITE).err(), Some(Status::SHARE_DENIED), "one is there");
+        assert_eq!(away[0].write(&file, states[0], 0, b"x"), Ok(1), "nobody has lost anything");
+        server.clock.pass(Duration::from_secs(100));
+        assert!(open(&wants, "f", "o", READ, WRITE).is_ok());
+        assert!(
+            away.iter()
+                .zip(&states)
+                .all(|(client, state)| { client.write(&file, *state, 0, b"x") == Err(Status::EXPIRED) })
+        );
+    });
+}
+
 /// An OPEN that reclaims a file.
 fn reclaim(client: &TestClient, file: &Handle, access: u32, deny: u32) -> Result<StateId, Status> {
     let claim = Claim::Previous(DelegationKind::None);

@@ -172,7 +172,7 @@ fn who_lost_something_reclaims_nothing_until_it_has_taken_note() {
     a.open("o", 2, share(3, 0)).unwrap();
     world.wait(LEASE + 1);
     let writes = world.platter.writes();
-    let taken = world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    let taken = world.state.take_from(&[a.client.id()], file(1), world.now()).unwrap();
     assert!(matches!(taken, Taken::Gone(released) if released.len() == 1));
     assert_eq!(world.platter.writes(), writes + 1, "before it is told");
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
@@ -194,7 +194,7 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     world.wait(LEASE + 1);
-    assert_eq!(world.state.take_from(a.client.id(), file(2), world.now()), Ok(Taken::Gone(vec![])));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(2), world.now()), Ok(Taken::Gone(vec![])));
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     let writes = world.platter.writes();
@@ -215,14 +215,14 @@ fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
     let a = world.ready("a");
     a.open("o", 1, share(3, 0)).unwrap();
     world.wait(LEASE + 1);
-    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    world.state.take_from(&[a.client.id()], file(1), world.now()).unwrap();
     let world = world.restart();
     let a = world.client("a");
     world.wait(LEASE - 1);
     world.client("b").call().unwrap();
-    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Stays));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(1), world.now()), Ok(Taken::Stays));
     world.wait(2);
-    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Gone(vec![])));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(1), world.now()), Ok(Taken::Gone(vec![])));
     assert_eq!(world.state.recovery.known(&Bytes::from_static(b"a")).map(|known| known.revoked), Some(true));
 }
 
@@ -252,7 +252,7 @@ fn a_client_that_has_taken_no_note_gets_a_new_beginning_by_completing() {
     let a = world.ready("a");
     a.open("o", 1, share(3, 0)).unwrap();
     world.wait(LEASE + 1);
-    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    world.state.take_from(&[a.client.id()], file(1), world.now()).unwrap();
     let b = world.ready("b");
     b.open("o", 1, share(3, 0)).unwrap();
     let next = world.restart();
@@ -292,7 +292,7 @@ fn a_full_disk_takes_nothing_from_anybody_and_gives_nothing_to_anybody() {
         assert_eq!((b.client.is_complete(), world.state.recovery.recorded(&b.client).is_none()), (false, true));
     }
     world.wait(LEASE + COURTESY + 1);
-    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Err(Status::SERVERFAULT));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(1), world.now()), Err(Status::SERVERFAULT));
     assert_eq!(world.sweep(), []);
     assert_eq!(a.client.held.test(held.id), Status::OK);
     assert!(world.state.client(a.client.id()).is_ok());
