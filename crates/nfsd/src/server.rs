@@ -21,7 +21,7 @@ use crate::{
     handle::{Seal, Target},
     mount::{Mount, MountTable},
     nfs3::{self, Nfs3},
-    nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nfs4::{Counts, InTheWay, Nfs4, PseudoFs, Shared, Version4, Version4Error},
     stranger::Stranger,
     trouble::Troubles,
 };
@@ -394,11 +394,14 @@ impl Server {
 
     /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose lease is over
     /// is taken from it first.
-    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), ()> {
+    ///
+    /// # Errors
+    /// If it may not.
+    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), InTheWay> {
         let key = FileKey { file_system: file.file_system.id(), file: file.file };
         match self.version_4.get() {
             Some(shared) => shared.may(file.caller.origin, key, access, None).await,
-            None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| ()),
+            None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| InTheWay::Holder),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    Identities, InPlace, MemoryFs, Nfsd, Squash, StateDirectory, Version4,
+    Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4,
     nfs4::testing::{TestClient, only},
     testing::{self, SECRET, env},
 };
@@ -23,7 +23,7 @@ fn export(path: &str) -> Export {
 fn server(exports: Vec<Export>) -> Nfsd {
     let (env, scratch) = (env(), tempfile::tempdir().unwrap());
     let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
-    let version_4 = Version4::new(&state, Arc::new(InPlace));
+    let version_4 = Version4::new(&state, Queue::in_place());
     Nfsd::new(exports, SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap()
 }
 

@@ -135,6 +135,13 @@ impl Claims {
         .map_err(|(refused, _)| refused)
     }
 
+    /// The clients that are in the way of opening a file so, each once.
+    pub fn in_the_way_of_share(&self, file: FileKey, access: Access, deny: Deny) -> Vec<Client> {
+        self.table.shares.with(&file, |files| {
+            files.get(&file).map(|shares| shares.in_the_way_of_open((access, deny))).unwrap_or_default()
+        })
+    }
+
     fn try_share(
         &self,
         file: FileKey,

@@ -16,6 +16,16 @@ use rustix::{
 };
 use std::sync::Arc;
 
+/// What the owner of a file may do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// What its mode says, as when a program opens it.
+    AsModeSays,
+    /// Everything, as far as the server can: a program that has opened a file before its mode forbade it goes on, and calls
+    /// without an OPEN do not tell which these are.
+    Always,
+}
+
 impl Inner {
     pub(super) fn access(&self, caller: &Caller, file: FileId, rights: Rights) -> Told<(Rights, Option<Attributes>)> {
         if let Some(cover) = Cover::of(file) {
@@ -78,8 +88,21 @@ impl Inner {
         }
     }
 
+    /// Whether the mode of a file lets a caller open it, whatever it has open already.
+    fn mode_allows(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<bool, Fault> {
+        // Programs that may be executed have to be read for that.
+        let rights = if mode == Mode::Read { Rights::READ | Rights::EXECUTE } else { Rights::MODIFY };
+        self.granted(caller, object, rights).map(|granted| !granted.is_empty()).map_err(fault)
+    }
+
     /// A descriptor with which the caller may read or write the file now.
-    pub(super) fn open(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<(Arc<OwnedFd>, Statx), Fault> {
+    pub(super) fn open(
+        &self,
+        caller: &Caller,
+        object: &Object,
+        mode: Mode,
+        owner: Owner,
+    ) -> Result<(Arc<OwnedFd>, Statx), Fault> {
         match object.file_type {
             FileType::Regular => {}
             FileType::Directory => return Err(Fault::IsDirectory),
@@ -91,7 +114,9 @@ impl Inner {
         if object.still_may(caller, mode, &stat, self.identity.keeping())
             && let Some(file) = object.opened(caller, mode)
         {
-            return Ok((file, stat));
+            // What the caller has open may be older than the mode, or its own by the mode of its making.
+            let may = owner == Owner::Always || self.mode_allows(caller, object, mode)?;
+            return if may { Ok((file, stat)) } else { Err(Fault::Denied) };
         }
         let flags = match mode {
             Mode::Read => OFlags::RDONLY,
@@ -104,10 +129,10 @@ impl Inner {
             && matches!(opened, Err(Errno::ACCESS))
             && accessat(CWD, own_path(&object.fd), Access::EXEC_OK, AtFlags::EACCESS).is_ok();
         drop(assumed);
+        let may_as_owner = owner == Owner::Always && caller.uid == stat.stx_uid;
         let opened = match opened {
-            // Whoever opened a file before its mode forbade it goes on, and on this side of the wire nobody knows: the
-            // owner may always. Programs that may be executed have to be read for that.
-            Err(Errno::ACCESS) if self.identity.is_privileged() && (caller.uid == stat.stx_uid || executable) => {
+            // Programs that may be executed have to be read for that.
+            Err(Errno::ACCESS) if self.identity.is_privileged() && (executable || may_as_owner) => {
                 reopen(&object.fd, flags)
             }
             other => other,

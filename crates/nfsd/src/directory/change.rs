@@ -6,6 +6,7 @@
 
 use super::{
     Cover, Inner, Object,
+    access::Owner,
     attributes::{self, MODE_BITS, fault, stat, timestamps},
     object,
     opens::Open,
@@ -55,7 +56,7 @@ impl Inner {
             }
             let opened = match via.opened_as::<Open>().and_then(|open| open.descriptor(object::Mode::Write)) {
                 Some(opened) => opened.clone(),
-                None => self.open(caller, object, object::Mode::Write)?.0,
+                None => self.open(caller, object, object::Mode::Write, Owner::Always)?.0,
             };
             // As the caller, for the same reasons as when writing.
             let assumed = self.identity.assume(caller).map_err(fault)?;

@@ -25,13 +25,16 @@ const DEFAULT_FILE_MODE: u32 = 0o644;
 const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 /// The mode of a file that was made exclusively, until the client sets another.
 const EXCLUSIVE_MODE: u32 = 0o600;
+/// In a mode: the owner may read.
+const OWNER_READS: u32 = 0o400;
 /// On a directory: what is made in it gets its group, and directories this bit, too.
 const SET_GROUP_ID: u32 = 0o2000;
 
 impl Inner {
     pub(super) fn make(&self, caller: &Caller, directory: FileId, name: &[u8], new: New) -> Changed<Made> {
         let directory = self.directory(directory).map_err(failed)?;
-        let ((object, attributes, is_new), changed) = self.change_file(&directory, || {
+        let is_change = |(.., is_new): &(_, _, bool)| *is_new;
+        let ((object, attributes, is_new), changed) = self.change_file_if(&directory, is_change, || {
             let mut is_new = true;
             let object = match new {
                 New::File(how) => {
@@ -92,7 +95,12 @@ impl Inner {
                 self.set_mode(caller, &object, mode)?;
                 // Whoever makes a file may write to it, whatever its mode.
                 let stat = stat(&object.fd).map_err(fault)?;
-                object.keep(caller, object::Mode::Write, &stat, Arc::new(file));
+                let file = Arc::new(file);
+                // A server that cannot override a mode that keeps the maker from reading has no other descriptor for that.
+                if mode & OWNER_READS == 0 && !self.identity.is_privileged() {
+                    object.keep(caller, object::Mode::Read, &stat, file.clone());
+                }
+                object.keep(caller, object::Mode::Write, &stat, file);
                 self.set_others(caller, &object, new)?;
                 Ok((object, true))
             }

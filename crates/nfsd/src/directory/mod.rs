@@ -44,6 +44,7 @@ use crate::{
     failed,
     queue::{After, Job, Lane},
 };
+use access::Owner;
 use bytes::Bytes;
 use data::Write;
 use hidden::Hidden;
@@ -422,7 +423,11 @@ impl FileSystem for DirectoryFs {
     }
 
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
-        self.run(&caller.clone(), Lane::Look, move |inner| inner.open_file(&caller, file, access))
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.open_file(&caller, file, access, Owner::AsModeSays))
+    }
+
+    fn open_as_owner(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
+        self.run(&caller.clone(), Lane::Look, move |inner| inner.open_file(&caller, file, access, Owner::Always))
     }
 
     fn host_locks(&self, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {

@@ -6,6 +6,7 @@
 
 use super::{
     Inner, Object, OfdLocks,
+    access::Owner,
     attributes::{fault, stat},
     object::Mode,
     resolve::reopen,
@@ -141,17 +142,30 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
 
 impl Inner {
     /// Opens a file for somebody who may do that now.
-    pub(super) fn open_file(&self, caller: &Caller, file: FileId, access: Access) -> Told<Arc<dyn OpenFile>> {
+    pub(super) fn open_file(
+        &self,
+        caller: &Caller,
+        file: FileId,
+        access: Access,
+        owner: Owner,
+    ) -> Told<Arc<dyn OpenFile>> {
         let object = self.present(file).map_err(failed)?;
-        match self.try_open(caller, &object, access) {
+        match self.try_open(caller, &object, access, owner) {
             Ok(open) => Ok(open),
             Err(fault) => Err(Failure { fault, info: self.now(&object) }),
         }
     }
 
-    fn try_open(&self, caller: &Caller, object: &Arc<Object>, access: Access) -> Result<Arc<Open>, Fault> {
-        let descriptor =
-            |wanted: bool, mode| wanted.then(|| self.open(caller, object, mode).map(|(file, _)| file)).transpose();
+    fn try_open(
+        &self,
+        caller: &Caller,
+        object: &Arc<Object>,
+        access: Access,
+        owner: Owner,
+    ) -> Result<Arc<Open>, Fault> {
+        let descriptor = |wanted: bool, mode| {
+            wanted.then(|| self.open(caller, object, mode, owner).map(|(file, _)| file)).transpose()
+        };
         let read = descriptor(access.reads(), Mode::Read)?;
         let write = descriptor(access.writes(), Mode::Write)?;
         let pin = Pin::new(object.clone());
@@ -180,7 +194,7 @@ impl Inner {
             }
             None => {
                 let object = self.object(via.file())?;
-                let (descriptor, _) = self.open(&via.caller, &object, mode)?;
+                let (descriptor, _) = self.open(&via.caller, &object, mode, Owner::Always)?;
                 Ok((object, descriptor))
             }
         }

@@ -114,8 +114,8 @@ pub trait FileSystem: Send + Sync {
         Box::pin(ready(Err(failed(Fault::Invalid))))
     }
 
-    /// Opens a regular file, if the caller may do with it what `access` says. A file system without open files of its own
-    /// asks the rights, and keeps nothing.
+    /// Opens a regular file, if its mode lets the caller do what `access` says: the owner is no exception, as a program that
+    /// opens a file of its own expects. A file system without open files of its own asks the rights, and keeps nothing.
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         Box::pin(async move {
             let mut wanted = Rights::NONE;
@@ -138,6 +138,12 @@ pub trait FileSystem: Send + Sync {
             };
             Err(Failure { fault, info: attributes })
         })
+    }
+
+    /// Opens a regular file for somebody who has made it in this moment, or had it open before the server started: if that is
+    /// its owner, whatever its mode says now. Like [`open`](Self::open), unless it is implemented.
+    fn open_as_owner(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
+        self.open(caller, file, access)
     }
 
     /// The host's locks on a file that is open here, if programs of the host can lock it, too. May sleep.

@@ -11,6 +11,7 @@ mod tell;
 
 use crate::{
     claims,
+    nfs4::InTheWay,
     server::{Opened, Server},
     transfer::{Counted, MAX_LISTING_OCTETS, MESSAGE_OVERHEAD_OCTETS, transfer_limits},
     trouble::Subject,
@@ -45,10 +46,13 @@ impl Execution {
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
 
-    /// That no client of version 4 denies reading or writing the file. Never JUKEBOX, with which a client would ask again for
-    /// as long as the other has it open.
+    /// That no client of version 4 denies reading or writing the file. Not JUKEBOX, with which a client would ask again for
+    /// as long as the other has it open, but where that other is away.
     async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
-        self.server.may(file, access).await.map_err(|()| Status::ACCES)
+        self.server.may(file, access).await.map_err(|in_the_way| match in_the_way {
+            InTheWay::Holder => Status::ACCES,
+            InTheWay::Journal => Status::JUKEBOX,
+        })
     }
 
     /// What a call is about, for who has to be warned.

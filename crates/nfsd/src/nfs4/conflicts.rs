@@ -5,32 +5,64 @@ use crate::{
     Origin,
     claims::{Access, Asker, Client, FileKey, Holder},
 };
+use rpcrdma_nfs::v4::Status;
 use std::sync::Arc;
 
 /// How often a claim is tried again since a client was in its way whose lease is over: then the client asks again.
 pub(super) const MAX_TAKEN: usize = 8;
 
+/// Why somebody does not get what another client holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InTheWay {
+    /// That client is there, and keeps it.
+    Holder,
+    /// Its lease is over, and it was not taken from it: the journal of clients cannot be written, as the log says, or there are
+    /// too many such clients for one call. It may be different the next time.
+    Journal,
+}
+
+impl InTheWay {
+    /// The status to answer, where `denied` is the one for a client that keeps what it holds.
+    pub(super) fn status(self, denied: Status) -> Status {
+        match self {
+            Self::Holder => denied,
+            Self::Journal => Status::DELAY,
+        }
+    }
+}
+
 impl Shared {
-    /// Takes what is in the way from a client whose lease is over, on a worker, in the turn of whoever wants it. Says whether it was taken.
-    pub(super) async fn take_from_later(self: &Arc<Self>, origin: Origin, holder: Client, file: FileKey) -> bool {
-        self.on_worker(origin, move |shared| Ok(shared.take_from(origin, holder, file))).await.unwrap_or(false)
+    /// Takes what is in the way from clients whose leases are over, on a worker, in the turn of whoever wants it.
+    ///
+    /// # Errors
+    /// If it stays.
+    pub(super) async fn take_from_later(
+        self: &Arc<Self>,
+        origin: Origin,
+        holders: Vec<Client>,
+        file: FileKey,
+    ) -> Result<(), InTheWay> {
+        self.on_worker(origin, move |shared| Ok(shared.take_from(origin, &holders, file)))
+            .await
+            .unwrap_or(Err(InTheWay::Journal))
     }
 
     /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.
+    ///
+    /// # Errors
+    /// If it may not.
     pub(crate) async fn may(
         self: &Arc<Self>,
         origin: Origin,
         file: FileKey,
         access: Access,
         holder: Option<&Holder>,
-    ) -> Result<(), ()> {
+    ) -> Result<(), InTheWay> {
         let asker = holder.map_or(Asker::Anonymous, Asker::Holder);
         for _ in 0..MAX_TAKEN {
             let Err(conflict) = self.claims.may(file, access, asker) else { return Ok(()) };
-            if !self.take_from_later(origin, conflict.client, file).await {
-                return Err(());
-            }
+            self.take_from_later(origin, vec![conflict.client], file).await?;
         }
-        Err(())
+        Err(InTheWay::Journal)
     }
 }

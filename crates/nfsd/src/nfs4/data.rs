@@ -52,7 +52,10 @@ impl Compound {
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
             }
         };
-        self.shared.may(self.origin(), key, access, holder.as_ref()).await.map_err(|()| Status::LOCKED)?;
+        self.shared
+            .may(self.origin(), key, access, holder.as_ref())
+            .await
+            .map_err(|in_the_way| in_the_way.status(Status::LOCKED))?;
         Ok(by_rights)
     }
 

@@ -6,7 +6,7 @@
 
 use super::{
     compound::Compound,
-    conflicts::MAX_TAKEN,
+    conflicts::{InTheWay, MAX_TAKEN},
     open::Pinned,
     service::{Pin, Shared},
     state::{held::Wanted, owners::LockBy},
@@ -88,23 +88,26 @@ fn refused(refused: LockRefused) -> LockFailure {
 
 impl Shared {
     /// Asks the table, and takes from clients whose leases are over what is in the way. Sleeps.
-    fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockRefused> {
+    fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockFailure> {
         let Wish { origin, file, holder, range, kind, pin } = wish;
         let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());
         let request = LockRequest { file: *file, holder, range: *range, kind: *kind, host: host.as_ref(), wake: None };
-        let mut outcome = Ok(());
         for _ in 0..MAX_TAKEN {
-            outcome = match ask {
+            let outcome = match ask {
                 Ask::Lock => self.claims.lock(&request),
                 Ask::Test => self.claims.test(&request),
             };
-            match &outcome {
-                Err(LockRefused::Denied(Denied { by: LockedBy::Holder(other), .. }))
-                    if self.take_from(*origin, other.client(), *file) => {}
-                _ => break,
+            let Err(failed) = outcome else { return Ok(()) };
+            let LockRefused::Denied(Denied { by: LockedBy::Holder(other), .. }) = &failed else {
+                return Err(refused(failed));
+            };
+            match self.take_from(*origin, &[other.client()], *file) {
+                Ok(()) => {}
+                Err(InTheWay::Holder) => return Err(refused(failed)),
+                Err(InTheWay::Journal) => return Err(Status::DELAY.into()),
             }
         }
-        outcome
+        Err(Status::DELAY.into())
     }
 }
 
@@ -132,7 +135,7 @@ impl Compound {
         // NFS4-8881-18.10-a
         let pin = checked.pin(needed.bits() as u8).cloned().ok_or(Status::OPENMODE)?;
         if args.reclaim {
-            self.shared.state.recovery.reclaim(&client)?;
+            self.shared.state.recovery.reclaim(&client, self.shared.now())?;
         } else {
             self.shared.state.recovery.fresh(&client)?;
         }
@@ -151,7 +154,7 @@ impl Compound {
                 }
             }))
         });
-        let state = locked.await?.map_err(refused)??;
+        let state = locked.await???;
         self.set_state(state);
         Ok(ops::LockOk { state })
     }
@@ -172,7 +175,7 @@ impl Compound {
         let pin = self.pin_to_test(&file).await;
         let wish = Wish { origin: self.origin(), file: Self::key(&file), holder, range, kind: kind_of(args.kind), pin };
         let tested = self.shared.on_worker(self.origin(), move |shared| Ok(shared.ask(&wish, Ask::Test)));
-        tested.await?.map_err(refused)
+        tested.await?
     }
 
     /// The file for a question to the host, if the caller may read it.

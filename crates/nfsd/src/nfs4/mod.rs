@@ -43,6 +43,7 @@ mod tests;
 mod told;
 mod version4;
 
+pub(crate) use conflicts::InTheWay;
 pub use observer::Observer;
 pub(crate) use pseudo::PseudoFs;
 pub(crate) use service::{Nfs4, Shared};

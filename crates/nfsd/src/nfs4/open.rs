@@ -88,13 +88,15 @@ pub(super) struct Target {
     pub(super) set: Bitmap,
     /// The size that it gets.
     pub(super) size: Option<u64>,
+    /// This call has made it, or it was open before the server started: its mode does not bind its owner.
+    pub(super) is_owners: bool,
 }
 
 impl Target {
     /// A file without a directory that could have changed.
     fn of(file: Opened) -> Self {
         let directory = ChangeInfo { atomic: false, before: 0, after: 0 };
-        Self { file, directory, set: Bitmap::EMPTY, size: None }
+        Self { file, directory, set: Bitmap::EMPTY, size: None, is_owners: false }
     }
 }
 
@@ -109,7 +111,7 @@ impl Compound {
         }
         let recovery = &self.shared.state.recovery;
         let recorded = match &args.claim {
-            Claim::Previous(_) => recovery.reclaim(&client)?,
+            Claim::Previous(_) => recovery.reclaim(&client, self.shared.now())?,
             // No delegation was ever handed out that they could stand for.
             Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => return Err(Status::BAD_STATEID),
             Claim::DelegatePrevious(_) | Claim::DelegatePreviousHandle => return Err(Status::NOTSUPP),
@@ -125,6 +127,8 @@ impl Compound {
                 let directory = self.unchanged(&current).await?;
                 Target { directory, ..Target::of(file) }
             }
+            (Claim::Previous(_), _) => Target { is_owners: true, ..Target::of(current) },
+            // By the mode: Linux's client opens by handle what it has looked up before, and leaves it to the server.
             _ => Target::of(current),
         };
         let state = self.open_target(&target, args.owner, share, recorded).await?;
@@ -162,15 +166,18 @@ impl Compound {
         if file.read_only && (access.writes() || target.size.is_some()) {
             return Err(Status::ROFS);
         }
-        let open = file.file_system.open(file.caller.clone(), file.file, access).await.map_err(failure)?;
+        let open = match target.is_owners {
+            // NFS4-8881-18.16-g
+            true => file.file_system.open_as_owner(file.caller.clone(), file.file, access).await,
+            false => file.file_system.open(file.caller.clone(), file.file, access).await,
+        };
+        let open = open.map_err(failure)?;
         let (key, holder) = (Self::key(file), Shared::holder(client.id(), &owner.name));
         let guard = self.reserve(key, &holder, share).await?;
         if let Some(size) = target.size {
             // NFS4-8881-18.16-d: also where it is opened for reading alone.
-            self.shared
-                .may(self.origin(), key, claims::Access::WRITE, Some(&holder))
-                .await
-                .map_err(|()| Status::SHARE_DENIED)?;
+            let may = self.shared.may(self.origin(), key, claims::Access::WRITE, Some(&holder)).await;
+            may.map_err(|in_the_way| in_the_way.status(Status::SHARE_DENIED))?;
             let via = match access.writes() {
                 true => Via::open(file.caller.clone(), open.clone()),
                 false => Via::caller(file.caller.clone(), file.file),
@@ -193,10 +200,11 @@ impl Compound {
             match self.shared.claims.share(key, holder, access, deny) {
                 Ok(guard) => return Ok(guard),
                 Err(ShareRefused::TooMany(_)) => return Err(Status::DELAY),
-                Err(ShareRefused::Denied(conflict)) => {
-                    if !self.shared.take_from_later(self.origin(), conflict.client, key).await {
-                        return Err(Status::SHARE_DENIED);
-                    }
+                Err(ShareRefused::Denied(_)) => {
+                    // All at once: a client asks again a few times only.
+                    let holders = self.shared.claims.in_the_way_of_share(key, access, deny);
+                    let taken = self.shared.take_from_later(self.origin(), holders, key).await;
+                    taken.map_err(|in_the_way| in_the_way.status(Status::SHARE_DENIED))?;
                 }
             }
         }

@@ -66,6 +66,7 @@ impl Compound {
                     directory: self.unchanged(directory).await?,
                     set: Bitmap::EMPTY,
                     size: None,
+                    is_owners: false,
                 });
             }
             made => made?,
@@ -87,5 +88,5 @@ impl Compound {
 
 fn target(directory: &Opened, made: Made, set: Bitmap, size: Option<u64>) -> Target {
     let file = Opened { file: made.file, ..directory.clone() };
-    Target { file, directory: change_info(&made.directory), set, size }
+    Target { file, directory: change_info(&made.directory), set, size, is_owners: made.is_new }
 }

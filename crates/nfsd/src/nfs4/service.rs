@@ -2,6 +2,7 @@
 
 use super::{
     compound::{Compound, RPC_CALL_OCTETS},
+    conflicts::InTheWay,
     observer::Observer,
     reservations::Reservations,
     state::{
@@ -108,16 +109,24 @@ impl Shared {
         self.claims.sweep();
     }
 
-    /// Takes from a client whose lease is over what it holds on a file, which somebody else wants. Says whether it was taken.
-    /// Sleeps.
-    pub(crate) fn take_from(&self, origin: Origin, holder: Client, file: FileKey) -> bool {
-        let Client::V4(client) = holder else { return false };
-        match self.state.take_from(ClientId(client), file, self.now()) {
+    /// Takes from clients whose leases are over what they hold on a file, which somebody else wants. Sleeps.
+    ///
+    /// # Errors
+    /// If it stays.
+    pub(super) fn take_from(&self, origin: Origin, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
+        let client = |holder: &Client| match holder {
+            Client::V4(client) => Ok(ClientId(*client)),
+            Client::Nlm(_) => Err(InTheWay::Holder),
+        };
+        let clients = holders.iter().map(client).collect::<Result<Vec<_>, _>>()?;
+        match self.state.take_from(&clients, file, self.now()) {
             Ok(Taken::Gone(released)) => {
                 self.release(origin, released);
-                true
+                Ok(())
             }
-            _ => false,
+            Ok(Taken::Stays) => Err(InTheWay::Holder),
+            // NFS4-8881-8.4.3-e
+            Err(_) => Err(InTheWay::Journal),
         }
     }
 }

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     Usage,
     server::Opened,
-    transfer::{TRANSFER_UNIT_OCTETS, session_limits, transfer_limits},
+    transfer::{session_limits, transfer_limits},
 };
 use rpcrdma_nfs::{
     attr::Attributes,
@@ -124,7 +124,6 @@ impl Compound {
             Attribute::NoTruncation => Value::NoTruncation(true),
             Attribute::TimeDelta => Value::TimeDelta(features().time_precision.into()),
             Attribute::SupportedExclusiveCreate => Value::SupportedExclusiveCreate(exclusive(self.minor)),
-            Attribute::CloneBlockSize => Value::CloneBlockSize(TRANSFER_UNIT_OCTETS as u32),
             Attribute::ChangeAttributeType => Value::ChangeAttributeType(ChangeAttributeType::Undefined),
             Attribute::XattrSupport => Value::XattrSupport(false),
             _ => return None,

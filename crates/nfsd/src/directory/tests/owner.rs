@@ -95,3 +95,17 @@ fn a_mode_that_forbids_writing_does_not_stop_whoever_has_set_it_nor_the_owner() 
         assert_eq!(client.contents(&file), b"maker and owner");
     });
 }
+
+/// No other descriptor than that of its making can read it.
+#[test]
+fn who_makes_a_file_that_its_owner_may_not_read_reads_it_as_long_as_it_is_open() {
+    as_ordinary_user(|| {
+        let scratch = Scratch::new(Ways::default());
+        let client = serve(&scratch);
+        let (maker, other) = (client.as_user(1000, 1000, &[]), client.as_user(2000, 2000, &[]));
+        let file = made(&maker, "blind", 0o200);
+        maker.write(&file, 0, "seen").unwrap();
+        assert_eq!(maker.read(&file, 0, 10).map(|read| read.data.as_slice().to_vec()), Ok(b"seen".to_vec()));
+        assert_eq!(other.read(&file, 0, 10).map(|_| ()), Err(Status::ACCES));
+    });
+}

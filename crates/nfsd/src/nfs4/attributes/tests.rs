@@ -239,7 +239,8 @@ fn a_size_is_changed_as_a_write_would_be() {
     assert_eq!(size(StateId::INVALID), Some(Status::BAD_STATEID));
     let mode = set_with(&client, &file, nothing, &[Value::Mode(0o600)]);
     assert_eq!(mode, Ok(Bitmap::of(&[Attribute::Mode])), "the stateid is for the size");
-    let owner = Holder::new(Client::V4(u64::MAX), b"owner");
+    let other = server.client("b");
+    let owner = Holder::new(Client::V4(other.id.0), b"owner");
     let shared = server.shared();
     let found = wait(memory.lookup(Caller::root(), memory.root(), "f".into())).unwrap();
     let key = FileKey { file_system: memory.id(), file: found.file };
@@ -342,4 +343,20 @@ fn version_3_and_4_tell_the_same_numbers() {
     let other: v3::Attributes = version_3.attributes(&version_3.walk("f").unwrap()).unwrap();
     assert_eq!(value(&client, &file, Attribute::FileId), Value::FileId(other.file_id));
     assert_eq!(value(&client, &file, Attribute::MountedOnFileId), Value::MountedOnFileId(other.file_id));
+}
+
+/// CLONE is not there: who reads its unit would believe that it is.
+///
+/// proves: NFS4-7862-12.2.1-a
+#[test]
+fn the_unit_of_clone_is_not_told_without_clone() {
+    for server in servers() {
+        let client = server.client("a");
+        let root = client.walk("").unwrap();
+        let Value::SupportedAttributes(supported) = value(&client, &root, Attribute::SupportedAttributes) else {
+            panic!()
+        };
+        assert!(supported.contains(Attribute::XattrSupport) && !supported.contains(Attribute::CloneBlockSize));
+        assert!(told(&client, &root, &[Attribute::CloneBlockSize]).unwrap().set.is_empty());
+    }
 }

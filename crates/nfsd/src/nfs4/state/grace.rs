@@ -2,8 +2,8 @@
 //! 8.4.3, 18.51).
 //!
 //! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that
-//! they are done, or a lease after the start; those that have not come by then are forgotten on the disk first, as from
-//! then on others may get what they held. Functions that say so sleep until the disk has what they write: give them to
+//! they are done, or a lease after the start; while somebody reclaims it goes on, for a lease more at most. Those that
+//! have not come by then are forgotten on the disk first, as from then on others may get what they held. Functions that say so sleep until the disk has what they write: give them to
 //! a worker. When the disk refuses, they fail and say why in the log, and what depends on them does not happen: no
 //! OPEN, no taking away, no end of the grace period.
 
@@ -23,7 +23,12 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
+
+/// For how long after a reclaim the grace period goes on at least, for the next one: a client that has come late asks for one
+/// file after the other, without a pause.
+const NEXT_RECLAIM: Duration = Duration::from_secs(2);
 
 /// The proof that the journal names a client, so that it could reclaim what it is about to get.
 #[derive(Debug)]
@@ -64,6 +69,8 @@ pub(crate) struct Recovery {
 
 struct Grace {
     until: Timestamp,
+    /// Beyond this time nobody is waited for, whatever is reclaimed.
+    latest: Timestamp,
     /// What was known at the start.
     past: HashMap<Bytes, Known>,
     /// Those of them that may reclaim and have not said that they are done.
@@ -121,12 +128,13 @@ impl Recovery {
         let may_reclaim = past.owners.iter().filter(|(_, known)| !known.revoked);
         let awaited: HashSet<_> = may_reclaim.map(|(owner, _)| owner.clone()).collect();
         // NFS4-8881-8.4.2.1-c: clients have counted on the lease that they were told before.
-        let until = now + limits.grace.max(past.lease);
+        let lasts = limits.grace.max(past.lease);
+        let (until, latest) = (now + lasts, now + lasts + lasts);
         Ok(Self {
             journal: Mutex::new(journal),
             later: Mutex::default(),
             is_grace: AtomicBool::new(!awaited.is_empty()),
-            grace: Mutex::new(Grace { until, past: past.owners, awaited, is_ending: false }),
+            grace: Mutex::new(Grace { until, latest, past: past.owners, awaited, is_ending: false }),
             epoch,
             path: PathBuf::new(),
             failures: AtomicU64::new(0),
@@ -181,8 +189,8 @@ impl Recovery {
     /// # Errors
     /// NO_GRACE outside of the grace period, after the client's RECLAIM_COMPLETE, and if state was taken from it;
     /// RECLAIM_BAD if it held nothing, or was another principal's; DELAY while the grace period ends.
-    pub(crate) fn reclaim<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
-        let grace = lock(&self.grace);
+    pub(crate) fn reclaim<P>(&self, client: &Client<P>, now: Timestamp) -> Result<Recorded, Status> {
+        let mut grace = lock(&self.grace);
         if !self.is_grace() || client.is_complete() {
             return Err(Status::NO_GRACE);
         }
@@ -192,7 +200,11 @@ impl Recovery {
         match grace.past.get(client.owner()) {
             Some(known) if known.principal != client.principal() => Err(Status::RECLAIM_BAD),
             Some(known) if known.revoked => Err(Status::NO_GRACE),
-            Some(_) => Ok(Recorded(())),
+            Some(_) => {
+                // NFS4-8881-8.4.2.1-d
+                grace.until = grace.until.max(grace.latest.min(now + NEXT_RECLAIM));
+                Ok(Recorded(()))
+            }
             None => Err(Status::RECLAIM_BAD),
         }
     }
@@ -250,12 +262,13 @@ impl Recovery {
         Ok(())
     }
 
-    /// State is about to be taken from a client: it cannot reclaim until it has taken note. Sleeps.
+    /// State is about to be taken from clients: they cannot reclaim until they have taken note. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the disk refuses: nothing may be taken.
-    pub(super) fn revoke<P>(&self, client: &Client<P>) -> Result<(), Status> {
-        self.write(&mut self.journal(), &[note(client, true)])
+    pub(super) fn revoke<'a, P: 'a>(&self, clients: impl IntoIterator<Item = &'a Client<P>>) -> Result<(), Status> {
+        let records: Vec<_> = clients.into_iter().map(|client| note(client, true)).collect();
+        if records.is_empty() { Ok(()) } else { self.write(&mut self.journal(), &records) }
     }
 
     /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again.
@@ -326,6 +339,12 @@ impl Recovery {
         grace.past.clear();
         self.is_grace.store(false, Ordering::Release);
         Ok(())
+    }
+
+    /// From now on the disk refuses.
+    #[cfg(test)]
+    pub(crate) fn refuse(&self) {
+        self.journal().refuse();
     }
 
     /// What the journal knows of an owner.

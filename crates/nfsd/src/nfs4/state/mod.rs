@@ -138,22 +138,30 @@ impl<P> State<P> {
         &self.limits
     }
 
-    /// Takes from a client whose lease is over what it holds on a file, as somebody else wants it. Sleeps.
+    /// Takes from clients whose leases are over what they hold on a file, as somebody else wants it, who gets it only if all
+    /// of them lose it. The disk is waited for once. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is answered with DELAY then.
-    pub(crate) fn take_from(&self, holder: ClientId, file: FileKey, now: Timestamp) -> Result<Taken<P>, Status> {
-        let Ok(client) = self.client(holder) else { return Ok(Taken::Gone(Vec::new())) };
-        if self.is_live(&client, now) {
+    pub(crate) fn take_from(&self, holders: &[ClientId], file: FileKey, now: Timestamp) -> Result<Taken<P>, Status> {
+        // One that is no more holds nothing.
+        let clients: Vec<_> = holders.iter().filter_map(|holder| self.client(*holder).ok()).collect();
+        if clients.iter().any(|client| self.is_live(client, now)) {
             return Ok(Taken::Stays);
         }
         // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
-        self.recovery.revoke(&client)?;
-        let revoke = || client.held.revoke_file(file, Why::Expired);
-        // It may have come back in the meantime.
-        let taken = client.lease.if_over(now, &self.limits, revoke).map_or(Taken::Stays, Taken::Gone);
-        self.mend(&client);
-        Ok(taken)
+        self.recovery.revoke(clients.iter().map(|client| &**client))?;
+        let mut stay = 0;
+        let mut released = Vec::new();
+        for client in &clients {
+            match client.lease.if_over(now, &self.limits, || client.held.revoke_file(file, Why::Expired)) {
+                Some(of_client) => released.extend(of_client),
+                // It has come back in the meantime.
+                None => stay += 1,
+            }
+            self.mend(client);
+        }
+        Ok(if stay > 0 && stay == clients.len() { Taken::Stays } else { Taken::Gone(released) })
     }
 
     /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
@@ -169,7 +177,7 @@ impl<P> State<P> {
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: it stays.
     pub(crate) fn revoke(&self, client: &Client<P>, state: StateIdOther, why: Why) -> Result<Vec<Release<P>>, Status> {
-        self.recovery.revoke(client)?;
+        self.recovery.revoke([client])?;
         let released = client.held.revoke(state, why);
         self.mend(client);
         Ok(released)

@@ -228,10 +228,13 @@ impl<P> State<P> {
             return Err(Status::CLID_INUSE);
         }
         let mut creation = client.creation();
-        if call.sequence == creation.last {
+        let is_repeated = call.sequence == creation.last;
+        // NFS4-8881-18.36-l: what was too small depends on the arguments alone, and their repetition gets the same answer.
+        // Linux's server looks at them before the number, so that clients may take a refused number for unused.
+        if is_repeated && creation.cached != Some(Err(Status::TOOSMALL)) {
             return creation.cached.unwrap_or(Err(Status::SEQ_MISORDERED));
         }
-        if call.sequence != creation.next() {
+        if !is_repeated && call.sequence != creation.next() {
             return Err(Status::SEQ_MISORDERED);
         }
         let result = self.make_session(&mut table, &client, &mut creation, call, released);

@@ -111,7 +111,8 @@ fn a_create_says_what_it_has_set_and_changes_its_directory() {
         assert_eq!(client.read(&file, made.state, 0, 100), Ok(vec![0; 7]));
         let (same, again) = create_with(&client, "f", "o", unchecked()).unwrap();
         assert_eq!((same, again.set), (file.clone(), Bitmap::EMPTY), "what is there is used as it is");
-        assert_eq!(again.directory.before, made.directory.after);
+        let unchanged = (made.directory.after, made.directory.after);
+        assert_eq!((again.directory.before, again.directory.after), unchanged, "nothing was made");
         assert_eq!(client.read(&file, again.state, 0, 100), Ok(vec![0; 7]));
         let cut = CreateHow::Unchecked(FileAttributes::of(&[Value::Size(0)]));
         let (_, empty) = create_with(&client, "f", "o", cut.clone()).unwrap();

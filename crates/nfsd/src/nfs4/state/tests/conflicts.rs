@@ -8,7 +8,7 @@ use crate::nfs4::state::{
 };
 
 fn take(world: &World, from: &Guest<'_>, number: u64) -> Taken<u32> {
-    world.state.take_from(from.client.id(), file(number), world.now()).unwrap()
+    world.state.take_from(&[from.client.id()], file(number), world.now()).unwrap()
 }
 
 /// proves: NFS4-8881-8.4.3-d

@@ -21,7 +21,7 @@ fn after(owners: &[&str]) -> World {
 }
 
 fn reclaim(guest: &Guest<'_>) -> Result<(), Status> {
-    guest.world.state.recovery.reclaim(&guest.client).map(drop)
+    guest.world.state.recovery.reclaim(&guest.client, guest.world.now()).map(drop)
 }
 
 fn fresh(guest: &Guest<'_>) -> Result<(), Status> {
@@ -76,6 +76,43 @@ fn grace_is_over_after_its_time_and_not_before() {
     world.sweep();
     assert!(!is_grace(&world));
     assert_eq!(fresh(&a), Ok(()));
+}
+
+/// Two clients that come in the last second: one reclaims and reclaims, the other does nothing.
+///
+/// proves: NFS4-8881-8.4.2.1-d
+#[test]
+fn grace_goes_on_while_somebody_reclaims_for_a_lease_more_at_most() {
+    let world = after(&["a", "b"]);
+    world.wait(LEASE - 1);
+    let a = world.client("a");
+    for second in LEASE - 1..2 * LEASE {
+        world.sweep();
+        assert!(is_grace(&world), "at {second}");
+        assert_eq!(reclaim(&a), Ok(()), "at {second}");
+        world.wait(1);
+    }
+    world.sweep();
+    assert_eq!((is_grace(&world), reclaim(&a)), (false, Err(Status::NO_GRACE)));
+    // A reclaim, and silence.
+    let world = after(&["a", "b"]);
+    let a = world.client("a");
+    world.wait(LEASE - 1);
+    assert_eq!(reclaim(&a), Ok(()));
+    world.wait(1);
+    world.sweep();
+    assert!(is_grace(&world));
+    world.wait(1);
+    world.sweep();
+    assert!(!is_grace(&world));
+    // What was refused is no reclaim.
+    let world = after(&["a", "b"]);
+    let stranger = world.client("c");
+    world.wait(LEASE - 1);
+    assert_eq!(reclaim(&stranger), Err(Status::RECLAIM_BAD));
+    world.wait(1);
+    world.sweep();
+    assert!(!is_grace(&world));
 }
 
 /// proves: NFS4-8881-8.4.2.1-c
@@ -135,7 +172,7 @@ fn who_lost_something_reclaims_nothing_until_it_has_taken_note() {
     a.open("o", 2, share(3, 0)).unwrap();
     world.wait(LEASE + 1);
     let writes = world.platter.writes();
-    let taken = world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    let taken = world.state.take_from(&[a.client.id()], file(1), world.now()).unwrap();
     assert!(matches!(taken, Taken::Gone(released) if released.len() == 1));
     assert_eq!(world.platter.writes(), writes + 1, "before it is told");
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
@@ -157,7 +194,7 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     world.wait(LEASE + 1);
-    assert_eq!(world.state.take_from(a.client.id(), file(2), world.now()), Ok(Taken::Gone(vec![])));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(2), world.now()), Ok(Taken::Gone(vec![])));
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     let writes = world.platter.writes();
@@ -178,14 +215,14 @@ fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
     let a = world.ready("a");
     a.open("o", 1, share(3, 0)).unwrap();
     world.wait(LEASE + 1);
-    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    world.state.take_from(&[a.client.id()], file(1), world.now()).unwrap();
     let world = world.restart();
     let a = world.client("a");
     world.wait(LEASE - 1);
     world.client("b").call().unwrap();
-    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Stays));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(1), world.now()), Ok(Taken::Stays));
     world.wait(2);
-    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Ok(Taken::Gone(vec![])));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(1), world.now()), Ok(Taken::Gone(vec![])));
     assert_eq!(world.state.recovery.known(&Bytes::from_static(b"a")).map(|known| known.revoked), Some(true));
 }
 
@@ -215,7 +252,7 @@ fn a_client_that_has_taken_no_note_gets_a_new_beginning_by_completing() {
     let a = world.ready("a");
     a.open("o", 1, share(3, 0)).unwrap();
     world.wait(LEASE + 1);
-    world.state.take_from(a.client.id(), file(1), world.now()).unwrap();
+    world.state.take_from(&[a.client.id()], file(1), world.now()).unwrap();
     let b = world.ready("b");
     b.open("o", 1, share(3, 0)).unwrap();
     let next = world.restart();
@@ -255,7 +292,7 @@ fn a_full_disk_takes_nothing_from_anybody_and_gives_nothing_to_anybody() {
         assert_eq!((b.client.is_complete(), world.state.recovery.recorded(&b.client).is_none()), (false, true));
     }
     world.wait(LEASE + COURTESY + 1);
-    assert_eq!(world.state.take_from(a.client.id(), file(1), world.now()), Err(Status::SERVERFAULT));
+    assert_eq!(world.state.take_from(&[a.client.id()], file(1), world.now()), Err(Status::SERVERFAULT));
     assert_eq!(world.sweep(), []);
     assert_eq!(a.client.held.test(held.id), Status::OK);
     assert!(world.state.client(a.client.id()).is_ok());

@@ -52,6 +52,15 @@ impl Platter {
     }
 }
 
+impl Journal {
+    /// From now on the disk refuses.
+    pub(in crate::nfs4::state) fn refuse(&mut self) {
+        let platter = Platter::default();
+        platter.fail(Some(0));
+        self.store = Box::new(platter);
+    }
+}
+
 impl Store for Platter {
     fn read(&mut self) -> io::Result<Vec<u8>> {
         Ok(self.octets())

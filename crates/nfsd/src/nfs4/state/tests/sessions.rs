@@ -100,6 +100,25 @@ fn a_create_session_that_fails_leaves_the_records_as_they_are() {
     assert_eq!(world.exchange(&who("a")).unwrap().client, guest.client.id(), "still the confirmed one");
 }
 
+/// By clients that count a refused call, and by those that do not.
+///
+/// proves: NFS4-8881-18.36-l, NFS4-8881-18.36-j
+#[test]
+fn a_create_session_that_was_too_small_is_sent_again_with_its_number_or_the_next() {
+    for next in [1, 2] {
+        let world = World::new();
+        let client = world.exchange(&who("a")).unwrap().client;
+        let small = CreateSession { back: Channel { request: 10, ..channel(2) }, ..creation(client, 1) };
+        let create = |call: &CreateSession| world.state.create_session(call, world.now()).0;
+        assert_eq!([create(&small), create(&small)], [Err(Status::TOOSMALL); 2]);
+        let created = world.create(client, next).0;
+        assert!(created.is_ok());
+        assert_eq!(world.create(client, next).0, created, "from now on it stands for that");
+        assert_eq!(create(&CreateSession { sequence: next, ..small }), created);
+        assert_eq!(world.state.sessions_of(&world.state.client(client).unwrap()).len(), 1);
+    }
+}
+
 /// proves: NFS4-8881-18.37-a
 #[test]
 fn a_session_is_destroyed_over_a_connection_of_its_own_and_takes_no_state_along() {
