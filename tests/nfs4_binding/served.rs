@@ -28,6 +28,7 @@ const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTET
 pub const FIRST: &[u8] = b"the first file, of 35 octets in all";
 pub const LINK: &[u8] = b"../elsewhere";
 pub const SECOND: &[u8] = b"the second";
+pub const LONG_LINK: &[u8] = &[b'l'; 4095];
 pub const LARGE_OCTETS: usize = 256 << 10;
 
 /// The octets of the large file.
@@ -75,6 +76,7 @@ async fn fill(storage: &MemoryFs) {
         storage.write(Via::caller(Caller::root(), file), 0, octets.into(), Stability::FileSync).await.unwrap();
     }
     make(storage, "link", New::Symlink(attributes, Bytes::from_static(LINK))).await;
+    make(storage, "long", New::Symlink(attributes, Bytes::from_static(LONG_LINK))).await;
 }
 
 /// Serves once in each version of RPC-over-RDMA.
