@@ -2,7 +2,7 @@
 
 use super::{
     ops::{self, result},
-    served::{Call, Client, Served, Setup, each_version, large},
+    served::{Call, Client, LONG_LINK, Served, Setup, each_version, large},
     wire::{Lists, Refusal, Segment, filled},
 };
 
@@ -183,5 +183,29 @@ fn reads_that_want_all_memory_do_not_lock_each_other_out() {
             }
         }
         println!("{read_in_all} READs of {} KiB by four clients", EACH >> 10);
+    });
+}
+
+/// The texts of links count as well: 64 KiB are sixteen long ones. When they were sent there is memory for as many again.
+#[test]
+fn links_take_memory_as_data_does() {
+    const FIT: usize = 16;
+    let setup = Setup { memory: 64 << 10, ..Setup::default() };
+    each_version(setup, async |served: &Served| {
+        let mut client = served.client(1).await;
+        let root = client.root.clone();
+        for _ in 0..2 {
+            let sinks: Vec<_> = (0..64).map(|_| client.wire.sink(LONG_LINK.len())).collect();
+            let offered = Lists { writes: sinks.iter().map(|sink| vec![*sink]).collect(), ..Lists::default() };
+            let mut returned = offered.clone();
+            returned.writes[FIT..].iter_mut().for_each(|chunk| chunk[0].length = 0);
+            let call = client.call().ops(ops::to(&root, "long")).ops((0..61).map(|_| ops::read_link()));
+            let links = vec![ops::read_link_ok(LONG_LINK.len() as u32); FIT];
+            let results = [&ops::at_it()[..], &links, &[result(27, ops::DELAY)]].concat();
+            client.answered(&call, &offered, &returned, ops::DELAY, &results).await;
+            for (at, sink) in sinks.into_iter().enumerate() {
+                client.wire.has(sink, if at < FIT { LONG_LINK } else { &[] }).await;
+            }
+        }
     });
 }

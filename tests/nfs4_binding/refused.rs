@@ -72,6 +72,30 @@ fn a_refused_call_may_have_been_executed_or_not() {
     });
 }
 
+/// A chunk whose memory the client has taken back: the connection ends when the server writes there. The call was executed. Over
+/// a new connection it is refused once, since what it named was not there (RFC 8166 section 4.5.3); then it gets what its slot has
+/// kept.
+#[test]
+fn a_call_whose_memory_is_gone_is_not_executed_again() {
+    each_version(Setup::default(), async |served: &Served| {
+        let mut client = served.client(1).await;
+        let root = client.root.clone();
+        let gone = client.wire.sink(35);
+        client.wire.take(gone).await;
+        let call = client.call_kept().ops(ops::to(&root, "first")).op(&ops::read(0, 35));
+        let header = client.wire.version.call(call.xid, false, &Lists::writes(&[&[gone]]));
+        client.wire.say([header, call.octets()].concat()).await;
+        client.wire.ends().await;
+        served.reconnect(&mut client, 1).await;
+        let sink = client.wire.sink(35);
+        let (offered, returned) = (Lists::writes(&[&[sink]]), Lists::writes(&[&[filled(sink, 35)]]));
+        client.refused(&call, &offered, Refusal::System).await;
+        let [put, looked] = ops::at_it();
+        client.answered(&call, &offered, &returned, 0, &[put, looked, ops::read_ok(true, 35)]).await;
+        client.wire.has(sink, FIRST).await;
+    });
+}
+
 /// A reply that fits neither a message nor the Reply chunk: an error in version 1; in version 2 it comes in several messages, and
 /// the chunk comes back unused. One octet more of Reply chunk, and it is there.
 #[test]

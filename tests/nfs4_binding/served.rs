@@ -28,6 +28,7 @@ const SECRET: [u8; rpcrdma_nfsd::SECRET_OCTETS] = [7; rpcrdma_nfsd::SECRET_OCTET
 pub const FIRST: &[u8] = b"the first file, of 35 octets in all";
 pub const LINK: &[u8] = b"../elsewhere";
 pub const SECOND: &[u8] = b"the second";
+pub const LONG_LINK: &[u8] = &[b'l'; 4095];
 pub const LARGE_OCTETS: usize = 256 << 10;
 
 /// The octets of the large file.
@@ -41,14 +42,15 @@ pub struct Setup {
     /// Octets that results may take at a time, and arguments as many.
     pub memory: usize,
     pub credits: u32,
-    /// What sessions ask for: slots, and the octets of the largest reply.
+    /// What sessions ask for: slots, and the octets of the largest call and the largest reply.
     pub slots: u32,
+    pub max_request: u32,
     pub max_response: u32,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { memory: 4 << 20, credits: 64, slots: 4, max_response: 1 << 20 }
+        Self { memory: 4 << 20, credits: 64, slots: 4, max_request: 1 << 20, max_response: 1 << 20 }
     }
 }
 
@@ -75,6 +77,7 @@ async fn fill(storage: &MemoryFs) {
         storage.write(Via::caller(Caller::root(), file), 0, octets.into(), Stability::FileSync).await.unwrap();
     }
     make(storage, "link", New::Symlink(attributes, Bytes::from_static(LINK))).await;
+    make(storage, "long", New::Symlink(attributes, Bytes::from_static(LONG_LINK))).await;
 }
 
 /// Serves once in each version of RPC-over-RDMA.
@@ -121,9 +124,17 @@ pub fn each_version(setup: Setup, test: impl AsyncFn(&Served)) {
 impl Served {
     /// A client with a session of its own. Each is another host.
     pub async fn client(&self, number: u8) -> Client {
+        Client::new(self.connect(number).await, number, self.setup).await
+    }
+
+    /// The same client over a new connection.
+    pub async fn reconnect(&self, client: &mut Client, number: u8) {
+        client.wire = self.connect(number).await;
+    }
+
+    async fn connect(&self, number: u8) -> Wire {
         let from = IpAddr::V4(Ipv4Addr::new(10, 0, 1, number));
-        let wire = Wire::connect(&self.world, from, ADDRESS, self.version, self.setup.credits).await;
-        Client::new(wire, number, self.setup).await
+        Wire::connect(&self.world, from, ADDRESS, self.version, self.setup.credits).await
     }
 }
 
@@ -195,7 +206,7 @@ impl Client {
         let name = format!("client {number}");
         let owner = [&[0; 8][..], &opaque(name.as_bytes())].concat();
         let known = client.bare([words(&[42]), owner, words(&[0, 0, 0])].concat()).await;
-        let channel = words(&[0, 1 << 20, setup.max_response, 2048, 64, setup.slots, 0]);
+        let channel = words(&[0, setup.max_request, setup.max_response, 2048, 64, setup.slots, 0]);
         let (fore, back) = (channel.clone(), channel);
         // The client's id and the number of its first CREATE_SESSION: behind status, tag, count, operation and status.
         let create = [&words(&[43]), &known[20..32], &words(&[0]), &fore, &back, &words(&[0x4000_0000, 1, 0])].concat();
@@ -203,7 +214,8 @@ impl Client {
         client.session = made[20..36].to_vec();
         // Behind id, sequence number and flags: padding, request, response, cached, operations, slots.
         let granted: Vec<_> = made[44..68].chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
-        assert_eq!(granted, [0, 1 << 20, setup.max_response, 2048.min(setup.max_response), 64, setup.slots]);
+        let cached = 2048.min(setup.max_response);
+        assert_eq!(granted, [0, setup.max_request, setup.max_response, cached, 64, setup.slots]);
         let call = client.call().op(&words(&[58, 0])).op(&ops::put_root_fh()).op(&ops::get_fh());
         let message = client.exchange(&call, &Lists::default()).await;
         let front = client.results(0, &[ops::result(58, 0), ops::result(24, 0), ops::result(10, 0)]);

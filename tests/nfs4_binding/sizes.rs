@@ -9,7 +9,7 @@ use super::{
 /// A client that knows no better offers as much as its session allows a reply to have. That is enough for every call, and a READ
 /// is cut to what fits: it needs no chunk of its own.
 ///
-/// proves: ULB-5.2.2-a
+/// proves: ULB-5.2.2-a, NFS4-8881-2.10.6.4-b
 #[test]
 fn no_reply_is_larger_than_its_session_allows() {
     // Two replies do not fit a message of 4 KiB, and one is no multiple of four.
@@ -45,6 +45,35 @@ fn no_reply_is_larger_than_its_session_allows() {
             client.wire.has(sink, &large[..data]).await;
         });
     }
+}
+
+/// A call counts as it would be without chunks: with its RPC header, credential included, and with the data that is in chunks. One
+/// that is too large leaves its slot as it was.
+///
+/// proves: NFS4-8881-2.10.6.4-a
+#[test]
+fn data_in_chunks_counts_as_part_of_a_call() {
+    const REQ_TOO_BIG: u32 = 10065;
+    let setup = Setup { max_request: 8192, ..Setup::default() };
+    each_version(setup, async |served: &Served| {
+        let mut client = served.client(1).await;
+        let root = client.root.clone();
+        let front = client.call().ops(ops::to(&root, "new")).op(&ops::write(0, 0)).end();
+        let fits = setup.max_request - front;
+        let source = client.wire.source(&vec![5; fits as usize + 1]);
+        for len in [fits + 1, fits] {
+            let call = client.call().ops(ops::to(&root, "new")).op(&ops::write(0, len));
+            let message = client.exchange(&call, &Lists::reads(&[(call.end(), filled(source, len))])).await;
+            let header = client.header(&call, &Lists::default());
+            let results = if len > fits {
+                words(&[REQ_TOO_BIG, 0, 1, 53, REQ_TOO_BIG])
+            } else {
+                let [put, looked] = ops::at_it();
+                client.results(0, &[put, looked, ops::write_ok(len, &message[message.len() - 8..])])
+            };
+            assert_eq!(message[..], [header, results].concat(), "{len} octets of data");
+        }
+    });
 }
 
 /// Sessions of more slots than the connection has credits, and of fewer: the transport goes by credits, and each slot is a call

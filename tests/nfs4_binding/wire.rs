@@ -50,6 +50,8 @@ pub enum Refusal {
     ReadChunks(u32),
     /// `RDMA2_ERR_WRITE_CHUNKS`, with the limit.
     WriteChunks(u32),
+    /// `RDMA2_ERR_SYSTEM`.
+    System,
     /// `RDMA2_ERR_WRITE_RESOURCE`, with the chunk, counted from 1, and the octets that it needs.
     WriteResource(u32, u32),
 }
@@ -190,6 +192,7 @@ impl Wire {
             Refusal::ReadChunks(most) => &[6, most],
             Refusal::WriteChunks(most) => &[7, most],
             Refusal::WriteResource(chunk, needed) => &[9, chunk, needed],
+            Refusal::System => &[100],
         };
         [words(&[xid, 2, self.granted(), 4, 1]), words(rest)].concat()
     }
@@ -232,6 +235,14 @@ impl Wire {
             std::task::Poll::Ready(())
         })
         .await;
+    }
+
+    /// Waits until the server has ended the connection, without a further message.
+    pub async fn ends(&mut self) {
+        while !self.closed {
+            self.wait().await;
+        }
+        assert!(self.heard.is_empty());
     }
 
     /// The next message.

@@ -69,6 +69,9 @@ pub fn document() -> String {
     text += "\n## NFS version 4\n\n\
              The operations of COMPOUND in minor versions 0 to 2 (`-` says where one does not exist). Those of CB_COMPOUND have no such\n\
              items.\n\n\
+             READ and READLINK take the Write chunks of a call in the order of the operations; no other operation takes one, READ_PLUS\n\
+             neither. A chunk without segments asks for its result inline, and so does a list that has ended. The chunks of operations that\n\
+             fail, or are not executed, come back unused: with their segments, and no octets in them.\n\n\
              | number | operation | argument | result | minor versions |\n|---|---|---|---|---|\n";
     for (row, op) in nfs_v4().iter().zip(v4::Op::ALL) {
         let minors = [0, 1, 2].map(|minor| if op.exists_in(minor) { minor.to_string() } else { "-".to_owned() });

@@ -10,7 +10,7 @@ use rpcrdma_nfs::{
     Call,
     v4::{self, callback},
 };
-use rpcrdma_xdr::{Decode, Decoder, ItemData};
+use rpcrdma_xdr::{Decode, Decoder, ItemData, Stream, UNIT};
 
 pub(super) fn compounds(input: &[u8]) {
     let mut mint = Mint::new(input);
@@ -44,7 +44,30 @@ fn call(octets: Bytes) {
             decoder.finish().expect("the rest is passed over");
         }
     }
+    call_in_chunks(&octets);
     survives::<v4::Arguments>(octets);
+}
+
+/// The same call with octets of it in a Read chunk, whose place and length the last two octets choose. Where that is taken, the
+/// chunk was the data of an operation, and the call says what it says without a chunk.
+fn call_in_chunks(octets: &Bytes) {
+    let [.., place, length] = octets[..] else { return };
+    let octets = octets.slice(..octets.len() / UNIT * UNIT);
+    let at = UNIT * (usize::from(place) % (octets.len() / UNIT).max(1));
+    // As long as the word before it says, or as it comes.
+    let announced = octets[..at].last_chunk().map_or(0, |word| u32::from_be_bytes(*word) as usize);
+    let len = if length % 2 == 0 { announced } else { length.into() }.min(octets.len() - at);
+    let mut stream = Stream::from(octets.slice(..at));
+    stream.push_chunk(octets.slice(at..at + len));
+    stream.push_run(octets.slice((at + len).next_multiple_of(UNIT)..));
+    let mut chunked = Decoder::new(stream);
+    let Ok(call) = v4::Arguments::decode(&mut chunked) else { return };
+    let whole = v4::Arguments::decode(&mut decoder(&octets)).expect("it is read without the chunk, too");
+    assert!(whole.ops.starts_with(&call.ops));
+    if chunked.finish().is_ok() && len > 0 && call.broken.is_none() && call.minor <= v4::MAX_MINOR {
+        assert_eq!(whole, call);
+        assert!(call.ops.iter().any(|args| args.op().eligible_argument().is_some()), "nothing of it may be in a chunk");
+    }
 }
 
 fn callback_call(octets: Bytes) {

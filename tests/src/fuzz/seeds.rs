@@ -102,7 +102,13 @@ fn nfs4() -> Vec<Vec<u8>> {
         let set = [3, 0, 1, 2].map(|word| if word == 3 { 3 } else { u32::from(number / 32 == word) << (number % 32) });
         [&[4][..], &words(&set), &words(&[16, 1, 2, 0, 1])].concat()
     });
-    calls.chain(results).chain(callbacks).chain(answers).chain(attributes).collect()
+    // WRITE and CREATE of a link, with the data in a chunk: the word at which it begins, and that the word before it says how long.
+    let write = words(&[0, 2, 2, 24, 38, 0, 0, 0, 0, 0, 0, 2, 7, 0x6461_7461, 0x6461_7461]);
+    let create = words(&[0, 2, 2, 24, 6, 5, 4, 0x6C69_6E6B, 4, 0x6E61_6D65, 0, 0]);
+    let chunked = [(write, 13), (create, 7)].into_iter().flat_map(|(call, at)| {
+        [[at, 0], [at - 1, 0], [at, 3], [at, 255]].map(|chosen| [&[0][..], &call, &chosen].concat())
+    });
+    calls.chain(results).chain(callbacks).chain(answers).chain(attributes).chain(chunked).collect()
 }
 
 /// Calls of every procedure, as `records::calls` reads them: alone, after others, and to MOUNT.

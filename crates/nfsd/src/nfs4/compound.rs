@@ -25,8 +25,6 @@ use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 use std::{sync::Arc, time::Duration};
 
-/// Octets of an RPC call before COMPOUND's arguments, credential and verifier empty: what `ca_maxrequestsize` counts besides.
-pub(super) const RPC_CALL_OCTETS: usize = 40;
 /// Octets of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
 const RPC_REPLY_OCTETS: usize = 24;
 

@@ -116,10 +116,16 @@ impl Compound {
         Ok(ops::AccessOk { supported: supported.bits(), rights: (granted & supported).bits() })
     }
 
-    pub(super) async fn read_link(&self) -> Answer<ops::ReadLinkOk> {
+    pub(super) async fn read_link(&mut self) -> Answer<ops::ReadLinkOk> {
         let link = self.file()?;
         match link.file_system.read_link(link.caller.clone(), link.file).await {
-            Ok((text, _)) => Ok(ops::ReadLinkOk { text: LinkText(text) }),
+            Ok((text, _)) => {
+                // Counted as data is: a short call can ask for many, and its client may leave the answer untaken.
+                let mut buffer = self.buffer(text.len()).await?;
+                buffer.octets_mut()[..text.len()].copy_from_slice(&text);
+                buffer.set_len(text.len());
+                Ok(ops::ReadLinkOk { text: LinkText(buffer.freeze()) })
+            }
             Err(failed) if failed.fault == Fault::Invalid => Err(Status::WRONG_TYPE),
             Err(failed) => Err(failure(failed)),
         }

@@ -1,7 +1,7 @@
 //! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
 
 use super::{
-    compound::{Compound, RPC_CALL_OCTETS},
+    compound::Compound,
     conflicts::InTheWay,
     observer::Observer,
     reservations::Reservations,
@@ -166,7 +166,8 @@ impl Service for Nfs4 {
         }
         let mut digest = SipHasher24::new();
         args.measure(DIGEST_OCTETS, &mut digest);
-        let octets = args.remaining();
+        // The RPC header with its credential stands before the arguments; what came in chunks is in them.
+        let octets = args.position().saturating_add(args.remaining());
         let decoded = Arguments::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
         let call = match decoded {
             Ok(call) => call,
@@ -184,7 +185,7 @@ impl Service for Nfs4 {
 /// A call that was decoded.
 struct Call {
     call: Arguments,
-    /// Octets of its arguments.
+    /// Octets of the whole call, as the session counts them.
     octets: usize,
     digest: u64,
 }
@@ -229,7 +230,7 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
     if *announced > fore.operations {
         return refused(Outcome::Sequence(Err(Status::TOO_MANY_OPS)));
     }
-    if octets.saturating_add(RPC_CALL_OCTETS) > fore.request as usize {
+    if octets > fore.request as usize {
         return refused(Outcome::Sequence(Err(Status::REQ_TOO_BIG)));
     }
     let begun = shared.state.begin(sequence.session, &request, connection, shared.now());
