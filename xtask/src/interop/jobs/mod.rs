@@ -74,6 +74,7 @@ const JOBS: &[Job] = &[
     linux_crashes::JOB,
     client_fsx::DIRECT,
     client_fsx::JOB,
+    client_fsx::SHORT,
     client_tree::JOB,
     client_scripts::NAMES,
     client_scripts::FILES,
