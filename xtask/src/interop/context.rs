@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub(super) run: PathBuf,
     /// Random operations in all.
     pub(super) ops: u64,
+    /// Budgets are so many times as long.
+    pub(super) patience: u64,
     /// Where random things begin.
     pub(super) seed: u64,
     /// Whether data of passed jobs stay.
@@ -61,7 +63,7 @@ impl<'a> Context<'a> {
             fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
         }
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
-        let deadline = Instant::now() + job.budget(settings.ops);
+        let deadline = Instant::now() + job.budget(settings);
         let flavour = job.flavours.first().copied().unwrap_or(flavour::ONE[0]);
         Ok(Self { settings, job: job.name, flavour, dir, deadline, notes: Mutex::default(), _lock: lock })
     }
@@ -189,7 +191,8 @@ impl<'a> Context<'a> {
         mut so: impl FnMut() -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         let begin = Instant::now();
-        let end = (begin + at_most).min(self.deadline);
+        let patience = u32::try_from(self.settings.patience).unwrap_or(u32::MAX);
+        let end = (begin + at_most.saturating_mul(patience)).min(self.deadline);
         while !so()? {
             if Instant::now() >= end {
                 anyhow::bail!(

@@ -19,6 +19,8 @@ const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2
 
 /// The job's scripts say themselves what they mount, or `nfs_mount` does it in version 3.
 pub(super) const ONE: &[Flavour] = &[V3];
+/// The version that Linux takes when nobody names one.
+pub(super) const NEWEST: &[Flavour] = &[V4_2];
 /// Each version, over RDMA.
 pub(super) const VERSIONS: &[Flavour] = &[V3, V4_1, V4_2];
 /// The same, and 4.2 over TCP.

@@ -106,6 +106,9 @@ pub(crate) struct Arguments {
     /// Random operations in all, over all mounts of the file system exerciser; budgets grow with it
     #[arg(long, value_name = "N", default_value_t = USUAL_OPS)]
     ops: u64,
+    /// Make all budgets so many times as long: for a machine that does other work meanwhile
+    #[arg(long, value_name = "TIMES", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    patience: u64,
     /// Where the random operations begin (printed, else chosen anew)
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
@@ -169,6 +172,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         },
         run: root.join("target/interop/run"),
         ops: arguments.ops,
+        patience: arguments.patience,
         seed: arguments.seed.unwrap_or_else(host::new_seed),
         keep: arguments.keep,
         image,

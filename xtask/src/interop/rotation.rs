@@ -17,7 +17,7 @@ const CORE: &[&str] = &[
     "client-nfs4",
     "client-tree",
     "client-tree-4.2",
-    "client-fsx-direct-4.2",
+    "client-fsx-short-4.2",
     "client-files-4.1",
     // Two guests, with an address each.
     "client-two",

@@ -83,7 +83,7 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
     let failure = result.err().map(|error| format!("{error:#}"));
     let line = match &failure {
         None => {
-            format!("{:26} ok      {:6.1} s of {}", job.name, took.as_secs_f64(), job.budget(settings.ops).as_secs())
+            format!("{:26} ok      {:6.1} s of {}", job.name, took.as_secs_f64(), job.budget(settings).as_secs())
         }
         Some(reason) => format!("{:26} FAILED  {:6.1} s: {reason}", job.name, took.as_secs_f64()),
     };
@@ -98,7 +98,7 @@ fn run(job: &Job, settings: &Settings, shown: Option<&MultiProgress>) -> Outcome
         }
         _ => eprintln!("{lines}"),
     }
-    Outcome { name: job.name, about: job.about, took, budget: job.budget(settings.ops), failure, notes, crash }
+    Outcome { name: job.name, about: job.about, took, budget: job.budget(settings), failure, notes, crash }
 }
 
 /// What came of a job.
@@ -199,7 +199,7 @@ mod tests {
 
     fn settings(run: &Path) -> Settings {
         let image = Image { version: "0".into(), folder: run.to_owned() };
-        Settings { program: "true".into(), run: run.to_owned(), ops: 1, seed: 1, keep: true, image }
+        Settings { program: "true".into(), run: run.to_owned(), ops: 1, patience: 1, seed: 1, keep: true, image }
     }
 
     fn job(run: fn(&Context) -> anyhow::Result<()>) -> Job {

@@ -36,9 +36,10 @@ const KNOWN: &[(&str, &str)] = &[
 /// How many packets of one kind tshark is asked about in detail; more than these need a reason in [`KNOWN`].
 const LOOKED_AT: usize = 50;
 
-/// RPC's reply and NFS version 3's READ, as tshark writes them.
+/// RPC's reply, READ of NFS version 3 and of version 4, as tshark writes them.
 const REPLY: &str = "1";
 const READ: &str = "6";
+const READ_4: &str = "25";
 
 /// Reads all captures in the job's folder and in its guests' folders.
 pub(super) fn judge_all(context: &Context) -> anyhow::Result<()> {
@@ -160,20 +161,26 @@ fn malformed(context: &Context, capture: &Path) -> anyhow::Result<BTreeMap<Strin
     // begins like this: it would be longer than a segment.
     let marked = r#"_ws.malformed && !(tcp.payload[0:16] == "MPA ID Req Frame")"#;
     command.args(["-Y", marked, "-T", "fields"]);
-    for field in ["frame.number", "rpc.msgtyp", "nfs.procedure_v3", "_ws.col.Info"] {
+    for field in ["frame.number", "rpc.msgtyp", "nfs.procedure_v3", "nfs.opcode", "_ws.col.Info"] {
         command.args(["-e", field]);
     }
     let finished = process::run(context, &format!("tshark-{}", flat_name(context, capture)), command)?;
     let finished = finished.expect_success()?;
     let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in finished.stdout.lines() {
-        let fields: Vec<_> = line.split('\t').collect();
-        let [frame, messages, procedures, info] = fields[..] else { continue };
-        let is_read_reply = messages.split(',').any(|kind| kind == REPLY) && procedures.split(',').any(|p| p == READ);
-        let kind = if is_read_reply { "a READ reply".to_owned() } else { kind(info) };
+        let Some((frame, kind)) = kind_of_line(line) else { continue };
         kinds.entry(kind).or_default().push(frame.to_owned());
     }
     Ok(kinds)
+}
+
+/// A packet's number and its kind, from tshark's line about it.
+fn kind_of_line(line: &str) -> Option<(&str, String)> {
+    let fields: Vec<_> = line.split('\t').collect();
+    let [frame, messages, procedures, operations, info] = fields[..] else { return None };
+    let has = |list: &str, wanted| list.split(',').any(|found| found == wanted);
+    let is_read_reply = has(messages, REPLY) && (has(procedures, READ) || has(operations, READ_4));
+    Some((frame, if is_read_reply { "a READ reply".to_owned() } else { kind(info) }))
 }
 
 /// What tshark says of a packet, without its numbers and without what it says of DDP segments before.
@@ -199,7 +206,17 @@ fn kind(info: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fragments, kind};
+    use super::{fragments, kind, kind_of_line};
+
+    #[test]
+    fn a_reply_of_read_is_one_in_both_versions() {
+        let kind = |line| kind_of_line(line).unwrap().1;
+        assert_eq!(kind("7\t1\t6\t\tV3 READ Reply"), "a READ reply");
+        assert_eq!(kind("84853\t1,1\t\t53,22,25,53,22,25\tSend with Invalidate [last DDP segment]"), "a READ reply");
+        assert_eq!(kind("8\t0\t\t53,22,25\tV4 Call READ"), "V# Call READ");
+        assert_eq!(kind("9\t1\t\t53,22,9\tV4 Reply"), "V# Reply");
+        assert_eq!(kind_of_line("9\t1"), None);
+    }
 
     #[test]
     fn kinds_have_no_numbers() {

@@ -221,6 +221,9 @@ impl Wire {
 
     /// In one line, for the results.
     pub(super) fn in_short(&self) -> String {
+        if self.connections == 0 {
+            return "no connection of RDMA".into();
+        }
         let way = |way: &Way| {
             format!(
                 "longest Send {}, {} with Invalidate of {}, {} Reads ({} at a time), {} Writes, {} calls at a time of {} credits",

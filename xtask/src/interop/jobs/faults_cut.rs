@@ -57,6 +57,9 @@ const PLACES: [(Way, Part, End); 10] = [
 /// FPDUs of the kind that pass before a cut, at most.
 const SKIPPED: u64 = 20;
 
+/// The same of requests of RDMA Reads: each round of the copy has two.
+const REQUESTS_SKIPPED: u64 = 6;
+
 /// How often a tree is copied each way, at most, until all cuts were made.
 const ROUNDS: usize = 6;
 
@@ -67,7 +70,8 @@ const INSIDE_SETUP: u64 = 10;
 const PATIENCE: Duration = Duration::from_secs(40);
 
 fn cut((way, part, end): (Way, Part, End), numbers: &mut Numbers) -> Cut {
-    Cut { way, place: Place::Inside(part), skip: numbers.below(SKIPPED), end }
+    let most = if part == Part::ReadRequest { REQUESTS_SKIPPED } else { SKIPPED };
+    Cut { way, place: Place::Inside(part), skip: numbers.below(most), end }
 }
 
 fn client(context: &Context) -> anyhow::Result<()> {

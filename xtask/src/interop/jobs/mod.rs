@@ -1,6 +1,10 @@
 //! The jobs. Each is a file of its own, with a line in [`JOBS`]; how to write one stands in the parent module.
 
-use super::{USUAL_OPS, context::Context, flavour::Flavour};
+use super::{
+    USUAL_OPS,
+    context::{Context, Settings},
+    flavour::Flavour,
+};
 use std::{sync::LazyLock, time::Duration};
 
 mod client_fsx;
@@ -58,10 +62,10 @@ impl Job {
         !["linux", "server", "verbs"].iter().any(|part| self.name.starts_with(part))
     }
 
-    /// Its budget for a number of random operations.
-    pub(super) fn budget(&self, ops: u64) -> Duration {
-        let times = if self.scales { ops.div_ceil(USUAL_OPS).max(1) } else { 1 };
-        Duration::from_secs(self.seconds.saturating_mul(times))
+    /// Its budget for the run's number of random operations and its patience.
+    pub(super) fn budget(&self, settings: &Settings) -> Duration {
+        let times = if self.scales { settings.ops.div_ceil(USUAL_OPS).max(1) } else { 1 };
+        Duration::from_secs(self.seconds.saturating_mul(times).saturating_mul(settings.patience))
     }
 }
 
@@ -72,6 +76,7 @@ const JOBS: &[Job] = &[
     linux_crashes::JOB,
     client_fsx::DIRECT,
     client_fsx::JOB,
+    client_fsx::SHORT,
     client_tree::JOB,
     client_scripts::NAMES,
     client_scripts::FILES,
