@@ -123,11 +123,19 @@ pub(crate) struct Held<P> {
     inner: Mutex<Inner<P>>,
 }
 
+/// A state that was taken away and not freed yet.
+struct Lost {
+    number: usize,
+    why: Why,
+    /// The locks that were taken away with it, if it was an open.
+    locks: Vec<StateIdOther>,
+}
+
 pub(super) struct Inner<P> {
     client: ClientId,
     pub(super) states: HashMap<StateIdOther, State<P>>,
     /// What was taken away and not freed yet.
-    revoked: HashMap<StateIdOther, (usize, Why)>,
+    revoked: HashMap<StateIdOther, Lost>,
     pub(super) opens: HashMap<(OwnerName, FileKey), StateIdOther>,
     pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
     counts: [usize; 3],
@@ -181,13 +189,24 @@ impl<P> Inner<P> {
         self.totals.states[number].fetch_sub(1, Ordering::Relaxed);
     }
 
+    /// Forgets a state that was taken away, and the locks that went with it. Says whether it was one.
+    fn forget(&mut self, name: StateIdOther) -> bool {
+        let Some(lost) = self.revoked.remove(&name) else { return false };
+        self.count_out(lost.number);
+        self.lost[lost.why as usize] = self.lost[lost.why as usize].saturating_sub(1);
+        for lock in lost.locks {
+            self.forget(lock);
+        }
+        true
+    }
+
     /// Finds a state, by all rules of section 8.2.4 in their order.
     pub(super) fn find(&mut self, id: StateId, file: Option<FileKey>, wanted: Wanted) -> Result<&mut State<P>, Status> {
         if special(id)?.is_some() {
             return Err(Status::BAD_STATEID);
         }
-        if let Some((_, why)) = self.revoked.get(&id.other) {
-            return Err(why.status());
+        if let Some(lost) = self.revoked.get(&id.other) {
+            return Err(lost.why.status());
         }
         let state = self.states.get_mut(&id.other).ok_or(Status::BAD_STATEID)?;
         let fits = file.is_none_or(|file| file == state.file);
@@ -207,7 +226,8 @@ impl<P> Inner<P> {
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
         match why {
             Some(why) => {
-                self.revoked.insert(name, (number, why));
+                let locks = if let Kind::Open(open) = &state.kind { open.locks.clone() } else { Vec::new() };
+                self.revoked.insert(name, Lost { number, why, locks });
                 self.lost[why as usize] += 1;
             }
             None => self.count_out(number),
@@ -289,13 +309,15 @@ impl<P> Held<P> {
     /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been
     /// taken away: the client has taken note of all losses, and may reclaim again.
     ///
+    /// Who knows that an open was taken away knows it of the locks under it, which cannot outlive it: they are freed with
+    /// it. Linux frees the open alone, and recovers again and again as long as SEQUENCE tells of a loss.
+    ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.
     pub(super) fn free(&self, id: StateId) -> Result<bool, Status> {
         let mut inner = self.lock();
-        if let Some((number, why)) = inner.revoked.remove(&id.other) {
-            inner.count_out(number);
-            inner.lost[why as usize] = inner.lost[why as usize].saturating_sub(1);
+        // NFS4-8881-18.38-c
+        if inner.forget(id.other) {
             self.tell(&inner);
             return Ok(inner.revoked.is_empty());
         }
@@ -354,8 +376,8 @@ impl<P> Held<P> {
         for name in locks.into_iter().chain(others) {
             inner.remove(name, None, &mut released);
         }
-        for (_, (number, _)) in std::mem::take(&mut inner.revoked) {
-            inner.count_out(number);
+        for (_, lost) in std::mem::take(&mut inner.revoked) {
+            inner.count_out(lost.number);
         }
         released
     }

@@ -74,7 +74,7 @@ fn sequence_tells_what_was_lost_until_it_is_freed() {
     assert_eq!(held.revoke(delegation.other, Why::NotReturned).len(), 1);
     let (some, administrator, recallable) =
         (flags::EXPIRED_SOME_STATE_REVOKED, flags::ADMIN_STATE_REVOKED, flags::RECALLABLE_STATE_REVOKED);
-    let ids = [expired, lock, admin, delegation];
+    let ids = [lock, expired, admin, delegation];
     let statuses = [Status::EXPIRED, Status::EXPIRED, Status::ADMIN_REVOKED, Status::DELEG_REVOKED];
     assert_eq!(ids.map(|id| held.test(id)), statuses);
     let left = [some | administrator | recallable, administrator | recallable, recallable, 0];
@@ -87,6 +87,27 @@ fn sequence_tells_what_was_lost_until_it_is_freed() {
     }
     assert_eq!(frees, [false, false, false, true], "the last one");
     assert_eq!(held.counts(), [0, 0, 0]);
+}
+
+/// proves: NFS4-8881-18.38-c, NFS4-8881-18.46-e
+#[test]
+fn who_frees_an_open_that_was_taken_away_frees_the_locks_that_went_with_it() {
+    let world = World::new();
+    let guest = world.ready("a");
+    let held = &guest.client.held;
+    let [first, second] = [1, 2].map(|number| guest.open("o", number, share(3, 0)).unwrap().id);
+    let lock = |open, owner, number| held.locked(LockBy::New { open, owner: name(owner) }, file(number)).unwrap();
+    let [one, two, other] = [lock(first, "l", 1), lock(first, "m", 1), lock(second, "l", 2)];
+    world.wait(LEASE + 1);
+    assert!(matches!(take(&world, &guest, 1), Taken::Gone(released) if released.len() == 3));
+    assert_eq!(guest.call().unwrap().flags, flags::EXPIRED_SOME_STATE_REVOKED);
+    assert_eq!(held.free(one), Ok(false));
+    assert_eq!(held.test(two), Status::EXPIRED, "a lock goes alone");
+    assert_eq!(held.free(first), Ok(true), "and an open with its locks");
+    assert_eq!(guest.call().unwrap().flags, 0);
+    assert_eq!([first, one, two].map(|id| held.test(id)), [Status::BAD_STATEID; 3]);
+    assert_eq!([second, other].map(|id| held.test(id)), [Status::OK; 2], "what was not taken away stays");
+    assert_eq!(held.counts(), [1, 1, 0]);
 }
 
 /// Its lease is over when the conflict is found, and it comes back before anything is taken.
