@@ -21,8 +21,8 @@ pub(crate) struct Arguments {
     /// Replay one seed: run it twice and compare, draw its ladder, write a capture and the log of its events
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1, or 2 with hostile peers, corrupted messages and more
-    #[arg(long, value_name = "N", default_value_t = 2)]
+    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4
+    #[arg(long, value_name = "N", default_value_t = 3)]
     edition: u64,
     /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]

@@ -7,6 +7,7 @@
 #![allow(missing_docs, reason = "fields and constants have the names that their specifications give them")]
 
 pub mod idlers;
+pub mod nfs4;
 pub mod peer;
 pub mod rpc;
 pub mod wire;

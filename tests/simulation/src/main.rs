@@ -38,8 +38,8 @@ struct Arguments {
     /// Replay one seed: twice, compare, draw its ladder, and write a capture and the log of its events
     #[arg(long, conflicts_with_all = ["seeds", "first"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1, or 2 with hostile peers, corrupted messages and more
-    #[arg(long, default_value = "2", value_parser = edition)]
+    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4
+    #[arg(long, default_value = "3", value_parser = edition)]
     edition: Edition,
     /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]
@@ -50,7 +50,7 @@ struct Arguments {
 }
 
 fn edition(number: &str) -> Result<Edition, String> {
-    number.parse().ok().and_then(Edition::of).ok_or_else(|| "there are editions 1 and 2".to_owned())
+    number.parse().ok().and_then(Edition::of).ok_or_else(|| "there are editions 1 to 3".to_owned())
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -151,19 +151,16 @@ fn replay(seed: u64, arguments: &Arguments) -> anyhow::Result<Outcome> {
     let path = |ending: &str| folder.join(format!("seed-{seed}.{ending}"));
     fs::write(path("log"), outcome.log.to_string())
         .with_context(|| format!("cannot write {}", path("log").display()))?;
+    let mut captured = "no capture of a run of NFS version 4".to_owned();
     if let Some(recorder) = outcome.recorder.take() {
+        captured = format!("capture in {}", path("pcapng").display());
         let file = fs::File::create(path("pcapng")).context("cannot make the capture file")?;
         recorder.write(BufWriter::new(file))?;
         if !arguments.json {
             draw(&path("pcapng"))?;
         }
     }
-    eprintln!(
-        "\nseed {seed}: {} events in {}, capture in {}",
-        outcome.log.len(),
-        path("log").display(),
-        path("pcapng").display()
-    );
+    eprintln!("\nseed {seed}: {} events in {}, {captured}", outcome.log.len(), path("log").display());
     outcome.findings.iter().for_each(|finding| eprintln!("seed {seed}: {finding}"));
     Ok(outcome)
 }

@@ -9,6 +9,7 @@ mod iwarp;
 mod mint;
 mod nfs;
 mod nfs4;
+mod nfs4_state;
 mod records;
 mod rpc;
 mod seeds;
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "rpc", run: rpc::messages },
     Target { name: "nfs", run: nfs::types },
     Target { name: "nfs4", run: nfs4::compounds },
+    Target { name: "nfs4_state", run: nfs4_state::sessions },
     Target { name: "iwarp_headers", run: iwarp::headers },
     Target { name: "iwarp", run: iwarp::endpoint },
     Target { name: "engine_v1", run: engine::version_1 },

@@ -1,6 +1,7 @@
 //! What each target begins with: the vectors of `spec/rpcrdma-headers.jsonl`, and messages made here.
 
 use super::{capture, iwarp, nfs, octets};
+use rpcrdma_env::{Random as _, SeededRandom};
 use rpcrdma_iwarp::protocol::mpa::{Enhanced, Frame, Head, Kind};
 use rpcrdma_wire::PrivateData;
 use serde_json::Value;
@@ -20,6 +21,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "rpc" => rpc(),
         "nfs" => nfs(),
         "nfs4" => nfs4(),
+        "nfs4_state" => nfs4_state(),
         "iwarp_headers" => vec![set_up(Kind::Request), set_up(Kind::Reply), sent(b"x"), vec![0x41; 30], vec![0xC1; 20]],
         "iwarp" => work(),
         "engine_v1" => vectors(1).chunks(6).flat_map(played).collect(),
@@ -86,6 +88,30 @@ fn nfs() -> Vec<Vec<u8>> {
 }
 
 /// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of them.
+/// Two clients that are there and may open, one that holds something when its lease is over or the server restarts, and then as
+/// chance has it.
+fn nfs4_state() -> Vec<Vec<u8>> {
+    // What the octets stand for is in `nfs4_state/mod.rs` and behind it.
+    let begin: &[u8] = &[0, 0, 1, 0, 0, 1, 1, 1];
+    let holds: &[u8] = &[4, 0, 0, 0, 2, 0, 2, 0, 1, 14, 0, 0, 0, 0, 0, 1, 3, 2, 0, 1];
+    let reads: &[u8] = &[21, 1, 0, 0, 1, 0, 0, 1];
+    let waits: &[u8] = &[28, 0, 3];
+    let wants: &[u8] = &[4, 1, 0, 0, 2, 1, 0, 1];
+    let frees: &[u8] = &[30, 0, 2, 26, 0, 0, 26, 0, 0];
+    let restarts: &[u8] = &[29, 1, 0, 0, 0];
+    let reclaims: &[u8] = &[9, 0, 0, 0, 2, 0, 2, 0, 1, 14, 0, 0, 0, 0, 0, 0, 3, 2, 0, 1, 1, 0];
+    let begins = [
+        begin.to_vec(),
+        [begin, holds, reads, waits, wants, frees].concat(),
+        [begin, holds, restarts, reclaims, &[0, 1, 1, 1][..], wants].concat(),
+    ];
+    let seed = |(number, begin): (usize, &Vec<u8>)| {
+        let random = SeededRandom::new(number as u64);
+        begin.iter().copied().chain((0..900).map(|_| random.below(256) as u8)).collect()
+    };
+    begins.iter().cycle().take(18).enumerate().map(seed).collect()
+}
+
 fn nfs4() -> Vec<Vec<u8>> {
     let shapes =
         [vec![0; 40], vec![1; 24], vec![0, 0, 0, 0, 1, 0, 0, 1, 0, 2, 4, 0x6E61_6D65, 1, 2, 4, 0o644, 3, 2, 1, 0]];

@@ -95,6 +95,11 @@ impl Stage {
         stage
     }
 
+    /// What the server holds now is what it may hold afterwards.
+    pub(crate) fn measure(&mut self) {
+        self.before = Resources::of(self.server.pid());
+    }
+
     /// The connection that was there all the time works, and so does a new one.
     pub(crate) fn a_good_client_is_served(&mut self) {
         self.the_open_connection_works();

@@ -1,0 +1,75 @@
+//! An honest client of version 4 beside the hostile ones: it has a file open and a part of it locked, and uses both.
+
+use crate::stage::Stage;
+use rpcrdma_peers::{
+    nfs4::{
+        client::{self, Client, State},
+        link::Place,
+        op, status,
+    },
+    rpc::{Xdr, word},
+};
+
+/// A server of all versions that trusts what callers say of themselves.
+pub(crate) fn stage(more: &[&str]) -> Stage {
+    let versions = ["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--no-root-squash"];
+    let mut stage = Stage::new(&[&versions[..], more].concat());
+    // The journal of clients is opened for the first of them.
+    for place in places(&stage) {
+        Honest::new(&place).works();
+    }
+    stage.settled_descriptors();
+    stage.measure();
+    stage
+}
+
+/// Where it can be reached.
+pub(crate) fn places(stage: &Stage) -> [Place; 2] {
+    [Place::Tcp(stage.server.tcp.clone().unwrap()), Place::Rdma(stage.server.rdma.clone())]
+}
+
+/// The honest client.
+pub(crate) struct Honest {
+    pub(crate) client: Client,
+    pub(crate) open: State,
+    pub(crate) file: Vec<u8>,
+    lock: State,
+    written: u8,
+}
+
+/// What of the file it has locked.
+pub(crate) const LOCKED: (u64, u64) = (0, 100);
+
+impl Honest {
+    pub(crate) fn new(place: &Place) -> Self {
+        let mut client = Client::new(place, b"honest", 2);
+        let (open, file) = client.open(b"honest", b"owner", 0);
+        let wrote = client.on(&file, op::WRITE, client::write(&open, &[0; 64]));
+        assert_eq!(word(wrote.body(op::WRITE), 0), 64);
+        let locked = client.on(&file, op::LOCK, client::lock(&open, b"locks", LOCKED));
+        let lock = client::state_of(locked.body(op::LOCK));
+        Self { client, open, file, lock, written: 0 }
+    }
+
+    /// What it has works, and what it wrote is there.
+    pub(crate) fn works(&mut self) {
+        let Self { client, open, file, lock, written } = self;
+        let read = client.on(file, op::READ, client::read(open, 64));
+        let had = &read.body(op::READ)[8..];
+        assert!(had.iter().all(|octet| octet == written), "{had:?} instead of {written}");
+        *written = written.wrapping_add(1);
+        let wrote = client.on(file, op::WRITE, client::write(lock, &[*written; 64]));
+        assert_eq!(word(wrote.body(op::WRITE), 0), 64);
+        let tested = client.call(&client.compound().op(op::TEST_STATEID, Xdr::default().u32(2).raw(open).raw(lock)));
+        assert_eq!(tested.body(op::TEST_STATEID), Xdr::default().words(&[2, 0, 0]).0);
+        assert_eq!(client.flags(), 0, "it has lost nothing");
+    }
+
+    /// Nobody else gets what it has locked.
+    pub(crate) fn excludes(&self, other: &mut Client) {
+        let (open, file) = other.open(b"honest", b"other", 0);
+        let refused = other.on(&file, op::LOCK, client::lock(&open, b"other", LOCKED));
+        assert_eq!(refused.status, status::DENIED);
+        assert_eq!(other.on(&file, op::CLOSE, client::close(&open)).status, status::OK);
+    }
+}

@@ -1,0 +1,340 @@
+//! A lean client: a session with a few slots over two connections, calls that are sent again until they are answered, and what it
+//! holds, which it reclaims when the server has lost its sessions.
+
+use super::{Scene, checks::Thing, client_ip, server::ADDRESS};
+use rpcrdma::{ClientOptions, Quiet, connect};
+use rpcrdma_env::{Random, SeededRandom};
+use rpcrdma_nfs::v4::{
+    self, Args, Arguments, ClientId, ClientName, Handle, List, Outcome, Owner, OwnerName, Results, SessionId, StateId,
+    Status, Verifier,
+    ops::{self, Failure as _},
+};
+use rpcrdma_oncrpc::{CallError, Client as Rpc, SysAuth, SysCredential};
+use rpcrdma_sim::Task;
+use rpcrdma_xdr::ItemData;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// COMPOUND's number, and the largest reply that is wanted of one.
+const COMPOUND: u32 = 1;
+const REPLY_OCTETS: usize = 3_072;
+/// Slots of a session, and connections of a client.
+const SLOTS: usize = 3;
+const CONNECTIONS: usize = 2;
+/// How long a client waits before it asks again what was answered with DELAY or GRACE, or not at all.
+const PAUSE: Duration = Duration::from_millis(700);
+/// EXPIRED_SOME_STATE_REVOKED.
+const REVOKED: u32 = 0x10;
+
+/// The session is gone, and with it what it was told of the call.
+#[derive(Debug)]
+pub(super) struct Gone;
+
+/// What a client has, as it was acknowledged.
+#[derive(Clone)]
+pub(super) struct Holding {
+    pub(super) file: Handle,
+    pub(super) owner: &'static str,
+    pub(super) access: u32,
+    pub(super) deny: u32,
+    pub(super) open: StateId,
+    /// A lock: its stateid and the range.
+    pub(super) lock: Option<(StateId, (u64, u64))>,
+}
+
+pub(super) struct Client {
+    pub(super) scene: Scene,
+    pub(super) number: usize,
+    pub(super) random: SeededRandom,
+    minor: u32,
+    connections: Vec<(Rpc, Task<()>)>,
+    incarnation: u64,
+    id: Option<ClientId>,
+    session: SessionId,
+    slots: [u32; SLOTS],
+    pub(super) holdings: BTreeMap<Thing, Holding>,
+}
+
+pub(super) type Outcomes = Vec<Outcome<ItemData>>;
+
+impl Client {
+    pub(super) async fn new(scene: Scene, number: usize, random: SeededRandom) -> Self {
+        let mut connections = Vec::new();
+        for _ in 0..CONNECTIONS {
+            connections.push(Self::connection(&scene, number).await);
+        }
+        let minor = 1 + random.below(2) as u32;
+        let mut client = Self {
+            scene,
+            number,
+            random,
+            minor,
+            connections,
+            incarnation: 1,
+            id: None,
+            session: SessionId([0; 16]),
+            slots: [0; SLOTS],
+            holdings: BTreeMap::new(),
+        };
+        client.recover().await;
+        client
+    }
+
+    async fn connection(scene: &Scene, number: usize) -> (Rpc, Task<()>) {
+        let (world, env) = (&scene.world, scene.world.env());
+        let fabric = Arc::new(world.fabric_with(client_ip(number), scene.config.clone()));
+        loop {
+            let connecting = connect(fabric.clone(), ADDRESS, &env, ClientOptions::default(), Arc::new(Quiet));
+            match connecting.await {
+                Ok((transport, driver)) => {
+                    let driver = world.spawn(async move {
+                        let _ = driver.await;
+                    });
+                    let identity = Arc::new(SysAuth::new(SysCredential::default()));
+                    return (Rpc::new(transport, identity, v4::PROGRAM, v4::VERSION), driver);
+                }
+                Err(_) => world.sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// Sends arguments until they are answered, over one connection and then another.
+    async fn send(&mut self, call: &Arguments) -> Results<ItemData> {
+        let mut at = self.random.below(CONNECTIONS as u64) as usize;
+        loop {
+            let answered = self.connections[at].0.call_inline(COMPOUND, call, REPLY_OCTETS).await;
+            match answered {
+                Ok(results) => return results,
+                Err(CallError::Transport(error)) => {
+                    self.scene.tally.count("nfs4: a call is sent again over another connection");
+                    self.scene.checks.note(format!("client {}: {error}", self.number));
+                    // A transport that has given up does not come back.
+                    self.connections[at] = Self::connection(&self.scene, self.number).await;
+                    at = (at + 1) % CONNECTIONS;
+                }
+                Err(error) => {
+                    self.scene.checks.found(format!("client {}: {error}", self.number));
+                    self.scene.world.sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    /// A call that no session carries.
+    async fn alone(&mut self, op: Args) -> Outcome<ItemData> {
+        let call = Arguments::new(self.minor, vec![op]);
+        self.send(&call).await.results.remove(0)
+    }
+
+    /// Sends a call and, now and then, the same once more at the same time over the other connection: they are one.
+    async fn send_perhaps_twice(&mut self, call: &Arguments) -> Results<ItemData> {
+        if self.random.below(4) > 0 {
+            return self.send(call).await;
+        }
+        self.scene.tally.count("nfs4: a call comes over two connections at once");
+        let (other, twin) = (self.connections[1].0.clone(), call.clone());
+        let twin = self.scene.world.spawn(async move { other.call_inline(COMPOUND, &twin, REPLY_OCTETS).await });
+        let first = self.connections[0].0.call_inline(COMPOUND, call, REPLY_OCTETS).await;
+        let second = twin.await;
+        match (first, second) {
+            (Ok(first), Ok(second)) => {
+                let is_refused = |results: &Results<ItemData>| {
+                    let told = &results.results[0];
+                    matches!(told, Outcome::Sequence(Err(Status::DELAY | Status::BADSESSION)))
+                        || results.status == Status::RETRY_UNCACHED_REP
+                };
+                let is_same = format!("{first:?}") == format!("{second:?}");
+                if !(is_same || is_refused(&first) || is_refused(&second)) {
+                    self.scene.checks.found(format!("one call has two answers: {first:?} and {second:?}"));
+                }
+                if is_refused(&first) { second } else { first }
+            }
+            (Ok(results), Err(_)) | (Err(_), Ok(results)) => results,
+            (Err(_), Err(_)) => self.send(call).await,
+        }
+    }
+
+    /// A COMPOUND in the session; what is answered behind SEQUENCE. `None`: it was executed, and nobody knows the answer.
+    pub(super) async fn call(&mut self, cache: bool, ops: Vec<Args>) -> Result<Option<Outcomes>, Gone> {
+        self.scene.checks.called();
+        let slot = self.random.below(SLOTS as u64) as usize;
+        self.slots[slot] += 1;
+        let (session, sequence) = (self.session, self.slots[slot]);
+        let highest_slot = SLOTS as u32 - 1;
+        let first = ops::Sequence { session, sequence, slot: slot as u32, highest_slot, cache };
+        let call = Arguments::new(self.minor, [vec![Args::Sequence(first)], ops].concat());
+        loop {
+            let mut results = self.send_perhaps_twice(&call).await.results;
+            let told = match results.remove(0) {
+                Outcome::Sequence(told) => told,
+                other => {
+                    self.scene.checks.found(format!("SEQUENCE is answered with {other:?}"));
+                    return Err(Gone);
+                }
+            };
+            match told {
+                Ok(told) => {
+                    if told.status & REVOKED != 0 {
+                        self.scene.checks.found(format!("client {} has lost what it renewed in time", self.number));
+                    }
+                    let is_unknown =
+                        results.first().is_some_and(|outcome| outcome.status() == Status::RETRY_UNCACHED_REP);
+                    if is_unknown && cache {
+                        self.scene.checks.found("an answer that was to be kept was not");
+                    }
+                    return Ok((!is_unknown).then_some(results));
+                }
+                Err(Status::DELAY) => {
+                    self.scene.tally.count("nfs4: a repetition of a call that runs");
+                    self.scene.world.sleep(PAUSE).await;
+                }
+                Err(Status::BADSESSION | Status::DEADSESSION) => {
+                    self.scene.tally.count("nfs4: a session is gone");
+                    return Err(Gone);
+                }
+                Err(other) => {
+                    self.scene.checks.found(format!("SEQUENCE of client {} is answered with {other}", self.number));
+                    self.scene.world.sleep(PAUSE).await;
+                    return Err(Gone);
+                }
+            }
+        }
+    }
+
+    /// Begins anew, as after a crash: all that it had is nobody's as soon as it has said so.
+    pub(super) async fn forget(&mut self) {
+        self.incarnation += 1;
+        self.scene.tally.count("nfs4: a client begins anew");
+        self.scene.checks.forgets(self.number);
+        self.holdings.clear();
+        self.id = None;
+        self.recover().await;
+    }
+
+    /// Gets a session, and back what it holds.
+    pub(super) async fn recover(&mut self) {
+        while self.try_recover().await.is_err() {
+            self.scene.world.sleep(PAUSE).await;
+        }
+    }
+
+    async fn try_recover(&mut self) -> Result<(), Gone> {
+        let name = ClientName::from(["first", "second", "third", "judge"][self.number.min(3)]);
+        let owner = ops::ClientOwner { verifier: Verifier(self.incarnation.to_be_bytes()), name };
+        let exchange =
+            ops::ExchangeId { owner, flags: 0, protection: ops::StateProtection::None, implementation: None };
+        let known = match self.alone(Args::ExchangeId(exchange)).await {
+            Outcome::ExchangeId(Ok(known)) => known,
+            other => return Err(self.odd(&other)),
+        };
+        let channel = ops::ChannelAttributes {
+            header_padding: 0,
+            max_request: 8_192,
+            max_response: 8_192,
+            max_response_cached: 2_048,
+            max_operations: 8,
+            max_requests: SLOTS as u32,
+            rdma_ird: None,
+        };
+        let create = ops::CreateSession {
+            client: known.client,
+            sequence: known.sequence,
+            flags: 0,
+            fore: channel,
+            back: channel,
+            callback_program: 0x4000_0000,
+            callback_security: List(vec![ops::CallbackSecurity::None]),
+        };
+        let created = match self.alone(Args::CreateSession(create)).await {
+            Outcome::CreateSession(Ok(created)) => created,
+            // The server has restarted in between.
+            Outcome::CreateSession(Err(Status::STALE_CLIENTID)) => return Err(Gone),
+            other => return Err(self.odd(&other)),
+        };
+        (self.session, self.slots) = (created.session, [0; SLOTS]);
+        if self.id == Some(known.client) {
+            return Ok(());
+        }
+        // The server knows nothing of this client any more.
+        self.id = None;
+        for thing in self.holdings.keys().copied().collect::<Vec<_>>() {
+            self.reclaim(thing).await?;
+        }
+        let complete = Args::ReclaimComplete(ops::ReclaimComplete { one_file_system: false });
+        match self.call(true, vec![complete]).await?.as_deref() {
+            Some([Outcome::ReclaimComplete(Ok(()))]) => {}
+            other => self.scene.checks.found(format!("RECLAIM_COMPLETE: {other:?}")),
+        }
+        self.id = Some(known.client);
+        Ok(())
+    }
+
+    fn odd(&self, outcome: &Outcome<ItemData>) -> Gone {
+        self.scene.checks.found(format!("client {} gets no session: {outcome:?}", self.number));
+        Gone
+    }
+
+    /// Gets back what was acknowledged before the server restarted.
+    async fn reclaim(&mut self, thing: Thing) -> Result<(), Gone> {
+        let Some(mut holding) = self.holdings.get(&thing).cloned() else { return Ok(()) };
+        self.scene.tally.count("nfs4: something is reclaimed");
+        let (owner, claim) = (self.owner(holding.owner), ops::Claim::Previous(ops::DelegationKind::None));
+        let (access, deny, how) = (holding.access, holding.deny, ops::OpenHow::NoCreate);
+        let open = ops::Open { sequence: 0, access, deny, owner, how, claim };
+        holding.open = match self.on(&holding.file, Args::Open(open)).await? {
+            Some(Outcome::Open(Ok(open))) => open.state,
+            other => return self.lost(thing, &format!("{other:?}")),
+        };
+        if let Some((_, (offset, length))) = holding.lock {
+            let owner = self.owner("locks");
+            let new = ops::NewLocker { open_sequence: 0, open_state: holding.open, lock_sequence: 0, owner };
+            let (kind, locker) = (ops::LockKind::Write, ops::Locker::New(new));
+            let lock = ops::Lock { kind, reclaim: true, offset, length, locker };
+            let state = match self.on(&holding.file, Args::Lock(lock)).await? {
+                Some(Outcome::Lock(Ok(lock))) => lock.state,
+                other => return self.lost(thing, &format!("{other:?}")),
+            };
+            holding.lock = Some((state, (offset, length)));
+        }
+        self.holdings.insert(thing, holding);
+        Ok(())
+    }
+
+    fn lost(&mut self, thing: Thing, why: &str) -> Result<(), Gone> {
+        self.scene.checks.found(format!("client {} does not get {thing:?} back: {why}", self.number));
+        self.holdings.remove(&thing);
+        Ok(())
+    }
+
+    pub(super) fn owner(&self, name: &str) -> Owner {
+        Owner { client: ClientId(0), name: OwnerName::from(name) }
+    }
+
+    /// One operation on a file, whose answer is kept.
+    pub(super) async fn on(&mut self, file: &Handle, op: Args) -> Result<Option<Outcome<ItemData>>, Gone> {
+        let put = Args::PutFh(ops::PutFh { file: file.clone() });
+        Ok(self.call(true, vec![put, op]).await?.and_then(|mut outcomes| outcomes.pop()))
+    }
+
+    /// Says that it is there.
+    pub(super) async fn renew(&mut self) -> Result<(), Gone> {
+        self.call(false, vec![Args::PutRootFh]).await.map(drop)
+    }
+
+    /// Sleeps for a moment, before it asks again.
+    pub(super) async fn pause(&self) {
+        self.scene.world.sleep(PAUSE).await;
+    }
+
+    /// Closes its connections.
+    pub(super) fn stop(self) {
+        self.connections.into_iter().for_each(|(_, driver)| driver.abort());
+    }
+}
+
+/// The status of a LOCK.
+pub(super) fn lock_status(outcome: &Outcome<ItemData>) -> Status {
+    match outcome {
+        Outcome::Lock(Err(failure)) => failure.status(),
+        other => other.status(),
+    }
+}

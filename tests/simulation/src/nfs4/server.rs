@@ -1,0 +1,122 @@
+//! The server's process: the real one, with a disk that outlives it, which is its file system of memory and its state directory.
+
+use super::{LEASE, SERVER, Scene};
+use crate::lock;
+use rpcrdma::{Quiet, Server as Transport, ServerMemory, ServerOptions};
+use rpcrdma_fabric::Fabric as _;
+use rpcrdma_nfs::v4::{Op, Status};
+use rpcrdma_nfsd::{
+    Export, Identities, InPlace, MemoryFs, Nfsd, Observer, SECRET_OCTETS, Squash, StateDirectory, Version4,
+};
+use rpcrdma_sim::Task;
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// Where it listens.
+pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
+/// Octets of its file system, and for calls.
+const STORAGE_OCTETS: u64 = 16 << 20;
+const MEMORY_OCTETS: usize = 8 << 20;
+
+/// The state directory, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let memory = Path::new("/dev/shm");
+        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = above.join(format!("rpcrdma-sim-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("a directory for the state");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Counts what is executed, for the checks.
+struct Executions(Scene);
+
+impl Observer for Executions {
+    fn operation(&self, op: Option<Op>, status: Status, _: Duration) {
+        if let Some(op) = op {
+            self.0.checks.executed(op, status);
+        }
+    }
+}
+
+pub(super) struct Server {
+    scene: Scene,
+    storage: Arc<MemoryFs>,
+    scratch: Scratch,
+    tasks: Arc<Mutex<Vec<Task<()>>>>,
+}
+
+impl Server {
+    pub(super) fn new(scene: &Scene) -> Self {
+        let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &scene.world.env()));
+        let server = Self { scene: scene.clone(), storage, scratch: Scratch::new(), tasks: Arc::default() };
+        server.start();
+        server
+    }
+
+    fn start(&self) {
+        let Scene { world, config, .. } = &self.scene;
+        let env = world.env();
+        let state = StateDirectory::open(&self.scratch.0, &*env.random).expect("a state directory");
+        let version_4 = Version4::new(&state, Arc::new(InPlace)).with_lease(LEASE).with_grace(LEASE);
+        let version_4 = version_4.with_observer(Arc::new(Executions(self.scene.clone())));
+        let everybody = Identities { squash: Squash::None, ..Identities::default() };
+        let export = Export::new("/", self.storage.clone()).with_identities(everybody);
+        let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
+        let nfsd = Arc::new(nfsd.with_version_4(version_4, false, &env).expect("a journal"));
+        let upkeep = world.spawn(nfsd.upkeep());
+        let (tasks, world, config) = (self.tasks.clone(), world.clone(), config.clone());
+        let listening = self.scene.world.spawn(async move {
+            let fabric = world.fabric_with(SERVER, config);
+            let memory = ServerMemory::budget(MEMORY_OCTETS);
+            let server = Transport::new(&fabric, nfsd.nfs(), memory, env, ServerOptions::default(), Arc::new(Quiet));
+            let mut listener = fabric.listen(ADDRESS).await.expect("a port");
+            loop {
+                let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
+                let (server, nfsd) = (server.clone(), nfsd.clone());
+                let connection = world.spawn(async move {
+                    if let Ok((connection, driver)) = server.accept(pending).await {
+                        let _ = driver.await;
+                        nfsd.connection_ended(connection.id());
+                    }
+                });
+                lock(&tasks).push(connection);
+            }
+        });
+        lock(&self.tasks).extend([upkeep, listening]);
+    }
+
+    /// Its tasks end, and with them all that it did not write down.
+    pub(super) fn stop(&mut self) {
+        lock(&self.tasks).drain(..).for_each(|task| task.abort());
+    }
+
+    pub(super) async fn restart(&mut self, away: Duration) {
+        self.stop();
+        let world = self.scene.world.clone();
+        world.crash(SERVER);
+        world.sleep(away).await;
+        world.restart(SERVER);
+        self.start();
+    }
+}

@@ -1,0 +1,313 @@
+//! What clients do: directories that are made and removed once, counters that are counted up under a lock, a file that one has at
+//! a time. A call whose outcome nobody learns is told to the checks as such.
+
+use super::{
+    LEASE, Scene,
+    checks::Thing,
+    client::{Client, Gone, Holding, lock_status},
+};
+use rpcrdma_env::{Random, SeededRandom};
+use rpcrdma_nfs::v4::{
+    Args, FileAttributes, Handle, Name, Op, Outcome, StateId, Status,
+    ops::{self, CreateKind},
+};
+use std::time::Duration;
+
+/// Counters, one behind the other in a file, and their octets.
+const COUNTERS: u64 = 2;
+const COUNTER_OCTETS: u64 = 8;
+/// READ and WRITE.
+const BOTH: u32 = 3;
+/// How often a client asks for something that somebody else has before it does something else.
+const PATIENCE: u64 = 40;
+/// How long something is held, at most, and how often who holds it says that it is there.
+const LONGEST_HELD: u64 = 3;
+const RENEWED: Duration = Duration::from_secs(10);
+/// What is not to be done twice.
+const ONCE: [Op; 2] = [Op::Create, Op::Remove];
+
+pub(super) struct Worker {
+    client: Client,
+    made: Vec<String>,
+    count: u64,
+}
+
+impl Worker {
+    pub(super) async fn run(scene: Scene, number: usize, random: SeededRandom, rounds: u64) {
+        let client = Client::new(scene, number, random).await;
+        let mut worker = Self { client, made: Vec::new(), count: 0 };
+        for _ in 0..rounds {
+            let done = match worker.client.random.below(8) {
+                0 | 1 => worker.make().await,
+                2 => worker.remove().await,
+                3..=5 => worker.count_up().await,
+                6 => worker.have_alone().await,
+                _ => {
+                    worker.client.forget().await;
+                    Ok(())
+                }
+            };
+            if let Err(Gone) = done {
+                worker.client.recover().await;
+            }
+        }
+        // What is left is given back, or it would be in the way of others for a lease.
+        while !worker.client.holdings.is_empty() {
+            if worker.give_back().await.is_err() {
+                worker.client.recover().await;
+            }
+        }
+        worker.client.stop();
+    }
+
+    /// When all is done: what was acknowledged is there, and was done once.
+    pub(super) async fn judge(scene: Scene, count: usize) {
+        let checks = scene.checks.clone();
+        let client = Client::new(scene, count.max(3), SeededRandom::new(1)).await;
+        let mut judge = Self { client, made: Vec::new(), count: 0 };
+        for _ in 0..PATIENCE {
+            match judge.look().await {
+                Ok(true) => break,
+                Ok(false) => judge.client.pause().await,
+                Err(Gone) => judge.client.recover().await,
+            }
+        }
+        judge.client.stop();
+        checks.judge_executions(&ONCE);
+    }
+
+    /// The counters are what was written last.
+    async fn look(&mut self) -> Result<bool, Gone> {
+        let Some((file, state)) = self.open("counters", "judge", 0).await? else { return Ok(false) };
+        for counter in 0..COUNTERS {
+            let Some(value) = self.read(&file, state, counter).await? else { return Ok(false) };
+            self.client.scene.checks.read(counter as usize, value);
+        }
+        let close = Args::Close(ops::Close { sequence: 0, state });
+        self.client.on(&file, close).await?;
+        Ok(true)
+    }
+
+    fn name(text: &str) -> Name {
+        Name(bytes::Bytes::copy_from_slice(text.as_bytes()))
+    }
+
+    /// Makes a directory by a name that nobody else ever uses: that it is there already means that it was made twice.
+    async fn make(&mut self) -> Result<(), Gone> {
+        self.count += 1;
+        let name = format!("{}-{}", self.client.number, self.count);
+        let kind = CreateKind::Directory;
+        let create = ops::Create { kind, name: Self::name(&name), attributes: FileAttributes::default() };
+        let checks = self.client.scene.checks.clone();
+        let made = self.client.call(true, vec![Args::PutRootFh, Args::Create(create)]).await;
+        match made {
+            Err(Gone) => {
+                checks.unsure(Op::Create);
+                Err(Gone)
+            }
+            Ok(outcomes) => {
+                match outcomes.and_then(|mut outcomes| outcomes.pop()).map(|outcome| outcome.status()) {
+                    Some(Status::OK) => {
+                        checks.acknowledged(Op::Create);
+                        self.made.push(name);
+                    }
+                    other => checks.found(format!("a new directory is answered with {other:?}")),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes one of them: that it is not there means that it was removed twice.
+    async fn remove(&mut self) -> Result<(), Gone> {
+        let Some(name) = self.made.pop() else { return Ok(()) };
+        let remove = Args::Remove(ops::Remove { name: Self::name(&name) });
+        let checks = self.client.scene.checks.clone();
+        match self.client.call(true, vec![Args::PutRootFh, remove]).await {
+            Err(Gone) => {
+                checks.unsure(Op::Remove);
+                Err(Gone)
+            }
+            Ok(outcomes) => {
+                match outcomes.and_then(|mut outcomes| outcomes.pop()).map(|outcome| outcome.status()) {
+                    Some(Status::OK) => checks.acknowledged(Op::Remove),
+                    other => checks.found(format!("the end of a directory is answered with {other:?}")),
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Opens a file, which is made if it is not there. `None`: somebody is in the way, for now.
+    async fn open(&mut self, name: &str, owner: &str, deny: u32) -> Result<Option<(Handle, StateId)>, Gone> {
+        let how = ops::OpenHow::Create(ops::CreateHow::Unchecked(FileAttributes::default()));
+        let (owner, claim) = (self.client.owner(owner), ops::Claim::Null(Self::name(name)));
+        let open = ops::Open { sequence: 0, access: BOTH, deny, owner, how, claim };
+        let call = vec![Args::PutRootFh, Args::Open(open), Args::GetFh];
+        let Some(mut outcomes) = self.client.call(true, call).await? else { return Ok(None) };
+        match (outcomes.pop(), outcomes.pop()) {
+            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => Ok(Some((handle.file, open.state))),
+            (Some(outcome), _) => {
+                self.denied("OPEN", outcome.status());
+                Ok(None)
+            }
+            (None, _) => Ok(None),
+        }
+    }
+
+    /// Something was refused: that somebody else has it, or may reclaim it, is no fault.
+    fn denied(&self, what: &str, status: Status) {
+        let scene = &self.client.scene;
+        match status {
+            Status::GRACE => scene.tally.count("nfs4: wait for the grace period"),
+            Status::DENIED => scene.tally.count("nfs4: somebody else has the lock"),
+            Status::SHARE_DENIED => scene.tally.count("nfs4: somebody else denies it"),
+            Status::DELAY => scene.tally.count("nfs4: asked to wait"),
+            other => scene.checks.found(format!("client {}: {what} is answered with {other}", self.client.number)),
+        }
+    }
+
+    async fn read(&mut self, file: &Handle, state: StateId, counter: u64) -> Result<Option<u64>, Gone> {
+        let read = Args::Read(ops::Read { state, offset: counter * COUNTER_OCTETS, count: COUNTER_OCTETS as u32 });
+        let put = Args::PutFh(ops::PutFh { file: file.clone() });
+        match self.client.call(false, vec![put, read]).await?.and_then(|mut outcomes| outcomes.pop()) {
+            Some(Outcome::Read(Ok(read))) => {
+                let mut octets = [0; COUNTER_OCTETS as usize];
+                let data = read.data.as_slice();
+                octets[..data.len()].copy_from_slice(data);
+                Ok(Some(u64::from_be_bytes(octets)))
+            }
+            Some(outcome) => {
+                self.denied("READ", outcome.status());
+                Ok(None)
+            }
+            None => Ok(None),
+        }
+    }
+
+    /// Locks a counter, counts it up, perhaps keeps it for longer than a lease, and gives it back.
+    async fn count_up(&mut self) -> Result<(), Gone> {
+        let counter = self.client.random.below(COUNTERS);
+        let thing = Thing::Counter(counter as usize);
+        let (number, checks) = (self.client.number, self.client.scene.checks.clone());
+        if !self.client.holdings.contains_key(&thing) {
+            let Some((file, open)) = self.open_patiently("counters", ["zero", "one"][counter as usize], 0).await?
+            else {
+                return Ok(());
+            };
+            let range = (counter * COUNTER_OCTETS, COUNTER_OCTETS);
+            let Some(lock) = self.lock(&file, open, range).await? else {
+                self.client.on(&file, Args::Close(ops::Close { sequence: 0, state: open })).await?;
+                return Ok(());
+            };
+            checks.got(thing, number);
+            let owner = ["zero", "one"][counter as usize];
+            let holding = Holding { file, owner, access: BOTH, deny: 0, open, lock: Some((lock, range)) };
+            self.client.holdings.insert(thing, holding);
+        }
+        let Some(holding) = self.client.holdings.get(&thing).cloned() else { return Ok(()) };
+        let mut value = None;
+        while value.is_none() {
+            value = self.read(&holding.file, holding.open, counter).await?;
+        }
+        let value = value.unwrap_or_default();
+        checks.read(counter as usize, value);
+        self.hold().await?;
+        let (state, stability) = (holding.lock.map_or(holding.open, |(state, _)| state), ops::Stability::FileSync);
+        let data = bytes::Bytes::copy_from_slice(&(value + 1).to_be_bytes());
+        let write = ops::Write { state, offset: counter * COUNTER_OCTETS, stability, data };
+        // Until it is known, it may be there or not.
+        checks.wrote(counter as usize, value + 1, false);
+        match self.client.on(&holding.file, Args::Write(write)).await? {
+            Some(Outcome::Write(Ok(_))) => checks.wrote(counter as usize, value + 1, true),
+            other => checks.found(format!("client {number}: a write under its lock is answered with {other:?}")),
+        }
+        self.give_back().await
+    }
+
+    /// A range, if it can be had within some time.
+    async fn lock(
+        &mut self,
+        file: &Handle,
+        open: StateId,
+        (offset, length): (u64, u64),
+    ) -> Result<Option<StateId>, Gone> {
+        for _ in 0..PATIENCE {
+            let owner = self.client.owner("locks");
+            let new = ops::NewLocker { open_sequence: 0, open_state: open, lock_sequence: 0, owner };
+            let (kind, locker) = (ops::LockKind::Write, ops::Locker::New(new));
+            let lock = Args::Lock(ops::Lock { kind, reclaim: false, offset, length, locker });
+            match self.client.on(file, lock).await? {
+                Some(Outcome::Lock(Ok(lock))) => return Ok(Some(lock.state)),
+                Some(outcome) => self.denied("LOCK", lock_status(&outcome)),
+                None => {}
+            }
+            self.client.pause().await;
+        }
+        Ok(None)
+    }
+
+    async fn open_patiently(&mut self, name: &str, owner: &str, deny: u32) -> Result<Option<(Handle, StateId)>, Gone> {
+        for _ in 0..PATIENCE {
+            if let Some(opened) = self.open(name, owner, deny).await? {
+                return Ok(Some(opened));
+            }
+            self.client.pause().await;
+        }
+        Ok(None)
+    }
+
+    /// Opens a file that nobody else may open meanwhile.
+    async fn have_alone(&mut self) -> Result<(), Gone> {
+        let (number, checks) = (self.client.number, self.client.scene.checks.clone());
+        if !self.client.holdings.contains_key(&Thing::Private) {
+            let Some((file, open)) = self.open_patiently("private", "alone", BOTH).await? else { return Ok(()) };
+            checks.got(Thing::Private, number);
+            let holding = Holding { file, owner: "alone", access: BOTH, deny: BOTH, open, lock: None };
+            self.client.holdings.insert(Thing::Private, holding);
+        }
+        self.hold().await?;
+        self.give_back().await
+    }
+
+    /// Keeps what it has for a while: now and then for longer than a lease, which it renews.
+    async fn hold(&mut self) -> Result<(), Gone> {
+        let steps = match self.client.random.below(4) {
+            0 => LEASE.as_secs() / RENEWED.as_secs() * (1 + self.client.random.below(LONGEST_HELD)),
+            _ => 0,
+        };
+        for _ in 0..steps {
+            self.client.scene.world.sleep(RENEWED).await;
+            self.client.renew().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives back all that it has.
+    async fn give_back(&mut self) -> Result<(), Gone> {
+        while let Some((thing, holding)) = self.client.holdings.pop_first() {
+            // From now on others may have it, whatever becomes of the call.
+            self.client.scene.checks.gives_up(thing, self.client.number);
+            if let Some((state, (offset, length))) = holding.lock {
+                let (kind, sequence) = (ops::LockKind::Write, 0);
+                let unlock = Args::LockU(ops::LockU { kind, sequence, state, offset, length });
+                self.expect_ok(&holding.file, unlock).await?;
+            }
+            let close = Args::Close(ops::Close { sequence: 0, state: holding.open });
+            self.expect_ok(&holding.file, close).await?;
+        }
+        Ok(())
+    }
+
+    async fn expect_ok(&mut self, file: &Handle, op: Args) -> Result<(), Gone> {
+        let what = op.op();
+        match self.client.on(file, op).await?.map(|outcome| outcome.status()) {
+            Some(Status::OK) => {}
+            other => {
+                let number = self.client.number;
+                self.client.scene.checks.found(format!("client {number}: {what:?} is answered with {other:?}"));
+            }
+        }
+        Ok(())
+    }
+}

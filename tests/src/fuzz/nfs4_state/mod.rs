@@ -1,0 +1,152 @@
+//! The state of NFS version 4 against a model: octets choose what two clients do, how time passes and when the server restarts; the
+//! real service does it in this process, and the [model](model) says what it has to answer. The model shares no code with the
+//! server, and knows only what RFC 8881 says and what [`world`] sets.
+//!
+//! ```text
+//! world.rs    the server, its time and its disk        model.rs    what has to be
+//! session.rs  clients, sessions, slots, restarts       files.rs    opens, locks, data, stateids
+//! ```
+
+mod files;
+mod model;
+mod session;
+mod world;
+
+use super::mint::Mint;
+use model::{CLIENTS, FILES, Model};
+use rpcrdma_nfs::v4::{Handle, SessionId, Status};
+use std::collections::BTreeMap;
+use world::World;
+
+/// Steps of one input at most.
+const MAX_STEPS: usize = 400;
+
+/// A run: the server, the model, and how often each status was answered.
+struct Run {
+    world: World,
+    model: Model,
+    files: [Handle; FILES],
+    /// Each client's last session, which may be no more, and its incarnation.
+    sessions: [SessionId; CLIENTS],
+    incarnations: [u64; CLIENTS],
+    seen: BTreeMap<(&'static str, u32), u64>,
+}
+
+pub(super) fn sessions(input: &[u8]) {
+    played(input);
+}
+
+fn played(input: &[u8]) -> BTreeMap<(&'static str, u32), u64> {
+    let mut run = Run::new();
+    let mut mint = Mint::new(input);
+    for _ in 0..MAX_STEPS {
+        if mint.is_empty() {
+            break;
+        }
+        run.step(&mut mint);
+    }
+    run.check_all();
+    run.seen
+}
+
+impl Run {
+    fn step(&mut self, mint: &mut Mint<'_>) {
+        let (kind, client) = (mint.below(32), mint.below(CLIENTS));
+        // Most of what a client without a session could do would be refused for that alone.
+        let known = self.model.clients[client].as_ref();
+        let has_session = known.is_some_and(|known| known.session.is_some());
+        if !has_session && kind % 4 != 3 {
+            return self.greet(client, kind == 0);
+        }
+        if has_session && kind % 4 == 1 && kind != 9 && !known.is_some_and(|known| known.is_complete) {
+            return self.complete(client);
+        }
+        match kind {
+            0 | 1 => self.greet(client, mint.below(8) == 0),
+            2 | 3 => self.complete(client),
+            4..=8 => self.open(client, mint, false),
+            9 => self.open(client, mint, true),
+            10 | 11 => self.close(client, mint),
+            12 => self.downgrade(client, mint),
+            13..=17 => self.lock(client, mint),
+            18 | 19 => self.unlock(client, mint),
+            20 => self.test_lock(client, mint),
+            21 | 22 => self.transfer(client, mint),
+            23 | 24 => self.repeat(client, mint),
+            25 => self.misuse(client, mint),
+            26 | 27 => self.free(client, mint),
+            28 => self.wait(mint),
+            29 => match mint.below(4) {
+                0 => self.restart(),
+                _ => self.wait(mint),
+            },
+            30 => match mint.below(4) {
+                0 => self.end_client(client),
+                1 => self.end_session(client),
+                _ => self.test_states(client),
+            },
+            _ => self.check_all(),
+        }
+    }
+
+    fn saw(&mut self, what: &'static str, status: Status) {
+        *self.seen.entry((what, status.0)).or_default() += 1;
+    }
+
+    /// Says that an operation was answered as the model wants it.
+    #[track_caller]
+    fn is(&mut self, what: &'static str, status: Status, wanted: Status) {
+        assert_eq!(status, wanted, "{what}: the model says {wanted}, the server {status}");
+        self.saw(what, status);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A target that never gets anywhere finds nothing: each of these has to have happened among the seeds.
+    #[test]
+    fn the_seeds_have_all_of_it() {
+        let mut all = BTreeMap::new();
+        for seed in crate::fuzz::seeds("nfs4_state") {
+            for (what, count) in played(&seed) {
+                *all.entry(what).or_insert(0) += count;
+            }
+        }
+        let wanted = [
+            ("SEQUENCE", Status::OK),
+            ("SEQUENCE", Status::BADSESSION),
+            ("SEQUENCE", Status::SEQ_FALSE_RETRY),
+            ("SEQUENCE", Status::SEQ_MISORDERED),
+            ("SEQUENCE", Status::BADSLOT),
+            ("repeated", Status::OK),
+            ("repeated", Status::RETRY_UNCACHED_REP),
+            ("RECLAIM_COMPLETE", Status::OK),
+            ("RECLAIM_COMPLETE", Status::COMPLETE_ALREADY),
+            ("OPEN", Status::OK),
+            ("OPEN", Status::SHARE_DENIED),
+            ("OPEN", Status::GRACE),
+            ("reclaim", Status::OK),
+            ("reclaim", Status::NO_GRACE),
+            ("OPEN_DOWNGRADE", Status::OK),
+            ("OPEN_DOWNGRADE", Status::INVAL),
+            ("CLOSE", Status::OK),
+            ("CLOSE", Status::OLD_STATEID),
+            ("CLOSE", Status::BAD_STATEID),
+            ("LOCK", Status::OK),
+            ("LOCK", Status::DENIED),
+            ("LOCK", Status::OPENMODE),
+            ("LOCKT", Status::DENIED),
+            ("LOCKU", Status::OK),
+            ("READ", Status::LOCKED),
+            ("WRITE", Status::OPENMODE),
+            ("FREE_STATEID", Status::OK),
+            ("FREE_STATEID", Status::LOCKS_HELD),
+            ("DESTROY_CLIENTID", Status::CLIENTID_BUSY),
+            ("taken", Status::EXPIRED),
+        ];
+        let missing: Vec<_> = wanted.iter().filter(|(what, status)| !all.contains_key(&(*what, status.0))).collect();
+        assert!(missing.is_empty(), "never happened: {missing:?} in {all:?}");
+    }
+}

@@ -1,0 +1,171 @@
+//! The service of NFS version 4 in this process: virtual time, a file system of memory, a state directory that survives a
+//! restart. Everything it does is done when it is asked to.
+
+use bytes::Bytes;
+use rpcrdma_env::{BoxFuture, Clock, Env, Heap, SeededRandom, Timestamp};
+use rpcrdma_nfs::v4::{Arguments, PROGRAM, Results, VERSION};
+use rpcrdma_nfsd::{Export, Identities, InPlace, MemoryFs, Nfsd, SECRET_OCTETS, Squash, StateDirectory, Version4};
+use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Stream};
+use std::{
+    future::poll_fn,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+/// Octets of the file system.
+const STORAGE_OCTETS: u64 = 1 << 20;
+/// Octets of an accepted reply before the results.
+const REPLY_HEADER_OCTETS: usize = 24;
+/// For how long a client is believed, and how long a grace period lasts, in seconds.
+pub(super) const LEASE: u64 = 10;
+
+/// Time that stands still until somebody moves it, in nanoseconds.
+#[derive(Default)]
+struct Virtual(Arc<AtomicU64>);
+
+impl Clock for Virtual {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+
+    /// Nobody is woken: who sleeps is asked again when time has moved.
+    fn sleep_until(&self, deadline: Timestamp) -> BoxFuture<'static, ()> {
+        let time = self.0.clone();
+        Box::pin(poll_fn(move |_| match time.load(Ordering::Relaxed) >= deadline.as_nanos() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }))
+    }
+
+    fn unix_time(&self) -> Duration {
+        Duration::from_secs(1_000_000_000) + Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// Where the state directory is kept, in memory if the system has such a place. Removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let memory = Path::new("/dev/shm");
+        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = above.join(format!("rpcrdma-fuzz-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir(&path).expect("a directory for the state");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A server that can be started again.
+pub(super) struct World {
+    clock: Arc<Virtual>,
+    storage: Arc<MemoryFs>,
+    scratch: Scratch,
+    starts: u64,
+    server: Option<Nfsd>,
+}
+
+/// Completes a future that waits for nothing.
+fn at_once<T>(future: impl Future<Output = T>) -> T {
+    let mut future = pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(done) => done,
+        Poll::Pending => panic!("a call waits for something that nobody does"),
+    }
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let clock = Arc::new(Virtual::default());
+        let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(1)) };
+        let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
+        let mut world = Self { clock, storage, scratch: Scratch::new(), starts: 0, server: None };
+        world.restart();
+        world
+    }
+
+    /// What the server did not write down is gone.
+    pub(super) fn restart(&mut self) {
+        self.server = None;
+        self.starts += 1;
+        let env = Env { clock: self.clock.clone(), random: Arc::new(SeededRandom::new(self.starts)) };
+        let state = StateDirectory::open(&self.scratch.0, &*env.random).expect("a state directory");
+        let lease = Duration::from_secs(LEASE);
+        let version_4 = Version4::new(&state, Arc::new(InPlace)).with_lease(lease).with_grace(lease);
+        let everybody = Identities { squash: Squash::None, ..Identities::default() };
+        let export = Export::new("/", self.storage.clone()).with_identities(everybody);
+        let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
+        self.server = Some(nfsd.with_version_4(version_4, false, &env).expect("a journal"));
+    }
+
+    pub(super) fn server(&self) -> &Nfsd {
+        self.server.as_ref().expect("it runs")
+    }
+
+    /// The time, in seconds.
+    pub(super) fn now(&self) -> u64 {
+        self.clock.0.load(Ordering::Relaxed) / 1_000_000_000
+    }
+
+    /// Time passes, two seconds at least, and what is due then is done.
+    pub(super) fn pass(&mut self, seconds: u64) {
+        let mut upkeep = self.server().upkeep();
+        let mut context = Context::from_waker(Waker::noop());
+        // It begins to sleep; then its time has come, once.
+        assert!(upkeep.as_mut().poll(&mut context).is_pending());
+        self.clock.0.fetch_add(seconds * 1_000_000_000, Ordering::Relaxed);
+        assert!(upkeep.as_mut().poll(&mut context).is_pending());
+    }
+
+    /// A call's octets to the server over a connection, and what it answers.
+    pub(super) fn call(&self, connection: u64, arguments: &Bytes) -> Bytes {
+        let address = SocketAddr::from(([192, 0, 2, 1], 700));
+        let (_signal, gone) = GoneSignal::new();
+        let limits = Limits::new(1 << 20, 1 << 20);
+        let tcp = TransportKind::Tcp;
+        let connection = Connection::new(address, address, connection, tcp, limits, Arc::new(Heap), gone);
+        let mut call = Encoder::new();
+        // AUTH_SYS, root.
+        for word in [1, 0, 2, PROGRAM, VERSION, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0] {
+            call.u32(word);
+        }
+        let octets = [&call.finish().to_bytes()[..], arguments].concat();
+        let handled =
+            self.server().nfs().handle(CallContext::new(Arc::new(connection)), Stream::from(Bytes::from(octets)));
+        match at_once(handled) {
+            Outcome::Reply(reply) => reply.to_bytes().slice(REPLY_HEADER_OCTETS..),
+            _ => panic!("a COMPOUND is answered"),
+        }
+    }
+}
+
+/// Arguments as octets.
+pub(super) fn encoded(call: &Arguments) -> Bytes {
+    let mut encoder = Encoder::new();
+    call.encode(&mut encoder);
+    encoder.finish().to_bytes()
+}
+
+/// Results from octets.
+pub(super) fn decoded(octets: &Bytes) -> Results<ItemData> {
+    let mut decoder = Decoder::new(octets.clone().into());
+    let results = Results::decode(&mut decoder).expect("results");
+    decoder.finish().expect("nothing behind them");
+    results
+}
