@@ -23,7 +23,9 @@ pub(super) const ONE: &[Flavour] = &[V3];
 pub(super) const NEWEST: &[Flavour] = &[V4_2];
 /// Each version, over RDMA.
 pub(super) const VERSIONS: &[Flavour] = &[V3, V4_1, V4_2];
-/// The same, and 4.2 over TCP.
+/// Each minor version over RDMA, and 4.2 over TCP.
+pub(super) const VERSION_4: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
+/// Each version over RDMA, and 4.2 over TCP.
 pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
 
 impl Flavour {

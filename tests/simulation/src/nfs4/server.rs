@@ -6,7 +6,7 @@ use rpcrdma::{Quiet, Server as Transport, ServerMemory, ServerOptions};
 use rpcrdma_fabric::Fabric as _;
 use rpcrdma_nfs::v4::{Op, Status};
 use rpcrdma_nfsd::{
-    Export, Identities, InPlace, MemoryFs, Nfsd, Observer, SECRET_OCTETS, Squash, StateDirectory, Version4,
+    Export, Identities, MemoryFs, Nfsd, Observer, Queue, SECRET_OCTETS, Squash, StateDirectory, Version4,
 };
 use rpcrdma_sim::Task;
 use std::{
@@ -78,7 +78,7 @@ impl Server {
         let Scene { world, config, .. } = &self.scene;
         let env = world.env();
         let state = StateDirectory::open(&self.scratch.0, &*env.random).expect("a state directory");
-        let version_4 = Version4::new(&state, Arc::new(InPlace)).with_lease(LEASE).with_grace(LEASE);
+        let version_4 = Version4::new(&state, Queue::in_place()).with_lease(LEASE).with_grace(LEASE);
         let version_4 = version_4.with_observer(Arc::new(Executions(self.scene.clone())));
         let everybody = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", self.storage.clone()).with_identities(everybody);

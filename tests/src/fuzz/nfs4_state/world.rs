@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{Arguments, PROGRAM, Results, VERSION};
-use rpcrdma_nfsd::{Export, Identities, InPlace, MemoryFs, Nfsd, SECRET_OCTETS, Squash, StateDirectory, Version4};
+use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, SECRET_OCTETS, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Stream};
 use std::{
@@ -107,7 +107,7 @@ impl World {
         let env = Env { clock: self.clock.clone(), random: Arc::new(SeededRandom::new(self.starts)) };
         let state = StateDirectory::open(&self.scratch.0, &*env.random).expect("a state directory");
         let lease = Duration::from_secs(LEASE);
-        let version_4 = Version4::new(&state, Arc::new(InPlace)).with_lease(lease).with_grace(lease);
+        let version_4 = Version4::new(&state, Queue::in_place()).with_lease(lease).with_grace(lease);
         let everybody = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", self.storage.clone()).with_identities(everybody);
         let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");

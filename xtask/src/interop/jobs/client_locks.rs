@@ -7,7 +7,6 @@ use crate::interop::{
     flavour,
     guest::{Guest, GuestOptions},
     network::{self, Network},
-    ports,
     serve::{ServeOptions, Server},
 };
 use anyhow::{Context as _, ensure};
@@ -20,26 +19,12 @@ use std::{
 
 pub(super) const JOB: Job = Job {
     name: "client-locks",
-    about: "two clients and their locks in 4.2 over RDMA: ranges, shared and exclusive, waiting, holders that die, a server that is killed, a client that vanishes",
+    about: "two clients and their locks: ranges, shared and exclusive, waiting, holders that die, a server that is killed, a client that vanishes",
     seconds: 400,
     guests: 2,
     scales: false,
-    flavours: flavour::ONE,
-    run: |context| run(context, "vers=4.2,proto=rdma"),
-};
-
-pub(super) const MINOR_1: Job = Job {
-    name: "client-locks-minor-1",
-    about: "the same in 4.1 over RDMA",
-    run: |context| run(context, "vers=4.1,proto=rdma"),
-    ..JOB
-};
-
-pub(super) const TCP: Job = Job {
-    name: "client-locks-tcp",
-    about: "the same in 4.2 over TCP",
-    run: |context| run(context, "vers=4.2,proto=tcp"),
-    ..JOB
+    flavours: flavour::VERSION_4,
+    run,
 };
 
 /// The guests in the order in which they boot.
@@ -135,28 +120,23 @@ struct Pair<'a> {
     guests: Vec<Guest>,
 }
 
-fn run(context: &Context, mount: &str) -> anyhow::Result<()> {
+fn run(context: &Context) -> anyhow::Result<()> {
     let network = context.network(network::ETHERNET)?;
     let export = context.folder("export")?;
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
     for name in ["ranges", "whole", "waited", "kept", "lost"] {
         fs::write(export.join(name), [])?;
     }
-    let tcp = ports::free()?;
     let mut options = ServeOptions::new(export).argument("-v");
-    for (option, value) in [
-        ("--nfs", "3,4.1,4.2".to_owned()),
-        ("--tcp", format!("{}:{tcp}", network.host())),
-        ("--lease", LEASE.to_string()),
-        ("--grace", GRACE.to_string()),
-    ] {
+    for (option, value) in [("--lease", LEASE.to_string()), ("--grace", GRACE.to_string())] {
         options = options.argument(option).argument(value);
     }
     let server = network.serve(options)?;
-    let port = if mount.contains("tcp") { tcp } else { server.port() };
+    let (flavour, port) = (context.flavour(), server.tcp_port().unwrap_or(server.port()));
+    let mount = format!("vers={},proto={},port={port}", flavour.version, flavour.transport);
     let boot = |who: &&str| {
         let options = GuestOptions::new(who, include_str!("../../../interop/guest/locks.sh")).mounts(&server).capture();
-        let options = options.set("WHO", who).set("MOUNT", format!("{mount},port={port}")).with_tools();
+        let options = options.set("WHO", who).set("MOUNT", &mount).with_tools();
         let options =
             options.allow("nfs: server * not responding, still trying", "the server is killed, cables are pulled");
         let options = options.allow("nfs: server * OK", "and come back");

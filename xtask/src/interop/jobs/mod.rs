@@ -113,8 +113,6 @@ const JOBS: &[Job] = &[
     faults_shared::JOB,
     faults_cut::SERVER,
     client_locks::JOB,
-    client_locks::MINOR_1,
-    client_locks::TCP,
     client_pjdfstest::JOB,
 ];
 
