@@ -18,17 +18,14 @@ const CORE: &[&str] = &[
     "client-tree",
     "client-tree-4.2",
     "client-fsx-short-4.2",
-    "client-files-4.1",
     // Two guests, with an address each.
     "client-two",
     // Our client with Linux's server.
-    "server-commands",
     "server-tree",
     // Devices.
     "verbs-roce",
-    // What goes wrong: a server that is killed, a connection that is cut.
+    // What goes wrong: a server that is killed under load.
     "faults-restart-4.2",
-    "faults-cut",
 ];
 
 /// What a run is to do.
