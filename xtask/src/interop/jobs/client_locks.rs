@@ -20,7 +20,7 @@ use std::{
 pub(super) const JOB: Job = Job {
     name: "client-locks",
     about: "two clients and their locks in 4.2 over RDMA: ranges, shared and exclusive, waiting, holders that die, a server that is killed, a client that vanishes",
-    seconds: 400,
+    seconds: 600,
     guests: 2,
     scales: false,
     run: |context| run(context, "vers=4.2,proto=rdma"),
