@@ -20,7 +20,7 @@ use std::{
 pub(super) const JOB: Job = Job {
     name: "client-locks",
     about: "two clients and their locks: ranges, shared and exclusive, waiting, holders that die, a server that is killed, a client that vanishes",
-    seconds: 400,
+    seconds: 600,
     guests: 2,
     scales: false,
     flavours: flavour::VERSION_4,
