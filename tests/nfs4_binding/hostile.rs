@@ -51,9 +51,9 @@ fn whole(client: &mut Client) -> (Vec<u8>, Call, usize) {
     (call.octets(), call, at)
 }
 
-/// Four octets of the call are in a chunk, wherever they stand. Only at the Position of the data is that no offence, but there
-/// four are not ten: that WRITE cannot be decoded, and what stands before it is executed. Wherever a call is refused, its slot
-/// does not know of it: the next one has the same sequence number.
+/// Four octets of the call are in a chunk, wherever they stand. Only at the Position of the data is that no offence,
+/// but there four are not ten: that WRITE cannot be decoded, and what stands before it is executed. Wherever a call is
+/// refused, its slot does not know of it: the next one has the same sequence number.
 ///
 /// proves: ULB-5.1-c
 #[test]
@@ -103,8 +103,8 @@ impl Raw {
     }
 }
 
-/// A chunk of the data's length, or of that with its padding, is its argument; no other is. Two chunks for one WRITE are one too
-/// many, but two segments of one are not.
+/// A chunk of the data's length, or of that with its padding, is its argument; no other is. Two chunks for one WRITE
+/// are one too many, but two segments of one are not.
 #[test]
 fn a_write_takes_one_chunk_of_its_length() {
     each_version(Setup::default(), async |served: &Served| {
@@ -138,8 +138,9 @@ fn a_write_takes_one_chunk_of_its_length() {
     });
 }
 
-/// Memory for results is 256 KiB. A call may want far more of it, and clients are many: the first READ of each waits for its
-/// memory, and a later one that would have to wait says DELAY. So everybody gets something, and nobody waits for ever.
+/// Memory for results is 256 KiB. A call may want far more of it, and clients are many: the first READ of each waits
+/// for its memory, and a later one that would have to wait says DELAY. So everybody gets something, and nobody waits
+/// for ever.
 #[test]
 fn reads_that_want_all_memory_do_not_lock_each_other_out() {
     const EACH: u32 = 64 << 10;
@@ -186,7 +187,8 @@ fn reads_that_want_all_memory_do_not_lock_each_other_out() {
     });
 }
 
-/// The texts of links count as well: 64 KiB are sixteen long ones. When they were sent there is memory for as many again.
+/// The texts of links count as well: 64 KiB are sixteen long ones. When they were sent there is memory for as many
+/// again.
 #[test]
 fn links_take_memory_as_data_does() {
     const FIT: usize = 16;

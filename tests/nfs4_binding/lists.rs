@@ -23,8 +23,8 @@ async fn written(client: &mut Client, message: Vec<u8>, call: &Call, results: &[
     assert_eq!(heard[..], expected[..]);
 }
 
-/// Data of a WRITE in a Read chunk; the whole call in a Position Zero chunk, with its data inside, or with that in a chunk of its
-/// own; and a Write chunk.
+/// Data of a WRITE in a Read chunk; the whole call in a Position Zero chunk, with its data inside, or with that in a
+/// chunk of its own; and a Write chunk.
 ///
 /// proves: ULB-5.1.2.2-a
 #[test]
@@ -90,8 +90,9 @@ fn read_and_write_chunks_may_come_together() {
     });
 }
 
-/// As many WRITEs as a call can have beside SEQUENCE and PUTFH, each with its chunk. A call with more Read chunks than the server
-/// takes is refused in version 2; version 1 has no such limit, and what may not be in a chunk is refused there.
+/// As many WRITEs as a call can have beside SEQUENCE and PUTFH, each with its chunk. A call with more Read chunks than
+/// the server takes is refused in version 2; version 1 has no such limit, and what may not be in a chunk is refused
+/// there.
 #[test]
 fn read_chunks_are_taken_up_to_the_limit() {
     each_version(Setup::default(), async |served: &Served| {
@@ -151,8 +152,8 @@ fn write_chunks_are_taken_up_to_the_limit() {
     });
 }
 
-/// An operation that takes no chunk leaves it to the next that does: READ_PLUS, which has nothing to place, and one that does not
-/// exist. Each ends the call here, and all chunks come back unused.
+/// An operation that takes no chunk leaves it to the next that does: READ_PLUS, which has nothing to place, and one
+/// that does not exist. Each ends the call here, and all chunks come back unused.
 ///
 /// proves: ULB-5.1.1-a, ULB-5.1.2.1-h
 #[test]

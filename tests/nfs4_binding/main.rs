@@ -1,8 +1,9 @@
-//! The binding of NFS version 4 (draft-ietf-nfsv4-nfs-ulb-v2, section 5) as a client meets it: COMPOUNDs as octets written by
-//! hand, chunk lists and all, in both versions of RPC-over-RDMA; and the octets that the server puts into messages and chunks.
+//! The binding of NFS version 4 (draft-ietf-nfsv4-nfs-ulb-v2, section 5) as a client meets it: COMPOUNDs as octets
+//! written by hand, chunk lists and all, in both versions of RPC-over-RDMA; and the octets that the server puts into
+//! messages and chunks.
 //!
-//! The client is a bare queue pair of the simulated fabric. Below it stands what a server is made of: the transport with its
-//! engine, and NFS version 4 over a file system of memory.
+//! The client is a bare queue pair of the simulated fabric. Below it stands what a server is made of: the transport
+//! with its engine, and NFS version 4 over a file system of memory.
 #![allow(unreachable_pub, reason = "what the files of a test program share")]
 
 mod example;

@@ -45,8 +45,8 @@ pub fn read_plus(count: u32) -> Vec<u8> {
     [&words(&[READ_PLUS]), &STATEID[..], &words(&[0, 0, count])].concat()
 }
 
-/// WRITE up to its data's length, which the data follows inline or in a chunk. Stable, so that what it answers is the same
-/// everywhere.
+/// WRITE up to its data's length, which the data follows inline or in a chunk. Stable, so that what it answers is the
+/// same everywhere.
 pub fn write(offset: u32, len: u32) -> Vec<u8> {
     [&words(&[WRITE]), &STATEID[..], &words(&[0, offset, 2, len])].concat()
 }

@@ -1,5 +1,5 @@
-//! Replies that do not fit what was offered for them, and what the session knows of such a call (sections 5.4.2 and 5.5): a
-//! client that sends it again with enough room is not executed twice.
+//! Replies that do not fit what was offered for them, and what the session knows of such a call (sections 5.4.2 and
+//! 5.5): a client that sends it again with enough room is not executed twice.
 
 use super::{
     ops::{self, result},
@@ -19,8 +19,8 @@ async fn too_small(client: &mut Client, kept: bool) -> (super::served::Call, [su
     (call, [client.wire.sink(35), client.wire.sink(31)])
 }
 
-/// Nothing is written to any chunk where one is too small. The call was executed: its slot has gone on. Sent again with room
-/// enough it gets the reply that the slot has kept, each result in its chunk.
+/// Nothing is written to any chunk where one is too small. The call was executed: its slot has gone on. Sent again with
+/// room enough it gets the reply that the slot has kept, each result in its chunk.
 #[test]
 fn a_kept_reply_is_placed_when_the_call_comes_again() {
     each_version(Setup::default(), async |served: &Served| {
@@ -35,7 +35,8 @@ fn a_kept_reply_is_placed_when_the_call_comes_again() {
     });
 }
 
-/// The same where the client has not asked for the reply to be kept: it is told so, and can use the slot for its next call.
+/// The same where the client has not asked for the reply to be kept: it is told so, and can use the slot for its next
+/// call.
 #[test]
 fn a_reply_that_was_not_kept_is_not_made_again() {
     each_version(Setup::default(), async |served: &Served| {
@@ -48,8 +49,8 @@ fn a_reply_that_was_not_kept_is_not_made_again() {
     });
 }
 
-/// What a client without the results of SEQUENCE cannot tell: a call that was refused for its chunks was not executed, one whose
-/// reply had no room was. The error may be the same (version 1 has but one).
+/// What a client without the results of SEQUENCE cannot tell: a call that was refused for its chunks was not executed,
+/// one whose reply had no room was. The error may be the same (version 1 has but one).
 #[test]
 fn a_refused_call_may_have_been_executed_or_not() {
     each_version(Setup::default(), async |served: &Served| {
@@ -72,9 +73,9 @@ fn a_refused_call_may_have_been_executed_or_not() {
     });
 }
 
-/// A chunk whose memory the client has taken back: the connection ends when the server writes there. The call was executed. Over
-/// a new connection it is refused once, since what it named was not there (RFC 8166 section 4.5.3); then it gets what its slot has
-/// kept.
+/// A chunk whose memory the client has taken back: the connection ends when the server writes there. The call was
+/// executed. Over a new connection it is refused once, since what it named was not there (RFC 8166 section 4.5.3); then
+/// it gets what its slot has kept.
 #[test]
 fn a_call_whose_memory_is_gone_is_not_executed_again() {
     each_version(Setup::default(), async |served: &Served| {
@@ -96,8 +97,8 @@ fn a_call_whose_memory_is_gone_is_not_executed_again() {
     });
 }
 
-/// A reply that fits neither a message nor the Reply chunk: an error in version 1; in version 2 it comes in several messages, and
-/// the chunk comes back unused. One octet more of Reply chunk, and it is there.
+/// A reply that fits neither a message nor the Reply chunk: an error in version 1; in version 2 it comes in several
+/// messages, and the chunk comes back unused. One octet more of Reply chunk, and it is there.
 #[test]
 fn a_reply_chunk_may_be_too_small() {
     const COUNT: u32 = 5001;

@@ -146,8 +146,8 @@ pub struct Call {
     operations: u32,
 }
 
-/// Where the number of operations stands in a call: behind the RPC header with its AUTH_SYS credential (60 octets), the tag and
-/// the minor version.
+/// Where the number of operations stands in a call: behind the RPC header with its AUTH_SYS credential (60 octets), the
+/// tag and the minor version.
 const COUNT_AT: usize = 68;
 
 impl Call {

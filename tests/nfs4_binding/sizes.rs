@@ -6,8 +6,8 @@ use super::{
     wire::{Lists, filled, words},
 };
 
-/// A client that knows no better offers as much as its session allows a reply to have. That is enough for every call, and a READ
-/// is cut to what fits: it needs no chunk of its own.
+/// A client that knows no better offers as much as its session allows a reply to have. That is enough for every call,
+/// and a READ is cut to what fits: it needs no chunk of its own.
 ///
 /// proves: ULB-5.2.2-a, NFS4-8881-2.10.6.4-b
 #[test]
@@ -47,8 +47,8 @@ fn no_reply_is_larger_than_its_session_allows() {
     }
 }
 
-/// A call counts as it would be without chunks: with its RPC header, credential included, and with the data that is in chunks. One
-/// that is too large leaves its slot as it was.
+/// A call counts as it would be without chunks: with its RPC header, credential included, and with the data that is in
+/// chunks. One that is too large leaves its slot as it was.
 ///
 /// proves: NFS4-8881-2.10.6.4-a
 #[test]
@@ -76,8 +76,8 @@ fn data_in_chunks_counts_as_part_of_a_call() {
     });
 }
 
-/// Sessions of more slots than the connection has credits, and of fewer: the transport goes by credits, and each slot is a call
-/// at a time. What SEQUENCE says goes inline, though chunks are offered.
+/// Sessions of more slots than the connection has credits, and of fewer: the transport goes by credits, and each slot
+/// is a call at a time. What SEQUENCE says goes inline, though chunks are offered.
 ///
 /// proves: ULB-5.5-a
 #[test]

@@ -1,5 +1,6 @@
-//! The lowest that a client can be: octets in messages, and memory that it lends. Nothing here uses the code that it judges: headers
-//! and lists are made word by word, as RFC 8166 section 4.3 and sections 6.1 to 6.3 of the version 2 draft have them.
+//! The lowest that a client can be: octets in messages, and memory that it lends. Nothing here uses the code that it
+//! judges: headers and lists are made word by word, as RFC 8166 section 4.3 and sections 6.1 to 6.3 of the version 2
+//! draft have them.
 
 use bytes::Bytes;
 use rpcrdma::Versions;
@@ -147,8 +148,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Connects. What it says of itself: format 1, no remote invalidation, Sends and receives of 4 KiB. In version 2 it goes on
-    /// with an exchange of properties that changes nothing.
+    /// Connects. What it says of itself: format 1, no remote invalidation, Sends and receives of 4 KiB. In version 2 it
+    /// goes on with an exchange of properties that changes nothing.
     pub async fn connect(world: &World, from: IpAddr, to: SocketAddr, version: Version, credits: u32) -> Self {
         let receives = (0..128).map(|_| Buffer::from_vec(vec![0; RECEIVE_OCTETS])).collect();
         let private_data = Bytes::from_static(&[0xF6, 0xAB, 0x0E, 0x18, 1, 0, 3, 3]);

@@ -48,8 +48,8 @@ fn call(octets: Bytes) {
     survives::<v4::Arguments>(octets);
 }
 
-/// The same call with octets of it in a Read chunk, whose place and length the last two octets choose. Where that is taken, the
-/// chunk was the data of an operation, and the call says what it says without a chunk.
+/// The same call with octets of it in a Read chunk, whose place and length the last two octets choose. Where that is
+/// taken, the chunk was the data of an operation, and the call says what it says without a chunk.
 fn call_in_chunks(octets: &Bytes) {
     let [.., place, length] = octets[..] else { return };
     let octets = octets.slice(..octets.len() / UNIT * UNIT);

@@ -173,7 +173,8 @@ fn the_table_says_what_the_encoders_do() {
     assert_eq!(eligible(|row| row.eligible_result), [(25, "data"), (27, "link")]);
 }
 
-/// No callback has anything to place, in either direction: encoders mark nothing, and a chunk refuses the call wherever it stands.
+/// No callback has anything to place, in either direction: encoders mark nothing, and a chunk refuses the call
+/// wherever it stands.
 ///
 /// proves: ULB-6.2-c
 #[test]
