@@ -55,7 +55,8 @@ fn document(list: &List) -> String {
         "# What interoperates\n\n\
          Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots Linux in a guest and tries each of these; CI\n\
          runs it and fails when one of them is missing or fails. Software iWARP at both ends where no device is named, NFS version 3. Linux speaks version 1 of\n\
-         RPC-over-RDMA; our ends speak version 2 where they meet each other, and version 1 with Linux.\n\n",
+         RPC-over-RDMA; our ends speak version 2 where they meet each other, and version 1 with Linux. What other people's test suites say of our server stands in\n\
+         [suites.md](suites.md).\n\n",
     );
     let _ =
         writeln!(text, "Last claimed with Linux {} (Debian's kernel, soft-iWARP built from its source).\n", list.linux);
