@@ -82,7 +82,8 @@ fn document(list: &List) -> String {
          Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots Linux in a guest and tries each of these; CI\n\
          runs a core of them and a third of the others by the date, and fails when one of those is missing or fails; `--all` tries all. Software iWARP at both\n\
          ends where no device is named, NFS version 3 where no other is. A job that names versions is run once in each, also by itself: `client-tree-4.2`,\n\
-         `client-tree-4.2-tcp`. Linux speaks version 1 of RPC-over-RDMA; our ends speak version 2 where they meet each other, and version 1 with Linux.\n\n",
+         `client-tree-4.2-tcp`. Linux speaks version 1 of RPC-over-RDMA; our ends speak version 2 where they meet each other, and version 1 with Linux.\n\
+         What other people's test suites say of our server stands in [suites.md](suites.md).\n\n",
     );
     let _ =
         writeln!(text, "Last claimed with Linux {} (Debian's kernel, soft-iWARP built from its source).\n", list.linux);
