@@ -13,7 +13,7 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_nfs_client::{Mount, Nfs3, Writer};
 use rpcrdma_oncrpc::{
-    Client, SysAuth, SysCredential,
+    Client, ClientTransport, SysAuth, SysCredential,
     tcp::{self, TcpConnector},
 };
 use std::{
@@ -62,15 +62,36 @@ impl Dialler {
     /// # Errors
     /// If the connection cannot be made, or the server does not answer.
     pub async fn connect(&self, server: SocketAddr, versions: Versions) -> anyhow::Result<Nfs3> {
+        let transport = self.rdma(server, versions).await?;
+        let identity = Arc::new(SysAuth::new(SysCredential::default()));
+        let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
+        tokio::time::timeout(CALL_LIMIT, nfs.null()).await.context("NULL")??;
+        Ok(nfs)
+    }
+
+    /// A connection over RDMA for whatever program.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub async fn rdma(&self, server: SocketAddr, versions: Versions) -> anyhow::Result<Arc<dyn ClientTransport>> {
         let mut options = ClientOptions::default();
         options.versions = versions;
         let connecting = rpcrdma::connect(self.fabric.clone(), server, &self.env, options, Arc::new(Quiet));
         let (transport, driver) = tokio::time::timeout(CALL_LIMIT, connecting).await.context("connecting")??;
         tokio::spawn(driver);
-        let identity = Arc::new(SysAuth::new(SysCredential::default()));
-        let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
-        tokio::time::timeout(CALL_LIMIT, nfs.null()).await.context("NULL")??;
-        Ok(nfs)
+        Ok(transport)
+    }
+
+    /// The same over TCP.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub async fn tcp(&self, server: SocketAddr) -> anyhow::Result<Arc<dyn ClientTransport>> {
+        let connector = Arc::new(TcpConnector::new(server));
+        let options = tcp::ClientOptions::default();
+        let (transport, driver) = tcp::connect(connector, Arc::new(Heap), &self.env, options).await?;
+        tokio::spawn(driver);
+        Ok(transport)
     }
 
     /// The root of what a server exports.
@@ -78,10 +99,7 @@ impl Dialler {
     /// # Errors
     /// If MOUNT does not tell.
     pub async fn root(&self, mount: SocketAddr) -> anyhow::Result<Handle> {
-        let connector = Arc::new(TcpConnector::new(mount));
-        let options = tcp::ClientOptions::default();
-        let (transport, driver) = tcp::connect(connector, Arc::new(Heap), &self.env, options).await?;
-        tokio::spawn(driver);
+        let transport = self.tcp(mount).await?;
         let identity = Arc::new(SysAuth::new(SysCredential::default()));
         let mount = Mount::new(Client::new(transport, identity, mount::PROGRAM, mount::VERSION_3));
         Ok(mount.mount(Bytes::from_static(b"/")).await?)

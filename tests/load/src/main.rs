@@ -1,7 +1,7 @@
 //! `rpcrdma-load`: the built server under load; `cargo xtask load` and `cargo xtask soak` start it.
 
 use clap::{Parser, Subcommand};
-use rpcrdma_load::{load, soak};
+use rpcrdma_load::{beside, load, soak};
 use std::{path::PathBuf, process::ExitCode};
 
 /// The built server under load.
@@ -31,6 +31,8 @@ enum What {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
+    /// READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2 is too slow
+    Beside(beside::Arguments),
     /// Clients that check every octet, beside peers that mean no good
     Soak(soak::Arguments),
 }
@@ -44,6 +46,7 @@ fn main() -> anyhow::Result<ExitCode> {
             println!("{}", serde_json::to_string(&report)?);
             Ok(ExitCode::SUCCESS)
         }
+        What::Beside(arguments) => beside::run(&program, &folder, &arguments),
         What::Soak(arguments) => soak::run(&program, &folder, &arguments),
     }
 }

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use std::{
+    collections::HashMap,
     fs, io,
     sync::{
         Arc, Mutex, PoisonError,
@@ -107,6 +108,23 @@ fn cpu_s(stat: &str) -> f64 {
     ticks as f64 / rustix::param::clock_ticks_per_second() as f64
 }
 
+/// Processor time of each thread of a process, in nanoseconds.
+///
+/// # Errors
+/// If the system does not tell: the process has ended, say.
+pub fn busy_ns(pid: u32) -> io::Result<HashMap<u32, u64>> {
+    let mut busy = HashMap::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let entry = entry?;
+        // A thread that has ended meanwhile has no work that counts.
+        let Ok(told) = fs::read_to_string(entry.path().join("schedstat")) else { continue };
+        let ns = told.split_ascii_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
+        let thread = entry.file_name().to_str().and_then(|thread| thread.parse::<u32>().ok());
+        busy.extend(thread.zip(ns));
+    }
+    Ok(busy)
+}
+
 /// Octets that TCP holds in the whole machine, both ends of loopback together. They are the system's, and no process's.
 pub fn tcp_octets() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
@@ -184,6 +202,13 @@ mod tests {
         assert!(mine.sockets >= 1 && mine.descriptors > mine.sockets && mine.threads >= 1, "{mine:?}");
         drop(socket);
         assert!(Resources::of(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn each_thread_of_this_process_has_worked() {
+        let busy = busy_ns(std::process::id()).unwrap();
+        assert!(busy.values().any(|ns| *ns > 0), "{busy:?}");
+        assert!(busy_ns(u32::MAX).is_err());
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub struct Server {
     pub rdma: SocketAddr,
     /// Where MOUNT answers.
     pub mount: SocketAddr,
+    /// Where it serves over TCP, if it does.
+    pub tcp: Option<SocketAddr>,
 }
 
 impl Place {
@@ -78,7 +80,7 @@ impl Place {
         };
         let found = address("rdma").and_then(|rdma| Ok((rdma, address("mountd")?)));
         match found {
-            Ok((rdma, mount)) => Ok(Server { child, rdma, mount }),
+            Ok((rdma, mount)) => Ok(Server { tcp: address("tcp").ok(), child, rdma, mount }),
             Err(error) => {
                 let _ = child.kill();
                 let _ = child.wait();
