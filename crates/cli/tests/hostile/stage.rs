@@ -73,6 +73,11 @@ fn descriptors(pid: u32) -> Vec<String> {
 impl Stage {
     /// A server with some files, and a decent client that has used it.
     pub(crate) fn new(more: &[&str]) -> Self {
+        Self::after(more, |_| {})
+    }
+
+    /// The same when more has been done with it: what the server holds then is what it may hold at the end.
+    pub(crate) fn after(more: &[&str], begin: impl FnOnce(&mut Self)) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let export = scratch.path().join("export");
         fs::create_dir(&export).unwrap();
@@ -91,13 +96,9 @@ impl Stage {
         let mut stage =
             Self { begin: Instant::now(), scratch, good, good_xid: 1, before: Resources::of(server.pid()), server };
         stage.a_good_client_is_served();
+        begin(&mut stage);
         stage.before = Resources::of(stage.server.pid());
         stage
-    }
-
-    /// What the server holds now is what it may hold afterwards.
-    pub(crate) fn measure(&mut self) {
-        self.before = Resources::of(self.server.pid());
     }
 
     /// The connection that was there all the time works, and so does a new one.

@@ -13,14 +13,13 @@ use rpcrdma_peers::{
 /// A server of all versions that trusts what callers say of themselves.
 pub(crate) fn stage(more: &[&str]) -> Stage {
     let versions = ["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--no-root-squash"];
-    let mut stage = Stage::new(&[&versions[..], more].concat());
-    // The journal of clients is opened for the first of them.
-    for place in places(&stage) {
-        Honest::new(&place).works();
-    }
-    stage.settled_descriptors();
-    stage.measure();
-    stage
+    Stage::after(&[&versions[..], more].concat(), |stage| {
+        // The journal of clients is opened for the first of them.
+        for place in places(stage) {
+            Honest::new(&place).works();
+        }
+        stage.settled_descriptors();
+    })
 }
 
 /// Where it can be reached.
