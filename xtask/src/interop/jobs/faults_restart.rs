@@ -62,8 +62,9 @@ fn run(context: &Context) -> anyhow::Result<()> {
         thread::sleep(down);
         server.start()?;
         context.note(format!("kill {number} after {calls} calls, {} ms down", down.as_millis()));
-        // The next one comes when the client is back.
-        context.wait_for("the client has connected again", PATIENCE, || is_back(context, &server))?;
+        // The next one comes when the client is back. If it has given up, its end tells why.
+        let goes_on = "the client has connected again";
+        context.wait_for(goes_on, PATIENCE, || Ok(guest.has_ended()? || is_back(context, &server)?))?;
     }
     let (_, longest) = faults_copying::finish(context, guest, &server)?;
     context.note(format!("the longest command took {:.1} s", longest.as_secs_f64()));
