@@ -41,6 +41,9 @@
 //!     network.plug(0, false)?;                                                              // the first guest's cable is pulled
 //! ```
 //!
+//! A guest whose script ends in `obey` does what the host says, command by command ([`guest::Guest::run`]), also while its cable is
+//! pulled: the host then knows of several guests who does what when.
+//!
 //! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the guest and the
 //! server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at the job's budget. An error says what
 //! went wrong and which file to look at (`Context::failed` adds one). After the job, tshark reads each capture in its folder.

@@ -325,6 +325,10 @@ impl Pair<'_> {
         self.ask("lost", (RIGHT, "write 0 10", "taken"))?;
         self.ask("lost", (LEFT, "unlock 0 10", "ok"))?;
         self.ask("lost", (RIGHT, "write 0 10", "ok"))?;
+        // As long as the server tells of a loss, Linux takes the locks for lost that it gets, too.
+        self.ask("lost", (RIGHT, "put 0 right", "ok"))?;
+        self.ask("lost", (LEFT, "write 9 1", "taken"))?;
+        self.ask("lost", (RIGHT, "put 5 again", "ok"))?;
         for who in [LEFT, RIGHT] {
             self.run(who, "tell lost end; gone lost")?;
         }
