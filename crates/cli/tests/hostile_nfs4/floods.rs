@@ -83,7 +83,6 @@ fn a_flood_of_clients_costs_nobody_but_itself() {
     stage.finish();
 }
 
-/// proves: NFS4-8881-18.36-h
 #[test]
 fn sessions_and_slots_end_at_their_limits() {
     let stage = stage(&[]);
