@@ -16,7 +16,11 @@ use crate::{
     stage::Stage,
     wire::{CRC, ENHANCED, PRIVATE_DATA, enhanced, request},
 };
-use rpcrdma_peers::{idlers, peer, rpc, wire};
+use rpcrdma_peers::{
+    idlers,
+    nfs4::{Compound, client, link, op, status},
+    peer, rpc, wire,
+};
 use serde_json::Value;
 use std::{
     fs,
@@ -332,4 +336,39 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_garbage() {
         [flood(2), flood(3), flood(4)]
     });
     stage.finish();
+}
+
+/// Clients of NFS version 4 that nobody confirms, owners that open and close, and COMPOUNDs of many READs, as fast as it goes.
+#[test]
+fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_nfs_version_4() {
+    let mut stage = Stage::new(&["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--memory", "64M"]);
+    let place = link::Place::Tcp(stage.server.tcp.clone().unwrap());
+    // The journal of clients is opened for the first of them.
+    drop(client::Client::new(&place, b"first", 2));
+    stage.settled_descriptors();
+    stage.measure();
+    keeps_its_speed(&mut stage, BESIDE_FLOODS, |_| {
+        let (mut unconfirmed, mut number) = (link::Link::to(&place), 0_u64);
+        let strangers = Busy::new(move || {
+            number += 1;
+            let name = [&number.to_be_bytes()[..], &[b'n'; 1_000]].concat();
+            let call = Compound::new(2).op(op::EXCHANGE_ID, client::exchange_id(&name, 1));
+            assert_eq!(unconfirmed.call(&call).status, status::OK);
+        });
+        let mut opener = client::Client::new(&place, b"opener", 2);
+        let opens = Busy::new(move || {
+            let (open, file) = opener.open(b"file", b"owner", 0);
+            assert_eq!(opener.on(&file, op::CLOSE, client::close(&open)).status, status::OK);
+        });
+        let mut reader = client::Client::new(&place, b"reader", 2);
+        let (open, file) = reader.open(b"file", b"owner", 0);
+        let put = Compound::new(2).op(op::PUTFH, rpc::Xdr::default().opaque(&file));
+        let call = (0..60).fold(put, |call, _| call.op(op::READ, client::read(&open, 16 << 10)));
+        let reads = Busy::new(move || {
+            let answered = reader.call(&call).status;
+            assert!(matches!(answered, status::OK | status::DELAY), "{answered}");
+        });
+        [strangers, opens, reads]
+    });
+    stage.finish_keeping(POOLED_KIB);
 }

@@ -122,7 +122,7 @@ fn the_fixed_seeds_of_the_second_edition_find_nothing_and_have_all_of_it() {
 /// Runs of NFS version 4: a call on a session is executed once, nothing is held by two who exclude each other, also after the server
 /// has restarted, acknowledged writes are there, and nobody waits for ever.
 ///
-/// proves: NFS4-8881-2.10.6.1.3-a, NFS4-8881-8.4.2.1-a, NFS4-8881-8.3-a
+/// proves: NFS4-8881-2.10.6.1.3-a, NFS4-8881-8.4.2.1-b, NFS4-8881-8.3-a
 #[test]
 fn runs_of_nfs_version_4_find_nothing_and_have_all_of_it() {
     let counts = nothing_is_found(Edition::Third, (0..FIXED_NFS4).map(|number| 4 * number));

@@ -22,6 +22,10 @@ const MAX_NAME_OCTETS: usize = 8 << 20;
 const LONGEST_NAME_OCTETS: usize = 1_024;
 /// Ranges of a file that one client may lock, where the host is told of them.
 const MAX_RANGES: u64 = 4_096 / 4 * 3;
+/// Clients that read at a time, READs of a call, and octets of each: more in all than the server's memory.
+const READERS: usize = 24;
+const READS: usize = 60;
+const READ_OCTETS: u32 = 16 << 10;
 /// Operations of one call here.
 const BATCH: usize = 31;
 
@@ -79,7 +83,6 @@ fn a_flood_of_clients_costs_nobody_but_itself() {
     stage.finish();
 }
 
-/// proves: NFS4-8881-18.36-h
 #[test]
 fn sessions_and_slots_end_at_their_limits() {
     let stage = stage(&[]);
@@ -180,5 +183,32 @@ fn a_flood_of_locks_ends_at_its_limit() {
     honest.excludes(&mut other);
     honest.works();
     drop((honest, client, other));
+    stage.finish();
+}
+
+/// COMPOUNDs of many READs, each of which wants memory while others hold some: all are answered, and nobody waits for ever.
+#[test]
+fn calls_of_many_reads_do_not_wait_for_each_other() {
+    let stage = stage(&["--memory", "16M"]);
+    let [place, _] = places(&stage);
+    let mut honest = Honest::new(&place);
+    std::thread::scope(|scope| {
+        for number in 0..READERS {
+            let place = &place;
+            scope.spawn(move || {
+                let mut client = Client::new(place, format!("reader-{number}").as_bytes(), 2);
+                let (open, file) = client.open(b"file", b"o", 0);
+                let put = Compound::new(2).op(op::PUTFH, rpcrdma_peers::rpc::Xdr::default().opaque(&file));
+                let call = (0..READS).fold(put, |call, _| call.op(op::READ, client::read(&open, READ_OCTETS)));
+                for _ in 0..8 {
+                    let (answered, count) = client.call(&call).short();
+                    // Without memory for one more the client asks again for what is left.
+                    assert!(answered == status::OK && count == READS + 1 || answered == status::DELAY, "{answered}");
+                }
+            });
+        }
+        (0..20).for_each(|_| honest.works());
+    });
+    drop(honest);
     stage.finish();
 }

@@ -26,7 +26,7 @@ fn vanishing(place: &Place, name: &[u8], file: &[u8]) -> (Client, State, State, 
     (client, open, lock, handle)
 }
 
-/// proves: NFS4-8881-8.3-a, NFS4-COURTESY-a
+/// proves: NFS4-8881-8.3-a, NFS4-8881-8.4.3-d, NFS4-COURTESY-a
 #[test]
 fn a_client_that_vanishes_keeps_its_locks_for_a_lease_and_then_until_somebody_asks() {
     let stage = stage(&["--lease", "2"]);

@@ -45,7 +45,7 @@ fn stateids_of_others_name_nothing() {
     stage.finish();
 }
 
-/// proves: NFS4-8881-18.35-c, NFS4-8881-18.37-a, NFS4-8881-18.50-a
+/// proves: NFS4-8881-18.35-d, NFS4-8881-18.37-a, NFS4-8881-18.50-a
 #[test]
 fn clients_and_sessions_of_others_stay() {
     let stage = stage(&[]);
@@ -80,7 +80,7 @@ fn clients_and_sessions_of_others_stay() {
     stage.finish();
 }
 
-/// proves: NFS4-8881-8.4.2.1-a, NFS4-8881-18.51-a
+/// proves: NFS4-8881-18.51-a, NFS4-8881-18.51-b, NFS4-8881-18.51-c
 #[test]
 fn nothing_is_reclaimed_when_nothing_can_be() {
     let stage = stage(&[]);

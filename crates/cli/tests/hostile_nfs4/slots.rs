@@ -73,7 +73,7 @@ fn different_calls_on_one_slot_at_once_exclude_each_other() {
     stage.finish();
 }
 
-/// proves: NFS4-8881-2.10.6.1.3.1-a, NFS4-8881-2.10.6.1.3-b, NFS4-8881-18.46-a
+/// proves: NFS4-8881-2.10.6.1.3.1-a, NFS4-8881-2.10.6.1.3-b, NFS4-8881-18.46-a, NFS4-8881-18.46-b, NFS4-8881-18.46-d
 #[test]
 fn what_a_slot_does_not_expect_is_refused_and_changes_nothing() {
     let stage = stage(&[]);

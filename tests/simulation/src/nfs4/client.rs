@@ -137,10 +137,11 @@ impl Client {
         let second = twin.await;
         match (first, second) {
             (Ok(first), Ok(second)) => {
+                let is_kept = matches!(call.ops.first(), Some(Args::Sequence(first)) if first.cache);
                 let is_refused = |results: &Results<ItemData>| {
                     let told = &results.results[0];
                     matches!(told, Outcome::Sequence(Err(Status::DELAY | Status::BADSESSION)))
-                        || results.status == Status::RETRY_UNCACHED_REP
+                        || !is_kept && results.status == Status::RETRY_UNCACHED_REP
                 };
                 let is_same = format!("{first:?}") == format!("{second:?}");
                 if !(is_same || is_refused(&first) || is_refused(&second)) {
