@@ -266,7 +266,7 @@ impl Model {
 }
 
 /// A stateid's number against the present one (RFC 8881 section 8.2.2): 0 is whatever it is now.
-pub(super) fn compare(told: u32, present: u32) -> Status {
+fn compare(told: u32, present: u32) -> Status {
     match told {
         0 => Status::OK,
         told if told == present => Status::OK,
