@@ -341,12 +341,14 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_garbage() {
 /// Clients of NFS version 4 that nobody confirms, owners that open and close, and COMPOUNDs of many READs, as fast as it goes.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_nfs_version_4() {
-    let mut stage = Stage::new(&["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--memory", "64M"]);
-    let place = link::Place::Tcp(stage.server.tcp.clone().unwrap());
-    // The journal of clients is opened for the first of them.
-    drop(client::Client::new(&place, b"first", 2));
-    stage.settled_descriptors();
-    stage.measure();
+    let versions = ["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--memory", "64M"];
+    let place = |stage: &Stage| link::Place::Tcp(stage.server.tcp.clone().unwrap());
+    let mut stage = Stage::after(&versions, |stage| {
+        // The journal of clients is opened for the first of them.
+        drop(client::Client::new(&place(stage), b"first", 2));
+        stage.settled_descriptors();
+    });
+    let place = place(&stage);
     keeps_its_speed(&mut stage, BESIDE_FLOODS, |_| {
         let (mut unconfirmed, mut number) = (link::Link::to(&place), 0_u64);
         let strangers = Busy::new(move || {
