@@ -23,7 +23,8 @@ impl Shared {
         let asker = holder.map_or(Asker::Anonymous, Asker::Holder);
         for _ in 0..MAX_TAKEN {
             let Err(conflict) = self.claims.may(file, access, asker) else { return Ok(()) };
-            if !self.take_from_later(conflict.client, file).await {
+            // By itself, so that the future of each READ and WRITE has no room for what happens to few.
+            if !Box::pin(self.take_from_later(conflict.client, file)).await {
                 return Err(());
             }
         }

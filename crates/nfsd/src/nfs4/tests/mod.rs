@@ -1,5 +1,6 @@
 //! What clients of version 4 hold, asked of whole servers.
 
+mod cost;
 mod data;
 mod lock;
 mod open;
