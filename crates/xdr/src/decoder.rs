@@ -128,6 +128,9 @@ impl Decoder {
     /// # Errors
     /// As [`u32`](Self::u32).
     pub fn opaque_array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        if padded(N) == N {
+            return self.word();
+        }
         let octets = self.inline(N)?;
         <[u8; N]>::try_from(&octets[..]).map_err(|_| self.truncated(N))
     }
@@ -269,20 +272,30 @@ impl Decoder {
             .collect()
     }
 
+    /// A whole number of words, copied.
+    #[inline]
     fn word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let mut out = [0; N];
-        self.skip_empty_chunks();
         match self.parts.last_mut() {
-            Some(StreamPart::Run(run)) if run.len() >= N => run.copy_to_slice(&mut out),
-            _ => {
-                self.check_inline(N)?;
-                let mut filled = 0;
-                while filled < N {
-                    let piece = self.piece(N - filled)?;
-                    out[filled..filled + piece.len()].copy_from_slice(&piece);
-                    filled += piece.len();
-                }
+            Some(StreamPart::Run(run)) if run.len() >= N => {
+                let mut out = [0; N];
+                run.copy_to_slice(&mut out);
+                self.advance(N);
+                Ok(out)
             }
+            _ => self.cut_word(),
+        }
+    }
+
+    /// The same where they do not lie in one piece, or are not there.
+    #[cold]
+    fn cut_word<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
+        let mut out = [0; N];
+        self.check_inline(N)?;
+        let mut filled = 0;
+        while filled < N {
+            let piece = self.piece(N - filled)?;
+            out[filled..filled + piece.len()].copy_from_slice(&piece);
+            filled += piece.len();
         }
         self.advance(N);
         Ok(out)

@@ -1,8 +1,8 @@
 //! The operations of a COMPOUND, one after the other (RFC 8881 sections 2.10, 15.1.1.1, 16.2).
 //!
-//! Each operation's results are encoded by themselves and appended, so that their size is known before the next begins: an
-//! operation that changes something is refused before it is executed where its largest results might not fit
-//! (REP_TOO_BIG), one that only looks is executed and its results thrown away. The first failure ends the call.
+//! Results are encoded one behind the other, so that their size is known before the next operation begins: one that changes
+//! something is refused before it is executed where its largest results might not fit (REP_TOO_BIG), one that only looks is
+//! executed, its results encoded by themselves, and thrown away if they do not. The first failure ends the call.
 
 use super::{
     current::Current,
@@ -19,14 +19,17 @@ use crate::{
     server::{Opened, Server},
     transfer::Counted,
 };
-use rpcrdma_env::Buffer;
+use bytes::Buf as _;
+use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_nfs::v4::{Args, Arguments, Op, Outcome, Status, Tag, ops};
 use rpcrdma_oncrpc::CallContext;
-use rpcrdma_xdr::{Encode, Encoder, Payload};
+use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
 use std::{sync::Arc, time::Duration};
 
 /// Octets of an RPC reply before COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
 const RPC_REPLY_OCTETS: usize = 24;
+/// The first memory of a reply: for SEQUENCE, PUTFH and what a READ, a WRITE or a GETATTR tells beside data.
+const FIRST_OCTETS: usize = 320;
 
 /// A COMPOUND that is executed.
 pub(super) struct Compound {
@@ -56,30 +59,70 @@ pub(super) struct Reply {
     status: Status,
     tag: Tag,
     count: u32,
-    results: Encoder,
+    /// How many results all operations would have.
+    promised: u32,
+    /// What stands before the results, as if all operations succeeded, and the results.
+    encoder: Encoder,
 }
 
 impl Reply {
-    /// Octets so far, as the session counts them.
-    fn octets(&self) -> usize {
-        RPC_REPLY_OCTETS + 12 + rpcrdma_xdr::padded(self.tag.0.len()) + self.results.position()
+    fn new(tag: Tag, promised: u32) -> Self {
+        let mut encoder = Encoder::with_capacity(FIRST_OCTETS);
+        Self::encode_head(Status::OK, &tag, promised, &mut encoder);
+        Self { status: Status::OK, tag, count: 0, promised, encoder }
     }
 
-    fn push(&mut self, status: Status, outcome: Payload) {
-        self.status = status;
-        self.count += 1;
-        self.results.payload(outcome);
+    fn encode_head(status: Status, tag: &Tag, count: u32, encoder: &mut Encoder) {
+        status.encode(encoder);
+        tag.encode(encoder);
+        encoder.u32(count);
+    }
+
+    /// Octets so far, as the session counts them.
+    fn octets(&self) -> usize {
+        RPC_REPLY_OCTETS + self.encoder.position()
+    }
+
+    /// Appends the results of one operation.
+    fn push(&mut self, outcome: &Outcome) {
+        (self.status, self.count) = (outcome.status(), self.count + 1);
+        outcome.encode(&mut self.encoder);
+    }
+
+    /// The same, encoded already.
+    fn push_encoded(&mut self, status: Status, outcome: Payload) {
+        (self.status, self.count) = (status, self.count + 1);
+        self.encoder.payload(outcome);
     }
 
     /// The results as they go on the wire.
     pub(super) fn payload(self) -> Payload {
+        let results = self.encoder.finish();
+        if (self.status, self.count) == (Status::OK, self.promised) {
+            return results;
+        }
         let mut encoder = Encoder::new();
-        self.status.encode(&mut encoder);
-        self.tag.encode(&mut encoder);
-        encoder.u32(self.count);
-        encoder.payload(self.results.finish());
+        Self::encode_head(self.status, &self.tag, self.count, &mut encoder);
+        encoder.payload(behind(results, encoder.position()));
         encoder.finish()
     }
+}
+
+/// What stands behind the first octets, none of which are marked.
+fn behind(payload: Payload, octets: usize) -> Payload {
+    let (mut rest, mut left) = (Payload::new(), octets);
+    for part in payload.into_parts() {
+        match part {
+            Part::Run(mut run) => {
+                let passed = left.min(run.len());
+                run.advance(passed);
+                left -= passed;
+                rest.push_run(run);
+            }
+            Part::Item(data) => rest.push_item(data),
+        }
+    }
+    rest
 }
 
 /// Operations that are executed without SEQUENCE before them, and then alone (RFC 8881 section 2.10.2.2).
@@ -227,54 +270,72 @@ impl Compound {
         }
     }
 
-    /// Executes the operations.
-    pub(super) async fn run(&mut self, call: Arguments) -> Reply {
-        let mut reply = Reply { status: Status::OK, tag: call.tag.clone(), count: 0, results: Encoder::new() };
+    /// Executes the operations, from `begun` on. Gives the results, and when the last of them was known.
+    pub(super) async fn run(&mut self, call: Arguments, mut begun: Timestamp) -> (Payload, Timestamp) {
         let broken = call.broken_outcome();
-        let announced = call.announced;
-        for (at, args) in call.ops.into_iter().enumerate() {
-            let (op, begun) = (args.op(), self.shared.now());
+        let Arguments { tag, announced, ops, .. } = call;
+        let mut reply = Reply::new(tag, announced);
+        for (at, args) in ops.into_iter().enumerate() {
+            let op = args.op();
             let (limit, too_big) = self.room();
-            let largest = reply.octets().saturating_add(args.largest_results());
+            let may_not_fit = reply.octets().saturating_add(args.largest_results()) > limit;
             let outcome = match self.check_place(&args, at, announced) {
                 Err(status) => Outcome::failed(op, status),
                 Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
-                Ok(()) if !only_looks(op) && largest > limit => Outcome::failed(op, too_big),
+                Ok(()) if may_not_fit && !only_looks(op) => Outcome::failed(op, too_big),
                 Ok(()) => {
                     let room = limit.saturating_sub(reply.octets());
                     self.execute(args, room).await
                 }
             };
-            let status = outcome.status();
-            let mut encoder = Encoder::new();
-            outcome.encode(&mut encoder);
-            if status == Status::OK && only_looks(op) && reply.octets() + encoder.position() > limit {
-                self.shared.observer.operation(Some(op), too_big, self.shared.now().since(begun));
-                let mut encoder = Encoder::new();
-                Outcome::failed(op, too_big).encode(&mut encoder);
-                reply.push(too_big, encoder.finish());
-                return reply;
-            }
-            self.shared.observer.operation(Some(op), status, self.shared.now().since(begun));
-            let results = match self.counted.take() {
-                Some(counted) if status == Status::OK => Counted::payload(encoder.finish(), counted),
-                _ => encoder.finish(),
-            };
-            reply.push(status, results);
-            if status != Status::OK {
-                return reply;
+            self.tell(&mut reply, op, outcome, may_not_fit.then_some((limit, too_big)));
+            debug_assert!(
+                reply.status != Status::OK || reply.octets() <= limit,
+                "{op} has larger results than its largest"
+            );
+            let now = self.shared.now();
+            self.shared.observer.operation(Some(op), reply.status, now.since(begun));
+            begun = now;
+            if reply.status != Status::OK {
+                return (reply.payload(), begun);
             }
         }
         if let Some(outcome) = broken {
             self.shared.observer.operation(outcome.op(), outcome.status(), Duration::ZERO);
-            let mut encoder = Encoder::new();
-            outcome.encode(&mut encoder);
-            reply.push(outcome.status(), encoder.finish());
+            reply.push(&outcome);
         }
-        reply
+        (reply.payload(), begun)
     }
 
-    /// Executes one. `room` is how many octets its results may have.
+    /// Appends the results of an operation, or what is to be said instead if there is not room for those of one that only
+    /// looks: up to how many octets, and what.
+    fn tell(&mut self, reply: &mut Reply, op: Op, outcome: Outcome, bound: Option<(usize, Status)>) {
+        let counted = self.counted.take().filter(|_| outcome.status() == Status::OK);
+        if counted.is_none() && bound.is_none() {
+            return reply.push(&outcome);
+        }
+        let mut encoder = Encoder::new();
+        outcome.encode(&mut encoder);
+        let status = outcome.status();
+        match bound {
+            Some((limit, too_big))
+                if status == Status::OK && only_looks(op) && reply.octets() + encoder.position() > limit =>
+            {
+                reply.push(&Outcome::failed(op, too_big));
+            }
+            _ => {
+                let results = encoder.finish();
+                let results = match counted {
+                    Some(counted) => Counted::payload(results, counted),
+                    None => results,
+                };
+                reply.push_encoded(status, results);
+            }
+        }
+    }
+
+    /// Executes one. `room` is how many octets its results may have. Each call has memory for the largest future here, so those
+    /// of operations of which there are few have memory of their own.
     async fn execute(&mut self, args: Args, room: usize) -> Outcome {
         match args {
             Args::Sequence(_) => match &self.session {
@@ -287,12 +348,12 @@ impl Compound {
             Args::DestroySession(args) => Outcome::DestroySession(self.destroy_session(args)),
             Args::BindConnToSession(args) => Outcome::BindConnToSession(self.bind_connection(args)),
             Args::DestroyClientId(args) => Outcome::DestroyClientId(self.destroy_client(args)),
-            Args::ReclaimComplete(args) => Outcome::ReclaimComplete(self.reclaim_complete(args).await),
+            Args::ReclaimComplete(args) => Outcome::ReclaimComplete(Box::pin(self.reclaim_complete(args)).await),
             Args::FreeStateId(args) => Outcome::FreeStateId(self.free_state(args)),
             Args::TestStateId(args) => Outcome::TestStateId(self.test_states(args)),
             // security.rs
-            Args::SecInfo(args) => Outcome::SecInfo(self.sec_info(args).await),
-            Args::SecInfoNoName(args) => Outcome::SecInfoNoName(self.sec_info_no_name(args).await),
+            Args::SecInfo(args) => Outcome::SecInfo(Box::pin(self.sec_info(args)).await),
+            Args::SecInfoNoName(args) => Outcome::SecInfoNoName(Box::pin(self.sec_info_no_name(args)).await),
             // look.rs
             Args::PutFh(args) => Outcome::PutFh(self.put_fh(args).await),
             Args::PutRootFh => Outcome::PutRootFh(self.put_root()),
@@ -301,33 +362,33 @@ impl Compound {
             Args::RestoreFh => Outcome::RestoreFh(self.restore()),
             Args::GetFh => Outcome::GetFh(self.get_fh()),
             Args::Lookup(args) => Outcome::Lookup(self.lookup(args).await),
-            Args::LookupP => Outcome::LookupP(self.lookup_parent().await),
+            Args::LookupP => Outcome::LookupP(Box::pin(self.lookup_parent()).await),
             Args::Access(args) => Outcome::Access(self.access(args).await),
-            Args::ReadLink => Outcome::ReadLink(self.read_link().await),
+            Args::ReadLink => Outcome::ReadLink(Box::pin(self.read_link()).await),
             // attributes.rs
             Args::GetAttr(args) => Outcome::GetAttr(self.get_attributes(args).await),
-            Args::SetAttr(args) => Outcome::SetAttr(self.set_attributes(args).await),
-            Args::Verify(args) => Outcome::Verify(self.verify(args).await),
-            Args::NVerify(args) => Outcome::NVerify(self.not_verify(args).await),
+            Args::SetAttr(args) => Outcome::SetAttr(Box::pin(self.set_attributes(args)).await),
+            Args::Verify(args) => Outcome::Verify(Box::pin(self.verify(args)).await),
+            Args::NVerify(args) => Outcome::NVerify(Box::pin(self.not_verify(args)).await),
             // directory.rs
-            Args::ReadDir(args) => Outcome::ReadDir(self.read_directory(args, room).await),
+            Args::ReadDir(args) => Outcome::ReadDir(Box::pin(self.read_directory(args, room)).await),
             // change.rs
-            Args::Create(args) => Outcome::Create(self.create(args).await),
-            Args::Remove(args) => Outcome::Remove(self.remove(args).await),
-            Args::Rename(args) => Outcome::Rename(self.rename(args).await),
-            Args::Link(args) => Outcome::Link(self.link(args).await),
+            Args::Create(args) => Outcome::Create(Box::pin(self.create(args)).await),
+            Args::Remove(args) => Outcome::Remove(Box::pin(self.remove(args)).await),
+            Args::Rename(args) => Outcome::Rename(Box::pin(self.rename(args)).await),
+            Args::Link(args) => Outcome::Link(Box::pin(self.link(args)).await),
             // open.rs
-            Args::Open(args) => Outcome::Open(self.open(args).await),
+            Args::Open(args) => Outcome::Open(Box::pin(self.open(args)).await),
             Args::OpenDowngrade(args) => Outcome::OpenDowngrade(self.open_downgrade(args)),
             Args::Close(args) => Outcome::Close(self.close(args)),
             // lock.rs
-            Args::Lock(args) => Outcome::Lock(self.lock(args).await),
-            Args::LockT(args) => Outcome::LockT(self.test_lock(args).await),
-            Args::LockU(args) => Outcome::LockU(self.unlock(args).await),
+            Args::Lock(args) => Outcome::Lock(Box::pin(self.lock(args)).await),
+            Args::LockT(args) => Outcome::LockT(Box::pin(self.test_lock(args)).await),
+            Args::LockU(args) => Outcome::LockU(Box::pin(self.unlock(args)).await),
             // data.rs
             Args::Read(args) => Outcome::Read(self.read(args, room).await),
             Args::Write(args) => Outcome::Write(self.write(args).await),
-            Args::Commit(args) => Outcome::Commit(self.commit(args).await),
+            Args::Commit(args) => Outcome::Commit(Box::pin(self.commit(args)).await),
             // `is_missing` has the others, and what minor version 0 alone has was not decoded.
             other => Outcome::failed(other.op(), Status::NOTSUPP),
         }

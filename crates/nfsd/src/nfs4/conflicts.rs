@@ -61,7 +61,8 @@ impl Shared {
         let asker = holder.map_or(Asker::Anonymous, Asker::Holder);
         for _ in 0..MAX_TAKEN {
             let Err(conflict) = self.claims.may(file, access, asker) else { return Ok(()) };
-            self.take_from_later(origin, vec![conflict.client], file).await?;
+            // By itself, so that the future of each READ and WRITE has no room for what happens to few.
+            Box::pin(self.take_from_later(origin, vec![conflict.client], file)).await?;
         }
         Err(InTheWay::Journal)
     }

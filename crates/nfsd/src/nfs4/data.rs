@@ -40,13 +40,13 @@ impl Compound {
             Some(_) if self.shared.state.recovery.is_grace() => return Err(Status::GRACE),
             Some(_) => None,
             None => {
-                let checked = client.held.check(state, key, Wanted::Any)?;
-                if let Some(pin) = checked.pin(access.bits() as u8) {
+                if let Some(pin) = client.held.pin(state, key, access.bits() as u8)? {
                     return Ok(Via::open(file.caller.clone(), pin.open.clone()));
                 }
                 if access != Access::READ {
                     return Err(Status::OPENMODE);
                 }
+                let checked = client.held.check(state, key, Wanted::Any)?;
                 // Who writes a part of a page reads the rest of it, so that this is allowed (RFC 8881 section 9.1.2): whoever
                 // might have opened the file for it.
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
@@ -87,7 +87,7 @@ impl Compound {
         let buffer = self.buffer(count).await?;
         match file.file_system.read(via, args.offset, count, buffer).await {
             Ok(read) => Ok(ops::ReadOk { end: read.end, data: read.buffer.freeze() }),
-            Err(failed) => Err(self.no_data(&file, failed).await),
+            Err(failed) => Err(Box::pin(self.no_data(&file, failed)).await),
         }
     }
 
@@ -103,7 +103,7 @@ impl Compound {
         };
         let written = match file.file_system.write(via, args.offset, args.data, stability).await {
             Ok(written) => written,
-            Err(failed) => return Err(self.no_data(&file, failed).await),
+            Err(failed) => return Err(Box::pin(self.no_data(&file, failed)).await),
         };
         let committed = match written.committed {
             attr::Stability::Unstable => ops::Stability::Unstable,

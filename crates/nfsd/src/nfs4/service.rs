@@ -23,7 +23,7 @@ use rpcrdma_env::{BoxFuture, Clock, Timestamp};
 use rpcrdma_nfs::v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status};
 use rpcrdma_oncrpc::{Answer, CallContext, Credential, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
-use siphasher::sip::SipHasher24;
+use siphasher::sip::SipHasher13;
 use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
 
 /// COMPOUND's number.
@@ -164,7 +164,7 @@ impl Service for Nfs4 {
         if procedure != COMPOUND {
             return ready(Answer::ProcUnavail);
         }
-        let mut digest = SipHasher24::new();
+        let mut digest = SipHasher13::new();
         args.measure(DIGEST_OCTETS, &mut digest);
         // The RPC header with its credential stands before the arguments; what came in chunks is in them.
         let octets = args.position().saturating_add(args.remaining());
@@ -210,7 +210,7 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
         encoded(&Results::of(tag.clone(), vec![outcome]))
     };
     let Some(Args::Sequence(sequence)) = ops.first() else {
-        return compound.run(call).await.payload();
+        return compound.run(call, arrived).await.0;
     };
     let request = Request {
         slot: sequence.slot,
@@ -223,17 +223,18 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
     };
     let connection = compound.context.connection.id;
     // Before the slot is looked at: what the session does not allow leaves it as it was.
-    let fore = match shared.state.session(sequence.session) {
-        Ok(session) => session.fore,
+    let session = match shared.state.session(sequence.session) {
+        Ok(session) => session,
         Err(status) => return refused(Outcome::Sequence(Err(status))),
     };
+    let fore = session.fore;
     if *announced > fore.operations {
         return refused(Outcome::Sequence(Err(Status::TOO_MANY_OPS)));
     }
     if octets > fore.request as usize {
         return refused(Outcome::Sequence(Err(Status::REQ_TOO_BIG)));
     }
-    let begun = shared.state.begin(sequence.session, &request, connection, shared.now());
+    let begun = shared.state.begin_in(session, &request, connection, arrived);
     let guard = match begun {
         Err(status) => return refused(Outcome::Sequence(Err(status))),
         Ok(Begin::Replay(reply)) => return reply,
@@ -250,7 +251,7 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
     };
     let ok = super::session::sequence_ok(sequence, guard.told());
     compound.enter(guard.session().clone(), ok, request.cache || request.alone);
-    let reply = compound.run(call).await.payload();
-    guard.finish(&reply, shared.now());
+    let (reply, ended) = compound.run(call, arrived).await;
+    guard.finish(&reply, ended);
     reply
 }

@@ -29,18 +29,24 @@ use std::{
     time::Duration,
 };
 
-/// A clock that stands still until it is told otherwise.
+/// A clock that stands still until it is told otherwise, and counts who looks at it.
 #[derive(Default)]
-pub(crate) struct TestClock(AtomicU64);
+pub(crate) struct TestClock(AtomicU64, AtomicU64);
 
 impl TestClock {
     pub(crate) fn pass(&self, time: Duration) {
         self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::SeqCst);
     }
+
+    /// How often somebody has looked at it.
+    pub(crate) fn looks(&self) -> u64 {
+        self.1.load(Ordering::SeqCst)
+    }
 }
 
 impl Clock for TestClock {
     fn now(&self) -> Timestamp {
+        self.1.fetch_add(1, Ordering::SeqCst);
         Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
     }
 

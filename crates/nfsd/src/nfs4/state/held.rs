@@ -50,8 +50,12 @@ pub(crate) struct Checked<P> {
 impl<P> Checked<P> {
     /// What was opened with at least this access.
     pub(crate) fn pin(&self, access: u8) -> Option<&P> {
-        self.pins.iter().find(|(has, _)| has & access == access).map(|(_, pin)| pin)
+        with_access(&self.pins, access)
     }
+}
+
+fn with_access<P>(pins: &[(u8, P)], access: u8) -> Option<&P> {
+    pins.iter().find(|(has, _)| has & access == access).map(|(_, pin)| pin)
 }
 
 pub(super) enum Kind<P> {
@@ -412,6 +416,30 @@ impl<P: Clone> Held<P> {
             Some(Kind::Open(open)) => {
                 Ok(Checked { kind, owner: Some(owner), share: open.share, id, pins: open.pins.clone() })
             }
+            // Locks never outlive their open.
+            _ => Err(Status::SERVERFAULT),
+        }
+    }
+}
+
+impl<P: Clone> Held<P> {
+    /// What was opened with at least this access by a stateid, as [`check`](Self::check) and [`pin`](Checked::pin) find it,
+    /// for READ and WRITE, of which there are many; `None` if it was not opened so.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn pin(&self, id: StateId, file: FileKey, access: u8) -> Result<Option<P>, Status> {
+        let mut inner = self.lock();
+        let open = match &inner.find(id, Some(file), Wanted::Any)?.kind {
+            Kind::Open(open) => return Ok(with_access(&open.pins, access).cloned()),
+            Kind::Delegation(delegation) => {
+                let has = delegation.share.access();
+                return Ok((has & access == access).then(|| delegation.pin.clone()));
+            }
+            Kind::Lock(lock) => lock.open,
+        };
+        match inner.states.get(&open).map(|state| &state.kind) {
+            Some(Kind::Open(open)) => Ok(with_access(&open.pins, access).cloned()),
             // Locks never outlive their open.
             _ => Err(Status::SERVERFAULT),
         }

@@ -345,16 +345,15 @@ impl<P> State<P> {
     /// session from now on.
     ///
     /// # Errors
-    /// BADSESSION, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that is repeated
-    /// runs. None of them changes anything.
-    pub(crate) fn begin(
+    /// BADSESSION if it has ended, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that
+    /// is repeated runs. None of them changes anything.
+    pub(crate) fn begin_in(
         &self,
-        id: SessionId,
+        session: Arc<Session<P>>,
         request: &Request,
         connection: u64,
         now: Timestamp,
     ) -> Result<Begin<P>, Status> {
-        let session = self.session(id)?;
         let found = session.slots.begin(request)?;
         let begin = match found {
             Found::New { retired } => {
@@ -378,6 +377,18 @@ impl<P> State<P> {
         };
         self.sessions.note(&session, connection, &self.limits);
         Ok(begin)
+    }
+
+    /// The same, by the session's id.
+    #[cfg(test)]
+    pub(crate) fn begin(
+        &self,
+        id: SessionId,
+        request: &Request,
+        connection: u64,
+        now: Timestamp,
+    ) -> Result<Begin<P>, Status> {
+        self.begin_in(self.session(id)?, request, connection, now)
     }
 
     /// Ends all sessions of a client.

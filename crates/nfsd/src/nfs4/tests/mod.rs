@@ -1,6 +1,7 @@
 //! What clients of version 4 hold, asked of whole servers.
 
 mod compound;
+mod cost;
 mod data;
 mod lock;
 mod open;

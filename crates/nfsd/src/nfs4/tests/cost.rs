@@ -1,0 +1,114 @@
+//! What the COMPOUNDs cost of which there are most: counted, so that it is the same on every machine.
+
+use super::*;
+use crate::{
+    DirectoryFs, InPlace, StateDirectory, Workers,
+    testing::{Watched, env, wait},
+};
+use rpcrdma_nfs::v4::{Arguments, Attribute, Bitmap, PROGRAM, Results, Tag, VERSION};
+use rpcrdma_oncrpc::{Outcome as Done, ReplyHeader};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Part, Payload};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use std::{
+    fs,
+    io::IoSliceMut,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+/// Counts the jobs.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Workers for Counted {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        InPlace.run(job);
+    }
+}
+
+/// A whole reply, as it goes to the transport.
+fn reply_to(client: &TestClient, call: &Arguments) -> Payload {
+    let mut encoder = Encoder::new();
+    call.encode(&mut encoder);
+    match wait(client.rpc.send(PROGRAM, VERSION, 1, encoder.finish())) {
+        Done::Reply(reply) => reply,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_in_memory_is_told_without_another_thread() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    fs::write(served.join("probe"), "probe").unwrap();
+    let (probe, mut octet) = (fs::File::open(served.join("probe")).unwrap(), [0]);
+    if preadv2(&probe, &mut [IoSliceMut::new(&mut octet)], 0, ReadWriteFlags::NOWAIT) == Err(Errno::OPNOTSUPP) {
+        return; // tmpfs, for one, has no such read.
+    }
+    let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
+    let workers = Arc::new(Counted::default());
+    let directory = DirectoryFs::open(&served, &state, workers.clone(), &env()).unwrap();
+    let server = TestServer::serving(Arc::new(directory));
+    let client = server.client("a");
+    let (file, state) = create(&client, "file", "o");
+    client.write(&file, state, 0, &vec![7; 100_000]).unwrap();
+    let before = workers.0.load(Ordering::Relaxed);
+    for offset in [0, 4096, 99_990, 100_000, 200_000] {
+        client.read(&file, state, offset, 4096).unwrap();
+    }
+    let asked = Bitmap::of(&[Attribute::Size, Attribute::Change]);
+    assert_eq!(client.on(&file, Args::GetAttr(ops::GetAttr { asked })).status(), Status::OK);
+    assert_eq!(workers.0.load(Ordering::Relaxed), before);
+}
+
+#[test]
+fn a_read_is_answered_in_three_parts_and_its_data_is_not_copied() {
+    let server = TestServer::memory();
+    let mut client = server.client("a");
+    let (file, state) = create(&client, "file", "o");
+    client.write(&file, state, 0, &[7; 8192]).unwrap();
+    let memory = Watched::default();
+    client.rpc.memory = Arc::new(memory.clone());
+    let read = Args::Read(ops::Read { state, offset: 0, count: 4096 });
+    let call = Arguments::new(2, vec![client.sequence(0, false), Args::PutFh(ops::PutFh { file }), read]);
+    let before = server.clock.looks();
+    let reply = reply_to(&client, &call);
+    // When it has come, and when each operation has ended.
+    assert_eq!(server.clock.looks() - before, 4);
+    assert!(
+        matches!(reply.parts(), [Part::Run(_), Part::Run(_), Part::Item(data)] if data.len() == 4096),
+        "header, results, data: {reply:?}"
+    );
+    assert_eq!(memory.0.load(Ordering::Relaxed), 4096, "the reply holds the memory that was read into");
+    drop(reply);
+    assert_eq!(memory.0.load(Ordering::Relaxed), 0);
+}
+
+/// What stands before the results is written before they are known, and again if they are others.
+#[test]
+fn a_failure_behind_data_changes_what_stands_before_it_whatever_the_tag_is() {
+    let server = TestServer::memory();
+    let client = server.client("a");
+    let (file, state) = create(&client, "file", "o");
+    client.write(&file, state, 0, &[7; 5]).unwrap();
+    for octets in [0, 1, 256, 257, 1024] {
+        let read = Args::Read(ops::Read { state, offset: 0, count: 4096 });
+        let file = Args::PutFh(ops::PutFh { file: file.clone() });
+        let lookup = Args::Lookup(ops::Lookup { name: Name::from("x") });
+        let ops = vec![client.sequence(0, false), file, read, lookup, Args::GetFh];
+        let tag = Tag(vec![b't'; octets].into());
+        let reply = reply_to(&client, &Arguments { tag: tag.clone(), ..Arguments::new(2, ops) });
+        assert_eq!(reply.items().map(|(_, data)| data.len()).collect::<Vec<_>>(), [5], "the mark is kept");
+        let mut decoder = Decoder::new(reply.to_bytes().into());
+        ReplyHeader::decode(&mut decoder).unwrap().status.unwrap();
+        let mut results: Results = Results::decode(&mut decoder).unwrap();
+        decoder.finish().unwrap();
+        assert_eq!((results.status, results.tag, results.results.len()), (Status::NOTDIR, tag, 4));
+        assert_eq!(results.results.pop().unwrap().status(), Status::NOTDIR);
+        assert_eq!(only!(results.results.pop().unwrap(), Read).unwrap().data, [7; 5][..]);
+    }
+}
