@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    DirectoryFs, InPlace, StateDirectory, Workers,
+    DirectoryFs, Queue, StateDirectory, Workers,
     testing::{Watched, env, wait},
 };
 use rpcrdma_nfs::v4::{Arguments, Attribute, Bitmap, PROGRAM, Results, Tag, VERSION};
@@ -25,7 +25,7 @@ struct Counted(AtomicUsize);
 impl Workers for Counted {
     fn run(&self, job: Box<dyn FnOnce() + Send>) {
         self.0.fetch_add(1, Ordering::Relaxed);
-        InPlace.run(job);
+        job();
     }
 }
 
@@ -51,7 +51,7 @@ fn what_is_in_memory_is_told_without_another_thread() {
     }
     let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
     let workers = Arc::new(Counted::default());
-    let directory = DirectoryFs::open(&served, &state, workers.clone(), &env()).unwrap();
+    let directory = DirectoryFs::open(&served, &state, Queue::new(workers.clone()), &env()).unwrap();
     let server = TestServer::serving(Arc::new(directory));
     let client = server.client("a");
     let (file, state) = create(&client, "file", "o");
