@@ -5,6 +5,7 @@
 
 mod data;
 mod table;
+mod versions;
 
 use crate::{
     figures::{machine::Machine, section},
@@ -38,7 +39,11 @@ pub(crate) struct Arguments {
     /// A short run that changes no document
     #[arg(long)]
     quick: bool,
-    /// Measure nothing; make the tables from docs/figures/load.json again
+    /// Measure something else: READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2 is too
+    /// slow
+    #[arg(long, conflicts_with_all = ["connections", "seed"])]
+    versions: bool,
+    /// Measure nothing; make the tables from the numbers in docs/figures again
     #[arg(long, conflicts_with_all = ["quick", "connections"])]
     redraw: bool,
     /// Decides who calls what
@@ -51,6 +56,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
+    if arguments.versions {
+        let asked = versions::Asked { quick: arguments.quick, redraw: arguments.redraw, json: arguments.json };
+        return versions::run(root, DOCUMENT, &asked);
+    }
     let numbers = root.join(NUMBERS);
     let figures = if arguments.redraw {
         serde_json::from_str(&fs::read_to_string(&numbers).context(NUMBERS)?)?
