@@ -267,7 +267,7 @@ fn data_in_chunks_are_told_by_their_length() {
         "seq 17 READ 0 (operation 3 at octet",
         "has 3001 octets, its chunk 3000), xid",
         "seq 17 READLINK -> (17 octets in a chunk) GETATTR size=3001, xid",
-        "seq 17 WRITE 3001 @4096 data_sync GETFH, xid",
+        "seq 17 WRITE 3001 @4096 data_sync state 2:00000001..00000005 GETFH, xid",
         "where the message has none), xid",
     ];
     all_are_in(&lines, &shown);

@@ -8,7 +8,7 @@ use rpcrdma_peers::{
         link::Link,
         op, status,
     },
-    rpc::Xdr,
+    rpc::{Xdr, word},
 };
 
 /// proves: NFS4-8881-8.2.4-a
@@ -67,9 +67,19 @@ fn clients_and_sessions_of_others_stay() {
             assert_eq!(link.call(&steal).status, status::CLID_INUSE, "the name, by another user");
         }
         let session = |id, sequence| Compound::new(2).op(op::CREATE_SESSION, client::create_session(id, sequence, 8));
-        for sequence in [honest.client.creation - 1, honest.client.creation, 0, u32::MAX] {
-            assert_eq!(link.call(&session(id, sequence)).status, status::CLID_INUSE, "a session, by another user");
+        // A client that was confirmed may have sessions made by any user (RFC 8881 section 18.36.4): by its next number, and by
+        // its last as a repetition, which makes none.
+        assert_eq!(link.call(&session(id, honest.client.creation - 1)).status, status::OK);
+        for sequence in [honest.client.creation + 1, 0, u32::MAX] {
+            assert_eq!(link.call(&session(id, sequence)).status, status::SEQ_MISORDERED);
         }
+        // One that was not may not.
+        link.user = 0;
+        let known = link.call(&Compound::new(2).op(op::EXCHANGE_ID, client::exchange_id(b"unconfirmed", 1)));
+        let body = known.body(op::EXCHANGE_ID);
+        let unconfirmed = u64::from(word(body, 0)) << 32 | u64::from(word(body, 4));
+        link.user = 4_711;
+        assert_eq!(link.call(&session(unconfirmed, word(body, 8))).status, status::CLID_INUSE, "by another user");
         for wrong in [id ^ 1 << 40, id ^ 1 << 20, 0, u64::MAX] {
             assert_eq!(link.call(&session(wrong, 1)).status, status::STALE_CLIENTID);
         }

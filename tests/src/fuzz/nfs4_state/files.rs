@@ -298,7 +298,9 @@ impl Run {
         let Some(mut outcomes) = self.call(client, 1, true, vec![free]) else { return };
         let status = only!(outcomes, FreeStateId).err().unwrap_or(Status::OK);
         let known = self.model.known(client);
-        if known.lost.remove(&state.other.0) {
+        if known.lost.remove(&state.other.0).is_some() {
+            // The locks go with their open (NFS4-8881-18.38-c).
+            known.lost.retain(|_, under| *under != Some(state.other.0));
             if known.lost.is_empty() {
                 self.model.restore(client);
             }

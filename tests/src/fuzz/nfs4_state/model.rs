@@ -69,8 +69,8 @@ pub(super) struct Known {
     pub(super) is_complete: bool,
     pub(super) is_recorded: bool,
     pub(super) opens: BTreeMap<(usize, usize), Open>,
-    /// What was taken away and not freed.
-    pub(super) lost: BTreeSet<[u8; 12]>,
+    /// What was taken away and not freed: of locks under which open.
+    pub(super) lost: BTreeMap<[u8; 12], Option<[u8; 12]>>,
 }
 
 /// Who stands in the way.
@@ -162,8 +162,8 @@ impl Model {
             std::mem::take(&mut known.opens).into_iter().partition(|((of, _), _)| *of == file);
         known.opens = left;
         for open in gone.into_values() {
-            known.lost.insert(open.id.other.0);
-            known.lost.extend(open.locks.values().map(|lock| lock.id.other.0));
+            known.lost.insert(open.id.other.0, None);
+            known.lost.extend(open.locks.values().map(|lock| (lock.id.other.0, Some(open.id.other.0))));
         }
         self.journal.insert(client, true);
     }
@@ -244,7 +244,7 @@ impl Model {
     /// What a stateid is worth, whatever it is for.
     pub(super) fn state(&self, client: usize, id: StateId) -> Status {
         let Some(known) = &self.clients[client] else { return Status::BAD_STATEID };
-        if known.lost.contains(&id.other.0) {
+        if known.lost.contains_key(&id.other.0) {
             return Status::EXPIRED;
         }
         let ids =
@@ -258,7 +258,7 @@ impl Model {
     /// All stateids of a client, those that were taken away too.
     pub(super) fn states(&self, client: usize) -> Vec<StateId> {
         let Some(known) = &self.clients[client] else { return Vec::new() };
-        let lost = known.lost.iter().map(|other| StateId { sequence: 1, other: StateIdOther(*other) });
+        let lost = known.lost.keys().map(|other| StateId { sequence: 1, other: StateIdOther(*other) });
         let held = known.opens.values();
         let held = held.flat_map(|open| [open.id].into_iter().chain(open.locks.values().map(|lock| lock.id)));
         lost.chain(held).collect()
