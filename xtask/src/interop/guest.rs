@@ -171,7 +171,8 @@ impl Guest {
         }
         fs::write(dir.join("job.sh"), format!("{variables}\n{LIBRARY}\n{}", options.script))?;
         if options.tools {
-            fs::copy(std::env::current_exe()?, dir.join("xtask")).context("copying this program into the guest")?;
+            // By this name it is there also when the file has been replaced since it was started: it was built anew meanwhile.
+            fs::copy("/proc/self/exe", dir.join("xtask")).context("copying this program into the guest")?;
         }
         for program in &options.programs {
             let name = program.file_name().with_context(|| program.display().to_string())?;
