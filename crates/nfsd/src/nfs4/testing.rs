@@ -275,8 +275,11 @@ impl TestClient {
         let mut encoder = Encoder::new();
         Arguments::new(self.minor, ops).encode(&mut encoder);
         let mut decoder = self.rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
-        let results = Results::decode(&mut decoder).unwrap();
+        let results: Results<ItemData> = Results::decode(&mut decoder).unwrap();
         decoder.finish().unwrap();
+        // RFC 8881 section 16.2.3: the status of the whole is that of its last operation.
+        let last = results.results.last().map_or(results.status, Outcome::status);
+        assert_eq!(results.status, last, "the status of the whole");
         results
     }
 
