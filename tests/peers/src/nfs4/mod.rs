@@ -1,5 +1,5 @@
 //! COMPOUNDs of NFS version 4, written from RFC 8881 and RFC 5662: calls that may be as wrong as the caller likes, and results
-//! that are read strictly. [`link`](self::link) carries them over TCP or iWARP, [`client`](self::client) is a decent client.
+//! that are read strictly. [`link`] carries them over TCP or iWARP, [`client`] is a decent client.
 
 pub mod client;
 pub mod link;
