@@ -8,11 +8,7 @@
 //! Where the covered directory is, the outer file system is asked each time, and only if a name fits: directories are removed
 //! and made again, and their ids change.
 
-use crate::{
-    Caller, Export, Fault, FileId,
-    mount::components,
-    server::{Opened, Server},
-};
+use crate::{Caller, Export, Fault, FileId, Origin, mount::components, opened::Opened, server::Server};
 use bytes::Bytes;
 use rpcrdma_oncrpc::CallContext;
 
@@ -49,13 +45,14 @@ impl Borders {
 }
 
 impl Server {
-    /// The directory of the outer export where a border is, if it is there.
-    async fn above(&self, border: &Border) -> Option<FileId> {
+    /// The directory of the outer export where a border is, if it is there. Looking for it costs who asks his turn.
+    async fn above(&self, border: &Border, origin: Origin) -> Option<FileId> {
         let outer = &self.exports[border.outer].file_system;
         let mut directory = outer.root();
         for name in &border.above {
             // As the superuser: where an export lies does not depend on who asks.
-            directory = outer.lookup(Caller::root(), directory, name.clone()).await.ok()?.file;
+            let caller = Caller::root().from_origin(origin);
+            directory = outer.lookup(caller, directory, name.clone()).await.ok()?.file;
         }
         Some(directory)
     }
@@ -64,7 +61,7 @@ impl Server {
     pub(crate) async fn borders_in(&self, directory: &Opened) -> Vec<(Bytes, usize)> {
         let mut found = Vec::new();
         for border in self.borders.0.iter().filter(|border| border.outer_id == directory.export) {
-            if self.above(border).await == Some(directory.file) {
+            if self.above(border, directory.caller.origin).await == Some(directory.file) {
                 found.push((border.name.clone(), border.inner));
             }
         }
@@ -75,7 +72,7 @@ impl Server {
     pub(crate) async fn border_at(&self, directory: &Opened, name: &[u8]) -> Option<usize> {
         let is_here = |border: &&Border| border.outer_id == directory.export && border.name == name;
         for border in self.borders.0.iter().filter(is_here) {
-            if self.above(border).await == Some(directory.file) {
+            if self.above(border, directory.caller.origin).await == Some(directory.file) {
                 return Some(border.inner);
             }
         }
@@ -95,7 +92,7 @@ impl Server {
     /// client may not use.
     pub(crate) async fn cross_back(&self, context: &CallContext, inner: usize) -> Option<Opened> {
         let border = self.borders.0.iter().find(|border| border.inner == inner)?;
-        let directory = self.above(border).await?;
+        let directory = self.above(border, Origin::of(context)).await?;
         self.open_in(context, &self.exports[border.outer], directory).ok()
     }
 }

@@ -16,6 +16,7 @@ mod memory;
 mod mount;
 mod nfs3;
 mod nfs4;
+mod opened;
 mod origin;
 mod queue;
 mod server;

@@ -6,11 +6,7 @@
 //! nothing. A client is told of the exports that it may use and of its own mounts, and of no others: who else uses the
 //! server, and who else may, is nothing that it needs to know.
 
-use crate::{
-    Caller, Export, FileId, Origin, nfs3,
-    server::{Opened, Server},
-    trouble::Subject,
-};
+use crate::{Caller, Export, FileId, Origin, nfs3, opened::Opened, server::Server, trouble::Subject};
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{

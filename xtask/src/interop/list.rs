@@ -79,11 +79,13 @@ pub(super) fn write_docs(root: &Path) -> anyhow::Result<()> {
 fn document(list: &List) -> String {
     let mut text = String::from(
         "# What interoperates\n\n\
-         Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots Linux in a guest and tries each of these; CI\n\
-         runs a core of them and a third of the others by the date, and fails when one of those is missing or fails; `--all` tries all. Software iWARP at both\n\
-         ends where no device is named, NFS version 3 where no other is. A job that names versions is run once in each, also by itself: `client-tree-4.2`,\n\
-         `client-tree-4.2-tcp`. Linux speaks version 1 of RPC-over-RDMA; our ends speak version 2 where they meet each other, and version 1 with Linux.\n\
-         What other people's test suites say of our server stands in [suites.md](suites.md).\n\n",
+         Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots\n\
+         Linux in a guest and tries a core of these and, by the date, a third of the others; `--all` tries all. CI\n\
+         runs it, and fails when one of those is missing or fails. Where a row names no device it is software iWARP\n\
+         at both ends, and where it names no version of NFS, version 3. A job that names versions is run once in\n\
+         each, and can be run so by itself: `client-tree-4.2`, `client-tree-4.2-tcp`. Linux speaks version 1 of\n\
+         RPC-over-RDMA; our ends speak version 2 with each other, and version 1 with Linux. What other people's test\n\
+         suites say of our server stands in [suites.md](suites.md).\n\n",
     );
     let _ =
         writeln!(text, "Last claimed with Linux {} (Debian's kernel, soft-iWARP built from its source).\n", list.linux);

@@ -1,5 +1,6 @@
 //! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR]`, and the directory that stands alone, which is `/`.
 
+use rpcrdma_nfs::mount::MAX_PATH_OCTETS;
 use rpcrdma_nfsd::Cidr;
 use std::{
     ffi::{OsStr, OsString},
@@ -11,8 +12,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The longest path that MOUNT carries, in octets (RFC 1813 section 5.1.4).
-const MAX_PATH_OCTETS: usize = 1_024;
 /// The longest name that file systems have, in octets.
 const MAX_NAME_OCTETS: usize = 255;
 

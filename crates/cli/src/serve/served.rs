@@ -46,7 +46,7 @@ pub(super) fn build(
     let queue = Queue::new(Arc::new(files));
     let mut directories: Vec<DirectoryFs> = Vec::new();
     for export in exports {
-        directories.push(open_directory(args, &export.directory, &state, queue.clone(), env)?);
+        directories.push(open_directory(args, (&export.directory, exports.len()), &state, queue.clone(), env)?);
     }
     let squash = if args.no_root_squash { Squash::None } else { Squash::Root };
     let served = exports.iter().zip(&directories).map(|(export, directory)| {
@@ -78,12 +78,12 @@ fn open_state(args: &ServeArgs, exports: &[ExportOption], env: &Env) -> Result<S
 
 fn open_directory(
     args: &ServeArgs,
-    path: &Path,
+    (path, of): (&Path, usize),
     state: &StateDirectory,
     queue: Arc<Queue>,
     env: &Env,
 ) -> Result<DirectoryFs> {
-    let directory = DirectoryFs::open(path, state, queue, env)?;
+    let directory = DirectoryFs::open_one_of(of, path, state, queue, env)?;
     if !directory.tells_files_apart() {
         tracing::warn!(
             "{}: this file system tells neither handles nor birth times: a client that holds the handle of a removed \

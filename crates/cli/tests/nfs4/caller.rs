@@ -5,9 +5,9 @@ use rpcrdma::Tracing;
 use rpcrdma_env::{Env, Heap};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::v4::{
-    self, Args, Arguments, ClientId, ClientName, Handle, List, Name, Outcome, Owner, OwnerName, Results, SessionId,
-    StateId, Status, Verifier,
-    ops::{self, ChannelAttributes, ClientOwner, CreateSession, ExchangeId, ExchangeIdOk, Sequence, StateProtection},
+    self, Args, Arguments, ClientId, ClientName, Handle, Name, Outcome, Owner, OwnerName, Results, SessionId, StateId,
+    Status, Verifier,
+    ops::{self, ChannelAttributes, CreateSession, ExchangeId, ExchangeIdOk, Sequence},
 };
 use rpcrdma_oncrpc::{
     Client, ClientTransport, SysAuth, SysCredential,
@@ -57,30 +57,12 @@ impl Caller {
 
     /// A session of its own, and by which name and number the server knows the client.
     pub(crate) async fn known(&self, name: &'static [u8]) -> (SessionId, ExchangeIdOk) {
-        let owner = ClientOwner { verifier: Verifier([1; 8]), name: ClientName(Bytes::from_static(name)) };
-        let exchange = ExchangeId { owner, flags: 0, protection: StateProtection::None, implementation: None };
+        let exchange = ExchangeId::new(ClientName(Bytes::from_static(name)), Verifier([1; 8]), 0);
         let known = match &self.compound(2, vec![Args::ExchangeId(exchange)]).await.results[..] {
             [Outcome::ExchangeId(Ok(known))] => known.clone(),
             other => panic!("{other:?}"),
         };
-        let channel = ChannelAttributes {
-            header_padding: 0,
-            max_request: 65_536,
-            max_response: 65_536,
-            max_response_cached: 2_048,
-            max_operations: 8,
-            max_requests: 4,
-            rdma_ird: None,
-        };
-        let create = CreateSession {
-            client: known.client,
-            sequence: known.sequence,
-            flags: 0,
-            fore: channel,
-            back: channel,
-            callback_program: 0x4000_0000,
-            callback_security: List(Vec::new()),
-        };
+        let create = CreateSession::new(&known, ChannelAttributes::new(65_536, 2_048, 8, 4));
         match &self.compound(2, vec![Args::CreateSession(create)]).await.results[..] {
             [Outcome::CreateSession(Ok(created))] => (created.session, known),
             other => panic!("{other:?}"),

@@ -188,7 +188,22 @@ impl DirectoryFs {
     /// # Errors
     /// If the directory or the index of its files in `state` cannot be used.
     pub fn open(path: &Path, state: &StateDirectory, queue: Arc<Queue>, env: &Env) -> Result<Self, OpenError> {
-        Self::open_with(path, state, queue, env, Ways::default())
+        Self::open_one_of(1, path, state, queue, env)
+    }
+
+    /// The same as one of so many directories that the program serves: they share the files that it may open evenly.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_one_of(
+        directories: usize,
+        path: &Path,
+        state: &StateDirectory,
+        queue: Arc<Queue>,
+        env: &Env,
+    ) -> Result<Self, OpenError> {
+        let part = u64::try_from(directories).unwrap_or(u64::MAX).max(1);
+        Self::open_with(path, state, queue, env, Ways { part, ..Ways::default() })
     }
 
     /// The user whose callers own the files here, where the server is not the superuser: they may go on with what they
@@ -256,7 +271,7 @@ impl DirectoryFs {
             false => Ids::Born,
         };
         let root_id = ids.of(&root_path_fd, &stat);
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ways.part;
         let limit = object_limit(descriptors);
         let inner = Inner {
             path: path.to_owned(),
@@ -358,22 +373,24 @@ struct Ways {
     proofs: bool,
     /// Positions in directories.
     positions: bool,
+    /// Of the files that the process may open: one of so many.
+    part: u64,
 }
 
 impl Default for Ways {
     fn default() -> Self {
-        Self { kernel_handles: true, proofs: true, positions: true }
+        Self { kernel_handles: true, proofs: true, positions: true, part: 1 }
     }
 }
 
-/// How many files are kept if the process may open `descriptors` files: their descriptors, with all that callers have
+/// How many files are kept if the directory may have `descriptors` files open: their descriptors, with all that callers have
 /// opened, take at most half; the rest is for connections.
 fn object_limit(descriptors: u64) -> usize {
     (descriptors / 2 / (1 + object::MAX_OPENED as u64)).min(MAX_OBJECTS) as usize
 }
 
-/// How many files clients may have open at a time, each for one access, if the process may open `descriptors` files: each
-/// takes at most two, and all of them a quarter.
+/// How many files clients may have open at a time, each for one access, if the directory may have `descriptors` files open:
+/// each takes at most two, and all of them a quarter.
 fn open_limit(descriptors: u64) -> usize {
     usize::try_from(descriptors / 4 / 2).unwrap_or(usize::MAX).clamp(1, MAX_OPEN_FILES)
 }

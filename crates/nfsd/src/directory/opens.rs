@@ -75,6 +75,12 @@ impl Room {
         Arc::new(Self { used: AtomicUsize::new(0), most })
     }
 
+    /// How many.
+    #[cfg(test)]
+    pub(super) fn most(&self) -> usize {
+        self.most
+    }
+
     fn take(self: &Arc<Self>) -> Option<Place> {
         let take = |used: usize| (used < self.most).then_some(used + 1);
         self.used.fetch_update(Ordering::SeqCst, Ordering::SeqCst, take).ok()?;

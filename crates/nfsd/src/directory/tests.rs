@@ -33,9 +33,9 @@ struct Scratch {
 }
 
 /// As an ordinary user's server, as far as files are found.
-const INDEXED: Ways = Ways { kernel_handles: false, proofs: true, positions: true };
+const INDEXED: Ways = Ways { kernel_handles: false, proofs: true, positions: true, part: 1 };
 /// As if the file system had neither handles nor stable positions.
-const PLAIN: Ways = Ways { kernel_handles: false, proofs: false, positions: false };
+const PLAIN: Ways = Ways { kernel_handles: false, proofs: false, positions: false, part: 1 };
 
 impl Scratch {
     fn new(ways: Ways) -> Self {
@@ -508,6 +508,20 @@ fn kept_files_leave_descriptors_for_connections() {
         assert!((object_limit(descriptors) * each) as u64 <= descriptors / 2);
     }
     assert_eq!((object_limit(40_959), object_limit(40_960), object_limit(u64::MAX)), (4095, 4096, 4096));
+}
+
+#[test]
+fn directories_of_one_program_share_its_descriptors() {
+    let scratch = Scratch::new(Ways::default());
+    let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
+    let limit = |of: usize| {
+        let directory = DirectoryFs::open_one_of(of, &scratch.served(), &state, Queue::in_place(), &env()).unwrap();
+        directory.inner.open_files.most()
+    };
+    let all = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    for of in [1_usize, 3, 1 << 20] {
+        assert_eq!(limit(of), open_limit(all / of as u64));
+    }
 }
 
 /// proves: NFS3-ESC-a

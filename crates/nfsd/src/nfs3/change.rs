@@ -4,7 +4,7 @@ use super::{
     Execution, check_name, is_dot,
     tell::{Tell, answer, failure, refused},
 };
-use crate::{CreateHow, New, NodeKind, Via, claims::Access, server::Opened};
+use crate::{CreateHow, New, NodeKind, Via, claims::Access, opened::Opened};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v3::{self, Answer, Created, Failure, LinkInfo, Name, RenameInfo, Status, WeakCache},

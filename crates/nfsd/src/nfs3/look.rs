@@ -5,7 +5,7 @@ use super::{
     tell::{answer, failure, faulty, refused, status},
 };
 use crate::{
-    Listing, ListingBudget, ListingEntry, Rights, Via, claims::Access, server::Opened, transfer::TRANSFER_UNIT_OCTETS,
+    Listing, ListingBudget, ListingEntry, Rights, Via, claims::Access, opened::Opened, transfer::TRANSFER_UNIT_OCTETS,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{

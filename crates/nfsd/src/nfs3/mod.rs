@@ -12,7 +12,8 @@ mod tell;
 use crate::{
     claims,
     nfs4::InTheWay,
-    server::{Opened, Server},
+    opened::Opened,
+    server::Server,
     transfer::{Counted, MAX_LISTING_OCTETS, MESSAGE_OVERHEAD_OCTETS, transfer_limits},
     trouble::Subject,
 };

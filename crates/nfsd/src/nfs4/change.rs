@@ -6,7 +6,7 @@ use super::{
     compound::Compound,
     tell::{change_info, failure, status},
 };
-use crate::{Fault, New, NodeKind, server::Opened};
+use crate::{Fault, New, NodeKind, opened::Opened};
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{

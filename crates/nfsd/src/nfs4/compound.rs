@@ -6,19 +6,14 @@
 
 use super::{
     current::Current,
-    kinds::is_missing,
+    missing::is_missing,
     service::{Pin, Shared, principal},
     state::{
         clients::{Client, Principal},
         session::Session,
     },
 };
-use crate::{
-    Origin,
-    claims::FileKey,
-    server::{Opened, Server},
-    transfer::Counted,
-};
+use crate::{Origin, claims::FileKey, opened::Opened, server::Server, transfer::Counted};
 use bytes::Buf as _;
 use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_nfs::v4::{Args, Arguments, Op, Outcome, Status, Tag, ops};

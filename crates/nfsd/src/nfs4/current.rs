@@ -1,7 +1,7 @@
 //! The current and the saved file of a COMPOUND, with their stateids (RFC 8881 section 16.2.3).
 
 use super::compound::Compound;
-use crate::server::Opened;
+use crate::opened::Opened;
 use rpcrdma_nfs::v4::{StateId, Status};
 
 /// A file, and the stateid that the last operation on it has returned.

@@ -9,7 +9,7 @@ use super::{
     },
     tell::status,
 };
-use crate::{Failure, Fault, Via, claims::Access, server::Opened};
+use crate::{Failure, Fault, Via, claims::Access, opened::Opened};
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{

@@ -6,7 +6,7 @@ use super::{
     tell::{failure, status},
     told::Asked,
 };
-use crate::{Fault, Listing, ListingBudget, ListingEntry, server::Opened, transfer::MAX_LISTING_OCTETS};
+use crate::{Fault, Listing, ListingBudget, ListingEntry, opened::Opened, transfer::MAX_LISTING_OCTETS};
 use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::Attributes,

@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Access, Origin,
     claims::{self, Client, Denied, FileKey, Holder, Kind, LockRefused, LockRequest, LockedBy, Range},
-    server::Opened,
+    opened::Opened,
 };
 use rpcrdma_nfs::{
     attr::FileType,

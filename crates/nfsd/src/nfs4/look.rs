@@ -5,7 +5,7 @@ use super::{
     compound::Compound,
     tell::{failure, status},
 };
-use crate::{Fault, Rights, server::Opened};
+use crate::{Fault, Rights, opened::Opened};
 use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::FileType,

@@ -3,7 +3,7 @@
 //! ```text
 //! service.rs    the call: decodes it, finds its session and slot, keeps the answer
 //! compound.rs   the operations one after the other; what may stand where; whether results fit
-//! kinds.rs      operations that are not there
+//! missing.rs    operations that are not there
 //! current.rs    the current and the saved file and stateid
 //! session.rs    clients and sessions            pseudo.rs  the tree above the exports
 //! look.rs change.rs directory.rs                names
@@ -22,9 +22,10 @@ mod conflicts;
 mod current;
 mod data;
 mod directory;
-mod kinds;
+
 mod lock;
 mod look;
+mod missing;
 mod observer;
 mod open;
 mod open_create;

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Access, OpenFile, Via,
     claims::{self, FileKey, Holder, HostLocks, ShareRefused},
-    server::Opened,
+    opened::Opened,
 };
 use rpcrdma_nfs::{
     attr::NewAttributes,

@@ -5,7 +5,7 @@ use super::{
     open::Target,
     tell::{change_info, failure},
 };
-use crate::{CreateHow, Made, New, server::Opened};
+use crate::{CreateHow, Made, New, opened::Opened};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v4::{Attribute, Bitmap, FileAttributes, Name, Status, ops},

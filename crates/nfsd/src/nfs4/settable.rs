@@ -2,7 +2,7 @@
 //! 5.9, RFC 8275).
 
 use super::compound::Compound;
-use crate::server::Opened;
+use crate::opened::Opened;
 use rpcrdma_nfs::{
     attr,
     v4::{Attribute, Bitmap, FileAttributes, Principal, SetTime, Status},

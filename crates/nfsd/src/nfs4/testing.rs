@@ -16,7 +16,7 @@ use crate::{
 };
 use rpcrdma_env::{BoxFuture, Clock, Env, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{
-    Args, Arguments, ClientId, ClientName, Handle, List, Name, Outcome, Owner, OwnerName, PROGRAM, Results, SessionId,
+    Args, Arguments, ClientId, ClientName, Handle, Name, Outcome, Owner, OwnerName, PROGRAM, Results, SessionId,
     StateId, Status, VERSION, Verifier, ops,
 };
 use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
@@ -216,15 +216,7 @@ pub(crate) struct TestClient {
 
 /// What a client asks of a channel.
 fn channel() -> ops::ChannelAttributes {
-    ops::ChannelAttributes {
-        header_padding: 0,
-        max_request: (1 << 20) + 4_096,
-        max_response: (1 << 20) + 4_096,
-        max_response_cached: 2_048,
-        max_operations: 32,
-        max_requests: 16,
-        rdma_ird: None,
-    }
+    ops::ChannelAttributes::new((1 << 20) + 4_096, 2_048, 32, 16)
 }
 
 /// Takes the results of the one kind that a test has asked for: `only!(results, Open)`.
@@ -249,21 +241,12 @@ impl TestClient {
             fore: channel(),
             slots: Mutex::new(vec![0; 16]),
         };
-        let owner = ops::ClientOwner { verifier: Verifier(incarnation.to_be_bytes()), name: ClientName::from(name) };
-        let exchange =
-            ops::ExchangeId { owner, flags: 0, protection: ops::StateProtection::None, implementation: None };
+        let verifier = Verifier(incarnation.to_be_bytes());
+        let exchange = ops::ExchangeId::new(ClientName::from(name), verifier, 0);
         let mut results = client.send(vec![Args::ExchangeId(exchange)]).results;
         let known = only!(results.remove(0), ExchangeId).unwrap();
         client.id = known.client;
-        let create = ops::CreateSession {
-            client: known.client,
-            sequence: known.sequence,
-            flags: 0,
-            fore: channel(),
-            back: channel(),
-            callback_program: 0x4000_0000,
-            callback_security: List(vec![ops::CallbackSecurity::None]),
-        };
+        let create = ops::CreateSession::new(&known, channel());
         let mut results = client.send(vec![Args::CreateSession(create)]).results;
         let created = only!(results.remove(0), CreateSession).unwrap();
         (client.session, client.fore) = (created.session, created.fore);

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Usage,
-    server::Opened,
+    opened::Opened,
     transfer::{session_limits, transfer_limits},
 };
 use rpcrdma_nfs::{

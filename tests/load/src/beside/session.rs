@@ -4,7 +4,7 @@ use super::calls::{Lane, exchange};
 use anyhow::{bail, ensure};
 use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::v4::{
-    Args, Arguments, ClientName, Handle, List, Name, Outcome, Owner, OwnerName, SessionId, StateId, Status, Verifier,
+    Args, Arguments, ClientName, Handle, Name, Outcome, Owner, OwnerName, SessionId, StateId, Status, Verifier,
     ops::{self, exchange_id, share},
 };
 use rpcrdma_oncrpc::Client;
@@ -46,28 +46,10 @@ impl Session {
     /// # Errors
     /// If the server refuses any of it.
     pub(super) async fn new(client: &Client, name: &str, slots: u32) -> anyhow::Result<Self> {
-        let owner = ops::ClientOwner { verifier: Verifier([1; 8]), name: ClientName::from(name) };
-        let (flags, protection) = (exchange_id::USE_NON_PNFS, ops::StateProtection::None);
-        let exchange = ops::ExchangeId { owner, flags, protection, implementation: None };
+        let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), exchange_id::USE_NON_PNFS);
         let known = only!(send(client, vec![Args::ExchangeId(exchange)]).await?, ExchangeId);
-        let channel = ops::ChannelAttributes {
-            header_padding: 0,
-            max_request: DATA_OCTETS + HEADROOM_OCTETS,
-            max_response: DATA_OCTETS + HEADROOM_OCTETS,
-            max_response_cached: 2048,
-            max_operations: 8,
-            max_requests: slots,
-            rdma_ird: None,
-        };
-        let create = ops::CreateSession {
-            client: known.client,
-            sequence: known.sequence,
-            flags: 0,
-            fore: channel,
-            back: channel,
-            callback_program: 0x4000_0000,
-            callback_security: List(vec![ops::CallbackSecurity::None]),
-        };
+        let channel = ops::ChannelAttributes::new(DATA_OCTETS + HEADROOM_OCTETS, 2_048, 8, slots);
+        let create = ops::CreateSession::new(&known, channel);
         let created = only!(send(client, vec![Args::CreateSession(create)]).await?, CreateSession);
         let given = created.fore.max_requests;
         ensure!(given >= slots, "the server gives {given} slots, and {slots} are needed");

@@ -5,7 +5,7 @@ use super::{Scene, checks::Thing, client_ip, server::ADDRESS};
 use rpcrdma::{ClientOptions, Quiet, connect};
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfs::v4::{
-    self, Args, Arguments, ClientId, ClientName, Handle, List, Outcome, Owner, OwnerName, Results, SessionId, StateId,
+    self, Args, Arguments, ClientId, ClientName, Handle, Outcome, Owner, OwnerName, Results, SessionId, StateId,
     Status, Verifier,
     ops::{self, Failure as _},
 };
@@ -220,31 +220,12 @@ impl Client {
 
     async fn try_recover(&mut self) -> Result<(), Gone> {
         let name = ClientName::from(["first", "second", "third", "judge"][self.number.min(3)]);
-        let owner = ops::ClientOwner { verifier: Verifier(self.incarnation.to_be_bytes()), name };
-        let exchange =
-            ops::ExchangeId { owner, flags: 0, protection: ops::StateProtection::None, implementation: None };
+        let exchange = ops::ExchangeId::new(name, Verifier(self.incarnation.to_be_bytes()), 0);
         let known = match self.alone(Args::ExchangeId(exchange)).await {
             Outcome::ExchangeId(Ok(known)) => known,
             other => return Err(self.odd(&other)),
         };
-        let channel = ops::ChannelAttributes {
-            header_padding: 0,
-            max_request: 8_192,
-            max_response: 8_192,
-            max_response_cached: 2_048,
-            max_operations: 8,
-            max_requests: SLOTS as u32,
-            rdma_ird: None,
-        };
-        let create = ops::CreateSession {
-            client: known.client,
-            sequence: known.sequence,
-            flags: 0,
-            fore: channel,
-            back: channel,
-            callback_program: 0x4000_0000,
-            callback_security: List(vec![ops::CallbackSecurity::None]),
-        };
+        let create = ops::CreateSession::new(&known, ops::ChannelAttributes::new(8_192, 2_048, 8, SLOTS as u32));
         let created = match self.alone(Args::CreateSession(create)).await {
             Outcome::CreateSession(Ok(created)) => created,
             // The server has restarted in between.

@@ -12,13 +12,11 @@ use rpcrdma_sim::Task;
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    path::Path,
+    sync::{Arc, Mutex},
     time::Duration,
 };
+use tempfile::TempDir;
 
 /// Where it listens.
 pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
@@ -26,26 +24,11 @@ pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
 const STORAGE_OCTETS: u64 = 16 << 20;
 const MEMORY_OCTETS: usize = 8 << 20;
 
-/// The state directory, removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let memory = Path::new("/dev/shm");
-        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = above.join(format!("rpcrdma-sim-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).expect("a directory for the state");
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A state directory, in memory if the system has a place for that: it is waited for often.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("rpcrdma-sim-").tempdir_in(above).expect("a directory for the state")
 }
 
 /// Counts what is executed, for the checks.
@@ -62,14 +45,14 @@ impl Observer for Executions {
 pub(super) struct Server {
     scene: Scene,
     storage: Arc<MemoryFs>,
-    scratch: Scratch,
+    scratch: TempDir,
     tasks: Arc<Mutex<Vec<Task<()>>>>,
 }
 
 impl Server {
     pub(super) fn new(scene: &Scene) -> Self {
         let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &scene.world.env()));
-        let server = Self { scene: scene.clone(), storage, scratch: Scratch::new(), tasks: Arc::default() };
+        let server = Self { scene: scene.clone(), storage, scratch: scratch(), tasks: Arc::default() };
         server.start();
         server
     }
@@ -77,7 +60,7 @@ impl Server {
     fn start(&self) {
         let Scene { world, config, .. } = &self.scene;
         let env = world.env();
-        let state = StateDirectory::open(&self.scratch.0, &*env.random).expect("a state directory");
+        let state = StateDirectory::open(self.scratch.path(), &*env.random).expect("a state directory");
         let version_4 = Version4::new(&state, Queue::in_place()).with_lease(LEASE).with_grace(LEASE);
         let version_4 = version_4.with_observer(Arc::new(Executions(self.scene.clone())));
         let everybody = Identities { squash: Squash::None, ..Identities::default() };

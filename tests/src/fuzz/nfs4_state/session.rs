@@ -7,15 +7,10 @@ use super::{
 };
 use crate::fuzz::mint::Mint;
 use rpcrdma_nfs::v4::{
-    Args, Arguments, ClientName, FileAttributes, Handle, List, Name, Outcome, Owner, OwnerName, SessionId, Status,
-    Verifier, ops,
+    Args, Arguments, ClientName, FileAttributes, Handle, Name, Outcome, Owner, OwnerName, SessionId, Status, Verifier,
+    ops::{self, sequence_status},
 };
 use rpcrdma_xdr::ItemData;
-
-/// EXPIRED_SOME_STATE_REVOKED.
-const REVOKED: u32 = 0x10;
-/// CONFIRMED, of EXCHANGE_ID.
-const CONFIRMED: u32 = 0x8000_0000;
 
 /// The results of the one operation that was asked for.
 macro_rules! only {
@@ -29,32 +24,15 @@ macro_rules! only {
 pub(super) use only;
 
 fn channel() -> ops::ChannelAttributes {
-    ops::ChannelAttributes {
-        header_padding: 0,
-        max_request: 8_192,
-        max_response: 8_192,
-        max_response_cached: 2_048,
-        max_operations: 8,
-        max_requests: SLOTS as u32,
-        rdma_ird: None,
-    }
+    ops::ChannelAttributes::new(8_192, 2_048, 8, SLOTS as u32)
 }
 
 fn exchange_id(name: &str, incarnation: u64) -> Args {
-    let owner = ops::ClientOwner { verifier: Verifier(incarnation.to_be_bytes()), name: ClientName::from(name) };
-    Args::ExchangeId(ops::ExchangeId { owner, flags: 0, protection: ops::StateProtection::None, implementation: None })
+    Args::ExchangeId(ops::ExchangeId::new(ClientName::from(name), Verifier(incarnation.to_be_bytes()), 0))
 }
 
 fn create_session(known: &ops::ExchangeIdOk) -> Args {
-    Args::CreateSession(ops::CreateSession {
-        client: known.client,
-        sequence: known.sequence,
-        flags: 0,
-        fore: channel(),
-        back: channel(),
-        callback_program: 0x4000_0000,
-        callback_security: List(vec![ops::CallbackSecurity::None]),
-    })
+    Args::CreateSession(ops::CreateSession::new(known, channel()))
 }
 
 fn sequence(session: SessionId, slot: usize, sequence: u32, cache: bool) -> Args {
@@ -117,7 +95,11 @@ impl Run {
         let exchanged = only!(self.send(client, vec![exchange_id(name, incarnation)]), ExchangeId).expect("a client");
         let known = self.model.clients[client].take();
         let is_same = known.as_ref().is_some_and(|known| known.incarnation == incarnation);
-        assert_eq!(exchanged.flags & CONFIRMED != 0, is_same, "a record is confirmed as long as its incarnation lives");
+        assert_eq!(
+            exchanged.flags & ops::exchange_id::CONFIRMED != 0,
+            is_same,
+            "a record is confirmed as long as its incarnation lives"
+        );
         let was_recorded = known.as_ref().is_some_and(|known| known.is_recorded);
         let known = match known {
             Some(known) if is_same => {
@@ -187,7 +169,7 @@ impl Run {
         let answered = self.world.call(10 + client as u64, &arguments);
         let known = self.model.known(client);
         known.slots[slot].last = Some((arguments, cache, answered.clone()));
-        let wanted = if known.lost.is_empty() { 0 } else { REVOKED };
+        let wanted = if known.lost.is_empty() { 0 } else { sequence_status::EXPIRED_SOME_STATE_REVOKED };
         let mut outcomes = decoded(&answered).results;
         let Outcome::Sequence(first) = outcomes.remove(0) else { panic!("SEQUENCE is answered first") };
         let told = first.expect("the session is there");

@@ -10,7 +10,7 @@ use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Stream};
 use std::{
     future::poll_fn,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     pin::pin,
     sync::{
         Arc,
@@ -19,6 +19,7 @@ use std::{
     task::{Context, Poll, Waker},
     time::Duration,
 };
+use tempfile::TempDir;
 
 /// Octets of the file system.
 const STORAGE_OCTETS: u64 = 1 << 20;
@@ -50,33 +51,18 @@ impl Clock for Virtual {
     }
 }
 
-/// Where the state directory is kept, in memory if the system has such a place. Removed at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let memory = Path::new("/dev/shm");
-        let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = above.join(format!("rpcrdma-fuzz-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
-        std::fs::create_dir(&path).expect("a directory for the state");
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// A state directory, in memory if the system has a place for that: it is waited for often.
+fn scratch() -> TempDir {
+    let memory = Path::new("/dev/shm");
+    let above = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    tempfile::Builder::new().prefix("rpcrdma-fuzz-").tempdir_in(above).expect("a directory for the state")
 }
 
 /// A server that can be started again.
 pub(super) struct World {
     clock: Arc<Virtual>,
     storage: Arc<MemoryFs>,
-    scratch: Scratch,
+    scratch: TempDir,
     starts: u64,
     server: Option<Nfsd>,
 }
@@ -95,7 +81,7 @@ impl World {
         let clock = Arc::new(Virtual::default());
         let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(1)) };
         let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
-        let mut world = Self { clock, storage, scratch: Scratch::new(), starts: 0, server: None };
+        let mut world = Self { clock, storage, scratch: scratch(), starts: 0, server: None };
         world.restart();
         world
     }
@@ -105,7 +91,7 @@ impl World {
         self.server = None;
         self.starts += 1;
         let env = Env { clock: self.clock.clone(), random: Arc::new(SeededRandom::new(self.starts)) };
-        let state = StateDirectory::open(&self.scratch.0, &*env.random).expect("a state directory");
+        let state = StateDirectory::open(self.scratch.path(), &*env.random).expect("a state directory");
         let lease = Duration::from_secs(LEASE);
         let version_4 = Version4::new(&state, Queue::in_place()).with_lease(lease).with_grace(lease);
         let everybody = Identities { squash: Squash::None, ..Identities::default() };

@@ -207,6 +207,15 @@ xdr_union! {
 /// SETCLIENTID has failed; with `CLID_INUSE` the server tells who has the name.
 pub type SetClientIdFailure = Refusal<NetAddress, { Status::CLID_INUSE.0 }>;
 
+impl ExchangeId {
+    /// The question of a client that wants no protection of its state and does not say which program it is. `verifier`
+    /// differs after it has restarted.
+    pub fn new(name: ClientName, verifier: Verifier, flags: u32) -> Self {
+        let owner = ClientOwner { verifier, name };
+        Self { owner, flags, protection: StateProtection::None, implementation: None }
+    }
+}
+
 /// Flags of EXCHANGE_ID.
 pub mod exchange_id {
     /// The client knows what to do when a file system is elsewhere.

@@ -1,7 +1,7 @@
 //! Sessions: BACKCHANNEL_CTL, BIND_CONN_TO_SESSION, CREATE_SESSION, DESTROY_SESSION, SEQUENCE, SET_SSV, FREE_STATEID, TEST_STATEID
 //! (RFC 8881 sections 18.33, 18.34, 18.36 to 18.38, 18.46 to 18.48).
 
-use super::{GssService, MAX_GSS_HANDLE_OCTETS};
+use super::{ExchangeIdOk, GssService, MAX_GSS_HANDLE_OCTETS};
 use crate::v4::{ClientId, List, MAX_OPAQUE_OCTETS, Opaque, SessionId, StateId, Status};
 use rpcrdma_oncrpc::SysCredential;
 
@@ -210,6 +210,41 @@ xdr_struct! {
     pub struct TestStateIdOk {
         /// A status for each.
         pub statuses: List<Status, MAX_TESTED_STATES>,
+    }
+}
+
+impl ChannelAttributes {
+    /// Calls and replies of up to `octets` each, of which replies of up to `cached` octets are remembered, with so many
+    /// operations, and so many slots.
+    pub fn new(octets: u32, cached: u32, operations: u32, slots: u32) -> Self {
+        Self {
+            header_padding: 0,
+            max_request: octets,
+            max_response: octets,
+            max_response_cached: cached,
+            max_operations: operations,
+            max_requests: slots,
+            rdma_ird: None,
+        }
+    }
+}
+
+/// The first program number that RFC 5531 (section 13) leaves to who needs one for a while.
+pub const TRANSIENT_PROGRAM: u32 = 0x4000_0000;
+
+impl CreateSession {
+    /// The next session of a client, as EXCHANGE_ID has told it, with both channels alike. The server may call
+    /// [`TRANSIENT_PROGRAM`] without a credential.
+    pub fn new(known: &ExchangeIdOk, channel: ChannelAttributes) -> Self {
+        Self {
+            client: known.client,
+            sequence: known.sequence,
+            flags: 0,
+            fore: channel,
+            back: channel,
+            callback_program: TRANSIENT_PROGRAM,
+            callback_security: List(vec![CallbackSecurity::None]),
+        }
     }
 }
 

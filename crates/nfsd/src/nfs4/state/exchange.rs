@@ -13,27 +13,13 @@ use super::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, SessionId, Status, Verifier};
+use rpcrdma_nfs::v4::{ClientId, SessionId, Status, Verifier, ops::exchange_id};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// Flags of EXCHANGE_ID (`EXCHGID4_FLAG_*`).
-pub(crate) mod exchange_flags {
-    /// The client wants no more than to change its own record.
-    pub(crate) const UPDATE: u32 = 0x4000_0000;
-    /// The record is one that a session has confirmed.
-    pub(crate) const CONFIRMED: u32 = 0x8000_0000;
-    /// The server has no layouts.
-    pub(crate) const NON_PNFS: u32 = 0x0001_0000;
-    /// Operations are fenced (RFC 7862 section 14.1): a flag of minor version 2.
-    const FENCE_OPS: u32 = 0x4;
-    /// What a client may set in every minor version: moved file systems, binding to principals, uses of pNFS, an update.
-    const ALWAYS: u32 = 0x0007_0103 | UPDATE;
-
-    /// All that a client may set in a minor version.
-    pub(super) fn askable(minor: u32) -> u32 {
-        if minor < 2 { ALWAYS } else { ALWAYS | FENCE_OPS }
-    }
+/// All flags that a client may set in a minor version: fencing is one of 2 (RFC 7862 section 14.1).
+fn askable(minor: u32) -> u32 {
+    if minor < 2 { exchange_id::CLIENT_MASK & !exchange_id::SUPPORTS_FENCE_OPS } else { exchange_id::CLIENT_MASK }
 }
 
 /// The arguments of EXCHANGE_ID, and who sent it.
@@ -85,16 +71,16 @@ impl<P> State<P> {
     /// many clients.
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
         // NFS4-8881-18.35-a
-        if call.flags & !exchange_flags::askable(call.minor) != 0 {
+        if call.flags & !askable(call.minor) != 0 {
             return Err(Status::INVAL);
         }
-        let is_update = call.flags & exchange_flags::UPDATE != 0;
+        let is_update = call.flags & exchange_id::UPDATE_CONFIRMED_RECORD != 0;
         let mut table = self.table();
         let confirmed = table.confirmed(&call.owner);
         let told = |client: &Client<P>| Exchanged {
             client: client.id(),
             sequence: client.creation().next(),
-            flags: exchange_flags::NON_PNFS | exchange_flags::CONFIRMED,
+            flags: exchange_id::USE_NON_PNFS | exchange_id::CONFIRMED,
         };
         // The cases are numbered as in RFC 8881 section 18.35.4.
         match confirmed {
@@ -121,7 +107,7 @@ impl<P> State<P> {
         // 4
         table.remove_unconfirmed(&call.owner);
         let client = self.add(&mut table, call, now)?;
-        Ok(Exchanged { client, sequence: 1, flags: exchange_flags::NON_PNFS })
+        Ok(Exchanged { client, sequence: 1, flags: exchange_id::USE_NON_PNFS })
     }
 
     /// Another principal wants the owner of a confirmed record. Sessions count as state: who has one uses the record.

@@ -3,9 +3,11 @@
 //!
 //! There is a grace period only if the journal names an owner that may reclaim. It ends when all of them have said that
 //! they are done, or a lease after the start; while somebody reclaims it goes on, for a lease more at most. Those that
-//! have not come by then are forgotten on the disk first, as from then on others may get what they held. Functions that say so sleep until the disk has what they write: give them to
-//! a worker. When the disk refuses, they fail and say why in the log, and what depends on them does not happen: no
-//! OPEN, no taking away, no end of the grace period.
+//! have not come by then are forgotten on the disk first, as from then on others may get what they held.
+//!
+//! Functions that say so sleep until the disk has what they write: give them to a worker. When the disk refuses, they
+//! fail and say why in the log, and what depends on them does not happen: no OPEN, no taking away, no end of the grace
+//! period.
 
 use super::{
     clients::{Client, Principal},

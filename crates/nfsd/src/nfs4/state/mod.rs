@@ -65,23 +65,10 @@ use lease::Standing;
 use limits::Limits;
 use release::{Release, Why};
 use rpcrdma_env::{Random, Timestamp};
+pub(crate) use rpcrdma_nfs::v4::ops::sequence_status as flags;
 use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
 use sessions::Sessions;
 use std::sync::{Arc, Mutex};
-
-/// What SEQUENCE says beside its outcome (`SEQ4_STATUS_*`), as far as this server says it.
-pub(crate) mod flags {
-    /// The server can call the client over none of its sessions.
-    pub(crate) const CB_PATH_DOWN: u32 = 0x1;
-    /// State was taken away since the lease was over.
-    pub(crate) const EXPIRED_SOME_STATE_REVOKED: u32 = 0x10;
-    /// State was taken away by an administrator.
-    pub(crate) const ADMIN_STATE_REVOKED: u32 = 0x20;
-    /// A delegation was taken away that had not been returned.
-    pub(crate) const RECALLABLE_STATE_REVOKED: u32 = 0x40;
-    /// The server can no longer call over this session.
-    pub(crate) const CB_PATH_DOWN_SESSION: u32 = 0x200;
-}
 
 /// Who the server is, as EXCHANGE_ID says: two servers of one host have two identities, made of the state directory's
 /// secret.

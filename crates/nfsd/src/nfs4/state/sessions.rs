@@ -17,7 +17,7 @@ use super::{
     slots::{Found, Request, Slots},
 };
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, SessionId, Status};
+use rpcrdma_nfs::v4::{ClientId, SessionId, Status, ops::create_session};
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -26,14 +26,9 @@ use std::{
     },
 };
 
-/// Flags of CREATE_SESSION (`CREATE_SESSION4_FLAG_*`).
-pub(crate) mod create_flags {
-    /// The connection carries the server's calls too.
-    pub(crate) const BACK: u32 = 2;
-    /// All that there are: replies that survive a restart, the back channel, a step up to RDMA. The first and the last
-    /// are not given.
-    pub(super) const ALL: u32 = 7;
-}
+/// All flags of CREATE_SESSION that there are: replies that survive a restart, the back channel, a step up to RDMA. The first
+/// and the last are not given.
+const KNOWN_FLAGS: u32 = create_session::PERSIST | create_session::CONN_BACK_CHAN | create_session::CONN_RDMA;
 
 /// Sessions are spread over so many tables: a power of two, several for each thread that serves.
 const SHARDS: usize = 16;
@@ -203,9 +198,9 @@ impl<P> State<P> {
     /// has ended.
     ///
     /// # Errors
-    /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
-    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first three it is
-    /// also the answer to a repetition.
+    /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another principal's,
+    /// SEQ_MISORDERED, INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first
+    /// three it is also the answer to a repetition.
     pub(crate) fn create_session(
         &self,
         call: &CreateSession,
@@ -254,13 +249,13 @@ impl<P> State<P> {
         call: &CreateSession,
         released: &mut Vec<Release<P>>,
     ) -> Result<Created, Status> {
-        if call.flags & !create_flags::ALL != 0 {
+        if call.flags & !KNOWN_FLAGS != 0 {
             return Err(Status::INVAL);
         }
         if creation.sessions.len() >= self.limits.sessions {
             return Err(Status::NOSPC);
         }
-        let wants_back = call.flags & create_flags::BACK != 0;
+        let wants_back = call.flags & create_session::CONN_BACK_CHAN != 0;
         // Also without the flag: a later connection may be bound for the server's calls.
         let back = call.back.back()?;
         let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
@@ -289,7 +284,7 @@ impl<P> State<P> {
         {
             released.extend(self.purge(&former));
         }
-        let flags = if gets_back { create_flags::BACK } else { 0 };
+        let flags = if gets_back { create_session::CONN_BACK_CHAN } else { 0 };
         Ok(Created { session: id, sequence: call.sequence, flags, fore, back })
     }
 

@@ -1,7 +1,7 @@
 //! EXCHANGE_ID in all its cases, and DESTROY_CLIENTID.
 
 use super::*;
-use crate::nfs4::state::exchange::exchange_flags::{CONFIRMED, NON_PNFS, UPDATE};
+use rpcrdma_nfs::v4::ops::exchange_id::{CONFIRMED, UPDATE_CONFIRMED_RECORD as UPDATE, USE_NON_PNFS as NON_PNFS};
 
 const OTHER: Principal = Principal::unix(7);
 

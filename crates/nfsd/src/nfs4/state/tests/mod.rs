@@ -19,13 +19,13 @@ use super::{
     limits::Limits,
     owners::{Opened, Opening, Share},
     session::Begin,
-    sessions::{CreateSession, Created, create_flags},
+    sessions::{CreateSession, Created},
     slots::Request,
 };
 use crate::claims::FileKey;
 use bytes::Bytes;
 use rpcrdma_env::{SeededRandom, Timestamp};
-use rpcrdma_nfs::v4::{ClientId, OwnerName, SessionId, StateId, Status, Verifier};
+use rpcrdma_nfs::v4::{ClientId, OwnerName, SessionId, StateId, Status, Verifier, ops::create_session};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{cell::Cell, net::IpAddr, sync::Arc, time::Duration};
 
@@ -155,7 +155,7 @@ pub(super) fn creation(client: ClientId, sequence: u32) -> CreateSession {
     CreateSession {
         client,
         sequence,
-        flags: create_flags::BACK,
+        flags: create_session::CONN_BACK_CHAN,
         fore: channel(4),
         back: channel(2),
         program: 0x4000_0000,

@@ -4,8 +4,8 @@ use super::*;
 use crate::nfs4::state::{
     connections::{Ask, Direction},
     flags,
-    sessions::create_flags::BACK,
 };
+use rpcrdma_nfs::v4::ops::create_session::CONN_BACK_CHAN as BACK;
 
 /// proves: NFS4-8881-18.36-a, NFS4-8881-18.36-d, NFS4-8881-18.36-f
 #[test]
@@ -91,7 +91,7 @@ fn a_create_session_that_fails_leaves_the_records_as_they_are() {
     let call = CreateSession { fore: narrow, ..creation(client, 1) };
     let (created, released) = world.state.create_session(&call, world.now());
     assert_eq!((created, released), (Err(Status::TOOSMALL), vec![]));
-    for (sequence, flags) in [(2, create_flags::BACK), (3, 0)] {
+    for (sequence, flags) in [(2, BACK), (3, 0)] {
         let call = CreateSession { back: narrow, flags, ..creation(client, sequence) };
         assert_eq!(world.state.create_session(&call, world.now()).0, Err(Status::TOOSMALL), "{flags}");
     }

@@ -1,0 +1,173 @@
+//! What handles and names above the exports lead to: a file, in which export, and as whom.
+
+use crate::{
+    Caller, Export, Fault, FileId, FileSystem, Identities, Origin, Squash,
+    claims::{Access, Asker, FileKey},
+    handle::Target,
+    nfs3,
+    nfs4::InTheWay,
+    server::Server,
+};
+use rpcrdma_nfs::{
+    attr::Attributes,
+    v3::{Handle, Status, Verifier},
+};
+use rpcrdma_oncrpc::CallContext;
+use std::sync::Arc;
+
+/// Says in a handle that it is of the tree above the exports.
+pub(crate) const PSEUDO: u32 = u32::MAX;
+
+/// A file that a client has named, and as whom.
+#[derive(Clone)]
+pub(crate) struct Opened {
+    pub(crate) file_system: Arc<dyn FileSystem>,
+    pub(crate) file: FileId,
+    pub(crate) caller: Caller,
+    pub(crate) read_only: bool,
+    pub(crate) export: u32,
+}
+
+impl Opened {
+    /// The file's attributes.
+    pub(crate) async fn attributes(&self) -> Result<Attributes, Fault> {
+        self.file_system.attributes(self.caller.clone(), self.file).await
+    }
+}
+
+impl Server {
+    /// The file of a handle of version 3, for the caller of a call.
+    pub(crate) fn open(&self, context: &CallContext, handle: &Handle) -> Result<Opened, Status> {
+        match self.open_handle(context, handle.as_slice()) {
+            // Version 3 goes into exports by MOUNT and knows no tree above them.
+            Ok(opened) if opened.export == PSEUDO => Err(Status::STALE),
+            other => other.map_err(nfs3::status),
+        }
+    }
+
+    /// The file of a handle, whichever version has handed it out.
+    pub(crate) fn open_handle(&self, context: &CallContext, handle: &[u8]) -> Result<Opened, Fault> {
+        let target = self.seal.open_octets(handle).ok_or(Fault::BadId)?;
+        if target.export == PSEUDO {
+            let opened = Opened { file: target.file, ..self.pseudo_root(context) };
+            return if opened.file_system.id() == target.file_system { Ok(opened) } else { Err(Fault::Stale) };
+        }
+        let export = self.exports.iter().find(|export| export.id == target.export).ok_or(Fault::Stale)?;
+        if export.file_system.id() != target.file_system {
+            return Err(if export.allows(context.connection.peer.ip()) { Fault::Stale } else { Fault::Denied });
+        }
+        self.open_in(context, export, target.file)
+    }
+
+    pub(crate) fn open_in(&self, context: &CallContext, export: &Export, file: FileId) -> Result<Opened, Fault> {
+        if !export.allows(context.connection.peer.ip()) {
+            return Err(Fault::Denied);
+        }
+        Ok(Opened {
+            file_system: export.file_system.clone(),
+            file,
+            caller: export.identities.caller(&context.credential).from_origin(Origin::of(context)),
+            read_only: export.read_only,
+            export: export.id,
+        })
+    }
+
+    fn pseudo_root(&self, context: &CallContext) -> Opened {
+        let identities = Identities { squash: Squash::All, ..Identities::default() };
+        Opened {
+            file_system: self.pseudo.clone(),
+            file: self.pseudo.root(),
+            caller: identities.caller(&context.credential).from_origin(Origin::of(context)),
+            read_only: true,
+            export: PSEUDO,
+        }
+    }
+
+    /// Where version 4 begins: the root of the export `/`, or of the tree above all exports.
+    pub(crate) fn root(&self, context: &CallContext) -> Result<Opened, Fault> {
+        let root = self.pseudo.root();
+        match self.pseudo.root_export().and_then(|place| self.exports.get(place)) {
+            Some(export) => match self.arrive(context, root) {
+                Err(Fault::NotFound) => self.open_in(context, export, export.file_system.root()),
+                arrived => arrived,
+            },
+            None => Ok(self.pseudo_root(context)),
+        }
+    }
+
+    /// What a client finds at a directory of the tree above the exports: the export that begins there, if the client may use it,
+    /// else the directory, if there is an export below that it may use. Of no others it is told.
+    fn arrive(&self, context: &CallContext, directory: FileId) -> Result<Opened, Fault> {
+        let client = context.connection.peer.ip();
+        let is_allowed = |place: usize| self.exports.get(place).is_some_and(|export| export.allows(client));
+        match self.pseudo.export_at(directory).filter(|place| is_allowed(*place)) {
+            Some(place) => self.cross(context, place),
+            None if self.pseudo.exports_below(directory).into_iter().any(is_allowed) => {
+                Ok(Opened { file: directory, ..self.pseudo_root(context) })
+            }
+            None => Err(Fault::NotFound),
+        }
+    }
+
+    /// What a name in the tree above the exports leads to, if the directory is there.
+    pub(crate) fn enter(
+        &self,
+        context: &CallContext,
+        directory: &Opened,
+        name: &[u8],
+    ) -> Option<Result<Opened, Fault>> {
+        if directory.export != PSEUDO {
+            return None;
+        }
+        Some(self.pseudo.find(directory.file, name).and_then(|found| self.arrive(context, found)))
+    }
+
+    /// What is above the root of an export or of the tree above them; `None` for every other directory.
+    pub(crate) async fn leave(&self, context: &CallContext, directory: &Opened) -> Option<Result<Opened, Fault>> {
+        if directory.file != directory.file_system.root() {
+            return None;
+        }
+        let place = self.exports.iter().position(|export| export.id == directory.export);
+        let place = place.filter(|place| self.pseudo.root_export() != Some(*place));
+        // Nothing is above the root (RFC 8881 section 18.14.3).
+        let Some(place) = place else { return Some(Err(Fault::NotFound)) };
+        if let Some(above) = self.cross_back(context, place).await {
+            return Some(Ok(above));
+        }
+        let above = self.pseudo.above(place).map(|file| Opened { file, ..self.pseudo_root(context) });
+        Some(above.ok_or(Fault::NotFound))
+    }
+
+    /// The number of the directory above the exports that a file covers, if it is the root of an export below.
+    pub(crate) fn covered(&self, file: &Opened) -> Option<u64> {
+        if file.export == PSEUDO || file.file != file.file_system.root() {
+            return None;
+        }
+        let place = self.exports.iter().position(|export| export.id == file.export)?;
+        self.pseudo.covered(place).filter(|_| self.pseudo.root_export() != Some(place))
+    }
+
+    /// The handle of a file in the same export as another.
+    pub(crate) fn handle(&self, beside: &Opened, file: FileId) -> Handle {
+        let file_system = beside.file_system.id();
+        self.seal.handle(&Target { export: beside.export, file_system, file })
+    }
+
+    /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose lease is over
+    /// is taken from it first.
+    ///
+    /// # Errors
+    /// If it may not.
+    pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), InTheWay> {
+        let key = FileKey { file_system: file.file_system.id(), file: file.file };
+        match self.version_4.get() {
+            Some(shared) => shared.may(file.caller.origin, key, access, None).await,
+            None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| InTheWay::Holder),
+        }
+    }
+
+    /// Says whether unstable writes have been lost: it changes when the server starts, and when they were.
+    pub(crate) fn write_verifier(&self, file_system: &dyn FileSystem) -> Verifier {
+        Verifier(self.boot.wrapping_add(file_system.losses()).to_be_bytes())
+    }
+}

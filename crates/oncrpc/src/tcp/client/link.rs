@@ -1,0 +1,247 @@
+//! One connection: records out and in, and what its silence means.
+
+use super::{
+    ClientOptions, Command,
+    driver::{Driver, Outstanding},
+};
+use crate::{
+    Reply, TransportError,
+    outage::Standing,
+    tcp::{
+        Io, RecordError,
+        record::{RecordReader, RecordWriter},
+    },
+};
+use rpcrdma_env::{BoxFuture, Timestamp};
+use rpcrdma_xdr::{Stream, StreamPart};
+use std::{
+    future::poll_fn,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+/// How a connection ended.
+pub(super) enum End {
+    /// All handles are gone and nothing is outstanding.
+    Finished,
+    /// It was lost.
+    Lost(Lost),
+    /// The server broke the rules of record marking.
+    Violation(&'static str),
+}
+
+/// Why a connection is lost.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum Lost {
+    #[error("the server closed the last of them")]
+    Closed,
+    #[error("the last of them broke: {0}")]
+    Broken(Arc<io::Error>),
+    #[error("the server fell silent on the last of them")]
+    Silent,
+    #[error("the server said nothing on the last of them")]
+    Mute,
+}
+
+/// What the silence timer waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Watch {
+    Silence,
+    Probe,
+}
+
+/// One connection of a driver.
+pub(super) struct Link<'a> {
+    driver: &'a mut Driver,
+    io: Box<dyn Io>,
+    reader: RecordReader,
+    writer: RecordWriter,
+    /// What is waited for, octets received when the timer was set, and the timer.
+    timer: Option<(Watch, u64, BoxFuture<'static, ()>)>,
+    commands_open: bool,
+    /// The server has answered on this connection.
+    answered: bool,
+    started: Timestamp,
+    /// Octets that have been heard of.
+    heard: u64,
+}
+
+impl<'a> Link<'a> {
+    pub(super) fn new(driver: &'a mut Driver, io: Box<dyn Io>) -> Self {
+        let reader = RecordReader::new(driver.allocator.clone(), driver.options.max_record);
+        let writer = RecordWriter::default();
+        let started = driver.env.clock.now();
+        let mut link =
+            Self { driver, io, reader, writer, timer: None, commands_open: true, answered: false, started, heard: 0 };
+        link.driver.forget_dropped();
+        for call in link.driver.calls.values_mut() {
+            link.writer.push(&call.command.message);
+            call.sent = call.sent.saturating_add(1);
+        }
+        link
+    }
+
+    /// To its end. Also says whether anything was answered.
+    pub(super) async fn run(mut self) -> (End, bool) {
+        let end = poll_fn(|cx| {
+            let end = self.poll(cx);
+            self.tell_silence();
+            end
+        })
+        .await;
+        (end, self.answered)
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        while self.commands_open {
+            match self.driver.commands.poll_recv(cx) {
+                Poll::Ready(Some(command)) => self.send(command),
+                Poll::Ready(None) => self.commands_open = false,
+                Poll::Pending => break,
+            }
+        }
+        // What a server has sent before it closed is read even where nothing can be sent to it any more.
+        let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
+        loop {
+            match self.reader.poll_record(Pin::new(&mut *self.io), cx) {
+                Poll::Ready(Ok(Some(record))) => {
+                    if let Err(rule) = self.receive(record) {
+                        return Poll::Ready(End::Violation(rule));
+                    }
+                }
+                Poll::Ready(Ok(None) | Err(RecordError::Truncated)) => return Poll::Ready(End::Lost(Lost::Closed)),
+                Poll::Ready(Err(RecordError::Io(error))) => return Poll::Ready(broken(error)),
+                Poll::Ready(Err(RecordError::TooLong { .. })) => {
+                    return Poll::Ready(End::Violation("a record is no longer than the largest reply"));
+                }
+                Poll::Ready(Err(RecordError::TooManyFragments)) => {
+                    return Poll::Ready(End::Violation("a record has few fragments"));
+                }
+                Poll::Pending => break,
+            }
+        }
+        if let Poll::Ready(Err(error)) = flushed {
+            return Poll::Ready(broken(Arc::new(error)));
+        }
+        if !self.commands_open && self.driver.calls.is_empty() {
+            return Poll::Ready(End::Finished);
+        }
+        self.poll_silence(cx).map(End::Lost)
+    }
+
+    fn tell_silence(&mut self) {
+        let received = self.reader.received();
+        if std::mem::replace(&mut self.heard, received) != received {
+            self.driver.listener.heard(self.driver.env.clock.now());
+        }
+        let standing = Standing {
+            since: self.started.max(self.driver.listener.since()),
+            patience: self.patience(Watch::Silence) + self.patience(Watch::Probe),
+            is_proof: true,
+        };
+        self.driver.tell_silence(Some(standing));
+    }
+
+    fn send(&mut self, command: Command) {
+        if let Some(call) = self.driver.add(command).and_then(|call| self.driver.calls.get_mut(&call)) {
+            self.writer.push(&call.command.message);
+            call.sent = 1;
+        }
+    }
+
+    /// Hands a reply to its caller. Replies to calls that nobody waits for are dropped.
+    fn receive(&mut self, record: Stream) -> Result<(), &'static str> {
+        let (xid, kind) = {
+            let mut words = words(&record);
+            (words.next().ok_or("a reply begins with an XID")?, words.next())
+        };
+        if kind == Some(REPLY) {
+            self.answered = true;
+            self.driver.outage.answered();
+        }
+        if let Some(Outstanding { command, sent }) = self.driver.take(xid) {
+            let len = record.len();
+            let _ = command.sender.send(match len > command.max_reply {
+                true => Err(TransportError::ReplyTooLarge { len, max: command.max_reply }),
+                false => Ok(Reply { stream: record, retransmitted: sent > 1 }),
+            });
+        }
+        Ok(())
+    }
+
+    /// For how long nothing may be heard while the timer waits for this.
+    fn patience(&self, watch: Watch) -> Duration {
+        let ClientOptions { silence, probe, first_sign, .. } = self.driver.options;
+        let usual = match watch {
+            Watch::Silence => silence,
+            Watch::Probe => probe,
+        };
+        match self.driver.outage.has_answered() {
+            true => usual,
+            false => usual.min(first_sign / 4),
+        }
+    }
+
+    /// Ready when the server has been silent for too long.
+    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
+        loop {
+            let received = self.reader.received();
+            let Some((watch, before, timer)) = &mut self.timer else {
+                if self.driver.calls.is_empty() {
+                    return Poll::Pending;
+                }
+                self.set_timer(Watch::Silence);
+                continue;
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            let (watch, silent) = (*watch, *before == received);
+            self.timer = None;
+            self.driver.forget_dropped();
+            match watch {
+                _ if !silent || self.driver.calls.is_empty() => {}
+                Watch::Probe if received == 0 => return Poll::Ready(Lost::Mute),
+                Watch::Probe => return Poll::Ready(Lost::Silent),
+                Watch::Silence => {
+                    let Some(null) = self.driver.null_call() else { continue };
+                    self.writer.push(&null);
+                    self.set_timer(Watch::Probe);
+                    if let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut *self.io), cx) {
+                        return Poll::Ready(Lost::Broken(Arc::new(error)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn set_timer(&mut self, watch: Watch) {
+        let clock = &self.driver.env.clock;
+        let when: Timestamp = clock.now() + self.patience(watch);
+        self.timer = Some((watch, self.reader.received(), clock.sleep_until(when)));
+    }
+}
+
+fn broken(error: Arc<io::Error>) -> End {
+    End::Lost(Lost::Broken(error))
+}
+
+/// `msg_type` of a reply (RFC 5531 section 9).
+const REPLY: u32 = 1;
+
+/// The words that a record begins with.
+fn words(record: &Stream) -> impl Iterator<Item = u32> + '_ {
+    let mut octets = record.parts().flat_map(|part| match part {
+        StreamPart::Run(octets) | StreamPart::Chunk(octets) => octets.iter().copied(),
+    });
+    std::iter::from_fn(move || {
+        let mut word = [0; 4];
+        for octet in &mut word {
+            *octet = octets.next()?;
+        }
+        Some(u32::from_be_bytes(word))
+    })
+}

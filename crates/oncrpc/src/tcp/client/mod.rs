@@ -1,0 +1,214 @@
+//! A client's transport over record-marked TCP: its options and its handle. The driver and its connections are beside it.
+//!
+//! The driver owns the connection, the calls outstanding (their octets shared with the caller) and a sender for each
+//! reply. Result buffers that a caller lends stay with its pending call: over TCP the results are slices of the
+//! received record. When the connection is lost it is made again by the rules of [`outage`](crate::outage), and
+//! outstanding calls are sent again in first-sent order with the same XIDs. On a live connection nothing is sent twice:
+//! after a time of silence a NULL call decides whether it is alive. A server that has never answered has less time.
+
+mod driver;
+mod link;
+
+use super::{Connector, MAX_RECORD_OCTETS};
+use crate::{
+    CallInFlight, Cancelled, ClientTransport, Limits, Listener, Misuse, PendingCall, Reply, Request, Silence,
+    TransportError, TransportKind, XidSource,
+    outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, Outage, OutageLimits, Sought},
+};
+use driver::Driver;
+use rpcrdma_env::{Allocator, BoxFuture, Buffer, Env};
+use rpcrdma_xdr::Payload;
+use std::{
+    collections::{BTreeMap, HashMap},
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// Times and limits of a client's transport.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ClientOptions {
+    /// The largest record sent or accepted, in octets.
+    pub max_record: usize,
+    /// How long one attempt to connect may take.
+    pub connect: Duration,
+    /// How long a lost connection is tried to be made again before its calls fail.
+    pub outage: Duration,
+    /// The same where the server ends the connections that it accepts, and has never answered.
+    pub first_answer: Duration,
+    /// The same where it accepts connections and says nothing. On a connection to a server that has never answered
+    /// `silence` and `probe` are a quarter of this at most.
+    pub first_sign: Duration,
+    /// How long nothing may be heard while calls are outstanding before a NULL is sent.
+    pub silence: Duration,
+    /// How long that NULL may take.
+    pub probe: Duration,
+    /// The pause before the second attempt to connect; it doubles up to `max_pause`.
+    pub min_pause: Duration,
+    /// The longest pause between attempts. Each has up to its half added at random.
+    pub max_pause: Duration,
+    /// What the server should speak, as users call it, for errors.
+    pub service: &'static str,
+}
+
+impl ClientOptions {
+    fn outage_limits(&self) -> OutageLimits {
+        let Self { outage, first_answer, first_sign, min_pause, max_pause, .. } = *self;
+        OutageLimits { outage, first_answer, first_sign, min_pause, max_pause }
+    }
+}
+
+impl Default for ClientOptions {
+    /// 1 MiB of data; 10 s to connect, 120 s of outage, 10 s for the first answer and 30 s for the first sign, 60 s of
+    /// silence, 10 s for the NULL; pauses of 0.1 to 5 s.
+    fn default() -> Self {
+        Self {
+            max_record: MAX_RECORD_OCTETS,
+            connect: Duration::from_secs(10),
+            outage: Duration::from_secs(120),
+            first_answer: DEFAULT_FIRST_ANSWER,
+            first_sign: DEFAULT_FIRST_SIGN,
+            silence: Duration::from_secs(60),
+            probe: Duration::from_secs(10),
+            min_pause: Duration::from_millis(100),
+            max_pause: Duration::from_secs(5),
+            service: "RPC",
+        }
+    }
+}
+
+/// Connects to a server and returns the transport and its driver, which must be polled for anything to happen. The
+/// driver completes when every handle is dropped and no call is outstanding.
+///
+/// # Errors
+/// If the first connection cannot be made.
+pub async fn connect(
+    connector: Arc<dyn Connector>,
+    allocator: Arc<dyn Allocator>,
+    env: &Env,
+    options: ClientOptions,
+) -> Result<(Arc<TcpTransport>, impl Future<Output = ()> + Send + 'static), TransportError> {
+    let server = connector.server();
+    let (sender, commands) = mpsc::unbounded_channel();
+    let xids = Arc::new(XidSource::new(&*env.random));
+    let sought = Sought { server, service: options.service, over: TransportKind::Tcp };
+    let listener = Listener::new(env.clock.now());
+    let silence = listener.silence();
+    let driver = Driver {
+        listener,
+        outage: Outage::new(sought, options.outage_limits(), env.clock.now()),
+        sought,
+        connector,
+        allocator,
+        env: env.clone(),
+        options,
+        commands,
+        xids: xids.clone(),
+        calls: BTreeMap::new(),
+        by_xid: HashMap::new(),
+        next_call: 0,
+    };
+    let io =
+        driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
+    let transport = TcpTransport { commands: sender, xids, server, max_record: options.max_record, silence };
+    Ok((Arc::new(transport), driver.run(io)))
+}
+
+/// Record-marked TCP to one server.
+#[derive(Debug)]
+pub struct TcpTransport {
+    /// Unbounded: each entry is a call whose memory its caller provides and waits for.
+    commands: mpsc::UnboundedSender<Command>,
+    xids: Arc<XidSource>,
+    server: SocketAddr,
+    max_record: usize,
+    silence: Arc<Silence>,
+}
+
+impl TcpTransport {
+    fn check(&self, request: &Request) -> Result<(), Misuse> {
+        let max = self.max_record;
+        if request.message.len() > max {
+            return Err(Misuse::CallTooLarge { len: request.message.len(), max });
+        }
+        if request.reply.max_len > max {
+            return Err(Misuse::ReplyTooLarge { len: request.reply.max_len, max });
+        }
+        for room in &request.reply.items {
+            if let Some(buffer) = &room.buffer
+                && buffer.capacity() < room.max_len
+            {
+                return Err(Misuse::BufferTooSmall { capacity: buffer.capacity(), max_len: room.max_len });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ClientTransport for TcpTransport {
+    fn next_xid(&self) -> u32 {
+        self.xids.next_xid()
+    }
+
+    fn call(&self, request: Request) -> PendingCall {
+        let lent = match self.check(&request) {
+            Ok(()) => request.reply.items.into_iter().filter_map(|room| room.buffer).collect(),
+            Err(misuse) => return PendingCall::failed(misuse.into()),
+        };
+        let (sender, reply) = oneshot::channel();
+        let max_reply = request.reply.max_len;
+        let command = Command { xid: request.xid, message: request.message, max_reply, sender };
+        // A driver that is gone drops the sender, and the call finds that out.
+        let _ = self.commands.send(command);
+        PendingCall::new(InFlight { reply, lent })
+    }
+
+    fn kind(&self) -> TransportKind {
+        TransportKind::Tcp
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::new(self.max_record, self.max_record)
+    }
+
+    fn server(&self) -> SocketAddr {
+        self.server
+    }
+
+    fn silence(&self) -> Option<Arc<Silence>> {
+        Some(self.silence.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Command {
+    xid: u32,
+    message: Payload,
+    max_reply: usize,
+    sender: oneshot::Sender<Result<Reply, TransportError>>,
+}
+
+struct InFlight {
+    reply: oneshot::Receiver<Result<Reply, TransportError>>,
+    lent: Vec<Buffer>,
+}
+
+impl Future for InFlight {
+    type Output = Result<Reply, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.reply).poll(cx).map(|reply| reply.unwrap_or(Err(TransportError::Closed)))
+    }
+}
+
+impl CallInFlight for InFlight {
+    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
+        let buffers = Pin::into_inner(self).lent;
+        Box::pin(std::future::ready(Cancelled { buffers }))
+    }
+}
