@@ -21,9 +21,6 @@ use std::{
 /// How long the server may take to be ready, and to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The versions that a server has for a job in version 4: Linux's client chooses by itself.
-const VERSIONS: &str = "3,4.1,4.2";
-
 /// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client that
 /// may reclaim and is refused.
 const NEVER: [&str; 8] =
@@ -134,11 +131,10 @@ impl Server {
         if let Some(port) = self.tcp_port {
             command.arg("--tcp").arg(format!("{address}:{port}"));
         }
-        if self.flavour.is_version_4() {
-            command.args(["--nfs", VERSIONS]);
-            if let Some(seconds) = self.options.lease.map(|seconds| seconds.to_string()) {
-                command.args(["--lease", &seconds, "--grace", &seconds]);
-            }
+        if self.flavour.is_version_4()
+            && let Some(seconds) = self.options.lease.map(|seconds| seconds.to_string())
+        {
+            command.args(["--lease", &seconds, "--grace", &seconds]);
         }
         command.arg("--mountd").arg(format!("{address}:{}", self.mount_port));
         command.arg("--metrics").arg(format!("127.0.0.1:{}", self.metrics_port));

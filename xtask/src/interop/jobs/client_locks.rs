@@ -344,11 +344,7 @@ impl Pair<'_> {
         }
         let held = || Ok(self.server.metrics()?.sum("rpcrdma_nfs4_stateids", &[]) == 0.0);
         self.context.wait_for("the server counts no open and no lock any more", RELEASED_WITHIN, held)?;
-        let metrics = self.server.finish()?;
-        for status in ["SERVERFAULT", "IO", "BADXDR", "OP_ILLEGAL"] {
-            let count = metrics.sum("rpcrdma_nfs4_operations_total", &[&format!("status=\"{status}\"")]);
-            ensure!(count == 0.0, "{count} operations ended with {status}; see {}", self.server.log().display());
-        }
+        self.server.finish()?;
         Ok(())
     }
 }

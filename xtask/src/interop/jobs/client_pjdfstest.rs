@@ -21,7 +21,7 @@ const VERSIONS: [&str; 2] = ["4.2", "3"];
 fn run(context: &Context) -> anyhow::Result<()> {
     let export = context.folder("export")?;
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
-    let server = context.serve(ServeOptions::new(export).argument("--nfs").argument("3,4.1,4.2"))?;
+    let server = context.serve(ServeOptions::new(export))?;
     let nfsd = context.nfsd(NfsdOptions::new())?;
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/pjdfstest.sh")).mounts(&server);
     let guest = guest.set("LINUX_PORT", nfsd.port()).set("LINUX_MOUNT", nfsd.mount_port());
