@@ -200,6 +200,9 @@ impl Nfsd {
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
         if let Some(shared) = self.server.version_4.get() {
+            if let Some(tasks) = shared.tasks.driver() {
+                parts.push(Box::pin(tasks));
+            }
             let (shared, clock) = (Arc::downgrade(shared), self.clock.clone());
             parts.push(Box::pin(async move {
                 loop {

@@ -10,19 +10,21 @@
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
 //! state/        what is kept between calls, without any network
+//! callback/     calls to clients
+//! tasks.rs      what goes on after its call was answered
 //! ```
 //!
 //! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
 //! across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
 
 mod attributes;
+mod callback;
 mod change;
 mod compound;
 mod conflicts;
 mod current;
 mod data;
 mod directory;
-
 mod lock;
 mod look;
 mod missing;
@@ -36,6 +38,7 @@ mod service;
 mod session;
 mod settable;
 pub(crate) mod state;
+mod tasks;
 mod tell;
 #[cfg(test)]
 pub(crate) mod testing;

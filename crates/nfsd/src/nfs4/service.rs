@@ -13,6 +13,7 @@ use super::{
         session::Begin,
         slots::Request,
     },
+    tasks::Tasks,
 };
 use crate::{
     Origin, Queue,
@@ -49,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) minors: RangeInclusive<u32>,
     /// Who is told of operations.
     pub(crate) observer: Arc<dyn Observer>,
+    /// What goes on after its call was answered.
+    pub(crate) tasks: Tasks,
 }
 
 impl Shared {

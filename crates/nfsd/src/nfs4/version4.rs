@@ -9,6 +9,7 @@ use super::{
         grace::{JournalError, Recovery},
         limits::Limits,
     },
+    tasks::Tasks,
 };
 use crate::{Queue, SECRET_OCTETS, StateDirectory, claims::Claims};
 use bytes::Bytes;
@@ -124,6 +125,7 @@ impl Version4 {
             queue: self.queue,
             minors: self.minors,
             observer: self.observer,
+            tasks: Tasks::default(),
         }))
     }
 }

@@ -1,0 +1,95 @@
+//! Work that goes on after its call was answered: calls to clients, recalls, long copies.
+//!
+//! The library starts no task of its own: whoever has such work hands it over here, and the program drives all of it with
+//! [`Nfsd::upkeep`](crate::Nfsd::upkeep). How much of it there can be is the business of those who hand it over: each kind has
+//! a limit. What is still under way when the server ends is dropped with it.
+
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rpcrdma_env::BoxFuture;
+use std::{
+    sync::{Mutex, PoisonError},
+    task::{Context, Poll},
+};
+use tokio::sync::mpsc;
+
+/// Something that is done by and by.
+pub(crate) type Task = BoxFuture<'static, ()>;
+
+/// Where work is handed over.
+pub(crate) struct Tasks {
+    sender: mpsc::UnboundedSender<Task>,
+    /// Until somebody drives it.
+    receiver: Mutex<Option<mpsc::UnboundedReceiver<Task>>>,
+}
+
+impl Default for Tasks {
+    fn default() -> Self {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        Self { sender, receiver: Mutex::new(Some(receiver)) }
+    }
+}
+
+impl Tasks {
+    /// Hands work over. It is not begun before the program drives it.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // Nobody receives it when the server is at its end, and it is dropped with it.
+        let _ = self.sender.send(Box::pin(task));
+    }
+
+    /// What does the work, for the first who asks. It completes when [`Tasks`] is gone and all is done.
+    pub(crate) fn driver(&self) -> Option<Driver> {
+        let receiver = self.receiver.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        Some(Driver { receiver: Some(receiver), running: FuturesUnordered::new() })
+    }
+}
+
+/// Does the work.
+pub(crate) struct Driver {
+    receiver: Option<mpsc::UnboundedReceiver<Task>>,
+    running: FuturesUnordered<Task>,
+}
+
+impl Future for Driver {
+    type Output = ();
+
+    fn poll(mut self: std::pin::Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        while let Some(Poll::Ready(task)) = self.receiver.as_mut().map(|receiver| receiver.poll_recv(cx)) {
+            match task {
+                Some(task) => self.running.push(task),
+                None => self.receiver = None,
+            }
+        }
+        while let Poll::Ready(Some(())) = self.running.poll_next_unpin(cx) {}
+        if self.receiver.is_none() && self.running.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    #[tokio::test]
+    async fn what_is_handed_over_is_done_whenever_it_came() {
+        let (tasks, done) = (Tasks::default(), Arc::new(AtomicUsize::new(0)));
+        let (tell, told) = tokio::sync::oneshot::channel::<()>();
+        let count = done.clone();
+        tasks.spawn(async move {
+            let _ = told.await;
+            count.fetch_add(1, Ordering::SeqCst);
+        });
+        let driver = tokio::spawn(tasks.driver().unwrap());
+        assert!(tasks.driver().is_none(), "one drives it");
+        let count = done.clone();
+        tasks.spawn(async move {
+            count.fetch_add(1, Ordering::SeqCst);
+            let _ = tell.send(());
+        });
+        drop(tasks);
+        driver.await.unwrap();
+        assert_eq!(done.load(Ordering::SeqCst), 2);
+    }
+}
