@@ -14,7 +14,7 @@ say() { echo "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # What the guest needs of Debian besides the kernel; the libraries that these depend on come along.
-PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr ibverbs-providers librdmacm1"
+PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr nfs4-acl-tools ibverbs-providers librdmacm1"
 # The modules that the guest may load, with what they need.
 MODULES="rpcrdma nfs nfsv3 nfsv4 nfs_layout_nfsv41_files nfsd nfs_acl lockd auth_rpcgss rdma_rxe rdma_ucm rdma_cm iw_cm ib_uverbs 9p 9pnet_virtio
  virtio_pci virtio_net virtio_rng veth crc32c_generic crc32c-intel crc32_generic libcrc32c"
@@ -159,7 +159,7 @@ if [ "$(cat .packed 2>/dev/null)" != "$want" ]; then
         cp "system/etc/libibverbs.d/$name.driver" "$R/etc/libibverbs.d/"
     done
     program bash kmod dmesg mount umount mount.nfs rpcbind rpcinfo exportfs rpc.mountd rpc.nfsd rpc.statd sm-notify showmount nfsstat strace \
-        getfattr setfattr getfacl setfacl rdma ip ss stat dd timeout touch cp ls setpriv truncate sha256sum sort seq head tail diff cmp find xargs mkfifo mknod ln mv
+        getfattr setfattr getfacl setfacl nfs4_getfacl nfs4_setfacl fallocate rdma ip ss stat dd timeout touch cp ls setpriv truncate sha256sum sort seq head tail diff cmp find xargs mkfifo mknod ln mv
     cp system/bin/busybox "$R/bin/busybox"
     for name in $(system/bin/busybox --list); do
         [ -e "$R/bin/$name" ] || [ -e "$R/sbin/$name" ] || ln -s busybox "$R/bin/$name"

@@ -13,6 +13,7 @@ mod locks;
 mod mutants;
 mod numbers;
 mod programs;
+mod ranges;
 mod requirements;
 mod sim;
 mod soak;
@@ -45,6 +46,8 @@ enum Command {
     Fsx(fsx::Arguments),
     /// Lock one file from several processes, and see that each keeps the others out; runs in the guest
     Locks(locks::Arguments),
+    /// Show a file's data and holes, or let the kernel copy it; runs in the guest
+    Ranges(ranges::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Locks(arguments) => locks::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Ranges(arguments) => ranges::run(&arguments).map(|()| ExitCode::SUCCESS),
     };
     match result {
         Ok(code) => code,

@@ -13,6 +13,7 @@ pub(super) struct Flavour {
 }
 
 const V3: Flavour = Flavour { version: "3", transport: "rdma", name: "3" };
+const V4_0_TCP: Flavour = Flavour { version: "4.0", transport: "tcp", name: "4.0-tcp" };
 const V4_1: Flavour = Flavour { version: "4.1", transport: "rdma", name: "4.1" };
 const V4_2: Flavour = Flavour { version: "4.2", transport: "rdma", name: "4.2" };
 const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2-tcp" };
@@ -25,6 +26,9 @@ pub(super) const NEWEST: &[Flavour] = &[V4_2];
 pub(super) const VERSIONS: &[Flavour] = &[V3, V4_1, V4_2];
 /// Each minor version over RDMA, and 4.2 over TCP.
 pub(super) const VERSION_4: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
+/// Those whose clients can be called: over their own connection, and in minor version 0 over one of the server's, which
+/// Linux has for mounts over TCP.
+pub(super) const CALLED_BACK: &[Flavour] = &[V4_0_TCP, V4_1, V4_2, V4_2_TCP];
 /// Each version over RDMA, and 4.2 over TCP.
 pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
 

@@ -23,6 +23,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("xz-utils", "unpacks modules and siw's source"),
     ("cpio", "packs the guest"),
     ("util-linux", "flock"),
+    ("xfsprogs", "makes a file system in which files share blocks"),
     ("iproute2", "network namespaces, for hosts that vanish and guests with addresses of their own"),
 ];
 

@@ -7,9 +7,11 @@ use super::{
 };
 use std::{sync::LazyLock, time::Duration};
 
+mod client_delegations;
 mod client_fsx;
 mod client_locks;
 mod client_nfs4;
+mod client_offload;
 mod client_pjdfstest;
 mod client_races;
 mod client_scripts;
@@ -87,6 +89,7 @@ const JOBS: &[Job] = &[
     client_uses::JOB,
     client_versions::JOB,
     client_nfs4::JOB,
+    client_offload::JOB,
     server_commands::JOB,
     server_falls_back::JOB,
     server_large::JOB,
@@ -113,6 +116,7 @@ const JOBS: &[Job] = &[
     faults_shared::JOB,
     faults_cut::SERVER,
     client_locks::JOB,
+    client_delegations::JOB,
     client_pjdfstest::JOB,
 ];
 

@@ -1,0 +1,210 @@
+//! A Linux client is given delegations, and gives them back when another client, of whichever version, or a program of the host wants
+//! the file: over the connection that it has opened itself, but for minor version 0, whose clients the server calls.
+
+use super::Job;
+use crate::interop::{
+    context::Context,
+    flavour,
+    guest::{Guest, GuestOptions},
+    network::{self, Network},
+    process,
+    serve::{ServeOptions, Server},
+};
+use anyhow::ensure;
+use std::{
+    fs::{self, OpenOptions},
+    io::Write as _,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+pub(super) const JOB: Job = Job {
+    name: "client-delegations",
+    about: "a client's delegations are recalled by version 3, by another client, by a program of the host, by REMOVE, RENAME and SETATTR",
+    seconds: 400,
+    guests: 2,
+    scales: false,
+    flavours: flavour::CALLED_BACK,
+    run,
+};
+
+/// The guests in the order in which they boot.
+const NAMES: [&str; 2] = ["holder", "other"];
+const HOLDER: usize = 0;
+const OTHER: usize = 1;
+
+/// For how long the server waits for a delegation that it wants back, in seconds. Nothing here may wait for that.
+const LEASE: u64 = 60;
+
+/// How long a recall may take, with the other's next attempt: far below the lease.
+const RECALLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// The server counts what is held each second.
+const COUNTED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Who wants a file of which the holder has a delegation, and how.
+struct Cause {
+    /// The file's name.
+    file: &'static str,
+    /// What the other does; `None`: a program of the host writes.
+    does: Option<&'static str>,
+    /// What the holder finds then: the text of the file, or nothing if it is gone.
+    finds: Option<&'static str>,
+}
+
+const CAUSES: [Cause; 8] = [
+    Cause { file: "by-3", does: Some("echo three >/mnt3/by-3"), finds: Some("three") },
+    Cause { file: "by-4", does: Some("echo four >/mnt/by-4"), finds: Some("four") },
+    Cause { file: "by-host", does: None, finds: Some("host") },
+    Cause { file: "by-remove", does: Some("rm /mnt/by-remove"), finds: None },
+    Cause { file: "by-remove-3", does: Some("rm /mnt3/by-remove-3"), finds: None },
+    Cause { file: "by-rename", does: Some("mv /mnt/by-rename /mnt/renamed"), finds: None },
+    Cause { file: "by-setattr", does: Some("chmod 640 /mnt/by-setattr"), finds: Some("before") },
+    Cause { file: "by-size", does: Some("truncate -s 3 /mnt3/by-size"), finds: Some("bef") },
+];
+
+struct Pair<'a> {
+    context: &'a Context<'a>,
+    _network: Network<'a>,
+    server: Server,
+    guests: Vec<Guest>,
+}
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let network = context.network(network::ETHERNET)?;
+    let export = context.folder("export")?;
+    fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
+    for cause in &CAUSES {
+        fs::write(export.join(cause.file), "before\n")?;
+    }
+    for name in ["written", "asked"] {
+        fs::write(export.join(name), "")?;
+    }
+    let lease = LEASE.to_string();
+    let mut options = ServeOptions::new(export).argument("-v");
+    for (option, value) in [("--lease", &*lease), ("--grace", &*lease), ("--nfs", "3,4.0,4.1,4.2")] {
+        options = options.argument(option).argument(value);
+    }
+    let server = network.serve(options)?;
+    let boot = |who: &&str| {
+        let script = include_str!("../../../interop/guest/delegations.sh");
+        network.guest(GuestOptions::new(who, script).mounts(&server).capture())
+    };
+    let mut guests = NAMES.iter().map(boot).collect::<anyhow::Result<Vec<_>>>()?;
+    for guest in &mut guests {
+        guest.wait_for_mark("ready")?;
+    }
+    let pair = Pair { context, _network: network, server, guests };
+    CAUSES.iter().try_for_each(|cause| pair.recalled(cause))?;
+    pair.written()?;
+    pair.asked()?;
+    pair.finish()
+}
+
+impl Pair<'_> {
+    /// Runs a command in a guest.
+    fn run(&self, who: usize, command: &str) -> anyhow::Result<String> {
+        Ok(self.guests[who].run(command)?.trim_end().to_owned())
+    }
+
+    /// How many delegations there are.
+    fn held(&self) -> anyhow::Result<f64> {
+        Ok(self.server.metrics()?.sum("rpcrdma_nfs4_stateids", &["kind=\"delegation\""]))
+    }
+
+    /// How many callbacks of an operation were answered well.
+    fn called(&self, operation: &str) -> anyhow::Result<f64> {
+        let labels = [&*format!("operation=\"{operation}\""), "status=\"OK\""];
+        Ok(self.server.metrics()?.sum("rpcrdma_nfs4_callbacks_total", &labels))
+    }
+
+    /// Until there are so many delegations.
+    fn await_held(&self, words: &str, count: f64) -> anyhow::Result<()> {
+        self.context.wait_for(words, COUNTED_WITHIN, || Ok(self.held()? == count))
+    }
+
+    /// The holder reads a file and is given a delegation; somebody wants the file, and has it soon; the holder sees what became of it.
+    fn recalled(&self, cause: &Cause) -> anyhow::Result<()> {
+        let Cause { file, does, finds } = cause;
+        let (held, called) = (self.held()?, self.called("CB_RECALL")?);
+        let found = self.run(HOLDER, &format!("cat /mnt/{file}"))?;
+        ensure!(found == "before", "the holder reads {found:?} of {file}");
+        self.await_held(&format!("the holder has a delegation of {file}"), held + 1.0)?;
+        let begin = Instant::now();
+        match does {
+            Some(command) => drop(self.run(OTHER, command)?),
+            None => on_host(&self.server.export().join(file), begin)?,
+        }
+        let took = begin.elapsed();
+        ensure!(took < RECALLED_WITHIN, "{file}: somebody waited {took:?} for the delegation");
+        self.await_held(&format!("the holder has given the delegation of {file} back"), held)?;
+        let recalls = self.called("CB_RECALL")? - called;
+        ensure!(recalls == 1.0, "{file}: {recalls} delegations were recalled instead of one");
+        let found = self.run(HOLDER, &format!("cat /mnt/{file} 2>/dev/null || echo gone"))?;
+        ensure!(found == finds.unwrap_or("gone"), "{file}: the holder finds {found:?}");
+        // Who was called for it is given none for a while: the next file is another one.
+        self.context.note(format!("{file} {:.1} s", took.as_secs_f64()));
+        Ok(())
+    }
+
+    /// What the holder has written under a delegation and not told yet, another reads.
+    fn written(&self) -> anyhow::Result<()> {
+        let called = self.called("CB_RECALL")?;
+        self.run(HOLDER, "exec 7>/mnt/written; echo kept >&7; sleep 600 >/dev/null 2>&1 7>&7 & echo $! >/tmp/keeps")?;
+        let found = self.run(OTHER, "cat /mnt/written")?;
+        ensure!(found == "kept", "another client reads {found:?} of what was written under a delegation");
+        let recalls = self.called("CB_RECALL")? - called;
+        ensure!(recalls >= 1.0, "nobody was asked for the delegation of what is written");
+        self.run(HOLDER, "kill $(cat /tmp/keeps)").map(drop)
+    }
+
+    /// How large a file is that the holder writes, only it knows.
+    fn asked(&self) -> anyhow::Result<()> {
+        let called = self.called("CB_GETATTR")? + self.called("CB_RECALL")?;
+        let keeps =
+            "exec 7>/mnt/asked; head -c 5000 /dev/zero >&7; sleep 600 >/dev/null 2>&1 7>&7 & echo $! >/tmp/keeps";
+        self.run(HOLDER, keeps)?;
+        let found = self.run(OTHER, "stat -c %s /mnt/asked")?;
+        ensure!(found == "5000", "another client is told {found} octets of a file that is being written");
+        let calls = self.called("CB_GETATTR")? + self.called("CB_RECALL")? - called;
+        ensure!(calls >= 1.0, "nobody was asked for the size of what is written");
+        self.run(HOLDER, "kill $(cat /tmp/keeps)").map(drop)
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        for guest in &self.guests {
+            guest.say("end")?;
+        }
+        let mut wires = Vec::new();
+        for guest in self.guests {
+            wires.push(guest.finish()?.wire());
+        }
+        self.context.wait_for("the server counts no state after the last unmount", COUNTED_WITHIN, || {
+            Ok(self.server.metrics()?.sum("rpcrdma_nfs4_stateids", &[]) == 0.0)
+        })?;
+        let metrics = self.server.finish()?;
+        let revoked = metrics.sum("rpcrdma_nfs4_delegations_revoked_total", &[]);
+        ensure!(revoked == 0.0, "{revoked} delegations were revoked of a client that gives them back");
+        if !self.context.flavour().is_tcp() {
+            // The reverse direction, as the holder's capture has it.
+            let mut command = self.context.command();
+            command.arg("decode").arg(&wires[HOLDER]).args(["--procedure", "CB_RECALL"]);
+            let shown = process::run(self.context, "decode-CB_RECALL", command)?.expect_success()?.stdout;
+            ensure!(shown.contains(" CB_RECALL "), "decode shows no CB_RECALL in {}", wires[HOLDER].display());
+        }
+        Ok(())
+    }
+}
+
+/// A program of the host writes: it does not wait, as the system's limit for that (`lease-break-time`) may be below a recall's.
+fn on_host(file: &Path, begin: Instant) -> anyhow::Result<()> {
+    loop {
+        match OpenOptions::new().write(true).truncate(true).open(file) {
+            Ok(mut file) => return Ok(file.write_all(b"host\n")?),
+            Err(error) if begin.elapsed() > RECALLED_WITHIN => return Err(error.into()),
+            Err(_) => thread::sleep(Duration::from_millis(100)),
+        }
+    }
+}
