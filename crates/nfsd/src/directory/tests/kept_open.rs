@@ -54,10 +54,15 @@ impl Rig {
         }
     }
 
-    /// How many descriptors of this process lead to the file.
-    fn descriptors(&self, inode: u64) -> usize {
+    /// How many descriptors of this process lead to the file. Once it is gone, a file of another test may have its inode: that
+    /// was made at another time.
+    fn descriptors(&self, file: &host::Metadata) -> usize {
+        let is_it = |found: host::Metadata| {
+            (found.dev(), found.ino()) == (file.dev(), file.ino())
+                && found.created().unwrap() == file.created().unwrap()
+        };
         let entries = host::read_dir("/proc/self/fd").unwrap();
-        entries.filter(|entry| host::metadata(entry.as_ref().unwrap().path()).is_ok_and(|m| m.ino() == inode)).count()
+        entries.filter(|entry| host::metadata(entry.as_ref().unwrap().path()).is_ok_and(is_it)).count()
     }
 }
 
@@ -98,12 +103,12 @@ fn a_file_that_was_only_made_is_not_kept_open_for_writing() {
     let rig = Rig::new();
     rig.client.new_file(&rig.client.root(), "empty");
     let path = rig.scratch.served().join("empty");
-    let inode = host::metadata(&path).unwrap().ino();
-    assert!(rig.descriptors(inode) > 1);
+    let made = host::metadata(&path).unwrap();
+    assert!(rig.descriptors(&made) > 1);
     rig.pass(object::WRITER_IDLE);
-    assert_eq!(rig.descriptors(inode), 1, "the one that names it");
+    assert_eq!(rig.descriptors(&made), 1, "the one that names it");
     rig.pass(object::IDLE);
-    assert_eq!(rig.descriptors(inode), 0);
+    assert_eq!(rig.descriptors(&made), 0);
 }
 
 #[test]
@@ -118,11 +123,11 @@ fn what_is_removed_on_the_host_does_not_keep_its_storage() {
             client.read(&file, 0, 10).unwrap();
         }
         let path = rig.scratch.served().join(name);
-        let inode = host::metadata(&path).unwrap().ino();
-        assert!(rig.descriptors(inode) > 0);
+        let made = host::metadata(&path).unwrap();
+        assert!(rig.descriptors(&made) > 0);
         host::remove_file(&path).unwrap();
         rig.pass(Duration::from_secs(1));
-        assert_eq!(rig.descriptors(inode), 0, "{name}");
+        assert_eq!(rig.descriptors(&made), 0, "{name}");
         assert_eq!(client.attributes(&file).map(|_| ()), Err(Status::STALE));
     }
 }
