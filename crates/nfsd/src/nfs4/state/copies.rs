@@ -194,9 +194,9 @@ impl<P> Client<P> {
         self.forget_copies(|copy| copy.id.other == name);
     }
 
-    /// How many copies are known.
+    /// All that are known.
     #[cfg(test)]
-    pub(crate) fn copy_count(&self) -> usize {
-        self.copies.lock().len()
+    pub(crate) fn known_copies(&self) -> Vec<Arc<Copying>> {
+        self.copies.lock().clone()
     }
 }
