@@ -7,7 +7,6 @@ pub const WRITE: u32 = 38;
 pub const READ_PLUS: u32 = 68;
 
 pub const ISDIR: u32 = 21;
-pub const NOTSUPP: u32 = 10004;
 pub const DELAY: u32 = 10008;
 pub const BADXDR: u32 = 10036;
 pub const OP_ILLEGAL: u32 = 10044;
@@ -79,6 +78,11 @@ pub fn read_ok(is_end: bool, len: u32) -> Vec<u8> {
 /// READ's results with the data inline.
 pub fn read_ok_inline(is_end: bool, data: &[u8]) -> Vec<u8> {
     [words(&[READ, 0, u32::from(is_end)]), opaque(data)].concat()
+}
+
+/// READ_PLUS's results for a file without holes, from its beginning: one piece of data, inline.
+pub fn read_plus_ok(is_end: bool, data: &[u8]) -> Vec<u8> {
+    [words(&[READ_PLUS, 0, u32::from(is_end), 1, 0, 0, 0]), opaque(data)].concat()
 }
 
 /// READLINK's results up to the text's length.

@@ -34,8 +34,14 @@ pub(super) struct Target {
     held: Held,
 }
 
+impl Target {
+    pub(super) fn new(object: Arc<Object>, held: Held) -> Self {
+        Self { object, held }
+    }
+}
+
 /// The largest offset that the kernel takes.
-const MAX_OFFSET: u64 = i64::MAX as u64;
+pub(super) const MAX_OFFSET: u64 = i64::MAX as u64;
 
 impl Inner {
     /// Reads what is in memory, or gives the buffer back.
@@ -118,18 +124,22 @@ impl Inner {
         // Data that cannot stay uncommitted is waited for: more than was asked for may be promised.
         let committed = if is_crowded { Stability::FileSync } else { *stability };
         let written = Written::new(count, committed, file);
-        Ok((written, Target { object, held }))
+        Ok((written, Target::new(object, held)))
     }
 
     /// Waits for what was written.
     pub(super) fn write_through(&self, written: Written, target: &Target) -> Changed<Written> {
-        match self.settle(&target.held, For::Data) {
-            Ok(()) => {
-                self.close_writers(&target.object);
-                Ok(written)
-            }
+        match self.wait_for(target) {
+            Ok(()) => Ok(written),
             Err(error) => Err(Failure { fault: fault(error), info: written.file }),
         }
+    }
+
+    /// Waits until the disk has what was written.
+    pub(super) fn wait_for(&self, target: &Target) -> Result<(), Errno> {
+        self.settle(&target.held, For::Data)?;
+        self.close_writers(&target.object);
+        Ok(())
     }
 
     /// Most clients commit when they close the file; one that is open for writing cannot be executed. A file whose mode
@@ -204,7 +214,7 @@ impl Inner {
     }
 }
 
-fn read_fully(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
+pub(super) fn read_fully(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < out.len() {
         match pread(file, &mut out[filled..], offset + filled as u64) {
@@ -219,7 +229,7 @@ fn read_fully(file: &OwnedFd, out: &mut [u8], offset: u64) -> Result<usize, Errn
 }
 
 /// Writes as much as there is room for.
-fn write_fully(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize, Errno> {
+pub(super) fn write_fully(file: &OwnedFd, data: &[u8], offset: u64) -> Result<usize, Errno> {
     let mut written = 0;
     while written < data.len() {
         match pwrite(file, &data[written..], offset + written as u64) {

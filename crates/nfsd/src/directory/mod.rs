@@ -17,7 +17,9 @@ mod access;
 mod attributes;
 mod change;
 mod change_number;
+mod copy;
 mod data;
+mod extents;
 mod hidden;
 mod identity;
 mod ids;
@@ -38,8 +40,9 @@ mod uncommitted;
 mod upkeep;
 
 use crate::{
-    Access, Caller, Changed, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made,
-    New, OpenFile, Queue, ReadData, Renamed, Rights, StateDirectory, Told, Usage, Via, Written,
+    Access, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing,
+    ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, Sought, Span, SparseData,
+    StateDirectory, Told, Usage, Via, Written,
     claims::{FileKey, HostLocks},
     failed,
     queue::{After, Job, Lane},
@@ -164,6 +167,8 @@ struct Inner {
     stable_cookies: bool,
     local: bool,
     max_name_octets: u32,
+    /// The unit of clones, where there are any.
+    clone_octets: Option<u32>,
     cache: Cache,
     uncommitted: Uncommitted,
     /// How many files clients may have open.
@@ -271,6 +276,7 @@ impl DirectoryFs {
             false => Ids::Born,
         };
         let root_id = ids.of(&root_path_fd, &stat);
+        let clone_octets = copy::clone_unit(&root_fd, space.f_bsize);
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ways.part;
         let limit = object_limit(descriptors);
         let inner = Inner {
@@ -287,6 +293,7 @@ impl DirectoryFs {
             stable_cookies: ways.positions && STABLE_COOKIES.contains(&kind),
             local: LOCAL.contains(&kind),
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
+            clone_octets,
             cache: Cache::new(limit, env.clock.clone()),
             uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
             open_files: Room::new(open_limit(descriptors)),
@@ -422,7 +429,8 @@ impl FileSystem for DirectoryFs {
     }
 
     fn features(&self) -> Features {
-        Features { max_links: MAX_LINKS, max_name_octets: self.inner.max_name_octets, ..Features::default() }
+        let Inner { max_name_octets, clone_octets, .. } = *self.inner;
+        Features { max_links: MAX_LINKS, max_name_octets, clone_octets, ..Features::default() }
     }
 
     fn size_hint(&self, file: FileId) -> Option<u64> {
@@ -576,6 +584,64 @@ impl FileSystem for DirectoryFs {
         budget: ListingBudget,
     ) -> BoxFuture<'_, Told<Listing>> {
         self.run(&caller.clone(), Lane::Look, move |inner| inner.list(&caller, directory, cookie, verifier, budget))
+    }
+
+    fn seek(&self, via: Via, offset: u64, what: Content) -> BoxFuture<'_, Told<Sought>> {
+        self.run(&via.caller.clone(), Lane::Data, move |inner| inner.seek(&via, offset, what))
+    }
+
+    fn read_sparse(
+        &self,
+        via: Via,
+        offset: u64,
+        budget: PieceBudget,
+        buffer: Buffer,
+    ) -> BoxFuture<'_, Told<SparseData>> {
+        self.run(&via.caller.clone(), Lane::Data, move |inner| inner.read_sparse(&via, offset, budget, buffer))
+    }
+
+    fn will_need(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Told<bool>> {
+        self.run(&via.caller.clone(), Lane::Data, move |inner| inner.will_need(&via, offset, length))
+    }
+
+    fn allocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
+        let file = via.file();
+        self.change(
+            &via.caller.clone(),
+            file,
+            move |inner| inner.allocate(&via, offset, length),
+            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
+        )
+    }
+
+    fn deallocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
+        let file = via.file();
+        self.change(
+            &via.caller.clone(),
+            file,
+            move |inner| inner.deallocate(&via, offset, length),
+            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
+        )
+    }
+
+    fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
+        let file = to.file();
+        self.run_in_turn(&to.caller.clone(), file, move |inner| match inner.clone_range(&from, &to, &span) {
+            // The disk is always waited for: nobody can commit it, and its answer has no verifier that would tell of a loss.
+            Ok(changed) => {
+                Step::Then(Box::new(move |inner| Answers::Stable.after(inner, &[file], changed, |changed| changed)))
+            }
+            failed => Step::Done(failed),
+        })
+    }
+
+    fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
+        self.run_in_turn(&to.caller.clone(), to.file(), move |inner| match inner.copy(&from, &to, &span) {
+            Ok((copied, target)) if copied.committed != Stability::Unstable => {
+                Step::Then(Box::new(move |inner| inner.copy_through(copied, &target)))
+            }
+            done => Step::Done(done.map(|(copied, _)| copied)),
+        })
     }
 
     fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {

@@ -1,11 +1,12 @@
-//! The kernel's own file handles, `name_to_handle_at` and `open_by_handle_at`, and locks of open file descriptions,
-//! `F_OFD_SETLK` and `F_OFD_GETLK` of `fcntl`.
+//! The kernel's own file handles, `name_to_handle_at` and `open_by_handle_at`; locks of open file descriptions, `F_OFD_SETLK` and
+//! `F_OFD_GETLK` of `fcntl`; clones of ranges, `FICLONERANGE` of `ioctl`.
 //!
 //! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has none of these
 //! calls, and no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
 
 #![allow(unsafe_code, reason = "system calls that no well-kept crate offers")]
 
+use crate::Span;
 use rustix::{fd::OwnedFd, io::Errno};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
@@ -129,6 +130,18 @@ pub(super) fn get_lock(
         KernelLock::None => None,
         found => Some((range, found)),
     })
+}
+
+/// Makes a range of `to` share what a range of `from` holds; a length of 0 is up to the end of `from`.
+pub(super) fn clone_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, span: &Span) -> Result<(), Errno> {
+    let range = libc::file_clone_range {
+        src_fd: from.as_raw_fd().into(),
+        src_offset: span.from,
+        src_length: span.length,
+        dest_offset: span.to,
+    };
+    // SAFETY: both descriptors are open for the whole call, and the kernel only reads the description.
+    check(unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &raw const range) }).map(drop)
 }
 
 fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {

@@ -16,6 +16,7 @@ use std::{
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
 };
 
+mod clones;
 mod disk;
 mod hidden;
 mod kept_open;

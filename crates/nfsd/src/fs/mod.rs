@@ -10,6 +10,7 @@ mod id;
 mod listing;
 mod open;
 mod rights;
+mod space;
 mod told;
 mod workers;
 
@@ -18,6 +19,7 @@ pub use id::{FileId, MAX_FILE_ID_OCTETS};
 pub use listing::{Listing, ListingBudget, ListingEntry};
 pub use open::{Access, OpenFile, Via};
 pub use rights::Rights;
+pub use space::{Content, Copied, Piece, PieceBudget, Sought, Span, SparseData};
 pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Renamed, Usage, Written};
 pub(crate) use workers::InPlace;
 pub use workers::Workers;
@@ -210,6 +212,69 @@ pub trait FileSystem: Send + Sync {
         let _ = (caller, file, directory, name);
         read_only()
     }
+
+    /// Where the next data or hole of a regular file is, from `offset` on. [`Fault::NoDevice`] if that is where the file ends, or
+    /// beyond.
+    fn seek(&self, via: Via, offset: u64, what: Content) -> BoxFuture<'_, Told<Sought>> {
+        let _ = (via, offset, what);
+        unsupported()
+    }
+
+    /// Reads data and holes from `offset`, as much as `budget` has room for; the data goes into `buffer`, one piece behind the
+    /// other. A file is all data, unless this is implemented.
+    fn read_sparse(
+        &self,
+        via: Via,
+        offset: u64,
+        budget: PieceBudget,
+        buffer: Buffer,
+    ) -> BoxFuture<'_, Told<SparseData>> {
+        Box::pin(async move {
+            let ReadData { buffer, end, .. } = self.read(via, offset, budget.data(), buffer).await?;
+            let length = buffer.len() as u64;
+            let pieces = if length > 0 { vec![Piece { offset, length, content: Content::Data }] } else { Vec::new() };
+            Ok(SparseData { buffer, pieces, end })
+        })
+    }
+
+    /// Somebody will soon read so many octets from `offset` (0: up to the end). Says whether anything is done about it.
+    fn will_need(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Told<bool>> {
+        let _ = (via, offset, length);
+        Box::pin(ready(Ok(false)))
+    }
+
+    /// Reserves space for a range, so that writes to it do not fail for the lack of it. A file that ends before the range does
+    /// ends there then.
+    fn allocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (via, offset, length);
+        unsupported()
+    }
+
+    /// Gives the space of a range back, as far as that can be done: all of it reads as zeroes then. The size stays.
+    fn deallocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (via, offset, length);
+        unsupported()
+    }
+
+    /// Makes a range of `to` share what a range of `from` holds, at once and for good: both begin and end where
+    /// [`Features::clone_octets`] allows. A length of 0 is up to the end of the source. The source may belong to another file
+    /// system if it is open; [`Fault::OtherFileSystem`] where that is in the way.
+    fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (from, to, span);
+        unsupported()
+    }
+
+    /// Copies the first octets of a range from one file to another, not durably: about as much data as a write has at most, and
+    /// any number of holes, so that nobody waits for long. The source may belong to another file system if it is open.
+    fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
+        let _ = (from, to, span);
+        unsupported()
+    }
+}
+
+/// What a file system says that knows nothing of this.
+fn unsupported<T: Send + 'static, F: Default + Send + 'static>() -> BoxFuture<'static, Result<T, Failure<F>>> {
+    Box::pin(ready(Err(failed(Fault::Unsupported))))
 }
 
 /// What a file system says that cannot be changed.

@@ -196,16 +196,19 @@ pub struct Features {
     pub max_links: u32,
     /// The longest name, in octets.
     pub max_name_octets: u32,
+    /// The unit in which ranges can be cloned, in octets; `None` where they cannot.
+    pub clone_octets: Option<u32>,
 }
 
 impl Default for Features {
-    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets.
+    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets, no clones.
     fn default() -> Self {
         Self {
             max_file_octets: i64::MAX as u64,
             time_precision: Time { seconds: 0, nanoseconds: 1 },
             max_links: 1,
             max_name_octets: 255,
+            clone_octets: None,
         }
     }
 }

@@ -4,12 +4,13 @@
 //! are stale, because its id is random.
 
 mod pages;
+mod space;
 mod tree;
 
 use crate::{
-    Access, Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing,
-    ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via, Written,
-    failed,
+    Access, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked,
+    Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData, Renamed, Rights,
+    Sought, Span, SparseData, Told, Usage, Via, Written, failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
@@ -235,6 +236,7 @@ impl FileSystem for MemoryFs {
             max_file_octets: MAX_FILE_OCTETS,
             max_links: tree::MAX_LINKS,
             max_name_octets: MAX_NAME_OCTETS,
+            clone_octets: Some(PAGE_OCTETS as u32),
             ..Features::default()
         }
     }
@@ -359,7 +361,7 @@ impl FileSystem for MemoryFs {
             let Body::File(pages, _) = &mut node.body else {
                 return Err(if file_type == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid });
             };
-            let added = pages.missing(offset, data.len());
+            let added = pages.missing(offset, data.len() as u64);
             if added > room {
                 return Err(Fault::NoSpace);
             }
@@ -507,6 +509,36 @@ impl FileSystem for MemoryFs {
             }
             Ok(Listing::new(entries, end).with_attributes(tree.attributes(directory)))
         })))
+    }
+
+    fn seek(&self, via: Via, offset: u64, what: Content) -> BoxFuture<'_, Told<Sought>> {
+        Box::pin(ready(self.seek_now(&via, offset, what)))
+    }
+
+    fn read_sparse(
+        &self,
+        via: Via,
+        offset: u64,
+        budget: PieceBudget,
+        buffer: Buffer,
+    ) -> BoxFuture<'_, Told<SparseData>> {
+        Box::pin(ready(self.read_sparse_now(&via, offset, budget, buffer)))
+    }
+
+    fn allocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
+        Box::pin(ready(self.allocate_now(&via, offset, length)))
+    }
+
+    fn deallocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
+        Box::pin(ready(self.deallocate_now(&via, offset, length)))
+    }
+
+    fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
+        Box::pin(ready(self.clone_now(&from, &to, &span)))
+    }
+
+    fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
+        Box::pin(ready(self.copy_now(&from, &to, &span)))
     }
 
     fn usage(&self, _: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {

@@ -1,6 +1,8 @@
-//! The contents of a file in memory: pages where something was written, holes elsewhere.
+//! The contents of a file in memory: pages where something was written, holes elsewhere. Files that were cloned share pages until
+//! one of them is written to; each counts them as its own.
 
-use std::collections::BTreeMap;
+use crate::Content;
+use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
 /// Octets in a page.
 pub(super) const PAGE_OCTETS: usize = 4096;
@@ -9,7 +11,7 @@ const PAGE: u64 = PAGE_OCTETS as u64;
 /// Contents. Owns its pages.
 #[derive(Default)]
 pub(super) struct Pages {
-    pages: BTreeMap<u64, Box<[u8; PAGE_OCTETS]>>,
+    pages: BTreeMap<u64, Arc<[u8; PAGE_OCTETS]>>,
     size: u64,
 }
 
@@ -30,11 +32,11 @@ impl Pages {
     }
 
     /// How many pages a write would add.
-    pub(super) fn missing(&self, offset: u64, len: usize) -> u64 {
+    pub(super) fn missing(&self, offset: u64, len: u64) -> u64 {
         if len == 0 {
             return 0;
         }
-        let (first, last) = (offset / PAGE, (offset + len as u64 - 1) / PAGE);
+        let (first, last) = (offset / PAGE, (offset + len - 1) / PAGE);
         last - first + 1 - self.pages.range(first..=last).count() as u64
     }
 
@@ -59,9 +61,9 @@ impl Pages {
         while at < end {
             let index = at / PAGE;
             let (from, to) = part(index, at, end);
-            let page = self.pages.entry(index).or_insert_with(|| Box::new([0; PAGE_OCTETS]));
+            let page = self.pages.entry(index).or_insert_with(empty);
             let source = (at - offset) as usize;
-            page[from..to].copy_from_slice(&data[source..source + to - from]);
+            Arc::make_mut(page)[from..to].copy_from_slice(&data[source..source + to - from]);
             at += (to - from) as u64;
         }
         if !data.is_empty() {
@@ -73,11 +75,88 @@ impl Pages {
         if size < self.size {
             let _ = self.pages.split_off(&size.div_ceil(PAGE));
             if let Some(page) = self.pages.get_mut(&(size / PAGE)) {
-                page[(size % PAGE) as usize..].fill(0);
+                Arc::make_mut(page)[(size % PAGE) as usize..].fill(0);
             }
         }
         self.size = size;
     }
+
+    /// What is at an offset before the end, and up to where, at most `end`.
+    pub(super) fn extent(&self, at: u64, end: u64) -> (Content, u64) {
+        let mut index = at / PAGE;
+        let until = |index: u64| (index * PAGE).min(end);
+        if !self.pages.contains_key(&index) {
+            return (Content::Hole, self.pages.range(index..).next().map_or(end, |(next, _)| until(*next)));
+        }
+        while until(index) < end && self.pages.contains_key(&index) {
+            index += 1;
+        }
+        (Content::Data, until(index))
+    }
+
+    /// Gives each page of a range memory of its own. The file ends where the range does if it has ended before.
+    pub(super) fn allocate(&mut self, offset: u64, len: u64) {
+        for index in page_range(offset, len) {
+            self.pages.entry(index).or_insert_with(empty);
+        }
+        self.size = self.size.max(offset + len);
+    }
+
+    /// Makes a range read as zeroes. Pages that lie in it as a whole go, if `frees`.
+    pub(super) fn clear(&mut self, offset: u64, len: u64, frees: bool) {
+        let (range, end) = (page_range(offset, len), offset + len);
+        let there: Vec<_> = self.pages.range(range).map(|(index, _)| *index).collect();
+        for index in there {
+            let (from, to) = part(index, offset, end);
+            if frees && to - from == PAGE_OCTETS {
+                self.pages.remove(&index);
+            } else if let Some(page) = self.pages.get_mut(&index) {
+                Arc::make_mut(page)[from..to].fill(0);
+            }
+        }
+    }
+
+    /// The pages of a range that begins with a page, to be shared.
+    pub(super) fn share(&self, offset: u64, len: u64) -> Shared {
+        let first = offset / PAGE;
+        let pages = self.pages.range(page_range(offset, len));
+        Shared { pages: pages.map(|(index, page)| (index - first, page.clone())).collect(), len }
+    }
+
+    /// How many pages [`put`](Self::put) would add: fewer than none where it takes some away.
+    pub(super) fn added_by(&self, offset: u64, shared: &Shared) -> i64 {
+        shared.pages.len() as i64 - self.pages.range(page_range(offset, shared.len)).count() as i64
+    }
+
+    /// Puts pages in the place of a range that begins with a page. What is behind the range in its last page reads as zeroes then.
+    pub(super) fn put(&mut self, offset: u64, shared: Shared) {
+        let replaced: Vec<_> = self.pages.range(page_range(offset, shared.len)).map(|(index, _)| *index).collect();
+        for index in replaced {
+            self.pages.remove(&index);
+        }
+        let first = offset / PAGE;
+        for (index, page) in shared.pages {
+            self.pages.insert(first + index, page);
+        }
+        let end = offset + shared.len;
+        self.clear(end, end.next_multiple_of(PAGE) - end, false);
+        self.size = self.size.max(end);
+    }
+}
+
+/// Pages of a file, by their place behind the first.
+pub(super) struct Shared {
+    pages: Vec<(u64, Arc<[u8; PAGE_OCTETS]>)>,
+    len: u64,
+}
+
+fn empty() -> Arc<[u8; PAGE_OCTETS]> {
+    Arc::new([0; PAGE_OCTETS])
+}
+
+/// The pages of which a range has a part.
+fn page_range(offset: u64, len: u64) -> Range<u64> {
+    offset / PAGE..if len == 0 { offset / PAGE } else { (offset + len).div_ceil(PAGE) }
 }
 
 #[cfg(test)]
@@ -98,6 +177,37 @@ mod tests {
         assert_eq!(pages.count(), 0);
     }
 
+    #[test]
+    fn data_and_holes_are_found_page_by_page() {
+        let mut pages = Pages::default();
+        pages.write(2 * PAGE + 7, b"data");
+        pages.write(4 * PAGE - 1, b"more");
+        let end = pages.size();
+        assert_eq!(pages.extent(5, end), (Content::Hole, 2 * PAGE));
+        assert_eq!(pages.extent(2 * PAGE, end), (Content::Data, end));
+        assert_eq!(pages.extent(2 * PAGE, 2 * PAGE + 1), (Content::Data, 2 * PAGE + 1));
+        pages.clear(3 * PAGE, 2 * PAGE, true);
+        assert_eq!((pages.extent(2 * PAGE, end), pages.count()), ((Content::Data, 3 * PAGE), 1));
+        assert_eq!(pages.extent(3 * PAGE, end), (Content::Hole, end));
+    }
+
+    #[test]
+    fn a_clone_shares_pages_until_one_of_them_is_written_to() {
+        let (mut one, mut other) = (Pages::default(), Pages::default());
+        one.write(0, &[1; 3 * PAGE_OCTETS]);
+        other.write(0, &[2; 5 * PAGE_OCTETS]);
+        let shared = one.share(PAGE, PAGE + 10);
+        assert_eq!(other.added_by(2 * PAGE, &shared), 0);
+        other.put(2 * PAGE, shared);
+        one.write(PAGE, &[3]);
+        let mut out = vec![9; 5 * PAGE_OCTETS];
+        assert_eq!(other.read(0, &mut out), out.len());
+        let page = PAGE_OCTETS;
+        assert!(out[..2 * page].iter().all(|octet| *octet == 2) && out[4 * page..].iter().all(|octet| *octet == 2));
+        assert!(out[2 * page..3 * page + 10].iter().all(|octet| *octet == 1), "as it was when it was cloned");
+        assert!(out[3 * page + 10..4 * page].iter().all(|octet| *octet == 0), "the rest of the last page");
+    }
+
     proptest! {
         #[test]
         fn it_behaves_as_a_vector(
@@ -111,7 +221,7 @@ mod tests {
                 } else if len > 0 {
                     let end = offset as usize + len;
                     let before = pages.count();
-                    let missing = pages.missing(offset, len);
+                    let missing = pages.missing(offset, len as u64);
                     pages.write(offset, &vec![octet; len]);
                     prop_assert_eq!(pages.count(), before + missing);
                     model.resize(model.len().max(end), 0);

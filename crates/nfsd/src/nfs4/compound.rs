@@ -16,7 +16,11 @@ use super::{
 use crate::{Origin, claims::FileKey, opened::Opened, server::Server, transfer::Counted};
 use bytes::Buf as _;
 use rpcrdma_env::{Buffer, Timestamp};
-use rpcrdma_nfs::v4::{Args, Arguments, Op, Outcome, Status, Tag, ops};
+use rpcrdma_nfs::v4::{
+    Args, Arguments, List, Op, Outcome, Status, Tag,
+    callback::{ReferringCall, ReferringCalls},
+    ops,
+};
 use rpcrdma_oncrpc::CallContext;
 use rpcrdma_xdr::{Encode, Encoder, Part, Payload};
 use std::{sync::Arc, time::Duration};
@@ -132,20 +136,24 @@ fn only_looks(op: Op) -> bool {
         Op::Access
             | Op::GetAttr
             | Op::GetFh
+            | Op::IoAdvise
             | Op::LockT
             | Op::Lookup
             | Op::LookupP
             | Op::NVerify
+            | Op::OffloadStatus
             | Op::PutFh
             | Op::PutPubFh
             | Op::PutRootFh
             | Op::Read
             | Op::ReadDir
             | Op::ReadLink
+            | Op::ReadPlus
             | Op::RestoreFh
             | Op::SaveFh
             | Op::SecInfo
             | Op::SecInfoNoName
+            | Op::Seek
             | Op::Sequence
             | Op::TestStateId
             | Op::Verify
@@ -178,6 +186,12 @@ impl Compound {
     /// OP_NOT_IN_SESSION without one.
     pub(super) fn session(&self) -> Result<&Arc<Session<Pin>>, Status> {
         self.session.as_ref().map(|inside| &inside.session).ok_or(Status::OP_NOT_IN_SESSION)
+    }
+
+    /// The call that is executed, as a later call of the server's refers to it.
+    pub(super) fn this_call(&self) -> Option<ReferringCalls> {
+        let ops::SequenceOk { session, sequence, slot, .. } = self.session.as_ref()?.ok;
+        Some(ReferringCalls { session, calls: List(vec![ReferringCall { sequence, slot }]) })
     }
 
     /// Whose session it is: stateids and owners are this client's.
@@ -384,6 +398,17 @@ impl Compound {
             Args::Read(args) => Outcome::Read(self.read(args, room).await),
             Args::Write(args) => Outcome::Write(self.write(args).await),
             Args::Commit(args) => Outcome::Commit(Box::pin(self.commit(args)).await),
+            // space.rs
+            Args::Seek(args) => Outcome::Seek(Box::pin(self.seek(args)).await),
+            Args::ReadPlus(args) => Outcome::ReadPlus(Box::pin(self.read_plus(args, room)).await),
+            Args::Allocate(args) => Outcome::Allocate(Box::pin(self.allocate(args)).await),
+            Args::Deallocate(args) => Outcome::Deallocate(Box::pin(self.deallocate(args)).await),
+            Args::IoAdvise(args) => Outcome::IoAdvise(Box::pin(self.io_advise(args)).await),
+            // copy.rs
+            Args::Clone(args) => Outcome::Clone(Box::pin(self.clone_range(args)).await),
+            Args::Copy(args) => Outcome::Copy(Box::pin(self.copy_range(args)).await),
+            Args::OffloadStatus(args) => Outcome::OffloadStatus(self.offload_status(args)),
+            Args::OffloadCancel(args) => Outcome::OffloadCancel(Box::pin(self.offload_cancel(args)).await),
             // `is_missing` has the others, and what minor version 0 alone has was not decoded.
             other => Outcome::failed(other.op(), Status::NOTSUPP),
         }

@@ -60,7 +60,7 @@ impl Compound {
     }
 
     /// The status of a failure to read or write: what a file is that has no data.
-    async fn no_data<F>(&self, file: &Opened, failed: Failure<F>) -> Status {
+    pub(super) async fn no_data<F>(&self, file: &Opened, failed: Failure<F>) -> Status {
         if failed.fault != Fault::Invalid {
             return status(failed.fault);
         }

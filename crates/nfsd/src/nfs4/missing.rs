@@ -7,31 +7,22 @@ use rpcrdma_nfs::v4::Op;
 pub(super) fn is_missing(op: Op) -> bool {
     matches!(
         op,
-        Op::Allocate
-            | Op::BackchannelCtl
-            | Op::Clone
-            | Op::Copy
+        Op::BackchannelCtl
             | Op::CopyNotify
-            | Op::Deallocate
             | Op::DelegPurge
             | Op::DelegReturn
             | Op::GetDeviceInfo
             | Op::GetDeviceList
             | Op::GetDirDelegation
             | Op::GetXattr
-            | Op::IoAdvise
             | Op::LayoutCommit
             | Op::LayoutError
             | Op::LayoutGet
             | Op::LayoutReturn
             | Op::LayoutStats
             | Op::ListXattrs
-            | Op::OffloadCancel
-            | Op::OffloadStatus
             | Op::OpenAttr
-            | Op::ReadPlus
             | Op::RemoveXattr
-            | Op::Seek
             | Op::SetSsv
             | Op::SetXattr
             | Op::WantDelegation

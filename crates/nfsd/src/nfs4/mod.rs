@@ -9,6 +9,7 @@
 //! look.rs change.rs directory.rs                names
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
+//! space.rs copy.rs offload.rs                   holes and space; copies, and those that go on after their call
 //! state/        what is kept between calls, without any network
 //! callback/     calls to clients
 //! tasks.rs      what goes on after its call was answered
@@ -22,6 +23,7 @@ mod callback;
 mod change;
 mod compound;
 mod conflicts;
+mod copy;
 mod current;
 mod data;
 mod directory;
@@ -29,6 +31,7 @@ mod lock;
 mod look;
 mod missing;
 mod observer;
+mod offload;
 mod open;
 mod open_create;
 mod pseudo;
@@ -37,6 +40,7 @@ mod security;
 mod service;
 mod session;
 mod settable;
+mod space;
 pub(crate) mod state;
 mod tasks;
 mod tell;

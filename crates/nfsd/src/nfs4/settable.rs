@@ -65,7 +65,12 @@ const ALWAYS: Bitmap = Bitmap::of(&[
 const SINCE_1: Bitmap = Bitmap::of(&[Attribute::SupportedExclusiveCreate]);
 
 /// What minor version 2 brought, with the extensions of RFC 8275 and RFC 8276.
-const SINCE_2: Bitmap = Bitmap::of(&[Attribute::ChangeAttributeType, Attribute::ModeUmask, Attribute::XattrSupport]);
+const SINCE_2: Bitmap = Bitmap::of(&[
+    Attribute::ChangeAttributeType,
+    Attribute::CloneBlockSize,
+    Attribute::ModeUmask,
+    Attribute::XattrSupport,
+]);
 
 /// What may be set, except the times, while a file is made exclusively: a file system may keep the verifier in those.
 const EXCLUSIVE: Bitmap = Bitmap::of(&[Attribute::Size, Attribute::Mode, Attribute::Owner, Attribute::Group]);

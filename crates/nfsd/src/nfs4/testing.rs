@@ -123,6 +123,13 @@ impl TestServer {
         Self::start_with(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), Setup::default(), 1, queue)
     }
 
+    /// One that serves a directory, whose work waits in this queue.
+    pub(crate) fn directory_in(queue: Arc<Queue>) -> Self {
+        let scratch = tempfile::tempdir().unwrap();
+        std::fs::create_dir(scratch.path().join("served")).unwrap();
+        Self::start_with(Arc::default(), None, Arc::new(scratch), Setup::default(), 1, queue)
+    }
+
     fn start(
         clock: Arc<TestClock>,
         memory: Option<Arc<dyn FileSystem>>,

@@ -77,7 +77,7 @@ impl Compound {
         let handle = if asked.set.contains(Attribute::Handle) { Some(self.handle(file)?) } else { None };
         Ok(FileAttributes::tell(asked.set, |attribute| match attribute {
             Attribute::Handle => handle.clone().map(Value::Handle),
-            Attribute::SupportedAttributes => Some(Value::SupportedAttributes(self.supported_of(attributes))),
+            Attribute::SupportedAttributes => Some(Value::SupportedAttributes(self.supported_of(file, attributes))),
             Attribute::MountedOnFileId => {
                 Some(Value::MountedOnFileId(self.server.covered(file).unwrap_or(attributes.file_id)))
             }
@@ -88,8 +88,12 @@ impl Compound {
     }
 
     /// What is supported for a file.
-    fn supported_of(&self, attributes: &Attributes) -> Bitmap {
+    fn supported_of(&self, file: &Opened, attributes: &Attributes) -> Bitmap {
         let mut set = supported(self.minor);
+        // NFS4-7862-12.2.1-a
+        if file.file_system.features().clone_octets.is_none() {
+            set.remove(Attribute::CloneBlockSize);
+        }
         if attributes.created.is_none() {
             set.remove(Attribute::TimeCreate);
         }
@@ -125,6 +129,7 @@ impl Compound {
             Attribute::TimeDelta => Value::TimeDelta(features().time_precision.into()),
             Attribute::SupportedExclusiveCreate => Value::SupportedExclusiveCreate(exclusive(self.minor)),
             Attribute::ChangeAttributeType => Value::ChangeAttributeType(ChangeAttributeType::Undefined),
+            Attribute::CloneBlockSize => Value::CloneBlockSize(features().clone_octets?),
             Attribute::XattrSupport => Value::XattrSupport(false),
             _ => return None,
         })

@@ -345,18 +345,27 @@ fn version_3_and_4_tell_the_same_numbers() {
     assert_eq!(value(&client, &file, Attribute::MountedOnFileId), Value::MountedOnFileId(other.file_id));
 }
 
-/// CLONE is not there: who reads its unit would believe that it is.
+/// Who reads the unit of clones believes that there are some.
 ///
 /// proves: NFS4-7862-12.2.1-a
 #[test]
-fn the_unit_of_clone_is_not_told_without_clone() {
-    for server in servers() {
+fn the_unit_of_clone_is_told_with_clone_only() {
+    for (server, is_memory) in [(TestServer::memory(), true), (TestServer::directory(), false)] {
         let client = server.client("a");
         let root = client.walk("").unwrap();
         let Value::SupportedAttributes(supported) = value(&client, &root, Attribute::SupportedAttributes) else {
             panic!()
         };
-        assert!(supported.contains(Attribute::XattrSupport) && !supported.contains(Attribute::CloneBlockSize));
-        assert!(told(&client, &root, &[Attribute::CloneBlockSize]).unwrap().set.is_empty());
+        assert!(supported.contains(Attribute::XattrSupport));
+        let file = file(&server, &client, "f");
+        let state = StateId::ANONYMOUS;
+        let clone = ops::CloneRange { source_state: state, state, source_offset: 0, offset: 0, count: 0 };
+        let put = Args::PutFh(ops::PutFh { file });
+        let clones = client.status(vec![put, Args::SaveFh, Args::Clone(clone)]) == Status::OK;
+        assert!(clones || !is_memory);
+        assert_eq!(supported.contains(Attribute::CloneBlockSize), clones);
+        let unit = told(&client, &root, &[Attribute::CloneBlockSize]).unwrap();
+        let unit = unit.values().unwrap();
+        assert!(if clones { unit == [Value::CloneBlockSize(4_096)] } else { unit.is_empty() }, "{unit:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! table has one lock, which SEQUENCE does not take.
 
 use super::{
+    copies::Copies,
     exchange::ExchangeId,
     held::{Held, Totals},
     lease::Lease,
@@ -42,6 +43,8 @@ pub(crate) struct Client<P> {
     pub(crate) lease: Lease,
     /// What it holds.
     pub(crate) held: Held<P>,
+    /// Its copies that go on after COPY was answered.
+    pub(crate) copies: Copies,
     creation: Mutex<Creation>,
     is_complete: AtomicBool,
     is_recorded: AtomicBool,
@@ -69,6 +72,7 @@ impl<P> Client<P> {
             network: call.network,
             lease: Lease::new(now),
             held: Held::new(id, limits.clone(), totals.clone()),
+            copies: Copies::default(),
             creation: Mutex::default(),
             is_complete: AtomicBool::new(false),
             is_recorded: AtomicBool::new(false),

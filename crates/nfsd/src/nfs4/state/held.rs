@@ -13,7 +13,7 @@ use super::{
 use crate::claims::FileKey;
 use rpcrdma_nfs::v4::{ClientId, OwnerName, StateId, StateIdOther, Status};
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -148,6 +148,8 @@ pub(super) struct Inner<P> {
     /// How many of `revoked` there are of each [`Why`].
     lost: [usize; 3],
     last: u32,
+    /// Names of copies, which are kept elsewhere and stand for nothing here.
+    copies: HashSet<StateIdOther>,
     /// The client is no more: whatever of it still runs gets nothing that nobody would give back.
     is_ended: bool,
     limits: Arc<Limits>,
@@ -176,16 +178,22 @@ impl<P> Inner<P> {
         }
         self.counts[number] += 1;
         self.names = names;
-        let name = loop {
+        let name = self.new_name();
+        self.states.insert(name, State { sequence: 1, file, kind });
+        Ok(StateId { sequence: 1, other: name })
+    }
+
+    /// A name that means nothing yet.
+    fn new_name(&mut self) -> StateIdOther {
+        loop {
             // Numbers come back after 2^32; one that still means something is passed over.
             self.last = self.last.wrapping_add(1);
             let name = other(self.client, self.last);
-            if !self.states.contains_key(&name) && !self.revoked.contains_key(&name) {
-                break name;
+            let is_used = self.states.contains_key(&name) || self.revoked.contains_key(&name);
+            if !is_used && !self.copies.contains(&name) {
+                return name;
             }
-        };
-        self.states.insert(name, State { sequence: 1, file, kind });
-        Ok(StateId { sequence: 1, other: name })
+        }
     }
 
     fn count_out(&mut self, number: usize) {
@@ -269,6 +277,7 @@ impl<P> Held<P> {
             names: 0,
             lost: [0; 3],
             last: 0,
+            copies: HashSet::new(),
             is_ended: false,
             limits,
             totals,
@@ -278,6 +287,30 @@ impl<P> Held<P> {
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Names a copy: no state gets that name meanwhile. How many there are is bounded where they are kept.
+    ///
+    /// # Errors
+    /// EXPIRED if the client is no more.
+    pub(super) fn name(&self) -> Result<StateIdOther, Status> {
+        let mut inner = self.lock();
+        if inner.is_ended {
+            return Err(Status::EXPIRED);
+        }
+        let name = inner.new_name();
+        inner.copies.insert(name);
+        Ok(name)
+    }
+
+    /// The name of a copy means nothing any more.
+    pub(super) fn unname(&self, name: StateIdOther) {
+        self.lock().copies.remove(&name);
+    }
+
+    /// Whether the client is no more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().is_ended
     }
 
     /// Whether nothing is held. What was taken away does not count.

@@ -19,6 +19,7 @@
 //! | LOCK, LOCKU | `fresh` or `reclaim`; [`Held::check`](held::Held); the claims; then `locked` or `unlocked` |
 //! | CLOSE, OPEN_DOWNGRADE, DELEGRETURN | `close`, `downgrade`, `undelegate`; then the claims |
 //! | READ, WRITE, SETATTR | [`stateids::special`], else `check`: the owner for the claims, and the pin |
+//! | COPY, OFFLOAD_STATUS, OFFLOAD_CANCEL | [`Client::begin_copy`], `copy`, `cancel_copy` |
 //! | TEST_STATEID, FREE_STATEID | [`Held::test`](held::Held), [`State::free_stateid`] |
 //!
 //! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks
@@ -31,7 +32,7 @@
 //! something from the claims and an `Err` here gives it back, since its client may have ended in between.
 //!
 //! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's
-//! connections, the index of connections; a client's lease, what it holds. Those of [`Recovery`] come last. None is
+//! connections, the index of connections; a client's lease, its copies, what it holds. Those of [`Recovery`] come last. None is
 //! held while the disk is waited for but the journal's own, which only functions that sleep take.
 
 // Delegations, their revocation and the back channel have their state here; the operations that grant and call are not there
@@ -41,6 +42,7 @@
 pub(crate) mod channel;
 pub(crate) mod clients;
 pub(crate) mod connections;
+pub(crate) mod copies;
 pub(crate) mod counts;
 pub(crate) mod exchange;
 pub(crate) mod grace;

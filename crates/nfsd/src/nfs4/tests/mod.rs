@@ -1,11 +1,14 @@
 //! What clients of version 4 hold, asked of whole servers.
 
 mod compound;
+mod copy;
 mod cost;
 mod data;
 mod lock;
+mod offload;
 mod open;
 mod recovery;
+mod space;
 mod turns;
 
 use super::testing::{TestClient, TestServer, only};

@@ -3,6 +3,7 @@
 
 mod clients;
 mod conflicts;
+mod copies;
 mod floods;
 mod owners;
 mod releases;

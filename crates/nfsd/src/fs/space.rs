@@ -1,0 +1,181 @@
+//! Holes, space and copies: what a file system is asked of ranges of files, and what it says.
+
+use rpcrdma_env::Buffer;
+use rpcrdma_nfs::attr::{Change, Stability};
+
+/// What a range of a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Octets that were written, or for which space is in use.
+    Data,
+    /// Nothing: it reads as zeroes. Each file has a hole behind its last octet.
+    Hole,
+}
+
+/// Where the next data or hole of a file is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sought {
+    /// Where it begins.
+    pub offset: u64,
+    /// Nothing of the kind lies before the end of the file, which is where [`offset`](Self::offset) is.
+    pub end: bool,
+}
+
+/// A range of one file that is copied to another. Neither end is beyond 2^64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins in the source.
+    pub from: u64,
+    /// Where it begins in the destination.
+    pub to: u64,
+    /// How many octets.
+    pub length: u64,
+}
+
+impl Span {
+    /// Whether source and destination have octets in common, if they are the same file.
+    pub fn overlaps(&self) -> bool {
+        self.from.abs_diff(self.to) < self.length
+    }
+}
+
+/// What was copied.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Copied {
+    /// How many octets, holes included. 0 where the source has no more.
+    pub count: u64,
+    /// How durable they are.
+    pub committed: Stability,
+    /// The destination before and after.
+    pub file: Change,
+}
+
+impl Copied {
+    /// So many octets were copied, so durably.
+    pub fn new(count: u64, committed: Stability, file: Change) -> Self {
+        Self { count, committed, file }
+    }
+}
+
+/// A piece of a file that was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where it begins.
+    pub offset: u64,
+    /// How many octets.
+    pub length: u64,
+    /// Of data that many octets are in the buffer, behind those of the pieces before.
+    pub content: Content,
+}
+
+/// What was read of a file with holes.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct SparseData {
+    /// The buffer that was given, its length set to the octets of all data.
+    pub buffer: Buffer,
+    /// Data and holes, each beginning where the one before ends.
+    pub pieces: Vec<Piece>,
+    /// Whether the last piece ends where the file does.
+    pub end: bool,
+}
+
+impl SparseData {
+    /// The data of all pieces, the pieces, and whether the last of them ends where the file does.
+    pub fn new(buffer: Buffer, pieces: Vec<Piece>, end: bool) -> Self {
+        Self { buffer, pieces, end }
+    }
+}
+
+/// How much of a file may be told, as pieces. Each of them takes some octets beside its data, and data is followed by what makes
+/// its octets a multiple of four.
+#[derive(Clone, Copy, Debug)]
+pub struct PieceBudget {
+    count: u64,
+    octets: usize,
+    head: usize,
+    most: usize,
+}
+
+impl PieceBudget {
+    /// Pieces of at most `count` octets of the file, of which at most `most`, each of which takes `head` octets beside its data.
+    /// All of them together take at most `octets`.
+    pub fn new(count: u64, octets: usize, head: usize, most: usize) -> Self {
+        Self { count, octets, head, most }
+    }
+
+    /// How many octets of the file are still wanted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How much data there is room for if no hole comes before it.
+    pub fn data(&self) -> usize {
+        match self.most {
+            0 => 0,
+            _ => {
+                let wanted = usize::try_from(self.count).unwrap_or(usize::MAX);
+                (self.octets.saturating_sub(self.head) & !3).min(wanted)
+            }
+        }
+    }
+
+    /// Takes a hole of so many octets. Says whether there is room for it.
+    pub fn take_hole(&mut self, length: u64) -> bool {
+        if self.most == 0 || self.octets < self.head {
+            return false;
+        }
+        self.take(length, 0);
+        true
+    }
+
+    /// Takes data of so many octets, or as many as there is room for.
+    pub fn take_data(&mut self, length: u64) -> usize {
+        let taken = usize::try_from(length).unwrap_or(usize::MAX).min(self.data());
+        if taken > 0 {
+            self.take(taken as u64, rpcrdma_xdr::padded(taken));
+        }
+        taken
+    }
+
+    fn take(&mut self, of_file: u64, octets: usize) {
+        self.count = self.count.saturating_sub(of_file);
+        self.octets = self.octets.saturating_sub(self.head + octets);
+        self.most -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_is_for_so_many_octets_and_no_more() {
+        let whole = PieceBudget::new(100, 120, 20, 9);
+        assert_eq!((whole.data(), whole.count()), (100, 100));
+        assert_eq!(PieceBudget::new(100, 119, 20, 9).data(), 96, "one less, and a word less of data");
+        assert_eq!(PieceBudget::new(99, 120, 20, 9).data(), 99, "what follows it has room, too");
+        assert_eq!(PieceBudget::new(100, 120, 20, 0).data(), 0);
+        let mut budget = whole;
+        assert!(budget.take_hole(60));
+        assert_eq!(budget.take_data(500), 40, "what is wanted");
+        assert_eq!((budget.count(), budget.take_data(1)), (0, 0));
+    }
+
+    #[test]
+    fn pieces_are_counted() {
+        let mut budget = PieceBudget::new(u64::MAX, 10_000, 20, 2);
+        assert!(budget.take_hole(1) && budget.take_hole(1), "at the limit");
+        assert!(!budget.take_hole(1) && budget.take_data(1) == 0, "one past it");
+        let mut budget = PieceBudget::new(u64::MAX, 39, 20, 9);
+        assert!(budget.take_hole(1) && !budget.take_hole(1), "no room for a second");
+    }
+
+    #[test]
+    fn ranges_of_a_file_overlap_where_they_have_an_octet_in_common() {
+        let overlaps = |from, to, length| Span { from, to, length }.overlaps();
+        assert!(overlaps(0, 9, 10) && overlaps(9, 0, 10) && overlaps(5, 5, 1));
+        assert!(!overlaps(0, 10, 10) && !overlaps(10, 0, 10) && !overlaps(5, 5, 0));
+    }
+}

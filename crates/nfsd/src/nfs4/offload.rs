@@ -1,0 +1,196 @@
+//! Copies that go on after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8, 15.8, 15.9, 16.1).
+//!
+//! Each piece of a copy takes its client's turn in the queue, and is made only if the stateids still allow it: a copy ends with
+//! the opens that it was asked for with, and with its client. It is durable when the client is told that all of it was copied,
+//! unless something was lost meanwhile: then the verifier says so. A client that cannot be told can ask.
+
+use super::{
+    callback::NoAnswer,
+    compound::Compound,
+    copy::rest,
+    service::{Pin, Shared},
+    state::{
+        clients::Client,
+        copies::{Copying, Ended, Running},
+        stateids::{Special, special},
+    },
+    tell::status,
+};
+use crate::{
+    Fault, Origin, Span, Via,
+    claims::{Access, FileKey},
+    opened::Opened,
+    server::Server,
+};
+use rpcrdma_nfs::v4::{
+    Handle, StateId, Status, Verifier,
+    callback::{Args, CbOffload, OffloadOutcome, ReferringCalls},
+    ops::{self, Answer, Stability, WriteResponse},
+};
+use std::{sync::Arc, time::Duration};
+
+/// How often the server tries to tell a client that a copy has ended, in number, and how long it waits in between: a client that
+/// has lost its connection is back within some seconds, or asks.
+const TELLS: u32 = 5;
+const TELL_AGAIN: Duration = Duration::from_secs(3);
+
+/// A file of a copy, and by what right it is used.
+pub(super) struct End {
+    pub(super) key: FileKey,
+    pub(super) file: Opened,
+    pub(super) state: StateId,
+    pub(super) access: Access,
+}
+
+/// A copy that goes on.
+pub(super) struct Offload {
+    pub(super) shared: Arc<Shared>,
+    pub(super) server: Arc<Server>,
+    pub(super) client: Arc<Client<Pin>>,
+    /// Whose turn it takes.
+    pub(super) origin: Origin,
+    /// Source and destination.
+    pub(super) ends: [End; 2],
+    /// The destination's.
+    pub(super) handle: Handle,
+    /// From before the first piece.
+    pub(super) verifier: Verifier,
+    /// The COPY.
+    pub(super) call: Option<ReferringCalls>,
+}
+
+impl Shared {
+    /// Whether a client would be told of a copy's end.
+    pub(super) fn hears_of_copies(&self, client: &Client<Pin>) -> bool {
+        #[cfg(test)]
+        if client.copies.pretends_to_listen.load(std::sync::atomic::Ordering::Relaxed) {
+            return true;
+        }
+        self.can_call(client)
+    }
+}
+
+impl Offload {
+    /// Copies, and tells the client how it has ended.
+    pub(super) async fn run(self, running: Running, (from, to): (Via, Via), span: Span) {
+        let copying = running.copying.clone();
+        let ended = self.copy(&copying, from, to, span).await;
+        copying.end(self.shared.now(), ended);
+        // Nothing is written from here on.
+        drop(running);
+        if copying.is_cancelled() || self.client.held.is_ended() {
+            return self.client.forget_copy(copying.id.other);
+        }
+        self.tell(&copying, ended).await;
+    }
+
+    async fn copy(&self, copying: &Copying, from: Via, to: Via, span: Span) -> Ended {
+        let file_system = self.ends[1].file.file_system.clone();
+        while copying.copied() < span.length {
+            self.may_go_on(copying).await?;
+            let piece = rest(span, copying.copied());
+            let copied = match file_system.copy(from.clone(), to.clone(), piece).await {
+                // The source was cut meanwhile.
+                Ok(copied) if copied.count == 0 => break,
+                Ok(copied) => copied.count,
+                Err(failed) => return Err(status(failed.fault)),
+            };
+            copying.add(copied);
+        }
+        let synced = file_system.commit(to, span.to, 0).await;
+        let is_lost = Verifier(self.server.write_verifier(&*file_system).0) != self.verifier;
+        let committed = match synced {
+            Ok(_) if !is_lost => Stability::FileSync,
+            // The client compares the verifier with that of a COMMIT, and copies again.
+            Ok(_) => Stability::Unstable,
+            Err(failed) if is_lost || failed.fault == Fault::Later => Stability::Unstable,
+            Err(failed) => return Err(status(failed.fault)),
+        };
+        Ok(WriteResponse { callback: None, count: copying.copied(), committed, verifier: self.verifier })
+    }
+
+    /// Whether the client still wants the next piece, and may have it.
+    async fn may_go_on(&self, copying: &Copying) -> Result<(), Status> {
+        if copying.is_cancelled() {
+            return Err(Status::DELAY);
+        }
+        if self.client.held.is_ended() {
+            return Err(Status::EXPIRED);
+        }
+        for end in &self.ends {
+            self.may_use(end).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the stateid of an end still allows what it has allowed.
+    async fn may_use(&self, end: &End) -> Result<(), Status> {
+        let holder = match special(end.state)? {
+            Some(Special::Bypass) if end.access == Access::READ => return Ok(()),
+            Some(_) => None,
+            None => {
+                // Whatever else was opened or locked by it since.
+                let state = StateId { sequence: 0, ..end.state };
+                let pin = self.client.held.pin(state, end.key, end.access.bits() as u8)?;
+                if pin.is_some() {
+                    return Ok(());
+                }
+                if end.access != Access::READ {
+                    return Err(Status::OPENMODE);
+                }
+                let checked = self.client.held.check(state, end.key, super::state::held::Wanted::Any)?;
+                checked.owner.map(|owner| Shared::holder(self.client.id(), &owner))
+            }
+        };
+        let may = self.shared.may(self.origin, end.key, end.access, holder.as_ref()).await;
+        may.map_err(|in_the_way| in_the_way.status(Status::LOCKED))
+    }
+
+    /// Tells the client how a copy has ended. When it has answered, the copy is known no more.
+    async fn tell(&self, copying: &Copying, ended: Ended) {
+        let outcome = match ended {
+            Ok(response) => OffloadOutcome::Done(response),
+            Err(status) => OffloadOutcome::Failed { status, copied: copying.copied() },
+        };
+        for last in (0..TELLS).rev() {
+            let offload = CbOffload { file: self.handle.clone(), state: copying.id, outcome };
+            let call = vec![Args::Offload(offload)];
+            let answer = self.shared.call_back(&self.client, call, self.call.iter().cloned().collect()).await;
+            let status = answer.map(|outcomes| outcomes.first().map_or(Status::SERVERFAULT, |one| one.status()));
+            match status {
+                // Not known yet: COPY's answer may still be under way.
+                Ok(Status::DELAY) | Err(NoAnswer::NoPath | NoAnswer::Lost | NoAnswer::Refused(Status::DELAY)) => {}
+                // It has answered, and what it says changes nothing.
+                Ok(_) => return self.client.forget_copy(copying.id.other),
+                Err(NoAnswer::Refused(_)) => break,
+            }
+            if last > 0 {
+                self.shared.clock.sleep_until(self.shared.now() + TELL_AGAIN).await;
+            }
+            if copying.is_cancelled() || self.client.held.is_ended() {
+                return self.client.forget_copy(copying.id.other);
+            }
+        }
+        tracing::debug!(client = ?self.client.id(), "a client was not told that a copy has ended, and may ask");
+    }
+}
+
+impl Compound {
+    pub(super) fn offload_status(&mut self, args: ops::OffloadStatus) -> Answer<ops::OffloadStatusOk> {
+        let (file, client) = (self.file()?, self.client()?);
+        let state = self.state_of(args.state, true)?;
+        let copy = client.copy(state, Self::key(&file), self.shared.now())?;
+        // First how it has ended: what is copied until then is all.
+        let complete = copy.outcome().map(|ended| ended.err().unwrap_or(Status::OK));
+        Ok(ops::OffloadStatusOk { count: copy.copied(), complete })
+    }
+
+    /// Answered when nothing is written any more. What was copied stays.
+    pub(super) async fn offload_cancel(&mut self, args: ops::OffloadCancel) -> Answer<()> {
+        let (file, client) = (self.file()?, self.client()?);
+        let state = self.state_of(args.state, true)?;
+        let copy = client.cancel_copy(state, Self::key(&file), self.principal(), self.shared.now())?;
+        copy.stopped().await;
+        Ok(())
+    }
+}

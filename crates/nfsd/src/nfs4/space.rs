@@ -1,0 +1,151 @@
+//! Holes, space and advice: SEEK, READ_PLUS, ALLOCATE, DEALLOCATE, IO_ADVISE (RFC 7862 sections 15.1, 15.4, 15.5, 15.10, 15.11).
+//!
+//! READ_PLUS takes memory for its data as READ does, and may tell less than was asked for where its pieces would take more of
+//! the reply than the data that was asked for: so a client knows how large a reply can be.
+
+use super::{
+    compound::Compound,
+    state::{held::Wanted, stateids::special},
+    tell::{failure, status},
+};
+use crate::{Content, Piece, PieceBudget, claims::Access, opened::Opened};
+use bytes::Bytes;
+use rpcrdma_nfs::{
+    attr::FileType,
+    v4::{
+        Bitmap, List, MAX_TRANSFER_OCTETS, Opaque, Status,
+        ops::{self, Answer},
+    },
+};
+use rpcrdma_xdr::padded;
+
+/// Octets of READ_PLUS's results before the pieces: the operation, its status, whether it is the end, and the number of pieces.
+const READ_PLUS_OCTETS: usize = 16;
+/// Octets of a piece beside its data: its kind, where it begins, and the length of a hole (that of data takes less).
+const PIECE_OCTETS: usize = 20;
+/// The most pieces that READ_PLUS tells, in number. A hole and data of a page each in a mebibyte are 256; what is in smaller
+/// pieces costs more to find than to send.
+const MAX_PIECES: usize = 256;
+const _: () = assert!(MAX_PIECES <= ops::MAX_PIECES);
+
+/// IO_ADVISE's hints: that there is none, and that a range will be read soon (`IO_ADVISE4_NORMAL`, `IO_ADVISE4_WILLNEED`).
+const NORMAL: u32 = 0;
+const WILL_NEED: u32 = 4;
+
+/// The end of a range.
+///
+/// # Errors
+/// INVAL if no number is as large.
+pub(super) fn end(offset: u64, length: u64) -> Result<u64, Status> {
+    offset.checked_add(length).ok_or(Status::INVAL)
+}
+
+/// Puts the data between the heads of the pieces that it belongs to.
+fn told(pieces: Vec<Piece>, mut data: Bytes) -> Vec<ops::Piece> {
+    let tell = |Piece { offset, length, content }| match content {
+        Content::Hole => ops::Piece::Hole(ops::HolePiece { offset, length }),
+        Content::Data => {
+            let len = usize::try_from(length).unwrap_or(usize::MAX).min(data.len());
+            ops::Piece::Data(ops::DataPiece { offset, data: Opaque(data.split_to(len)) })
+        }
+    };
+    pieces.into_iter().map(tell).collect()
+}
+
+impl Compound {
+    /// The type of a file that is read: it has to have data.
+    ///
+    /// # Errors
+    /// ISDIR, SYMLINK, WRONG_TYPE.
+    async fn check_has_data(&self, file: &Opened) -> Result<(), Status> {
+        match file.attributes().await.map_err(status)?.file_type {
+            FileType::Regular => Ok(()),
+            FileType::Directory => Err(Status::ISDIR),
+            FileType::Symlink => Err(Status::SYMLINK),
+            _ => Err(Status::WRONG_TYPE),
+        }
+    }
+
+    /// Operations that change space, and copies, know one status for whatever is no regular file.
+    ///
+    /// # Errors
+    /// WRONG_TYPE.
+    pub(super) async fn check_is_regular(file: &Opened) -> Result<(), Status> {
+        match file.attributes().await.map_err(status)?.file_type {
+            FileType::Regular => Ok(()),
+            _ => Err(Status::WRONG_TYPE),
+        }
+    }
+
+    pub(super) async fn seek(&mut self, args: ops::Seek) -> Answer<ops::SeekOk> {
+        let file = self.file()?;
+        self.check_has_data(&file).await?;
+        let via = self.via(&file, args.state, Access::READ).await?;
+        let what = match args.what {
+            ops::Content::Data => Content::Data,
+            ops::Content::Hole => Content::Hole,
+        };
+        let sought = file.file_system.seek(via, args.offset, what).await.map_err(failure)?;
+        Ok(ops::SeekOk { end: sought.end, offset: sought.offset })
+    }
+
+    pub(super) async fn read_plus(&mut self, args: ops::ReadPlus, room: usize) -> Answer<ops::ReadPlusOk> {
+        let file = self.file()?;
+        self.check_has_data(&file).await?;
+        let via = self.via(&file, args.state, Access::READ).await?;
+        let count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
+        // Pieces take no more room than all of it as data would, for which the client has room.
+        let octets = room.saturating_sub(READ_PLUS_OCTETS).min(PIECE_OCTETS + padded(count));
+        let budget = PieceBudget::new(count as u64, octets, PIECE_OCTETS, MAX_PIECES);
+        let left = file.file_system.size_hint(file.file).map(|size| size.saturating_sub(args.offset));
+        let wanted = left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)).min(budget.data());
+        let buffer = self.buffer(wanted).await?;
+        let read = match file.file_system.read_sparse(via, args.offset, budget, buffer).await {
+            Ok(read) => read,
+            Err(failed) => return Err(self.no_data(&file, failed).await),
+        };
+        // ULB-5.1.1-a: nothing of it is placed directly.
+        Ok(ops::ReadPlusOk { end: read.end, pieces: List(told(read.pieces, read.buffer.freeze())) })
+    }
+
+    pub(super) async fn allocate(&mut self, args: ops::Allocate) -> Answer<()> {
+        let file = self.file_to_change()?;
+        Self::check_is_regular(&file).await?;
+        let via = self.via(&file, args.state, Access::WRITE).await?;
+        check_range(args.offset, args.length)?;
+        file.file_system.allocate(via, args.offset, args.length).await.map(drop).map_err(failure)
+    }
+
+    pub(super) async fn deallocate(&mut self, args: ops::Deallocate) -> Answer<()> {
+        let file = self.file_to_change()?;
+        Self::check_is_regular(&file).await?;
+        let via = self.via(&file, args.state, Access::WRITE).await?;
+        check_range(args.offset, args.length)?;
+        file.file_system.deallocate(via, args.offset, args.length).await.map(drop).map_err(failure)
+    }
+
+    /// Only what is read ahead is done: other advice would change how the file is read for everybody who has it open. Advice that
+    /// is not taken is no error (RFC 7862 section 15.5.3).
+    pub(super) async fn io_advise(&mut self, args: ops::IoAdvise) -> Answer<ops::IoAdviseOk> {
+        let (file, client) = (self.file()?, self.client()?);
+        self.check_has_data(&file).await?;
+        end(args.offset, args.length)?;
+        let state = self.state_of(args.state, false)?;
+        if special(state)?.is_none() {
+            client.held.check(state, Self::key(&file), Wanted::Any)?;
+        }
+        let mut taken = false;
+        if args.hints.contains(WILL_NEED)
+            && let Ok(via) = self.via(&file, state, Access::READ).await
+        {
+            taken = file.file_system.will_need(via, args.offset, args.length).await.unwrap_or(false);
+        }
+        Ok(ops::IoAdviseOk { hints: Bitmap::of_numbers([if taken { WILL_NEED } else { NORMAL }]) })
+    }
+}
+
+/// Whether space can be reserved or given back: for a range of at least one octet.
+fn check_range(offset: u64, length: u64) -> Result<(), Status> {
+    end(offset, length)?;
+    if length == 0 { Err(Status::INVAL) } else { Ok(()) }
+}

@@ -1,0 +1,202 @@
+//! Copies of a client that go on after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has come, and how
+//! it has ended.
+//!
+//! A copy is named by a stateid of its client's, which means nothing where stateids of opens are wanted. It is known until the
+//! client has taken note of its end, has cancelled it or is no more, or until its end is [`KEPT`] ago. Who copies asks before each
+//! piece whether it goes on, and holds [`Running`] as long as it writes: whoever cancels waits for that. A client has a few at a
+//! time, those that have ended and are still known among them. Nothing here sleeps.
+
+use super::{
+    clients::{Client, Principal},
+    stateids::check_sequence,
+};
+use crate::claims::FileKey;
+use rpcrdma_env::Timestamp;
+use rpcrdma_nfs::v4::{StateId, StateIdOther, Status, ops::WriteResponse};
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// The most copies of a client that go on, or have ended and are still known, in number. Each reads and writes as fast as the
+/// client's share of the threads allows; one more would not be faster. Linux's client has one for each program that copies.
+pub(crate) const MAX_COPIES: usize = 4;
+
+/// How long the end of a copy is known that the client could not be told of. Linux's client asks after some seconds.
+pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
+
+/// The sequence number of a copy's stateid: it never changes.
+const SEQUENCE: u32 = 1;
+
+/// How a copy has ended: as COPY would have answered, or why it has stopped.
+pub(crate) type Ended = Result<WriteResponse, Status>;
+
+/// The copies of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Copies {
+    copies: Mutex<Vec<Arc<Copying>>>,
+    /// Tests say that the client can be called.
+    #[cfg(test)]
+    pub(crate) pretends_to_listen: AtomicBool,
+}
+
+/// A copy.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    /// As what it is known.
+    pub(crate) id: StateId,
+    file: FileKey,
+    principal: Principal,
+    copied: AtomicU64,
+    is_cancelled: AtomicBool,
+    ended: Mutex<Option<(Timestamp, Ended)>>,
+    /// Whoever writes has the other end.
+    stopped: watch::Receiver<()>,
+}
+
+/// Held by who copies. The copy has stopped when it is dropped.
+pub(crate) struct Running {
+    /// The copy.
+    pub(crate) copying: Arc<Copying>,
+    _writes: watch::Sender<()>,
+}
+
+impl Copying {
+    fn ended(&self) -> MutexGuard<'_, Option<(Timestamp, Ended)>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many octets more are copied.
+    pub(crate) fn add(&self, octets: u64) {
+        self.copied.fetch_add(octets, Ordering::Relaxed);
+    }
+
+    /// How many octets are copied.
+    pub(crate) fn copied(&self) -> u64 {
+        self.copied.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client wants it no more.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.is_cancelled.load(Ordering::Acquire)
+    }
+
+    /// How it has ended, if it has.
+    pub(crate) fn outcome(&self) -> Option<Ended> {
+        self.ended().as_ref().map(|(_, ended)| *ended)
+    }
+
+    /// It has ended.
+    pub(crate) fn end(&self, now: Timestamp, ended: Ended) {
+        *self.ended() = Some((now, ended));
+    }
+
+    /// Completes when nobody writes for it any more.
+    pub(crate) async fn stopped(&self) {
+        // Nothing is ever sent: it completes when the other end is gone.
+        while self.stopped.clone().changed().await.is_ok() {}
+    }
+
+    fn is_known(&self, now: Timestamp) -> bool {
+        self.ended().as_ref().is_none_or(|(when, _)| now.since(*when) < KEPT)
+    }
+}
+
+impl Copies {
+    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Copying>>> {
+        self.copies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<P> Client<P> {
+    fn forget_copies(&self, is_over: impl Fn(&Copying) -> bool) {
+        self.copies.lock().retain(|copy| {
+            let is_over = is_over(copy);
+            if is_over {
+                self.held.unname(copy.id.other);
+            }
+            !is_over
+        });
+    }
+
+    /// A copy to a file begins. `None` if the client has as many as it may.
+    ///
+    /// # Errors
+    /// EXPIRED if the client is no more.
+    pub(crate) fn begin_copy(
+        &self,
+        file: FileKey,
+        principal: Principal,
+        now: Timestamp,
+    ) -> Result<Option<Running>, Status> {
+        self.forget_copies(|copy| !copy.is_known(now));
+        let mut copies = self.copies.lock();
+        if copies.len() >= MAX_COPIES {
+            return Ok(None);
+        }
+        let id = StateId { sequence: SEQUENCE, other: self.held.name()? };
+        let (writes, stopped) = watch::channel(());
+        let copying = Arc::new(Copying {
+            id,
+            file,
+            principal,
+            copied: AtomicU64::new(0),
+            is_cancelled: AtomicBool::new(false),
+            ended: Mutex::default(),
+            stopped,
+        });
+        copies.push(copying.clone());
+        Ok(Some(Running { copying, _writes: writes }))
+    }
+
+    /// The copy of a stateid, to this file.
+    ///
+    /// # Errors
+    /// BAD_STATEID, also for the sequence number 0, which means nothing here (RFC 7862 section 4.8); OLD_STATEID.
+    pub(crate) fn copy(&self, id: StateId, file: FileKey, now: Timestamp) -> Result<Arc<Copying>, Status> {
+        self.forget_copies(|copy| !copy.is_known(now));
+        let copies = self.copies.lock();
+        let found = copies.iter().find(|copy| copy.id.other == id.other && copy.file == file && !copy.is_cancelled());
+        let found = found.filter(|_| id.sequence != 0).ok_or(Status::BAD_STATEID)?;
+        check_sequence(id.sequence, SEQUENCE)?;
+        Ok(found.clone())
+    }
+
+    /// The client wants a copy no more, which stays until it has stopped if it goes on. Only who has asked for it may say so
+    /// (RFC 7862 section 4.1.2).
+    ///
+    /// # Errors
+    /// As [`copy`](Self::copy).
+    pub(crate) fn cancel_copy(
+        &self,
+        id: StateId,
+        file: FileKey,
+        principal: Principal,
+        now: Timestamp,
+    ) -> Result<Arc<Copying>, Status> {
+        let copy = self.copy(id, file, now)?;
+        if copy.principal != principal {
+            return Err(Status::BAD_STATEID);
+        }
+        copy.is_cancelled.store(true, Ordering::Release);
+        if copy.outcome().is_some() {
+            self.forget_copy(id.other);
+        }
+        Ok(copy)
+    }
+
+    /// A copy is known no more.
+    pub(crate) fn forget_copy(&self, name: StateIdOther) {
+        self.forget_copies(|copy| copy.id.other == name);
+    }
+
+    /// All that are known.
+    #[cfg(test)]
+    pub(crate) fn known_copies(&self) -> Vec<Arc<Copying>> {
+        self.copies.lock().clone()
+    }
+}

@@ -1,0 +1,334 @@
+//! Copies that go on after COPY was answered: their pieces, and how they end.
+
+use super::{
+    copy::{End, copy_args, copy_with, whole},
+    *,
+};
+use crate::{
+    Queue, Workers,
+    nfs4::{
+        state::copies::{KEPT, MAX_COPIES},
+        tasks::Driver,
+    },
+};
+use rpcrdma_nfs::v4::ops::OffloadStatusOk;
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+const MIB: u64 = 1 << 20;
+
+/// Threads that work at once, until a test wants to see each job.
+#[derive(Default)]
+struct Steps(Mutex<Option<Vec<Box<dyn FnOnce() + Send>>>>);
+
+impl Workers for Steps {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        let mut waiting = self.0.lock().unwrap();
+        match &mut *waiting {
+            Some(jobs) => jobs.push(job),
+            None => {
+                drop(waiting);
+                job();
+            }
+        }
+    }
+
+    fn threads(&self) -> usize {
+        8
+    }
+}
+
+impl Steps {
+    /// From now on jobs wait.
+    fn hold(&self) {
+        *self.0.lock().unwrap() = Some(Vec::new());
+    }
+
+    /// What waits is done, and what comes is done at once.
+    fn go_on(&self) {
+        let jobs = self.0.lock().unwrap().take();
+        jobs.into_iter().flatten().for_each(|job| job());
+    }
+}
+
+/// A server with a file of six mebioctets, a client that says it can be called, and somebody who drives what goes on.
+struct World {
+    server: TestServer,
+    steps: Arc<Steps>,
+    driver: Driver,
+    client: TestClient,
+    from: End,
+    to: End,
+}
+
+fn client_of(server: &TestServer, name: &str) -> TestClient {
+    let client = server.client(name);
+    listens(server, &client);
+    client
+}
+
+fn listens(server: &TestServer, client: &TestClient) {
+    let copies = &server.shared().state.client(client.id).unwrap().copies;
+    copies.pretends_to_listen.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+impl World {
+    fn new() -> Self {
+        let steps = Arc::new(Steps::default());
+        let server = TestServer::directory_in(Queue::new(steps.clone()));
+        let driver = server.shared().tasks.driver().unwrap();
+        let client = client_of(&server, "a");
+        let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+        for at in 0..6 {
+            client.write(&from.0, from.1, at * MIB, &vec![at as u8 + 1; MIB as usize]).unwrap();
+        }
+        Self { server, steps, driver, client, from, to }
+    }
+
+    /// Begins a copy of all of it.
+    fn begin(&self) -> StateId {
+        let ends = (&self.from, &self.to);
+        let ok = copy_with(&self.client, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
+        assert_eq!((ok.response.count, ok.requirements.synchronous), (0, false));
+        ok.response.callback.expect("it goes on")
+    }
+
+    /// Whoever drives it looks for what can be done.
+    fn drive(&mut self) {
+        assert!(Pin::new(&mut self.driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+
+    fn status(&self, state: StateId) -> Result<(u64, Option<Status>), Status> {
+        status(&self.client, &self.to.0, state)
+    }
+
+    fn cancel(&self, state: StateId) -> Status {
+        self.client.on(&self.to.0, Args::OffloadCancel(ops::OffloadCancel { state })).status()
+    }
+}
+
+fn status(client: &TestClient, file: &Handle, state: StateId) -> Result<(u64, Option<Status>), Status> {
+    let outcome = client.on(file, Args::OffloadStatus(ops::OffloadStatus { state }));
+    only!(outcome, OffloadStatus).map(|OffloadStatusOk { count, complete }| (count, complete))
+}
+
+/// proves: NFS4-7862-15.9.3-a, NFS4-7862-4.8-a
+#[test]
+fn a_long_copy_goes_on_and_can_be_asked_for() {
+    let mut world = World::new();
+    let state = world.begin();
+    assert_eq!(world.status(state), Ok((0, None)), "it has not begun");
+    world.steps.hold();
+    world.drive();
+    assert_eq!(world.status(state), Ok((0, None)));
+    world.steps.go_on();
+    world.steps.hold();
+    world.drive();
+    assert_eq!(world.status(state), Ok((MIB, None)), "a piece is made");
+    world.steps.go_on();
+    world.drive();
+    assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
+    assert!(whole(&world.client, &world.from) == whole(&world.client, &world.to));
+    assert_eq!(status(&world.client, &world.from.0, state), Err(Status::BAD_STATEID), "of another file");
+    assert_eq!(world.status(StateId { sequence: 0, ..state }), Err(Status::BAD_STATEID));
+    let other = world.server.client("b");
+    assert_eq!(status(&other, &world.to.0, state), Err(Status::BAD_STATEID), "another's");
+    world.server.clock.pass(KEPT);
+    assert_eq!(world.status(state), Err(Status::BAD_STATEID), "it is known for a while");
+}
+
+/// The data of a copy that has ended is on the disk.
+#[test]
+fn a_copy_that_has_ended_is_committed() {
+    let mut world = World::new();
+    let state = world.begin();
+    world.drive();
+    let client = world.server.shared().state.client(world.client.id).unwrap();
+    let ended = client.known_copies().remove(0).outcome().unwrap().unwrap();
+    assert_eq!((ended.count, ended.committed, ended.callback), (6 * MIB, ops::Stability::FileSync, None));
+    assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
+}
+
+/// proves: NFS4-7862-4.8-b, NFS4-7862-4.1.2-a
+#[test]
+fn a_copy_that_is_cancelled_has_stopped_when_that_is_answered() {
+    let mut world = World::new();
+    let state = world.begin();
+    world.steps.hold();
+    world.drive();
+    let answered = std::sync::atomic::AtomicBool::new(false);
+    let World { client, to, steps, driver, .. } = &mut world;
+    std::thread::scope(|scope| {
+        let cancelling = scope.spawn(|| {
+            let status = client.on(&to.0, Args::OffloadCancel(ops::OffloadCancel { state })).status();
+            answered.store(true, std::sync::atomic::Ordering::SeqCst);
+            status
+        });
+        // The piece is still to be written.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!answered.load(std::sync::atomic::Ordering::SeqCst));
+        steps.go_on();
+        assert!(Pin::new(driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        assert_eq!(cancelling.join().unwrap(), Status::OK);
+    });
+    assert_eq!(super::space::size(&world.client, &world.to.0), MIB, "what was copied stays");
+    world.drive();
+    assert_eq!(super::space::size(&world.client, &world.to.0), MIB, "and there is no more");
+    assert_eq!((world.status(state), world.cancel(state)), (Err(Status::BAD_STATEID), Status::BAD_STATEID));
+    assert_eq!(world.server.shared().state.client(world.client.id).unwrap().known_copies().len(), 0);
+}
+
+/// proves: NFS4-COPY-ENDS-a
+#[test]
+fn a_copy_ends_with_the_opens_that_it_was_asked_for_with() {
+    for closes_source in [true, false] {
+        let mut world = World::new();
+        let state = world.begin();
+        world.steps.hold();
+        world.drive();
+        let end = if closes_source { &world.from } else { &world.to };
+        assert_eq!(close(&world.client, &end.0, end.1), Status::OK);
+        world.steps.go_on();
+        world.drive();
+        assert_eq!(world.status(state), Ok((MIB, Some(Status::BAD_STATEID))), "the next piece was not made");
+    }
+}
+
+/// proves: NFS4-COPY-ENDS-a
+#[test]
+fn a_copy_ends_when_its_open_may_write_no_more() {
+    let mut world = World::new();
+    let (_, writing) = open(&world.client, "to", "p", WRITE, 0).unwrap();
+    let (_, both) = open(&world.client, "to", "p", READ, 0).unwrap();
+    assert_eq!(writing.other, both.other);
+    world.to.1 = both;
+    let state = world.begin();
+    world.steps.hold();
+    world.drive();
+    downgrade(&world.client, &world.to.0, both, READ, 0).unwrap();
+    world.steps.go_on();
+    world.drive();
+    assert_eq!(world.status(state), Ok((MIB, Some(Status::OPENMODE))));
+}
+
+/// An open that was counted on by another OPEN is the same open.
+#[test]
+fn a_copy_goes_on_when_its_open_is_opened_again() {
+    let mut world = World::new();
+    let state = world.begin();
+    let (_, again) = open(&world.client, "to", "o", BOTH, 0).unwrap();
+    assert_eq!((again.other, again.sequence), (world.to.1.other, 2));
+    world.drive();
+    assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
+}
+
+/// proves: NFS4-COPY-ENDS-a
+#[test]
+fn a_copy_ends_when_another_denies_what_it_does_without_an_open() {
+    let mut world = World::new();
+    world.to.1 = StateId::ANONYMOUS;
+    close(&world.client, &world.to.0, open(&world.client, "to", "o", BOTH, 0).unwrap().1);
+    let state = world.begin();
+    world.steps.hold();
+    world.drive();
+    world.steps.go_on();
+    world.steps.hold();
+    world.drive();
+    assert_eq!(world.status(state), Ok((MIB, None)));
+    world.steps.go_on();
+    let other = world.server.client("b");
+    open(&other, "to", "o", READ, WRITE).unwrap();
+    world.drive();
+    assert_eq!(world.status(state), Ok((2 * MIB, Some(Status::LOCKED))));
+}
+
+/// proves: NFS4-COPY-ENDS-a
+#[test]
+fn a_copy_ends_with_its_client() {
+    let mut world = World::new();
+    world.begin();
+    world.steps.hold();
+    world.drive();
+    let former = world.server.shared().state.client(world.client.id).unwrap();
+    world.steps.go_on();
+    // The client has restarted.
+    let client = world.server.client_as("a", 2, 0, 2);
+    client.reclaim_complete();
+    assert!(former.held.is_ended());
+    world.drive();
+    let (file, _) = open(&client, "to", "o", READ, 0).unwrap();
+    assert_eq!(super::space::size(&client, &file), MIB);
+    assert_eq!(former.known_copies().len(), 0);
+}
+
+/// proves: NFS4-COPY-ENDS-a
+#[test]
+fn a_copy_is_not_known_after_a_restart() {
+    let world = World::new();
+    let state = world.begin();
+    let World { server, driver, client, .. } = world;
+    // What goes on ends with its program.
+    drop((driver, client));
+    let server = server.restart();
+    let client = server.client_as("a", 2, 0, 2);
+    client.reclaim_complete();
+    let (file, _) = open(&client, "to", "o", BOTH, 0).unwrap();
+    assert_eq!(status(&client, &file, state), Err(Status::BAD_STATEID));
+}
+
+/// proves: NFS4-LIMITS-COPIES-a
+#[test]
+fn one_copy_too_many_is_made_before_it_is_answered() {
+    let mut world = World::new();
+    let states: Vec<_> = (0..MAX_COPIES).map(|_| world.begin()).collect();
+    let ends = (&world.from, &world.to);
+    let ok = copy_with(&world.client, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
+    assert_eq!((ok.response.callback, ok.response.count), (None, 4 * MIB));
+    let other = client_of(&world.server, "b");
+    let (from, to) = (open(&other, "from", "o", READ, 0).unwrap(), create(&other, "of b", "o"));
+    let ends = (&from, &to);
+    let ok = copy_with(&other, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
+    assert!(ok.response.callback.is_some(), "another's do not count");
+    world.drive();
+    for state in states {
+        assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
+        assert_eq!(world.cancel(state), Status::OK, "the client needs to know it no more");
+    }
+    world.begin();
+}
+
+#[test]
+fn a_copy_that_is_demanded_at_once_is_made_at_once_and_so_is_a_short_one() {
+    let world = World::new();
+    let ends = (&world.from, &world.to);
+    for (range, synchronous) in [((0, 0, 0), true), ((0, 0, 4 * MIB), false)] {
+        let ok = copy_with(&world.client, ends, copy_args(ends, range, synchronous)).unwrap();
+        assert_eq!((ok.response.callback, ok.response.count), (None, 4 * MIB));
+    }
+    assert!(
+        copy_with(&world.client, ends, copy_args(ends, (0, 0, 4 * MIB + 1), false))
+            .unwrap()
+            .response
+            .callback
+            .is_some()
+    );
+}
+
+/// The source is cut while it is copied.
+#[test]
+fn a_copy_ends_where_its_source_does() {
+    let mut world = World::new();
+    let state = world.begin();
+    std::fs::File::options()
+        .write(true)
+        .open(world.server.served().join("from"))
+        .unwrap()
+        .set_len(2 * MIB + 5)
+        .unwrap();
+    world.drive();
+    assert_eq!(world.status(state), Ok((2 * MIB + 5, Some(Status::OK))));
+}
