@@ -4,6 +4,7 @@
 //! table has one lock, which SEQUENCE does not take.
 
 use super::{
+    super::callback::Notices,
     exchange::ExchangeId,
     held::{Held, Totals},
     lease::Lease,
@@ -49,6 +50,8 @@ pub(crate) struct Client<P> {
     /// Its sessions that the server can call over, and whether there ever was one.
     pub(super) backs: AtomicUsize,
     pub(super) had_back: AtomicBool,
+    /// Locks that it is told may be free.
+    pub(crate) notices: Notices,
 }
 
 impl<P> Client<P> {
@@ -75,6 +78,7 @@ impl<P> Client<P> {
             is_unwanted: AtomicBool::new(false),
             backs: AtomicUsize::new(0),
             had_back: AtomicBool::new(false),
+            notices: Notices::default(),
         }
     }
 
