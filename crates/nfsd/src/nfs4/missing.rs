@@ -7,8 +7,7 @@ use rpcrdma_nfs::v4::Op;
 pub(super) fn is_missing(op: Op) -> bool {
     matches!(
         op,
-        Op::BackchannelCtl
-            | Op::CopyNotify
+        Op::CopyNotify
             | Op::DelegPurge
             | Op::DelegReturn
             | Op::GetDeviceInfo

@@ -5,6 +5,7 @@
 
 use super::{
     copies::Copies,
+    super::callback::Notices,
     exchange::ExchangeId,
     held::{Held, Totals},
     lease::Lease,
@@ -52,6 +53,8 @@ pub(crate) struct Client<P> {
     /// Its sessions that the server can call over, and whether there ever was one.
     pub(super) backs: AtomicUsize,
     pub(super) had_back: AtomicBool,
+    /// Locks that it is told may be free.
+    pub(crate) notices: Notices,
 }
 
 impl<P> Client<P> {
@@ -79,6 +82,7 @@ impl<P> Client<P> {
             is_unwanted: AtomicBool::new(false),
             backs: AtomicUsize::new(0),
             had_back: AtomicBool::new(false),
+            notices: Notices::default(),
         }
     }
 

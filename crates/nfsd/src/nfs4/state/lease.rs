@@ -43,7 +43,7 @@ impl Lease {
     }
 
     /// The client has been heard of. Says whether it still is one.
-    pub(super) fn renew(&self, now: Timestamp) -> bool {
+    pub(crate) fn renew(&self, now: Timestamp) -> bool {
         self.with(|lease| {
             if !lease.is_ended {
                 lease.renewed = lease.renewed.max(now);
