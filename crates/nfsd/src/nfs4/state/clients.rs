@@ -4,6 +4,7 @@
 //! table has one lock, which SEQUENCE does not take.
 
 use super::{
+    clients40::Zero,
     exchange::ExchangeId,
     held::{Held, Totals},
     lease::Lease,
@@ -49,6 +50,8 @@ pub(crate) struct Client<P> {
     /// Its sessions that the server can call over, and whether there ever was one.
     pub(super) backs: AtomicUsize,
     pub(super) had_back: AtomicBool,
+    /// What a client of minor version 0 has beside.
+    pub(super) zero: Option<Box<Zero>>,
 }
 
 impl<P> Client<P> {
@@ -68,13 +71,14 @@ impl<P> Client<P> {
             principal: call.principal,
             network: call.network,
             lease: Lease::new(now),
-            held: Held::new(id, limits.clone(), totals.clone()),
+            held: Held::new(id, limits.clone(), totals.clone()).of_minor(call.minor),
             creation: Mutex::default(),
             is_complete: AtomicBool::new(false),
             is_recorded: AtomicBool::new(false),
             is_unwanted: AtomicBool::new(false),
             backs: AtomicUsize::new(0),
             had_back: AtomicBool::new(false),
+            zero: (call.minor == 0).then(|| Box::new(Zero::new(limits, totals))),
         }
     }
 

@@ -7,6 +7,7 @@ mod lock;
 mod open;
 mod recovery;
 mod turns;
+mod zero;
 
 use super::testing::{TestClient, TestServer, only};
 use rpcrdma_nfs::v4::{
