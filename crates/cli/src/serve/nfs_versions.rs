@@ -5,7 +5,7 @@ use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4, Version4Erro
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 /// What is served if nothing is said.
-pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.1,4.2";
+pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
 
 /// What a list of versions may name, in order.
 const KNOWN: [&str; 4] = ["3", "4.0", "4.1", "4.2"];

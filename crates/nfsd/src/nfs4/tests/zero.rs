@@ -10,17 +10,9 @@ use rpcrdma_nfs::v4::{
     ops::{DelegationKind, LockDenied, LockFailure, Locker, NewLocker, open_result},
 };
 
-fn setup() -> Setup {
-    Setup { version_4: |version_4| version_4.with_minors(0..=2), ..Setup::default() }
-}
-
 fn on_both(test: impl Fn(TestServer)) {
-    test(TestServer::memory_with(setup()));
-    test(TestServer::directory_with(setup()));
-}
-
-fn memory() -> TestServer {
-    TestServer::memory_with(setup())
+    test(TestServer::memory());
+    test(TestServer::directory());
 }
 
 /// proves: NFS4-7530-9.1.11-a, NFS4-7530-9.1.4-a
@@ -51,7 +43,7 @@ fn a_file_is_opened_confirmed_written_locked_and_closed() {
 /// proves: NFS4-7530-16.18-a, NFS4-7530-16.18-d
 #[test]
 fn an_open_that_was_not_confirmed_stands_for_nothing() {
-    let server = memory();
+    let server = TestServer::memory();
     let client = Client40::new(&server, "a");
     let (maker, owner) = (client.owner("maker"), client.owner("o"));
     let (file, made) = client.create(&maker, "f");
@@ -82,7 +74,7 @@ fn an_open_that_was_not_confirmed_stands_for_nothing() {
 /// proves: NFS4-7530-16.18-b
 #[test]
 fn an_open_of_an_owner_that_was_not_confirmed_takes_the_place_of_the_one_before() {
-    let server = memory();
+    let server = TestServer::memory();
     let (client, other) = (Client40::new(&server, "a"), server.client("b"));
     let owner = client.owner("o");
     create(&other, "f", "maker");
@@ -161,7 +153,7 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
 /// proves: NFS4-7530-9.1.7-a, NFS4-7530-9.1.9-b
 #[test]
 fn a_number_that_is_neither_the_next_nor_the_last_is_refused() {
-    let server = memory();
+    let server = TestServer::memory();
     let client = Client40::new(&server, "a");
     let (owner, locker) = (client.owner("o"), client.owner("l"));
     let (file, state) = client.create(&owner, "f");
@@ -208,7 +200,7 @@ fn a_number_that_is_neither_the_next_nor_the_last_is_refused() {
 /// proves: NFS4-7530-9.1.4-a, NFS4-7530-9.1.4.4-a
 #[test]
 fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() {
-    let server = memory();
+    let server = TestServer::memory();
     let client = Client40::new(&server, "a");
     let owner = client.owner("o");
     let (file, state) = client.create(&owner, "f");
@@ -239,7 +231,7 @@ fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() 
 /// proves: NFS4-7530-9.1.7-b
 #[test]
 fn without_a_current_file_no_number_is_used_up() {
-    let server = memory();
+    let server = TestServer::memory();
     let client = Client40::new(&server, "a");
     let owner = client.owner("o");
     let (file, state) = client.create(&owner, "f");
@@ -325,7 +317,7 @@ fn a_client_that_was_away_loses_all_with_the_first_conflict() {
 /// proves: NFS4-7530-9.6.2-a, NFS4-7530-9.1.11-b
 #[test]
 fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() {
-    let server = TestServer::directory_with(setup());
+    let server = TestServer::directory();
     let client = Client40::new(&server, "a");
     let owner = client.owner("o");
     let (file, state) = client.create(&owner, "f");
@@ -375,7 +367,7 @@ fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() 
 /// proves: NFS4-7530-DRC-a
 #[test]
 fn a_call_that_comes_again_is_answered_from_the_cache_and_only_over_its_port() {
-    let server = memory();
+    let server = TestServer::memory();
     let mut client = Client40::new(&server, "a");
     let make = || {
         let create = ops::Create {
@@ -438,7 +430,7 @@ fn what_minor_version_0_does_not_have_is_not_told_it() {
 /// proves: NFS4-7530-16.31-a
 #[test]
 fn the_current_file_stays_when_its_security_was_asked_for() {
-    let server = memory();
+    let server = TestServer::memory();
     let client = Client40::new(&server, "a");
     client.create(&client.owner("o"), "f");
     let ask = Args::SecInfo(ops::SecInfo { name: Name::from("f") });
@@ -469,7 +461,7 @@ fn who_has_not_opened_a_file_needs_the_right_to_use_the_stateid_of_another() {
 /// proves: NFS4-7530-9.1.9-c
 #[test]
 fn a_lock_that_was_denied_is_told_again_and_its_owner_may_begin_anew() {
-    let server = memory();
+    let server = TestServer::memory();
     let client = Client40::new(&server, "a");
     let (one, two) = (client.owner("one"), client.owner("two"));
     let (file, of_one) = client.create(&one, "f");
@@ -496,7 +488,7 @@ fn a_lock_that_was_denied_is_told_again_and_its_owner_may_begin_anew() {
 /// proves: NFS4-7530-9.1.1-b
 #[test]
 fn a_lock_owner_is_of_the_client_of_the_open() {
-    let server = memory();
+    let server = TestServer::memory();
     let (client, other) = (Client40::new(&server, "a"), Client40::new(&server, "b"));
     let owner = client.owner("o");
     let (file, state) = client.create(&owner, "f");
