@@ -134,7 +134,7 @@ pub(crate) struct ServeArgs {
     /// 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
-    /// Which versions of NFS to serve: 3, 4.1, 4.2, or several of them
+    /// Which versions of NFS to serve: 3, 4.0, 4.1, 4.2, or several of them
     #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
     pub(crate) nfs: NfsVersions,
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)

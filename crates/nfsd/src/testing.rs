@@ -80,6 +80,8 @@ pub(crate) struct Client {
     pub(crate) memory: Arc<dyn Allocator>,
     /// The number of its connection.
     pub(crate) connection: u64,
+    /// Where it calls from.
+    pub(crate) port: u16,
     xid: AtomicU32,
 }
 
@@ -95,6 +97,7 @@ impl Client {
             limits: Limits::new((1 << 20) + 65536, (1 << 20) + 65536),
             memory: Arc::new(Heap),
             connection: 1,
+            port: 700,
             xid: AtomicU32::new(1),
         }
     }
@@ -121,6 +124,7 @@ impl Client {
             limits: self.limits,
             memory: self.memory.clone(),
             connection: self.connection,
+            port: self.port,
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
         }
     }
@@ -142,12 +146,17 @@ impl Client {
         CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);
         encoder.payload(args);
         let (_, gone) = GoneSignal::new();
-        let peer = SocketAddr::new(self.address, 700);
+        let peer = SocketAddr::new(self.address, self.port);
         let connection =
             Connection::new(peer, peer, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         let context = CallContext::new(Arc::new(connection));
         let handler = if program == v3::PROGRAM { &self.nfs } else { &self.mount };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))
+    }
+
+    /// The next call has the number of the last one.
+    pub(crate) fn repeat(&self) {
+        self.xid.fetch_sub(1, Ordering::Relaxed);
     }
 
     pub(crate) fn raw(&self, program: u32, version: u32, procedure: u32, args: Payload) -> Result<Decoder, Rejection> {

@@ -35,10 +35,12 @@ pub(crate) const MAX_WAITING: usize = 4;
 /// Into how many parts the cache is divided, each with its lock, so that connections seldom wait for each other.
 const SHARDS: usize = 16;
 
-/// What makes two calls the same call. The client's port is no part of it: it changes when a client connects again.
+/// What makes two calls the same call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) client: IpAddr,
+    /// The client's port where it is a part of it: 0 where it is not, as it changes when a client connects again.
+    pub(crate) port: u16,
     pub(crate) xid: u32,
     pub(crate) program: u32,
     pub(crate) version: u32,
@@ -174,6 +176,18 @@ impl InProgress {
     }
 }
 
+impl InProgress {
+    /// The call was executed, and may be executed again: its reply goes to those who wait for it, and is not kept.
+    pub(crate) fn pass_on(mut self, reply: &Payload) {
+        let waiting = self.cache.shard(&self.key).in_progress.remove(&self.key);
+        self.finished = true;
+        for waiting in waiting.into_iter().flat_map(|executing| executing.waiting) {
+            // Whoever has stopped waiting asks again.
+            let _ = waiting.send(copied(reply));
+        }
+    }
+}
+
 impl Drop for InProgress {
     fn drop(&mut self) {
         if !self.finished {
@@ -202,7 +216,7 @@ mod tests {
 
     fn key(xid: u32) -> Key {
         let client = IpAddr::from([127, 0, 0, 1]);
-        Key { client, xid, program: 1, version: 1, procedure: 1, len: 40, checksum: 7 }
+        Key { client, port: 0, xid, program: 1, version: 1, procedure: 1, len: 40, checksum: 7 }
     }
 
     fn origin(id: u64) -> Origin {
@@ -218,6 +232,17 @@ mod tests {
             Lookup::New(call) => call.finish(&reply(len), now),
             _ => panic!("the call was known"),
         }
+    }
+
+    #[test]
+    fn a_reply_that_is_passed_on_reaches_who_waits_and_is_not_kept() {
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        let Lookup::New(call) = cache.lookup(key(1), origin(1), NOW) else { panic!("the call was known") };
+        let Lookup::Wait(mut waiting) = cache.lookup(key(1), origin(2), NOW) else { panic!("nothing to wait for") };
+        call.pass_on(&reply(40));
+        assert_eq!(waiting.try_recv().unwrap().len(), 40);
+        assert_eq!((cache.octets(), cache.in_progress()), (0, 0));
+        assert!(!is_done(&cache, key(1), NOW));
     }
 
     fn is_done(cache: &DuplicateCache, key: Key, now: Timestamp) -> bool {
@@ -244,6 +269,7 @@ mod tests {
         execute(&cache, key(1), 100, NOW);
         let others = [
             Key { client: IpAddr::from([127, 0, 0, 2]), ..key(1) },
+            Key { port: 700, ..key(1) },
             key(2),
             Key { program: 2, ..key(1) },
             Key { version: 2, ..key(1) },

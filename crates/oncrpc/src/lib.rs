@@ -46,9 +46,9 @@ pub use message::{
     RPC_VERSION, Rejection, ReplyHeader,
 };
 pub use netid::{Netid, parse_universal_address, universal_address};
-pub use peek::{Replied, peek_call, peek_reply};
+pub use peek::{ArgumentWords, Replied, peek_call, peek_reply};
 pub use router::Router;
-pub use service::{Answer, Service};
+pub use service::{Answer, Repetition, Service};
 pub use silence::{Listener, Silence, Waiting};
 pub use transport::{
     CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError, Reply,

@@ -3,7 +3,7 @@
 //! For those who count, between a transport and a service. Nothing is copied, shared or allocated. What cannot be read is
 //! `None`: the message's owner finds out why.
 
-use crate::{AuthStat, CallId, Rejection, message::Word};
+use crate::{AuthStat, CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
 use rpcrdma_xdr::{Part, Payload, Stream, StreamPart};
 
 /// How a reply answers.
@@ -89,6 +89,42 @@ fn words_of(message: &Stream) -> Words<'_, impl Iterator<Item = &[u8]>> {
         StreamPart::Run(run) => Some(&run[..]),
         StreamPart::Chunk(_) => None,
     }))
+}
+
+/// The words of a call's arguments, up to its first chunk, one after the other.
+pub struct ArgumentWords<'a>(Words<'a, &'a mut dyn Iterator<Item = &'a [u8]>>);
+
+/// Asks something of the words of a call's arguments, if its header is inline and whole.
+pub(crate) fn ask_arguments<T>(message: &Stream, ask: impl FnOnce(&mut ArgumentWords<'_>) -> T) -> Option<T> {
+    let mut runs = message.parts().map_while(|part| match part {
+        StreamPart::Run(run) => Some(&run[..]),
+        StreamPart::Chunk(_) => None,
+    });
+    let mut words = ArgumentWords(Words::of(&mut runs));
+    for _ in 0..6 {
+        words.next()?;
+    }
+    // The credential and the verifier.
+    for _ in 0..2 {
+        words.next()?;
+        words.skip_opaque(MAX_AUTH_BODY_OCTETS as u32)?;
+    }
+    Some(ask(&mut words))
+}
+
+impl ArgumentWords<'_> {
+
+    /// The next word.
+    #[allow(clippy::should_implement_trait, reason = "it reads like the decoder's, and nobody iterates")]
+    pub fn next(&mut self) -> Option<u32> {
+        self.0.next()
+    }
+
+    /// Goes behind octets of variable length; `None` if there are more of them than `max`.
+    pub fn skip_opaque(&mut self, max: u32) -> Option<()> {
+        let octets = self.next().filter(|octets| *octets <= max)?;
+        (0..octets.div_ceil(4)).try_for_each(|_| self.next().map(drop))
+    }
 }
 
 /// The words of runs that may be cut anywhere.
@@ -195,5 +231,25 @@ mod tests {
             stream.push_run(octets.slice(cut..));
             assert_eq!(peek_call(&stream), Some(id), "{cut}");
         }
+    }
+
+    #[test]
+    fn the_arguments_behind_any_credential_are_seen_and_those_behind_none_are_not() {
+        let call = |body: usize| {
+            let id = CallId { xid: 1, program: 2, version: 3, procedure: 4 };
+            let credential = OpaqueAuth { flavour: 1, body: vec![9; body].into() };
+            let mut encoder = Encoder::new();
+            CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);
+            encoder.opaque(b"tag");
+            encoder.u32(7);
+            Stream::from(encoder.finish().to_bytes())
+        };
+        let minor = |words: &mut ArgumentWords<'_>| words.skip_opaque(4).and_then(|()| words.next());
+        for body in [0, 3, 4, MAX_AUTH_BODY_OCTETS] {
+            assert_eq!(ask_arguments(&call(body), minor), Some(Some(7)), "{body} bytes");
+        }
+        assert_eq!(ask_arguments(&call(MAX_AUTH_BODY_OCTETS + 1), minor), None);
+        assert_eq!(ask_arguments(&call(0), |words| words.skip_opaque(2)), Some(None), "the tag is longer");
+        assert_eq!(ask_arguments(&Stream::from(Bytes::from_static(&[0; 20])), minor), None);
     }
 }

@@ -6,9 +6,9 @@
 
 use crate::{
     AcceptNone, AcceptSys, Accepted, Answer, AuthStat, BadCall, CallContext, CallHeader, Handler, OpaqueAuth, Outcome,
-    Rejection, ReplyFlavour, ReplyHeader, ServerFlavour, Service,
+    Rejection, Repetition, ReplyFlavour, ReplyHeader, ServerFlavour, Service, TransportKind,
     duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
-    peek::first_words,
+    peek::{ask_arguments, first_words},
 };
 use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
@@ -67,16 +67,23 @@ impl Router {
         }
     }
 
-    /// The duplicate cache's key of a call to a procedure that must not be executed twice.
+    /// The duplicate cache's key of a call that must not be executed twice.
     fn duplicate_key(&self, context: &CallContext, message: &Stream) -> Option<Key> {
         let [xid, _, _, program, version, procedure] = first_words(message)?;
         let service = self.find(program, version).ok()?;
-        if procedure == 0 || service.is_idempotent(procedure) {
+        if procedure == 0 {
             return None;
         }
-        let client = context.connection.peer.ip();
+        let peer = context.connection.peer;
+        let port = match ask_arguments(message, |words| service.repetition(procedure, words))? {
+            Repetition::Executed => return None,
+            // A device gives each connection another port.
+            Repetition::AnsweredToPort if context.connection.kind == TransportKind::Tcp => peer.port(),
+            Repetition::Answered | Repetition::AnsweredToPort => 0,
+        };
+        let client = peer.ip();
         let (len, checksum) = measure(message.parts());
-        Some(Key { client, xid, program, version, procedure, len, checksum })
+        Some(Key { client, port, xid, program, version, procedure, len, checksum })
     }
 
     /// What the call is answered with. An error is an answer that is known without the service.
@@ -150,8 +157,10 @@ async fn execute(
     call: BoxFuture<'static, Answer>,
     in_progress: Option<(InProgress, Arc<dyn Clock>)>,
 ) -> Outcome {
-    let result = match call.await {
-        Answer::Results(results) => Ok(results),
+    let answer = call.await;
+    let is_repeatable = matches!(answer, Answer::Repeatable(_));
+    let result = match answer {
+        Answer::Results(results) | Answer::Repeatable(results) => Ok(results),
         Answer::GarbageArgs => Err(Rejection::GarbageArgs),
         Answer::ProcUnavail => Err(Rejection::ProcedureUnavailable),
         Answer::SystemErr => Err(Rejection::SystemError),
@@ -161,7 +170,11 @@ async fn execute(
     };
     let reply = reply(xid, flavour.as_deref(), result);
     if let Some((in_progress, clock)) = in_progress {
-        in_progress.finish(&reply, clock.now());
+        if is_repeatable {
+            in_progress.pass_on(&reply);
+        } else {
+            in_progress.finish(&reply, clock.now());
+        }
     }
     Outcome::Reply(reply)
 }

@@ -3,7 +3,7 @@
 //! A service is given a decoder over the received message and answers with a payload; both share octets with
 //! whoever owns them. Its future is `'static`: a call that was dispatched runs to its end.
 
-use crate::{AuthStat, CallContext};
+use crate::{ArgumentWords, AuthStat, CallContext};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_xdr::{DecodeError, Decoder, Payload};
 
@@ -19,8 +19,27 @@ pub trait Service: Send + Sync {
     /// request cache.
     fn is_idempotent(&self, procedure: u32) -> bool;
 
+    /// The same for a program whose calls differ in that: what is done with a call that comes again, as the first words of its
+    /// arguments say. It is asked before anything of the call was understood, and costs what reading those words costs.
+    fn repetition(&self, procedure: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
+        let _ = arguments;
+        if self.is_idempotent(procedure) { Repetition::Executed } else { Repetition::Answered }
+    }
+
     /// Executes a procedure other than 0, which the router answers itself.
     fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer>;
+}
+
+/// What becomes of a call that comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repetition {
+    /// It is executed again.
+    Executed,
+    /// It is answered as the first was, whichever of its client's ports it comes from.
+    Answered,
+    /// The same, but over TCP it has to come from the same port: a client that connects again from another one may count its
+    /// calls from the start, and have other things done by the same words.
+    AnsweredToPort,
 }
 
 /// What a service answers with.
@@ -29,6 +48,8 @@ pub trait Service: Send + Sync {
 pub enum Answer {
     /// The procedure's results.
     Results(Payload),
+    /// The same of a call that may as well be executed again if it comes again: nobody keeps them.
+    Repeatable(Payload),
     /// The arguments could not be decoded.
     GarbageArgs,
     /// There is no such procedure.

@@ -19,7 +19,7 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
         (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
         (
             (args.lease.is_some() || args.grace.is_some()) && !args.nfs.has_4(),
-            "--lease and --grace are of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.1,4.2",
+            "--lease and --grace are of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
         ),
         (
             args.host_locks == Switch::Off && !args.nfs.has_4(),

@@ -1,14 +1,14 @@
-//! Which versions of NFS are served: `--nfs 3,4.1,4.2`.
+//! Which versions of NFS are served: `--nfs 3,4.0,4.1,4.2`.
 
 use rpcrdma_env::Env;
 use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4, Version4Error};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 /// What is served if nothing is said.
-pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.1,4.2";
+pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
 
 /// What a list of versions may name, in order.
-const KNOWN: [&str; 3] = ["3", "4.1", "4.2"];
+const KNOWN: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
 
 /// The part of `--memory` that the replies take which sessions of version 4 remember: a sixteenth.
 const REPLIES_PART: usize = 16;
@@ -17,7 +17,7 @@ const REPLIES_PART: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NfsVersions {
     /// As [`KNOWN`].
-    served: [bool; 3],
+    served: [bool; 4],
 }
 
 impl NfsVersions {
@@ -31,14 +31,10 @@ impl NfsVersions {
         self.minors().is_some()
     }
 
-    /// The minor versions of version 4. There are two, so that those between the first and the last are served.
+    /// The minor versions of version 4: those between the first and the last, as what is read has no gap.
     fn minors(self) -> Option<RangeInclusive<u32>> {
-        match self.served {
-            [_, true, true] => Some(1..=2),
-            [_, true, false] => Some(1..=1),
-            [_, false, true] => Some(2..=2),
-            [_, false, false] => None,
-        }
+        let served = || (0..).zip(&self.served[1..]).filter(|(_, is_served)| **is_served).map(|(minor, _)| minor);
+        Some(served().min()?..=served().max()?)
     }
 
     /// Their names, in order.
@@ -57,11 +53,14 @@ impl FromStr for NfsVersions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut served = [false; 3];
+        let mut served = [false; 4];
         for name in text.split(',').map(str::trim) {
             let known = KNOWN.iter().position(|known| *known == name);
-            let place = known.ok_or_else(|| format!("{name:?} is no version served here: 3, 4.1 and 4.2 are"))?;
+            let place = known.ok_or_else(|| format!("{name:?} is no version served here: 3, 4.0, 4.1 and 4.2 are"))?;
             served[place] = true;
+        }
+        if let [_, true, false, true] = served {
+            return Err("4.0 and 4.2 are served with 4.1 between them, or one of them alone".into());
         }
         Ok(Self { served })
     }
@@ -132,7 +131,10 @@ mod tests {
         assert_eq!(versions("4.2").minors(), Some(2..=2));
         assert_eq!(versions("3").minors(), None);
         assert!(versions("3").has_3() && versions("4.2,3").has_3() && !versions("4.2").has_3());
-        for wrong in ["", "4", "4.0", "3,", "2", "4.3", "3;4.1"] {
+        assert_eq!(versions("3,4.0").minors(), Some(0..=0));
+        assert_eq!(versions("4.0,4.1").minors(), Some(0..=1));
+        assert_eq!(versions("3,4.0,4.1,4.2").minors(), Some(0..=2));
+        for wrong in ["", "4", "4.0,4.2", "4.2,3,4.0", "3,", "2", "4.3", "3;4.1"] {
             assert!(wrong.parse::<NfsVersions>().is_err(), "{wrong}");
         }
     }

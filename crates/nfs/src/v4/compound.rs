@@ -231,6 +231,7 @@ impl Op {
                 | Op::Read
                 | Op::ReadDir
                 | Op::ReadLink
+                | Op::Renew
                 | Op::RestoreFh
                 | Op::SaveFh
                 | Op::SecInfo

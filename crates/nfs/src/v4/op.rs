@@ -222,6 +222,16 @@ impl Op {
     }
 }
 
+impl<D> Outcome<D> {
+    /// What is told in a minor version that does not have this outcome's [status](Status::in_minor).
+    #[must_use]
+    pub fn in_minor(self, minor: u32) -> Self {
+        let Some(op) = self.op().filter(|_| minor == 0) else { return self };
+        let (status, told) = (self.status(), self.status().in_minor(minor, op));
+        if status == told { self } else { Self::failed(op, told) }
+    }
+}
+
 /// What a minor version does not know is no operation there; what it forbids, it knows (RFC 8178 section 8, RFC 8881 section
 /// 15.1.1.5).
 pub(super) fn refused(minors: Minors, minor: u32) -> Option<Status> {

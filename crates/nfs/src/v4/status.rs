@@ -1,5 +1,7 @@
 //! What an operation says about its outcome (`nfsstat4`: RFC 8881 section 15, RFC 7862 section 11, RFC 8276).
 
+use super::Op;
+
 statuses! {
     /// An outcome: one word, the same in all minor versions. Values that none of them defines are kept as they came.
     "NFS4";
@@ -117,9 +119,48 @@ statuses! {
     XATTR2BIG = 10096, "the extended attribute is too large";
 }
 
+impl Status {
+    /// What an operation says in a minor version that does not have this status: 0 knows those up to `CB_PATH_DOWN` (RFC 7530
+    /// section 13.1).
+    #[must_use]
+    pub fn in_minor(self, minor: u32, op: Op) -> Self {
+        if minor > 0 || self.0 <= Self::CB_PATH_DOWN.0 {
+            return self;
+        }
+        match (self, op) {
+            // RFC 7530 section 16.16.5
+            (Self::WRONG_TYPE, Op::Open) => Self::SYMLINK,
+            (Self::WRONG_TYPE | Self::UNION_NOTSUPP, _) => Self::INVAL,
+            (Self::TOO_MANY_OPS | Self::REQ_TOO_BIG | Self::REP_TOO_BIG | Self::REP_TOO_BIG_TO_CACHE, _) => {
+                Self::RESOURCE
+            }
+            (Self::DELEG_REVOKED, _) => Self::BAD_STATEID,
+            (Self::WRONG_CRED, _) => Self::ACCESS,
+            _ => Self::SERVERFAULT,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// proves: NFS4-7530-13.1-a
+    #[test]
+    fn minor_version_0_is_told_statuses_that_it_has() {
+        for status in Status::ALL {
+            for op in Op::ALL {
+                let told = status.in_minor(0, *op);
+                assert!(told.0 <= 10048, "{status} of {op}");
+                assert_eq!(told == *status, status.0 <= 10048);
+                assert_eq!([1, 2].map(|minor| status.in_minor(minor, *op)), [*status; 2]);
+            }
+        }
+        assert_eq!(Status::WRONG_TYPE.in_minor(0, Op::Open), Status::SYMLINK);
+        assert_eq!(Status::WRONG_TYPE.in_minor(0, Op::LockT), Status::INVAL);
+        assert_eq!(Status::REP_TOO_BIG.in_minor(0, Op::Read), Status::RESOURCE);
+        assert_eq!(Status::BADSESSION.in_minor(0, Op::Read), Status::SERVERFAULT);
+    }
 
     #[test]
     fn every_status_has_a_word_of_its_own() {

@@ -42,6 +42,8 @@ impl Compound {
             None => Via::caller(file.caller.clone(), file.file),
         };
         file.file_system.set_attributes(via, new, None).await.map_err(|failed| match failed.fault {
+            // RFC 7530 section 16.32.5
+            Fault::IsDirectory if self.minor == 0 => Status::ISDIR,
             // Only regular files have a size that can be set, and SETATTR has no other status for that.
             Fault::IsDirectory | Fault::IsSymlink => Status::WRONG_TYPE,
             _ => failure(failed),

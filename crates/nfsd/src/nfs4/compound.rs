@@ -10,6 +10,7 @@ use super::{
     service::{Pin, Shared, principal},
     state::{
         clients::{Client, Principal},
+        owners40::is_in_sequence,
         session::Session,
     },
 };
@@ -39,6 +40,11 @@ pub(super) struct Compound {
     pub(super) current: Option<Current>,
     pub(super) saved: Option<Current>,
     session: Option<InSession>,
+    /// Whose state the operation is about, in minor version 0.
+    pub(super) client_of_zero: Option<Arc<Client<Pin>>>,
+    /// Whether an OPEN may be answered with a delegation: in minor version 0 not if it has to be confirmed (RFC 7530 section
+    /// 9.1.11).
+    pub(super) may_delegate: bool,
     /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the first.
     holds_memory: bool,
     /// Memory that the results of the operation count as which is executed.
@@ -149,6 +155,7 @@ fn only_looks(op: Op) -> bool {
             | Op::ReadDir
             | Op::ReadLink
             | Op::ReadPlus
+            | Op::Renew
             | Op::RestoreFh
             | Op::SaveFh
             | Op::SecInfo
@@ -170,6 +177,8 @@ impl Compound {
             current: None,
             saved: None,
             session: None,
+            client_of_zero: None,
+            may_delegate: true,
             holds_memory: false,
             counted: None,
         }
@@ -194,11 +203,14 @@ impl Compound {
         Some(ReferringCalls { session, calls: List(vec![ReferringCall { sequence, slot }]) })
     }
 
-    /// Whose session it is: stateids and owners are this client's.
+    /// Whose session it is: stateids and owners are this client's. In minor version 0 whom the operation has named.
     ///
     /// # Errors
     /// OP_NOT_IN_SESSION without one.
     pub(super) fn client(&self) -> Result<Arc<Client<Pin>>, Status> {
+        if self.minor == 0 {
+            return self.client_of_zero.clone().ok_or(Status::SERVERFAULT);
+        }
         self.session().map(|session| session.client().clone())
     }
 
@@ -258,6 +270,8 @@ impl Compound {
     /// Whether an operation may stand where it stands.
     fn check_place(&self, args: &Args, at: usize, announced: u32) -> Result<(), Status> {
         match (args, at) {
+            // There are no sessions.
+            _ if self.minor == 0 => Ok(()),
             (Args::Sequence(_), 0) => Ok(()),
             (Args::Sequence(_), _) => Err(Status::SEQUENCE_POS),
             (args, 0) if may_stand_alone(args.op()) => {
@@ -297,6 +311,7 @@ impl Compound {
                     self.execute(args, room).await
                 }
             };
+            let outcome = outcome.in_minor(self.minor);
             self.tell(&mut reply, op, outcome, may_not_fit.then_some((limit, too_big)));
             debug_assert!(
                 reply.status != Status::OK || reply.octets() <= limit,
@@ -330,7 +345,7 @@ impl Compound {
             Some((limit, too_big))
                 if status == Status::OK && only_looks(op) && reply.octets() + encoder.position() > limit =>
             {
-                reply.push(&Outcome::failed(op, too_big));
+                reply.push(&Outcome::failed(op, too_big).in_minor(self.minor));
             }
             _ => {
                 let results = encoder.finish();
@@ -347,6 +362,13 @@ impl Compound {
     /// of operations of which there are few have memory of their own.
     async fn execute(&mut self, args: Args, room: usize) -> Outcome {
         match args {
+            // sequenced40.rs
+            args if self.minor == 0 && is_in_sequence(args.op()) => Box::pin(self.in_sequence(args)).await,
+            // client40.rs
+            Args::SetClientId(args) => Outcome::SetClientId(self.set_client_id(args)),
+            Args::SetClientIdConfirm(args) => Outcome::SetClientIdConfirm(self.confirm_client_id(args)),
+            Args::Renew(args) => Outcome::Renew(self.renew(args)),
+            Args::ReleaseLockOwner(args) => Outcome::ReleaseLockOwner(Box::pin(self.release_lock_owner(args)).await),
             Args::Sequence(_) => match &self.session {
                 Some(inside) => Outcome::Sequence(Ok(inside.ok)),
                 None => Outcome::Sequence(Err(Status::SERVERFAULT)),
@@ -410,7 +432,7 @@ impl Compound {
             Args::Copy(args) => Outcome::Copy(Box::pin(self.copy_range(args)).await),
             Args::OffloadStatus(args) => Outcome::OffloadStatus(self.offload_status(args)),
             Args::OffloadCancel(args) => Outcome::OffloadCancel(Box::pin(self.offload_cancel(args)).await),
-            // `is_missing` has the others, and what minor version 0 alone has was not decoded.
+            // `is_missing` has the others, and what another minor version has was not decoded.
             other => Outcome::failed(other.op(), Status::NOTSUPP),
         }
     }

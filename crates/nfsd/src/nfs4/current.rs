@@ -57,6 +57,9 @@ impl Compound {
     /// # Errors
     /// BAD_STATEID if there is no current one.
     pub(super) fn state_of(&self, state: StateId, exact: bool) -> Result<StateId, Status> {
+        if self.minor == 0 {
+            return self.state_of_zero(state);
+        }
         if state != StateId::CURRENT {
             return Ok(state);
         }

@@ -7,9 +7,9 @@ use super::{
         held::Wanted,
         stateids::{Special, special},
     },
-    tell::status,
+    tell::{failure, status},
 };
-use crate::{Failure, Fault, Via, claims::Access, opened::Opened};
+use crate::{Failure, Fault, Rights, Via, claims::Access, opened::Opened};
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{
@@ -31,7 +31,7 @@ impl Compound {
     /// # Errors
     /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if somebody denies it, and GRACE.
     pub(super) async fn via(&self, file: &Opened, state: StateId, access: Access) -> Result<Via, Status> {
-        let (client, key) = (self.client()?, Self::key(file));
+        let key = Self::key(file);
         let state = self.state_of(state, false)?;
         let by_rights = Via::caller(file.caller.clone(), file.file);
         let holder = match special(state)? {
@@ -40,7 +40,11 @@ impl Compound {
             Some(_) if self.shared.state.recovery.is_grace() => return Err(Status::GRACE),
             Some(_) => None,
             None => {
+                let client = self.client_of(state)?;
                 if let Some(pin) = client.held.pin(state, key, access.bits() as u8)? {
+                    if self.minor == 0 && !pin.is_of(&file.caller) {
+                        Box::pin(self.check_rights(file, access)).await?;
+                    }
                     return Ok(Via::open(file.caller.clone(), pin.open.clone()));
                 }
                 if access != Access::READ {
@@ -57,6 +61,15 @@ impl Compound {
             .await
             .map_err(|in_the_way| in_the_way.status(Status::LOCKED))?;
         Ok(by_rights)
+    }
+
+    /// That a caller may do by the file's mode what another user has opened it for: without sessions a stateid is no secret, and
+    /// comes from whoever has guessed it.
+    async fn check_rights(&self, file: &Opened, access: Access) -> Result<(), Status> {
+        let needed = if access == Access::READ { Rights::READ } else { Rights::MODIFY };
+        let told = file.file_system.access(file.caller.clone(), file.file, needed).await;
+        let (granted, _) = told.map_err(failure)?;
+        if granted & needed == needed { Ok(()) } else { Err(Status::ACCESS) }
     }
 
     /// The status of a failure to read or write: what a file is that has no data.

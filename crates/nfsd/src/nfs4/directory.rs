@@ -20,6 +20,9 @@ use rpcrdma_nfs::{
 const OUTCOME_OCTETS: usize = 8;
 /// Octets that an entry's name and cookie take beside the name: what `dircount` counts.
 const NAME_OCTETS: usize = 8 + 4;
+
+/// What the name of `.` or `..` takes, in octets.
+const DOT_OCTETS: usize = 4;
 /// An owner's or group's shortest text with the word before it.
 const SHORTEST_PRINCIPAL_OCTETS: usize = 4 + 4;
 /// The least that a handle takes: the word before it alone.
@@ -92,7 +95,9 @@ impl Compound {
         (mut cookie, mut left): (u64, usize),
         asked: &Asked,
     ) -> Answer<ReadDirOk> {
-        let mut budget = ListingBudget::new(left, least_entry_octets(&asked.set));
+        // `.` and `..` take no room of the answer, and have to be passed where it has none for an entry.
+        let least = least_entry_octets(&asked.set);
+        let mut budget = ListingBudget::new(left.max(2 * (least + DOT_OCTETS)), least);
         if args.directory_count != 0 {
             // A hint: it keeps no entry from being told.
             let longest = directory.file_system.features().max_name_octets;

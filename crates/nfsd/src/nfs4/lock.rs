@@ -164,7 +164,8 @@ impl Compound {
     }
 
     pub(super) async fn test_lock(&mut self, args: ops::LockT) -> Answer<(), LockFailure> {
-        let (file, client) = (self.file()?, self.client()?);
+        let file = self.file()?;
+        let client = if self.minor == 0 { self.client_of_id(args.owner.client)? } else { self.client()? };
         let range = range_of(args.offset, args.length)?;
         match self.file_type(&file).await? {
             FileType::Regular => {}

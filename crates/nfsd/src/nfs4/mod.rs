@@ -1,4 +1,4 @@
-//! The NFS version 4 service, minor versions 1 and 2 (RFC 8881, RFC 7862): from a COMPOUND to the file system and back.
+//! The NFS version 4 service, minor versions 0, 1 and 2 (RFC 7530, RFC 8881, RFC 7862): from a COMPOUND to the file system and back.
 //!
 //! ```text
 //! service.rs    the call: decodes it, finds its session and slot, keeps the answer
@@ -6,6 +6,7 @@
 //! missing.rs    operations that are not there
 //! current.rs    the current and the saved file and stateid
 //! session.rs    clients and sessions            pseudo.rs  the tree above the exports
+//! client40.rs sequenced40.rs                    minor version 0: clients, and calls in the sequence of an owner
 //! look.rs change.rs directory.rs                names
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
@@ -21,6 +22,7 @@
 mod attributes;
 mod callback;
 mod change;
+mod client40;
 mod compound;
 mod conflicts;
 mod copy;
@@ -37,6 +39,7 @@ mod open_create;
 mod pseudo;
 mod reservations;
 mod security;
+mod sequenced40;
 mod service;
 mod session;
 mod settable;
@@ -46,6 +49,8 @@ mod tasks;
 mod tell;
 #[cfg(test)]
 pub(crate) mod testing;
+#[cfg(test)]
+pub(crate) mod testing40;
 #[cfg(test)]
 mod tests;
 mod told;

@@ -15,7 +15,7 @@ use super::{
     tell::{failure, status},
 };
 use crate::{
-    Access, OpenFile, Via,
+    Access, Caller, OpenFile, Via,
     claims::{self, FileKey, Holder, HostLocks, ShareRefused},
     opened::Opened,
 };
@@ -46,6 +46,11 @@ impl Pinned {
         Self { open, file }
     }
 
+    /// Whether this user has opened it.
+    pub(super) fn is_of(&self, caller: &Caller) -> bool {
+        self.file.caller.uid == caller.uid
+    }
+
     /// The host's locks on the file. May sleep.
     pub(super) fn host_locks(&self) -> Option<Arc<dyn HostLocks>> {
         self.file.file_system.host_locks(&self.open)
@@ -53,11 +58,14 @@ impl Pinned {
 }
 
 /// What an OPEN asks for, without its wishes for delegations, and what is answered to those.
-fn asked(args: &ops::Open) -> Result<(Share, Delegation), Status> {
+fn asked(args: &ops::Open, minor: u32) -> Result<(Share, Delegation), Status> {
     const HINTS: u32 = share::WANT_SIGNAL_WHEN_AVAILABLE
         | share::WANT_PUSH_WHEN_UNCONTENDED
         | share::WANT_TIMESTAMPS
         | share::WANT_OPEN_XOR_DELEGATION;
+    if minor == 0 {
+        return Ok((Share::new(args.access, args.deny)?, Delegation::None));
+    }
     let wants = args.access & share::WANT_MASK;
     let asked = Share::new(args.access & !(share::WANT_MASK | HINTS), args.deny)?;
     let why = match wants {
@@ -104,7 +112,7 @@ impl Compound {
     pub(super) async fn open(&mut self, args: ops::Open) -> Answer<ops::OpenOk> {
         let client = self.client()?;
         let current = self.file()?;
-        let (share, delegation) = asked(&args)?;
+        let (share, delegation) = asked(&args, self.minor)?;
         let is_named = matches!(args.claim, Claim::Null(_) | Claim::DelegateCurrent(_) | Claim::DelegatePrevious(_));
         if !is_named && matches!(args.how, OpenHow::Create(_)) {
             return Err(Status::INVAL);
@@ -217,7 +225,8 @@ impl Compound {
     pub(super) fn open_downgrade(&mut self, args: ops::OpenDowngrade) -> Answer<ops::OpenDowngradeOk> {
         let (file, client) = (self.file()?, self.client()?);
         let id = self.state_of(args.state, true)?;
-        let to = Share::new(args.access & !share::WANT_MASK, args.deny)?;
+        let wishes = if self.minor == 0 { 0 } else { share::WANT_MASK };
+        let to = Share::new(args.access & !wishes, args.deny)?;
         let (state, dropped) = client.held.downgrade(id, Self::key(&file), to)?;
         self.shared.reservations.downgraded(&client, Self::key(&file), state.other);
         self.shared.put_away(self.origin(), dropped);

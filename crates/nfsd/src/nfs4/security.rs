@@ -1,4 +1,5 @@
-//! Which security a file wants: SECINFO and SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45). Both take the current file away.
+//! Which security a file wants: SECINFO and SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45). Both take the current
+//! file away, but not in minor version 0 (RFC 7530 section 16.31.4).
 
 use super::compound::Compound;
 use rpcrdma_nfs::v4::{
@@ -8,8 +9,13 @@ use rpcrdma_nfs::v4::{
 
 impl Compound {
     pub(super) async fn sec_info(&mut self, args: ops::SecInfo) -> Answer<ops::SecInfoOk> {
+        let directory = self.current.clone();
         self.lookup(ops::Lookup { name: args.name }).await?;
-        self.told_flavours()
+        let told = self.told_flavours();
+        if self.minor == 0 {
+            self.current = directory;
+        }
+        told
     }
 
     pub(super) async fn sec_info_no_name(&mut self, args: ops::SecInfoNoName) -> Answer<ops::SecInfoOk> {

@@ -22,8 +22,8 @@ use crate::{
     server::Server,
 };
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
-use rpcrdma_nfs::v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status};
-use rpcrdma_oncrpc::{Answer, CallContext, Credential, Service};
+use rpcrdma_nfs::{Call as _, v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status}};
+use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use siphasher::sip::SipHasher13;
 use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
@@ -165,6 +165,15 @@ impl Service for Nfs4 {
         true
     }
 
+    /// Minor version 0 has no slots.
+    fn repetition(&self, procedure: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
+        let minor = arguments.skip_opaque(v4::MAX_TAG_OCTETS as u32).and_then(|()| arguments.next());
+        match (procedure, minor) {
+            (COMPOUND, Some(0)) => Repetition::AnsweredToPort,
+            _ => Repetition::Executed,
+        }
+    }
+
     fn call(&self, context: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
         let ready = |answer| -> BoxFuture<'static, Answer> { Box::pin(std::future::ready(answer)) };
         if procedure != COMPOUND {
@@ -184,7 +193,11 @@ impl Service for Nfs4 {
         }
         let compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
         let call = Call { call, octets, digest: digest.finish() };
-        Box::pin(async move { Answer::Results(execute(compound, call).await) })
+        let is_repeatable = call.call.is_repeatable();
+        Box::pin(async move {
+            let results = execute(compound, call).await;
+            if is_repeatable { Answer::Repeatable(results) } else { Answer::Results(results) }
+        })
     }
 }
 

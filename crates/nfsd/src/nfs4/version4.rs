@@ -36,7 +36,7 @@ pub struct Version4 {
 pub struct Version4Error(#[from] JournalError);
 
 impl Version4 {
-    /// Minor versions 1 and 2. What clients hold is on record in the state directory; what waits for its disk takes its turn in
+    /// Minor versions 0, 1 and 2. What clients hold is on record in the state directory; what waits for its disk takes its turn in
     /// `queue`.
     pub fn new(state: &StateDirectory, queue: Arc<Queue>) -> Self {
         let directory = state.path().to_owned();
@@ -45,7 +45,7 @@ impl Version4 {
             server: None,
             secret: state.secret(),
             queue,
-            minors: 1..=2,
+            minors: 0..=2,
             limits: Limits::default(),
             host_locks: true,
             observer: Arc::new(Unobserved),

@@ -21,7 +21,9 @@ pub enum SetFault {
     ReadOnly(Attribute),
     /// A time has as many nanoseconds as a second or more.
     BadTime(Attribute),
-    /// A user or group whose name is empty or too long to be one.
+    /// A user or group without a name.
+    NoOwner(Attribute),
+    /// A user or group whose name is too long to be one.
     BadOwner(Attribute),
     /// The octets are no values of the attributes that they are said to be of.
     BadXdr(DecodeError),
@@ -34,7 +36,8 @@ impl SetFault {
             // RFC 8881 section 5.5.
             Self::NotSupported(_) => Status::ATTRNOTSUPP,
             // RFC 8881 section 18.30.3.
-            Self::ReadOnly(_) | Self::BadTime(_) => Status::INVAL,
+            // RFC 8881 section 5.9 says nothing of no name; Linux's server takes it for a wrong argument in all minor versions.
+            Self::ReadOnly(_) | Self::BadTime(_) | Self::NoOwner(_) => Status::INVAL,
             Self::BadOwner(_) => Status::BADOWNER,
             Self::BadXdr(_) => Status::BADXDR,
         }
@@ -48,6 +51,7 @@ impl fmt::Display for SetFault {
             Self::NotSupported(None) => f.write_str("an unknown attribute"),
             Self::ReadOnly(attribute) => write!(f, "{} is read-only", attribute.name()),
             Self::BadTime(attribute) => write!(f, "{} is no time", attribute.name()),
+            Self::NoOwner(attribute) => write!(f, "{} has no name", attribute.name()),
             Self::BadOwner(attribute) => write!(f, "{} is no name", attribute.name()),
             Self::BadXdr(error) => error.fmt(f),
         }
@@ -174,7 +178,7 @@ impl FileAttributes {
 fn check(value: &Value) -> Result<(), SetFault> {
     let attribute = value.attribute();
     match value {
-        Value::Owner(name) | Value::Group(name) if name.as_slice().is_empty() => Err(SetFault::BadOwner(attribute)),
+        Value::Owner(name) | Value::Group(name) if name.as_slice().is_empty() => Err(SetFault::NoOwner(attribute)),
         Value::TimeAccessSet(SetTime::Client(time))
         | Value::TimeModifySet(SetTime::Client(time))
         | Value::TimeCreate(time)
@@ -233,7 +237,7 @@ mod tests {
         let latest = Time { nanoseconds: SECOND_NANOSECONDS - 1, ..late };
         let new = FileAttributes::of(&[Value::TimeModifySet(SetTime::Client(latest))]).to_set(&all()).unwrap();
         assert_eq!(new.modified, Some(SetTime::Client(latest)));
-        assert_eq!(of(Value::Owner(Principal::default())), Status::BADOWNER);
+        assert_eq!(of(Value::Owner(Principal::default())), Status::INVAL);
         assert_eq!(of(Value::Links(3)), Status::INVAL);
         let unknown = FileAttributes { set: Bitmap::of_numbers([500]), octets: bytes::Bytes::new() };
         assert_eq!(unknown.to_set(&all()), Err(SetFault::NotSupported(None)));

@@ -141,6 +141,7 @@ fn one_entry_fits_or_the_answer_is_too_small() {
     let max = |max_count| read(&client, &root, ops::ReadDir { max_count, ..ask(0, &[Attribute::Owner]) });
     let empty = ReadDirOk::EMPTY_OCTETS as u32;
     assert_eq!(max(empty - 1).err(), Some(Status::TOOSMALL));
+    assert_eq!(max(empty).map(|part| (part.entries.len(), part.end)), Ok((0, true)), "nothing is in it");
     file(&server, &client, "a name of 25 octets, fully");
     let one = octets(&max(1000).unwrap()) as u32;
     assert_eq!(max(one).map(|part| (part.entries.len(), part.end)), Ok((1, true)));

@@ -6,6 +6,7 @@
 use super::{
     copies::Copies,
     super::callback::Notices,
+    clients40::Zero,
     exchange::ExchangeId,
     held::{Held, Totals},
     lease::Lease,
@@ -55,6 +56,8 @@ pub(crate) struct Client<P> {
     pub(super) had_back: AtomicBool,
     /// Locks that it is told may be free.
     pub(crate) notices: Notices,
+    /// What a client of minor version 0 has beside.
+    pub(super) zero: Option<Box<Zero>>,
 }
 
 impl<P> Client<P> {
@@ -74,7 +77,7 @@ impl<P> Client<P> {
             principal: call.principal,
             network: call.network,
             lease: Lease::new(now),
-            held: Held::new(id, limits.clone(), totals.clone()),
+            held: Held::new(id, limits.clone(), totals.clone()).of_minor(call.minor),
             copies: Copies::default(),
             creation: Mutex::default(),
             is_complete: AtomicBool::new(false),
@@ -83,6 +86,7 @@ impl<P> Client<P> {
             backs: AtomicUsize::new(0),
             had_back: AtomicBool::new(false),
             notices: Notices::default(),
+            zero: (call.minor == 0).then(|| Box::new(Zero::new(limits, totals))),
         }
     }
 

@@ -111,7 +111,7 @@ impl<P> State<P> {
     }
 
     /// Another principal wants the owner of a confirmed record. Sessions count as state: who has one uses the record.
-    fn displace(&self, table: &mut Table<P>, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
+    pub(super) fn displace(&self, table: &mut Table<P>, client: &Client<P>, now: Timestamp) -> Result<(), Status> {
         let is_over = client.lease.standing(now, &self.limits) != Standing::Live;
         match (client.is_in_use(), is_over) {
             (true, false) => Err(Status::CLID_INUSE),
@@ -141,7 +141,7 @@ impl<P> State<P> {
         Ok(())
     }
 
-    fn add(&self, table: &mut Table<P>, call: &ExchangeId, now: Timestamp) -> Result<ClientId, Status> {
+    pub(super) fn add(&self, table: &mut Table<P>, call: &ExchangeId, now: Timestamp) -> Result<ClientId, Status> {
         while table.unconfirmed() >= self.limits.unconfirmed {
             let Some(oldest) = table.oldest_unconfirmed(None) else { return Err(Status::DELAY) };
             table.remove(&oldest);
@@ -183,7 +183,7 @@ impl<P> State<P> {
     /// STALE_CLIENTID if there is none, CLIENTID_BUSY while it has sessions or holds anything.
     pub(crate) fn destroy_client(&self, id: ClientId) -> Result<(), Status> {
         let mut table = self.table();
-        let client = table.by_id.get(&id).cloned().ok_or(Status::STALE_CLIENTID)?;
+        let client = table.by_id.get(&id).cloned().filter(|client| !client.is_zero()).ok_or(Status::STALE_CLIENTID)?;
         if client.is_in_use() {
             return Err(Status::CLIENTID_BUSY);
         }

@@ -77,6 +77,9 @@ struct Grace {
     past: HashMap<Bytes, Known>,
     /// Those of them that may reclaim and have not said that they are done.
     awaited: HashSet<Bytes>,
+    /// Those of them that have reclaimed something and cannot say that they are done: clients of minor version 0. They are
+    /// waited for, and stay on record when the time is over.
+    present: HashSet<Bytes>,
     /// Those that are late are being forgotten.
     is_ending: bool,
 }
@@ -136,7 +139,7 @@ impl Recovery {
             journal: Mutex::new(journal),
             later: Mutex::default(),
             is_grace: AtomicBool::new(!awaited.is_empty()),
-            grace: Mutex::new(Grace { until, latest, past: past.owners, awaited, is_ending: false }),
+            grace: Mutex::new(Grace { until, latest, past: past.owners, awaited, present: HashSet::new(), is_ending: false }),
             epoch,
             path: PathBuf::new(),
             failures: AtomicU64::new(0),
@@ -203,6 +206,9 @@ impl Recovery {
             Some(known) if known.principal != client.principal() => Err(Status::RECLAIM_BAD),
             Some(known) if known.revoked => Err(Status::NO_GRACE),
             Some(_) => {
+                if client.is_zero() {
+                    grace.present.insert(client.owner().clone());
+                }
                 // NFS4-8881-8.4.2.1-d
                 grace.until = grace.until.max(grace.latest.min(now + NEXT_RECLAIM));
                 Ok(Recorded(()))
@@ -216,7 +222,8 @@ impl Recovery {
     /// # Errors
     /// GRACE in the grace period, and before the client's RECLAIM_COMPLETE.
     pub(crate) fn fresh<P>(&self, client: &Client<P>) -> Result<(), Status> {
-        if self.is_grace() || !client.is_complete() { Err(Status::GRACE) } else { Ok(()) }
+        // In minor version 0 nobody says that he is complete (RFC 7530 section 9.6.2).
+        if self.is_grace() || !(client.is_complete() || client.is_zero()) { Err(Status::GRACE) } else { Ok(()) }
     }
 
     /// The proof that a client is on record, if it is: else [`record`](Self::record) has to be asked, by a worker.
@@ -294,7 +301,7 @@ impl Recovery {
     /// A client that was to be expired is there again. Sleeps. One that has not completed may have lost something before a
     /// restart.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
-        self.journal().write_later(note(client, client.has_losses() || !client.is_complete()));
+        self.journal().write_later(note(client, client.has_losses() || !(client.is_complete() || client.is_zero())));
     }
 
     /// A client that holds nothing is no more.
@@ -327,7 +334,8 @@ impl Recovery {
         }
         // Those that were revoked before and have not come are forgotten with those that were awaited.
         let is_left = |(owner, known): &(&Bytes, &Known)| {
-            journal.known(owner) == Some(**known) && (known.revoked || grace.awaited.contains(*owner))
+            let is_awaited = grace.awaited.contains(*owner) && !grace.present.contains(*owner);
+            journal.known(owner) == Some(**known) && (known.revoked || is_awaited)
         };
         let gone: Vec<_> = grace.past.iter().filter(is_left).map(|(owner, _)| Record::Gone(owner.clone())).collect();
         grace.is_ending = true;
@@ -339,6 +347,7 @@ impl Recovery {
         written?;
         grace.awaited.clear();
         grace.past.clear();
+        grace.present.clear();
         self.is_grace.store(false, Ordering::Release);
         Ok(())
     }

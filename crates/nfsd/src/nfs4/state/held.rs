@@ -5,6 +5,7 @@
 //! there, not here. Each client has a lock of its own, held for the moment; a state that is refused changes nothing.
 
 use super::{
+    held40::ByOwner,
     limits::Limits,
     owners::{Delegation, Lock, Open, Share},
     release::{Release, Released, Why},
@@ -104,6 +105,8 @@ pub(super) struct Totals {
     states: [AtomicUsize; 3],
     /// Octets of owners' names.
     names: AtomicUsize,
+    /// Octets of the owners of minor version 0.
+    pub(super) owners: AtomicUsize,
 }
 
 impl Totals {
@@ -113,7 +116,7 @@ impl Totals {
     }
 
     /// Counts `more`, if it is not above the limit then.
-    fn take(total: &AtomicUsize, more: usize, limit: usize) -> Result<(), Status> {
+    pub(super) fn take(total: &AtomicUsize, more: usize, limit: usize) -> Result<(), Status> {
         let grow = |count: usize| count.checked_add(more).filter(|count| *count <= limit);
         let grown = total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grow);
         grown.map(drop).map_err(|_| Status::DELAY)
@@ -142,6 +145,8 @@ pub(super) struct Inner<P> {
     revoked: HashMap<StateIdOther, Lost>,
     pub(super) opens: HashMap<(OwnerName, FileKey), StateIdOther>,
     pub(super) locks: HashMap<(OwnerName, StateIdOther), StateIdOther>,
+    /// The same by owner alone, in minor version 0.
+    pub(super) by_owner: Option<ByOwner>,
     counts: [usize; 3],
     /// Octets of owners' names.
     names: usize,
@@ -179,6 +184,9 @@ impl<P> Inner<P> {
         self.counts[number] += 1;
         self.names = names;
         let name = self.new_name();
+        if let Some(by_owner) = &mut self.by_owner {
+            by_owner.insert(name, &kind);
+        }
         self.states.insert(name, State { sequence: 1, file, kind });
         Ok(StateId { sequence: 1, other: name })
     }
@@ -233,6 +241,9 @@ impl<P> Inner<P> {
     pub(super) fn remove(&mut self, name: StateIdOther, why: Option<Why>, into: &mut Vec<Release<P>>) {
         let Some(state) = self.states.remove(&name) else { return };
         let (number, octets) = (state.kind.number(), state.kind.name_octets());
+        if let Some(by_owner) = &mut self.by_owner {
+            by_owner.remove(name, &state.kind);
+        }
         // The name goes with the state, whatever stays known of it.
         self.names = self.names.saturating_sub(octets);
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
@@ -273,6 +284,7 @@ impl<P> Held<P> {
             revoked: HashMap::new(),
             opens: HashMap::new(),
             locks: HashMap::new(),
+            by_owner: None,
             counts: [0; 3],
             names: 0,
             lost: [0; 3],

@@ -53,7 +53,7 @@ impl Lease {
     }
 
     /// A COMPOUND begins; [`leave`](Self::leave) has to follow if this says that the client still is one.
-    pub(super) fn enter(&self, now: Timestamp) -> bool {
+    pub(crate) fn enter(&self, now: Timestamp) -> bool {
         self.with(|lease| {
             if !lease.is_ended {
                 lease.renewed = lease.renewed.max(now);
@@ -82,7 +82,7 @@ impl Lease {
     }
 
     /// A COMPOUND has ended, `now` if it was answered.
-    pub(super) fn leave(&self, now: Option<Timestamp>) {
+    pub(crate) fn leave(&self, now: Option<Timestamp>) {
         self.with(|lease| {
             lease.renewed = now.map_or(lease.renewed, |now| lease.renewed.max(now));
             lease.running = lease.running.saturating_sub(1);

@@ -41,6 +41,15 @@ pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
 pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
 /// The same of all clients: 32 MiB of names, where opens and locks alone would allow for 512 MiB.
 pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
+/// What an owner of minor version 0 is counted as beside its name, in octets: its record, and the largest reply that it
+/// remembers, of a LOCK that another owner with the longest name stands in the way of.
+pub(crate) const OWNER_OCTETS: usize = 2_048;
+/// The most octets that the owners of a client of minor version 0 take, with the replies that they remember: some 16,000
+/// owners that were used within a lease, open or not. Linux has one for each user, and one for each process and file with
+/// locks.
+pub(crate) const MAX_OWNER_OCTETS_OF_CLIENT: usize = 32 << 20;
+/// The same of all clients.
+pub(crate) const MAX_OWNER_OCTETS: usize = 4 * MAX_OWNER_OCTETS_OF_CLIENT;
 /// How long a client is believed to be there after its last call, in seconds. A conflict waits so long for a client
 /// that is gone.
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
@@ -83,6 +92,10 @@ pub(crate) struct Limits {
     pub(crate) names_of_client: usize,
     /// See [`MAX_NAME_OCTETS`].
     pub(crate) names: usize,
+    /// See [`MAX_OWNER_OCTETS_OF_CLIENT`].
+    pub(crate) owners_of_client: usize,
+    /// See [`MAX_OWNER_OCTETS`].
+    pub(crate) owners: usize,
     /// See [`LEASE`].
     pub(crate) lease: Duration,
     /// How long reclaims are waited for at least after a restart; never shorter than the lease that was told before it.
@@ -110,6 +123,8 @@ impl Default for Limits {
             held: MAX_HELD,
             names_of_client: MAX_NAME_OCTETS_OF_CLIENT,
             names: MAX_NAME_OCTETS,
+            owners_of_client: MAX_OWNER_OCTETS_OF_CLIENT,
+            owners: MAX_OWNER_OCTETS,
             lease: LEASE,
             grace: LEASE,
             courtesy: COURTESY_TIME,
@@ -130,6 +145,7 @@ mod tests {
         assert!(limits.records >= 2 * limits.clients, "no client is refused for the records of former ones");
         assert!(limits.held_by_client < limits.held && limits.operations >= 8 && limits.slots <= 1_024);
         assert!(limits.names_of_client < limits.names, "one client does not take the names of all");
+        assert!(limits.owners_of_client < limits.owners, "nor the owners");
         assert_eq!(limits.names_of_client, 8_192 * 1_024, "as many of the longest as the documentation says");
         let largest = limits.slots as usize * limits.slot_cache as usize;
         assert!(largest * CACHE_SHARE < limits.cache, "the first session has all its slots");

@@ -42,16 +42,19 @@
 pub(crate) mod backchannel;
 pub(crate) mod channel;
 pub(crate) mod clients;
+pub(crate) mod clients40;
 pub(crate) mod connections;
 pub(crate) mod copies;
 pub(crate) mod counts;
 pub(crate) mod exchange;
 pub(crate) mod grace;
 pub(crate) mod held;
+pub(crate) mod held40;
 mod journal;
 pub(crate) mod lease;
 pub(crate) mod limits;
 pub(crate) mod owners;
+pub(crate) mod owners40;
 pub(crate) mod release;
 pub(crate) mod session;
 pub(crate) mod sessions;
@@ -139,11 +142,14 @@ impl<P> State<P> {
         if clients.iter().any(|client| self.is_live(client, now)) {
             return Ok(Taken::Stays);
         }
+        // Who cannot be told of a part of a loss loses all (RFC 7530 section 9.6.3).
+        let (of_zero, in_part): (Vec<_>, Vec<_>) = clients.into_iter().partition(|client| client.is_zero());
         // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
-        self.recovery.revoke(clients.iter().map(|client| &**client))?;
-        let mut stay = 0;
-        let mut released = Vec::new();
-        for client in &clients {
+        self.recovery.revoke(in_part.iter().map(|client| &**client))?;
+        self.recovery.expire(&of_zero)?;
+        let count = of_zero.len() + in_part.len();
+        let (mut released, mut stay) = self.end_those_away(of_zero, now);
+        for client in &in_part {
             match client.lease.if_over(now, &self.limits, || client.held.revoke_file(file, Why::Expired)) {
                 Some(of_client) => released.extend(of_client),
                 // It has come back in the meantime.
@@ -151,7 +157,23 @@ impl<P> State<P> {
             }
             self.mend(client);
         }
-        Ok(if stay > 0 && stay == clients.len() { Taken::Stays } else { Taken::Gone(released) })
+        Ok(if stay > 0 && stay == count { Taken::Stays } else { Taken::Gone(released) })
+    }
+
+    /// Ends clients of which the journal says that they are expired, if they are still away. Gives what they held, and how many
+    /// have come back in the meantime.
+    fn end_those_away(&self, clients: Vec<Arc<Client<P>>>, now: Timestamp) -> (Vec<Release<P>>, usize) {
+        let (mut released, mut back) = (Vec::new(), 0);
+        for client in clients {
+            if client.lease.end_if(now, &self.limits, |standing| standing != Standing::Live) {
+                self.table().remove(&client);
+                released.extend(self.purge(&client));
+            } else {
+                self.recovery.note_again(&client);
+                back += 1;
+            }
+        }
+        (released, back)
     }
 
     /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
@@ -205,16 +227,8 @@ impl<P> State<P> {
         if self.recovery.expire(&due).is_err() {
             return Vec::new();
         }
-        let mut released = Vec::new();
-        for client in due {
-            if client.lease.end_if(now, &self.limits, |standing| standing != Standing::Live) {
-                self.table().remove(&client);
-                released.extend(self.purge(&client));
-            } else {
-                // It has come back in the meantime.
-                self.recovery.note_again(&client);
-            }
-        }
+        let (mut released, _) = self.end_those_away(due, now);
+        released.extend(self.sweep_owners(now));
         released
     }
 }

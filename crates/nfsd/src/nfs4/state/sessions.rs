@@ -224,7 +224,9 @@ impl<P> State<P> {
         released: &mut Vec<Release<P>>,
     ) -> Result<Created, Status> {
         let mut table = self.table();
-        let client = table.by_id.get(&call.client).cloned().ok_or(Status::STALE_CLIENTID)?;
+        // One of minor version 0 has no sessions.
+        let client = table.by_id.get(&call.client).cloned().filter(|client| !client.is_zero());
+        let client = client.ok_or(Status::STALE_CLIENTID)?;
         // NFS4-8881-18.36-c: only who made a record confirms it. Before the slot is looked at: nobody else moves it on.
         if !table.is_confirmed(&client) && client.principal() != call.principal {
             return Err(Status::CLID_INUSE);

@@ -10,6 +10,7 @@ mod open;
 mod recovery;
 mod space;
 mod turns;
+mod zero;
 
 use super::testing::{TestClient, TestServer, only};
 use rpcrdma_nfs::v4::{

@@ -1,0 +1,125 @@
+//! Minor version 0: clients without sessions (RFC 7530 sections 9.1.1, 9.5, 16.29, 16.33, 16.34, 16.37).
+//!
+//! There whoever calls says whose state a call is about: by a client id, or by a stateid, which begins with one. Either renews the
+//! client's lease.
+
+use super::{
+    compound::Compound,
+    service::{Pin, Shared},
+    state::{
+        clients::Client,
+        clients40::{Callback, SetClientId},
+    },
+};
+use rpcrdma_nfs::v4::{
+    ClientId, StateId, Status,
+    ops::{self, Answer, SetClientIdFailure},
+};
+use rpcrdma_oncrpc::ClientNetwork;
+use std::sync::Arc;
+
+/// A client that is there while something of it is executed.
+pub(super) struct Present {
+    shared: Arc<Shared>,
+    client: Arc<Client<Pin>>,
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        self.client.lease.leave(Some(self.shared.now()));
+    }
+}
+
+impl Compound {
+    /// The client of an operation is there until what this gives is dropped, and [`client`](Self::client) gives it from now on.
+    ///
+    /// # Errors
+    /// EXPIRED if it has come to its end in this moment.
+    pub(super) fn present(&mut self, client: Arc<Client<Pin>>) -> Result<Present, Status> {
+        if !client.lease.enter(self.shared.now()) {
+            return Err(Status::EXPIRED);
+        }
+        self.client_of_zero = Some(client.clone());
+        Ok(Present { shared: self.shared.clone(), client })
+    }
+
+    /// The client whose lease an operation renews.
+    fn renewed(&self, client: Arc<Client<Pin>>) -> Result<Arc<Client<Pin>>, Status> {
+        if client.lease.renew(self.shared.now()) { Ok(client) } else { Err(Status::EXPIRED) }
+    }
+
+    /// The client that an id names in minor version 0; it has been heard of.
+    ///
+    /// # Errors
+    /// STALE_CLIENTID, EXPIRED.
+    pub(super) fn client_of_id(&self, id: ClientId) -> Result<Arc<Client<Pin>>, Status> {
+        self.renewed(self.shared.state.client_of_zero(id)?)
+    }
+
+    /// Whose state a stateid is, which is none of the special ones: the session's, in minor version 0 the one that it names,
+    /// which has been heard of.
+    ///
+    /// # Errors
+    /// In minor version 0 STALE_STATEID, EXPIRED, BAD_STATEID.
+    pub(super) fn client_of(&self, state: StateId) -> Result<Arc<Client<Pin>>, Status> {
+        if self.minor > 0 {
+            return self.client();
+        }
+        self.renewed(self.shared.state.client_of_state(state)?)
+    }
+
+    /// The stateid that an operation of minor version 0 came with: it has neither a current one nor a number for "the latest".
+    ///
+    /// # Errors
+    /// As [`client_of`](Self::client_of), and OLD_STATEID; BAD_STATEID for an open that was not confirmed.
+    pub(super) fn state_of_zero(&self, state: StateId) -> Result<StateId, Status> {
+        // Those that mean something are told from the others where they are used.
+        if !state.is_special() {
+            self.client_of(state)?.held.check_of_zero(state)?;
+        }
+        Ok(state)
+    }
+
+    pub(super) fn set_client_id(&self, args: ops::SetClientId) -> Answer<ops::SetClientIdOk, SetClientIdFailure> {
+        let call = SetClientId {
+            owner: args.owner.name.0,
+            verifier: args.owner.verifier,
+            callback: Callback { client: args.callback, ident: args.callback_ident },
+            principal: self.principal(),
+            network: ClientNetwork::of(self.context.connection.peer.ip()),
+        };
+        let (client, confirm) = self.shared.state.set_client_id(call, self.shared.now())?;
+        Ok(ops::SetClientIdOk { client, confirm })
+    }
+
+    pub(super) fn confirm_client_id(&self, args: ops::SetClientIdConfirm) -> Answer {
+        let state = &self.shared.state;
+        let confirmed = state.confirm_client_id(args.client, args.confirm, self.principal(), self.shared.now())?;
+        self.shared.release(self.origin(), confirmed.released);
+        Ok(())
+    }
+
+    pub(super) fn renew(&self, args: ops::Renew) -> Answer {
+        self.client_of_id(args.client).map(drop)
+    }
+
+    pub(super) async fn release_lock_owner(&self, args: ops::ReleaseLockOwner) -> Answer {
+        let client = self.client_of_id(args.owner.client)?;
+        let name = &args.owner.name;
+        if !client.held.has_lock_states(name) {
+            client.zero()?.owners.forget_locker(name);
+            return Ok(());
+        }
+        let owner = client.zero()?.owners.get(super::state::owners40::OwnerOf::Locks, name)?;
+        // Behind what it does.
+        let _turn = owner.turn().await;
+        let holder = Shared::holder(client.id(), name);
+        if client.held.locked_files(name).iter().any(|file| self.shared.claims.has_locks(*file, &holder)) {
+            return Err(Status::LOCKS_HELD);
+        }
+        let released = client.held.forget_locks(name);
+        self.shared.release(self.origin(), released);
+        client.zero()?.owners.forget_locker(name);
+        Ok(())
+    }
+}

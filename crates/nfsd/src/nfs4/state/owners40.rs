@@ -1,0 +1,285 @@
+//! Owners of opens and locks in minor version 0, with their sequence numbers (RFC 7530 sections 9.1.3, 9.1.7 to 9.1.11).
+//!
+//! An owner does one thing after the other: who wants to do one takes the owner's [turn](StateOwner::turn), and only calls of the
+//! same owner wait for it. The last call is remembered with its answer, so that it is answered once more and not executed.
+//! An owner that has nothing open, or no lock stateid, is forgotten a lease after it was used last; the next OPEN of it has
+//! to be confirmed then.
+//!
+//! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The lock of the table comes before that of
+//! [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
+
+use super::{
+    held::{Held, Totals},
+    limits::{Limits, OWNER_OCTETS},
+    release::Release,
+};
+use crate::FileId;
+use bytes::Bytes;
+use rpcrdma_env::Timestamp;
+use rpcrdma_nfs::v4::{Op, Outcome, OwnerName, StateIdOther, Status};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+};
+use tokio::sync::OwnedMutexGuard;
+
+/// The call that an owner has made last, and what came of it.
+#[derive(Debug)]
+pub(crate) struct Remembered {
+    /// Tells it from another call.
+    pub(crate) digest: u64,
+    /// The answer.
+    pub(crate) outcome: Outcome,
+    /// The file that is current after it, if it goes to one.
+    pub(crate) file: Option<FileId>,
+}
+
+/// What is known of an owner.
+#[derive(Debug, Default)]
+pub(crate) struct Sequence {
+    /// The number of the last call; none if there was none.
+    last: Option<u32>,
+    remembered: Option<Box<Remembered>>,
+    /// Whether the client has shown that it knows the owner's number.
+    pub(crate) is_confirmed: bool,
+    /// The open that waits for its confirmation.
+    pub(crate) unconfirmed: Option<StateIdOther>,
+    closed: Option<StateIdOther>,
+    used: Timestamp,
+}
+
+impl Sequence {
+    /// Whether a call is the owner's next one: `None`, or the answer if it is its last one that comes again.
+    ///
+    /// # Errors
+    /// BAD_SEQID.
+    pub(crate) fn check(&self, number: u32, digest: u64) -> Result<Option<&Remembered>, Status> {
+        match self.last {
+            // NFS4-7530-9.1.9-a: who is not known has no number.
+            None => Ok(None),
+            Some(last) if number == last.wrapping_add(1) => Ok(None),
+            // NFS4-7530-9.1.9-b: something else by the same number was not answered yet.
+            Some(last) if number == last => {
+                self.remembered.as_deref().filter(|known| known.digest == digest).map(Some).ok_or(Status::BAD_SEQID)
+            }
+            Some(_) => Err(Status::BAD_SEQID),
+        }
+    }
+
+    /// A call was executed, and its number used up, unless its status says that it was not.
+    pub(crate) fn executed(&mut self, number: u32, remembered: Remembered, now: Timestamp) {
+        self.used = self.used.max(now);
+        if advances(remembered.outcome.status()) {
+            self.last = Some(number);
+            self.remembered = Some(Box::new(remembered));
+        }
+    }
+
+    /// The owner is as one that is not known.
+    pub(crate) fn start_over(&mut self) {
+        (self.last, self.remembered) = (None, None);
+    }
+}
+
+/// Whether a status uses a number up.
+fn advances(status: Status) -> bool {
+    // NFS4-7530-9.1.7-b
+    !matches!(
+        status,
+        Status::STALE_CLIENTID
+            | Status::STALE_STATEID
+            | Status::BAD_STATEID
+            | Status::BAD_SEQID
+            | Status::BADXDR
+            | Status::RESOURCE
+            | Status::NOFILEHANDLE
+            | Status::MOVED
+    )
+}
+
+/// An owner of opens, or of locks.
+#[derive(Debug)]
+pub(crate) struct StateOwner {
+    /// Its name.
+    pub(crate) name: OwnerName,
+    sequence: Arc<tokio::sync::Mutex<Sequence>>,
+}
+
+/// The owner does this now, and nothing else.
+pub(crate) type Turn = OwnedMutexGuard<Sequence>;
+
+impl StateOwner {
+    /// Waits until it is done with what it does.
+    pub(crate) async fn turn(&self) -> Turn {
+        self.sequence.clone().lock_owned().await
+    }
+
+    fn octets(&self) -> usize {
+        OWNER_OCTETS + self.name.0.len()
+    }
+}
+
+/// Which of the two an owner owns: they have names of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnerOf {
+    /// Opens.
+    Opens,
+    /// Locks.
+    Locks,
+}
+
+type ByName = HashMap<OwnerName, Arc<StateOwner>>;
+
+/// The owners of a client.
+pub(crate) struct Owners {
+    inner: Mutex<Inner>,
+    limits: Arc<Limits>,
+    totals: Arc<Totals>,
+}
+
+#[derive(Default)]
+struct Inner {
+    opens: ByName,
+    locks: ByName,
+    /// The open that each owner closed last, so that its CLOSE may come again.
+    closed: HashMap<StateIdOther, Arc<StateOwner>>,
+    octets: usize,
+    /// When owners were swept last.
+    swept: Timestamp,
+}
+
+impl Inner {
+    fn of(&mut self, what: OwnerOf) -> &mut ByName {
+        match what {
+            OwnerOf::Opens => &mut self.opens,
+            OwnerOf::Locks => &mut self.locks,
+        }
+    }
+}
+
+impl Owners {
+    pub(super) fn new(limits: Arc<Limits>, totals: Arc<Totals>) -> Self {
+        Self { inner: Mutex::default(), limits, totals }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owner of a name, a new one if it is not known.
+    ///
+    /// # Errors
+    /// DELAY if the client, or all of them together, have as many as they may.
+    pub(crate) fn get(&self, what: OwnerOf, name: &OwnerName) -> Result<Arc<StateOwner>, Status> {
+        let mut inner = self.lock();
+        if let Some(owner) = inner.of(what).get(name) {
+            return Ok(owner.clone());
+        }
+        let name = OwnerName(Bytes::copy_from_slice(&name.0));
+        let owner = Arc::new(StateOwner { name: name.clone(), sequence: Arc::default() });
+        let octets = inner.octets.saturating_add(owner.octets());
+        if octets > self.limits.owners_of_client {
+            return Err(Status::DELAY);
+        }
+        Totals::take(&self.totals.owners, owner.octets(), self.limits.owners)?;
+        inner.octets = octets;
+        inner.of(what).insert(name, owner.clone());
+        Ok(owner)
+    }
+
+    /// The owner whose open of this name was its last to be closed.
+    pub(crate) fn closer_of(&self, open: StateIdOther) -> Option<Arc<StateOwner>> {
+        self.lock().closed.get(&open).cloned()
+    }
+
+    /// An owner has closed an open.
+    pub(crate) fn closed(&self, owner: &Arc<StateOwner>, turn: &mut Turn, open: StateIdOther) {
+        let mut inner = self.lock();
+        if let Some(before) = turn.closed.replace(open) {
+            inner.closed.remove(&before);
+        }
+        inner.closed.insert(open, owner.clone());
+    }
+
+    fn give_back(&self, inner: &mut Inner, owner: &StateOwner) {
+        inner.octets = inner.octets.saturating_sub(owner.octets());
+        self.totals.owners.fetch_sub(owner.octets(), Ordering::Relaxed);
+    }
+
+    /// RELEASE_LOCKOWNER: the owner is not known any more.
+    pub(crate) fn forget_locker(&self, name: &OwnerName) {
+        let mut inner = self.lock();
+        if let Some(owner) = inner.locks.remove(name) {
+            self.give_back(&mut inner, &owner);
+        }
+    }
+
+    /// Forgets what was not used for a lease: owners that hold nothing, and opens that nobody confirmed. Looks twice in a lease.
+    pub(super) fn sweep<P>(&self, held: &Held<P>, now: Timestamp) -> Vec<Release<P>> {
+        let lease = self.limits.lease;
+        let mut inner = self.lock();
+        if now.since(inner.swept) < lease / 2 {
+            return Vec::new();
+        }
+        inner.swept = now;
+        let mut released = Vec::new();
+        for what in [OwnerOf::Opens, OwnerOf::Locks] {
+            let mut idle = Vec::new();
+            for owner in inner.of(what).values() {
+                // Who does something has its turn, or is about to take it.
+                let Ok(mut sequence) = owner.sequence.try_lock() else { continue };
+                if now.since(sequence.used) <= lease {
+                    continue;
+                }
+                // NFS4-7530-16.18-c
+                if let Some(open) = sequence.unconfirmed.take() {
+                    released.extend(held.cancel(open));
+                }
+                let holds = match what {
+                    OwnerOf::Opens => held.has_opens(&owner.name),
+                    OwnerOf::Locks => held.has_lock_states(&owner.name),
+                };
+                if !holds {
+                    idle.push((owner.name.clone(), sequence.closed.take()));
+                }
+            }
+            for (name, closed) in idle {
+                if let Some(closed) = closed {
+                    inner.closed.remove(&closed);
+                }
+                // Somebody may have found it and wait for its turn.
+                if let Some(owner) = inner.of(what).remove(&name) {
+                    if Arc::strong_count(&owner) == 1 {
+                        self.give_back(&mut inner, &owner);
+                    } else {
+                        inner.of(what).insert(name, owner);
+                    }
+                }
+            }
+        }
+        released
+    }
+
+    /// How many owners there are, of opens and of locks.
+    #[cfg(test)]
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let inner = self.lock();
+        (inner.opens.len(), inner.locks.len())
+    }
+}
+
+impl Drop for Owners {
+    fn drop(&mut self) {
+        let octets = self.lock().octets;
+        self.totals.owners.fetch_sub(octets, Ordering::Relaxed);
+    }
+}
+
+/// Which operations come with the number of an owner.
+pub(crate) fn is_in_sequence(op: Op) -> bool {
+    matches!(op, Op::Open | Op::OpenConfirm | Op::OpenDowngrade | Op::Close | Op::Lock | Op::LockU)
+}
+
+#[cfg(test)]
+#[path = "tests/owners40.rs"]
+mod tests;
