@@ -7,9 +7,9 @@ mod pages;
 mod tree;
 
 use crate::{
-    Access, Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing,
-    ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via, Written,
-    failed,
+    Access, Broken, Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, HostLease, Linked,
+    Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via,
+    Written, claims::Kind, failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
@@ -249,6 +249,10 @@ impl FileSystem for MemoryFs {
         let tree = self.lock();
         let attributes = tree.number(file).and_then(|number| tree.attributes(number).ok_or(Fault::Stale));
         Box::pin(ready(attributes))
+    }
+
+    fn host_lease(&self, _: &Arc<dyn OpenFile>, _: Kind, _: Broken) -> Result<HostLease, Fault> {
+        Ok(HostLease::needless())
     }
 
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {

@@ -104,7 +104,7 @@ impl Shared {
             match self.take_from(*origin, &[other.client()], *file) {
                 Ok(()) => {}
                 Err(InTheWay::Holder) => return Err(refused(failed)),
-                Err(InTheWay::Journal) => return Err(Status::DELAY.into()),
+                Err(InTheWay::Journal | InTheWay::Delegation) => return Err(Status::DELAY.into()),
             }
         }
         Err(Status::DELAY.into())
@@ -171,6 +171,8 @@ impl Compound {
         if self.shared.state.recovery.is_grace() {
             return Err(Status::GRACE.into());
         }
+        // Who has the file delegated for writing locks it without a word to the server.
+        let _using = self.using(&file, Kind::Read).await?;
         let holder = Shared::holder(client.id(), &args.owner.name);
         let pin = self.pin_to_test(&file).await;
         let wish = Wish { origin: self.origin(), file: Self::key(&file), holder, range, kind: kind_of(args.kind), pin };

@@ -14,7 +14,6 @@ pub(super) fn is_missing(op: Op) -> bool {
             | Op::CopyNotify
             | Op::Deallocate
             | Op::DelegPurge
-            | Op::DelegReturn
             | Op::GetDeviceInfo
             | Op::GetDeviceList
             | Op::GetDirDelegation

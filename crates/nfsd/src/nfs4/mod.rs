@@ -9,8 +9,9 @@
 //! look.rs change.rs directory.rs                names
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
+//! delegate.rs delegations.rs                    what clients use by themselves
 //! state/        what is kept between calls, without any network
-//! callback/     calls to clients
+//! callback/     calls to clients: recall.rs, holder.rs for delegations
 //! tasks.rs      what goes on after its call was answered
 //! ```
 //!
@@ -24,6 +25,8 @@ mod compound;
 mod conflicts;
 mod current;
 mod data;
+mod delegate;
+mod delegations;
 mod directory;
 mod lock;
 mod look;

@@ -1,5 +1,10 @@
 //! Calls of the server to its clients (RFC 8881 sections 2.10.3, 20; RFC 8167).
 
+mod holder;
+mod recall;
+#[cfg(test)]
+pub(super) mod testing;
+
 use super::{
     service::{Pin, Shared},
     state::clients::Client,

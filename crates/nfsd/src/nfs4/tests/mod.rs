@@ -3,8 +3,11 @@
 mod compound;
 mod cost;
 mod data;
+mod delegation;
+mod holders;
 mod lock;
 mod open;
+mod recall;
 mod recovery;
 mod turns;
 
@@ -22,6 +25,11 @@ const BOTH: u32 = 3;
 fn on_each(test: impl Fn(&TestServer)) {
     test(&TestServer::memory());
     test(&TestServer::directory());
+}
+
+/// A server of each file system of which files are delegated.
+fn on_each_delegating(test: impl Fn(&TestServer)) {
+    test(&TestServer::memory());
 }
 
 /// An OPEN of a name in the root that makes no file.
