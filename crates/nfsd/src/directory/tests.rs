@@ -19,6 +19,7 @@ use std::{
 mod disk;
 mod hidden;
 mod kept_open;
+mod leased;
 mod lost_data;
 mod owner;
 mod stable;

@@ -78,6 +78,8 @@ pub(crate) struct TestServer {
     connections: AtomicU64,
     /// What goes on after its call was answered.
     beside: Beside,
+    /// The directory, if one is served.
+    directory: Option<DirectoryFs>,
 }
 
 /// How a server is started.
@@ -152,9 +154,12 @@ impl TestServer {
     ) -> Self {
         let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(starts)) };
         let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
+        let mut directory = None;
         let file_system = memory.clone().unwrap_or_else(|| {
             let served = scratch.path().join("served");
-            Arc::new(DirectoryFs::open(&served, &state, queue.clone(), &env).unwrap())
+            let opened = DirectoryFs::open(&served, &state, queue.clone(), &env).unwrap();
+            directory = Some(opened.clone());
+            Arc::new(opened)
         });
         let identities = Identities { squash: setup.squash, ..Identities::default() };
         let export = Export::new("/", file_system).with_identities(identities).with_read_only(setup.read_only);
@@ -162,13 +167,13 @@ impl TestServer {
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
         let tasks: BoxFuture<'static, ()> = Box::pin(nfsd.shared_of_version_4().tasks.driver().unwrap());
         let (connections, beside) = (AtomicU64::new(1), Arc::new(Mutex::new(tasks)));
-        Self { nfsd, clock, memory, scratch, setup, starts, connections, beside }
+        Self { nfsd, clock, memory, scratch, setup, starts, connections, beside, directory }
     }
 
     /// The server is killed and started again: what it did not write down is gone.
     pub(crate) fn restart(self) -> Self {
-        let Self { nfsd, clock, memory, scratch, setup, starts, beside, .. } = self;
-        drop(beside);
+        let Self { nfsd, clock, memory, scratch, setup, starts, beside, directory, .. } = self;
+        drop((beside, directory));
         drop(nfsd);
         Self::start(clock, memory, scratch, setup, starts + 1)
     }
@@ -193,6 +198,11 @@ impl TestServer {
         for _ in 0..16 {
             let _ = self.beside.lock().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
+    }
+
+    /// The directory that is served is looked after, as every second.
+    pub(crate) fn tidy(&self) {
+        self.directory.iter().for_each(DirectoryFs::tidy_now);
     }
 
     /// A client of version 3.

@@ -27,6 +27,9 @@ pub(super) fn some_file(client: &TestClient, name: &str) -> Handle {
     let open = ops::Open { how, ..to_open(client, name, "maker", BOTH | share::WANT_NONE, 0) };
     let (file, ops::OpenOk { state, .. }) = open_with(client, open).unwrap();
     client.write(&file, state, 0, b"content").unwrap();
+    // What is not on the disk yet is kept open for that, and a file that is open for writing is not leased.
+    let commit = Args::Commit(ops::Commit { offset: 0, count: 0 });
+    assert_eq!(client.on(&file, commit).status(), Status::OK);
     assert_eq!(close(client, &file, state), Status::OK);
     file
 }

@@ -30,6 +30,7 @@ fn on_each(test: impl Fn(&TestServer)) {
 /// A server of each file system of which files are delegated.
 fn on_each_delegating(test: impl Fn(&TestServer)) {
     test(&TestServer::memory());
+    test(&TestServer::directory());
 }
 
 /// An OPEN of a name in the root that makes no file.

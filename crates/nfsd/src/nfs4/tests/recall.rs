@@ -254,3 +254,31 @@ fn who_wants_a_file_waits_a_moment_for_its_return() {
     });
     give_back(&client, &file, delegation);
 }
+
+/// proves: NFS4-HOST-d
+#[test]
+fn an_open_on_the_host_calls_back_and_waits() {
+    let server = TestServer::directory();
+    let (client, holder) = {
+        let client = server.client("a");
+        let holder = reached(&server, &client);
+        (client, holder)
+    };
+    let file = some_file(&client, "f");
+    let (state, delegation) = delegated(&client, "f", BOTH);
+    std::thread::scope(|scope| {
+        let path = server.served().join("f");
+        let read = scope.spawn(move || std::fs::read(path));
+        while holder.calls() == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+            server.tidy();
+            server.drive();
+        }
+        assert!(!read.is_finished());
+        assert_eq!(holder.recalls()[0].0.state, delegation);
+        assert_eq!(client.write(&file, state, 0, b"CONTENT"), Ok(7), "its own open goes on");
+        assert_eq!(give_back(&client, &file, delegation), Status::OK);
+        assert_eq!(read.join().unwrap().unwrap(), b"CONTENT");
+    });
+    assert_eq!(server.nfsd.version_4_counts().unwrap().recalls, 1);
+}
