@@ -2,12 +2,13 @@
 
 use crate::{
     Caller, Export, Fault, FileId, FileSystem, Identities, Origin, Squash,
-    claims::{Access, Asker, FileKey},
+    claims::{Access, Asker, Client, FileKey, Kind, Using},
     handle::Target,
     nfs3,
     nfs4::InTheWay,
     server::Server,
 };
+use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::Attributes,
     v3::{Handle, Status, Verifier},
@@ -163,6 +164,43 @@ impl Server {
         match self.version_4.get() {
             Some(shared) => shared.may(file.caller.origin, key, access, None).await,
             None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| InTheWay::Holder),
+        }
+    }
+
+    /// Somebody is about to use a file: a client of version 4, or nobody in particular. What clients have delegated is called
+    /// back if it is in the way.
+    ///
+    /// # Errors
+    /// If it has not come back at once.
+    pub(crate) async fn using(&self, file: &Opened, user: Option<Client>, kind: Kind) -> Result<Using, InTheWay> {
+        let key = FileKey { file_system: file.file_system.id(), file: file.file };
+        match self.version_4.get() {
+            Some(shared) => shared.using(key, user, kind).await,
+            None => self.claims.recall(key, user, kind).map_err(|_| InTheWay::Delegation),
+        }
+    }
+
+    /// The same for the file of a name, which somebody is about to take from it, if there is one.
+    ///
+    /// # Errors
+    /// As [`using`](Self::using).
+    pub(crate) async fn using_name(
+        &self,
+        directory: &Opened,
+        name: &Bytes,
+        user: Option<Client>,
+    ) -> Result<Option<Using>, InTheWay> {
+        if !self.claims.delegates() {
+            return Ok(None);
+        }
+        let found = directory.file_system.lookup(directory.caller.clone(), directory.file, name.clone()).await;
+        match found {
+            Ok(found) => {
+                let file = Opened { file: found.file, ..directory.clone() };
+                self.using(&file, user, Kind::Write).await.map(Some)
+            }
+            // Whoever takes it away is told why there is none.
+            Err(_) => Ok(None),
         }
     }
 

@@ -188,7 +188,10 @@ impl Nfsd {
 
     /// How much version 4 keeps for clients, if it is served.
     pub fn version_4_counts(&self) -> Option<Counts> {
-        self.server.version_4.get().map(|shared| shared.state.counts())
+        self.server.version_4.get().map(|shared| {
+            let (recalls, revocations) = shared.delegations.totals();
+            Counts { recalls, revocations, ..shared.state.counts() }
+        })
     }
 
     /// What executes calls to NFS, for every transport.
@@ -208,12 +211,12 @@ impl Nfsd {
                 loop {
                     clock.sleep_until(clock.now() + SWEEP_INTERVAL).await;
                     let Some(shared) = shared.upgrade() else { return };
-                    let _ = shared
-                        .on_worker(Origin::LOCAL, |shared| {
-                            shared.sweep();
-                            Ok(())
-                        })
-                        .await;
+                    let of_sweep = shared.clone();
+                    let swept = shared.on_worker(Origin::LOCAL, move |_| {
+                        of_sweep.sweep();
+                        Ok(())
+                    });
+                    let _ = swept.await;
                 }
             }));
         }

@@ -16,9 +16,10 @@ use rpcrdma_oncrpc::{
 };
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload, Stream};
 use std::{
+    future::poll_fn,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
@@ -67,6 +68,9 @@ impl Allocator for Watched {
     }
 }
 
+/// What goes on while somebody waits for an answer.
+pub(crate) type Beside = Arc<Mutex<BoxFuture<'static, ()>>>;
+
 /// A client of one server, as one user.
 pub(crate) struct Client {
     nfs: Arc<dyn Handler>,
@@ -82,6 +86,7 @@ pub(crate) struct Client {
     pub(crate) connection: u64,
     /// Where it calls from.
     pub(crate) port: u16,
+    pub(crate) beside: Option<Beside>,
     xid: AtomicU32,
 }
 
@@ -98,6 +103,7 @@ impl Client {
             memory: Arc::new(Heap),
             connection: 1,
             port: 700,
+            beside: None,
             xid: AtomicU32::new(1),
         }
     }
@@ -125,6 +131,7 @@ impl Client {
             memory: self.memory.clone(),
             connection: self.connection,
             port: self.port,
+            beside: self.beside.clone(),
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
         }
     }
@@ -160,7 +167,16 @@ impl Client {
     }
 
     pub(crate) fn raw(&self, program: u32, version: u32, procedure: u32, args: Payload) -> Result<Decoder, Rejection> {
-        let Outcome::Reply(reply) = wait(self.send(program, version, procedure, args)) else { panic!("no reply") };
+        let mut call = self.send(program, version, procedure, args);
+        let answered = poll_fn(|cx| {
+            let answer = call.as_mut().poll(cx);
+            // Where the call has handed something over that it waits for, or that its test looks for.
+            if let Some(beside) = &self.beside {
+                let _ = beside.lock().unwrap().as_mut().poll(cx);
+            }
+            answer
+        });
+        let Outcome::Reply(reply) = wait(answered) else { panic!("no reply") };
         let mut decoder = Decoder::new(Stream::from(reply.to_bytes()));
         ReplyHeader::decode(&mut decoder).unwrap().status.map(|()| decoder)
     }

@@ -91,6 +91,8 @@ pub(super) struct Held {
     locked: HashMap<FileKey, HashSet<Holder>>,
     /// Where it waits, and for how many.
     waits: HashMap<FileKey, usize>,
+    /// What it has delegated.
+    delegated: HashSet<FileKey>,
 }
 
 impl Held {
@@ -113,6 +115,7 @@ impl Held {
             && self.shared.is_empty()
             && self.locked.is_empty()
             && self.waits.is_empty()
+            && self.delegated.is_empty()
     }
 }
 
@@ -199,6 +202,11 @@ impl Clients {
         });
     }
 
+    /// Remembers whether a file is delegated to a client. How many may be is the protocol's to say, which names them.
+    pub(super) fn note_delegated(&self, client: Client, file: FileKey, has: bool) {
+        self.with(client, |held| if has { held.delegated.insert(file) } else { held.delegated.remove(&file) });
+    }
+
     /// Counts a lock that a client waits for, if it may wait for one more.
     pub(super) fn wait(&self, client: Client, file: FileKey) -> bool {
         self.with(client, |held| {
@@ -227,7 +235,8 @@ impl Clients {
     /// The files on which a client has something, or waits.
     pub(super) fn files(&self, client: Client) -> HashSet<FileKey> {
         self.with(client, |held| {
-            held.shared.keys().chain(held.locked.keys()).chain(held.waits.keys()).copied().collect()
+            let of_shares = held.shared.keys().chain(held.locked.keys());
+            of_shares.chain(held.waits.keys()).chain(&held.delegated).copied().collect()
         })
     }
 

@@ -5,7 +5,8 @@
 //! * [`Claims::lock`], [`test`](Claims::test) and [`unlock`](Claims::unlock) are about byte ranges (`ranges.rs`,
 //!   `locking.rs`), which are kept on the host too (`host.rs`), and queued for (`waiting.rs`).
 //! * [`Claims::release_client`] ends all that a client holds (`clients.rs`).
-//! * Delegations will be a further room beside these.
+//! * [`Claims::delegate`] lets a client use a file by itself, [`Claims::recall`] calls that back when somebody else is about to
+//!   use it (`delegations.rs`).
 //!
 //! The table knows owners, not stateids: sequence numbers, leases and what is on stable storage are the protocol's. It
 //! is shared by all threads. No call waits for another client: locks are held for a look-up, those of a file's ranges
@@ -30,6 +31,7 @@
 //! ```
 
 mod clients;
+mod delegations;
 mod files;
 mod holder;
 mod host;
@@ -46,6 +48,7 @@ pub use clients::{
     Limits, MAX_RANGES, MAX_RANGES_OF_CLIENT, MAX_RANGES_OF_MIRRORED_FILE, MAX_SHARES, MAX_SHARES_OF_CLIENT,
     MAX_WAITING_LOCKS, MAX_WAITING_LOCKS_OF_FILE, TooMany,
 };
+pub use delegations::{Delegation, MAX_REMEMBERED_CONFLICTS, NotDelegated, Recalling, Recalls, Using};
 pub use files::FileKey;
 pub use holder::{Asker, Client, Holder};
 pub use host::{HostDenied, HostLock, HostLocks};
@@ -56,6 +59,7 @@ pub use sharing::{Conflict, NoDowngrade, Share, ShareRefused};
 pub use waiting::{WAITING_TIME, WOKEN_TIME, Wake};
 
 use clients::{Clients, Sort};
+use delegations::Delegations;
 use files::Sharded;
 use locking::FileLocks;
 use rpcrdma_env::Clock;
@@ -108,6 +112,7 @@ struct Table {
     locks: Sharded<FileKey, Arc<Mutex<FileLocks>>>,
     /// Files for whose locks somebody waits.
     waited: Mutex<HashSet<FileKey>>,
+    delegations: Delegations,
     clients: Clients,
 }
 
@@ -133,6 +138,7 @@ impl Claims {
             generations: AtomicU64::new(0),
             locks: Sharded::default(),
             waited: Mutex::default(),
+            delegations: Delegations::default(),
             clients: Clients::new(limits),
         };
         Self { table: Arc::new(table) }
@@ -158,6 +164,7 @@ impl Claims {
         }
         clients.holders(client, Sort::Range, file).iter().for_each(|holder| self.unlock_all(file, holder));
         clients.holders(client, Sort::Share, file).iter().for_each(|holder| self.end_share(file, holder));
+        self.end_delegation(file, client, None);
     }
 
     /// How many shares and byte ranges a client has.

@@ -1,6 +1,7 @@
 //! The table as protocols use it.
 
 mod courtesy;
+mod delegations;
 mod host;
 mod limits;
 mod locks;
@@ -12,7 +13,7 @@ mod waiting;
 use super::*;
 use crate::FileId;
 use rpcrdma_env::{BoxFuture, Timestamp};
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{collections::HashMap, sync::atomic::Ordering, time::Duration};
 
 /// A clock that stands still until it is set.
 #[derive(Default)]
@@ -74,6 +75,7 @@ impl Claims {
             && table.locks.len() == 0
             && table.denying.load(Ordering::Relaxed) == 0
             && table.waited.lock().unwrap().is_empty()
+            && table.delegations.is_empty()
             && table.clients.is_empty()
     }
 }

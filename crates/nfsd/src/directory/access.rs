@@ -91,8 +91,16 @@ impl Inner {
     /// Whether the mode of a file lets a caller open it, whatever it has open already.
     fn mode_allows(&self, caller: &Caller, object: &Object, mode: Mode) -> Result<bool, Fault> {
         // Programs that may be executed have to be read for that.
-        let rights = if mode == Mode::Read { Rights::READ | Rights::EXECUTE } else { Rights::MODIFY };
-        self.granted(caller, object, rights).map(|granted| !granted.is_empty()).map_err(fault)
+        let reads = Rights::READ | Rights::EXECUTE;
+        let rights = match mode {
+            Mode::Read => reads,
+            Mode::Write => Rights::MODIFY,
+            Mode::Both => reads | Rights::MODIFY,
+        };
+        let granted = self.granted(caller, object, rights).map_err(fault)?;
+        let may_read = !(granted & reads).is_empty();
+        let may_write = granted.contains(Rights::MODIFY);
+        Ok((mode == Mode::Write || may_read) && (mode == Mode::Read || may_write))
     }
 
     /// A descriptor with which the caller may read or write the file now.
@@ -118,9 +126,17 @@ impl Inner {
             let may = owner == Owner::Always || self.mode_allows(caller, object, mode)?;
             return if may { Ok((file, stat)) } else { Err(Fault::Denied) };
         }
+        // A further descriptor would break the lease that keeps the host's programs from the file.
+        if let Some(shared) = object.leased.shared() {
+            let is_owner = owner == Owner::Always && caller.uid == stat.stx_uid;
+            let may = is_owner || self.mode_allows(caller, object, mode)?;
+            return if may { Ok((shared, stat)) } else { Err(Fault::Denied) };
+        }
+        object.leased.give_up_for(mode);
         let flags = match mode {
             Mode::Read => OFlags::RDONLY,
             Mode::Write => OFlags::WRONLY,
+            Mode::Both => OFlags::RDWR,
         };
         let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
         let assumed = self.identity.assume(caller).map_err(fault)?;

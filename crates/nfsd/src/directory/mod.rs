@@ -26,6 +26,7 @@ mod ids;
 mod index;
 mod index_files;
 mod kept;
+mod leases;
 mod listing;
 mod locks;
 mod losses;
@@ -40,10 +41,7 @@ mod uncommitted;
 mod upkeep;
 
 use crate::{
-    Access, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing,
-    ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, Sought, Span, SparseData,
-    StateDirectory, Told, Usage, Via, Written,
-    claims::{FileKey, HostLocks},
+    Access, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, Sought, Span, SparseData, StateDirectory, Told, Usage, Via, Written, claims::{FileKey, HostLocks, Kind}, Broken, HostLease,
     failed,
     queue::{After, Job, Lane},
 };
@@ -56,6 +54,7 @@ use ids::Ids;
 use index::Index;
 pub use index::IndexUse;
 use kept::Kept;
+use leases::Leases;
 pub use locks::OfdLocks;
 use losses::Losses;
 use object::{Cache, Object};
@@ -173,6 +172,8 @@ struct Inner {
     uncommitted: Uncommitted,
     /// How many files clients may have open.
     open_files: Arc<Room>,
+    /// What is kept from programs of the host.
+    leases: Leases,
     losses: Losses,
     /// Failures of waiting for the disk, which clients can bring about by filling it.
     sync_failures: seldom::Seldom,
@@ -297,6 +298,7 @@ impl DirectoryFs {
             cache: Cache::new(limit, env.clock.clone()),
             uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
             open_files: Room::new(open_limit(descriptors)),
+            leases: Leases::default(),
             losses: Losses::default(),
             sync_failures: seldom::Seldom::default(),
             index: Mutex::new(index),
@@ -457,6 +459,10 @@ impl FileSystem for DirectoryFs {
 
     fn host_locks(&self, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
         opens::host_locks(open)
+    }
+
+    fn host_lease(&self, open: &Arc<dyn OpenFile>, kind: Kind, broken: Broken) -> Result<HostLease, Fault> {
+        self.inner.lease(open, kind, broken)
     }
 
     fn losses(&self) -> u64 {

@@ -8,7 +8,7 @@
 //! A descriptor keeps the storage of a file that was removed, and one for writing keeps a program from being executed.
 //! So what nobody has used for some seconds is closed ([`Cache::sweep`]), and so is what was removed on the host.
 
-use super::{attributes, change_number::Unseen, opens::Opens};
+use super::{attributes, change_number::Unseen, leases::Leased, opens::Opens};
 use crate::{Caller, FileId};
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_nfs::attr::{Attributes, FileType};
@@ -59,6 +59,15 @@ fn changed(stat: &Statx) -> (i64, u32) {
 pub(super) enum Mode {
     Read,
     Write,
+    /// Both, by one descriptor.
+    Both,
+}
+
+impl Mode {
+    /// Whether what is open for this serves who wants that.
+    fn serves(self, wanted: Self) -> bool {
+        self == wanted || self == Self::Both
+    }
 }
 
 struct Opened {
@@ -85,6 +94,8 @@ pub(super) struct Object {
     unseen: Unseen,
     /// What clients have open, whichever of their owners: as long as there is any, the file is not gone with its last name.
     pub(super) opens: Opens,
+    /// What keeps the host's programs from it.
+    pub(super) leased: Leased,
 }
 
 impl Object {
@@ -98,6 +109,7 @@ impl Object {
             change: Mutex::default(),
             unseen: Unseen::default(),
             opens: Opens::default(),
+            leased: Leased::default(),
         }
     }
 
@@ -132,7 +144,7 @@ impl Object {
     /// [`still_may`]: Self::still_may
     pub(super) fn opened(&self, caller: &Caller, mode: Mode) -> Option<Arc<OwnedFd>> {
         let mut opened = lock(&self.opened);
-        let found = opened.iter_mut().find(|opened| opened.mode == mode && opened.caller.is_same_user(caller))?;
+        let found = opened.iter_mut().find(|opened| opened.mode.serves(mode) && opened.caller.is_same_user(caller))?;
         found.used = self.used();
         Some(found.file.clone())
     }
@@ -149,7 +161,7 @@ impl Object {
             Keeping::OfOwner { uid } => opened.caller.uid == uid && rights.uid == uid || opened.rights == rights,
         };
         opened.retain(is_allowed);
-        opened.iter().any(|opened| opened.mode == mode && opened.caller.is_same_user(caller))
+        opened.iter().any(|opened| opened.mode.serves(mode) && opened.caller.is_same_user(caller))
     }
 
     /// Keeps what a caller has opened.
@@ -173,7 +185,7 @@ impl Object {
 
     /// Closes what was opened for writing, so that the file can be executed.
     pub(super) fn forget_writers(&self) {
-        lock(&self.opened).retain(|opened| opened.mode != Mode::Write);
+        lock(&self.opened).retain(|opened| opened.mode == Mode::Read);
     }
 
     /// Closes everything that was opened.
@@ -184,7 +196,7 @@ impl Object {
     /// Closes what nobody has used for long.
     fn sweep(&self, now: Timestamp) {
         lock(&self.opened).retain(|opened| {
-            let idle = if opened.mode == Mode::Write { WRITER_IDLE } else { IDLE };
+            let idle = if opened.mode == Mode::Read { IDLE } else { WRITER_IDLE };
             now.since(opened.used) < idle
         });
     }

@@ -28,7 +28,15 @@ pub(super) struct Opens {
     /// How many there are, and are about to be.
     count: AtomicUsize,
     /// The host's locks, as long as anything is locked: one descriptor for all who have the file open.
-    locks: Mutex<Weak<OfdLocks>>,
+    locks: Mutex<KnownLocks>,
+}
+
+/// The host's locks on a file.
+#[derive(Default)]
+struct KnownLocks {
+    locks: Weak<OfdLocks>,
+    /// They could be for writing, were the file not leased.
+    reads_alone: bool,
 }
 
 impl Opens {
@@ -116,6 +124,7 @@ impl Open {
         match mode {
             Mode::Read => self.read.as_ref(),
             Mode::Write => self.write.as_ref(),
+            Mode::Both => None,
         }
     }
 }
@@ -135,14 +144,24 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
     let open: &dyn Any = &**open;
     let object = open.downcast_ref::<Open>()?.object();
     let mut known = object.opens.locks.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(locks) = known.upgrade() {
+    // To open it for writing would break the lease of those who have it delegated for reading; nobody else has it open for
+    // writing then, or locks it so.
+    let reads_alone = object.leased.is_for_reading();
+    if let Some(locks) = known.locks.upgrade().filter(|_| reads_alone || !known.reads_alone) {
         return Some(locks);
     }
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     // Locks belong to what a descriptor names: it has to be one of its own.
-    let fd = reopen(&object.fd, OFlags::RDWR | flags).or_else(|_| reopen(&object.fd, OFlags::RDONLY | flags)).ok()?;
+    let to_read = || reopen(&object.fd, OFlags::RDONLY | flags);
+    let fd = if reads_alone {
+        to_read().ok()?
+    } else {
+        // What is delegated for writing to who locks here is called back: its one descriptor is no other's.
+        object.leased.give_up_for(Mode::Both);
+        reopen(&object.fd, OFlags::RDWR | flags).or_else(|_| to_read()).ok()?
+    };
     let locks = Arc::new(OfdLocks::new(fd).ok()?);
-    *known = Arc::downgrade(&locks);
+    *known = KnownLocks { locks: Arc::downgrade(&locks), reads_alone };
     Some(locks)
 }
 
@@ -169,11 +188,17 @@ impl Inner {
         access: Access,
         owner: Owner,
     ) -> Result<Arc<Open>, Fault> {
-        let descriptor = |wanted: bool, mode| {
-            wanted.then(|| self.open(caller, object, mode, owner).map(|(file, _)| file)).transpose()
+        let descriptor = |mode| self.open(caller, object, mode, owner).map(|(file, _)| file);
+        let (read, write) = match access {
+            Access::Read => (Some(descriptor(Mode::Read)?), None),
+            Access::Write => (None, Some(descriptor(Mode::Write)?)),
+            // One for both if there can be one: a lease for writing needs that there is no other.
+            Access::Both => match descriptor(Mode::Both) {
+                Ok(both) => (Some(both.clone()), Some(both)),
+                Err(Fault::Denied) => (Some(descriptor(Mode::Read)?), Some(descriptor(Mode::Write)?)),
+                Err(fault) => return Err(fault),
+            },
         };
-        let read = descriptor(access.reads(), Mode::Read)?;
-        let write = descriptor(access.writes(), Mode::Write)?;
         let pin = Pin::new(object.clone());
         // Its last name may have gone since it was looked at, when nothing kept it.
         if stat(&object.fd).map_err(fault)?.stx_nlink == 0 && object.opens.is_only() {

@@ -95,6 +95,9 @@ impl Inner {
         if let Some(held) = self.uncommitted.hold(object.id) {
             return self.settle(&held, For::All).map_err(fault);
         }
+        if let Some(shared) = object.leased.shared() {
+            return self.wait(object.id, &shared).map_err(fault);
+        }
         let synced = match open(&object) {
             Ok(Some(fd)) => self.wait(object.id, &fd),
             Ok(None) => Ok(()),

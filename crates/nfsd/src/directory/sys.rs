@@ -1,5 +1,5 @@
 //! The kernel's own file handles, `name_to_handle_at` and `open_by_handle_at`; locks of open file descriptions, `F_OFD_SETLK` and
-//! `F_OFD_GETLK` of `fcntl`; clones of ranges, `FICLONERANGE` of `ioctl`.
+//! `F_OFD_GETLK` of `fcntl`, and leases, `F_SETLEASE` and `F_GETLEASE`; clones of ranges, `FICLONERANGE` of `ioctl`.
 //!
 //! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has none of these
 //! calls, and no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
@@ -142,6 +142,44 @@ pub(super) fn clone_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, span: &Span)
     };
     // SAFETY: both descriptors are open for the whole call, and the kernel only reads the description.
     check(unsafe { libc::ioctl(to.as_raw_fd(), libc::FICLONERANGE, &raw const range) }).map(drop)
+}
+
+/// `F_SETSIG`, which libc does not name.
+const F_SETSIG: libc::c_int = 10;
+
+/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes it. Nobody is sent a
+/// signal when it is broken.
+pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Errno> {
+    let raw = fd.as_raw_fd();
+    let number = match lease {
+        KernelLock::None => libc::F_UNLCK,
+        KernelLock::Read => libc::F_RDLCK,
+        KernelLock::Write => libc::F_WRLCK,
+    };
+    if lease == KernelLock::None {
+        // SAFETY: the descriptor is open for the whole call, which takes a number and no memory.
+        return check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, number) }).map(drop);
+    }
+    // The kernel makes this process the owner of a descriptor that is leased and has none, and would end it with SIGIO if the
+    // lease were broken before the owner is taken off again: a signal that is ignored by default is sent in that moment.
+    // SAFETY: the descriptor is open for all three calls, which take numbers and no memory.
+    check(unsafe { libc::fcntl(raw, F_SETSIG, libc::SIGURG) })?;
+    // SAFETY: as before.
+    let leased = check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, number) });
+    // SAFETY: as before.
+    check(unsafe { libc::fcntl(raw, libc::F_SETOWN, 0) })?;
+    leased.map(drop)
+}
+
+/// The lease on an open file: what is to be left of it if it is being broken.
+pub(super) fn lease(fd: BorrowedFd<'_>) -> Result<KernelLock, Errno> {
+    // SAFETY: the descriptor is open for the whole call, which takes no argument.
+    let number = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETLEASE) })?;
+    Ok(match number {
+        libc::F_UNLCK => KernelLock::None,
+        libc::F_RDLCK => KernelLock::Read,
+        _ => KernelLock::Write,
+    })
 }
 
 fn check(result: libc::c_int) -> Result<libc::c_int, Errno> {

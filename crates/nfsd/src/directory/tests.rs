@@ -20,6 +20,7 @@ mod clones;
 mod disk;
 mod hidden;
 mod kept_open;
+mod leased;
 mod lost_data;
 mod owner;
 mod stable;

@@ -1,4 +1,5 @@
-//! What has to be done from time to time: closing what nobody uses, committing what was left alone.
+//! What has to be done from time to time: closing what nobody uses, committing what was left alone,
+//! finding out which delegated files programs of the host wait for.
 //!
 //! The library starts no task: the program drives [`DirectoryFs::upkeep`]. It holds no file system
 //! open, and ends with it.
@@ -42,9 +43,18 @@ impl DirectoryFs {
     }
 }
 
+#[cfg(test)]
+impl DirectoryFs {
+    /// Does at once what is done every second, but for committing.
+    pub(crate) fn tidy_now(&self) {
+        self.inner.tidy();
+    }
+}
+
 impl Inner {
-    /// Closes what nobody uses and what was removed, and says what was left alone and is to be committed.
+    /// Closes what nobody uses and what was removed, finds what programs of the host wait for, and says what was left alone and is to be committed.
     pub(super) fn tidy(&self) -> Vec<Held> {
+        self.look_for_broken_leases();
         for file in self.cache.sweep() {
             self.uncommitted.forget(file);
         }

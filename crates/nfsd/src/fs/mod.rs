@@ -7,6 +7,7 @@
 
 mod fault;
 mod id;
+mod lease;
 mod listing;
 mod open;
 mod rights;
@@ -16,6 +17,7 @@ mod workers;
 
 pub use fault::{Changed, Failure, Fault, Told, failed};
 pub use id::{FileId, MAX_FILE_ID_OCTETS};
+pub use lease::{Broken, HostLease};
 pub use listing::{Listing, ListingBudget, ListingEntry};
 pub use open::{Access, OpenFile, Via};
 pub use rights::Rights;
@@ -24,7 +26,10 @@ pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData
 pub(crate) use workers::InPlace;
 pub use workers::Workers;
 
-use crate::{Caller, claims::HostLocks};
+use crate::{
+    Caller,
+    claims::{HostLocks, Kind},
+};
 use bytes::Bytes;
 use open::Plain;
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -152,6 +157,17 @@ pub trait FileSystem: Send + Sync {
     fn host_locks(&self, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
         let _ = open;
         None
+    }
+
+    /// Keeps programs of the host from a file that is about to be delegated to a client: for reading ([`Kind::Read`]) from
+    /// changing it, for writing from opening it at all. When one wants to, `broken` is called, and the program waits until
+    /// the lease is dropped. May sleep. A file system that nobody else can get at says [`HostLease::needless`].
+    ///
+    /// # Errors
+    /// If they cannot be kept from it, or use it now: it is not delegated.
+    fn host_lease(&self, open: &Arc<dyn OpenFile>, kind: Kind, broken: Broken) -> Result<HostLease, Fault> {
+        let _ = (open, kind, broken);
+        Err(Fault::Unsupported)
     }
 
     /// Sets attributes, only if the file's `changed` is `guard`, where it is given.

@@ -43,17 +43,24 @@ pub struct Via {
     pub caller: Caller,
     file: FileId,
     open: Option<Arc<dyn OpenFile>>,
+    /// What lasts until the file was used.
+    _lasting: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Via {
     /// By the caller's own rights, which are asked each time.
     pub fn caller(caller: Caller, file: FileId) -> Self {
-        Self { caller, file, open: None }
+        Self { caller, file, open: None, _lasting: None }
     }
 
     /// By what is open: rights were asked when it was opened.
     pub fn open(caller: Caller, open: Arc<dyn OpenFile>) -> Self {
-        Self { caller, file: open.file(), open: Some(open) }
+        Self { caller, file: open.file(), open: Some(open), _lasting: None }
+    }
+
+    /// The same, which keeps `guard` until the file was used: nobody gets a delegation that this use is in the way of.
+    pub(crate) fn lasting(self, guard: impl Any + Send + Sync) -> Self {
+        Self { _lasting: Some(Arc::new(guard)), ..self }
     }
 
     /// The file.

@@ -8,9 +8,7 @@ mod space;
 mod tree;
 
 use crate::{
-    Access, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked,
-    Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData, Renamed, Rights,
-    Sought, Span, SparseData, Told, Usage, Via, Written, failed,
+    Access, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData, Renamed, Rights, Sought, Span, SparseData, Told, Usage, Via, Written, failed, Broken, HostLease, claims::Kind,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
@@ -251,6 +249,10 @@ impl FileSystem for MemoryFs {
         let tree = self.lock();
         let attributes = tree.number(file).and_then(|number| tree.attributes(number).ok_or(Fault::Stale));
         Box::pin(ready(attributes))
+    }
+
+    fn host_lease(&self, _: &Arc<dyn OpenFile>, _: Kind, _: Broken) -> Result<HostLease, Fault> {
+        Ok(HostLease::needless())
     }
 
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {

@@ -4,7 +4,11 @@ use super::{
     Execution, check_name, is_dot,
     tell::{Tell, answer, failure, refused},
 };
-use crate::{CreateHow, New, NodeKind, Via, claims::Access, opened::Opened};
+use crate::{
+    CreateHow, New, NodeKind, Via,
+    claims::{Access, Kind},
+    opened::Opened,
+};
 use rpcrdma_nfs::{
     attr::NewAttributes,
     v3::{self, Answer, Created, Failure, LinkInfo, Name, RenameInfo, Status, WeakCache},
@@ -21,6 +25,10 @@ impl Execution {
         {
             return Answer::Failed(refused(status));
         }
+        let _using = match self.using(&opened, Kind::Write).await {
+            Ok(using) => using,
+            Err(status) => return Answer::Failed(refused(status)),
+        };
         let Opened { file_system, file, caller, .. } = opened;
         let changed = file_system
             .set_attributes(Via::caller(caller, file), args.attributes.into(), args.guard.map(Into::into))
@@ -36,6 +44,10 @@ impl Execution {
         if let Err(status) = self.may(&opened, Access::WRITE).await {
             return Answer::Failed(refused(status));
         }
+        let _using = match self.using(&opened, Kind::Write).await {
+            Ok(using) => using,
+            Err(status) => return Answer::Failed(refused(status)),
+        };
         let Opened { file_system, file, caller, .. } = opened;
         // Before the write: whatever is lost after this moment changes the verifier.
         let verifier = self.server.write_verifier(&*file_system);
@@ -93,8 +105,10 @@ impl Execution {
         if is_dot(name.as_slice()) {
             return Err(refused(Status::EXIST));
         }
+        let mut _using = None;
         if let New::File(CreateHow::Unchecked(NewAttributes { size: Some(_), .. })) = new {
             self.may_cut(&opened, &name).await.map_err(refused)?;
+            _using = self.using_name(&opened, &name).await.map_err(refused)?;
         }
         let made = opened.file_system.make(opened.caller.clone(), opened.file, name.0, new).await.map_err(failure)?;
         Ok(Created {
@@ -136,6 +150,7 @@ impl Execution {
             _ => {}
         }
         self.not_covered(&opened, &name).await.map_err(refused)?;
+        let _using = self.using_name(&opened, &name).await.map_err(refused)?;
         let Opened { file_system, file, caller, .. } = opened;
         file_system.remove(caller, file, name.0, is_directory).await.map(WeakCache::tell).map_err(failure)
     }
@@ -167,6 +182,10 @@ impl Execution {
         for (directory, name) in [(&from, &args.from), (&to, &args.to)] {
             self.not_covered(directory, name).await.map_err(refused)?;
         }
+        let _using = (
+            self.using_name(&from, &args.from).await.map_err(refused)?,
+            self.using_name(&to, &args.to).await.map_err(refused)?,
+        );
         let Opened { file_system, file, caller, .. } = from;
         let renamed = file_system.rename(caller, (file, args.from.0), (to.file, args.to.0)).await;
         renamed.map(RenameInfo::tell).map_err(failure)
@@ -186,6 +205,7 @@ impl Execution {
         if is_dot(args.name.as_slice()) {
             return Err(refused(Status::EXIST));
         }
+        let _using = self.using(&file, Kind::Write).await.map_err(refused)?;
         let Opened { file_system, caller, .. } = directory;
         let linked = file_system.link(caller, file.file, directory.file, args.name.0).await;
         linked.map(LinkInfo::tell).map_err(failure)

@@ -5,7 +5,10 @@ use super::{
     tell::{answer, failure, faulty, refused, status},
 };
 use crate::{
-    Listing, ListingBudget, ListingEntry, Rights, Via, claims::Access, opened::Opened, transfer::TRANSFER_UNIT_OCTETS,
+    Listing, ListingBudget, ListingEntry, Rights, Via,
+    claims::{Access, Kind},
+    opened::Opened,
+    transfer::TRANSFER_UNIT_OCTETS,
 };
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v3::{
@@ -75,6 +78,7 @@ impl Execution {
     async fn try_read(&self, args: v3::Read) -> Result<v3::ReadOk, Failure<Info>> {
         let opened = self.open(&args.file).map_err(refused)?;
         self.may(&opened, Access::READ).await.map_err(refused)?;
+        let _using = self.using(&opened, Kind::Read).await.map_err(refused)?;
         let (max, _) = self.transfer_limits();
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
         // Asking costs as much as a small read.

@@ -52,8 +52,19 @@ impl Execution {
     async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
         self.server.may(file, access).await.map_err(|in_the_way| match in_the_way {
             InTheWay::Holder => Status::ACCES,
-            InTheWay::Journal => Status::JUKEBOX,
+            InTheWay::Journal | InTheWay::Delegation => Status::JUKEBOX,
         })
+    }
+
+    /// That no client of version 4 has the file delegated in a way that excludes this use of it, until the use is over. It is
+    /// called back: JUKEBOX, and the client asks again.
+    async fn using(&self, file: &Opened, kind: claims::Kind) -> Result<claims::Using, Status> {
+        self.server.using(file, None, kind).await.map_err(|_| Status::JUKEBOX)
+    }
+
+    /// The same for the file of a name, which is about to lose it.
+    async fn using_name(&self, directory: &Opened, name: &v3::Name) -> Result<Option<claims::Using>, Status> {
+        self.server.using_name(directory, &name.0, None).await.map_err(|_| Status::JUKEBOX)
     }
 
     /// What a call is about, for who has to be warned.

@@ -5,9 +5,13 @@ use super::{
     settable::supported,
     tell::{failure, status},
 };
-use crate::{Fault, Via, claims::Access};
+use crate::{
+    Fault, Via,
+    claims::{Access, Kind},
+    opened::Opened,
+};
 use rpcrdma_nfs::{
-    attr::NewAttributes,
+    attr::{Attributes, NewAttributes},
     v4::{
         Attribute, Bitmap, FileAttributes, Status,
         ops::{self, Answer},
@@ -22,6 +26,7 @@ impl Compound {
         let file = self.file()?;
         let asked = self.asked(&file, args.asked).await?;
         let attributes = file.attributes().await.map_err(status)?;
+        let attributes = self.seen(&file, asked.set, attributes).await?;
         Ok(ops::GetAttrOk { attributes: self.told(&asked, &file, &attributes)? })
     }
 
@@ -36,6 +41,7 @@ impl Compound {
             file.attributes().await.map_err(status)?;
             return Ok(ops::SetAttrOk { set });
         }
+        let _using = self.using(&file, Kind::Write).await?;
         let via = match new.size {
             // The same rules as for a WRITE (RFC 8881 section 18.30.3).
             Some(_) => self.via(&file, args.state, Access::WRITE).await?,
@@ -59,6 +65,14 @@ impl Compound {
         if self.is_same(args.attributes).await? { Err(Status::SAME) } else { Ok(()) }
     }
 
+    /// A file's attributes as others see them: with what the client says that has it delegated for writing.
+    async fn seen(&self, file: &Opened, asked: Bitmap, attributes: Attributes) -> Result<Attributes, Status> {
+        match self.shared.claims.writer(Self::key(file), self.user()) {
+            None => Ok(attributes),
+            Some(_) => Box::pin(self.as_its_holder_says(file, asked, attributes)).await,
+        }
+    }
+
     /// Whether the current file's attributes are these, octet by octet.
     async fn is_same(&self, given: FileAttributes) -> Result<bool, Status> {
         let file = self.file()?;
@@ -71,6 +85,7 @@ impl Compound {
         let asked = self.asked(&file, given.set).await?;
         given.values().map_err(|_| Status::BADXDR)?;
         let attributes = file.attributes().await.map_err(status)?;
+        let attributes = self.seen(&file, asked.set, attributes).await?;
         let told = self.told(&asked, &file, &attributes)?;
         // This file does not have one of them.
         if told.set != given.set {

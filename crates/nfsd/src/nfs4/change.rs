@@ -6,7 +6,7 @@ use super::{
     compound::Compound,
     tell::{change_info, failure, status},
 };
-use crate::{Fault, New, NodeKind, opened::Opened};
+use crate::{Fault, New, NodeKind, claims::Kind, opened::Opened};
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{
@@ -62,6 +62,7 @@ impl Compound {
         let directory = self.file_to_change()?;
         self.check_name(&directory, &args.name)?;
         self.not_covered(&directory, &args.name).await?;
+        let _using = self.using_name(&directory, &args.name).await?;
         let remove = |is_directory| {
             let name = args.name.0.clone();
             directory.file_system.remove(directory.caller.clone(), directory.file, name, is_directory)
@@ -87,6 +88,8 @@ impl Compound {
         self.check_name(&to, &args.to)?;
         self.not_covered(&from, &args.from).await?;
         self.not_covered(&to, &args.to).await?;
+        // NFS4-8881-10.4.4-a: what is renamed, and what it replaces.
+        let _using = (self.using_name(&from, &args.from).await?, self.using_name(&to, &args.to).await?);
         let names = ((from.file, args.from.0), (to.file, args.to.0));
         match to.file_system.rename(to.caller.clone(), names.0, names.1).await {
             Ok(renamed) => {
@@ -131,6 +134,7 @@ impl Compound {
             return Err(Status::XDEV);
         }
         self.check_name(&directory, &args.name)?;
+        let _using = self.using(&file, Kind::Write).await?;
         let Opened { file_system, caller, .. } = &directory;
         match file_system.link(caller.clone(), file.file, directory.file, args.name.0).await {
             Ok(linked) => Ok(ops::LinkOk { directory: change_info(&linked.directory) }),

@@ -14,11 +14,17 @@ use super::{
         session::Session,
     },
 };
-use crate::{Origin, claims::FileKey, opened::Opened, server::Server, transfer::Counted};
+use crate::{
+    Origin,
+    claims::{FileKey, Kind, Using},
+    opened::Opened,
+    server::Server,
+    transfer::Counted,
+};
 use bytes::Buf as _;
 use rpcrdma_env::{Buffer, Timestamp};
 use rpcrdma_nfs::v4::{
-    Args, Arguments, List, Op, Outcome, Status, Tag,
+    Args, Arguments, List, Name, Op, Outcome, Status, Tag,
     callback::{ReferringCall, ReferringCalls},
     ops,
 };
@@ -219,6 +225,29 @@ impl Compound {
         Origin::of(&self.context)
     }
 
+    /// The session, slot and number of this call.
+    pub(super) fn call(&self) -> Option<(&Arc<Session<Pin>>, u32, u32)> {
+        self.session.as_ref().map(|inside| (&inside.session, inside.ok.slot, inside.ok.sequence))
+    }
+
+    /// This client is about to use a file without an open of its own, or to open it.
+    ///
+    /// # Errors
+    /// DELAY while a delegation is in the way.
+    pub(super) async fn using(&self, file: &Opened, kind: Kind) -> Result<Using, Status> {
+        let using = self.shared.using(Self::key(file), self.user(), kind).await;
+        using.map_err(|in_the_way| in_the_way.status(Status::DELAY))
+    }
+
+    /// This client is about to take a name from what has it, if anything has.
+    ///
+    /// # Errors
+    /// DELAY while a delegation is in the way.
+    pub(super) async fn using_name(&self, directory: &Opened, name: &Name) -> Result<Option<Using>, Status> {
+        let using = self.server.using_name(directory, &name.0, self.user()).await;
+        using.map_err(|in_the_way| in_the_way.status(Status::DELAY))
+    }
+
     /// Who calls.
     pub(super) fn principal(&self) -> Principal {
         principal(&self.context.credential)
@@ -413,6 +442,8 @@ impl Compound {
             Args::Open(args) => Outcome::Open(Box::pin(self.open(args)).await),
             Args::OpenDowngrade(args) => Outcome::OpenDowngrade(self.open_downgrade(args)),
             Args::Close(args) => Outcome::Close(self.close(args)),
+            // delegate.rs
+            Args::DelegReturn(args) => Outcome::DelegReturn(self.return_delegation(args)),
             // lock.rs
             Args::Lock(args) => Outcome::Lock(Box::pin(self.lock(args)).await),
             Args::LockT(args) => Outcome::LockT(Box::pin(self.test_lock(args)).await),

@@ -3,10 +3,11 @@
 use super::service::Shared;
 use crate::{
     Origin,
-    claims::{Access, Asker, Client, FileKey, Holder},
+    claims::{Access, Asker, Client, FileKey, Holder, Kind, Using},
 };
+use futures_util::future::{Either, select};
 use rpcrdma_nfs::v4::Status;
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
 /// How often a claim is tried again since a client was in its way whose lease is over: then the client asks again.
 pub(super) const MAX_TAKEN: usize = 8;
@@ -19,6 +20,8 @@ pub(crate) enum InTheWay {
     /// Its lease is over, and it was not taken from it: the journal of clients cannot be written, as the log says, or there are
     /// too many such clients for one call. It may be different the next time.
     Journal,
+    /// It has the file delegated, and was asked for it.
+    Delegation,
 }
 
 impl InTheWay {
@@ -26,7 +29,7 @@ impl InTheWay {
     pub(super) fn status(self, denied: Status) -> Status {
         match self {
             Self::Holder => denied,
-            Self::Journal => Status::DELAY,
+            Self::Journal | Self::Delegation => Status::DELAY,
         }
     }
 }
@@ -45,6 +48,35 @@ impl Shared {
         self.on_worker(origin, move |shared| Ok(shared.take_from(origin, &holders, file)))
             .await
             .unwrap_or(Err(InTheWay::Journal))
+    }
+
+    /// Somebody is about to use a file: a client, or nobody in particular. What clients have delegated that is in the way is
+    /// called back, and waited for for a moment: most clients return it at once, while whoever is told to ask again does so
+    /// after 100 ms, or 5 s in version 3 (Linux).
+    ///
+    /// # Errors
+    /// If it has not come back.
+    pub(crate) async fn using(
+        self: &Arc<Self>,
+        file: FileKey,
+        user: Option<Client>,
+        kind: Kind,
+    ) -> Result<Using, InTheWay> {
+        match self.claims.recall(file, user, kind) {
+            Ok(using) => Ok(using),
+            // By itself, so that the future of each READ and WRITE has no room for what happens to few.
+            Err(recalling) => {
+                Box::pin(async move {
+                    let pause = self.clock.sleep_until(self.now() + self.limits().recall_wait);
+                    let returned = pin!(recalling.returned());
+                    match select(returned, pause).await {
+                        Either::Left(_) => self.claims.recall(file, user, kind).map_err(|_| InTheWay::Delegation),
+                        Either::Right(_) => Err(InTheWay::Delegation),
+                    }
+                })
+                .await
+            }
+        }
     }
 
     /// Whether a file may be read or written as far as share reservations go, by an owner or by nobody in particular.

@@ -9,7 +9,11 @@ use super::{
     },
     tell::{failure, status},
 };
-use crate::{Failure, Fault, Rights, Via, claims::Access, opened::Opened};
+use crate::{
+    Failure, Fault, Rights, Via,
+    claims::{Access, Kind},
+    opened::Opened,
+};
 use rpcrdma_nfs::{
     attr::{self, FileType},
     v4::{
@@ -36,7 +40,9 @@ impl Compound {
         let by_rights = Via::caller(file.caller.clone(), file.file);
         let holder = match special(state)? {
             // NFS4-8881-8.2.3-b
-            Some(Special::Bypass) if access == Access::READ => return Ok(by_rights),
+            Some(Special::Bypass) if access == Access::READ => {
+                return Ok(by_rights.lasting(self.using(file, Kind::Read).await?));
+            }
             Some(_) if self.shared.state.recovery.is_grace() => return Err(Status::GRACE),
             Some(_) => None,
             None => {
@@ -60,7 +66,9 @@ impl Compound {
             .may(self.origin(), key, access, holder.as_ref())
             .await
             .map_err(|in_the_way| in_the_way.status(Status::LOCKED))?;
-        Ok(by_rights)
+        // NFS4-8881-10.4-a: who has not opened it is in the way of delegations as who has. An open is in the table.
+        let kind = if access == Access::READ { Kind::Read } else { Kind::Write };
+        Ok(by_rights.lasting(self.using(file, kind).await?))
     }
 
     /// That a caller may do by the file's mode what another user has opened it for: without sessions a stateid is no secret, and

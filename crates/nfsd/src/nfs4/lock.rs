@@ -107,7 +107,7 @@ impl Shared {
             match self.take_from(*origin, &[other.client()], *file) {
                 Ok(()) => {}
                 Err(InTheWay::Holder) => return Err(refused(failed)),
-                Err(InTheWay::Journal) => return Err(Status::DELAY.into()),
+                Err(InTheWay::Journal | InTheWay::Delegation) => return Err(Status::DELAY.into()),
             }
         }
         Err(Status::DELAY.into())
@@ -176,6 +176,8 @@ impl Compound {
         if self.shared.state.recovery.is_grace() {
             return Err(Status::GRACE.into());
         }
+        // Who has the file delegated for writing locks it without a word to the server.
+        let _using = self.using(&file, Kind::Read).await?;
         let holder = Shared::holder(client.id(), &args.owner.name);
         let pin = self.pin_to_test(&file).await;
         let (origin, file, kind) = (self.origin(), Self::key(&file), kind_of(args.kind));

@@ -9,7 +9,6 @@ pub(super) fn is_missing(op: Op) -> bool {
         op,
         Op::CopyNotify
             | Op::DelegPurge
-            | Op::DelegReturn
             | Op::GetDeviceInfo
             | Op::GetDeviceList
             | Op::GetDirDelegation

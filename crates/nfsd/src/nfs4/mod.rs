@@ -11,8 +11,9 @@
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
 //! space.rs copy.rs offload.rs                   holes and space; copies, and those that go on after their call
+//! delegate.rs delegations.rs                    what clients use by themselves
 //! state/        what is kept between calls, without any network
-//! callback/     calls to clients
+//! callback/     calls to clients: recall.rs, holder.rs for delegations
 //! tasks.rs      what goes on after its call was answered
 //! ```
 //!
@@ -28,6 +29,8 @@ mod conflicts;
 mod copy;
 mod current;
 mod data;
+mod delegate;
+mod delegations;
 mod directory;
 mod lock;
 mod look;

@@ -7,6 +7,7 @@
 use super::{
     compound::Compound,
     conflicts::MAX_TAKEN,
+    delegate::{Done, Wish},
     service::Shared,
     state::{
         grace::Recorded,
@@ -23,7 +24,7 @@ use rpcrdma_nfs::{
     attr::NewAttributes,
     v4::{
         Bitmap, ChangeInfo, Owner, StateId, Status,
-        ops::{self, Answer, Claim, Delegation, OpenHow, WhyNoDelegation, open_result, share},
+        ops::{self, Answer, Claim, Delegation, OpenHow, open_result, share},
     },
 };
 use std::{fmt, sync::Arc};
@@ -55,28 +56,6 @@ impl Pinned {
     pub(super) fn host_locks(&self) -> Option<Arc<dyn HostLocks>> {
         self.file.file_system.host_locks(&self.open)
     }
-}
-
-/// What an OPEN asks for, without its wishes for delegations, and what is answered to those.
-fn asked(args: &ops::Open, minor: u32) -> Result<(Share, Delegation), Status> {
-    const HINTS: u32 = share::WANT_SIGNAL_WHEN_AVAILABLE
-        | share::WANT_PUSH_WHEN_UNCONTENDED
-        | share::WANT_TIMESTAMPS
-        | share::WANT_OPEN_XOR_DELEGATION;
-    if minor == 0 {
-        return Ok((Share::new(args.access, args.deny)?, Delegation::None));
-    }
-    let wants = args.access & share::WANT_MASK;
-    let asked = Share::new(args.access & !(share::WANT_MASK | HINTS), args.deny)?;
-    let why = match wants {
-        // Without a wish nobody wants to know.
-        0 if args.access & HINTS == 0 => return Ok((asked, Delegation::None)),
-        share::WANT_NONE => WhyNoDelegation::NotWanted,
-        share::WANT_CANCEL => WhyNoDelegation::Cancelled,
-        0 | share::WANT_READ | share::WANT_WRITE | share::WANT_ANY => WhyNoDelegation::Resource(false),
-        _ => return Err(Status::INVAL),
-    };
-    Ok((asked, Delegation::NoneExtended(why)))
 }
 
 /// The same access in the file system's words.
@@ -112,7 +91,7 @@ impl Compound {
     pub(super) async fn open(&mut self, args: ops::Open) -> Answer<ops::OpenOk> {
         let client = self.client()?;
         let current = self.file()?;
-        let (share, delegation) = asked(&args, self.minor)?;
+        let (share, wish) = Wish::of(args.access, args.deny, self.minor)?;
         let is_named = matches!(args.claim, Claim::Null(_) | Claim::DelegateCurrent(_) | Claim::DelegatePrevious(_));
         if !is_named && matches!(args.how, OpenHow::Create(_)) {
             return Err(Status::INVAL);
@@ -120,15 +99,21 @@ impl Compound {
         let recovery = &self.shared.state.recovery;
         let recorded = match &args.claim {
             Claim::Previous(_) => recovery.reclaim(&client, self.shared.now())?,
-            // No delegation was ever handed out that they could stand for.
-            Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => return Err(Status::BAD_STATEID),
+            // NFS4-8881-10.2.1-b: while others reclaim, too. That the client has the delegation is asked below.
+            Claim::DelegateCurrent(_) | Claim::DelegateCurrentHandle(_) => self.recorded().await?,
             Claim::DelegatePrevious(_) | Claim::DelegatePreviousHandle => return Err(Status::NOTSUPP),
             Claim::Null(_) | Claim::Handle => {
                 recovery.fresh(&client)?;
                 self.recorded().await?
             }
         };
-        let target = match (args.claim, args.how) {
+        let (claim, wish) = match args.claim {
+            Claim::DelegateCurrent(claim) => (Claim::Null(claim.name), (Wish::No, Some(claim.delegation))),
+            Claim::DelegateCurrentHandle(delegation) => (Claim::Handle, (Wish::No, Some(delegation))),
+            Claim::Previous(kind) => (Claim::Previous(kind.clone()), (Wish::again(&kind), None)),
+            claim => (claim, (wish, None)),
+        };
+        let target = match (claim, args.how) {
             (Claim::Null(name), OpenHow::Create(how)) => self.create_for_open(&current, name, how).await?,
             (Claim::Null(name), OpenHow::NoCreate) => {
                 let file = self.find(&current, name).await?;
@@ -139,7 +124,11 @@ impl Compound {
             // By the mode: Linux's client opens by handle what it has looked up before, and leaves it to the server.
             _ => Target::of(current),
         };
-        let state = self.open_target(&target, args.owner, share, recorded).await?;
+        let (wish, delegation) = wish;
+        if let Some(delegation) = delegation {
+            self.check_claim(delegation, &target.file, share)?;
+        }
+        let (state, delegation) = self.open_target(&target, args.owner, (share, wish), recorded).await?;
         let Target { file, directory, set, .. } = target;
         self.go_to(file);
         self.set_state(state);
@@ -168,15 +157,20 @@ impl Compound {
         &self,
         target: &Target,
         owner: Owner,
-        share: Share,
+        (share, wish): (Share, Wish),
         recorded: Recorded,
-    ) -> Result<StateId, Status> {
+    ) -> Result<(StateId, Delegation), Status> {
         let client = self.client()?;
         let file = &target.file;
         let access = access_of(share);
         if file.read_only && (access.writes() || target.size.is_some()) {
             return Err(Status::ROFS);
         }
+        // Before the file system opens it, whose host would have others wait for it; until the table knows the open.
+        let denies_reading = share.deny() & 1 != 0;
+        let changes = access.writes() || denies_reading || target.size.is_some();
+        let kind = if changes { claims::Kind::Write } else { claims::Kind::Read };
+        let using = self.using(file, kind).await?;
         let open = match target.is_owners {
             // NFS4-8881-18.16-g
             true => file.file_system.open_as_owner(file.caller.clone(), file.file, access).await,
@@ -185,6 +179,8 @@ impl Compound {
         let open = open.map_err(failure)?;
         let (key, holder) = (Self::key(file), Shared::holder(client.id(), &owner.name));
         let guard = self.reserve(key, &holder, share).await?;
+        // A cut is no open, and lasts until it is made.
+        let using = target.size.map(|_| using);
         if let Some(size) = target.size {
             // NFS4-8881-18.16-d: also where it is opened for reading alone.
             let may = self.shared.may(self.origin(), key, claims::Access::WRITE, Some(&holder)).await;
@@ -196,11 +192,13 @@ impl Compound {
             let new = NewAttributes { size: Some(size), ..NewAttributes::default() };
             file.file_system.set_attributes(via, new, None).await.map_err(failure)?;
         }
-        let pin = Arc::new(Pinned::new(open, file.clone()));
+        drop(using);
+        let pin = Arc::new(Pinned::new(open.clone(), file.clone()));
         let opening = Opening { owner: owner.name, file: key, share, pin };
         let opened = client.held.open(&recorded, opening)?;
         self.shared.reservations.keep(&client, opened.id.other, guard);
-        Ok(opened.id)
+        let done = Done { file, share, open, recorded };
+        Ok((opened.id, Box::pin(self.delegation(wish, done)).await))
     }
 
     /// Claims what an open shares and denies.

@@ -4,6 +4,7 @@ use super::{
     callback::Paths,
     compound::Compound,
     conflicts::InTheWay,
+    delegations::Delegations,
     observer::Observer,
     reservations::Reservations,
     state::{
@@ -22,7 +23,10 @@ use crate::{
     server::Server,
 };
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
-use rpcrdma_nfs::{Call as _, v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status}};
+use rpcrdma_nfs::{
+    Call as _,
+    v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, StateId, Status},
+};
 use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use siphasher::sip::SipHasher13;
@@ -55,6 +59,13 @@ pub(crate) struct Shared {
     pub(crate) tasks: Tasks,
     /// Connections that clients are called over.
     pub(super) paths: Paths,
+    /// Whether anything is delegated to clients.
+    pub(super) delegates: bool,
+    /// What is.
+    pub(crate) delegations: Delegations,
+    /// What stands in for clients that are called.
+    #[cfg(test)]
+    pub(super) holders: super::callback::testing::Holders,
 }
 
 impl Shared {
@@ -96,7 +107,10 @@ impl Shared {
                     self.reservations.end(other);
                     self.put_away(origin, pins);
                 }
-                Released::Delegation(pin) => self.put_away(origin, vec![pin]),
+                Released::Delegation(pin) => {
+                    self.undelegated(client, file, StateId { sequence: 0, other });
+                    self.put_away(origin, vec![pin]);
+                }
             }
         }
     }
@@ -108,11 +122,12 @@ impl Shared {
         }
     }
 
-    /// Does what is due: ends of leases and of the grace period. Sleeps.
-    pub(crate) fn sweep(&self) {
+    /// Does what is due: ends of leases and of the grace period, and delegations that were not returned. Sleeps.
+    pub(crate) fn sweep(self: &Arc<Self>) {
         let released = self.state.sweep(self.now());
         self.release(Origin::LOCAL, released);
         self.claims.sweep();
+        self.sweep_delegations();
     }
 
     /// Takes from clients whose leases are over what they hold on a file, which somebody else wants. Sleeps.

@@ -12,7 +12,7 @@
 use super::{Version4, service::Shared};
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
-    testing::{self, SECRET},
+    testing::{self, Beside, SECRET},
 };
 use rpcrdma_env::{BoxFuture, Clock, Env, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{
@@ -21,21 +21,24 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
 use std::{
+    future::poll_fn,
     path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 /// A clock that stands still until it is told otherwise, and counts who looks at it.
 #[derive(Default)]
-pub(crate) struct TestClock(AtomicU64, AtomicU64);
+pub(crate) struct TestClock(Arc<AtomicU64>, AtomicU64, Arc<Mutex<Vec<Waker>>>);
 
 impl TestClock {
     pub(crate) fn pass(&self, time: Duration) {
         self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::SeqCst);
+        self.2.lock().unwrap().drain(..).for_each(Waker::wake);
     }
 
     /// How often somebody has looked at it.
@@ -50,8 +53,12 @@ impl Clock for TestClock {
         Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
     }
 
-    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
+    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
+        let (hand, sleepers) = (self.0.clone(), self.2.clone());
+        Box::pin(poll_fn(move |cx| {
+            sleepers.lock().unwrap().push(cx.waker().clone());
+            if hand.load(Ordering::SeqCst) >= until.as_nanos() { Poll::Ready(()) } else { Poll::Pending }
+        }))
     }
 
     fn unix_time(&self) -> Duration {
@@ -69,6 +76,10 @@ pub(crate) struct TestServer {
     setup: Setup,
     starts: u64,
     connections: AtomicU64,
+    /// What goes on after its call was answered.
+    beside: Beside,
+    /// The directory, if one is served.
+    directory: Option<DirectoryFs>,
 }
 
 /// How a server is started.
@@ -150,20 +161,26 @@ impl TestServer {
     ) -> Self {
         let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(starts)) };
         let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
+        let mut directory = None;
         let file_system = memory.clone().unwrap_or_else(|| {
             let served = scratch.path().join("served");
-            Arc::new(DirectoryFs::open(&served, &state, queue.clone(), &env).unwrap())
+            let opened = DirectoryFs::open(&served, &state, queue.clone(), &env).unwrap();
+            directory = Some(opened.clone());
+            Arc::new(opened)
         });
         let identities = Identities { squash: setup.squash, ..Identities::default() };
         let export = Export::new("/", file_system).with_identities(identities).with_read_only(setup.read_only);
-        let version_4 = (setup.version_4)(Version4::new(&state, queue));
+        let version_4 = (setup.version_4)(Version4::new(&state, queue).with_recall_wait(Duration::ZERO));
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
-        Self { nfsd, clock, memory, scratch, setup, starts, connections: AtomicU64::new(1) }
+        let tasks: BoxFuture<'static, ()> = Box::pin(nfsd.shared_of_version_4().tasks.driver().unwrap());
+        let (connections, beside) = (AtomicU64::new(1), Arc::new(Mutex::new(tasks)));
+        Self { nfsd, clock, memory, scratch, setup, starts, connections, beside, directory }
     }
 
     /// The server is killed and started again: what it did not write down is gone.
     pub(crate) fn restart(self) -> Self {
-        let Self { nfsd, clock, memory, scratch, setup, starts, .. } = self;
+        let Self { nfsd, clock, memory, scratch, setup, starts, beside, directory, .. } = self;
+        drop((beside, directory));
         drop(nfsd);
         Self::start(clock, memory, scratch, setup, starts + 1)
     }
@@ -183,11 +200,24 @@ impl TestServer {
         self.shared().sweep();
     }
 
+    /// What goes on after its call was answered goes on as far as it can.
+    pub(crate) fn drive(&self) {
+        for _ in 0..16 {
+            let _ = self.beside.lock().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+
+    /// The directory that is served is looked after, as every second.
+    pub(crate) fn tidy(&self) {
+        self.directory.iter().for_each(DirectoryFs::tidy_now);
+    }
+
     /// A client of version 3.
     pub(crate) fn version_3(&self) -> testing::Client {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
         let mut client = testing::Client::of(&self.nfsd);
         client.connection = connection;
+        client.beside = Some(self.beside.clone());
         client
     }
 

@@ -2,6 +2,7 @@
 
 use super::{
     callback::Paths,
+    delegations::Delegations,
     observer::{Observer, Unobserved},
     reservations::Reservations,
     service::{Pin, Shared},
@@ -12,11 +13,20 @@ use super::{
     },
     tasks::Tasks,
 };
-use crate::{Queue, SECRET_OCTETS, StateDirectory, claims::Claims};
+use crate::{
+    Queue, SECRET_OCTETS, StateDirectory,
+    claims::{Claims, Recalls},
+};
 use bytes::Bytes;
 use rpcrdma_env::Env;
 use siphasher::sip128::{Hasher128, SipHasher24};
-use std::{hash::Hasher, ops::RangeInclusive, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    hash::Hasher,
+    ops::RangeInclusive,
+    path::PathBuf,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 /// Version 4 as a server speaks it: [`Nfsd::with_version_4`](crate::Nfsd::with_version_4).
 pub struct Version4 {
@@ -27,6 +37,7 @@ pub struct Version4 {
     minors: RangeInclusive<u32>,
     limits: Limits,
     host_locks: bool,
+    delegations: bool,
     observer: Arc<dyn Observer>,
 }
 
@@ -48,6 +59,7 @@ impl Version4 {
             minors: 0..=2,
             limits: Limits::default(),
             host_locks: true,
+            delegations: true,
             observer: Arc::new(Unobserved),
         }
     }
@@ -89,6 +101,28 @@ impl Version4 {
         self
     }
 
+    /// Whether files are delegated to clients, which then need not ask for each use of them. Not without this, whatever
+    /// clients wish.
+    #[must_use]
+    pub fn with_delegations(mut self, delegations: bool) -> Self {
+        self.delegations = delegations;
+        self
+    }
+
+    /// How long who wants a file waits for a delegation of it to be returned.
+    #[cfg(test)]
+    pub(crate) fn with_recall_wait(mut self, wait: std::time::Duration) -> Self {
+        self.limits.recall_wait = wait;
+        self
+    }
+
+    /// How many of each kind of state a client and all of them may hold.
+    #[cfg(test)]
+    pub(crate) fn with_held(mut self, of_client: usize, all: usize) -> Self {
+        (self.limits.held_by_client, self.limits.held) = (of_client, all);
+        self
+    }
+
     /// The most octets that remembered replies may take, all together.
     #[must_use]
     pub fn with_cache_octets(mut self, octets: usize) -> Self {
@@ -116,8 +150,9 @@ impl Version4 {
         }
         let name = Bytes::copy_from_slice(&hasher.finish128().as_bytes());
         let identity = Identity { major: name.clone(), minor: 0, scope: name };
+        let quiet = self.limits.lease;
         let state: State<Pin> = State::new(recovery, identity, env.random.clone(), self.limits);
-        Ok(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             state,
             claims,
             reservations: Reservations::default(),
@@ -128,6 +163,15 @@ impl Version4 {
             observer: self.observer,
             tasks: Tasks::default(),
             paths: Paths::default(),
-        }))
+            delegates: self.delegations,
+            delegations: Delegations::default(),
+            #[cfg(test)]
+            holders: super::callback::testing::Holders::default(),
+        });
+        if shared.delegates {
+            let recalls: Weak<dyn Recalls> = Arc::<Shared>::downgrade(&shared);
+            shared.claims.connect_recalls(recalls, quiet);
+        }
+        Ok(shared)
     }
 }

@@ -18,6 +18,10 @@ pub struct Counts {
     pub locks: usize,
     /// Stateids of delegations.
     pub delegations: usize,
+    /// Delegations that were called back since the server started.
+    pub recalls: u64,
+    /// Delegations that were taken away since the server started, as they were not returned.
+    pub revocations: u64,
 }
 
 impl<P> State<P> {
@@ -25,6 +29,14 @@ impl<P> State<P> {
     pub(crate) fn counts(&self) -> Counts {
         let [opens, locks, delegations] = self.totals.counts();
         let (sessions, connections) = (self.sessions.count(), self.sessions.connections());
-        Counts { clients: self.table().by_id.len(), sessions, connections, opens, locks, delegations }
+        Counts {
+            clients: self.table().by_id.len(),
+            sessions,
+            connections,
+            opens,
+            locks,
+            delegations,
+            ..Counts::default()
+        }
     }
 }

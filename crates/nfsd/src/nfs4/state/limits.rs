@@ -61,6 +61,13 @@ pub(crate) const MAX_RECORDS: usize = 2 * MAX_CLIENTS;
 /// The journal is written anew when it has this many records more than are needed, and twice as many.
 pub(crate) const MAX_OBSOLETE_RECORDS: usize = 1_024;
 
+/// The most recalls of a client's delegations that are under way at a time, in number: a part of its back channel's slots
+/// (Linux has 16), so that other calls find one.
+pub(crate) const RECALLS_OF_CLIENT: usize = 4;
+/// How long who wants a file waits for a delegation of it to be returned, or for what its holder says, before it is told to
+/// ask again: some round trips, and less than what it would pause then.
+pub(crate) const RECALL_WAIT: Duration = Duration::from_millis(25);
+
 /// The limits of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Limits {
@@ -104,6 +111,8 @@ pub(crate) struct Limits {
     pub(crate) courtesy: Duration,
     /// See [`MAX_RECORDS`].
     pub(crate) records: usize,
+    /// See [`RECALL_WAIT`].
+    pub(crate) recall_wait: Duration,
 }
 
 impl Default for Limits {
@@ -129,6 +138,7 @@ impl Default for Limits {
             grace: LEASE,
             courtesy: COURTESY_TIME,
             records: MAX_RECORDS,
+            recall_wait: RECALL_WAIT,
         }
     }
 }

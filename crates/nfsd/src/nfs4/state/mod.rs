@@ -184,13 +184,19 @@ impl<P> State<P> {
         }
     }
 
-    /// Takes a state away, as an administrator wishes or since a delegation was not returned. Sleeps.
+    /// Takes states of a client away, as an administrator wishes or since delegations were not returned. The disk is waited
+    /// for once. Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the journal cannot be written: it stays.
-    pub(crate) fn revoke(&self, client: &Client<P>, state: StateIdOther, why: Why) -> Result<Vec<Release<P>>, Status> {
+    /// SERVERFAULT if the journal cannot be written: they stay.
+    pub(crate) fn revoke(
+        &self,
+        client: &Client<P>,
+        states: &[StateIdOther],
+        why: Why,
+    ) -> Result<Vec<Release<P>>, Status> {
         self.recovery.revoke([client])?;
-        let released = client.held.revoke(state, why);
+        let released = states.iter().flat_map(|state| client.held.revoke(*state, why)).collect();
         self.mend(client);
         Ok(released)
     }

@@ -121,6 +121,11 @@ impl<P> Session<P> {
         self.slots.aim(target);
     }
 
+    /// Whether a call is the last one of its slot: the client may not have its answer yet.
+    pub(crate) fn is_last(&self, slot: u32, sequence: u32) -> bool {
+        self.slots.is_last(slot, sequence)
+    }
+
     /// The connections that the server may call over.
     pub(crate) fn back_connections(&self) -> Vec<u64> {
         self.connections().back().collect()

@@ -110,6 +110,11 @@ impl Slots {
         self.slot(slot).unwrap().sequence = sequence;
     }
 
+    /// Whether the last call of a slot has this number.
+    pub(super) fn is_last(&self, slot: u32, sequence: u32) -> bool {
+        self.slot(slot).is_ok_and(|slot| slot.sequence == sequence)
+    }
+
     /// The highest slot that may be used, and the highest that should be.
     pub(super) fn highest(&self) -> (u32, u32) {
         (self.highest.load(Ordering::Relaxed), self.target.load(Ordering::Relaxed))

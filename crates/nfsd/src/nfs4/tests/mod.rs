@@ -4,9 +4,12 @@ mod compound;
 mod copy;
 mod cost;
 mod data;
+mod delegation;
+mod holders;
 mod lock;
 mod offload;
 mod open;
+mod recall;
 mod recovery;
 mod space;
 mod turns;
@@ -24,6 +27,12 @@ const BOTH: u32 = 3;
 
 /// A server of memory, and one of a directory.
 fn on_each(test: impl Fn(&TestServer)) {
+    test(&TestServer::memory());
+    test(&TestServer::directory());
+}
+
+/// A server of each file system of which files are delegated.
+fn on_each_delegating(test: impl Fn(&TestServer)) {
     test(&TestServer::memory());
     test(&TestServer::directory());
 }

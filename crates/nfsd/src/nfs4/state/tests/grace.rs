@@ -190,7 +190,7 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     let a = world.ready("a");
     let kept = a.open("o", 1, share(3, 0)).unwrap().id;
     let unknown = rpcrdma_nfs::v4::StateIdOther([9; 12]);
-    assert_eq!(world.state.revoke(&a.client, unknown, Why::Admin), Ok(vec![]));
+    assert_eq!(world.state.revoke(&a.client, &[unknown], Why::Admin), Ok(vec![]));
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     world.wait(LEASE + 1);
@@ -198,11 +198,11 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     let writes = world.platter.writes();
-    assert_eq!(world.state.revoke(&a.client, kept.other, Why::Admin).unwrap().len(), 1);
+    assert_eq!(world.state.revoke(&a.client, &[kept.other], Why::Admin).unwrap().len(), 1);
     assert_eq!(world.platter.writes(), writes + 1);
     world.platter.fail(Some(0));
     let other = a.open("o", 3, share(1, 0)).unwrap().id;
-    assert_eq!(world.state.revoke(&a.client, other.other, Why::Admin), Err(Status::SERVERFAULT));
+    assert_eq!(world.state.revoke(&a.client, &[other.other], Why::Admin), Err(Status::SERVERFAULT));
     assert_eq!(a.client.held.test(other), Status::OK);
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
 }

@@ -1,0 +1,380 @@
+//! Delegations: files that clients may use by themselves until somebody else wants them (RFC 8881 section 10.4).
+//!
+//! A file has any number of delegations for reading, one for each client, or a single one for writing. Whoever is about
+//! to use a file in another way than by an open that the table knows asks with [`Claims::recall`] first. What stands in
+//! the way is recalled once, through [`Recalls`], and the call is told so ([`Recalling`]); else it gets a [`Using`],
+//! and nothing that it would conflict with is delegated as long as that lasts. An open is used in the same way until its
+//! share is in the table: so there is no moment in which a delegation and what it excludes are granted both.
+//!
+//! Nothing sleeps, and no lock of the table is held while [`Recalls`] is called. What became of a recall is the
+//! protocol's business: the delegation stays until its guard is dropped.
+
+use super::{
+    Claims,
+    files::{FileKey, Sharded},
+    holder::Client,
+    modes::{Access, Deny},
+    range::Kind,
+};
+use rpcrdma_env::Timestamp;
+use std::{
+    collections::{HashMap, HashSet},
+    fmt, mem,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// Files of which a conflict is remembered, in number, and as many of the time before: who makes more of them has some
+/// delegated again too early, which costs a recall.
+pub const MAX_REMEMBERED_CONFLICTS: usize = 65_536;
+
+/// Calls delegations back.
+pub trait Recalls: Send + Sync {
+    /// A delegation is in somebody's way for the first time. Called without any lock of the table held; must not sleep.
+    fn recall(self: Arc<Self>, client: Client, file: FileKey);
+}
+
+/// Delegations are in the way, and were called back: NFS4ERR_DELAY, in version 3 NFS3ERR_JUKEBOX.
+#[derive(Debug, thiserror::Error)]
+#[error("a delegation is being recalled")]
+pub struct Recalling {
+    /// Each is closed when its delegation ends.
+    ends: Vec<watch::Receiver<()>>,
+}
+
+impl Recalling {
+    /// Completes when those that were in the way are not any more: they were returned or taken away.
+    pub async fn returned(mut self) {
+        for end in &mut self.ends {
+            while end.changed().await.is_ok() {}
+        }
+    }
+
+    /// How many delegations there are in the way.
+    pub fn count(&self) -> usize {
+        self.ends.len()
+    }
+}
+
+/// Why a file is not delegated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotDelegated {
+    /// Somebody else uses the file, or wanted to a short while ago.
+    #[error("others use the file")]
+    Contention,
+    /// The client has a delegation of this kind already.
+    #[error("the client has a delegation of the file")]
+    Has(Kind),
+    /// Nobody would call it back.
+    #[error("nothing can be delegated")]
+    Nobody,
+}
+
+struct Held {
+    kind: Kind,
+    number: u64,
+    is_recalled: bool,
+    /// Dropped with the delegation, which those who wait for it see.
+    end: watch::Sender<()>,
+}
+
+/// Who uses the file: a client, or nobody in particular.
+type User = Option<Client>;
+
+/// The delegations of one file, and who uses it in this moment.
+#[derive(Default)]
+struct OfFile {
+    held: HashMap<Client, Held>,
+    uses: HashMap<User, [usize; 2]>,
+}
+
+impl OfFile {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.uses.is_empty()
+    }
+
+    /// Whether somebody else than a client uses the file in a way that excludes such a delegation.
+    fn is_used_by_others(&self, client: Client, kind: Kind) -> bool {
+        let excludes = |counts: &[usize; 2]| counts[1] > 0 || kind == Kind::Write && counts[0] > 0;
+        self.uses.iter().any(|(user, counts)| *user != Some(client) && excludes(counts))
+    }
+
+    /// Whether another client has a delegation that excludes one of this kind.
+    fn is_delegated_to_others(&self, client: Client, kind: Kind) -> bool {
+        self.held.iter().any(|(holder, held)| *holder != client && held.kind.excludes(kind))
+    }
+
+    /// Recalls what is in the way of a use. Gives those that were not recalled before, and how each will end.
+    fn recall(&mut self, user: User, kind: Kind) -> (Vec<Client>, Vec<watch::Receiver<()>>) {
+        let (mut fresh, mut ends) = (Vec::new(), Vec::new());
+        for (client, held) in &mut self.held {
+            if user == Some(*client) || !held.kind.excludes(kind) {
+                continue;
+            }
+            ends.push(held.end.subscribe());
+            if !mem::replace(&mut held.is_recalled, true) {
+                fresh.push(*client);
+            }
+        }
+        (fresh, ends)
+    }
+}
+
+/// Which files were wanted by others lately.
+#[derive(Default)]
+struct Conflicts {
+    now: HashSet<FileKey>,
+    before: HashSet<FileKey>,
+    turned: Timestamp,
+}
+
+impl Conflicts {
+    fn turn(&mut self, now: Timestamp, period: Duration) {
+        let passed = now.since(self.turned);
+        if passed >= period {
+            self.before = mem::take(&mut self.now);
+            if passed >= period.saturating_mul(2) {
+                self.before.clear();
+            }
+            self.turned = now;
+        }
+    }
+
+    fn note(&mut self, file: FileKey, now: Timestamp, period: Duration) {
+        self.turn(now, period);
+        if self.now.len() >= MAX_REMEMBERED_CONFLICTS {
+            self.before = mem::take(&mut self.now);
+        }
+        self.now.insert(file);
+    }
+
+    fn has(&mut self, file: &FileKey, now: Timestamp, period: Duration) -> bool {
+        self.turn(now, period);
+        self.now.contains(file) || self.before.contains(file)
+    }
+}
+
+/// Who calls delegations back, and for how long a file is not delegated after a conflict.
+type Connected = (Weak<dyn Recalls>, Duration);
+
+/// The room in the table.
+#[derive(Default)]
+pub(super) struct Delegations {
+    files: Sharded<FileKey, OfFile>,
+    /// Delegations, in number.
+    count: AtomicUsize,
+    numbers: AtomicU64,
+    conflicts: Mutex<Conflicts>,
+    connected: OnceLock<Connected>,
+}
+
+impl Delegations {
+    fn on<R>(&self, file: FileKey, act: impl FnOnce(&mut OfFile) -> R) -> R {
+        self.files.with(&file, |files| {
+            let of_file = files.entry(file).or_default();
+            let result = act(of_file);
+            if of_file.is_empty() {
+                files.remove(&file);
+            }
+            result
+        })
+    }
+
+    fn with_conflicts<R>(&self, act: impl FnOnce(&mut Conflicts) -> R) -> R {
+        act(&mut self.conflicts.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.len() == 0 && self.count.load(Ordering::Relaxed) == 0
+    }
+}
+
+/// A delegation. It ends when this is dropped, or with [`Claims::release_client`].
+#[must_use = "the delegation ends when its guard is dropped"]
+pub struct Delegation {
+    claims: Claims,
+    file: FileKey,
+    client: Client,
+    number: u64,
+}
+
+impl fmt::Debug for Delegation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delegation").field("file", &self.file).field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+impl Delegation {
+    /// Whether somebody has wanted the file, or the delegation has ended.
+    pub fn is_recalled(&self) -> bool {
+        self.claims.table.delegations.on(self.file, |of_file| {
+            let own = of_file.held.get(&self.client).filter(|held| held.number == self.number);
+            own.is_none_or(|held| held.is_recalled)
+        })
+    }
+
+    /// Calls it back for a reason that the table does not know. Says whether it was not called back before.
+    pub fn recall(&self) -> bool {
+        self.claims.table.delegations.on(self.file, |of_file| {
+            let own = of_file.held.get_mut(&self.client).filter(|held| held.number == self.number);
+            own.is_some_and(|held| !mem::replace(&mut held.is_recalled, true))
+        })
+    }
+}
+
+impl Drop for Delegation {
+    fn drop(&mut self) {
+        self.claims.end_delegation(self.file, self.client, Some(self.number));
+    }
+}
+
+/// Somebody uses a file. What that would conflict with is not delegated until this is dropped.
+#[must_use = "the use ends when its guard is dropped"]
+pub struct Using(Option<(Claims, FileKey, User, Kind)>);
+
+impl fmt::Debug for Using {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Using").field(&self.0.as_ref().map(|(_, file, ..)| file)).finish()
+    }
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        let Some((claims, file, user, kind)) = self.0.take() else { return };
+        claims.table.delegations.on(file, |of_file| {
+            if let Some(counts) = of_file.uses.get_mut(&user) {
+                let count = &mut counts[place(kind)];
+                *count = count.saturating_sub(1);
+                if *counts == [0, 0] {
+                    of_file.uses.remove(&user);
+                }
+            }
+        });
+    }
+}
+
+fn place(kind: Kind) -> usize {
+    usize::from(kind == Kind::Write)
+}
+
+impl Claims {
+    /// Says who calls delegations back, and for how long a file that somebody else has wanted is not delegated: once.
+    /// Without this nothing is delegated, and asking costs nothing.
+    pub fn connect_recalls(&self, recalls: Weak<dyn Recalls>, quiet: Duration) {
+        let _ = self.table.delegations.connected.set((recalls, quiet));
+    }
+
+    /// Whether anything is ever delegated.
+    pub fn delegates(&self) -> bool {
+        self.table.delegations.connected.get().is_some()
+    }
+
+    /// Somebody is about to use a file: to read it ([`Kind::Read`]), or to change it, its attributes or its names
+    /// ([`Kind::Write`]). `user` is the client, if that is known: its own delegation is not in its way. Delegations that
+    /// are in the way are recalled.
+    ///
+    /// # Errors
+    /// If there are any.
+    pub fn recall(&self, file: FileKey, user: Option<Client>, kind: Kind) -> Result<Using, Recalling> {
+        let delegations = &self.table.delegations;
+        let Some((recalls, quiet)) = delegations.connected.get() else { return Ok(Using(None)) };
+        let (fresh, ends) = delegations.on(file, |of_file| {
+            let recalled = of_file.recall(user, kind);
+            if recalled.1.is_empty() {
+                of_file.uses.entry(user).or_default()[place(kind)] += 1;
+            }
+            recalled
+        });
+        if ends.is_empty() {
+            return Ok(Using(Some((self.clone(), file, user, kind))));
+        }
+        let now = self.table.clock.now();
+        delegations.with_conflicts(|conflicts| conflicts.note(file, now, *quiet));
+        if let Some(recalls) = recalls.upgrade() {
+            fresh.into_iter().for_each(|client| recalls.clone().recall(client, file));
+        }
+        Err(Recalling { ends })
+    }
+
+    /// Delegates a file to a client that has it open. `again` says that it had the delegation before a restart.
+    ///
+    /// # Errors
+    /// If others use the file, or have wanted it lately, or the client has a delegation of it.
+    pub fn delegate(&self, file: FileKey, client: Client, kind: Kind, again: bool) -> Result<Delegation, NotDelegated> {
+        let delegations = &self.table.delegations;
+        let (_, quiet) = delegations.connected.get().ok_or(NotDelegated::Nobody)?;
+        let now = self.table.clock.now();
+        let is_wanted = || delegations.with_conflicts(|conflicts| conflicts.has(&file, now, *quiet));
+        if !again && is_wanted() {
+            return Err(NotDelegated::Contention);
+        }
+        let number = delegations.numbers.fetch_add(1, Ordering::Relaxed);
+        delegations.on(file, |of_file| {
+            if let Some(own) = of_file.held.get(&client) {
+                return Err(NotDelegated::Has(own.kind));
+            }
+            if of_file.is_delegated_to_others(client, kind) || of_file.is_used_by_others(client, kind) {
+                return Err(NotDelegated::Contention);
+            }
+            let (end, _) = watch::channel(());
+            of_file.held.insert(client, Held { kind, number, is_recalled: false, end });
+            self.table.clients.note_delegated(client, file, true);
+            delegations.count.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        })?;
+        let delegation = Delegation { claims: self.clone(), file, client, number };
+        // Only now: an open that is not among the shares yet is among the uses, or meets the delegation.
+        if self.is_open_by_others(file, client, kind) {
+            return Err(NotDelegated::Contention);
+        }
+        Ok(delegation)
+    }
+
+    /// Whether another client has the file open in a way that excludes such a delegation.
+    fn is_open_by_others(&self, file: FileKey, client: Client, kind: Kind) -> bool {
+        let (access, deny) = match kind {
+            // Who reads by himself keeps nobody from reading, and is kept from it by nobody.
+            Kind::Read => (Access::READ, Deny::WRITE),
+            Kind::Write => (Access::BOTH, Deny::BOTH),
+        };
+        self.in_the_way_of_share(file, access, deny).into_iter().any(|other| other != client)
+    }
+
+    /// The client that has a file delegated for writing, unless that is the one which asks.
+    pub fn writer(&self, file: FileKey, user: Option<Client>) -> Option<Client> {
+        let delegations = &self.table.delegations;
+        if delegations.count.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        delegations.on(file, |of_file| {
+            let (client, _) = of_file.held.iter().find(|(_, held)| held.kind == Kind::Write)?;
+            Some(*client).filter(|client| user != Some(*client))
+        })
+    }
+
+    /// How many delegations there are.
+    pub fn delegations(&self) -> usize {
+        self.table.delegations.count.load(Ordering::Relaxed)
+    }
+
+    /// Ends a client's delegation of a file: the one of this number, or whichever it is.
+    pub(super) fn end_delegation(&self, file: FileKey, client: Client, number: Option<u64>) {
+        let delegations = &self.table.delegations;
+        let ended = delegations.on(file, |of_file| {
+            let is_it = of_file.held.get(&client).is_some_and(|held| number.is_none_or(|number| held.number == number));
+            let ended = if is_it { of_file.held.remove(&client) } else { None };
+            if ended.is_some() {
+                self.table.clients.note_delegated(client, file, false);
+                delegations.count.fetch_sub(1, Ordering::Relaxed);
+            }
+            ended
+        });
+        // Those who wait are woken without the lock.
+        drop(ended);
+    }
+}

@@ -1,0 +1,262 @@
+//! Delegations that come with opens, and their return: what OPEN wishes and gets, DELEGRETURN (RFC 8881 sections 10.4, 18.6,
+//! 18.16.3).
+//!
+//! Asked in this order: whether the client can be called, the table of claims, the host, and what the client may hold. What a
+//! step got goes back if a later one fails; the OPEN is answered without a delegation then, and says why if the client wished
+//! for one.
+
+use super::{
+    compound::Compound,
+    delegations::{Delegated, Origin, Told},
+    open::Pinned,
+    service::{Pin, Shared},
+    state::{
+        clients::Client,
+        grace::Recorded,
+        held::Wanted,
+        owners::{BOTH, Share},
+    },
+};
+use crate::{
+    HostLease, OpenFile,
+    claims::{self, Kind, NotDelegated},
+    opened::Opened,
+};
+use rpcrdma_nfs::v4::{
+    Ace, Principal, StateId, Status, ace,
+    ops::{
+        self, Answer, Delegation, DelegationKind, ReadDelegation, SpaceLimit, WhyNoDelegation, WriteDelegation, share,
+    },
+};
+use std::sync::Arc;
+
+/// What an OPEN wishes for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// It does not say: it takes what it gets, and need not know why it gets nothing.
+    Open,
+    /// This kind if it can be had, else the other, else the reason.
+    For(Option<Kind>),
+    /// Nothing, for this reason.
+    Nothing(WhyNoDelegation),
+    /// It had this kind before the server started.
+    Again(Kind),
+    /// Nothing, and no reason: it has what it claims by.
+    No,
+}
+
+/// Bits that say more of a wish, and are no wish.
+const HINTS: u32 = share::WANT_SIGNAL_WHEN_AVAILABLE
+    | share::WANT_PUSH_WHEN_UNCONTENDED
+    | share::WANT_TIMESTAMPS
+    | share::WANT_OPEN_XOR_DELEGATION;
+
+impl Wish {
+    /// What an OPEN asks for, apart from its wishes, and these.
+    ///
+    /// # Errors
+    /// INVAL for what nothing means.
+    pub(super) fn of(access: u32, deny: u32, minor: u32) -> Result<(Share, Self), Status> {
+        if minor == 0 {
+            return Ok((Share::new(access, deny)?, Self::Open));
+        }
+        let asked = Share::new(access & !(share::WANT_MASK | HINTS), deny)?;
+        let wish = match access & share::WANT_MASK {
+            0 if access & HINTS == 0 => Self::Open,
+            0 | share::WANT_ANY => Self::For(None),
+            share::WANT_READ => Self::For(Some(Kind::Read)),
+            share::WANT_WRITE => Self::For(Some(Kind::Write)),
+            share::WANT_NONE => Self::Nothing(WhyNoDelegation::NotWanted),
+            share::WANT_CANCEL => Self::Nothing(WhyNoDelegation::Cancelled),
+            _ => return Err(Status::INVAL),
+        };
+        Ok((asked, wish))
+    }
+
+    /// What it had before the server started.
+    pub(super) fn again(kind: &DelegationKind) -> Self {
+        match kind {
+            DelegationKind::Read | DelegationKind::ReadAttributes => Self::Again(Kind::Read),
+            DelegationKind::Write | DelegationKind::WriteAttributes => Self::Again(Kind::Write),
+            DelegationKind::None | DelegationKind::NoneExtended => Self::No,
+        }
+    }
+
+    /// Which kind is tried for what is opened so. One for writing lets its holder read, too.
+    fn kind(&self, share: Share, minor: u32) -> Option<Kind> {
+        let natural = match share.access() {
+            1 => Some(Kind::Read),
+            // In minor version 0 for reading alone: its path for calls is less to be relied on.
+            BOTH if minor > 0 => Some(Kind::Write),
+            _ => None,
+        };
+        match self {
+            Self::Again(Kind::Write) => natural.filter(|kind| *kind == Kind::Write),
+            Self::Again(Kind::Read) => natural.map(|_| Kind::Read),
+            Self::Open | Self::For(_) => natural,
+            Self::Nothing(_) | Self::No => None,
+        }
+    }
+
+    /// What an OPEN is answered that gets nothing.
+    fn nothing(self, why: WhyNoDelegation) -> Delegation {
+        match self {
+            Self::Nothing(why) => Delegation::NoneExtended(why),
+            Self::For(_) => Delegation::NoneExtended(why),
+            Self::Open | Self::Again(_) | Self::No => Delegation::None,
+        }
+    }
+}
+
+/// Why somebody gets nothing whom the table refuses.
+fn why_not(refused: NotDelegated, wanted: Kind) -> WhyNoDelegation {
+    match (refused, wanted) {
+        (NotDelegated::Contention, _) => WhyNoDelegation::Contention(false),
+        (NotDelegated::Has(Kind::Read), Kind::Write) => WhyNoDelegation::NotSupportedUpgrade,
+        (NotDelegated::Has(Kind::Write), Kind::Read) => WhyNoDelegation::NotSupportedDowngrade,
+        (NotDelegated::Has(_) | NotDelegated::Nobody, _) => WhyNoDelegation::Resource(false),
+    }
+}
+
+/// Who may open without asking: nobody. The client asks with ACCESS, by the rights that there are then.
+fn nobody() -> Ace {
+    Ace { kind: ace::ALLOWED, flags: 0, rights: 0, who: Principal::from("") }
+}
+
+/// An OPEN that was done.
+pub(super) struct Done<'a> {
+    pub(super) file: &'a Opened,
+    pub(super) share: Share,
+    pub(super) open: Arc<dyn OpenFile>,
+    pub(super) recorded: Recorded,
+}
+
+impl Compound {
+    /// What an OPEN gets beside what it opened.
+    pub(super) async fn delegation(&self, wish: Wish, done: Done<'_>) -> Delegation {
+        match self.try_delegate(&wish, done).await {
+            Ok(delegation) => delegation,
+            Err(why) => wish.nothing(why),
+        }
+    }
+
+    async fn try_delegate(&self, wish: &Wish, done: Done<'_>) -> Result<Delegation, WhyNoDelegation> {
+        let nothing = WhyNoDelegation::Resource(false);
+        let kind = wish.kind(done.share, self.minor).ok_or(nothing.clone())?;
+        let client = self.client().map_err(|_| nothing.clone())?;
+        let is_again = matches!(wish, Wish::Again(_));
+        // NFS4-8881-10.4-b: after a restart clients get back what they had, and nothing else while others may reclaim.
+        if !self.shared.delegates || !is_again && self.shared.state.recovery.is_grace() {
+            return Err(nothing);
+        }
+        if !is_again && !self.shared.reaches(&client) {
+            return Err(nothing);
+        }
+        let Done { file, open, recorded, .. } = done;
+        let key = Self::key(file);
+        let holder = claims::Client::V4(client.id().0);
+        let guard = self.shared.claims.delegate(key, holder, kind, is_again).map_err(|why| why_not(why, kind))?;
+        let lease = self.host_lease(file, &open, kind).await.map_err(|_| nothing.clone())?;
+        // The number that the client learns with the delegation, or that of a later change by itself.
+        let change = match kind {
+            Kind::Read => 0,
+            Kind::Write => file.attributes().await.map_err(|_| nothing.clone())?.change,
+        };
+        let handle = self.handle(file).map_err(|_| nothing.clone())?;
+        let pin: Pin = Arc::new(Pinned::new(open, file.clone()));
+        let share = Share::new(if kind == Kind::Read { 1 } else { BOTH.into() }, 0).map_err(|_| nothing.clone())?;
+        let id = client.held.delegate(&recorded, key, share, pin).map_err(|_| nothing.clone())?;
+        let told = Told { granted: change, is_modified: false, change };
+        let delegated = Delegated {
+            id,
+            kind,
+            client: client.clone(),
+            handle,
+            origin: self.origin_of_delegation(),
+            guard,
+            _lease: lease,
+            told,
+        };
+        self.shared.delegations.add((client.id(), key), delegated);
+        self.settle(&client, file, id, is_again).map_err(|_| nothing)?;
+        Ok(granted(kind, id, is_again))
+    }
+
+    /// What may have become of a delegation before everybody could see it.
+    fn settle(&self, client: &Arc<Client<Pin>>, file: &Opened, id: StateId, is_again: bool) -> Result<(), Status> {
+        let key = (client.id(), Self::key(file));
+        let shared = &self.shared;
+        // Its client may have ended, when there was nothing to give back.
+        if let Err(status) = client.held.check(id, key.1, Wanted::Delegation) {
+            shared.delegations.end(key, id);
+            return Err(status);
+        }
+        if is_again {
+            // The answer says so: it has to come back, whether or not anybody wants it.
+            shared.delegations.recall(key, shared.now(), false);
+        } else if shared.delegations.is_wanted(key) {
+            shared.recall_delegation(key);
+        }
+        Ok(())
+    }
+
+    async fn host_lease(&self, file: &Opened, open: &Arc<dyn OpenFile>, kind: Kind) -> Result<HostLease, Status> {
+        let (file_system, open, key) = (file.file_system.clone(), open.clone(), Self::key(file));
+        let shared = Arc::downgrade(&self.shared);
+        let broken = Box::new(move || {
+            if let Some(shared) = shared.upgrade() {
+                // As if a stranger were about to change it: whoever holds one is asked for it.
+                drop(shared.claims.recall(key, None, Kind::Write));
+            }
+        });
+        let leased = self
+            .shared
+            .on_worker(self.origin(), move |_| file_system.host_lease(&open, kind, broken).map_err(|_| Status::DELAY));
+        leased.await
+    }
+
+    fn origin_of_delegation(&self) -> Option<Origin> {
+        let (session, slot, sequence) = self.call()?;
+        Some(Origin { session: Arc::downgrade(session), slot, sequence })
+    }
+
+    /// That a client has a delegation by which it may open so.
+    ///
+    /// # Errors
+    /// As for every stateid; OPENMODE if it is for reading alone.
+    pub(super) fn check_claim(&self, delegation: StateId, file: &Opened, share: Share) -> Result<(), Status> {
+        let id = self.state_of(delegation, false)?;
+        let checked = self.client()?.held.check(id, Self::key(file), Wanted::Delegation)?;
+        // NFS4-8881-18.16-h
+        if share.access() & !checked.share.access() != 0 { Err(Status::OPENMODE) } else { Ok(()) }
+    }
+
+    /// DELEGRETURN.
+    pub(super) fn return_delegation(&mut self, args: ops::DelegReturn) -> Answer {
+        let (file, client) = (self.file()?, self.client()?);
+        let id = self.state_of(args.state, false)?;
+        let released = client.held.undelegate(id, Self::key(&file))?;
+        self.shared.release(self.origin(), released);
+        Ok(())
+    }
+}
+
+fn granted(kind: Kind, state: StateId, recalled: bool) -> Delegation {
+    match kind {
+        Kind::Read => Delegation::Read(ReadDelegation { state, recalled, permissions: nobody() }),
+        Kind::Write => Delegation::Write(Box::new(WriteDelegation {
+            state,
+            recalled,
+            // As with Linux's server: what cannot be written back is told when it is.
+            limit: SpaceLimit::Size(u64::MAX),
+            permissions: nobody(),
+        })),
+    }
+}
+
+impl Shared {
+    /// Takes a delegation that has ended out of what others have to ask for.
+    pub(super) fn undelegated(&self, client: rpcrdma_nfs::v4::ClientId, file: claims::FileKey, id: StateId) {
+        self.delegations.end((client, file), id);
+    }
+}

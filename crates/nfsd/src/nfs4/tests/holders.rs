@@ -1,0 +1,232 @@
+//! Holders of delegations that do not do what they are asked: they lose what they have, and nobody else anything.
+
+use super::{
+    delegation::{delegated, give_back, reached, some_file},
+    *,
+};
+use crate::nfs4::{
+    callback::{
+        NoAnswer,
+        testing::{Answers, Reached},
+    },
+    state::limits::RECALLS_OF_CLIENT,
+};
+use rpcrdma_nfs::v4::ops::sequence_status;
+
+/// What SEQUENCE tells a client.
+fn flags(client: &TestClient) -> u32 {
+    let mut results = client.send(vec![client.sequence(0, false)]).results;
+    only!(results.remove(0), Sequence).unwrap().status
+}
+
+/// The status of a stateid.
+fn test(client: &TestClient, state: StateId) -> Status {
+    let test = Args::TestStateId(ops::TestStateId { states: rpcrdma_nfs::v4::List(vec![state]) });
+    only!(client.last(vec![test]), TestStateId).unwrap().statuses[0]
+}
+
+/// Time passes, in which both clients are heard of.
+fn pass(server: &TestServer, clients: &[&TestClient], seconds: u64) {
+    for _ in 0..seconds / 15 {
+        server.pass(15);
+        server.drive();
+        clients.iter().for_each(|client| drop(client.walk("")));
+    }
+}
+
+/// A holder that does not return what it has, whatever it answers.
+fn loses_it(answers: Answers) {
+    on_each_delegating(|server| {
+        let (client, other) = (server.client("a"), server.client("b"));
+        let holder: std::sync::Arc<Reached> = reached(server, &client);
+        let file = some_file(&client, "f");
+        let (state, delegation) = delegated(&client, "f", READ);
+        holder.answer(answers.clone());
+        assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY), "{answers:?}");
+        server.drive();
+        pass(server, &[&client, &other], 75);
+        assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY), "{answers:?}: a lease is not over");
+        assert_eq!(client.read(&file, delegation, 0, 7).unwrap(), b"content", "{answers:?}: it is its own");
+        pass(server, &[&client, &other], 15);
+        let (_, writes) = open(&other, "f", "o", WRITE, 0).unwrap_or_else(|status| panic!("{answers:?} {status:?}"));
+        // NFS4-8881-10.4.6-b
+        assert_eq!(client.read(&file, delegation, 0, 7).err(), Some(Status::DELEG_REVOKED), "{answers:?}");
+        assert_eq!(test(&client, delegation), Status::DELEG_REVOKED);
+        assert_eq!(give_back(&client, &file, delegation), Status::DELEG_REVOKED, "too late");
+        assert_ne!(flags(&client) & sequence_status::RECALLABLE_STATE_REVOKED, 0);
+        assert_eq!(flags(&other) & sequence_status::RECALLABLE_STATE_REVOKED, 0);
+        assert_eq!(client.read(&file, state, 0, 7).unwrap(), b"content", "its open is its own");
+        let free = Args::FreeStateId(ops::FreeStateId { state: delegation });
+        assert_eq!(client.status(vec![free]), Status::OK);
+        assert_eq!(flags(&client) & sequence_status::RECALLABLE_STATE_REVOKED, 0, "it has taken note");
+        assert_eq!(test(&client, delegation), Status::BAD_STATEID);
+        let counts = server.nfsd.version_4_counts().unwrap();
+        assert_eq!((counts.recalls, counts.revocations, counts.delegations), (1, 1, 0));
+        assert!(server.shared().delegations.is_empty());
+        assert_eq!(server.shared().claims.delegations(), 0);
+        assert_eq!(close(&other, &file, writes), Status::OK);
+    });
+}
+
+/// proves: NFS4-8881-10.4.5-a, NFS4-8881-10.4.6-b
+#[test]
+fn who_answers_and_does_not_return_it_loses_it() {
+    loses_it(Answers::Ok);
+}
+
+/// proves: NFS4-8881-10.4.5-a, NFS4-8881-10.4.6-b
+#[test]
+fn who_answers_nothing_loses_it() {
+    loses_it(Answers::Nothing);
+}
+
+/// proves: NFS4-8881-10.4.5-a, NFS4-8881-10.4.6-b
+#[test]
+fn who_does_not_know_it_loses_it() {
+    loses_it(Answers::Status(Status::BAD_STATEID));
+}
+
+/// proves: NFS4-8881-10.4.5-a, NFS4-8881-10.4.6-b
+#[test]
+fn who_is_not_reached_loses_it() {
+    loses_it(Answers::Error(NoAnswer::NoPath));
+    loses_it(Answers::Error(NoAnswer::Lost));
+    loses_it(Answers::Error(NoAnswer::Refused(Status::BADSESSION)));
+}
+
+/// proves: NFS4-8881-10.4.5-b
+#[test]
+fn who_was_not_reached_is_called_again() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    let holder = reached(&server, &client);
+    let file = some_file(&client, "f");
+    let (_, delegation) = delegated(&client, "f", READ);
+    holder.answer(Answers::Error(NoAnswer::Lost));
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    server.drive();
+    assert_eq!(holder.calls(), 1);
+    server.pass(2);
+    server.drive();
+    assert_eq!(holder.calls(), 2);
+    holder.answer(Answers::Ok);
+    server.pass(2);
+    server.drive();
+    assert_eq!(holder.calls(), 3);
+    server.pass(2);
+    server.drive();
+    assert_eq!(holder.calls(), 3, "it has taken it");
+    assert_eq!(give_back(&client, &file, delegation), Status::OK);
+    assert!(open(&other, "f", "o", WRITE, 0).is_ok());
+    server.pass(2);
+    server.drive();
+    assert_eq!(holder.calls(), 3);
+}
+
+#[test]
+fn who_returns_another_keeps_the_one_that_is_wanted() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    reached(&server, &client);
+    let (file, unwanted) = (some_file(&client, "f"), some_file(&client, "g"));
+    let (_, delegation) = delegated(&client, "f", READ);
+    let (_, not_wanted) = delegated(&client, "g", READ);
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    assert_eq!(give_back(&client, &file, not_wanted), Status::BAD_STATEID);
+    assert_eq!(give_back(&client, &unwanted, not_wanted), Status::OK);
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    assert_eq!(give_back(&client, &file, delegation), Status::OK);
+    assert!(open(&other, "f", "o", WRITE, 0).is_ok());
+}
+
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn who_was_away_for_a_lease_is_not_waited_for() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    let holder = reached(&server, &client);
+    some_file(&client, "f");
+    delegated(&client, "f", BOTH);
+    server.pass(91);
+    other.walk("").unwrap();
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    server.drive();
+    assert!(open(&other, "f", "o", WRITE, 0).is_ok(), "it was taken from it at once");
+    assert_eq!(holder.calls(), 0);
+    assert_ne!(flags(&client) & sequence_status::EXPIRED_SOME_STATE_REVOKED, 0);
+}
+
+#[test]
+fn who_ends_in_the_midst_of_a_recall_is_not_waited_for() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    let holder = reached(&server, &client);
+    holder.answer(Answers::Nothing);
+    some_file(&client, "f");
+    delegated(&client, "f", BOTH);
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    server.drive();
+    assert_eq!(holder.calls(), 1);
+    // It has started again, and holds nothing.
+    let again = server.client_as("a", 2, 0, 2);
+    assert_ne!(again.id, client.id);
+    assert!(open(&other, "f", "o", WRITE, 0).is_ok());
+    assert!(server.shared().delegations.is_empty());
+}
+
+/// proves: NFS4-8881-10.4.4-b
+#[test]
+fn a_thousand_files_are_called_back_a_few_at_a_time_and_none_is_forgotten() {
+    const FILES: usize = 1_000;
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    let holder = reached(&server, &client);
+    holder.hold_back();
+    let names: Vec<_> = (0..FILES).map(|number| format!("f{number}")).collect();
+    let files: Vec<_> = names.iter().map(|name| some_file(&client, name)).collect();
+    let delegations: Vec<_> = names.iter().map(|name| delegated(&client, name, READ).1).collect();
+    for name in &names {
+        assert_eq!(open(&other, name, "o", WRITE, 0).err(), Some(Status::DELAY));
+    }
+    server.drive();
+    assert_eq!(holder.calls(), RECALLS_OF_CLIENT);
+    holder.let_go();
+    server.drive();
+    let recalls = holder.recalls();
+    assert_eq!(recalls.len(), FILES);
+    assert_eq!(holder.most(), RECALLS_OF_CLIENT, "at a time");
+    for (file, delegation) in files.iter().zip(&delegations) {
+        assert!(recalls.iter().any(|(recall, _)| recall.state == *delegation && recall.file == *file));
+    }
+    // Every other one is returned; the others are lost.
+    for (file, delegation) in files.iter().zip(&delegations).step_by(2) {
+        assert_eq!(give_back(&client, file, *delegation), Status::OK);
+    }
+    pass(&server, &[&client, &other], 90);
+    for name in &names {
+        assert!(open(&other, name, "o", WRITE, 0).is_ok(), "{name}");
+    }
+    let counts = server.nfsd.version_4_counts().unwrap();
+    assert_eq!((counts.recalls, counts.revocations), (FILES as u64, FILES as u64 / 2));
+    assert!(server.shared().delegations.is_empty());
+}
+
+#[test]
+fn one_who_answers_nothing_keeps_nobody_elses_recalls_from_being_made() {
+    let server = TestServer::memory();
+    let clients = [server.client("a"), server.client("b")];
+    let other = server.client("c");
+    let holders = clients.each_ref().map(|client| reached(&server, client));
+    holders[0].answer(Answers::Nothing);
+    for number in 0..20 {
+        let name = format!("f{number}");
+        some_file(&other, &name);
+        for client in &clients {
+            delegated(client, &name, READ);
+        }
+        assert_eq!(open(&other, &name, "o", WRITE, 0).err(), Some(Status::DELAY));
+    }
+    server.drive();
+    assert_eq!(holders[0].recalls().len(), RECALLS_OF_CLIENT, "no more are under way");
+    assert_eq!(holders[1].recalls().len(), 20);
+}
