@@ -88,11 +88,13 @@ pub(crate) struct Setup {
     pub(crate) squash: Squash,
     pub(crate) read_only: bool,
     pub(crate) version_4: fn(Version4) -> Version4,
+    /// Whether what goes on after its call was answered goes on with each call; else a test drives it.
+    pub(crate) is_driven: bool,
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self { squash: Squash::None, read_only: false, version_4: |version_4| version_4 }
+        Self { squash: Squash::None, read_only: false, version_4: |version_4| version_4, is_driven: true }
     }
 }
 
@@ -134,11 +136,12 @@ impl TestServer {
         Self::start_with(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), Setup::default(), 1, queue)
     }
 
-    /// One that serves a directory, whose work waits in this queue.
+    /// One that serves a directory, whose work waits in this queue. What goes on after its call was answered the test drives.
     pub(crate) fn directory_in(queue: Arc<Queue>) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir(scratch.path().join("served")).unwrap();
-        Self::start_with(Arc::default(), None, Arc::new(scratch), Setup::default(), 1, queue)
+        let setup = Setup { is_driven: false, ..Setup::default() };
+        Self::start_with(Arc::default(), None, Arc::new(scratch), setup, 1, queue)
     }
 
     fn start(
@@ -172,7 +175,10 @@ impl TestServer {
         let export = Export::new("/", file_system).with_identities(identities).with_read_only(setup.read_only);
         let version_4 = (setup.version_4)(Version4::new(&state, queue).with_recall_wait(Duration::ZERO));
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
-        let tasks: BoxFuture<'static, ()> = Box::pin(nfsd.shared_of_version_4().tasks.driver().unwrap());
+        let tasks: BoxFuture<'static, ()> = match setup.is_driven {
+            true => Box::pin(nfsd.shared_of_version_4().tasks.driver().unwrap()),
+            false => Box::pin(std::future::pending()),
+        };
         let (connections, beside) = (AtomicU64::new(1), Arc::new(Mutex::new(tasks)));
         Self { nfsd, clock, memory, scratch, setup, starts, connections, beside, directory }
     }
