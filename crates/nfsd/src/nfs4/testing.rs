@@ -4,38 +4,49 @@
 //! let server = TestServer::memory();          or ::directory(), which survives a restart
 //! let client = server.client("a");            EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE
 //! client.call(vec![Args::PutRootFh, ...])     SEQUENCE stands before it and is taken off the results
+//! server.client_with("a", &back)              the same with a client that the server can call (testing/back.rs)
+//! server.work()                               what the server has handed over to be done by and by
 //! ```
 
 // Not every test needs all of it.
 #![allow(dead_code)]
 
-use super::{Version4, service::Shared};
+pub(crate) mod back;
+
+use super::{Version4, service::Shared, tasks};
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
     testing::{self, SECRET},
 };
+use back::Back;
 use rpcrdma_env::{BoxFuture, Clock, Env, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{
-    Args, Arguments, ClientId, ClientName, Handle, Name, Outcome, Owner, OwnerName, PROGRAM, Results, SessionId,
-    StateId, Status, VERSION, Verifier, ops,
+    Args, Arguments, ClientId, ClientName, Handle, Name, Opaque, Outcome, Owner, OwnerName, PROGRAM, Results,
+    SessionId, StateId, Status, VERSION, Verifier, ops,
 };
 use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
 use std::{
     path::PathBuf,
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Context, Waker},
     time::Duration,
 };
+use tokio::sync::oneshot;
 
 /// A clock that stands still until it is told otherwise, and counts who looks at it.
 #[derive(Default)]
-pub(crate) struct TestClock(AtomicU64, AtomicU64);
+pub(crate) struct TestClock(AtomicU64, AtomicU64, Mutex<Vec<(Timestamp, oneshot::Sender<()>)>>);
 
 impl TestClock {
+    /// Time passes, and who sleeps until then wakes up.
     pub(crate) fn pass(&self, time: Duration) {
-        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::SeqCst);
+        let nanos = u64::try_from(time.as_nanos()).unwrap();
+        let now = Timestamp::from_nanos(self.0.fetch_add(nanos, Ordering::SeqCst) + nanos);
+        self.2.lock().unwrap().retain(|(until, sleeper)| *until > now && !sleeper.is_closed());
     }
 
     /// How often somebody has looked at it.
@@ -50,8 +61,12 @@ impl Clock for TestClock {
         Timestamp::from_nanos(self.0.load(Ordering::SeqCst))
     }
 
-    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
+    fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
+        let (sleeper, woken) = oneshot::channel();
+        if until.as_nanos() > self.0.load(Ordering::SeqCst) {
+            self.2.lock().unwrap().push((until, sleeper));
+        }
+        Box::pin(async move { drop(woken.await) })
     }
 
     fn unix_time(&self) -> Duration {
@@ -69,6 +84,7 @@ pub(crate) struct TestServer {
     setup: Setup,
     starts: u64,
     connections: AtomicU64,
+    tasks: Mutex<Option<tasks::Driver>>,
 }
 
 /// How a server is started.
@@ -151,13 +167,14 @@ impl TestServer {
         let export = Export::new("/", file_system).with_identities(identities).with_read_only(setup.read_only);
         let version_4 = (setup.version_4)(Version4::new(&state, queue));
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, true, &env).unwrap();
-        Self { nfsd, clock, memory, scratch, setup, starts, connections: AtomicU64::new(1) }
+        let tasks = Mutex::new(nfsd.shared_of_version_4().tasks.driver());
+        Self { nfsd, clock, memory, scratch, setup, starts, connections: AtomicU64::new(1), tasks }
     }
 
     /// The server is killed and started again: what it did not write down is gone.
     pub(crate) fn restart(self) -> Self {
-        let Self { nfsd, clock, memory, scratch, setup, starts, .. } = self;
-        drop(nfsd);
+        let Self { nfsd, clock, memory, scratch, setup, starts, tasks, .. } = self;
+        drop((tasks, nfsd));
         Self::start(clock, memory, scratch, setup, starts + 1)
     }
 
@@ -174,6 +191,42 @@ impl TestServer {
     pub(crate) fn pass(&self, seconds: u64) {
         self.clock.pass(Duration::from_secs(seconds));
         self.shared().sweep();
+    }
+
+    /// Does what the server has handed over, as far as it goes now.
+    pub(crate) fn work(&self) {
+        let mut tasks = self.tasks.lock().unwrap();
+        let driver = tasks.as_mut().unwrap();
+        // What one task does another may wait for.
+        for _ in 0..8 {
+            let _ = Pin::new(&mut *driver).poll(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+
+    /// A client that the server has called already and can call again.
+    pub(crate) fn client_with(&self, name: &str, back: &Arc<Back>) -> TestClient {
+        let client = self.client_over(name, back);
+        self.work();
+        client.reclaim_complete();
+        client
+    }
+
+    /// The same before the server has done anything, and before RECLAIM_COMPLETE.
+    pub(crate) fn client_over(&self, name: &str, back: &Arc<Back>) -> TestClient {
+        TestClient::new(self.connection_over(back), name, 2, 1)
+    }
+
+    /// A connection over which the server can call.
+    pub(crate) fn connection_over(&self, back: &Arc<Back>) -> testing::Client {
+        let mut rpc = self.version_3();
+        rpc.reverse = Some((back.clone(), back.gone()));
+        rpc
+    }
+
+    /// A connection ends.
+    pub(crate) fn end(&self, rpc: &testing::Client, back: &Back) {
+        back.end();
+        self.nfsd.connection_ended(rpc.connection);
     }
 
     /// A client of version 3.
@@ -210,6 +263,8 @@ pub(crate) struct TestClient {
     pub(crate) id: ClientId,
     pub(crate) session: SessionId,
     pub(crate) fore: ops::ChannelAttributes,
+    /// How the last session was made.
+    created: Mutex<ops::CreateSession>,
     /// The last sequence number of each slot.
     slots: Mutex<Vec<u32>>,
 }
@@ -233,12 +288,36 @@ pub(crate) use only;
 impl TestClient {
     /// Makes itself known and a session.
     pub(crate) fn new(rpc: testing::Client, name: &str, minor: u32, incarnation: u64) -> Self {
+        Self::made(rpc, name, (minor, incarnation), |_| {})
+    }
+
+    /// The same with something changed in what it says of its session.
+    pub(crate) fn with(rpc: testing::Client, name: &str, change: impl FnOnce(&mut ops::CreateSession)) -> Self {
+        Self::made(rpc, name, (2, 1), change)
+    }
+
+    fn made(
+        rpc: testing::Client,
+        name: &str,
+        (minor, incarnation): (u32, u64),
+        change: impl FnOnce(&mut ops::CreateSession),
+    ) -> Self {
+        let unknown = ops::ExchangeIdOk {
+            client: ClientId(0),
+            sequence: 0,
+            flags: 0,
+            protection: ops::StateProtectionOk::None,
+            server: ops::ServerOwner { minor_id: 0, major_id: Opaque(Default::default()) },
+            scope: Opaque(Default::default()),
+            implementation: None,
+        };
         let mut client = Self {
             rpc,
             minor,
             id: ClientId(0),
             session: SessionId([0; 16]),
             fore: channel(),
+            created: Mutex::new(ops::CreateSession::new(&unknown, channel())),
             slots: Mutex::new(vec![0; 16]),
         };
         let verifier = Verifier(incarnation.to_be_bytes());
@@ -246,18 +325,39 @@ impl TestClient {
         let mut results = client.send(vec![Args::ExchangeId(exchange)]).results;
         let known = only!(results.remove(0), ExchangeId).unwrap();
         client.id = known.client;
-        let create = ops::CreateSession::new(&known, channel());
+        let mut create = ops::CreateSession::new(&known, channel());
+        if client.rpc.reverse.is_some() {
+            create.flags = ops::create_session::CONN_BACK_CHAN;
+        }
+        change(&mut create);
+        client.created = Mutex::new(create.clone());
         let mut results = client.send(vec![Args::CreateSession(create)]).results;
         let created = only!(results.remove(0), CreateSession).unwrap();
         (client.session, client.fore) = (created.session, created.fore);
         client
     }
 
+    /// Another session, made as the first.
+    pub(crate) fn another_session(&self) -> SessionId {
+        let create = {
+            let mut created = self.created.lock().unwrap();
+            created.sequence += 1;
+            created.clone()
+        };
+        let mut results = self.send(vec![Args::CreateSession(create)]).results;
+        only!(results.remove(0), CreateSession).unwrap().session
+    }
+
     /// A whole COMPOUND as it is.
     pub(crate) fn send(&self, ops: Vec<Args>) -> Results<ItemData> {
+        self.send_over(&self.rpc, ops)
+    }
+
+    /// The same over another connection.
+    pub(crate) fn send_over(&self, rpc: &testing::Client, ops: Vec<Args>) -> Results<ItemData> {
         let mut encoder = Encoder::new();
         Arguments::new(self.minor, ops).encode(&mut encoder);
-        let mut decoder = self.rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
+        let mut decoder = rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
         let results: Results<ItemData> = Results::decode(&mut decoder).unwrap();
         decoder.finish().unwrap();
         // RFC 8881 section 16.2.3: the status of the whole is that of its last operation.
