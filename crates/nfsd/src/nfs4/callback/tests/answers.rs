@@ -81,6 +81,7 @@ fn the_client_says_how_many_slots_are_used() {
     server.work();
     assert!(begun.iter().all(|begun| begun.answer().unwrap().is_ok()));
 
+    let back = Back::new();
     let client = server.client_with("b", &back);
     back.answer_by(|heard| match heard.sequence().slot {
         0 => Said::Nothing,

@@ -39,7 +39,7 @@ fn a_client_is_called_as_it_has_said() {
         [(vec![sys(17)], Some(17)), (vec![CallbackSecurity::None, sys(17)], None), (vec![gss(), sys(7)], Some(7))];
     for (ways, user) in ways {
         let rpc = server.connection_over(&back);
-        let client = TestClient::with(rpc, "a", |create| {
+        let client = TestClient::with(rpc, &format!("{user:?}"), |create| {
             (create.callback_security, create.callback_program) = (List(ways.clone()), 0x4000_0004);
         });
         server.work();
@@ -108,7 +108,6 @@ fn nothing_larger_than_the_clients_back_channel_is_sent() {
     assert_eq!(back.calls()[0].octets, octets(64) as usize, "at the limit");
     assert_eq!(call(&server, &client, vec![recall_of(68)]), Err(NoAnswer::Refused(Status::REQ_TOO_BIG)));
     let small = || recall_of(4);
-    call(&server, &client, vec![small(), small()]).unwrap_err();
     assert!(back.calls().is_empty());
     assert!(can_call(&server, &client), "the client has not failed");
 
@@ -125,7 +124,7 @@ fn nothing_larger_than_the_clients_back_channel_is_sent() {
 #[test]
 fn replies_are_not_let_be_larger_than_the_client_says() {
     let (server, back) = (TestServer::memory(), Back::new());
-    for (response, most) in [(80, 80), (100, 100), (4_096, 24 + 12 + 44 + 8)] {
+    for (response, most) in [(80, 80), (84, 84), (85, 84), (4_096, 24 + 12 + 40 + 8)] {
         let client = TestClient::with(server.connection_over(&back), "a", |create| create.back.max_response = response);
         server.work();
         call(&server, &client, vec![recall()]).unwrap();
