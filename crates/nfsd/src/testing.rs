@@ -11,8 +11,8 @@ use rpcrdma_nfs::{
     },
 };
 use rpcrdma_oncrpc::{
-    AUTH_SYS, CallContext, CallHeader, CallId, Connection, GoneSignal, Handler, Limits, OpaqueAuth, Outcome, Rejection,
-    ReplyHeader, SysCredential, TransportKind,
+    AUTH_SYS, CallContext, CallHeader, CallId, ClientTransport, Connection, Gone, GoneSignal, Handler, Limits,
+    OpaqueAuth, Outcome, Rejection, ReplyHeader, SysCredential, TransportKind,
 };
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload, Stream};
 use std::{
@@ -87,6 +87,8 @@ pub(crate) struct Client {
     /// Where it calls from.
     pub(crate) port: u16,
     pub(crate) beside: Option<Beside>,
+    /// How the server calls it over that connection.
+    pub(crate) reverse: Option<(Arc<dyn ClientTransport>, Gone)>,
     xid: AtomicU32,
 }
 
@@ -104,6 +106,7 @@ impl Client {
             connection: 1,
             port: 700,
             beside: None,
+            reverse: None,
             xid: AtomicU32::new(1),
         }
     }
@@ -132,6 +135,7 @@ impl Client {
             connection: self.connection,
             port: self.port,
             beside: self.beside.clone(),
+            reverse: self.reverse.clone(),
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
         }
     }
@@ -152,10 +156,15 @@ impl Client {
         let mut encoder = Encoder::new();
         CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);
         encoder.payload(args);
-        let (_, gone) = GoneSignal::new();
+        let (_signal, gone) = GoneSignal::new();
+        let (reverse, gone) = match self.reverse.clone() {
+            Some((reverse, gone)) => (Some(reverse), gone),
+            None => (None, gone),
+        };
         let peer = SocketAddr::new(self.address, self.port);
-        let connection =
+        let mut connection =
             Connection::new(peer, peer, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
+        connection.reverse = reverse;
         let context = CallContext::new(Arc::new(connection));
         let handler = if program == v3::PROGRAM { &self.nfs } else { &self.mount };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))

@@ -113,7 +113,6 @@ pub(crate) fn ask_arguments<T>(message: &Stream, ask: impl FnOnce(&mut ArgumentW
 }
 
 impl ArgumentWords<'_> {
-
     /// The next word.
     #[allow(clippy::should_implement_trait, reason = "it reads like the decoder's, and nobody iterates")]
     pub fn next(&mut self) -> Option<u32> {

@@ -70,6 +70,7 @@ fn describe() {
     describe_gauge!("rpcrdma_calls_in_progress", "Calls being executed");
     describe_counter!("rpcrdma_messages_sent_total", "RPC-over-RDMA messages sent, by kind");
     describe_counter!("rpcrdma_messages_discarded_total", "Messages of clients dropped without an answer");
+    describe_counter!("rpcrdma_stray_replies_total", "Replies over TCP to no call of the server's, which were dropped");
     describe_gauge!("rpcrdma_credits_granted", "Credits in the last reply");
     describe_counter!("rpcrdma_bytes_total", "Bytes of messages and data, by transport, direction and way");
     describe_counter!("rpcrdma_chunks_total", "Chunks used, by kind");
@@ -103,7 +104,12 @@ fn begin() {
     for reason in TCP_ENDS {
         ended("tcp", reason).increment(0);
     }
+    stray().increment(0);
     drop(TcpNumbers::new());
+}
+
+fn stray() -> Counter {
+    counter!("rpcrdma_stray_replies_total")
 }
 
 fn ended(transport: &'static str, reason: &'static str) -> Counter {
@@ -286,8 +292,9 @@ impl TcpConnection {
         (self.0.bytes_in.clone(), self.0.bytes_out.clone())
     }
 
-    /// It has come to its end.
-    pub(super) fn ended(self, how: &Result<(), tcp::ConnectionError>) {
+    /// It has come to its end, with so many replies to no call of the server's.
+    pub(super) fn ended(self, how: &Result<(), tcp::ConnectionError>, stray_replies: u64) {
+        stray().increment(stray_replies);
         ended("tcp", tcp_reason(how)).increment(1);
     }
 }

@@ -147,6 +147,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
         mount,
         stranger,
         nfsd,
+        has_callbacks: args.nfs.has_4(),
         connection_ids: ConnectionIds::default(),
         gate,
         setups: Arc::default(),

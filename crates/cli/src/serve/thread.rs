@@ -37,6 +37,15 @@ use tokio::{
 /// After accepting has failed (no descriptors left, say) it is tried again after this time.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Calls to one client that are under way over one connection, at most, in number: Linux's client has receives and slots for
+/// as many. Each takes a receive of its own over RDMA.
+pub(super) const CALLBACK_CREDITS: u32 = 16;
+
+/// Calls to one client in version 1 of RPC-over-RDMA that are sent before one of its calls is answered, at most, in number.
+/// Linux's client posts some 32 receives for them, and replaces them only when a reply to a call of its own comes: one message
+/// more than that, and iWARP ends the connection.
+pub(super) const CALLBACKS_BETWEEN_ANSWERS: u32 = 16;
+
 /// What all threads share.
 #[derive(Clone)]
 pub(super) struct Shared {
@@ -47,6 +56,8 @@ pub(super) struct Shared {
     pub(super) stranger: Arc<dyn Handler>,
     /// What is told when a connection has ended.
     pub(super) nfsd: Arc<Nfsd>,
+    /// Whether version 4 is served, whose clients are called.
+    pub(super) has_callbacks: bool,
     /// Numbers of connections, for all threads and transports.
     pub(super) connection_ids: ConnectionIds,
     pub(super) gate: Arc<Gate>,
@@ -126,6 +137,8 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, device: Option
     options.versions = shared.versions;
     options.refused = shared.refused.clone();
     options.connection_ids = shared.connection_ids.clone();
+    options.reverse_credits = if shared.has_callbacks { CALLBACK_CREDITS } else { 0 };
+    options.reverse_calls_between_answers = CALLBACKS_BETWEEN_ANSWERS;
     let fabric: &dyn Fabric = match &device {
         Some((verbs, _)) => verbs,
         None => &iwarp,
@@ -275,12 +288,16 @@ async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: S
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
             let mut options = tcp::ServerOptions::default();
             options.stall = shared.stall;
+            if spoken == Spoken::Nfs && shared.has_callbacks {
+                options.reverse_calls = CALLBACK_CREDITS as usize;
+            }
             let (handle, driver) = tcp::serve(stream, endpoint, handler, shared.env.clock.clone(), options);
             let admitted = setup.finish();
-            let (ended, why) = drive(driver, move || handle.drain(), stopping).await;
+            let draining = handle.clone();
+            let (ended, why) = drive(driver, move || draining.drain(), stopping).await;
             shared.ends.tell(&Ended { client: peer, spoken, lasted: begin.elapsed(), tally: &tally, why });
             drop(numbered);
-            counted.ended(&ended);
+            counted.ended(&ended, handle.stray_replies());
             drop(admitted);
         }) as rpcrdma_env::BoxFuture<'static, ()>
     };

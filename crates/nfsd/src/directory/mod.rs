@@ -41,7 +41,10 @@ mod uncommitted;
 mod upkeep;
 
 use crate::{
-    Access, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, Sought, Span, SparseData, StateDirectory, Told, Usage, Via, Written, claims::{FileKey, HostLocks, Kind}, Broken, HostLease,
+    Access, Broken, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, HostLease,
+    Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, Sought, Span,
+    SparseData, StateDirectory, Told, Usage, Via, Written,
+    claims::{FileKey, HostLocks, Kind},
     failed,
     queue::{After, Job, Lane},
 };

@@ -8,7 +8,9 @@ mod space;
 mod tree;
 
 use crate::{
-    Access, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData, Renamed, Rights, Sought, Span, SparseData, Told, Usage, Via, Written, failed, Broken, HostLease, claims::Kind,
+    Access, Broken, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
+    HostLease, Linked, Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData,
+    Renamed, Rights, Sought, Span, SparseData, Told, Usage, Via, Written, claims::Kind, failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};

@@ -4,41 +4,50 @@
 //! let server = TestServer::memory();          or ::directory(), which survives a restart
 //! let client = server.client("a");            EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE
 //! client.call(vec![Args::PutRootFh, ...])     SEQUENCE stands before it and is taken off the results
+//! server.client_with("a", &back)              the same with a client that the server can call (testing/back.rs)
+//! server.drive()                               what the server has handed over to be done by and by
 //! ```
 
 // Not every test needs all of it.
 #![allow(dead_code)]
 
-use super::{Version4, service::Shared};
+pub(crate) mod back;
+
+use super::{Version4, service::Shared, tasks};
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
     testing::{self, Beside, SECRET},
 };
+use back::Back;
 use rpcrdma_env::{BoxFuture, Clock, Env, SeededRandom, Timestamp};
 use rpcrdma_nfs::v4::{
-    Args, Arguments, ClientId, ClientName, Handle, Name, Outcome, Owner, OwnerName, PROGRAM, Results, SessionId,
-    StateId, Status, VERSION, Verifier, ops,
+    Args, Arguments, ClientId, ClientName, Handle, Name, Opaque, Outcome, Owner, OwnerName, PROGRAM, Results,
+    SessionId, StateId, Status, VERSION, Verifier, ops,
 };
 use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
 use std::{
     future::poll_fn,
     path::PathBuf,
+    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::Duration,
 };
+use tokio::sync::oneshot;
 
 /// A clock that stands still until it is told otherwise, and counts who looks at it.
 #[derive(Default)]
-pub(crate) struct TestClock(Arc<AtomicU64>, AtomicU64, Arc<Mutex<Vec<Waker>>>);
+pub(crate) struct TestClock(AtomicU64, AtomicU64, Mutex<Vec<(Timestamp, oneshot::Sender<()>)>>);
 
 impl TestClock {
+    /// Time passes, and who sleeps until then wakes up.
     pub(crate) fn pass(&self, time: Duration) {
-        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::SeqCst);
-        self.2.lock().unwrap().drain(..).for_each(Waker::wake);
+        let nanos = u64::try_from(time.as_nanos()).unwrap();
+        let now = Timestamp::from_nanos(self.0.fetch_add(nanos, Ordering::SeqCst) + nanos);
+        self.2.lock().unwrap().retain(|(until, sleeper)| *until > now && !sleeper.is_closed());
     }
 
     /// How often somebody has looked at it.
@@ -54,11 +63,11 @@ impl Clock for TestClock {
     }
 
     fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
-        let (hand, sleepers) = (self.0.clone(), self.2.clone());
-        Box::pin(poll_fn(move |cx| {
-            sleepers.lock().unwrap().push(cx.waker().clone());
-            if hand.load(Ordering::SeqCst) >= until.as_nanos() { Poll::Ready(()) } else { Poll::Pending }
-        }))
+        let (sleeper, woken) = oneshot::channel();
+        if until.as_nanos() > self.0.load(Ordering::SeqCst) {
+            self.2.lock().unwrap().push((until, sleeper));
+        }
+        Box::pin(async move { drop(woken.await) })
     }
 
     fn unix_time(&self) -> Duration {
@@ -208,6 +217,7 @@ impl TestServer {
 
     /// What goes on after its call was answered goes on as far as it can.
     pub(crate) fn drive(&self) {
+        // What one task does another may wait for.
         for _ in 0..16 {
             let _ = self.beside.lock().unwrap().as_mut().poll(&mut Context::from_waker(Waker::noop()));
         }
@@ -216,6 +226,33 @@ impl TestServer {
     /// The directory that is served is looked after, as every second.
     pub(crate) fn tidy(&self) {
         self.directory.iter().for_each(DirectoryFs::tidy_now);
+    }
+
+    /// A client that the server has called already and can call again.
+    pub(crate) fn client_with(&self, name: &str, back: &Arc<Back>) -> TestClient {
+        let client = self.client_over(name, back);
+        self.drive();
+        client.reclaim_complete();
+        client
+    }
+
+    /// The same before the server has done anything, and before RECLAIM_COMPLETE.
+    pub(crate) fn client_over(&self, name: &str, back: &Arc<Back>) -> TestClient {
+        TestClient::new(self.connection_over(back), name, 2, 1)
+    }
+
+    /// A connection over which the server can call. What it has to do the test drives.
+    pub(crate) fn connection_over(&self, back: &Arc<Back>) -> testing::Client {
+        let mut rpc = self.version_3();
+        rpc.beside = None;
+        rpc.reverse = Some((back.clone(), back.gone()));
+        rpc
+    }
+
+    /// A connection ends.
+    pub(crate) fn end(&self, rpc: &testing::Client, back: &Back) {
+        back.end();
+        self.nfsd.connection_ended(rpc.connection);
     }
 
     /// A client of version 3.
@@ -253,6 +290,8 @@ pub(crate) struct TestClient {
     pub(crate) id: ClientId,
     pub(crate) session: SessionId,
     pub(crate) fore: ops::ChannelAttributes,
+    /// How the last session was made.
+    created: Mutex<ops::CreateSession>,
     /// The last sequence number of each slot.
     slots: Mutex<Vec<u32>>,
 }
@@ -276,12 +315,36 @@ pub(crate) use only;
 impl TestClient {
     /// Makes itself known and a session.
     pub(crate) fn new(rpc: testing::Client, name: &str, minor: u32, incarnation: u64) -> Self {
+        Self::made(rpc, name, (minor, incarnation), |_| {})
+    }
+
+    /// The same with something changed in what it says of its session.
+    pub(crate) fn with(rpc: testing::Client, name: &str, change: impl FnOnce(&mut ops::CreateSession)) -> Self {
+        Self::made(rpc, name, (2, 1), change)
+    }
+
+    fn made(
+        rpc: testing::Client,
+        name: &str,
+        (minor, incarnation): (u32, u64),
+        change: impl FnOnce(&mut ops::CreateSession),
+    ) -> Self {
+        let unknown = ops::ExchangeIdOk {
+            client: ClientId(0),
+            sequence: 0,
+            flags: 0,
+            protection: ops::StateProtectionOk::None,
+            server: ops::ServerOwner { minor_id: 0, major_id: Opaque(Default::default()) },
+            scope: Opaque(Default::default()),
+            implementation: None,
+        };
         let mut client = Self {
             rpc,
             minor,
             id: ClientId(0),
             session: SessionId([0; 16]),
             fore: channel(),
+            created: Mutex::new(ops::CreateSession::new(&unknown, channel())),
             slots: Mutex::new(vec![0; 16]),
         };
         let verifier = Verifier(incarnation.to_be_bytes());
@@ -289,18 +352,39 @@ impl TestClient {
         let mut results = client.send(vec![Args::ExchangeId(exchange)]).results;
         let known = only!(results.remove(0), ExchangeId).unwrap();
         client.id = known.client;
-        let create = ops::CreateSession::new(&known, channel());
+        let mut create = ops::CreateSession::new(&known, channel());
+        if client.rpc.reverse.is_some() {
+            create.flags = ops::create_session::CONN_BACK_CHAN;
+        }
+        change(&mut create);
+        client.created = Mutex::new(create.clone());
         let mut results = client.send(vec![Args::CreateSession(create)]).results;
         let created = only!(results.remove(0), CreateSession).unwrap();
         (client.session, client.fore) = (created.session, created.fore);
         client
     }
 
+    /// Another session, made as the first.
+    pub(crate) fn another_session(&self) -> SessionId {
+        let create = {
+            let mut created = self.created.lock().unwrap();
+            created.sequence += 1;
+            created.clone()
+        };
+        let mut results = self.send(vec![Args::CreateSession(create)]).results;
+        only!(results.remove(0), CreateSession).unwrap().session
+    }
+
     /// A whole COMPOUND as it is.
     pub(crate) fn send(&self, ops: Vec<Args>) -> Results<ItemData> {
+        self.send_over(&self.rpc, ops)
+    }
+
+    /// The same over another connection.
+    pub(crate) fn send_over(&self, rpc: &testing::Client, ops: Vec<Args>) -> Results<ItemData> {
         let mut encoder = Encoder::new();
         Arguments::new(self.minor, ops).encode(&mut encoder);
-        let mut decoder = self.rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
+        let mut decoder = rpc.raw(PROGRAM, VERSION, 1, encoder.finish()).unwrap();
         let results: Results<ItemData> = Results::decode(&mut decoder).unwrap();
         decoder.finish().unwrap();
         // RFC 8881 section 16.2.3: the status of the whole is that of its last operation.

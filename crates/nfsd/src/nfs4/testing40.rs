@@ -140,7 +140,13 @@ impl Client40 {
         }
     }
 
-    pub(crate) fn open(&self, owner: &Counter, name: &str, access: u32, deny: u32) -> Result<(Handle, StateId), Status> {
+    pub(crate) fn open(
+        &self,
+        owner: &Counter,
+        name: &str,
+        access: u32,
+        deny: u32,
+    ) -> Result<(Handle, StateId), Status> {
         self.open_with(owner, self.to_open(owner, name, access, deny))
     }
 
@@ -155,7 +161,13 @@ impl Client40 {
         self.on(file, Args::Close(ops::Close { sequence: owner.next(), state })).status()
     }
 
-    pub(crate) fn downgrade(&self, owner: &Counter, file: &Handle, state: StateId, access: u32) -> Result<StateId, Status> {
+    pub(crate) fn downgrade(
+        &self,
+        owner: &Counter,
+        file: &Handle,
+        state: StateId,
+        access: u32,
+    ) -> Result<StateId, Status> {
         let downgrade = ops::OpenDowngrade { state, sequence: owner.next(), access, deny: 0 };
         only!(self.on(file, Args::OpenDowngrade(downgrade)), OpenDowngrade).map(|ok| ok.state)
     }

@@ -1,12 +1,13 @@
-//! Operations of NFS version 4, by operation and status, and how long they take; and what version 4 keeps for clients.
+//! Operations of NFS version 4, by operation and status, and how long they take; what version 4 keeps for clients, and what
+//! becomes of calls to them.
 //!
 //! Both labels have the values of tables: no client makes a series that these do not name. A counter is registered when it
 //! is first needed, beside those that are there from the start.
 
 use super::{MEMORY_INTERVAL, calls::ALARMING};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
-use rpcrdma_nfs::v4::{Op, Status};
-use rpcrdma_nfsd::{Nfsd, Observer};
+use rpcrdma_nfs::v4::{Op, Status, callback};
+use rpcrdma_nfsd::{CallbackEvent, Nfsd, Observer};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -40,6 +41,29 @@ const OF_FILES: [Op; 18] = [
 ];
 /// The operations by which clients make themselves known: the journal of clients may fail there.
 const OF_CLIENTS: [Op; 4] = [Op::ExchangeId, Op::CreateSession, Op::ReclaimComplete, Op::Sequence];
+
+/// Procedure 0 of clients.
+const NULL: &str = "CB_NULL";
+
+/// What can happen to a call to a client.
+const EVENTS: [CallbackEvent; 5] =
+    [CallbackEvent::Sent, CallbackEvent::Answered, CallbackEvent::Refused, CallbackEvent::Lost, CallbackEvent::NotSent];
+
+fn word(event: CallbackEvent) -> &'static str {
+    match event {
+        CallbackEvent::Sent => "sent",
+        CallbackEvent::Answered => "answered",
+        CallbackEvent::Refused => "refused",
+        CallbackEvent::Lost => "lost",
+        CallbackEvent::NotSent => "not_sent",
+    }
+}
+
+/// How often something has happened to calls to clients. They are few: each looks its counter up.
+fn called_back(op: Option<callback::Op>, event: CallbackEvent) -> Counter {
+    let operation = op.map_or(NULL, |op| op.name());
+    counter!("rpcrdma_nfs4_callbacks_total", "operation" => operation, "event" => word(event))
+}
 
 /// The numbers of one operation.
 struct Operation {
@@ -91,6 +115,9 @@ impl Operations {
             }
         }
         numbers.at(None).counter(&numbers.statuses, "OP_ILLEGAL");
+        for op in [None, Some(callback::Op::NotifyLock)] {
+            EVENTS.into_iter().for_each(|event| called_back(op, event).increment(0));
+        }
         numbers
     }
 
@@ -120,6 +147,12 @@ impl Observer for Later {
             operations.count(op, status, took);
         }
     }
+
+    fn callback(&self, op: Option<callback::Op>, event: CallbackEvent) {
+        if self.0.get().is_some() {
+            called_back(op, event).increment(1);
+        }
+    }
 }
 
 impl Operations {
@@ -135,6 +168,7 @@ impl Operations {
 fn describe() {
     describe_counter!("rpcrdma_nfs4_operations_total", "Operations of NFS version 4, by operation and status");
     describe_histogram!("rpcrdma_nfs4_operation_seconds", "Time from an operation's beginning to its results");
+    describe_counter!("rpcrdma_nfs4_callbacks_total", "Calls to clients of NFS version 4, by operation and event");
     describe_gauge!("rpcrdma_nfs4_clients", "Clients of NFS version 4 that the server knows");
     describe_gauge!("rpcrdma_nfs4_sessions", "Sessions of NFS version 4");
     describe_gauge!("rpcrdma_nfs4_session_connections", "Connections that belong to sessions of NFS version 4");

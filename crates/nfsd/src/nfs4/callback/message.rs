@@ -177,9 +177,7 @@ impl Message {
                 Judged::of(unknown, Verdict::OtherPath, None)
             }
             // Neither was anything sent, nor has the client's transport delivered it.
-            TransportError::Misuse(_) | TransportError::NotLent { .. } => {
-                Judged::refused(Status::REQ_TOO_BIG, None)
-            }
+            TransportError::Misuse(_) | TransportError::NotLent { .. } => Judged::refused(Status::REQ_TOO_BIG, None),
             TransportError::Remote { .. } => Judged::refused(Status::SERVERFAULT, Some(false)),
             // It was executed, with more results than there are.
             TransportError::ReplyTooLarge { .. } => {

@@ -34,6 +34,13 @@ struct NotifyLock {
 #[derive(Debug, Default)]
 pub(crate) struct Notices(AtomicUsize);
 
+#[cfg(test)]
+impl Notices {
+    pub(super) fn count(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
 /// One of them.
 struct Notice(Arc<Client<Pin>>);
 

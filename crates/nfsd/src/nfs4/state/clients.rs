@@ -4,9 +4,9 @@
 //! table has one lock, which SEQUENCE does not take.
 
 use super::{
-    copies::Copies,
     super::callback::Notices,
     clients40::Zero,
+    copies::Copies,
     exchange::ExchangeId,
     held::{Held, Totals},
     lease::Lease,

@@ -15,7 +15,7 @@ pub(super) const WRITE: LockKind = LockKind::Write;
 const SHARED: LockKind = LockKind::Read;
 
 /// The first lock of an owner by an open.
-pub(super) fn first(client: &TestClient, open: StateId, owner: &str) -> Locker {
+pub(in crate::nfs4) fn first(client: &TestClient, open: StateId, owner: &str) -> Locker {
     let owner = client.owner(owner);
     Locker::New(NewLocker { open_sequence: 0, open_state: open, lock_sequence: 0, owner })
 }
@@ -24,7 +24,7 @@ fn known(state: StateId) -> Locker {
     Locker::Known(KnownLocker { state, sequence: 0 })
 }
 
-pub(super) fn lock(
+pub(in crate::nfs4) fn lock(
     client: &TestClient,
     file: &Handle,
     locker: Locker,
@@ -40,7 +40,12 @@ fn test(client: &TestClient, file: &Handle, owner: &str, kind: LockKind, range: 
     only!(client.on(file, Args::LockT(test)), LockT)
 }
 
-fn unlock(client: &TestClient, file: &Handle, state: StateId, (offset, length): (u64, u64)) -> Result<StateId, Status> {
+pub(in crate::nfs4) fn unlock(
+    client: &TestClient,
+    file: &Handle,
+    state: StateId,
+    (offset, length): (u64, u64),
+) -> Result<StateId, Status> {
     let unlock = ops::LockU { kind: WRITE, sequence: 0, state, offset, length };
     only!(client.on(file, Args::LockU(unlock)), LockU).map(|ok| ok.state)
 }

@@ -6,7 +6,7 @@ mod cost;
 mod data;
 mod delegation;
 mod holders;
-mod lock;
+pub(in crate::nfs4) mod lock;
 mod offload;
 mod open;
 mod recall;
@@ -23,7 +23,7 @@ use rpcrdma_nfs::v4::{
 
 const READ: u32 = 1;
 const WRITE: u32 = 2;
-const BOTH: u32 = 3;
+pub(in crate::nfs4) const BOTH: u32 = 3;
 
 /// A server of memory, and one of a directory.
 fn on_each(test: impl Fn(&TestServer)) {
@@ -38,13 +38,13 @@ fn on_each_delegating(test: impl Fn(&TestServer)) {
 }
 
 /// An OPEN of a name in the root that makes no file.
-fn to_open(client: &TestClient, name: &str, owner: &str, access: u32, deny: u32) -> ops::Open {
+pub(in crate::nfs4) fn to_open(client: &TestClient, name: &str, owner: &str, access: u32, deny: u32) -> ops::Open {
     let claim = Claim::Null(Name::from(name));
     ops::Open { sequence: 0, access, deny, owner: client.owner(owner), how: OpenHow::NoCreate, claim }
 }
 
 /// Executes an OPEN in the root.
-fn open_with(client: &TestClient, open: ops::Open) -> Result<(Handle, ops::OpenOk), Status> {
+pub(in crate::nfs4) fn open_with(client: &TestClient, open: ops::Open) -> Result<(Handle, ops::OpenOk), Status> {
     let mut outcomes = client.call(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]);
     match (outcomes.pop().unwrap(), outcomes.pop().unwrap()) {
         (Outcome::GetFh(handle), Outcome::Open(opened)) => Ok((handle.unwrap().file, opened.unwrap())),
@@ -53,7 +53,13 @@ fn open_with(client: &TestClient, open: ops::Open) -> Result<(Handle, ops::OpenO
 }
 
 /// Opens a file of the root.
-fn open(client: &TestClient, name: &str, owner: &str, access: u32, deny: u32) -> Result<(Handle, StateId), Status> {
+pub(in crate::nfs4) fn open(
+    client: &TestClient,
+    name: &str,
+    owner: &str,
+    access: u32,
+    deny: u32,
+) -> Result<(Handle, StateId), Status> {
     open_with(client, to_open(client, name, owner, access, deny)).map(|(file, opened)| (file, opened.state))
 }
 
@@ -63,7 +69,7 @@ fn create_with(client: &TestClient, name: &str, owner: &str, how: CreateHow) -> 
 }
 
 /// Makes a file in the root, open for both.
-fn create(client: &TestClient, name: &str, owner: &str) -> (Handle, StateId) {
+pub(in crate::nfs4) fn create(client: &TestClient, name: &str, owner: &str) -> (Handle, StateId) {
     let how = CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)]));
     let (file, opened) = create_with(client, name, owner, how).unwrap();
     (file, opened.state)

@@ -216,7 +216,10 @@ fn a_client_reclaims_until_the_grace_period_is_over_and_stays_on_record() {
     next.wait(1);
     next.sweep();
     assert!(!recovery.is_grace());
-    assert_eq!((recovery.fresh(&client), recovery.reclaim(&client, next.now()).err()), (Ok(()), Some(Status::NO_GRACE)));
+    assert_eq!(
+        (recovery.fresh(&client), recovery.reclaim(&client, next.now()).err()),
+        (Ok(()), Some(Status::NO_GRACE))
+    );
     let known = |owner: &[u8]| recovery.known(&name_of(owner)).is_some();
     assert!(known(b"a") && !known(b"b"), "who has come stays on record, and who has not is forgotten");
     let last = next.restart();

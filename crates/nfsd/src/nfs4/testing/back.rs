@@ -1,0 +1,275 @@
+//! The end of a connection that answers the server's calls: an honest client, until a test says otherwise.
+//!
+//! ```text
+//! let back = Back::new();
+//! let client = server.client_with("a", &back);       a session over which the server calls
+//! server.drive();                                       what the server does by and by: CB_NULL is answered
+//! back.answer_by(|call| Said::Nothing);                from now on no call is answered
+//! back.calls()                                         what was called, without CB_NULL
+//! ```
+
+use rpcrdma_env::{BoxFuture, SeededRandom};
+use rpcrdma_nfs::v4::{
+    SessionId, Status,
+    callback::{Args, Arguments, CbSequence, CbSequenceOk, Op, Outcome, Results},
+};
+use rpcrdma_oncrpc::{
+    CallHeader, CallInFlight, Cancelled, ClientTransport, Gone, GoneSignal, Limits, OpaqueAuth, PendingCall, Rejection,
+    Reply, ReplyHeader, Request, TransportError, TransportKind, XidSource,
+};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll},
+};
+use tokio::sync::oneshot;
+
+/// A call that has come.
+#[derive(Clone, Debug)]
+pub(crate) struct Heard {
+    pub(crate) xid: u32,
+    pub(crate) program: u32,
+    pub(crate) procedure: u32,
+    pub(crate) credential: OpaqueAuth,
+    /// Of CB_COMPOUND.
+    pub(crate) args: Option<Arguments>,
+    /// Octets of the whole call, and of the largest reply.
+    pub(crate) octets: usize,
+    pub(crate) max_reply: usize,
+}
+
+impl Heard {
+    pub(crate) fn sequence(&self) -> CbSequence {
+        match self.args.as_ref().and_then(|args| args.ops.first()) {
+            Some(Args::Sequence(sequence)) => sequence.clone(),
+            other => panic!("CB_SEQUENCE comes first: {other:?}"),
+        }
+    }
+
+    /// The operations behind CB_SEQUENCE.
+    pub(crate) fn ops(&self) -> &[Args] {
+        self.args.as_ref().and_then(|args| args.ops.get(1..)).unwrap_or_default()
+    }
+
+    /// What an honest client says whose operations all do well.
+    pub(crate) fn well(&self) -> Results {
+        let outcomes = self.ops().iter().map(|op| outcome(op.op(), Status::OK)).collect::<Vec<_>>();
+        self.with(outcomes)
+    }
+
+    /// The results of CB_SEQUENCE, and these.
+    pub(crate) fn with(&self, outcomes: Vec<Outcome>) -> Results {
+        let CbSequence { session, sequence, slot, .. } = self.sequence();
+        let ok = CbSequenceOk { session, sequence, slot, highest_slot: 15, target_highest_slot: 15 };
+        Results::of(Default::default(), [Outcome::Sequence(Ok(ok))].into_iter().chain(outcomes).collect())
+    }
+
+    /// CB_SEQUENCE has failed.
+    pub(crate) fn refused(&self, status: Status) -> Results {
+        Results::of(Default::default(), vec![Outcome::Sequence(Err(status))])
+    }
+}
+
+/// Results without anything in them.
+pub(crate) fn outcome(op: Op, status: Status) -> Outcome {
+    match (op, status) {
+        (Op::Recall, Status::OK) => Outcome::Recall(Ok(())),
+        (Op::NotifyLock, Status::OK) => Outcome::NotifyLock(Ok(())),
+        (Op::Offload, Status::OK) => Outcome::Offload(Ok(())),
+        (Op::RecallAny, Status::OK) => Outcome::RecallAny(Ok(())),
+        (op, status) => Outcome::failed(op, status),
+    }
+}
+
+/// What is answered.
+pub(crate) enum Said {
+    /// What an honest client says.
+    Well,
+    /// These results of CB_COMPOUND.
+    Results(Results),
+    /// These octets, as results.
+    Octets(Vec<u8>),
+    /// It was not executed.
+    Rejected(Rejection),
+    /// Nothing, until [`Back::let_go`].
+    Nothing,
+    /// The transport has failed.
+    Failed(TransportError),
+}
+
+type Script = Box<dyn FnMut(&Heard) -> Said + Send>;
+type Waiting = (Heard, oneshot::Sender<Result<Reply, TransportError>>);
+
+struct Inner {
+    heard: Vec<Heard>,
+    held: Vec<Waiting>,
+    script: Script,
+    signal: Option<GoneSignal>,
+    /// The last number of each session's slots: one that does not follow is a fault of the server's.
+    slots: HashMap<(SessionId, u32), u32>,
+}
+
+/// The client's end.
+pub(crate) struct Back {
+    inner: Mutex<Inner>,
+    gone: Gone,
+    xids: XidSource,
+    pub(crate) kind: TransportKind,
+    pub(crate) limits: Limits,
+}
+
+impl Back {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::taking(1 << 20)
+    }
+
+    /// One whose messages have at most so many octets.
+    pub(crate) fn taking(octets: usize) -> Arc<Self> {
+        let (signal, gone) = GoneSignal::new();
+        let inner = Inner {
+            heard: Vec::new(),
+            held: Vec::new(),
+            script: Box::new(|_| Said::Well),
+            signal: Some(signal),
+            slots: HashMap::new(),
+        };
+        let xids = XidSource::new(&SeededRandom::new(octets as u64));
+        let limits = Limits::new(octets, octets);
+        Arc::new(Self { inner: Mutex::new(inner), gone, xids, kind: TransportKind::Tcp, limits })
+    }
+
+    pub(crate) fn gone(&self) -> Gone {
+        self.gone.clone()
+    }
+
+    /// From now on calls are answered so.
+    pub(crate) fn answer_by(&self, script: impl FnMut(&Heard) -> Said + Send + 'static) {
+        self.inner.lock().unwrap().script = Box::new(script);
+    }
+
+    /// What was called since this was last asked, without CB_NULL.
+    pub(crate) fn calls(&self) -> Vec<Heard> {
+        let all = std::mem::take(&mut self.inner.lock().unwrap().heard);
+        all.into_iter().filter(|heard| heard.procedure != 0).collect()
+    }
+
+    /// How many calls are not answered.
+    pub(crate) fn held(&self) -> usize {
+        self.inner.lock().unwrap().held.len()
+    }
+
+    /// Answers the calls that were not, in their order.
+    pub(crate) fn let_go(&self, mut script: impl FnMut(&Heard) -> Said) {
+        let held = std::mem::take(&mut self.inner.lock().unwrap().held);
+        for (heard, sender) in held {
+            if let Some(answer) = self.answer(&heard, script(&heard)) {
+                let _ = sender.send(answer);
+            }
+        }
+    }
+
+    /// The connection ends, with all that is not answered. The server is told by its own means.
+    pub(crate) fn end(&self) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.signal = None;
+        for (_, sender) in std::mem::take(&mut inner.held) {
+            let _ = sender.send(Err(TransportError::Closed));
+        }
+    }
+
+    fn answer(&self, heard: &Heard, said: Said) -> Option<Result<Reply, TransportError>> {
+        let mut body = Encoder::new();
+        let mut status = Ok(());
+        match said {
+            Said::Well if heard.procedure == 0 => {}
+            Said::Well => {
+                self.check_number(heard);
+                heard.well().encode(&mut body);
+            }
+            Said::Results(results) => results.encode(&mut body),
+            Said::Octets(octets) => body.payload(rpcrdma_xdr::Payload::from(bytes::Bytes::from(octets))),
+            Said::Rejected(rejection) => status = Err(rejection),
+            Said::Nothing => return None,
+            Said::Failed(error) => return Some(Err(error)),
+        }
+        let mut encoder = Encoder::new();
+        ReplyHeader { xid: heard.xid, verifier: OpaqueAuth::none(), status }.encode(&mut encoder);
+        encoder.payload(body.finish());
+        Some(Ok(Reply { stream: Stream::from(encoder.finish().to_bytes()), retransmitted: false }))
+    }
+
+    /// RFC 8881 section 20.9.3
+    fn check_number(&self, heard: &Heard) {
+        let CbSequence { session, slot, sequence, .. } = heard.sequence();
+        let last = self.inner.lock().unwrap().slots.insert((session, slot), sequence).unwrap_or(0);
+        assert_eq!(sequence, last.wrapping_add(1), "the number of slot {slot}");
+    }
+}
+
+impl ClientTransport for Back {
+    fn next_xid(&self) -> u32 {
+        self.xids.next_xid()
+    }
+
+    fn call(&self, request: Request) -> PendingCall {
+        let octets = request.message.len();
+        let mut decoder = Decoder::new(Stream::from(request.message.to_bytes()));
+        let header = CallHeader::decode(&mut decoder).unwrap();
+        let args = (header.id.procedure == Arguments::PROCEDURE).then(|| Arguments::decode(&mut decoder).unwrap());
+        decoder.finish().unwrap();
+        let heard = Heard {
+            xid: header.id.xid,
+            program: header.id.program,
+            procedure: header.id.procedure,
+            credential: header.credential,
+            args,
+            octets,
+            max_reply: request.reply.max_len,
+        };
+        let (sender, receiver) = oneshot::channel();
+        let said = {
+            let mut inner = self.inner.lock().unwrap();
+            if inner.signal.is_none() {
+                return PendingCall::failed(TransportError::Closed);
+            }
+            inner.heard.push(heard.clone());
+            (inner.script)(&heard)
+        };
+        match self.answer(&heard, said) {
+            Some(answer) => _ = sender.send(answer),
+            None => self.inner.lock().unwrap().held.push((heard, sender)),
+        }
+        PendingCall::new(Calling(receiver))
+    }
+
+    fn kind(&self) -> TransportKind {
+        self.kind
+    }
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn server(&self) -> SocketAddr {
+        ([127, 0, 0, 1], 700).into()
+    }
+}
+
+struct Calling(oneshot::Receiver<Result<Reply, TransportError>>);
+
+impl Future for Calling {
+    type Output = Result<Reply, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(cx).map(|answer| answer.unwrap_or(Err(TransportError::Closed)))
+    }
+}
+
+impl CallInFlight for Calling {
+    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
+        Box::pin(std::future::ready(Cancelled::default()))
+    }
+}
