@@ -30,12 +30,14 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
+type Job = Box<dyn FnOnce() + Send>;
+
 /// Threads that work at once, until a test wants to see each job.
 #[derive(Default)]
-struct Steps(Mutex<Option<Vec<Box<dyn FnOnce() + Send>>>>);
+struct Steps(Mutex<Option<Vec<Job>>>);
 
 impl Workers for Steps {
-    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+    fn run(&self, job: Job) {
         let mut waiting = self.0.lock().unwrap();
         match &mut *waiting {
             Some(jobs) => jobs.push(job),
