@@ -21,11 +21,15 @@ use crate::{
     claims::{Access, FileKey},
     opened::Opened,
     server::Server,
+    trouble::Subject,
 };
-use rpcrdma_nfs::v4::{
-    Handle, StateId, Status, Verifier,
-    callback::{Args, CbOffload, OffloadOutcome, ReferringCalls},
-    ops::{self, Answer, Stability, WriteResponse},
+use rpcrdma_nfs::{
+    v3,
+    v4::{
+        Handle, StateId, Status, Verifier,
+        callback::{Args, CbOffload, OffloadOutcome, ReferringCalls},
+        ops::{self, Answer, Stability, WriteResponse},
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -75,6 +79,9 @@ impl Offload {
     pub(super) async fn run(self, running: Running, (from, to): (Via, Via), span: Span) {
         let copying = running.copying.clone();
         let ended = self.copy(&copying, from, to, span).await;
+        if let Err(status) = ended {
+            self.warn(status);
+        }
         copying.end(self.shared.now(), ended);
         // Nothing is written from here on.
         drop(running);
@@ -82,6 +89,14 @@ impl Offload {
             return self.client.forget_copy(copying.id.other);
         }
         self.tell(&copying, ended).await;
+    }
+
+    /// Tells the operator of a full or failing disk. The numbers of the statuses are those of version 3.
+    fn warn(&self, status: Status) {
+        let [_, End { file, .. }] = &self.ends;
+        let handle = Some(self.server.handle(file, file.file));
+        let subject = Subject { procedure: "COPY", client: self.origin.connection, file: handle, name: None };
+        self.server.answered(v3::Status(status.0), &subject);
     }
 
     async fn copy(&self, copying: &Copying, from: Via, to: Via, span: Span) -> Ended {

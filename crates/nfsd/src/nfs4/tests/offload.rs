@@ -446,3 +446,23 @@ fn a_client_learns_what_was_lost_of_a_copy() {
         assert!(outcome.is_err() || outcome.unwrap().verifier == verifier, "that of before the copy");
     }
 }
+
+/// A copy whose failure nobody waits for is not a silent one.
+#[test]
+fn a_disk_that_is_full_is_told_to_the_client_and_in_the_log() {
+    let memory = MemoryFs::new(7 << 20, &crate::testing::env());
+    let server = TestServer::serving(Arc::new(memory));
+    let mut driver = server.shared().tasks.driver().unwrap();
+    let client = client_of(&server, "a");
+    let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+    for at in 0..5 {
+        client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
+    }
+    let ends = (&from, &to);
+    let state = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.callback.unwrap();
+    let told = crate::tests::warnings::warnings(|| {
+        assert!(Pin::new(&mut driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    assert_eq!(status(&client, &to.0, state), Ok((2 * MIB, Some(Status::NOSPC))));
+    assert!(told.len() == 1 && told[0].contains("NOSPC") && told[0].contains("procedure=\"COPY\""), "{told:?}");
+}
