@@ -171,6 +171,8 @@ fn operations_without_results_to_place_take_no_chunk() {
             client.answered(&call, &offered, &unused, ops::OP_ILLEGAL, &results).await;
         }
         client.wire.has(sink, &[]).await;
+        let sink = client.wire.sink(100);
+        let offered = Lists::writes(&[&[sink]]);
         let call = client.call().ops(ops::to(&root, "first")).op(&ops::read_plus(100)).op(&ops::read(0, 100));
         let returned = Lists::writes(&[&[filled(sink, FIRST.len() as u32)]]);
         let results = [put, looked, ops::read_plus_ok(true, FIRST), ops::read_ok(true, FIRST.len() as u32)];

@@ -6,7 +6,7 @@ mod content;
 mod names;
 mod opens;
 mod rights;
-mod warnings;
+pub(crate) mod warnings;
 
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,

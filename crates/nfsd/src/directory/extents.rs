@@ -9,7 +9,7 @@ use super::{
     data::{MAX_OFFSET, read_fully},
     object::Mode,
 };
-use crate::{Changed, Content, Fault, Piece, PieceBudget, Sought, SparseData, Told, Via, failed};
+use crate::{Changed, Content, Fault, Piece, PieceBudget, ReadData, Sought, SparseData, Told, Via, failed};
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::Change;
 use rustix::{
@@ -42,6 +42,11 @@ pub(super) fn extent(file: &OwnedFd, at: u64, end: u64) -> Result<(Content, u64)
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Ok((Content::Data, end)),
         Err(error) => Err(error),
     }
+}
+
+/// Whether a file that was read has as many octets on the disk as in all, so that nobody has to look for holes.
+pub(super) fn is_dense(read: &ReadData) -> bool {
+    read.attributes.as_ref().is_some_and(|attributes| attributes.used >= attributes.size)
 }
 
 /// The end of a range, if a file can have it.

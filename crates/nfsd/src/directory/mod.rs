@@ -606,6 +606,13 @@ impl FileSystem for DirectoryFs {
         budget: PieceBudget,
         buffer: Buffer,
     ) -> BoxFuture<'_, Told<SparseData>> {
+        let buffer = match self.inner.read_now(&via, offset, budget.data(), buffer) {
+            Ok(read) if extents::is_dense(&read) => {
+                return Box::pin(std::future::ready(Ok(SparseData::of(read, offset))));
+            }
+            Ok(read) => read.buffer,
+            Err(buffer) => buffer,
+        };
         self.run(&via.caller.clone(), Lane::Data, move |inner| inner.read_sparse(&via, offset, budget, buffer))
     }
 

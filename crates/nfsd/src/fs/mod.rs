@@ -246,10 +246,8 @@ pub trait FileSystem: Send + Sync {
         buffer: Buffer,
     ) -> BoxFuture<'_, Told<SparseData>> {
         Box::pin(async move {
-            let ReadData { buffer, end, .. } = self.read(via, offset, budget.data(), buffer).await?;
-            let length = buffer.len() as u64;
-            let pieces = if length > 0 { vec![Piece { offset, length, content: Content::Data }] } else { Vec::new() };
-            Ok(SparseData { buffer, pieces, end })
+            let read = self.read(via, offset, budget.data(), buffer).await?;
+            Ok(SparseData::of(read, offset))
         })
     }
 

@@ -1,5 +1,6 @@
 //! Holes, space and copies: what a file system is asked of ranges of files, and what it says.
 
+use crate::ReadData;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{Change, Stability};
 
@@ -84,6 +85,14 @@ pub struct SparseData {
 impl SparseData {
     /// The data of all pieces, the pieces, and whether the last of them ends where the file does.
     pub fn new(buffer: Buffer, pieces: Vec<Piece>, end: bool) -> Self {
+        Self { buffer, pieces, end }
+    }
+
+    /// What was read from `offset` on, as one piece of data.
+    pub fn of(read: ReadData, offset: u64) -> Self {
+        let ReadData { buffer, end, .. } = read;
+        let length = buffer.len() as u64;
+        let pieces = if length > 0 { vec![Piece { offset, length, content: Content::Data }] } else { Vec::new() };
         Self { buffer, pieces, end }
     }
 }

@@ -150,8 +150,9 @@ impl MemoryFs {
             let rest = source.size().checked_sub(span.from).ok_or(Fault::Invalid)?;
             let span = Span { length: if span.length == 0 { rest } else { span.length }, ..*span };
             check_end(span.to, span.length)?;
-            let is_whole = span.length % PAGE == 0 || span.length == rest;
-            if span.length > rest || span.from % PAGE != 0 || span.to % PAGE != 0 || !is_whole {
+            let is_whole = |octets: u64| octets.is_multiple_of(PAGE);
+            let ends_well = is_whole(span.length) || span.length == rest;
+            if span.length > rest || !is_whole(span.from) || !is_whole(span.to) || !ends_well {
                 return Err(Fault::Invalid);
             }
             if from.file() == to.file() && span.overlaps() {

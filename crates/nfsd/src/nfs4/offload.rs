@@ -21,11 +21,15 @@ use crate::{
     claims::{Access, FileKey},
     opened::Opened,
     server::Server,
+    trouble::Subject,
 };
-use rpcrdma_nfs::v4::{
-    Handle, StateId, Status, Verifier,
-    callback::{Args, CbOffload, OffloadOutcome, ReferringCalls},
-    ops::{self, Answer, Stability, WriteResponse},
+use rpcrdma_nfs::{
+    v3,
+    v4::{
+        Handle, StateId, Status, Verifier,
+        callback::{Args, CbOffload, OffloadOutcome, ReferringCalls},
+        ops::{self, Answer, Stability, WriteResponse},
+    },
 };
 use std::{sync::Arc, time::Duration};
 
@@ -75,6 +79,9 @@ impl Offload {
     pub(super) async fn run(self, running: Running, (from, to): (Via, Via), span: Span) {
         let copying = running.copying.clone();
         let ended = self.copy(&copying, from, to, span).await;
+        if let Err(status) = ended {
+            self.warn(status);
+        }
         copying.end(self.shared.now(), ended);
         // Nothing is written from here on.
         drop(running);
@@ -82,6 +89,14 @@ impl Offload {
             return self.client.forget_copy(copying.id.other);
         }
         self.tell(&copying, ended).await;
+    }
+
+    /// Tells the operator of a full or failing disk. The numbers of the statuses are those of version 3.
+    fn warn(&self, status: Status) {
+        let [_, End { file, .. }] = &self.ends;
+        let handle = Some(self.server.handle(file, file.file));
+        let subject = Subject { procedure: "COPY", client: self.origin.connection, file: handle, name: None };
+        self.server.answered(v3::Status(status.0), &subject);
     }
 
     async fn copy(&self, copying: &Copying, from: Via, to: Via, span: Span) -> Ended {
@@ -148,10 +163,7 @@ impl Offload {
 
     /// Tells the client how a copy has ended. When it has answered, the copy is known no more.
     async fn tell(&self, copying: &Copying, ended: Ended) {
-        let outcome = match ended {
-            Ok(response) => OffloadOutcome::Done(response),
-            Err(status) => OffloadOutcome::Failed { status, copied: copying.copied() },
-        };
+        let outcome = outcome(ended, copying.copied());
         for last in (0..TELLS).rev() {
             let offload = CbOffload { file: self.handle.clone(), state: copying.id, outcome };
             let call = vec![Args::Offload(offload)];
@@ -175,6 +187,15 @@ impl Offload {
     }
 }
 
+/// How a copy has ended, as CB_OFFLOAD tells it.
+fn outcome(ended: Ended, copied: u64) -> OffloadOutcome {
+    match ended {
+        // NFS4-7862-16.1.3-a: it names no further copy.
+        Ok(response) => OffloadOutcome::Done(WriteResponse { callback: None, ..response }),
+        Err(status) => OffloadOutcome::Failed { status, copied },
+    }
+}
+
 impl Compound {
     pub(super) fn offload_status(&mut self, args: ops::OffloadStatus) -> Answer<ops::OffloadStatusOk> {
         let (file, client) = (self.file()?, self.client()?);
@@ -192,5 +213,21 @@ impl Compound {
         let copy = client.cancel_copy(state, Self::key(&file), self.principal(), self.shared.now())?;
         copy.stopped().await;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: NFS4-7862-16.1.3-a
+    #[test]
+    fn a_client_is_told_how_much_was_copied_however_it_ended() {
+        let done =
+            WriteResponse { callback: None, count: 9, committed: Stability::FileSync, verifier: Verifier([7; 8]) };
+        let named = WriteResponse { callback: Some(StateId::ANONYMOUS), ..done };
+        assert_eq!(outcome(Ok(named), 9), OffloadOutcome::Done(done));
+        let failed = OffloadOutcome::Failed { status: Status::NOSPC, copied: 5 };
+        assert_eq!(outcome(Err(Status::NOSPC), 5), failed);
     }
 }

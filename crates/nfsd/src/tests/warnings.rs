@@ -56,7 +56,7 @@ impl io::Write for Kept {
 }
 
 /// The warnings that are logged meanwhile.
-fn warnings(run: impl FnOnce()) -> Vec<String> {
+pub(crate) fn warnings(run: impl FnOnce()) -> Vec<String> {
     let kept = Kept::default();
     let writer = kept.clone();
     let log = fmt().with_writer(move || writer.clone()).with_ansi(false).without_time().finish();

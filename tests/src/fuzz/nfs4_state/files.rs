@@ -253,9 +253,10 @@ impl Run {
         self.settle("LOCKT", (way, file), status, &[Status::DENIED]);
     }
 
-    /// READ or WRITE, by an open, by its locks, or by nothing.
+    /// READ or WRITE, or what asks for the same with a range, by an open, by its locks, or by nothing.
     pub(super) fn transfer(&mut self, client: usize, mint: &mut Mint<'_>) {
-        let (key, writes, how) = (self.some_key(client, mint), mint.below(2) == 0, mint.below(6));
+        let (key, writes, how) = (self.some_key(client, mint), mint.below(2) == 0, mint.below(12));
+        let (is_of_range, how) = (how >= 6, how % 6);
         let access = if writes { 2 } else { 1 };
         let open = self.model.clients[client].as_ref().and_then(|known| known.opens.get(&key)).cloned();
         let lock = open.as_ref().and_then(|open| open.locks.values().next()).map(|lock| lock.id);
@@ -267,6 +268,8 @@ impl Run {
         };
         let is_special = how < 2;
         let op = match writes {
+            true if is_of_range => Args::Allocate(ops::Allocate { state, offset: 0, length: 6 }),
+            false if is_of_range => Args::ReadPlus(ops::ReadPlus { state, offset: 0, count: 16 }),
             true => {
                 let stability = ops::Stability::FileSync;
                 Args::Write(ops::Write { state, offset: 0, stability, data: bytes::Bytes::from_static(b"octets") })

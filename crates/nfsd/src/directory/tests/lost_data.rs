@@ -139,3 +139,36 @@ fn a_client_that_provokes_failures_does_not_make_others_send_again_without_end()
     assert!(verifiers.len() <= most, "{} verifiers in {:?}", verifiers.len(), begin.elapsed());
     disk.relieve();
 }
+
+/// What the disk does not take of a copy was not copied.
+/// proves: NFS4-COPY-LOSS-a
+#[test]
+fn a_copy_that_the_disk_has_lost_is_not_committed() {
+    use crate::{Access, Caller, Span, Via, testing::wait};
+    let Some(disk) = Disk::new(&["-O", "^has_journal"]) else { return };
+    let served = disk.served();
+    host::write(served.join("from"), vec![7; 1 << 20]).unwrap();
+    // The disk may have room for the first of them, where something was before.
+    let names: Vec<_> = (0..8).map(|number| format!("to {number}")).collect();
+    names.iter().for_each(|name| host::write(served.join(name), "").unwrap());
+    let state = StateDirectory::open(disk.state(), &*env().random).unwrap();
+    let directory = DirectoryFs::open(&served, &state, Queue::in_place(), &env()).unwrap();
+    let open = |name: &str| {
+        let name = Bytes::copy_from_slice(name.as_bytes());
+        let found = wait(directory.lookup(Caller::root(), directory.root(), name)).unwrap();
+        let open = wait(directory.open(Caller::root(), found.file, Access::Both)).unwrap();
+        Via::open(Caller::root(), open)
+    };
+    let (from, ends) = (open("from"), names.iter().map(|name| open(name)).collect::<Vec<_>>());
+    disk.fill();
+    let before = directory.losses();
+    let mut lost = 0;
+    for to in ends {
+        let copied = wait(directory.copy(from.clone(), to.clone(), Span { from: 0, to: 0, length: 1 << 20 })).unwrap();
+        assert_eq!((copied.count, copied.committed), (1 << 20, rpcrdma_nfs::attr::Stability::Unstable));
+        lost += usize::from(wait(directory.commit(to, 0, 0)).is_err());
+    }
+    assert!(lost >= 4, "{lost}");
+    assert_ne!(directory.losses(), before);
+    disk.relieve();
+}

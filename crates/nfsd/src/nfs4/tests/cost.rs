@@ -59,6 +59,8 @@ fn what_is_in_memory_is_told_without_another_thread() {
     let before = workers.0.load(Ordering::Relaxed);
     for offset in [0, 4096, 99_990, 100_000, 200_000] {
         client.read(&file, state, offset, 4096).unwrap();
+        let plus = ops::ReadPlus { state, offset, count: 4096 };
+        assert_eq!(client.on(&file, Args::ReadPlus(plus)).status(), Status::OK);
     }
     let asked = Bitmap::of(&[Attribute::Size, Attribute::Change]);
     assert_eq!(client.on(&file, Args::GetAttr(ops::GetAttr { asked })).status(), Status::OK);

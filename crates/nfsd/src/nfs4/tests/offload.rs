@@ -5,28 +5,39 @@ use super::{
     *,
 };
 use crate::{
-    Queue, Workers,
+    Access, Caller, Changed, Copied, Fault, FileId, FileSystem, Found, Listing, ListingBudget, Made, MemoryFs, New,
+    OpenFile, Queue, ReadData, Span, Told, Via, Workers, Written, failed,
     nfs4::{
         state::copies::{KEPT, MAX_COPIES},
         tasks::Driver,
     },
 };
-use rpcrdma_nfs::v4::ops::OffloadStatusOk;
+use bytes::Bytes;
+use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_nfs::{
+    attr::{self, Attributes, Change},
+    v4::ops::OffloadStatusOk,
+};
 use std::{
     pin::Pin,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     task::{Context, Waker},
     time::Duration,
 };
 
 const MIB: u64 = 1 << 20;
 
+type Job = Box<dyn FnOnce() + Send>;
+
 /// Threads that work at once, until a test wants to see each job.
 #[derive(Default)]
-struct Steps(Mutex<Option<Vec<Box<dyn FnOnce() + Send>>>>);
+struct Steps(Mutex<Option<Vec<Job>>>);
 
 impl Workers for Steps {
-    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+    fn run(&self, job: Job) {
         let mut waiting = self.0.lock().unwrap();
         match &mut *waiting {
             Some(jobs) => jobs.push(job),
@@ -73,7 +84,7 @@ fn client_of(server: &TestServer, name: &str) -> TestClient {
 
 fn listens(server: &TestServer, client: &TestClient) {
     let copies = &server.shared().state.client(client.id).unwrap().copies;
-    copies.pretends_to_listen.store(true, std::sync::atomic::Ordering::Relaxed);
+    copies.pretends_to_listen.store(true, Ordering::Relaxed);
 }
 
 impl World {
@@ -160,17 +171,17 @@ fn a_copy_that_is_cancelled_has_stopped_when_that_is_answered() {
     let state = world.begin();
     world.steps.hold();
     world.drive();
-    let answered = std::sync::atomic::AtomicBool::new(false);
+    let answered = AtomicBool::new(false);
     let World { client, to, steps, driver, .. } = &mut world;
     std::thread::scope(|scope| {
         let cancelling = scope.spawn(|| {
             let status = client.on(&to.0, Args::OffloadCancel(ops::OffloadCancel { state })).status();
-            answered.store(true, std::sync::atomic::Ordering::SeqCst);
+            answered.store(true, Ordering::SeqCst);
             status
         });
         // The piece is still to be written.
         std::thread::sleep(Duration::from_millis(50));
-        assert!(!answered.load(std::sync::atomic::Ordering::SeqCst));
+        assert!(!answered.load(Ordering::SeqCst));
         steps.go_on();
         assert!(Pin::new(driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
         assert_eq!(cancelling.join().unwrap(), Status::OK);
@@ -250,6 +261,8 @@ fn a_copy_ends_when_another_denies_what_it_does_without_an_open() {
 #[test]
 fn a_copy_ends_with_its_client() {
     let mut world = World::new();
+    // Nothing that it has open would end it.
+    (world.from.1, world.to.1) = (StateId::ANONYMOUS, StateId::ANONYMOUS);
     world.begin();
     world.steps.hold();
     world.drive();
@@ -331,4 +344,125 @@ fn a_copy_ends_where_its_source_does() {
         .unwrap();
     world.drive();
     assert_eq!(world.status(state), Ok((2 * MIB + 5, Some(Status::OK))));
+}
+
+/// Memory that is said to lose what was written, and that cannot always keep it.
+struct Losing {
+    memory: MemoryFs,
+    losses: AtomicU64,
+    /// What comes of a COMMIT.
+    kept: Mutex<Result<(), Fault>>,
+    /// The losses that a COMMIT sees.
+    loses: AtomicU64,
+}
+
+impl FileSystem for Losing {
+    fn root(&self) -> FileId {
+        self.memory.root()
+    }
+
+    fn id(&self) -> u64 {
+        self.memory.id()
+    }
+
+    fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
+    }
+
+    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
+        self.memory.attributes(caller, file)
+    }
+
+    fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
+        self.memory.lookup(caller, directory, name)
+    }
+
+    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        self.memory.read(via, offset, count, buffer)
+    }
+
+    fn list(
+        &self,
+        caller: Caller,
+        directory: FileId,
+        cookie: u64,
+        verifier: [u8; 8],
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Told<Listing>> {
+        self.memory.list(caller, directory, cookie, verifier, budget)
+    }
+
+    fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
+        self.memory.open(caller, file, access)
+    }
+
+    fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
+        self.memory.make(caller, directory, name, new)
+    }
+
+    fn write(&self, via: Via, offset: u64, data: Bytes, stability: attr::Stability) -> BoxFuture<'_, Changed<Written>> {
+        self.memory.write(via, offset, data, stability)
+    }
+
+    fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
+        self.memory.copy(from, to, span)
+    }
+
+    fn commit(&self, via: Via, offset: u64, count: u32) -> BoxFuture<'_, Changed<Change>> {
+        self.losses.fetch_add(self.loses.load(Ordering::Relaxed), Ordering::Relaxed);
+        match *self.kept.lock().unwrap() {
+            Ok(()) => self.memory.commit(via, offset, count),
+            Err(fault) => Box::pin(std::future::ready(Err(failed(fault)))),
+        }
+    }
+}
+
+/// proves: NFS4-COPY-LOSS-a
+#[test]
+fn a_client_learns_what_was_lost_of_a_copy() {
+    for (kept, loses, ended) in [
+        (Ok(()), 0, Ok(ops::Stability::FileSync)),
+        // The verifier is another one by now, or will be: a COMMIT of the client's will tell it.
+        (Ok(()), 1, Ok(ops::Stability::Unstable)),
+        (Err(Fault::Io), 1, Ok(ops::Stability::Unstable)),
+        (Err(Fault::Later), 0, Ok(ops::Stability::Unstable)),
+        (Err(Fault::NoSpace), 0, Err(Status::NOSPC)),
+    ] {
+        let memory = MemoryFs::new(64 << 20, &crate::testing::env());
+        let file_system = Losing { memory, losses: 7.into(), kept: Mutex::new(kept), loses: loses.into() };
+        let server = TestServer::serving(Arc::new(file_system));
+        let mut driver = server.shared().tasks.driver().unwrap();
+        let client = client_of(&server, "a");
+        let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+        for at in 0..5 {
+            client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
+        }
+        let ends = (&from, &to);
+        let verifier = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.verifier;
+        assert!(Pin::new(&mut driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        let client = server.shared().state.client(client.id).unwrap();
+        let outcome = client.known_copies().remove(0).outcome().unwrap();
+        assert_eq!(outcome.map(|response| response.committed), ended, "{kept:?} {loses}");
+        assert!(outcome.is_err() || outcome.unwrap().verifier == verifier, "that of before the copy");
+    }
+}
+
+/// A copy whose failure nobody waits for is not a silent one.
+#[test]
+fn a_disk_that_is_full_is_told_to_the_client_and_in_the_log() {
+    let memory = MemoryFs::new(7 << 20, &crate::testing::env());
+    let server = TestServer::serving(Arc::new(memory));
+    let mut driver = server.shared().tasks.driver().unwrap();
+    let client = client_of(&server, "a");
+    let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+    for at in 0..5 {
+        client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
+    }
+    let ends = (&from, &to);
+    let state = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.callback.unwrap();
+    let told = crate::tests::warnings::warnings(|| {
+        assert!(Pin::new(&mut driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    });
+    assert_eq!(status(&client, &to.0, state), Ok((2 * MIB, Some(Status::NOSPC))));
+    assert!(told.len() == 1 && told[0].contains("NOSPC") && told[0].contains("procedure=\"COPY\""), "{told:?}");
 }
