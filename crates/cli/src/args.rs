@@ -148,6 +148,9 @@ pub(crate) struct ServeArgs {
     /// lockf (not flock)
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub(crate) host_locks: Switch,
+    /// NFS version 4: whether clients may use a file by themselves as long as nobody else wants it
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    pub(crate) delegations: Switch,
     /// Refuse everything that changes a file, in all exports
     #[arg(long)]
     pub(crate) read_only: bool,

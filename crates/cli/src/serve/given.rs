@@ -25,6 +25,10 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
             args.host_locks == Switch::Off && !args.nfs.has_4(),
             "--host-locks is of NFS version 4, which --nfs does not name: clients of version 3 lock nothing here",
         ),
+        (
+            args.delegations == Switch::Off && !args.nfs.has_4(),
+            "--delegations is of NFS version 4, which --nfs does not name: nothing is delegated to clients of version 3",
+        ),
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
@@ -121,6 +125,7 @@ pub(super) mod tests {
             &["--rpcbind", "--nfs", "4.2", "--mountd", "192.0.2.1:20048"],
             &["--lease", "10", "--nfs", "3"],
             &["--host-locks", "off", "--nfs", "3"],
+            &["--delegations", "off", "--nfs", "3"],
             &["--grace", "10", "--nfs", "3"],
         ] {
             assert!(check(&args(more)).is_err(), "{more:?}");
@@ -129,6 +134,7 @@ pub(super) mod tests {
         assert!(check(&args(&["--rpcbind", "--nfs", "3", "--mountd", "192.0.2.1:20048"])).is_ok());
         assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
         assert!(check(&args(&["--host-locks", "off"])).is_ok());
+        assert!(check(&args(&["--delegations", "off"])).is_ok());
         assert!(check(&args(&["--fabric", "verbs", "--device", "mlx5_0"])).is_ok());
     }
 }

@@ -103,7 +103,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let (lease, grace) = (args.lease, args.grace);
     let observer = numbers.clone().map(|numbers| numbers as Arc<dyn rpcrdma_nfsd::Observer>);
     let host_locks = args.host_locks == Switch::On;
-    let version_4 = Version4Options { lease, grace, host_locks, reply_octets, observer };
+    let delegations = args.delegations == Switch::On;
+    let version_4 = Version4Options { lease, grace, host_locks, delegations, reply_octets, observer };
     let exports = served::exports(args);
     let (nfsd, directories) = served::build(args, &exports, &env, files, version_4)?;
     let nfsd = Arc::new(nfsd);

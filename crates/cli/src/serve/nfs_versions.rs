@@ -80,6 +80,8 @@ pub(super) struct Version4Options {
     pub(super) grace: Option<Duration>,
     /// Whether programs of the host are excluded by what clients lock.
     pub(super) host_locks: bool,
+    /// Whether files are delegated to clients.
+    pub(super) delegations: bool,
     /// What remembered replies may take, in octets.
     pub(super) reply_octets: usize,
     /// Who is told of each operation.
@@ -102,6 +104,7 @@ pub(super) fn serve(
         .with_server_id(id)
         .with_minors(minors)
         .with_host_locks(options.host_locks)
+        .with_delegations(options.delegations)
         .with_cache_octets(options.reply_octets);
     if let Some(lease) = options.lease {
         version_4 = version_4.with_lease(lease);

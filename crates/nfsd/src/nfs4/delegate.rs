@@ -74,7 +74,7 @@ impl Wish {
     }
 
     /// What it had before the server started.
-    pub(super) fn again(kind: &DelegationKind) -> Self {
+    pub(super) fn again(kind: DelegationKind) -> Self {
         match kind {
             DelegationKind::Read | DelegationKind::ReadAttributes => Self::Again(Kind::Read),
             DelegationKind::Write | DelegationKind::WriteAttributes => Self::Again(Kind::Write),
@@ -149,7 +149,8 @@ impl Compound {
         if !self.shared.delegates || !is_again && self.shared.state.recovery.is_grace() {
             return Err(nothing);
         }
-        if !is_again && !self.shared.reaches(&client) {
+        let is_unreliable = self.shared.delegations.is_unreliable(client.id(), self.shared.now());
+        if !is_again && (is_unreliable || !self.shared.reaches(&client)) {
             return Err(nothing);
         }
         let Done { file, open, recorded, .. } = done;

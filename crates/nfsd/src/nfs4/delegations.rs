@@ -7,7 +7,11 @@
 
 use super::{
     service::{Pin, Shared},
-    state::{clients::Client, limits::RECALLS_OF_CLIENT, session::Session},
+    state::{
+        clients::Client,
+        limits::{RECALLS_OF_CLIENT, UNRELIABLE_TIME},
+        session::Session,
+    },
 };
 use crate::{
     HostLease,
@@ -101,6 +105,8 @@ struct Inner {
     all: HashMap<Key, Entry>,
     recalled: HashSet<Key>,
     queues: HashMap<ClientId, Queue>,
+    /// Clients that did not return what they had, and when that was found out.
+    unreliable: HashMap<ClientId, Timestamp>,
 }
 
 /// All delegations of a server.
@@ -138,8 +144,18 @@ impl Delegations {
         (self.recalls.load(Ordering::Relaxed), self.revocations.load(Ordering::Relaxed))
     }
 
-    pub(super) fn count_revoked(&self, more: usize) {
-        self.revocations.fetch_add(more as u64, Ordering::Relaxed);
+    /// A client has lost delegations, since it has not returned them. Gives what else it has.
+    pub(super) fn has_lost(&self, client: ClientId, count: usize, now: Timestamp) -> Vec<Key> {
+        self.revocations.fetch_add(count as u64, Ordering::Relaxed);
+        let mut inner = self.lock();
+        inner.unreliable.retain(|_, since| now.since(*since) < UNRELIABLE_TIME);
+        inner.unreliable.insert(client, now);
+        inner.all.keys().filter(|(holder, _)| *holder == client).copied().collect()
+    }
+
+    /// Whether a client has not returned what it had, a short while ago.
+    pub(super) fn is_unreliable(&self, client: ClientId, now: Timestamp) -> bool {
+        self.lock().unreliable.get(&client).is_some_and(|since| now.since(*since) < UNRELIABLE_TIME)
     }
 
     /// A delegation was granted.

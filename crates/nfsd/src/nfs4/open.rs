@@ -110,7 +110,7 @@ impl Compound {
         let (claim, wish) = match args.claim {
             Claim::DelegateCurrent(claim) => (Claim::Null(claim.name), (Wish::No, Some(claim.delegation))),
             Claim::DelegateCurrentHandle(delegation) => (Claim::Handle, (Wish::No, Some(delegation))),
-            Claim::Previous(kind) => (Claim::Previous(kind.clone()), (Wish::again(&kind), None)),
+            Claim::Previous(kind) => (Claim::Previous(kind), (Wish::again(kind), None)),
             claim => (claim, (wish, None)),
         };
         let target = match (claim, args.how) {

@@ -173,6 +173,11 @@ fn describe() {
     describe_gauge!("rpcrdma_nfs4_sessions", "Sessions of NFS version 4");
     describe_gauge!("rpcrdma_nfs4_session_connections", "Connections that belong to sessions of NFS version 4");
     describe_gauge!("rpcrdma_nfs4_stateids", "What clients of NFS version 4 hold, by kind");
+    describe_counter!("rpcrdma_nfs4_recalls_total", "Delegations that were called back from clients");
+    describe_counter!(
+        "rpcrdma_nfs4_revocations_total",
+        "Delegations that were taken from clients that did not return them"
+    );
 }
 
 /// Tells what version 4 keeps for clients, until the runtime ends.
@@ -185,6 +190,8 @@ pub(in crate::serve) fn watch_clients(nfsd: Arc<Nfsd>) {
             for (kind, count) in [("open", counts.opens), ("lock", counts.locks), ("delegation", counts.delegations)] {
                 gauge!("rpcrdma_nfs4_stateids", "kind" => kind).set(count as f64);
             }
+            counter!("rpcrdma_nfs4_recalls_total").absolute(counts.recalls);
+            counter!("rpcrdma_nfs4_revocations_total").absolute(counts.revocations);
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
     });

@@ -106,12 +106,14 @@ impl Shared {
             // NFS4-8881-10.4.6-a: on the disk before anybody else gets the file. If that fails it is tried again.
             let Ok(released) = self.state.revoke(&client, &names, Why::NotReturned) else { continue };
             if !released.is_empty() {
-                self.delegations.count_revoked(released.len());
+                let others = self.delegations.has_lost(client.id(), released.len(), now);
                 tracing::warn!(
                     client = client.id().0,
                     delegations = released.len(),
                     "a client has not returned delegations that others waited for: it has lost them"
                 );
+                // All at once, so that whoever wants another of its files does not wait for a lease of his own.
+                others.into_iter().for_each(|key| self.recall_delegation(key));
             }
             self.release(Origin::LOCAL, released);
         }

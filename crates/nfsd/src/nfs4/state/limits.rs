@@ -64,6 +64,8 @@ pub(crate) const MAX_OBSOLETE_RECORDS: usize = 1_024;
 /// The most recalls of a client's delegations that are under way at a time, in number: a part of its back channel's slots
 /// (Linux has 16), so that other calls find one.
 pub(crate) const RECALLS_OF_CLIENT: usize = 4;
+/// For how long a client gets no delegations that has not returned one: whoever wanted the file has waited for a lease.
+pub(crate) const UNRELIABLE_TIME: Duration = Duration::from_secs(60 * 60);
 /// How long who wants a file waits for a delegation of it to be returned, or for what its holder says, before it is told to
 /// ask again: some round trips, and less than what it would pause then.
 pub(crate) const RECALL_WAIT: Duration = Duration::from_millis(25);

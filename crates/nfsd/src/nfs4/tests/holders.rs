@@ -94,6 +94,40 @@ fn who_is_not_reached_loses_it() {
     loses_it(Answers::Error(NoAnswer::Refused(Status::BADSESSION)));
 }
 
+/// proves: NFS4-8881-10.4.5-c
+#[test]
+fn who_has_lost_one_is_asked_for_all_and_gets_none_for_an_hour() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    let holder = reached(&server, &client);
+    for name in ["f", "g", "h", "i"] {
+        some_file(&other, name);
+    }
+    for name in ["f", "g", "h"] {
+        delegated(&client, name, READ);
+    }
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    server.drive();
+    assert_eq!(holder.recalls().len(), 1);
+    pass(&server, &[&client, &other], 90);
+    assert_eq!(holder.recalls().len(), 3, "the others too, though nobody wants them yet");
+    assert_eq!(server.nfsd.version_4_counts().unwrap().revocations, 1);
+    pass(&server, &[&client, &other], 90);
+    assert!(open(&other, "g", "o", WRITE, 0).is_ok(), "nobody waits for another lease");
+    assert_eq!(server.nfsd.version_4_counts().unwrap().revocations, 3);
+    let delegates = |server: &TestServer| {
+        let access = READ | ops::share::WANT_ANY;
+        let (file, opened) = open_with(&client, to_open(&client, "i", "o", access, 0)).unwrap();
+        close(&client, &file, opened.state);
+        server.shared().claims.delegations() == 1
+    };
+    assert!(!delegates(&server));
+    pass(&server, &[&client, &other], 3_600 - 120);
+    assert!(!delegates(&server), "an hour is not over");
+    pass(&server, &[&client, &other], 120);
+    assert!(delegates(&server));
+}
+
 /// proves: NFS4-8881-10.4.5-b
 #[test]
 fn who_was_not_reached_is_called_again() {
