@@ -29,8 +29,8 @@ pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
 pub use directory::{DirectoryFs, IndexUse, OfdLocks, OpenError};
 pub use fs::{
     Access, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing, ListingBudget,
-    ListingEntry, MAX_FILE_ID_OCTETS, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via,
-    Workers, Written, failed,
+    ListingEntry, MAX_FILE_ID_OCTETS, MAX_XATTR_OCTETS, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights,
+    SetXattr, Told, Usage, Via, Workers, Written, XattrNames, failed,
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;

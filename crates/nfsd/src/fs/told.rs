@@ -196,16 +196,22 @@ pub struct Features {
     pub max_links: u32,
     /// The longest name, in octets.
     pub max_name_octets: u32,
+    /// Whether access control lists can say more than a mode.
+    pub acls: bool,
+    /// Whether files and directories have extended attributes.
+    pub xattrs: bool,
 }
 
 impl Default for Features {
-    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets.
+    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets; modes alone, and no extended attributes.
     fn default() -> Self {
         Self {
             max_file_octets: i64::MAX as u64,
             time_precision: Time { seconds: 0, nanoseconds: 1 },
             max_links: 1,
             max_name_octets: 255,
+            acls: false,
+            xattrs: false,
         }
     }
 }

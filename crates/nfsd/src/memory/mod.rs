@@ -5,11 +5,12 @@
 
 mod pages;
 mod tree;
+mod xattrs;
 
 use crate::{
     Access, Caller, Changed, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found, Linked, Listing,
-    ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, Told, Usage, Via, Written,
-    failed,
+    ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, ReadData, Renamed, Rights, SetXattr, Told, Usage, Via,
+    Written, XattrNames, failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
@@ -235,6 +236,7 @@ impl FileSystem for MemoryFs {
             max_file_octets: MAX_FILE_OCTETS,
             max_links: tree::MAX_LINKS,
             max_name_octets: MAX_NAME_OCTETS,
+            xattrs: true,
             ..Features::default()
         }
     }
@@ -259,6 +261,41 @@ impl FileSystem for MemoryFs {
             }
             tree.set(&via.caller, number, &new, now, is_open(&via, Access::writes))
         });
+        Box::pin(ready(changed.map(|((), file)| file)))
+    }
+
+    fn xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Result<Bytes, Fault>> {
+        let value = self.look(file, |tree, number| tree.xattr(&caller, number, &name));
+        Box::pin(ready(value.map_err(|failed| failed.fault)))
+    }
+
+    fn list_xattrs(
+        &self,
+        caller: Caller,
+        file: FileId,
+        cookie: u64,
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Result<XattrNames, Fault>> {
+        let names = self.look(file, |tree, number| tree.list_xattrs(&caller, number, cookie, budget));
+        Box::pin(ready(names.map_err(|failed| failed.fault)))
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        file: FileId,
+        name: Bytes,
+        value: Bytes,
+        how: SetXattr,
+    ) -> BoxFuture<'_, Changed<Change>> {
+        let now = self.now();
+        let changed = self.change(file, |tree, number| tree.set_xattr(&caller, number, (name, value), how, now));
+        Box::pin(ready(changed.map(|((), file)| file)))
+    }
+
+    fn remove_xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Changed<Change>> {
+        let now = self.now();
+        let changed = self.change(file, |tree, number| tree.remove_xattr(&caller, number, &name, now));
         Box::pin(ready(changed.map(|((), file)| file)))
     }
 

@@ -18,22 +18,18 @@ pub(super) fn is_missing(op: Op) -> bool {
             | Op::GetDeviceInfo
             | Op::GetDeviceList
             | Op::GetDirDelegation
-            | Op::GetXattr
             | Op::IoAdvise
             | Op::LayoutCommit
             | Op::LayoutError
             | Op::LayoutGet
             | Op::LayoutReturn
             | Op::LayoutStats
-            | Op::ListXattrs
             | Op::OffloadCancel
             | Op::OffloadStatus
             | Op::OpenAttr
             | Op::ReadPlus
-            | Op::RemoveXattr
             | Op::Seek
             | Op::SetSsv
-            | Op::SetXattr
             | Op::WantDelegation
             | Op::WriteSame
     )

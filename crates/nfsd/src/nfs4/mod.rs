@@ -8,6 +8,8 @@
 //! session.rs    clients and sessions            pseudo.rs  the tree above the exports
 //! look.rs change.rs directory.rs                names
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
+//! acl.rs        access control lists                xattr.rs   extended attributes
+//! open_arguments.rs                             which arguments of OPEN are understood
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
 //! state/        what is kept between calls, without any network
 //! callback/     calls to clients
@@ -17,6 +19,7 @@
 //! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
 //! across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
 
+mod acl;
 mod attributes;
 mod callback;
 mod change;
@@ -30,6 +33,7 @@ mod look;
 mod missing;
 mod observer;
 mod open;
+mod open_arguments;
 mod open_create;
 mod pseudo;
 mod reservations;
@@ -46,6 +50,7 @@ pub(crate) mod testing;
 mod tests;
 mod told;
 mod version4;
+mod xattr;
 
 pub(crate) use conflicts::InTheWay;
 pub use observer::Observer;

@@ -1,10 +1,12 @@
 //! What clients of version 4 hold, asked of whole servers.
 
+mod acl;
 mod compound;
 mod cost;
 mod data;
 mod lock;
 mod open;
+mod open_arguments;
 mod recovery;
 mod turns;
 
