@@ -244,6 +244,27 @@ mod tests {
     }
 
     #[test]
+    fn arbitrary_octets_are_survived() {
+        let random = rpcrdma_env::SeededRandom::new(1);
+        let draw = || rpcrdma_env::Random::next_u64(&random) as usize;
+        let whole = written(&PosixAcl::new([7, 5, 0], vec![(1, 2), (3, 4)], vec![(5, 6)], Some(7)).unwrap());
+        let mut lists = 0;
+        for _ in 0..50_000 {
+            let mut octets = whole.clone();
+            for _ in 0..1 + draw() % 3 {
+                let at = draw() % octets.len();
+                octets[at] = draw() as u8;
+            }
+            octets.truncate(octets.len() - 4 * (draw() % 3));
+            if let Some(acl) = parse(&octets) {
+                assert_eq!(parse(&written(&acl)).as_ref(), Some(&acl));
+                lists += 1;
+            }
+        }
+        assert!(lists > 1000, "some are lists: {lists}");
+    }
+
+    #[test]
     fn the_longest_list_is_read_and_one_entry_more_is_not() {
         let named = |count: usize| (0..count as u32).map(|number| (USER, 4, number));
         let of = |count| with(&named(count).chain([(MASK, 4, NO_NUMBER)]).collect::<Vec<_>>());

@@ -113,3 +113,57 @@ impl Tree {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tree::ROOT;
+    use rpcrdma_nfs::attr::NewAttributes;
+
+    const PAGES: u64 = 4;
+
+    fn tree() -> Tree {
+        Tree::new(1, PAGES * PAGE_OCTETS as u64, Time::default())
+    }
+
+    fn set(tree: &mut Tree, number: u64, name: &[u8], octets: usize) -> Result<(), Fault> {
+        let pair = (Bytes::copy_from_slice(name), Bytes::from(vec![0; octets]));
+        tree.set_xattr(&Caller::root(), number, pair, SetXattr::Either, Time::default())
+    }
+
+    #[test]
+    fn values_count_as_pages_and_are_given_back() {
+        let mut tree = tree();
+        set(&mut tree, ROOT, b"a", PAGE_OCTETS - 1).unwrap();
+        assert_eq!(tree.pages, 1);
+        set(&mut tree, ROOT, b"b", 3 * PAGE_OCTETS - 1).unwrap();
+        assert_eq!(tree.pages, PAGES, "all that there are");
+        assert_eq!(set(&mut tree, ROOT, b"c", 0), Err(Fault::NoSpace));
+        set(&mut tree, ROOT, b"b", 0).unwrap();
+        tree.remove_xattr(&Caller::root(), ROOT, b"a", Time::default()).unwrap();
+        assert_eq!(tree.pages, 1);
+        // With a file they go.
+        let number = tree.new_directory(ROOT, 0o700, &Caller::root(), Time::default());
+        tree.enter(ROOT, Bytes::from_static(b"d"), number, Time::default()).unwrap();
+        set(&mut tree, number, b"a", PAGE_OCTETS).unwrap();
+        assert_eq!(tree.pages, 3);
+        tree.leave(ROOT, b"d", Time::default()).unwrap();
+        tree.unlink(number, Time::default()).unwrap();
+        assert_eq!(tree.pages, 1);
+    }
+
+    #[test]
+    fn names_end_at_their_limit() {
+        let mut tree = Tree::new(1, 1 << 30, Time::default());
+        let count = MAX_LIST_OCTETS / (MAX_NAME_OCTETS + 1);
+        let name = |number: usize| format!("{number:0>MAX_NAME_OCTETS$}").into_bytes();
+        (0..count).for_each(|number| set(&mut tree, ROOT, &name(number), 0).unwrap());
+        let left = MAX_LIST_OCTETS % (MAX_NAME_OCTETS + 1);
+        assert_eq!(set(&mut tree, ROOT, &vec![b'n'; left], 0), Err(Fault::NoSpace), "with its end one octet too many");
+        set(&mut tree, ROOT, &vec![b'n'; left - 1], 0).unwrap();
+        assert_eq!(set(&mut tree, ROOT, &name(0), 7), Ok(()), "what is there can be set");
+        let changed = NewAttributes { mode: Some(0o666), umask: 0o022, ..NewAttributes::default() };
+        tree.set(&Caller::root(), ROOT, &changed, Time::default(), false).unwrap();
+        assert_eq!(tree.attributes(ROOT).unwrap().mode, 0o644);
+    }
+}

@@ -226,3 +226,34 @@ impl Compound {
         Ok(Wanted { attributes, acl: new.acl, set: wire.set })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Caller, FileSystem, MemoryFs, testing::env};
+    use rpcrdma_nfs::{
+        attr::NewAttributes,
+        v4::{Ace, ace},
+    };
+    use std::sync::Arc;
+
+    /// proves: NFS4-8881-6.4-b
+    #[test]
+    fn a_file_with_a_list_is_its_owners_alone_until_it_has_it() {
+        let file_system = Arc::new(MemoryFs::new(1 << 20, &env()));
+        let file = file_system.root();
+        let beside = Opened { file_system, file, caller: Caller::root(), read_only: false, export: 1 };
+        let of = |who: &str, mode| {
+            let rights = ace::READ_DATA | ace::WRITE_DATA | ace::APPEND_DATA;
+            let entry = Ace { kind: ace::ALLOWED, flags: 0, rights, who: who.into() };
+            let attributes = NewAttributes { mode, umask: 0o22, ..NewAttributes::default() };
+            let wanted = Wanted { attributes, acl: Some(vec![entry].into()), set: Bitmap::EMPTY };
+            let new = wanted.of_new(&beside, false).unwrap();
+            assert_eq!(new.attributes.umask, 0, "the list says all");
+            (new.attributes.mode, new.acls.unwrap().access.mode())
+        };
+        assert_eq!(of("EVERYONE@", Some(0o4777)), (Some(0o4600), 0o666));
+        assert_eq!(of("GROUP@", Some(0o777)), (Some(0), 0o060));
+        assert_eq!(of("OWNER@", None), (Some(0o600), 0o600));
+    }
+}
