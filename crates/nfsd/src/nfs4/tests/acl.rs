@@ -3,18 +3,25 @@
 
 use super::{create_with, on_each};
 use crate::{
-    FileSystem,
+    Caller, Changed, Fault, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, New, ReadData, Told,
+    Via, failed,
     nfs4::{
         attributes::tests::{file, told, value},
         testing::{TestClient, TestServer, only},
     },
 };
-use rpcrdma_nfs::v4::{
-    Ace, Args, Attribute, Bitmap, FileAttributes, Handle, ModeUmask, Name, Outcome, Principal, StateId, Status, Value,
-    Verifier, ace,
-    ops::{self, CreateExclusive, CreateHow, CreateKind, access},
+use bytes::Bytes;
+use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_nfs::{
+    attr,
+    v4::{
+        Ace, Args, Attribute, Bitmap, FileAttributes, Handle, MAX_ACES, ModeUmask, Name, Outcome, Principal, StateId,
+        Status, Value, Verifier, ace,
+        ops::{self, CreateExclusive, CreateHow, CreateKind, access},
+    },
 };
 use rustix::fs::{XattrFlags, getxattr_query, setxattr};
+use std::{future::ready, sync::Arc};
 
 const R: u32 = ace::READ_DATA;
 const W: u32 = ace::WRITE_DATA | ace::APPEND_DATA;
@@ -130,6 +137,22 @@ fn users_and_groups_get_what_a_list_allows_and_the_mode_masks_them() {
     let other = server.client_as("b", 2, 1000, 1);
     assert_eq!(set(&other, &file, &[acl(&[])]), Err((Status::PERM, Bitmap::EMPTY)));
     assert_eq!(acl_of(&other, &file).len(), acl_of(&client, &file).len(), "but all may look at it");
+}
+
+/// What pynfs sets: lists without any right, of one user and of many.
+///
+/// proves: NFS4-8881-6.2.1-b
+#[test]
+fn lists_that_allow_nothing_are_lists() {
+    let server = server_with_lists();
+    let client = server.client("a");
+    let file = file(&server, &client, "f");
+    for count in [1, 20] {
+        let entries: Vec<_> = (0..count).map(|number| allow(&(10_000 + number).to_string(), 0)).collect();
+        set(&client, &file, &[acl(&entries)]).unwrap();
+        assert_eq!(mode(&client, &file), 0);
+        assert_eq!(acl_of(&client, &file).len(), 3 + count, "nobody has to be denied what nobody is allowed");
+    }
 }
 
 /// proves: NFS4-8881-6.2.1-c
@@ -277,19 +300,19 @@ fn a_list_is_compared_and_listed_as_others_are() {
 /// The longest list that can be told, and what is longer.
 #[test]
 fn a_list_that_nobody_could_read_is_not_told() {
-    let server = TestServer::serving(std::sync::Arc::new(Long(2045)));
+    let server = TestServer::serving(Arc::new(Long(2045)));
     let client = server.client("a");
-    assert_eq!(acl_of(&client, &client.walk("").unwrap()).len(), rpcrdma_nfs::v4::MAX_ACES);
-    let server = TestServer::serving(std::sync::Arc::new(Long(2046)));
+    assert_eq!(acl_of(&client, &client.walk("").unwrap()).len(), MAX_ACES);
+    let server = TestServer::serving(Arc::new(Long(2046)));
     let client = server.client("a");
     let root = client.walk("").unwrap();
     assert_eq!(told(&client, &root, &[Attribute::Acl]), Err(Status::REP_TOO_BIG));
     assert!(told(&client, &root, &[Attribute::Mode]).is_ok());
     // Sixteen lists of 64 KiB do not fit into what the session has, and each counts as data does.
-    let server = TestServer::serving(std::sync::Arc::new(Long(2045)));
+    let server = TestServer::serving(Arc::new(Long(2045)));
     let mut client = server.client("a");
     let watched = crate::testing::Watched::default();
-    client.rpc.memory = std::sync::Arc::new(watched.clone());
+    client.rpc.memory = Arc::new(watched.clone());
     let get = || Args::GetAttr(ops::GetAttr { asked: Bitmap::of(&[Attribute::Acl]) });
     let ops = [Args::PutRootFh].into_iter().chain((0..30).map(|_| get())).collect();
     let outcomes = client.call(ops);
@@ -297,64 +320,81 @@ fn a_list_that_nobody_could_read_is_not_told() {
     assert_eq!(watched.0.load(std::sync::atomic::Ordering::Relaxed), 0, "and is given back");
 }
 
-/// A root with so many users in its list.
+/// proves: NFS4-8881-6.4-a
+#[test]
+fn what_was_set_before_a_list_failed_is_told() {
+    let server = TestServer::serving(Arc::new(Long(1)));
+    let client = server.client("a");
+    let root = client.walk("").unwrap();
+    let both = [Value::Mode(0o700), acl(&[allow("1000", R)])];
+    assert_eq!(set(&client, &root, &both), Err((Status::NOSPC, Bitmap::of(&[Attribute::Mode]))));
+    let attributes = FileAttributes::of(&both);
+    let args = ops::Create { kind: CreateKind::Directory, name: Name::from("d"), attributes };
+    let made = only!(client.on(&root, Args::Create(args)), Create).map(|ok| ok.set);
+    assert_eq!(made, Ok(Bitmap::of(&[Attribute::Mode])), "it is there, and not as open as was asked");
+}
+
+/// A root with so many users in its list, and no room for another.
 struct Long(u32);
 
 impl FileSystem for Long {
-    fn root(&self) -> crate::FileId {
-        crate::FileId::new(b"root").unwrap()
+    fn root(&self) -> FileId {
+        FileId::new(b"root").unwrap()
     }
 
     fn id(&self) -> u64 {
         1
     }
 
-    fn attributes(
-        &self,
-        _: crate::Caller,
-        _: crate::FileId,
-    ) -> rpcrdma_env::BoxFuture<'_, Result<rpcrdma_nfs::attr::Attributes, crate::Fault>> {
-        let root = rpcrdma_nfs::attr::Attributes::new(rpcrdma_nfs::attr::FileType::Directory, 1, 1);
-        Box::pin(std::future::ready(Ok(root)))
+    fn attributes(&self, _: Caller, _: FileId) -> BoxFuture<'_, Result<attr::Attributes, Fault>> {
+        let root = attr::Attributes::new(attr::FileType::Directory, 1, 1);
+        Box::pin(ready(Ok(root)))
     }
 
-    fn acl(
+    fn features(&self) -> Features {
+        Features { acls: true, ..Features::default() }
+    }
+
+    fn set_attributes(
         &self,
-        _: crate::Caller,
-        _: crate::FileId,
-    ) -> rpcrdma_env::BoxFuture<'_, Result<rpcrdma_nfs::attr::Acls, crate::Fault>> {
+        _: Via,
+        _: attr::NewAttributes,
+        _: Option<attr::Time>,
+    ) -> BoxFuture<'_, Changed<attr::Change>> {
+        Box::pin(ready(Ok(attr::Change::default())))
+    }
+
+    fn set_acl(&self, _: Caller, _: FileId, _: attr::Acls) -> BoxFuture<'_, Changed<attr::Change>> {
+        Box::pin(ready(Err(failed(Fault::NoSpace))))
+    }
+
+    fn make(&self, _: Caller, directory: FileId, _: Bytes, _: New) -> BoxFuture<'_, Changed<Made>> {
+        let made = Made::new(directory, None, attr::Change::default());
+        Box::pin(ready(Ok(made)))
+    }
+
+    fn acl(&self, _: Caller, _: FileId) -> BoxFuture<'_, Result<attr::Acls, Fault>> {
         let users = (0..self.0).map(|uid| (uid, 7)).collect();
-        let access = rpcrdma_nfs::attr::PosixAcl::new([7, 7, 0], users, vec![], Some(7)).unwrap();
-        Box::pin(std::future::ready(Ok(rpcrdma_nfs::attr::Acls { access, default: None })))
+        let access = attr::PosixAcl::new([7, 7, 0], users, vec![], Some(7)).unwrap();
+        Box::pin(ready(Ok(attr::Acls { access, default: None })))
     }
 
-    fn lookup(
-        &self,
-        _: crate::Caller,
-        _: crate::FileId,
-        _: bytes::Bytes,
-    ) -> rpcrdma_env::BoxFuture<'_, crate::Told<crate::Found>> {
-        Box::pin(std::future::ready(Err(crate::failed(crate::Fault::NotFound))))
+    fn lookup(&self, _: Caller, _: FileId, _: Bytes) -> BoxFuture<'_, Told<Found>> {
+        Box::pin(ready(Err(failed(Fault::NotFound))))
     }
 
-    fn read(
-        &self,
-        _: crate::Via,
-        _: u64,
-        _: usize,
-        _: rpcrdma_env::Buffer,
-    ) -> rpcrdma_env::BoxFuture<'_, crate::Told<crate::ReadData>> {
-        Box::pin(std::future::ready(Err(crate::failed(crate::Fault::IsDirectory))))
+    fn read(&self, _: Via, _: u64, _: usize, _: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        Box::pin(ready(Err(failed(Fault::IsDirectory))))
     }
 
     fn list(
         &self,
-        _: crate::Caller,
-        _: crate::FileId,
+        _: Caller,
+        _: FileId,
         cookie: u64,
         _: [u8; 8],
-        budget: crate::ListingBudget,
-    ) -> rpcrdma_env::BoxFuture<'_, crate::Told<crate::Listing>> {
-        Box::pin(std::future::ready(Ok(crate::Listing::of([], cookie, budget))))
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Told<Listing>> {
+        Box::pin(ready(Ok(Listing::of([], cookie, budget))))
     }
 }
