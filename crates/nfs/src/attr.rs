@@ -4,6 +4,10 @@
 //! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: there a time outside of 1970 to 2106 is told as the
 //! nearest that it knows.
 
+mod acl;
+
+pub use acl::{Acls, Asker, EXECUTE, MAX_NAMED, PosixAcl, READ, WRITE};
+
 use std::time::Duration;
 
 /// What a file is.
@@ -162,6 +166,9 @@ pub struct Change {
 pub struct NewAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
+    /// Permission bits that a new file does not get, though `mode` has them: the mask of who makes it. A directory's default
+    /// access control list counts in its place. Nothing for a file that is there.
+    pub umask: u32,
     /// Owner.
     pub uid: Option<u32>,
     /// Group.

@@ -29,8 +29,9 @@ pub use caller::{ANONYMOUS_ID, BadCidr, Caller, Cidr, Identities, Squash};
 pub use directory::{DirectoryFs, IndexUse, OfdLocks, OpenError};
 pub use fs::{
     Access, Broken, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
-    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, Made, New, NodeKind, OpenFile, Piece,
-    PieceBudget, ReadData, Renamed, Rights, Sought, Span, SparseData, Told, Usage, Via, Workers, Written, failed,
+    HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, MAX_XATTR_OCTETS, Made, New, NodeKind,
+    OpenFile, Piece, PieceBudget, ReadData, Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage, Via,
+    Workers, Written, XattrNames, failed,
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;

@@ -102,7 +102,8 @@ impl From<SetTime> for attr::SetTime {
 impl From<NewAttributes> for attr::NewAttributes {
     fn from(new: NewAttributes) -> Self {
         let NewAttributes { mode, uid, gid, size, accessed, modified } = new;
-        attr::NewAttributes { mode, uid, gid, size, accessed: accessed.into(), modified: modified.into() }
+        let (accessed, modified) = (accessed.into(), modified.into());
+        attr::NewAttributes { mode, umask: 0, uid, gid, size, accessed, modified }
     }
 }
 

@@ -87,6 +87,8 @@ pub(super) fn fault(error: Errno) -> Fault {
         Errno::DQUOT => Fault::Quota,
         Errno::STALE => Fault::Stale,
         Errno::OPNOTSUPP => Fault::Unsupported,
+        Errno::NODATA => Fault::NoXattr,
+        Errno::TOOBIG => Fault::XattrTooLarge,
         Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::TIMEDOUT => Fault::Later,
         _ => Fault::Io,
     }

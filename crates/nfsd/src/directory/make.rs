@@ -1,7 +1,8 @@
 //! Making files.
 //!
-//! The kernel makes each file as the caller; its mode is then set to what was asked where the process's mask or the
-//! directory's defaults made another of it. The verifier of an exclusive creation is kept in the new file's times, as is
+//! The kernel makes each file as the caller; its mode is then set to what was asked where the process's mask made another of
+//! it. Where the directory has a default access control list, that takes the place of any mask, and stands: a program of the
+//! host would get no other mode. The verifier of an exclusive creation is kept in the new file's times, as is
 //! usual: it survives a restart, and the client's first SETATTR replaces it.
 
 use super::{
@@ -25,6 +26,8 @@ const DEFAULT_FILE_MODE: u32 = 0o644;
 const DEFAULT_DIRECTORY_MODE: u32 = 0o755;
 /// The mode of a file that was made exclusively, until the client sets another.
 const EXCLUSIVE_MODE: u32 = 0o600;
+/// In a mode: who may read, write and execute.
+const PERMISSIONS: u32 = 0o777;
 /// In a mode: the owner may read.
 const OWNER_READS: u32 = 0o400;
 /// On a directory: what is made in it gets its group, and directories this bit, too.
@@ -43,7 +46,7 @@ impl Inner {
                     object
                 }
                 New::Directory(new) => {
-                    let mode = new.mode.unwrap_or(DEFAULT_DIRECTORY_MODE) & MODE_BITS;
+                    let mode = self.first_mode(&directory, &new, DEFAULT_DIRECTORY_MODE);
                     self.as_caller(caller, || mkdirat(&directory.fd, name, Mode::from_raw_mode(mode)))?;
                     self.finish(caller, &directory, name, (FileType::Directory, Some(mode)), new)?
                 }
@@ -76,10 +79,9 @@ impl Inner {
         how: CreateHow,
     ) -> Result<(Arc<Object>, bool), Fault> {
         let mode = match &how {
-            CreateHow::Unchecked(new) | CreateHow::Guarded(new) => new.mode.unwrap_or(DEFAULT_FILE_MODE),
-            CreateHow::Exclusive(_, new) => new.mode.unwrap_or(EXCLUSIVE_MODE),
+            CreateHow::Unchecked(new) | CreateHow::Guarded(new) => self.first_mode(directory, new, DEFAULT_FILE_MODE),
+            CreateHow::Exclusive(_, new) => self.first_mode(directory, new, EXCLUSIVE_MODE),
         };
-        let mode = mode & MODE_BITS;
         match self.as_caller(caller, || create(&directory.fd, name, mode)) {
             Ok(file) => {
                 let new = match how {
@@ -92,7 +94,7 @@ impl Inner {
                 };
                 let fd = reopen(&file, OFlags::PATH).map_err(fault)?;
                 let (object, _) = self.learn(directory, name, fd)?;
-                self.set_mode(caller, &object, mode)?;
+                self.set_mode(caller, directory, &object, mode)?;
                 // Whoever makes a file may write to it, whatever its mode.
                 let stat = stat(&object.fd).map_err(fault)?;
                 let file = Arc::new(file);
@@ -158,7 +160,7 @@ impl Inner {
             NodeKind::Socket => (fs::FileType::Socket, FileType::Socket, none),
             NodeKind::Fifo => (fs::FileType::Fifo, FileType::Fifo, none),
         };
-        let mode = new.mode.unwrap_or(DEFAULT_FILE_MODE) & MODE_BITS;
+        let mode = self.first_mode(directory, &new, DEFAULT_FILE_MODE);
         let device = makedev(device.major, device.minor);
         self.as_caller(caller, || mknodat(&directory.fd, name, kind, Mode::from_raw_mode(mode), device))?;
         self.finish(caller, directory, name, (told, Some(mode)), new)
@@ -184,15 +186,25 @@ impl Inner {
         }
         let (object, _) = self.learn(directory, name, fd)?;
         if let Some(mode) = mode {
-            self.set_mode(caller, &object, mode)?;
+            self.set_mode(caller, directory, &object, mode)?;
         }
         self.set_others(caller, &object, NewAttributes { size: None, ..new })?;
         Ok(object)
     }
 
-    fn set_mode(&self, caller: &Caller, object: &Object, mode: u32) -> Result<(), Fault> {
+    /// The mode of a file that is made: what is asked, without what the maker's mask takes away where nothing else does.
+    fn first_mode(&self, directory: &Object, new: &NewAttributes, default: u32) -> u32 {
+        let mode = new.mode.unwrap_or(default) & MODE_BITS;
+        // RFC 8275 section 5.
+        if new.umask == 0 || self.has_default(directory) { mode } else { mode & !new.umask }
+    }
+
+    fn set_mode(&self, caller: &Caller, directory: &Object, object: &Object, mode: u32) -> Result<(), Fault> {
         let now = stat(&object.fd).map_err(fault)?;
         let has = u32::from(now.stx_mode) & MODE_BITS;
+        // What the directory's default list took away stays away; more would be given than to a program of the host.
+        let mode =
+            if has != mode && self.has_default(directory) { mode & !PERMISSIONS | has & PERMISSIONS } else { mode };
         // A directory may inherit its set-group-id bit.
         let inherited = match file_type(&now) {
             FileType::Directory => has & SET_GROUP_ID,

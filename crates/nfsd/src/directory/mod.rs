@@ -33,17 +33,19 @@ mod losses;
 mod make;
 mod object;
 mod opens;
+mod posix_acl;
 mod resolve;
 mod seldom;
 mod stable;
 mod sys;
 mod uncommitted;
 mod upkeep;
+mod xattr;
 
 use crate::{
     Access, Broken, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, HostLease,
-    Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, Sought, Span,
-    SparseData, StateDirectory, Told, Usage, Via, Written,
+    Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, SetXattr,
+    Sought, Span, SparseData, StateDirectory, Told, Usage, Via, Written, XattrNames,
     claims::{FileKey, HostLocks, Kind},
     failed,
     queue::{After, Job, Lane},
@@ -64,7 +66,7 @@ use object::{Cache, Object};
 use opens::Room;
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
-use rpcrdma_nfs::attr::{Attributes, Change, NewAttributes, Stability, Time};
+use rpcrdma_nfs::attr::{Acls, Attributes, Change, NewAttributes, Stability, Time};
 use rustix::{
     fd::OwnedFd,
     fs::{self, Mode, OFlags, fstatfs, fstatvfs},
@@ -171,6 +173,10 @@ struct Inner {
     max_name_octets: u32,
     /// The unit of clones, where there are any.
     clone_octets: Option<u32>,
+    /// Whether there are access control lists beside modes.
+    acls: bool,
+    /// Whether there are extended attributes of users.
+    xattrs: bool,
     cache: Cache,
     uncommitted: Uncommitted,
     /// How many files clients may have open.
@@ -187,6 +193,8 @@ struct Inner {
     /// What was waited for, in order.
     #[cfg(test)]
     synchronised: Mutex<Vec<FileId>>,
+    /// Access control lists on the disk that are none, which each look at them brings about.
+    acl_failures: seldom::Seldom,
     /// Held for its lock.
     _lock: File,
 }
@@ -279,6 +287,10 @@ impl DirectoryFs {
             false if ways.proofs => Ids::without_opening(&root_fd, &stat),
             false => Ids::Born,
         };
+        let (acls, xattrs) = match ways.lists_and_xattrs {
+            true => (posix_acl::has_acls(&root_fd), xattr::has_xattrs(&root_fd)),
+            false => (false, false),
+        };
         let root_id = ids.of(&root_path_fd, &stat);
         let clone_octets = copy::clone_unit(&root_fd, space.f_bsize);
         let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ways.part;
@@ -298,6 +310,8 @@ impl DirectoryFs {
             local: LOCAL.contains(&kind),
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
             clone_octets,
+            acls,
+            xattrs,
             cache: Cache::new(limit, env.clock.clone()),
             uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
             open_files: Room::new(open_limit(descriptors)),
@@ -309,6 +323,7 @@ impl DirectoryFs {
             index_failures: seldom::Seldom::default(),
             #[cfg(test)]
             synchronised: Mutex::default(),
+            acl_failures: seldom::Seldom::default(),
             _lock: lock,
         };
         Ok(Self { inner: Arc::new(inner), queue, answers: Answers::Stable })
@@ -385,13 +400,15 @@ struct Ways {
     proofs: bool,
     /// Positions in directories.
     positions: bool,
+    /// Access control lists and extended attributes.
+    lists_and_xattrs: bool,
     /// Of the files that the process may open: one of so many.
     part: u64,
 }
 
 impl Default for Ways {
     fn default() -> Self {
-        Self { kernel_handles: true, proofs: true, positions: true, part: 1 }
+        Self { kernel_handles: true, proofs: true, positions: true, lists_and_xattrs: true, part: 1 }
     }
 }
 
@@ -434,8 +451,8 @@ impl FileSystem for DirectoryFs {
     }
 
     fn features(&self) -> Features {
-        let Inner { max_name_octets, clone_octets, .. } = *self.inner;
-        Features { max_links: MAX_LINKS, max_name_octets, clone_octets, ..Features::default() }
+        let Inner { max_name_octets, clone_octets, acls, xattrs, .. } = *self.inner;
+        Features { max_links: MAX_LINKS, max_name_octets, clone_octets, acls, xattrs, ..Features::default() }
     }
 
     fn size_hint(&self, file: FileId) -> Option<u64> {
@@ -482,6 +499,64 @@ impl FileSystem for DirectoryFs {
             &via.caller.clone(),
             file,
             move |inner| inner.set_attributes(&via, &new, guard),
+            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
+        )
+    }
+
+    fn acl(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Acls, Fault>> {
+        let job = self.run(&caller, Lane::Look, move |inner| inner.acl(file).map_err(failed::<()>));
+        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+    }
+
+    fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
+        self.change(
+            &caller.clone(),
+            file,
+            move |inner| inner.set_acl(&caller, file, &acls),
+            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
+        )
+    }
+
+    fn xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Result<Bytes, Fault>> {
+        let job =
+            self.run(&caller.clone(), Lane::Look, move |inner| inner.xattr(&caller, file, &name).map_err(failed::<()>));
+        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+    }
+
+    fn list_xattrs(
+        &self,
+        caller: Caller,
+        file: FileId,
+        cookie: u64,
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Result<XattrNames, Fault>> {
+        let job = self.run(&caller.clone(), Lane::Look, move |inner| {
+            inner.list_xattrs(&caller, file, cookie, budget).map_err(failed::<()>)
+        });
+        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        file: FileId,
+        name: Bytes,
+        value: Bytes,
+        how: SetXattr,
+    ) -> BoxFuture<'_, Changed<Change>> {
+        self.change(
+            &caller.clone(),
+            file,
+            move |inner| inner.set_xattr(&caller, file, &name, &value, how),
+            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
+        )
+    }
+
+    fn remove_xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Changed<Change>> {
+        self.change(
+            &caller.clone(),
+            file,
+            move |inner| inner.remove_xattr(&caller, file, &name),
             move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
         )
     }

@@ -35,9 +35,9 @@ struct Scratch {
 }
 
 /// As an ordinary user's server, as far as files are found.
-const INDEXED: Ways = Ways { kernel_handles: false, proofs: true, positions: true, part: 1 };
+const INDEXED: Ways = Ways { kernel_handles: false, proofs: true, positions: true, lists_and_xattrs: true, part: 1 };
 /// As if the file system had neither handles nor stable positions.
-const PLAIN: Ways = Ways { kernel_handles: false, proofs: false, positions: false, part: 1 };
+const PLAIN: Ways = Ways { kernel_handles: false, proofs: false, positions: false, lists_and_xattrs: false, part: 1 };
 
 impl Scratch {
     fn new(ways: Ways) -> Self {

@@ -81,6 +81,10 @@ faults! {
     Unsupported, "not supported";
     /// Files of this type cannot be made.
     BadType, "not a type of file here";
+    /// The file has no extended attribute of this name (ENODATA).
+    NoXattr, "no such extended attribute";
+    /// The extended attribute is too large (E2BIG).
+    XattrTooLarge, "the extended attribute is too large";
     /// Not now; the same call may succeed later.
     Later, "not available yet, try again later";
     /// The server itself has failed.

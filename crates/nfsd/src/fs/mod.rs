@@ -14,6 +14,7 @@ mod rights;
 mod space;
 mod told;
 mod workers;
+mod xattr;
 
 pub use fault::{Changed, Failure, Fault, Told, failed};
 pub use id::{FileId, MAX_FILE_ID_OCTETS};
@@ -25,6 +26,7 @@ pub use space::{Content, Copied, Piece, PieceBudget, Sought, Span, SparseData};
 pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Renamed, Usage, Written};
 pub(crate) use workers::InPlace;
 pub use workers::Workers;
+pub use xattr::{MAX_XATTR_OCTETS, SetXattr, XattrNames};
 
 use crate::{
     Caller,
@@ -33,8 +35,11 @@ use crate::{
 use bytes::Bytes;
 use open::Plain;
 use rpcrdma_env::{BoxFuture, Buffer};
-use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, Stability, Time};
+use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
 use std::{future::ready, path::PathBuf, sync::Arc};
+
+/// The bits of a mode that an access control list says, too.
+const PERMISSIONS: u32 = 0o777;
 
 /// A file system that can be served.
 ///
@@ -174,6 +179,62 @@ pub trait FileSystem: Send + Sync {
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
         let _ = (via, new, guard);
         read_only()
+    }
+
+    /// The access control lists. Everybody who may call may see them. Those of a mode, unless it is implemented.
+    fn acl(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Acls, Fault>> {
+        Box::pin(async move { self.attributes(caller, file).await.map(|attributes| Acls::of_mode(attributes.mode)) })
+    }
+
+    /// Sets the access control lists, and with them the nine permission bits; of a directory both lists, so that one without a
+    /// default has none then. What a mode cannot say is [`Fault::Unsupported`], unless it is implemented.
+    fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
+        Box::pin(async move {
+            if !acls.is_mode() {
+                return Err(failed(Fault::Unsupported));
+            }
+            let old = self.attributes(caller.clone(), file).await.map_err(failed)?;
+            let mode = Some(old.mode & !PERMISSIONS | acls.access.mode());
+            self.set_attributes(Via::caller(caller, file), NewAttributes { mode, ..NewAttributes::default() }, None)
+                .await
+        })
+    }
+
+    /// The value of an extended attribute of a user's.
+    fn xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Result<Bytes, Fault>> {
+        let _ = (caller, file, name);
+        Box::pin(ready(Err(Fault::Unsupported)))
+    }
+
+    /// The names of a file's extended attributes after `cookie` (0: from the first), as many as `budget` has room for.
+    fn list_xattrs(
+        &self,
+        caller: Caller,
+        file: FileId,
+        cookie: u64,
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Result<XattrNames, Fault>> {
+        let _ = (caller, file, cookie, budget);
+        Box::pin(ready(Err(Fault::Unsupported)))
+    }
+
+    /// Sets an extended attribute.
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        file: FileId,
+        name: Bytes,
+        value: Bytes,
+        how: SetXattr,
+    ) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (caller, file, name, value, how);
+        Box::pin(ready(Err(failed(Fault::Unsupported))))
+    }
+
+    /// Removes an extended attribute.
+    fn remove_xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Changed<Change>> {
+        let _ = (caller, file, name);
+        Box::pin(ready(Err(failed(Fault::Unsupported))))
     }
 
     /// Writes, at least as durably as `stability` says.

@@ -198,10 +198,15 @@ pub struct Features {
     pub max_name_octets: u32,
     /// The unit in which ranges can be cloned, in octets; `None` where they cannot.
     pub clone_octets: Option<u32>,
+    /// Whether access control lists can say more than a mode.
+    pub acls: bool,
+    /// Whether files and directories have extended attributes.
+    pub xattrs: bool,
 }
 
 impl Default for Features {
-    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets, no clones.
+    /// Files of up to 2^63 - 1 octets, nanoseconds, one link, names of 255 octets; no clones, modes alone,
+    /// and no extended attributes.
     fn default() -> Self {
         Self {
             max_file_octets: i64::MAX as u64,
@@ -209,6 +214,8 @@ impl Default for Features {
             max_links: 1,
             max_name_octets: 255,
             clone_octets: None,
+            acls: false,
+            xattrs: false,
         }
     }
 }

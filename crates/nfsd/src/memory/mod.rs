@@ -6,11 +6,12 @@
 mod pages;
 mod space;
 mod tree;
+mod xattrs;
 
 use crate::{
     Access, Broken, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
     HostLease, Linked, Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData,
-    Renamed, Rights, Sought, Span, SparseData, Told, Usage, Via, Written, claims::Kind, failed,
+    Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage, Via, Written, XattrNames, claims::Kind, failed,
 };
 use bytes::Bytes;
 use pages::{PAGE_OCTETS, Pages};
@@ -237,6 +238,7 @@ impl FileSystem for MemoryFs {
             max_links: tree::MAX_LINKS,
             max_name_octets: MAX_NAME_OCTETS,
             clone_octets: Some(PAGE_OCTETS as u32),
+            xattrs: true,
             ..Features::default()
         }
     }
@@ -265,6 +267,41 @@ impl FileSystem for MemoryFs {
             }
             tree.set(&via.caller, number, &new, now, is_open(&via, Access::writes))
         });
+        Box::pin(ready(changed.map(|((), file)| file)))
+    }
+
+    fn xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Result<Bytes, Fault>> {
+        let value = self.look(file, |tree, number| tree.xattr(&caller, number, &name));
+        Box::pin(ready(value.map_err(|failed| failed.fault)))
+    }
+
+    fn list_xattrs(
+        &self,
+        caller: Caller,
+        file: FileId,
+        cookie: u64,
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Result<XattrNames, Fault>> {
+        let names = self.look(file, |tree, number| tree.list_xattrs(&caller, number, cookie, budget));
+        Box::pin(ready(names.map_err(|failed| failed.fault)))
+    }
+
+    fn set_xattr(
+        &self,
+        caller: Caller,
+        file: FileId,
+        name: Bytes,
+        value: Bytes,
+        how: SetXattr,
+    ) -> BoxFuture<'_, Changed<Change>> {
+        let now = self.now();
+        let changed = self.change(file, |tree, number| tree.set_xattr(&caller, number, (name, value), how, now));
+        Box::pin(ready(changed.map(|((), file)| file)))
+    }
+
+    fn remove_xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Changed<Change>> {
+        let now = self.now();
+        let changed = self.change(file, |tree, number| tree.remove_xattr(&caller, number, &name, now));
         Box::pin(ready(changed.map(|((), file)| file)))
     }
 

@@ -2,7 +2,10 @@
 //!
 //! Node numbers are never used again, so an id that is found is the right one. Nothing here waits.
 
-use super::pages::{PAGE_OCTETS, Pages};
+use super::{
+    pages::{PAGE_OCTETS, Pages},
+    xattrs,
+};
 use crate::{Caller, Fault, FileId};
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, Before, Change, Device, FileType, NewAttributes, SetTime, Time};
@@ -79,6 +82,8 @@ pub(super) struct Node {
     changes: u64,
     /// How many opens keep it, though it may have no name.
     opens: usize,
+    /// Extended attributes by name.
+    pub(super) xattrs: BTreeMap<Bytes, Bytes>,
 }
 
 impl Node {
@@ -125,7 +130,7 @@ impl Node {
     }
 
     /// The attributes have changed.
-    fn change(&mut self, now: Time) {
+    pub(super) fn change(&mut self, now: Time) {
         self.changed = now;
         self.changes += 1;
     }
@@ -163,8 +168,22 @@ impl Tree {
         self.next += 1;
         let (uid, gid) = (caller.uid, caller.gid);
         let (accessed, modified, changed, created) = (now, now, now, now);
-        let node =
-            Node { number, body, mode, links, uid, gid, accessed, modified, changed, created, changes: 1, opens: 0 };
+        let (opens, xattrs) = (0, BTreeMap::new());
+        let node = Node {
+            number,
+            body,
+            mode,
+            links,
+            uid,
+            gid,
+            accessed,
+            modified,
+            changed,
+            created,
+            changes: 1,
+            opens,
+            xattrs,
+        };
         self.nodes.insert(number, node);
         number
     }
@@ -273,8 +292,9 @@ impl Tree {
     /// Forgets a node that has neither a name nor an open.
     fn forget_if_unused(&mut self, number: u64) {
         let is_unused = self.nodes.get(&number).is_some_and(|node| node.links == 0 && node.opens == 0);
-        if is_unused && let Some(Node { body: Body::File(pages, _), .. }) = self.nodes.remove(&number) {
-            self.pages -= pages.count();
+        if is_unused && let Some(node) = self.nodes.remove(&number) {
+            let data = if let Body::File(pages, _) = &node.body { pages.count() } else { 0 };
+            self.pages -= data + xattrs::pages(&node.xattrs);
         }
     }
 
@@ -338,7 +358,7 @@ impl Tree {
             self.resize(caller, number, size, now, by_open)?;
         }
         let node = self.node_mut(number)?;
-        node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS);
+        node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS & !new.umask);
         node.uid = new.uid.unwrap_or(node.uid);
         node.gid = new.gid.unwrap_or(node.gid);
         let time = |old: Time, how: SetTime| match how {

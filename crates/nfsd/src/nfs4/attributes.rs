@@ -2,7 +2,7 @@
 
 use super::{
     compound::Compound,
-    settable::supported,
+    settable::{Wanted, set_acls, supported},
     tell::{failure, status},
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 use rpcrdma_nfs::{
     attr::{Attributes, NewAttributes},
     v4::{
-        Attribute, Bitmap, FileAttributes, Status,
+        Attribute, Bitmap, FileAttributes, StateId, Status,
         ops::{self, Answer},
     },
 };
@@ -27,7 +27,12 @@ impl Compound {
         let asked = self.asked(&file, args.asked).await?;
         let attributes = file.attributes().await.map_err(status)?;
         let attributes = self.seen(&file, asked.set, attributes).await?;
-        Ok(ops::GetAttrOk { attributes: self.told(&asked, &file, &attributes)? })
+        let attributes = self.told(&asked, &file, &attributes).await?;
+        if asked.set.contains(Attribute::Acl) {
+            // A list can be long, and a short call can ask for many: it counts as data does.
+            self.counted = Some(self.buffer(attributes.octets.len()).await?);
+        }
+        Ok(ops::GetAttrOk { attributes })
     }
 
     pub(super) async fn set_attributes(&mut self, args: ops::SetAttr) -> Answer<ops::SetAttrOk, ops::SetAttrFailure> {
@@ -36,25 +41,42 @@ impl Compound {
         if args.attributes.set.contains(Attribute::ModeUmask) && self.minor >= 2 {
             return Err(Status::INVAL.into());
         }
-        let (new, set) = self.new_attributes(&file, &args.attributes)?;
-        if new == NewAttributes::default() {
+        let Wanted { attributes: new, acl, set } = self.new_attributes(&file, &args.attributes)?;
+        let acls = match &acl {
+            Some(acl) => Some(self.acls_for(&file, acl).await?),
+            None => None,
+        };
+        let is_acl_alone = new == NewAttributes::default();
+        if is_acl_alone && acls.is_none() {
             file.attributes().await.map_err(status)?;
             return Ok(ops::SetAttrOk { set });
         }
         let _using = self.using(&file, Kind::Write).await?;
+        if !is_acl_alone {
+            self.set_others(&file, args.state, new).await?;
+        }
+        if let Some(acls) = acls {
+            // RFC 8881 section 6.4.1.3: behind the mode.
+            let without = set.without(&Bitmap::of(&[Attribute::Acl]));
+            set_acls(&file, acls).await.map_err(|status| ops::SetAttrFailure { status, set: without })?;
+        }
+        Ok(ops::SetAttrOk { set })
+    }
+
+    /// Sets all but the access control list.
+    async fn set_others(&self, file: &Opened, state: StateId, new: NewAttributes) -> Result<(), Status> {
         let via = match new.size {
             // The same rules as for a WRITE (RFC 8881 section 18.30.3).
-            Some(_) => self.via(&file, args.state, Access::WRITE).await?,
+            Some(_) => self.via(file, state, Access::WRITE).await?,
             None => Via::caller(file.caller.clone(), file.file),
         };
-        file.file_system.set_attributes(via, new, None).await.map_err(|failed| match failed.fault {
+        file.file_system.set_attributes(via, new, None).await.map(drop).map_err(|failed| match failed.fault {
             // RFC 7530 section 16.32.5
             Fault::IsDirectory if self.minor == 0 => Status::ISDIR,
             // Only regular files have a size that can be set, and SETATTR has no other status for that.
             Fault::IsDirectory | Fault::IsSymlink => Status::WRONG_TYPE,
             _ => failure(failed),
-        })?;
-        Ok(ops::SetAttrOk { set })
+        })
     }
 
     pub(super) async fn verify(&mut self, args: ops::Verify) -> Answer {
@@ -86,7 +108,7 @@ impl Compound {
         given.values().map_err(|_| Status::BADXDR)?;
         let attributes = file.attributes().await.map_err(status)?;
         let attributes = self.seen(&file, asked.set, attributes).await?;
-        let told = self.told(&asked, &file, &attributes)?;
+        let told = self.told(&asked, &file, &attributes).await?;
         // This file does not have one of them.
         if told.set != given.set {
             return Err(Status::ATTRNOTSUPP);

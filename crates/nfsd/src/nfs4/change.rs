@@ -4,6 +4,7 @@
 
 use super::{
     compound::Compound,
+    settable::{Wanted, WantedOfNew},
     tell::{change_info, failure, status},
 };
 use crate::{Fault, New, NodeKind, claims::Kind, opened::Opened};
@@ -16,7 +17,7 @@ use rpcrdma_nfs::{
 };
 
 /// What a symbolic link does not have of its own.
-const NOT_OF_LINKS: Bitmap = Bitmap::of(&[Attribute::Mode, Attribute::ModeUmask]);
+const NOT_OF_LINKS: Bitmap = Bitmap::of(&[Attribute::Acl, Attribute::Mode, Attribute::ModeUmask]);
 
 fn device(device: Device) -> attr::Device {
     attr::Device { major: device.major, minor: device.minor }
@@ -29,7 +30,12 @@ impl Compound {
         if matches!(args.kind, CreateKind::Other(_)) {
             return Err(Status::BADTYPE);
         }
-        let (attributes, mut set) = self.new_attributes(&directory, &args.attributes)?;
+        let mut wanted = self.new_attributes(&directory, &args.attributes)?;
+        if matches!(args.kind, CreateKind::Symlink(_)) {
+            wanted = Wanted { acl: None, set: wanted.set.without(&NOT_OF_LINKS), ..wanted };
+        }
+        let is_directory = matches!(args.kind, CreateKind::Directory);
+        let WantedOfNew { attributes, acls, mut set } = wanted.of_new(&directory, is_directory)?;
         // Only regular files have one that can be set, and OPEN makes those.
         if attributes.size.is_some() {
             return Err(Status::INVAL);
@@ -42,7 +48,6 @@ impl Compound {
             CreateKind::Fifo => New::Node(NodeKind::Fifo, attributes),
             CreateKind::Symlink(text) => {
                 text.check()?;
-                set = set.without(&NOT_OF_LINKS);
                 New::Symlink(attributes, text.0)
             }
             CreateKind::Other(_) => return Err(Status::BADTYPE),
@@ -51,7 +56,9 @@ impl Compound {
         match made {
             Ok(made) => {
                 let changed = change_info(&made.directory);
-                self.go_to(Opened { file: made.file, ..directory });
+                let file = Opened { file: made.file, ..directory };
+                self.set_first_acls(&file, acls, &mut set).await;
+                self.go_to(file);
                 Ok(ops::CreateOk { directory: changed, set })
             }
             Err(failed) => Err(failure(failed)),
@@ -149,4 +156,4 @@ impl Compound {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -148,7 +148,9 @@ fn only_looks(op: Op) -> bool {
         Op::Access
             | Op::GetAttr
             | Op::GetFh
+            | Op::GetXattr
             | Op::IoAdvise
+            | Op::ListXattrs
             | Op::LockT
             | Op::Lookup
             | Op::LookupP
@@ -431,6 +433,11 @@ impl Compound {
             Args::SetAttr(args) => Outcome::SetAttr(Box::pin(self.set_attributes(args)).await),
             Args::Verify(args) => Outcome::Verify(Box::pin(self.verify(args)).await),
             Args::NVerify(args) => Outcome::NVerify(Box::pin(self.not_verify(args)).await),
+            // xattr.rs
+            Args::GetXattr(args) => Outcome::GetXattr(Box::pin(self.get_xattr(args)).await),
+            Args::SetXattr(args) => Outcome::SetXattr(Box::pin(self.set_xattr(args)).await),
+            Args::ListXattrs(args) => Outcome::ListXattrs(Box::pin(self.list_xattrs(args, room)).await),
+            Args::RemoveXattr(args) => Outcome::RemoveXattr(Box::pin(self.remove_xattr(args)).await),
             // directory.rs
             Args::ReadDir(args) => Outcome::ReadDir(Box::pin(self.read_directory(args, room)).await),
             // change.rs

@@ -195,11 +195,17 @@ impl Compound {
             }
         };
         let attributes = match about {
-            Ok((file, attributes)) => self.told(asked, &file, &attributes)?,
-            Err(fault) if asked.set.contains(Attribute::ReadAttributesError) => {
-                FileAttributes::of(&[Value::ReadAttributesError(status(fault))])
+            Ok((file, attributes)) => self.told(asked, &file, &attributes).await,
+            Err(fault) => Err(status(fault)),
+        };
+        let attributes = match attributes {
+            Ok(attributes) => attributes,
+            // It has gone meanwhile.
+            Err(Status::STALE) if asked.set.contains(Attribute::Acl) => return Ok(None),
+            Err(status) if asked.set.contains(Attribute::ReadAttributesError) => {
+                FileAttributes::of(&[Value::ReadAttributesError(status)])
             }
-            Err(fault) => return Err(status(fault)),
+            Err(status) => return Err(status),
         };
         debug_assert!(attributes.set.is_within(&supported(self.minor)));
         Ok(Some(Entry { cookie, name, attributes }))

@@ -4,6 +4,7 @@
 use super::{
     compound::Compound,
     tell::{failure, status},
+    xattr,
 };
 use crate::{Fault, Rights, opened::Opened};
 use bytes::Bytes;
@@ -103,17 +104,28 @@ impl Compound {
     pub(super) async fn access(&self, args: ops::Access) -> Answer<ops::AccessOk> {
         let file = self.file()?;
         let asked = Rights::from_bits(args.rights);
-        let told = file.file_system.access(file.caller.clone(), file.file, asked).await;
+        // RFC 8276 section 8.5.
+        let has_xattrs = self.minor >= 2 && file.file_system.features().xattrs;
+        let for_xattrs = if has_xattrs { xattr::needed(args.rights) } else { Rights::NONE };
+        let told = file.file_system.access(file.caller.clone(), file.file, asked | for_xattrs).await;
         let (granted, attributes) = told.map_err(failure)?;
-        let is_directory = match attributes {
-            Some(attributes) => attributes.file_type == FileType::Directory,
-            None => self.file_type(&file).await? == FileType::Directory,
+        let kind = match attributes {
+            Some(attributes) => attributes.file_type,
+            None => self.file_type(&file).await?,
         };
+        let is_directory = kind == FileType::Directory;
         // What means nothing for this file cannot be said of it.
         let meant = if is_directory { !Rights::EXECUTE } else { !(Rights::LOOKUP | Rights::DELETE) };
         let granted = if file.read_only { granted & !Rights::CHANGING } else { granted };
         let supported = asked & meant;
-        Ok(ops::AccessOk { supported: supported.bits(), rights: (granted & supported).bits() })
+        let xattrs = match kind {
+            FileType::Regular | FileType::Directory if has_xattrs => {
+                (xattr::granted(args.rights, Rights::ALL), xattr::granted(args.rights, granted))
+            }
+            _ => (0, 0),
+        };
+        let rights = (granted & supported).bits() | xattrs.1;
+        Ok(ops::AccessOk { supported: supported.bits() | xattrs.0, rights })
     }
 
     pub(super) async fn read_link(&mut self) -> Answer<ops::ReadLinkOk> {

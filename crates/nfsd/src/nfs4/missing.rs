@@ -12,17 +12,13 @@ pub(super) fn is_missing(op: Op) -> bool {
             | Op::GetDeviceInfo
             | Op::GetDeviceList
             | Op::GetDirDelegation
-            | Op::GetXattr
             | Op::LayoutCommit
             | Op::LayoutError
             | Op::LayoutGet
             | Op::LayoutReturn
             | Op::LayoutStats
-            | Op::ListXattrs
             | Op::OpenAttr
-            | Op::RemoveXattr
             | Op::SetSsv
-            | Op::SetXattr
             | Op::WantDelegation
             | Op::WriteSame
     )

@@ -9,6 +9,8 @@
 //! client40.rs sequenced40.rs                    minor version 0: clients, and calls in the sequence of an owner
 //! look.rs change.rs directory.rs                names
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
+//! acl.rs        access control lists                xattr.rs   extended attributes
+//! open_arguments.rs                             which arguments of OPEN are understood
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
 //! space.rs copy.rs offload.rs                   holes and space; copies, and those that go on after their call
 //! delegate.rs delegations.rs                    what clients use by themselves
@@ -20,6 +22,7 @@
 //! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
 //! across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
 
+mod acl;
 mod attributes;
 mod callback;
 mod change;
@@ -38,6 +41,7 @@ mod missing;
 mod observer;
 mod offload;
 mod open;
+mod open_arguments;
 mod open_create;
 mod pseudo;
 mod reservations;
@@ -58,6 +62,7 @@ pub(crate) mod testing40;
 mod tests;
 mod told;
 mod version4;
+mod xattr;
 
 pub(crate) use conflicts::InTheWay;
 pub use observer::{CallbackEvent, Observer};

@@ -3,6 +3,7 @@
 use super::{
     compound::Compound,
     open::Target,
+    settable::WantedOfNew,
     tell::{change_info, failure},
 };
 use crate::{CreateHow, Made, New, opened::Opened};
@@ -32,9 +33,9 @@ impl Compound {
         match how {
             ops::CreateHow::Unchecked(wire) => self.create_unchecked(directory, name, &wire).await,
             ops::CreateHow::Guarded(wire) => {
-                let (new, set) = self.new_attributes(directory, &wire)?;
-                let made = self.make_file(directory, name, CreateHow::Guarded(new)).await?;
-                Ok(target(directory, made, set, None))
+                let new = self.new_attributes(directory, &wire)?.of_new(directory, false)?;
+                let made = self.make_file(directory, name, CreateHow::Guarded(new.attributes)).await?;
+                Ok(self.finish_new(directory, made, new, None).await)
             }
             ops::CreateHow::Exclusive(verifier) => {
                 let how = CreateHow::Exclusive(verifier.0, NewAttributes::default());
@@ -46,17 +47,20 @@ impl Compound {
                 if !create.attributes.set.and(&NOT_EXCLUSIVELY).is_empty() {
                     return Err(Status::INVAL);
                 }
-                let (new, set) = self.new_attributes(directory, &create.attributes)?;
-                let made = self.make_file(directory, name, CreateHow::Exclusive(create.verifier.0, new)).await?;
-                Ok(target(directory, made, set.or(&VERIFIER_ATTRIBUTES), None))
+                let mut new = self.new_attributes(directory, &create.attributes)?.of_new(directory, false)?;
+                new.set = new.set.or(&VERIFIER_ATTRIBUTES);
+                let how = CreateHow::Exclusive(create.verifier.0, new.attributes);
+                let made = self.make_file(directory, name, how).await?;
+                Ok(self.finish_new(directory, made, new, None).await)
             }
         }
     }
 
     /// The size is set when the file is open and nobody denies it: of one that is there only a size of 0.
     async fn create_unchecked(&self, directory: &Opened, name: Name, wire: &FileAttributes) -> Result<Target, Status> {
-        let (new, set) = self.new_attributes(directory, wire)?;
-        let how = CreateHow::Unchecked(NewAttributes { size: None, ..new });
+        let new = self.new_attributes(directory, wire)?.of_new(directory, false)?;
+        let asked_size = new.attributes.size;
+        let how = CreateHow::Unchecked(NewAttributes { size: None, ..new.attributes });
         let made = match self.make_file(directory, name.clone(), how).await {
             // Something is there that is no regular file: opening it says what it is.
             Err(Status::EXIST) => {
@@ -72,12 +76,19 @@ impl Compound {
             made => made?,
         };
         if made.is_new {
-            let size = new.size.filter(|size| *size > 0);
-            return Ok(target(directory, made, set, size));
+            let size = asked_size.filter(|size| *size > 0);
+            return Ok(self.finish_new(directory, made, new, size).await);
         }
-        let size = new.size.filter(|size| *size == 0);
+        let size = asked_size.filter(|size| *size == 0);
         let set = if size.is_some() { Bitmap::of(&[Attribute::Size]) } else { Bitmap::EMPTY };
         Ok(target(directory, made, set, size))
+    }
+
+    /// A file that this call has made gets its access control lists.
+    async fn finish_new(&self, directory: &Opened, made: Made, new: WantedOfNew, size: Option<u64>) -> Target {
+        let mut target = target(directory, made, new.set, size);
+        self.set_first_acls(&target.file, new.acls, &mut target.set).await;
+        target
     }
 
     async fn make_file(&self, directory: &Opened, name: Name, how: CreateHow) -> Result<Made, Status> {

@@ -1,15 +1,24 @@
 //! Which attributes there are, and those that a client sets: from the wire to what a file system takes (RFC 8881 sections 5.5 to
 //! 5.9, RFC 8275).
 
-use super::compound::Compound;
-use crate::opened::Opened;
+use super::{
+    acl,
+    compound::Compound,
+    tell::{failure, status},
+};
+use crate::{Failure, Fault, opened::Opened};
 use rpcrdma_nfs::{
-    attr,
-    v4::{Attribute, Bitmap, FileAttributes, Principal, SetTime, Status},
+    attr::{self, Acls, Change, FileType},
+    v4::{Acl, Attribute, Bitmap, FileAttributes, Principal, SetTime, Status},
 };
 
 /// Permission bits, with set-user-id, set-group-id and sticky; what else a mode has means nothing (RFC 8881 section 6.2.4).
 const MODE_BITS: u32 = 0o7777;
+
+/// The bits of a mode that an access control list says, too.
+const PERMISSIONS: u32 = 0o777;
+/// Those of the owner.
+const OWNER_PERMISSIONS: u32 = 0o700;
 
 /// What every minor version has.
 const ALWAYS: Bitmap = Bitmap::of(&[
@@ -25,6 +34,7 @@ const ALWAYS: Bitmap = Bitmap::of(&[
     Attribute::UniqueHandles,
     Attribute::LeaseTime,
     Attribute::ReadAttributesError,
+    Attribute::Acl,
     Attribute::AclSupport,
     Attribute::CanSetTime,
     Attribute::CaseInsensitive,
@@ -64,16 +74,18 @@ const ALWAYS: Bitmap = Bitmap::of(&[
 /// What minor version 1 brought.
 const SINCE_1: Bitmap = Bitmap::of(&[Attribute::SupportedExclusiveCreate]);
 
-/// What minor version 2 brought, with the extensions of RFC 8275 and RFC 8276.
+/// What minor version 2 brought, with the extensions of RFC 8275, RFC 8276 and RFC 9754.
 const SINCE_2: Bitmap = Bitmap::of(&[
     Attribute::ChangeAttributeType,
     Attribute::CloneBlockSize,
     Attribute::ModeUmask,
     Attribute::XattrSupport,
+    Attribute::OpenArguments,
 ]);
 
 /// What may be set, except the times, while a file is made exclusively: a file system may keep the verifier in those.
-const EXCLUSIVE: Bitmap = Bitmap::of(&[Attribute::Size, Attribute::Mode, Attribute::Owner, Attribute::Group]);
+const EXCLUSIVE: Bitmap =
+    Bitmap::of(&[Attribute::Size, Attribute::Acl, Attribute::Mode, Attribute::Owner, Attribute::Group]);
 
 /// The attributes that are supported in a minor version.
 pub(super) fn supported(minor: u32) -> Bitmap {
@@ -102,38 +114,147 @@ fn number(principal: Option<Principal>) -> Result<Option<u32>, Status> {
     principal.map(|principal| principal.number().ok_or(Status::BADOWNER)).transpose()
 }
 
+/// What a client wants to set.
+pub(super) struct Wanted {
+    /// All but the access control list.
+    pub(super) attributes: attr::NewAttributes,
+    /// The access control list.
+    pub(super) acl: Option<Acl>,
+    /// Which attributes those are.
+    pub(super) set: Bitmap,
+}
+
+/// The same for a new file.
+pub(super) struct WantedOfNew {
+    /// What it is made with.
+    pub(super) attributes: attr::NewAttributes,
+    /// The access control lists that it gets then.
+    pub(super) acls: Option<Acls>,
+    /// Which attributes those are.
+    pub(super) set: Bitmap,
+}
+
+impl Wanted {
+    /// For a new file in a directory. With an access control list it is made for its owner alone, as far as that lets him, so
+    /// that nobody can do with it meanwhile what the list does not allow.
+    ///
+    /// # Errors
+    /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be had.
+    pub(super) fn of_new(self, directory: &Opened, is_directory: bool) -> Result<WantedOfNew, Status> {
+        let Self { mut attributes, acl, set } = self;
+        let acls = acl.map(|acl| possible(&acl, directory, is_directory)).transpose()?;
+        if let Some(acls) = &acls {
+            // RFC 8881 section 6.4.1.3: first the mode, then the list, which says nothing of the higher bits.
+            let special = attributes.mode.unwrap_or(0) & !PERMISSIONS;
+            attributes.mode = Some(special | acls.access.mode() & OWNER_PERMISSIONS);
+            attributes.umask = 0;
+        }
+        Ok(WantedOfNew { attributes, acls, set })
+    }
+}
+
+/// The lists that a client's list becomes, if files like this one can have them.
+fn possible(acl: &Acl, beside: &Opened, is_directory: bool) -> Result<Acls, Status> {
+    let acls = acl::posix(acl, is_directory)?;
+    let is_had = acls.is_mode() || beside.file_system.features().acls;
+    // RFC 8881 section 6.2.1.2.
+    if is_had { Ok(acls) } else { Err(Status::ATTRNOTSUPP) }
+}
+
+/// Sets the access control lists of a file.
+///
+/// # Errors
+/// The status of the failure.
+pub(super) async fn set_acls(file: &Opened, acls: Acls) -> Result<Change, Status> {
+    let set = file.file_system.set_acl(file.caller.clone(), file.file, acls).await;
+    set.map_err(|failed: Failure<_>| match failed.fault {
+        Fault::Unsupported => Status::ATTRNOTSUPP,
+        _ => failure(failed),
+    })
+}
+
 impl Compound {
-    /// What a client wants to set on a file, or on a new one beside it, and which attributes those are.
+    /// The access control lists that a client wants to set on a file that is there.
+    ///
+    /// # Errors
+    /// BADOWNER, ATTRNOTSUPP, FBIG for what cannot be had; or why it cannot be told what the file is.
+    pub(super) async fn acls_for(&self, file: &Opened, acl: &Acl) -> Result<Acls, Status> {
+        match file.attributes().await.map_err(status)?.file_type {
+            // Everybody may do everything with a symbolic link.
+            FileType::Symlink => Err(Status::ATTRNOTSUPP),
+            kind => possible(acl, file, kind == FileType::Directory),
+        }
+    }
+
+    /// Gives a file that was just made its access control lists. What came of it is in the set of attributes that were set: the
+    /// file is there either way, and lets nobody do more.
+    pub(super) async fn set_first_acls(&self, file: &Opened, acls: Option<Acls>, set: &mut Bitmap) {
+        if let Some(acls) = acls
+            && set_acls(file, acls).await.is_err()
+        {
+            set.remove(Attribute::Acl);
+        }
+    }
+
+    /// What a client wants to set on a file, or on a new one beside it.
     ///
     /// # Errors
     /// ATTRNOTSUPP, INVAL, BADOWNER, BADXDR; FBIG for a size that no file there can have.
-    pub(super) fn new_attributes(
-        &self,
-        file: &Opened,
-        wire: &FileAttributes,
-    ) -> Result<(attr::NewAttributes, Bitmap), Status> {
+    pub(super) fn new_attributes(&self, file: &Opened, wire: &FileAttributes) -> Result<Wanted, Status> {
         let new = wire.to_set(&supported(self.minor)).map_err(|fault| fault.status())?;
         // It can be read, and no file system here can set it.
         if new.created.is_some() {
             return Err(Status::INVAL);
         }
-        let mode = match (new.mode, new.mode_umask) {
+        let (mode, umask) = match (new.mode, new.mode_umask) {
             // RFC 8275 section 3: one of them.
             (Some(_), Some(_)) => return Err(Status::INVAL),
-            (None, Some(masked)) => Some(masked.mode & !masked.umask),
-            (mode, None) => mode,
+            (None, Some(masked)) => (Some(masked.mode), masked.umask & PERMISSIONS),
+            (mode, None) => (mode, 0),
         };
         if new.size.is_some_and(|size| size > file.file_system.features().max_file_octets) {
             return Err(Status::FBIG);
         }
-        let set = attr::NewAttributes {
+        let attributes = attr::NewAttributes {
             mode: mode.map(|mode| mode & MODE_BITS),
+            umask,
             uid: number(new.owner)?,
             gid: number(new.group)?,
             size: new.size,
             accessed: time(new.accessed),
             modified: time(new.modified),
         };
-        Ok((set, wire.set))
+        Ok(Wanted { attributes, acl: new.acl, set: wire.set })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Caller, FileSystem, MemoryFs, testing::env};
+    use rpcrdma_nfs::{
+        attr::NewAttributes,
+        v4::{Ace, ace},
+    };
+    use std::sync::Arc;
+
+    /// proves: NFS4-8881-6.4-b
+    #[test]
+    fn a_file_with_a_list_is_its_owners_alone_until_it_has_it() {
+        let file_system = Arc::new(MemoryFs::new(1 << 20, &env()));
+        let file = file_system.root();
+        let beside = Opened { file_system, file, caller: Caller::root(), read_only: false, export: 1 };
+        let of = |who: &str, mode| {
+            let rights = ace::READ_DATA | ace::WRITE_DATA | ace::APPEND_DATA;
+            let entry = Ace { kind: ace::ALLOWED, flags: 0, rights, who: who.into() };
+            let attributes = NewAttributes { mode, umask: 0o22, ..NewAttributes::default() };
+            let wanted = Wanted { attributes, acl: Some(vec![entry].into()), set: Bitmap::EMPTY };
+            let new = wanted.of_new(&beside, false).unwrap();
+            assert_eq!(new.attributes.umask, 0, "the list says all");
+            (new.attributes.mode, new.acls.unwrap().access.mode())
+        };
+        assert_eq!(of("EVERYONE@", Some(0o4777)), (Some(0o4600), 0o666));
+        assert_eq!(of("GROUP@", Some(0o777)), (Some(0), 0o060));
+        assert_eq!(of("OWNER@", None), (Some(0o600), 0o600));
     }
 }

@@ -33,6 +33,8 @@ pub(super) fn status(fault: Fault) -> Status {
         Fault::Changed => Status::NOT_SAME,
         Fault::BadCookie => Status::BAD_COOKIE,
         Fault::Unsupported => Status::NOTSUPP,
+        Fault::NoXattr => Status::NOXATTR,
+        Fault::XattrTooLarge => Status::XATTR2BIG,
         Fault::BadType => Status::BADTYPE,
         Fault::Later => Status::DELAY,
         Fault::Internal => Status::SERVERFAULT,

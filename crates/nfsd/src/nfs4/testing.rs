@@ -13,7 +13,7 @@
 
 pub(crate) mod back;
 
-use super::{Version4, service::Shared, tasks};
+use super::{Version4, service::Shared};
 use crate::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory,
     testing::{self, Beside, SECRET},
@@ -26,9 +26,7 @@ use rpcrdma_nfs::v4::{
 };
 use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
 use std::{
-    future::poll_fn,
     path::PathBuf,
-    pin::Pin,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},

@@ -2,7 +2,9 @@
 //! 7862 section 12.2).
 
 use super::{
+    acl,
     compound::Compound,
+    open_arguments::open_arguments,
     settable::{exclusive, supported},
     tell::status,
 };
@@ -12,8 +14,8 @@ use crate::{
     transfer::{session_limits, transfer_limits},
 };
 use rpcrdma_nfs::{
-    attr::Attributes,
-    v4::{Attribute, Bitmap, ChangeAttributeType, FileAttributes, Setting, Status, Value, value_of},
+    attr::{Attributes, FileType},
+    v4::{Acl, Attribute, Bitmap, ChangeAttributeType, FileAttributes, Setting, Status, Value, ace, value_of},
 };
 
 /// Handles are for ever (`FH4_PERSISTENT`).
@@ -72,10 +74,20 @@ impl Compound {
     /// Tells them of a file.
     ///
     /// # Errors
-    /// SERVERFAULT if its handle cannot be made.
-    pub(super) fn told(&self, asked: &Asked, file: &Opened, attributes: &Attributes) -> Result<FileAttributes, Status> {
+    /// SERVERFAULT if its handle cannot be made; why its access control list cannot be told.
+    pub(super) async fn told(
+        &self,
+        asked: &Asked,
+        file: &Opened,
+        attributes: &Attributes,
+    ) -> Result<FileAttributes, Status> {
         let handle = if asked.set.contains(Attribute::Handle) { Some(self.handle(file)?) } else { None };
+        let mut acl = match asked.set.contains(Attribute::Acl) {
+            true => Some(Box::pin(self.acl(file, attributes)).await?),
+            false => None,
+        };
         Ok(FileAttributes::tell(asked.set, |attribute| match attribute {
+            Attribute::Acl => acl.take().map(Value::Acl),
             Attribute::Handle => handle.clone().map(Value::Handle),
             Attribute::SupportedAttributes => Some(Value::SupportedAttributes(self.supported_of(file, attributes))),
             Attribute::MountedOnFileId => {
@@ -85,6 +97,16 @@ impl Compound {
                 .or_else(|| usage_value(attribute, asked.usage.as_ref()?))
                 .or_else(|| self.constant(attribute, file)),
         }))
+    }
+
+    /// The access control list of a file.
+    ///
+    /// # Errors
+    /// REP_TOO_BIG, in minor version 0 RESOURCE, for one that is longer than any client reads.
+    async fn acl(&self, file: &Opened, attributes: &Attributes) -> Result<Acl, Status> {
+        let acls = file.file_system.acl(file.caller.clone(), file.file).await.map_err(status)?;
+        let too_long = if self.minor == 0 { Status::RESOURCE } else { Status::REP_TOO_BIG };
+        acl::told(&acls, attributes.file_type == FileType::Directory).ok_or(too_long)
     }
 
     /// What is supported for a file.
@@ -114,7 +136,7 @@ impl Compound {
             }
             // That nothing went wrong; in a directory's entries that could be otherwise.
             Attribute::ReadAttributesError => Value::ReadAttributesError(Status::OK),
-            Attribute::AclSupport => Value::AclSupport(0),
+            Attribute::AclSupport => Value::AclSupport(ace::SUPPORT_ALLOW | ace::SUPPORT_DENY),
             Attribute::CanSetTime => Value::CanSetTime(true),
             Attribute::CaseInsensitive => Value::CaseInsensitive(false),
             Attribute::CasePreserving => Value::CasePreserving(true),
@@ -130,7 +152,8 @@ impl Compound {
             Attribute::SupportedExclusiveCreate => Value::SupportedExclusiveCreate(exclusive(self.minor)),
             Attribute::ChangeAttributeType => Value::ChangeAttributeType(ChangeAttributeType::Undefined),
             Attribute::CloneBlockSize => Value::CloneBlockSize(features().clone_octets?),
-            Attribute::XattrSupport => Value::XattrSupport(false),
+            Attribute::XattrSupport => Value::XattrSupport(features().xattrs),
+            Attribute::OpenArguments => Value::OpenArguments(open_arguments()),
             _ => return None,
         })
     }

@@ -237,7 +237,7 @@ impl Queue {
         loop {
             let Some((origin, job)) = self.state().begin(&self.limits) else { return };
             let running = Running::new(self.clone(), origin, job);
-            self.workers.run(Box::new(move || running.drive()));
+            self.workers.run(Box::new(move || running.work()));
         }
     }
 }

@@ -54,7 +54,7 @@ fn where_there_are_no_birth_times_the_generation_tells() {
 }
 
 /// The former ids of an ordinary user's server: inode number and birth time.
-const FORMER: Ways = Ways { kernel_handles: false, proofs: false, positions: true, part: 1 };
+const FORMER: Ways = Ways { kernel_handles: false, proofs: false, positions: true, lists_and_xattrs: true, part: 1 };
 
 /// proves: NFS3-FH-b, NFS3-FH-c
 #[test]

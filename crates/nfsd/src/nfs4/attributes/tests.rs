@@ -79,9 +79,21 @@ fn a_file_is_told_in_these_octets() {
     let mut encoder = Encoder::new();
     told(&client, &file, &asked).unwrap().encode(&mut encoder);
     let zero = u32::from_be_bytes(*b"0\0\0\0");
-    let sets = [3, 1 << 1 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 13, 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5, 1 << 18];
-    let values = [52, 1, 0, 0, 1, 90, 0, 0o644, 1, 1, zero, 1, zero, 0];
-    let words = [&sets[..], &values].concat();
+    let sets = [3, 1 << 1 | 1 << 4 | 1 << 5 | 1 << 10 | 1 << 12 | 1 << 13, 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5, 1 << 18];
+    let name = |name: &[u8]| {
+        let octets = [name, &[0; 3][..name.len().next_multiple_of(4) - name.len()]].concat();
+        let words = octets.chunks(4).map(|word| u32::from_be_bytes(word.try_into().unwrap()));
+        [u32::try_from(name.len()).unwrap()].into_iter().chain(words).collect::<Vec<_>>()
+    };
+    // Allowed: to read and tell for all, to write data and attributes for the owner.
+    let all = 0x12_0080;
+    let owner = [&[0, 0, all | 0x4_0107][..], &name(b"OWNER@")].concat();
+    let group = [&[0, 0, all | 1][..], &name(b"GROUP@")].concat();
+    let others = [&[0, 0, all | 1][..], &name(b"EVERYONE@")].concat();
+    let acl = [&[3][..], &owner, &group, &others].concat();
+    let rest = [3, 0o644, 1, 1, zero, 1, zero, 1];
+    let octets = 4 * (5 + acl.len() + rest.len()) as u32;
+    let words = [&sets[..], &[octets, 1, 0, 0, 1, 90], &acl, &rest].concat();
     assert_eq!(encoder.finish().to_bytes(), words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>());
 }
 
@@ -210,17 +222,22 @@ fn what_cannot_be_set_is_refused() {
 /// proves: NFS4-8275-a
 #[test]
 fn a_mask_takes_bits_from_the_mode() {
-    let server = TestServer::memory();
-    let client = server.client("a");
-    let make = |name: &str, values: &[Value]| {
-        let attributes = FileAttributes::of(values);
-        let args = ops::Create { kind: CreateKind::Directory, name: Name::from(name), attributes };
-        client.status(vec![Args::PutRootFh, Args::Create(args)])
-    };
-    let mask = Value::ModeUmask(ModeUmask { mode: 0o777, umask: 0o27 });
-    assert_eq!(make("d", std::slice::from_ref(&mask)), Status::OK);
-    assert_eq!(value(&client, &client.walk("d").unwrap(), Attribute::Mode), Value::Mode(0o750));
-    assert_eq!(make("e", &[mask, Value::Mode(0o700)]), Status::INVAL);
+    for server in servers() {
+        let client = server.client("a");
+        let make = |name: &str, values: &[Value]| {
+            let attributes = FileAttributes::of(values);
+            let args = ops::Create { kind: CreateKind::Directory, name: Name::from(name), attributes };
+            client.status(vec![Args::PutRootFh, Args::Create(args)])
+        };
+        let mask = Value::ModeUmask(ModeUmask { mode: 0o1777, umask: 0o7027 });
+        assert_eq!(make("d", std::slice::from_ref(&mask)), Status::OK);
+        assert_eq!(
+            value(&client, &client.walk("d").unwrap(), Attribute::Mode),
+            Value::Mode(0o1750),
+            "permissions alone"
+        );
+        assert_eq!(make("e", &[mask, Value::Mode(0o700)]), Status::INVAL);
+    }
 }
 
 /// proves: NFS4-8881-18.30-b

@@ -29,6 +29,11 @@ fn create(
     only!(client.on(directory, Args::Create(args)), Create)
 }
 
+/// Makes something in the root.
+pub(in crate::nfs4) fn make(client: &TestClient, called: &str, kind: CreateKind) -> Result<ops::CreateOk, Status> {
+    create(client, &client.walk("").unwrap(), (called, kind), &[])
+}
+
 fn make_directory(client: &TestClient, directory: &Handle, called: &str) -> ChangeInfo {
     create(client, directory, (called, CreateKind::Directory), &[Value::Mode(0o755)]).unwrap().directory
 }

@@ -1,5 +1,6 @@
 //! What clients of version 4 hold, asked of whole servers.
 
+mod acl;
 mod compound;
 mod copy;
 mod cost;
@@ -9,6 +10,7 @@ mod holders;
 pub(in crate::nfs4) mod lock;
 mod offload;
 mod open;
+mod open_arguments;
 mod recall;
 mod recovery;
 mod space;

@@ -58,7 +58,7 @@ fn what_waits_for_a_disk_takes_its_clients_turn() {
     let mut other = asks(2);
     assert!(poll(&mut other).is_pending());
     assert_eq!(workers.count(), 6, "another client has a thread at once");
-    workers.drive();
+    workers.work();
     assert_eq!(poll(&mut other), Poll::Ready(Ok(2)));
     assert!(many.iter_mut().all(|call| poll(call) == Poll::Ready(Ok(1))));
 }

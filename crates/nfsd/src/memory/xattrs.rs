@@ -1,0 +1,169 @@
+//! Extended attributes of files in memory. They count as pages of the file system, rounded up for each file.
+
+use super::{
+    pages::PAGE_OCTETS,
+    tree::{READ, Tree, WRITE},
+};
+use crate::{Caller, Fault, ListingBudget, MAX_XATTR_OCTETS, SetXattr, XattrNames};
+use bytes::Bytes;
+use rpcrdma_nfs::attr::{FileType, Time};
+use siphasher::sip::SipHasher24;
+use std::{collections::BTreeMap, hash::Hasher};
+
+/// The longest name in octets: what Linux leaves beside the namespace.
+const MAX_NAME_OCTETS: usize = 250;
+/// The most octets of all names of a file, each with one more, as Linux counts them.
+const MAX_LIST_OCTETS: usize = 64 << 10;
+
+/// How many pages a file's extended attributes count as.
+pub(super) fn pages(xattrs: &BTreeMap<Bytes, Bytes>) -> u64 {
+    let octets: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+    octets.div_ceil(PAGE_OCTETS) as u64
+}
+
+/// Where a name stands in a listing, whatever others there are: never 0.
+fn place(name: &[u8]) -> u64 {
+    // A fixed key: positions only have to be spread.
+    let mut hasher = SipHasher24::new_with_key(&[5; 16]);
+    hasher.write(name);
+    (hasher.finish() >> 1).max(1)
+}
+
+fn check_name(name: &[u8]) -> Result<(), Fault> {
+    match name.len() {
+        0 => Err(Fault::Invalid),
+        octets if octets > MAX_NAME_OCTETS => Err(Fault::NameTooLong),
+        _ => Ok(()),
+    }
+}
+
+impl Tree {
+    /// The extended attributes of a file for a caller with these rights to it.
+    fn xattrs(&self, caller: &Caller, number: u64, rights: u32) -> Result<&BTreeMap<Bytes, Bytes>, Fault> {
+        let node = self.node(number)?;
+        match node.file_type() {
+            FileType::Regular | FileType::Directory => {}
+            FileType::Symlink => return Err(Fault::IsSymlink),
+            _ => return Err(Fault::IsSpecial),
+        }
+        self.check(caller, number, rights)?;
+        Ok(&node.xattrs)
+    }
+
+    pub(super) fn xattr(&self, caller: &Caller, number: u64, name: &[u8]) -> Result<Bytes, Fault> {
+        check_name(name)?;
+        self.xattrs(caller, number, READ)?.get(name).cloned().ok_or(Fault::NoXattr)
+    }
+
+    pub(super) fn list_xattrs(
+        &self,
+        caller: &Caller,
+        number: u64,
+        cookie: u64,
+        mut budget: ListingBudget,
+    ) -> Result<XattrNames, Fault> {
+        let names = self.xattrs(caller, number, READ)?.keys().cloned();
+        Ok(XattrNames::after(cookie, names, place, |octets| budget.take(octets)))
+    }
+
+    pub(super) fn set_xattr(
+        &mut self,
+        caller: &Caller,
+        number: u64,
+        (name, value): (Bytes, Bytes),
+        how: SetXattr,
+        now: Time,
+    ) -> Result<(), Fault> {
+        check_name(&name)?;
+        if value.len() > MAX_XATTR_OCTETS {
+            return Err(Fault::XattrTooLarge);
+        }
+        let mut xattrs = self.xattrs(caller, number, WRITE)?.clone();
+        match (xattrs.contains_key(&name), how) {
+            (true, SetXattr::Create) => return Err(Fault::Exists),
+            (false, SetXattr::Replace) => return Err(Fault::NoXattr),
+            _ => {}
+        }
+        // The call that they came with would stay in memory with them.
+        xattrs.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
+        let names: usize = xattrs.keys().map(|name| name.len() + 1).sum();
+        if names > MAX_LIST_OCTETS {
+            return Err(Fault::NoSpace);
+        }
+        self.keep_xattrs(number, xattrs, now)
+    }
+
+    pub(super) fn remove_xattr(&mut self, caller: &Caller, number: u64, name: &[u8], now: Time) -> Result<(), Fault> {
+        check_name(name)?;
+        let mut xattrs = self.xattrs(caller, number, WRITE)?.clone();
+        xattrs.remove(name).ok_or(Fault::NoXattr)?;
+        self.keep_xattrs(number, xattrs, now)
+    }
+
+    fn keep_xattrs(&mut self, number: u64, xattrs: BTreeMap<Bytes, Bytes>, now: Time) -> Result<(), Fault> {
+        let node = self.node(number)?;
+        let taken = self.pages - pages(&node.xattrs) + pages(&xattrs);
+        if taken > self.max_pages && taken > self.pages {
+            return Err(Fault::NoSpace);
+        }
+        self.pages = taken;
+        let node = self.node_mut(number)?;
+        node.xattrs = xattrs;
+        node.change(now);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::tree::ROOT;
+    use rpcrdma_nfs::attr::NewAttributes;
+
+    const PAGES: u64 = 4;
+
+    fn tree() -> Tree {
+        Tree::new(1, PAGES * PAGE_OCTETS as u64, Time::default())
+    }
+
+    fn set(tree: &mut Tree, number: u64, name: &[u8], octets: usize) -> Result<(), Fault> {
+        let pair = (Bytes::copy_from_slice(name), Bytes::from(vec![0; octets]));
+        tree.set_xattr(&Caller::root(), number, pair, SetXattr::Either, Time::default())
+    }
+
+    #[test]
+    fn values_count_as_pages_and_are_given_back() {
+        let mut tree = tree();
+        set(&mut tree, ROOT, b"a", PAGE_OCTETS - 1).unwrap();
+        assert_eq!(tree.pages, 1);
+        set(&mut tree, ROOT, b"b", 3 * PAGE_OCTETS - 1).unwrap();
+        assert_eq!(tree.pages, PAGES, "all that there are");
+        assert_eq!(set(&mut tree, ROOT, b"c", 0), Err(Fault::NoSpace));
+        set(&mut tree, ROOT, b"b", 0).unwrap();
+        tree.remove_xattr(&Caller::root(), ROOT, b"a", Time::default()).unwrap();
+        assert_eq!(tree.pages, 1);
+        // With a file they go.
+        let number = tree.new_directory(ROOT, 0o700, &Caller::root(), Time::default());
+        tree.enter(ROOT, Bytes::from_static(b"d"), number, Time::default()).unwrap();
+        set(&mut tree, number, b"a", PAGE_OCTETS).unwrap();
+        assert_eq!(tree.pages, 3);
+        tree.leave(ROOT, b"d", Time::default()).unwrap();
+        tree.unlink(number, Time::default()).unwrap();
+        assert_eq!(tree.pages, 1);
+    }
+
+    #[test]
+    fn names_end_at_their_limit() {
+        let mut tree = Tree::new(1, 1 << 30, Time::default());
+        let count = MAX_LIST_OCTETS / (MAX_NAME_OCTETS + 1);
+        let name = |number: usize| format!("{number:0>MAX_NAME_OCTETS$}").into_bytes();
+        (0..count).for_each(|number| set(&mut tree, ROOT, &name(number), 0).unwrap());
+        let left = MAX_LIST_OCTETS % (MAX_NAME_OCTETS + 1);
+        assert_eq!(set(&mut tree, ROOT, &vec![b'n'; left], 0), Err(Fault::NoSpace), "with its end one octet too many");
+        set(&mut tree, ROOT, &vec![b'n'; left - 1], 0).unwrap();
+        assert_eq!(set(&mut tree, ROOT, &name(0), 7), Ok(()), "what is there can be set");
+        let changed = NewAttributes { mode: Some(0o666), umask: 0o022, ..NewAttributes::default() };
+        tree.set(&Caller::root(), ROOT, &changed, Time::default(), false).unwrap();
+        assert_eq!(tree.attributes(ROOT).unwrap().mode, 0o644);
+    }
+}

@@ -1,0 +1,26 @@
+//! Which arguments of OPEN this server understands (RFC 9754 section 4): the one place that says so. What can be wanted of
+//! delegations is added here with what grants them.
+
+use rpcrdma_nfs::v4::{Bitmap, OpenArguments};
+
+/// Values of `share_access`: to read, to write, both.
+const SHARE_ACCESS: [u32; 3] = [1, 2, 3];
+/// Values of `share_deny`: nothing, reading, writing, both.
+const SHARE_DENY: [u32; 4] = [0, 1, 2, 3];
+/// What can be wanted, by its place in `share_access`: no delegation (4), and no longer what was wanted (5).
+const WANTS: [u32; 2] = [4, 5];
+/// Claims by number: by name, from before a restart, by handle.
+const CLAIMS: [u32; 3] = [0, 1, 4];
+/// Ways to create by number: all.
+const CREATE_MODES: [u32; 4] = [0, 1, 2, 3];
+
+/// The value of the attribute.
+pub(super) fn open_arguments() -> OpenArguments {
+    OpenArguments {
+        share_access: Bitmap::of_numbers(SHARE_ACCESS),
+        share_deny: Bitmap::of_numbers(SHARE_DENY),
+        share_access_want: Bitmap::of_numbers(WANTS),
+        open_claim: Bitmap::of_numbers(CLAIMS),
+        create_mode: Bitmap::of_numbers(CREATE_MODES),
+    }
+}

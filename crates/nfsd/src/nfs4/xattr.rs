@@ -1,0 +1,125 @@
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276), and the rights to them that ACCESS tells.
+
+use super::{
+    compound::Compound,
+    tell::{change_info, status},
+};
+use crate::{Fault, ListingBudget, MAX_XATTR_OCTETS, Rights, SetXattr, opened::Opened, transfer::MAX_LISTING_OCTETS};
+use rpcrdma_nfs::v4::{
+    Name, Opaque, Status,
+    ops::{self, Answer, MAX_XATTR_NAMES, SetXattrOption, access},
+};
+
+/// Octets of an outcome before its results: the operation's number and the status.
+const OUTCOME_OCTETS: usize = 8;
+/// Octets of LISTXATTRS' results without a name: the cookie, how many names, whether they are the last.
+const EMPTY_LIST_OCTETS: usize = 8 + 4 + 4;
+/// Octets of a name beside its own: how many those are.
+const NAME_OCTETS: usize = 4;
+/// The most octets of names: the shortest, a word each, are as many then as clients read.
+const MAX_NAMES_OCTETS: usize = MAX_XATTR_NAMES * (NAME_OCTETS + 4);
+/// Octets of GETXATTR's results before the value: how many it has.
+const VALUE_OCTETS: usize = 4;
+
+/// Of the rights of ACCESS those to extended attributes, with the rights to the file that they need, as Linux's server has it.
+const NEEDED: [(u32, Rights); 3] =
+    [(access::XATTR_READ, Rights::READ), (access::XATTR_WRITE, Rights::MODIFY), (access::XATTR_LIST, Rights::READ)];
+
+/// The rights to a file that the rights to its extended attributes in `asked` need.
+pub(super) fn needed(asked: u32) -> Rights {
+    let asked = NEEDED.into_iter().filter(|(right, _)| asked & right != 0);
+    asked.fold(Rights::NONE, |all, (_, needed)| all | needed)
+}
+
+/// The rights to its extended attributes in `asked` that come with rights to a file.
+pub(super) fn granted(asked: u32, rights: Rights) -> u32 {
+    let granted = NEEDED.into_iter().filter(|(right, needed)| asked & right != 0 && rights.contains(*needed));
+    granted.fold(0, |all, (right, _)| all | right)
+}
+
+/// The status of a cause. Only regular files and directories have extended attributes.
+fn cause(fault: Fault) -> Status {
+    match fault {
+        Fault::IsSymlink => Status::WRONG_TYPE,
+        fault => status(fault),
+    }
+}
+
+impl Compound {
+    /// The current file, where there are extended attributes.
+    fn file_with_xattrs(&self) -> Result<Opened, Status> {
+        let file = self.file()?;
+        if file.file_system.features().xattrs { Ok(file) } else { Err(Status::NOTSUPP) }
+    }
+
+    /// The same for an operation that changes one.
+    fn file_to_change_xattrs(&self) -> Result<Opened, Status> {
+        let file = self.file_with_xattrs()?;
+        if file.read_only { Err(Status::ROFS) } else { Ok(file) }
+    }
+
+    pub(super) async fn get_xattr(&mut self, args: ops::GetXattr) -> Answer<ops::GetXattrOk> {
+        let file = self.file_with_xattrs()?;
+        check_name(&args.name)?;
+        let value = file.file_system.xattr(file.caller.clone(), file.file, args.name.0).await.map_err(cause)?;
+        // The value counts as that much of the connection's memory until it was sent.
+        self.counted = Some(self.buffer(VALUE_OCTETS + value.len()).await?);
+        Ok(ops::GetXattrOk { value: Opaque(value) })
+    }
+
+    pub(super) async fn set_xattr(&mut self, args: ops::SetXattr) -> Answer<ops::SetXattrOk> {
+        let file = self.file_to_change_xattrs()?;
+        check_name(&args.name)?;
+        if args.value.as_slice().len() > MAX_XATTR_OCTETS {
+            return Err(Status::XATTR2BIG);
+        }
+        let how = match args.option {
+            SetXattrOption::Either => SetXattr::Either,
+            SetXattrOption::Create => SetXattr::Create,
+            SetXattrOption::Replace => SetXattr::Replace,
+        };
+        let Opened { file_system, caller, file, .. } = file;
+        match file_system.set_xattr(caller, file, args.name.0, args.value.0, how).await {
+            Ok(changed) => Ok(ops::SetXattrOk { change: change_info(&changed) }),
+            Err(failed) => Err(cause(failed.fault)),
+        }
+    }
+
+    pub(super) async fn list_xattrs(&mut self, args: ops::ListXattrs, room: usize) -> Answer<ops::ListXattrsOk> {
+        let file = self.file_with_xattrs()?;
+        let max = usize::try_from(args.max_count).unwrap_or(usize::MAX);
+        let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
+        let left = octets.checked_sub(EMPTY_LIST_OCTETS).ok_or(Status::TOOSMALL)?;
+        let budget = ListingBudget::new(left.min(MAX_NAMES_OCTETS), NAME_OCTETS);
+        let listed = file.file_system.list_xattrs(file.caller.clone(), file.file, args.cookie, budget).await;
+        let mut listed = listed.map_err(cause)?;
+        if listed.names.is_empty() && !listed.end {
+            return Err(Status::TOOSMALL);
+        }
+        let names: Vec<Name> = listed.names.drain(..).map(Name).collect();
+        let taken = names.iter().map(|name| NAME_OCTETS + name.as_slice().len().next_multiple_of(4)).sum::<usize>();
+        self.counted = Some(self.buffer(EMPTY_LIST_OCTETS + taken).await?);
+        Ok(ops::ListXattrsOk { cookie: listed.cookie, names: names.into(), end: listed.end })
+    }
+
+    pub(super) async fn remove_xattr(&mut self, args: ops::RemoveXattr) -> Answer<ops::RemoveXattrOk> {
+        let file = self.file_to_change_xattrs()?;
+        check_name(&args.name)?;
+        match file.file_system.remove_xattr(file.caller.clone(), file.file, args.name.0).await {
+            Ok(changed) => Ok(ops::RemoveXattrOk { change: change_info(&changed) }),
+            Err(failed) => Err(cause(failed.fault)),
+        }
+    }
+}
+
+/// That octets can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says the file
+/// system.
+fn check_name(name: &Name) -> Result<(), Status> {
+    match name.as_slice() {
+        octets if octets.is_empty() || octets.contains(&0) => Err(Status::INVAL),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;
