@@ -99,6 +99,9 @@ pub struct Config {
     pub side: Side,
     /// Credits to ask for: the most calls of ours in flight. At most [`MAX_CREDITS`].
     pub credits_wanted: u32,
+    /// Version 1: the most calls of ours that are sent before the next of the peer's calls is answered; others wait. Some peers
+    /// post receives for calls in the reverse direction only when they hear such an answer, whatever they have granted.
+    pub calls_between_answers: u32,
     /// Credits to grant: the most calls of the peer in flight. Zero if none are served here.
     pub credits_granted: u32,
     /// The largest message that we send, in octets.
@@ -139,6 +142,7 @@ impl Config {
         Self {
             side: Side::Client,
             credits_wanted: DEFAULT_CREDITS,
+            calls_between_answers: u32::MAX,
             credits_granted: 0,
             send_octets: DEFAULT_INLINE_OCTETS,
             receive_octets: DEFAULT_INLINE_OCTETS,

@@ -186,6 +186,13 @@ impl Connection {
         self.responder.drained(&mut shared!(self));
     }
 
+    /// Sends calls of ours that waited for the peer to hear an answer of ours. To be called after [`answer`](Self::answer).
+    pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
+        if self.requester.queued() > 0 {
+            self.send_ready(now, host);
+        }
+    }
+
     /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot be served at all. A call that is
     /// not known any more is ignored.
     pub fn answer(&mut self, request: RequestId, answer: Answer) {

@@ -439,6 +439,13 @@ impl Endpoint {
         }
     }
 
+    /// As [`Connection::resume`]. In version 2 nothing waits for answers.
+    pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
+        if let State::One(one) = &mut self.state {
+            one.resume(now, host);
+        }
+    }
+
     /// When to call [`wake`](Self::wake) at the latest.
     pub fn next_wake(&self) -> Option<Timestamp> {
         match &self.state {

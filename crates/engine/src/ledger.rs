@@ -12,6 +12,8 @@ pub(crate) struct Ledger {
     posted: usize,
     granted: u32,
     unanswered: usize,
+    /// Calls of ours that were sent since we last answered one of the peer's.
+    since_answer: u32,
 }
 
 /// Receives beyond those that credits cover.
@@ -20,7 +22,7 @@ const SPARE_RECEIVES: usize = 1;
 impl Ledger {
     /// A ledger of `posted` receives, in which the peer already has `granted` credits.
     pub(crate) fn new(posted: usize, granted: u32) -> Self {
-        Self { posted, granted, unanswered: 0 }
+        Self { posted, granted, unanswered: 0, since_answer: 0 }
     }
 
     /// Credits that the peer may know of.
@@ -52,7 +54,18 @@ impl Ledger {
     /// A call of ours is about to be sent.
     pub(crate) fn sending(&mut self, actions: &mut VecDeque<Action>) {
         self.unanswered += 1;
+        self.since_answer = self.since_answer.saturating_add(1);
         self.settle(actions);
+    }
+
+    /// Calls of ours that were sent since we last answered one of the peer's.
+    pub(crate) fn since_answer(&self) -> u32 {
+        self.since_answer
+    }
+
+    /// A call of the peer's is answered.
+    pub(crate) fn answering(&mut self) {
+        self.since_answer = 0;
     }
 
     /// A call of ours was answered.

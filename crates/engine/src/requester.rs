@@ -69,7 +69,7 @@ impl Requester {
     /// Sends what credits allow. Returns whether anything was sent.
     pub(crate) fn send_ready(&mut self, host: &mut dyn Host, shared: &mut Shared<'_>) -> bool {
         let mut sent = false;
-        while shared.ledger.unanswered() < self.usable(shared.config) {
+        while shared.ledger.unanswered() < self.usable(shared.config) && may_send(shared) {
             let Some(xid) = self.table.pop_queued() else { break };
             sent |= self.send(xid, host, shared);
         }
@@ -136,7 +136,7 @@ impl Requester {
     pub(crate) fn means(&self, shared: &Shared<'_>) -> Means {
         match self.granted {
             None => Means::NeverHeard,
-            Some(_) if self.limit(shared.config) > shared.ledger.unanswered() => Means::Reserve,
+            Some(_) if self.limit(shared.config) > shared.ledger.unanswered() && may_send(shared) => Means::Reserve,
             Some(_) => Means::None,
         }
     }
@@ -200,6 +200,11 @@ impl Requester {
     pub(crate) fn exposed(&self) -> usize {
         self.table.exposed()
     }
+}
+
+/// Whether the peer has receives for another call of ours, as it posts them when it hears an answer.
+fn may_send(shared: &Shared<'_>) -> bool {
+    shared.ledger.since_answer() < shared.config.calls_between_answers
 }
 
 /// Header and slices as one Send of at most `max` slices.

@@ -108,6 +108,7 @@ impl Responder {
         let octets = gathered(Header::new(request.xid, credit, body).to_bytes(), inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
         self.requests.undrained += 1;
+        shared.ledger.answering();
         shared.actions.push_back(Action::Send { octets, invalidate: about.invalidates, signaled: true, about });
     }
 

@@ -511,6 +511,40 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
+/// A peer that posts receives for our calls only when it hears an answer gets so many and no more in between, whatever it grants
+/// and however fast it replies; not even a probe.
+#[test]
+fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
+    let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers: 3, ..Config::server() };
+    let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
+    engine.received(&call(1), T, &mut host);
+    let request = delivered(&actions(&mut engine))[0];
+    let mut begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
+        let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
+        engine.call(CallId(xid.into()), xid, payload, 100, &[], T, host).unwrap();
+        sends(&actions(engine)).len()
+    };
+    for xid in 100..103 {
+        assert_eq!(begin(&mut engine, &mut host, xid), 1);
+        engine.received(&reply(xid, 32), T, &mut host);
+        assert!(sends(&actions(&mut engine)).is_empty());
+    }
+    assert_eq!((begin(&mut engine, &mut host, 103), begin(&mut engine, &mut host, 104)), (0, 0), "one past the limit");
+    engine.resume(T, &mut host);
+    assert!(actions(&mut engine).is_empty(), "nothing was answered meanwhile");
+    engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[1, 1, 0, 0, 0, 0])))));
+    engine.resume(T, &mut host);
+    let sent: Vec<u32> = sends(&actions(&mut engine)).iter().map(|header| header.xid).collect();
+    assert_eq!(sent, [1, 103, 104], "the answer first");
+    assert_eq!(begin(&mut engine, &mut host, 105), 1);
+    assert_eq!(begin(&mut engine, &mut host, 106), 0, "three again");
+    engine.received(&reply(103, 32), T, &mut host);
+    engine.wake(T + SILENCE_LIMIT, &mut host);
+    engine.wake(T + SILENCE_LIMIT + PROBE_TIMEOUT, &mut host);
+    let after = actions(&mut engine);
+    assert!(sends(&after).is_empty() && closed(&after).is_none(), "it is not asked, and so not judged: {after:?}");
+}
+
 /// proves: V1-4.2.4-c, V1-4.5.2-a
 #[test]
 fn a_long_call_that_has_a_reply_chunk_only_is_answered() {

@@ -177,7 +177,7 @@ impl Nfsd {
     /// [`Connection`](rpcrdma_oncrpc::Connection), which has to be its own among all of the process.
     pub fn connection_ended(&self, connection: u64) {
         if let Some(shared) = self.server.version_4.get() {
-            shared.state.connection_ended(connection);
+            shared.connection_ended(connection);
         }
     }
 

@@ -16,12 +16,11 @@ pub const REPLY_HEADER_OCTETS: usize = 24;
 /// Octets that follow the header of a reply with PROG_MISMATCH: the versions.
 pub const MISMATCH_OCTETS: usize = 8;
 
-const CALL: u32 = 0;
-
-/// The words that a reply's header is made of (RFC 5531 section 9).
+/// The words that the headers of messages are made of (RFC 5531 section 9).
 pub(crate) struct Word;
 
 impl Word {
+    pub(crate) const CALL: u32 = 0;
     pub(crate) const REPLY: u32 = 1;
     const MSG_ACCEPTED: u32 = 0;
     pub(crate) const MSG_DENIED: u32 = 1;
@@ -103,7 +102,7 @@ pub enum BadCall {
 impl CallHeader {
     /// Appends the header: xid, CALL, RPC version, program, version, procedure, credential, verifier.
     pub fn encode(&self, encoder: &mut Encoder) {
-        for word in [self.id.xid, CALL, RPC_VERSION, self.id.program, self.id.version, self.id.procedure] {
+        for word in [self.id.xid, Word::CALL, RPC_VERSION, self.id.program, self.id.version, self.id.procedure] {
             encoder.u32(word);
         }
         self.credential.encode(encoder);
@@ -117,7 +116,7 @@ impl CallHeader {
     pub fn decode(decoder: &mut Decoder) -> Result<Self, BadCall> {
         let silent = |error: DecodeError| if error.is_placement() { BadCall::NotEligible } else { BadCall::NotACall };
         let xid = decoder.u32().map_err(silent)?;
-        if decoder.u32().map_err(silent)? != CALL {
+        if decoder.u32().map_err(silent)? != Word::CALL {
             return Err(BadCall::NotACall);
         }
         let reject = |rejection: Rejection| {

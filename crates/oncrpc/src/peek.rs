@@ -15,6 +15,25 @@ pub enum Replied {
     Rejected(Rejection),
 }
 
+/// In which direction a message goes: `msg_type` of RFC 5531 section 9.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Call,
+    Reply,
+}
+
+/// The XID of a message and in which direction it goes, if its second word says so.
+pub(crate) fn peek_direction(message: &Stream) -> Option<(u32, Option<Direction>)> {
+    let mut words = words_of(message);
+    let xid = words.next()?;
+    let direction = words.next().and_then(|word| match word {
+        Word::CALL => Some(Direction::Call),
+        Word::REPLY => Some(Direction::Reply),
+        _ => None,
+    });
+    Some((xid, direction))
+}
+
 /// Which procedure a call is for, if the words that say so are inline.
 pub fn peek_call(message: &Stream) -> Option<CallId> {
     let [xid, _, _, program, version, procedure] = first_words(message)?;
@@ -56,11 +75,7 @@ pub fn peek_reply(reply: &Payload) -> Option<Replied> {
 
 /// The first six words of a message, if they are inline.
 pub(crate) fn first_words(message: &Stream) -> Option<[u32; 6]> {
-    let runs = message.parts().map_while(|part| match part {
-        StreamPart::Run(run) => Some(&run[..]),
-        StreamPart::Chunk(_) => None,
-    });
-    let mut read = Words::of(runs);
+    let mut read = words_of(message);
     let mut words = [0; 6];
     for word in &mut words {
         *word = read.next()?;
@@ -90,7 +105,6 @@ pub(crate) fn ask_arguments<T>(message: &Stream, ask: impl FnOnce(&mut ArgumentW
 }
 
 impl ArgumentWords<'_> {
-
     /// The next word.
     #[allow(clippy::should_implement_trait, reason = "it reads like the decoder's, and nobody iterates")]
     pub fn next(&mut self) -> Option<u32> {
@@ -102,6 +116,14 @@ impl ArgumentWords<'_> {
         let octets = self.next().filter(|octets| *octets <= max)?;
         (0..octets.div_ceil(4)).try_for_each(|_| self.next().map(drop))
     }
+}
+
+/// The words that a message begins with, as far as they are inline.
+fn words_of(message: &Stream) -> Words<'_, impl Iterator<Item = &[u8]>> {
+    Words::of(message.parts().map_while(|part| match part {
+        StreamPart::Run(run) => Some(&run[..]),
+        StreamPart::Chunk(_) => None,
+    }))
 }
 
 /// The words of runs that may be cut anywhere.
@@ -177,6 +199,23 @@ mod tests {
         assert_eq!(names, Rejection::names().collect::<Vec<_>>());
         assert_eq!(Rejection::Auth(AuthStat::TOO_WEAK).name(), "AUTH_TOOWEAK");
         assert_eq!(Rejection::Auth(AuthStat(u32::MAX)).name(), "AUTH_ERROR");
+    }
+
+    #[test]
+    fn calls_and_replies_are_told_apart_however_they_are_cut() {
+        let seen = |words: &[u32], cut: usize| {
+            let octets: Bytes = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+            let mut stream = Stream::from(octets.slice(..cut));
+            stream.push_run(octets.slice(cut..));
+            peek_direction(&stream)
+        };
+        for cut in 1..8 {
+            assert_eq!(seen(&[7, 0], cut), Some((7, Some(Direction::Call))), "{cut}");
+            assert_eq!(seen(&[7, 1, 5], cut), Some((7, Some(Direction::Reply))), "{cut}");
+            assert_eq!(seen(&[7, 2], cut), Some((7, None)), "{cut}");
+        }
+        assert_eq!(seen(&[7], 2), Some((7, None)));
+        assert_eq!(seen(&[], 0), None);
     }
 
     #[test]

@@ -225,6 +225,11 @@ impl XidSource {
         Self(AtomicU32::new(random.next_u32()))
     }
 
+    /// A source that starts at this XID.
+    pub(crate) fn starting_at(first: u32) -> Self {
+        Self(AtomicU32::new(first))
+    }
+
     /// The next XID. It is never zero, which version 2 of RPC-over-RDMA uses for messages that concern no call.
     pub fn next_xid(&self) -> u32 {
         loop {
@@ -283,6 +288,14 @@ pub enum TransportError {
         over: TransportKind,
         /// For how long it was sought.
         source: NoAnswer,
+    },
+    /// The other end of a connection that stands did not answer a call of ours in the reverse direction.
+    #[error("{server} did not answer a call for {} seconds", after.as_secs())]
+    NotAnswered {
+        /// Whom was called.
+        server: SocketAddr,
+        /// For how long it was waited.
+        after: Duration,
     },
     /// The server broke a rule of the protocol.
     #[error("{server} broke the protocol: {rule}")]

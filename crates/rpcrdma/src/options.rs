@@ -169,6 +169,9 @@ pub struct ServerOptions {
     pub ord: u16,
     /// Calls of ours to the client under way at a time, in the reverse direction (RFC 8167). Zero: none are made.
     pub reverse_credits: u32,
+    /// Version 1: the most calls of ours to the client that are sent before one of its calls is answered; others wait. Clients
+    /// there are that post receives for them only when they hear such an answer. No bound by default.
+    pub reverse_calls_between_answers: u32,
     /// How long a peer may make no progress.
     pub stall: Duration,
     /// Limits on what a peer may ask for.
@@ -193,6 +196,7 @@ impl Default for ServerOptions {
             max_message: DEFAULT_MAX_MESSAGE_OCTETS,
             ord: DEFAULT_READS,
             reverse_credits: 0,
+            reverse_calls_between_answers: u32::MAX,
             stall: STALL_LIMIT,
             limits: EngineLimits { call_octets: DEFAULT_MAX_CALL_OCTETS, ..EngineLimits::default() },
             versions: Versions::One,
@@ -209,6 +213,7 @@ impl ServerOptions {
         let config = Config {
             credits_granted: self.credits.max(1),
             credits_wanted: self.reverse_credits,
+            calls_between_answers: self.reverse_calls_between_answers,
             send_octets: self.inline_octets,
             receive_octets: self.inline_octets,
             limits: limits(self.limits, self.max_message),

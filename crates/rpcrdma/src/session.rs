@@ -344,6 +344,11 @@ impl Session {
                 self.paid();
                 self.untaken.sent();
                 self.engine.drained();
+                if self.engine.stats().queued > 0 {
+                    let now = self.env.clock.now();
+                    let (engine, mut host) = self.host(calls);
+                    engine.resume(now, &mut host);
+                }
             }
             Completion::Read { token, sink } => {
                 self.paid();

@@ -364,6 +364,7 @@ impl Compound {
             Args::CreateSession(args) => Outcome::CreateSession(self.create_session(args)),
             Args::DestroySession(args) => Outcome::DestroySession(self.destroy_session(args)),
             Args::BindConnToSession(args) => Outcome::BindConnToSession(self.bind_connection(args)),
+            Args::BackchannelCtl(args) => Outcome::BackchannelCtl(self.control_back_channel(args)),
             Args::DestroyClientId(args) => Outcome::DestroyClientId(self.destroy_client(args)),
             Args::ReclaimComplete(args) => Outcome::ReclaimComplete(Box::pin(self.reclaim_complete(args)).await),
             Args::FreeStateId(args) => Outcome::FreeStateId(self.free_state(args)),

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     Access, Origin,
-    claims::{self, Client, Denied, FileKey, Holder, Kind, LockRefused, LockRequest, LockedBy, Range},
+    claims::{self, Client, Denied, FileKey, Holder, Kind, LockRefused, LockRequest, LockedBy, Range, Wake},
     opened::Opened,
 };
 use rpcrdma_nfs::{
@@ -37,6 +37,8 @@ struct Wish {
     origin: Origin,
     /// By which open, for the host's locks.
     pin: Option<Pin>,
+    /// Who is told when it may be free.
+    wake: Option<Arc<dyn Wake>>,
 }
 
 /// What is asked of the table.
@@ -89,9 +91,10 @@ fn refused(refused: LockRefused) -> LockFailure {
 impl Shared {
     /// Asks the table, and takes from clients whose leases are over what is in the way. Sleeps.
     fn ask(&self, wish: &Wish, ask: Ask) -> Result<(), LockFailure> {
-        let Wish { origin, file, holder, range, kind, pin } = wish;
+        let Wish { origin, file, holder, range, kind, pin, wake } = wish;
         let host = pin.as_ref().filter(|_| self.host_locks).and_then(|pin| pin.host_locks());
-        let request = LockRequest { file: *file, holder, range: *range, kind: *kind, host: host.as_ref(), wake: None };
+        let (host, wake) = (host.as_ref(), wake.clone());
+        let request = LockRequest { file: *file, holder, range: *range, kind: *kind, host, wake };
         for _ in 0..MAX_TAKEN {
             let outcome = match ask {
                 Ask::Lock => self.claims.lock(&request),
@@ -140,7 +143,8 @@ impl Compound {
             self.shared.state.recovery.fresh(&client)?;
         }
         let holder = Shared::holder(client.id(), &owner);
-        let wish = Wish { origin: self.origin(), file: key, holder, range, kind, pin: Some(pin) };
+        let wake = self.lock_notice(args.kind, &file, &owner)?;
+        let wish = Wish { origin: self.origin(), file: key, holder, range, kind, pin: Some(pin), wake };
         let locked = self.shared.on_worker(self.origin(), move |shared| {
             let asked = shared.ask(&wish, Ask::Lock);
             Ok(asked.map(|()| match client.held.locked(by, key) {
@@ -174,7 +178,8 @@ impl Compound {
         }
         let holder = Shared::holder(client.id(), &args.owner.name);
         let pin = self.pin_to_test(&file).await;
-        let wish = Wish { origin: self.origin(), file: Self::key(&file), holder, range, kind: kind_of(args.kind), pin };
+        let (origin, file, kind) = (self.origin(), Self::key(&file), kind_of(args.kind));
+        let wish = Wish { origin, file, holder, range, kind, pin, wake: None };
         let tested = self.shared.on_worker(self.origin(), move |shared| Ok(shared.ask(&wish, Ask::Test)));
         tested.await?
     }

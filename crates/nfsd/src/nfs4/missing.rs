@@ -8,7 +8,6 @@ pub(super) fn is_missing(op: Op) -> bool {
     matches!(
         op,
         Op::Allocate
-            | Op::BackchannelCtl
             | Op::Clone
             | Op::Copy
             | Op::CopyNotify

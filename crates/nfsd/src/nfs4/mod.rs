@@ -53,7 +53,7 @@ mod told;
 mod version4;
 
 pub(crate) use conflicts::InTheWay;
-pub use observer::Observer;
+pub use observer::{CallbackEvent, Observer};
 pub(crate) use pseudo::PseudoFs;
 pub(crate) use service::{Nfs4, Shared};
 pub use state::counts::Counts;

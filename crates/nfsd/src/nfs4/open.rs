@@ -143,7 +143,10 @@ impl Compound {
         let Target { file, directory, set, .. } = target;
         self.go_to(file);
         self.set_state(state);
-        Ok(ops::OpenOk { state, directory, flags: open_result::LOCKTYPE_POSIX, set, delegation })
+        // NFS4-8881-20.11-a
+        let may_notify = if self.shared.can_call(&client) { open_result::MAY_NOTIFY_LOCK } else { 0 };
+        let flags = open_result::LOCKTYPE_POSIX | may_notify;
+        Ok(ops::OpenOk { state, directory, flags, set, delegation })
     }
 
     /// The client is on record, or is put there.

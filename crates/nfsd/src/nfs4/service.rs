@@ -1,6 +1,7 @@
 //! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
 
 use super::{
+    callback::Paths,
     compound::Compound,
     conflicts::InTheWay,
     observer::Observer,
@@ -52,6 +53,8 @@ pub(crate) struct Shared {
     pub(crate) observer: Arc<dyn Observer>,
     /// What goes on after its call was answered.
     pub(crate) tasks: Tasks,
+    /// Connections that clients are called over.
+    pub(super) paths: Paths,
 }
 
 impl Shared {

@@ -4,6 +4,7 @@ use super::{
     compound::Compound,
     service::Shared,
     state::{
+        backchannel::{Standing, flavour_of},
         channel::Channel,
         connections::{Ask, Direction},
         exchange::ExchangeId,
@@ -91,13 +92,20 @@ impl Compound {
             back: channel(&args.back),
             program: args.callback_program,
             principal: self.principal(),
+            // Without one that is there the client is not called, and has its session all the same.
+            flavour: flavour_of(&args.callback_security).ok().flatten(),
+            minor: self.minor,
             connection: self.context.connection.id,
-            // Nobody is called so far.
-            can_call: false,
+            can_call: self.context.connection.reverse.is_some(),
         };
         let (created, released) = self.shared.state.create_session(&create, self.shared.now());
         self.shared.release(self.origin(), released);
         let created = created?;
+        if created.flags & ops::create_session::CONN_BACK_CHAN != 0
+            && let Ok(session) = self.shared.state.session(created.session)
+        {
+            self.begin_calling(&session);
+        }
         Ok(ops::CreateSessionOk {
             session: created.session,
             sequence: created.sequence,
@@ -118,7 +126,14 @@ impl Compound {
             ops::ClientDirection::ForeOrBoth => Ask::ForeOrBoth,
             ops::ClientDirection::BackOrBoth => Ask::BackOrBoth,
         };
-        let direction = self.shared.state.bind_connection(args.session, self.context.connection.id, ask, false)?;
+        let connection = &self.context.connection;
+        let direction =
+            self.shared.state.bind_connection(args.session, connection.id, ask, connection.reverse.is_some())?;
+        if direction != Direction::Fore
+            && let Ok(session) = self.shared.state.session(args.session)
+        {
+            self.begin_calling(&session);
+        }
         let direction = match direction {
             Direction::Fore => ops::ServerDirection::Fore,
             Direction::Back => ops::ServerDirection::Back,
@@ -126,6 +141,16 @@ impl Compound {
         };
         // Linux's client does not mount where it is told to go on in another mode.
         Ok(ops::BindConnToSessionOk { session: args.session, direction, rdma_mode: false })
+    }
+
+    pub(super) fn control_back_channel(&self, args: ops::BackchannelCtl) -> Answer {
+        let session = self.session()?;
+        let flavour = flavour_of(&args.security)?;
+        if session.calls.control(args.program, flavour) {
+            session.set_standing(Standing::Unproven);
+            self.shared.probe(session);
+        }
+        Ok(())
     }
 
     pub(super) fn destroy_client(&self, args: ops::DestroyClientId) -> Answer {

@@ -1,6 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
+    callback::Paths,
     observer::{Observer, Unobserved},
     reservations::Reservations,
     service::{Pin, Shared},
@@ -126,6 +127,7 @@ impl Version4 {
             minors: self.minors,
             observer: self.observer,
             tasks: Tasks::default(),
+            paths: Paths::default(),
         }))
     }
 }

@@ -1,15 +1,20 @@
 //! Record-marked TCP (RFC 5531 section 11).
 //!
+//! Both ends may call over one connection: messages are told apart by their type, so that a server's calls and their replies
+//! pass between the client's.
+//!
 //! Nothing here starts a task or a runtime: [`connect`] and [`serve`] return a handle and a driver future, which the
 //! program polls where it likes. Messages are written from the octets they share, with vectored writes, and read
 //! into buffers of the connection's allocator, from which decoders hand out slices.
 
+mod calls;
 mod client;
 mod connector;
 mod record;
+mod reverse;
 mod server;
 
-pub use client::{ClientOptions, TcpTransport, connect};
+pub use client::{ClientOptions, Reverse, TcpTransport, connect};
 pub use connector::{Connector, Io, TcpConnector, UnixConnector};
 pub use record::RecordError;
 pub use server::{ConnectionError, ConnectionHandle, Endpoint, ServerOptions, serve};
@@ -19,5 +24,7 @@ pub const MAX_RECORD_OCTETS: usize = (1 << 20) + (64 << 10);
 /// The most fragments of one record. Senders use one; the bound keeps empty fragments from going on for ever.
 pub const MAX_FRAGMENTS: usize = 1024;
 
+#[cfg(test)]
+mod reverse_tests;
 #[cfg(test)]
 mod tests;

@@ -1,24 +1,33 @@
 //! A server's connection.
 //!
 //! The driver owns the stream, the calls in flight and the replies not yet written. Calls run concurrently and are
-//! answered in the order in which they finish. When the connection ends, calls that were dispatched run to their end
+//! answered in the order in which they finish. Calls of the server's own go out over the same stream, and their replies come
+//! in between the client's calls. When the connection ends, calls that were dispatched run to their end
 //! before the driver does; their replies go nowhere but the duplicate request cache. A peer's mistakes end its own
 //! connection and nothing else.
 
 use super::{
     MAX_RECORD_OCTETS, RecordError,
     record::{RecordReader, RecordWriter},
+    reverse::Reverse,
 };
-use crate::{CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind};
+use crate::{
+    CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind,
+    peek::{Direction, peek_direction},
+};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use rpcrdma_env::{Allocator, BoxFuture, Clock};
 use rpcrdma_xdr::Stream;
 use std::{
+    collections::VecDeque,
     future::{Future, poll_fn},
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context, Poll},
     time::Duration,
 };
@@ -33,17 +42,29 @@ use tokio::{
 pub struct ServerOptions {
     /// The largest record accepted, in octets.
     pub max_record: usize,
-    /// How many calls are executed at a time; no more are read meanwhile.
+    /// How many calls are executed at a time; no more are read meanwhile. While a reply is awaited from the client, as many
+    /// again are read and held, so that it is found behind them.
     pub max_calls: usize,
+    /// How many calls of the server's own may be under way to the client, over its connection. Zero: none are made.
+    pub reverse_calls: usize,
+    /// How long the client may take for the answer to one of them. The connection stays: the call fails, and its reply is
+    /// dropped if it comes.
+    pub reverse_deadline: Duration,
     /// How long the peer may take for a whole record, and how long it may leave replies unread without progress worth the
     /// name, before it is dropped. Found out within twice this time.
     pub stall: Duration,
 }
 
 impl Default for ServerOptions {
-    /// Records of 1 MiB of data, 64 calls (as many as Linux clients send by default), 60 s.
+    /// Records of 1 MiB of data, 64 calls (as many as Linux clients send by default), none in the reverse direction, 60 s.
     fn default() -> Self {
-        Self { max_record: MAX_RECORD_OCTETS, max_calls: 64, stall: Duration::from_secs(60) }
+        Self {
+            max_record: MAX_RECORD_OCTETS,
+            max_calls: 64,
+            reverse_calls: 0,
+            reverse_deadline: Duration::from_secs(60),
+            stall: Duration::from_secs(60),
+        }
     }
 }
 
@@ -82,12 +103,18 @@ pub enum ConnectionError {
 #[derive(Clone, Debug)]
 pub struct ConnectionHandle {
     drain: Arc<watch::Sender<bool>>,
+    stray: Arc<AtomicU64>,
 }
 
 impl ConnectionHandle {
     /// No further call is read; what was read is executed and answered, then the connection is closed.
     pub fn drain(&self) {
         self.drain.send_replace(true);
+    }
+
+    /// How many replies have come that answered no call of the server's: late ones, and such as nobody has asked for.
+    pub fn stray_replies(&self) -> u64 {
+        self.stray.load(Ordering::Relaxed)
     }
 }
 
@@ -105,13 +132,24 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
     let Endpoint { peer, local, id, allocator } = endpoint;
     let limits = Limits::new(options.max_record, options.max_record);
     let reader = RecordReader::new(allocator.clone(), options.max_record);
-    let connection = Connection::new(peer, local, id, TransportKind::Tcp, limits, allocator, gone);
+    let mut connection = Connection::new(peer, local, id, TransportKind::Tcp, limits, allocator, gone);
+    let stray = Arc::<AtomicU64>::default();
+    let reverse = (options.reverse_calls > 0).then(|| {
+        let bounds = (options.reverse_calls, options.reverse_deadline);
+        let (reverse, transport) = Reverse::new((peer, id), options.max_record, bounds, &*clock, stray.clone());
+        connection.reverse = Some(transport);
+        reverse
+    });
     let mut driver = Driver {
         io,
         reader,
         writer: RecordWriter::default(),
         calls: FuturesUnordered::new(),
+        held: VecDeque::new(),
+        reverse,
+        stray: stray.clone(),
         reading: true,
+        draining: false,
         ended: None,
         drain: Box::pin(async move {
             if draining.wait_for(|draining| *draining).await.is_err() {
@@ -127,7 +165,7 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
         clock,
         options,
     };
-    (ConnectionHandle { drain: Arc::new(drain) }, poll_fn(move |cx| driver.poll(cx)))
+    (ConnectionHandle { drain: Arc::new(drain), stray }, poll_fn(move |cx| driver.poll(cx)))
 }
 
 struct Driver<T> {
@@ -135,8 +173,16 @@ struct Driver<T> {
     reader: RecordReader,
     writer: RecordWriter,
     calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
-    /// Whether more calls may come.
+    /// Calls that were read on the way to a reply, and are executed when others have ended.
+    held: VecDeque<Stream>,
+    /// Calls of ours to the peer, while they can be made.
+    reverse: Option<Reverse>,
+    /// Replies that answered no call.
+    stray: Arc<AtomicU64>,
+    /// Whether more may come.
     reading: bool,
+    /// Whether calls that come are dropped.
+    draining: bool,
     /// Why nothing can be written any more.
     ended: Option<ConnectionError>,
     drain: BoxFuture<'static, ()>,
@@ -152,21 +198,29 @@ struct Driver<T> {
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ConnectionError>> {
-        if self.reading && self.drain.as_mut().poll(cx).is_ready() {
-            self.reading = false;
+        if !self.draining && self.drain.as_mut().poll(cx).is_ready() {
+            self.draining = true;
         }
         loop {
             while let Poll::Ready(Some(outcome)) = self.calls.poll_next_unpin(cx) {
                 self.answer(outcome);
             }
+            while self.may_execute()
+                && let Some(call) = self.held.pop_front()
+            {
+                self.dispatch(call, cx);
+            }
+            if let Some(reverse) = &mut self.reverse {
+                reverse.poll(cx, &*self.clock, &mut self.writer);
+            }
             let mut read_all = false;
             if self.may_read() {
                 match self.reader.poll_record(Pin::new(&mut self.io), cx) {
                     Poll::Ready(Ok(Some(message))) => {
-                        self.dispatch(message, cx);
+                        self.received(message, cx);
                         continue;
                     }
-                    Poll::Ready(Ok(None)) => self.reading = false,
+                    Poll::Ready(Ok(None)) => self.read_to_the_end(),
                     Poll::Ready(Err(error)) => self.end(error.into()),
                     Poll::Pending => read_all = true,
                 }
@@ -182,16 +236,54 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
             }
         }
         self.poll_stall(cx);
-        if !self.reading && self.calls.is_empty() && (self.ended.is_some() || self.writer.queued() == 0) {
+        let is_over = self.draining || !self.reading;
+        let is_idle = self.calls.is_empty() && self.held.is_empty();
+        if is_over && is_idle && (self.ended.is_some() || self.writer.queued() == 0) {
             self.signal = None;
+            self.reverse = None;
             return Poll::Ready(self.ended.take().map_or(Ok(()), Err));
         }
         Poll::Pending
     }
 
-    /// A peer that does not read its replies gets no further calls read.
+    /// A peer that does not read its replies gets no further calls executed.
+    fn may_execute(&self) -> bool {
+        self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
+    }
+
+    /// What is not executed is not read either, but for what may stand before a reply that is awaited. A peer that puts more
+    /// than that before its reply waits for its own calls, and nobody else waits for it. Once the connection drains, replies
+    /// are read as long as calls are executed, which may wait for them.
     fn may_read(&self) -> bool {
-        self.reading && self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
+        let awaits_reply = self.reverse.as_ref().is_some_and(Reverse::awaits_reply);
+        self.reading
+            && match self.draining {
+                true => awaits_reply && !self.calls.is_empty(),
+                false if self.held.is_empty() && self.may_execute() => true,
+                // Only who reads what comes after them knows whether it is the reply.
+                false => awaits_reply && self.held.len() <= self.options.max_calls,
+            }
+    }
+
+    /// A message has come: a call of the peer's, or a reply to one of ours.
+    fn received(&mut self, message: Stream, cx: &mut Context<'_>) {
+        if let Some((xid, Some(Direction::Reply))) = peek_direction(&message) {
+            match &mut self.reverse {
+                Some(reverse) => reverse.answered(xid, message),
+                None => _ = self.stray.fetch_add(1, Ordering::Relaxed),
+            }
+        } else if !self.draining {
+            match self.held.is_empty() && self.may_execute() {
+                true => self.dispatch(message, cx),
+                false => self.held.push_back(message),
+            }
+        }
+    }
+
+    /// The peer sends nothing more: no reply to a call of ours can come.
+    fn read_to_the_end(&mut self) {
+        self.reading = false;
+        self.reverse = None;
     }
 
     fn dispatch(&mut self, message: Stream, cx: &mut Context<'_>) {
@@ -215,6 +307,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.ended = Some(error);
         self.reading = false;
         self.signal = None;
+        self.reverse = None;
+        self.held.clear();
     }
 
     /// Ends the connection if the peer owes something and has got nowhere with it in time. What it does in one direction is
@@ -224,7 +318,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
             return;
         }
         let (clock, limit) = (&*self.clock, self.options.stall);
-        let inside = self.reading && self.reader.is_inside_record();
+        let inside = self.reading && !self.draining && self.reader.is_inside_record();
         let sending = self.sending.poll(cx, clock, limit, inside.then(|| self.reader.records()));
         let unread = self.writer.queued() > 0;
         let taking = self.taking.poll(cx, clock, limit, unread.then(|| self.writer.progress()));

@@ -1,15 +1,44 @@
 //! Calls of the server to its clients (RFC 8881 sections 2.10.3, 20; RFC 8167).
+//!
+//! ```text
+//! mod.rs          what the rest of the server asks for: can a client be called, and call it
+//! channel.rs      one call by a session's back channel: slot, connection, answer
+//! message.rs      CB_COMPOUND, and what an answer means for its slot
+//! notify_lock.rs  tells who waits for a lock that it may be free
+//! paths.rs        connections that clients can be called over
+//! probe.rs        whether a client answers at all
+//! ```
+//!
+//! A client is called over connections of its own that it has bound for that. Each call has a time limit, and a client that
+//! answers nothing uses up nothing but the slots of its own sessions.
+
+mod channel;
+mod message;
+mod notify_lock;
+mod paths;
+mod probe;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use notify_lock::Notices;
+pub(crate) use paths::Paths;
 
 use super::{
     service::{Pin, Shared},
-    state::clients::Client,
+    state::{backchannel::Standing, clients::Client, session::Session},
 };
+use crate::CallbackEvent;
+use channel::{Attempt, Until};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v4::{
     Status,
     callback::{Args, Outcome, ReferringCalls},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How long a client may take for the answer to a call, with waiting for a slot, in seconds. Linux's server waits for nine. Who
+/// recalls something tries again until a lease is over.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Why a client's answer to a call of the server's is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +49,9 @@ pub(crate) enum NoAnswer {
     /// The connection ended, or the client did not answer in time.
     #[error("the client did not answer")]
     Lost,
-    /// The client answered that it executes nothing: the status of CB_SEQUENCE, or of the COMPOUND as a whole.
+    /// The client answered that it executes nothing: the status of CB_SEQUENCE, or of the COMPOUND as a whole. REQ_TOO_BIG and
+    /// TOO_MANY_OPS are also what the client's back channel does not take, and SERVERFAULT stands for calls that its RPC
+    /// layer has rejected.
     #[error("the client refused the call ({0})")]
     Refused(Status),
 }
@@ -28,8 +59,24 @@ pub(crate) enum NoAnswer {
 impl Shared {
     /// Whether a client can be called now, and has shown it.
     pub(crate) fn can_call(&self, client: &Client<Pin>) -> bool {
-        let _ = client;
-        false
+        let sessions = self.state.sessions_by_age(client);
+        sessions.iter().any(|session| session.calls.standing() == Standing::Proven && self.has_path(session))
+    }
+
+    fn has_path(&self, session: &Session<Pin>) -> bool {
+        self.path_of(session, None).is_some()
+    }
+
+    /// The sessions over which a client may be called now, the best first.
+    fn sessions_to_call(&self, client: &Client<Pin>) -> Vec<Arc<Session<Pin>>> {
+        let mut sessions = self.state.sessions_by_age(client);
+        sessions.retain(|session| self.has_path(session));
+        sessions.sort_by_key(|session| match session.calls.standing() {
+            Standing::Proven => 0,
+            Standing::Unproven => 1,
+            Standing::Down => 2,
+        });
+        sessions
     }
 
     /// Calls a client: `ops` after CB_SEQUENCE, which is added here (for minor version 0 they go as they are). `referring` are the
@@ -44,7 +91,55 @@ impl Shared {
         ops: Vec<Args>,
         referring: Vec<ReferringCalls>,
     ) -> BoxFuture<'static, Result<Vec<Outcome>, NoAnswer>> {
-        let _ = (client, ops, referring);
-        Box::pin(std::future::ready(Err(NoAnswer::NoPath)))
+        let (shared, client) = (self.clone(), client.clone());
+        Box::pin(async move {
+            let answer = shared.call_any(&client, &ops, &referring).await;
+            shared.tell(&ops, &answer);
+            answer
+        })
+    }
+
+    /// Calls a client over whichever of its sessions.
+    async fn call_any(
+        self: &Arc<Self>,
+        client: &Client<Pin>,
+        ops: &[Args],
+        referring: &[ReferringCalls],
+    ) -> Result<Vec<Outcome>, NoAnswer> {
+        let until = Until::new(&*self.clock, ANSWER_TIME);
+        let mut tried = Vec::new();
+        loop {
+            let mut sessions = self.sessions_to_call(client).into_iter();
+            // The same one again would say the same.
+            let session = sessions.find(|session| !tried.contains(&session.id())).ok_or(NoAnswer::NoPath)?;
+            match self.call_in(&session, ops, referring, &until).await {
+                Attempt::Ended(answer) => return answer,
+                Attempt::NotSent => tried.push(session.id()),
+            }
+        }
+    }
+
+    /// Tells how a call has ended, for numbers.
+    fn tell(&self, ops: &[Args], answer: &Result<Vec<Outcome>, NoAnswer>) {
+        for (at, op) in ops.iter().map(Args::op).enumerate() {
+            let event = match answer {
+                Ok(outcomes) => match outcomes.get(at).map(Outcome::status) {
+                    Some(Status::OK) => CallbackEvent::Answered,
+                    Some(_) => CallbackEvent::Refused,
+                    // One before it has failed.
+                    None => return,
+                },
+                Err(NoAnswer::Refused(_)) => CallbackEvent::Refused,
+                Err(NoAnswer::Lost) => CallbackEvent::Lost,
+                Err(NoAnswer::NoPath) => CallbackEvent::NotSent,
+            };
+            self.observer.callback(Some(op), event);
+        }
+    }
+
+    /// A connection is gone: no session belongs to it, and nobody is called over it.
+    pub(crate) fn connection_ended(&self, connection: u64) {
+        self.paths.remove(connection);
+        self.state.connection_ended(connection);
     }
 }

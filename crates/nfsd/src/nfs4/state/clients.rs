@@ -4,6 +4,7 @@
 //! table has one lock, which SEQUENCE does not take.
 
 use super::{
+    super::callback::Notices,
     clients40::Zero,
     exchange::ExchangeId,
     held::{Held, Totals},
@@ -52,6 +53,8 @@ pub(crate) struct Client<P> {
     pub(super) had_back: AtomicBool,
     /// What a client of minor version 0 has beside.
     pub(super) zero: Option<Box<Zero>>,
+    /// Locks that it is told may be free.
+    pub(crate) notices: Notices,
 }
 
 impl<P> Client<P> {
@@ -79,6 +82,7 @@ impl<P> Client<P> {
             backs: AtomicUsize::new(0),
             had_back: AtomicBool::new(false),
             zero: (call.minor == 0).then(|| Box::new(Zero::new(limits, totals))),
+            notices: Notices::default(),
         }
     }
 

@@ -38,6 +38,7 @@
 // yet, so that only tests stand on these.
 #![allow(dead_code)]
 
+pub(crate) mod backchannel;
 pub(crate) mod channel;
 pub(crate) mod clients;
 pub(crate) mod clients40;

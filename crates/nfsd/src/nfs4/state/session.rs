@@ -4,6 +4,7 @@
 //! it goes.
 
 use super::{
+    backchannel::{BackChannel, Standing},
     channel::{Channel, Reservation},
     clients::Client,
     connections::Connections,
@@ -88,8 +89,8 @@ pub(crate) struct Session<P> {
     pub(crate) fore: Channel,
     /// The back channel.
     pub(crate) back: Channel,
-    /// The program that callbacks are for.
-    pub(crate) program: u32,
+    /// Calls over it.
+    pub(crate) calls: BackChannel,
     pub(super) slots: Slots,
     pub(super) memory: Reservation,
     pub(super) connections: Mutex<Connections>,
@@ -144,7 +145,7 @@ impl<P> Session<P> {
     pub(super) fn with_connections<T>(&self, f: impl FnOnce(&mut Connections) -> T) -> T {
         let mut connections = self.connections();
         let result = f(&mut connections);
-        let has_back = connections.back().next().is_some();
+        let has_back = connections.back().next().is_some() && self.calls.standing() != Standing::Down;
         if self.has_back.swap(has_back, Ordering::Relaxed) != has_back {
             if has_back {
                 self.had_back.store(true, Ordering::Relaxed);
@@ -157,6 +158,13 @@ impl<P> Session<P> {
         result
     }
 
+    /// The client answers calls, or does not, which SEQUENCE tells.
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        if self.calls.set_standing(standing) {
+            self.with_connections(|_| ());
+        }
+    }
+
     /// What SEQUENCE answers now. A back channel is missed only where there was one: Linux would go on binding
     /// connections to a server that never calls. RESTART_RECLAIM_NEEDED is never said: a session is never older than
     /// the server.
@@ -166,6 +174,9 @@ impl<P> Session<P> {
         let mut told = Told { highest, target, flags: self.client.held.flags() };
         if has(&self.had_back) && !has(&self.has_back) {
             told.flags |= flags::CB_PATH_DOWN_SESSION;
+        }
+        if has(&self.had_back) && self.calls.is_broken() {
+            told.flags |= flags::BACKCHANNEL_FAULT;
         }
         if has(&self.client.had_back) && self.client.backs.load(Ordering::Relaxed) == 0 {
             told.flags |= flags::CB_PATH_DOWN;

@@ -7,6 +7,7 @@
 
 use super::{
     State,
+    backchannel::BackChannel,
     channel::Channel,
     clients::{Client, Principal, Table},
     connections::{Ask, Connections, Direction},
@@ -18,6 +19,7 @@ use super::{
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::{ClientId, SessionId, Status, ops::create_session};
+use rpcrdma_oncrpc::ClientFlavour;
 use std::{
     collections::{HashMap, HashSet},
     sync::{
@@ -34,7 +36,7 @@ const KNOWN_FLAGS: u32 = create_session::PERSIST | create_session::CONN_BACK_CHA
 const SHARDS: usize = 16;
 
 /// The arguments of CREATE_SESSION, and who sent it over which connection.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct CreateSession {
     /// `csa_clientid`.
     pub(crate) client: ClientId,
@@ -48,6 +50,10 @@ pub(crate) struct CreateSession {
     pub(crate) back: Channel,
     /// `csa_cb_program`.
     pub(crate) program: u32,
+    /// As whom the server calls, of `csa_sec_parms`; nobody if it cannot.
+    pub(crate) flavour: Option<Arc<dyn ClientFlavour>>,
+    /// The minor version of the call.
+    pub(crate) minor: u32,
     /// Who calls.
     pub(crate) principal: Principal,
     /// The connection that it came over.
@@ -116,6 +122,7 @@ impl<P> Sessions<P> {
     fn remove(&self, id: SessionId) -> Option<Arc<Session<P>>> {
         let session = self.shard(id).write().unwrap_or_else(PoisonError::into_inner).remove(&id)?;
         session.is_ended.store(true, Ordering::Release);
+        session.calls.end();
         let gone: Vec<_> = session.with_connections(|connections| {
             let all = connections.all().collect();
             *connections = Connections::default();
@@ -261,13 +268,13 @@ impl<P> State<P> {
         // Also without the flag: a later connection may be bound for the server's calls.
         let back = call.back.back()?;
         let (fore, memory) = call.fore.fore(&self.limits, &self.budget)?;
-        let gets_back = wants_back && call.can_call;
+        let gets_back = wants_back && call.can_call && call.flavour.is_some();
         let session = Arc::new(Session {
             id: self.session_id(),
             client: client.clone(),
             fore,
             back,
-            program: call.program,
+            calls: BackChannel::new(call.minor, call.program, call.flavour.clone(), back.slots),
             slots: Slots::new(fore.slots, fore.cached),
             memory,
             connections: Mutex::default(),
@@ -327,6 +334,7 @@ impl<P> State<P> {
         can_call: bool,
     ) -> Result<Direction, Status> {
         let session = self.session(id)?;
+        let can_call = can_call && session.calls.program().1.is_some();
         self.sessions.bind(&session, connection, ask, can_call, self.limits.connections)
     }
 
@@ -335,7 +343,14 @@ impl<P> State<P> {
         let sessions = self.sessions.index().remove(&connection).unwrap_or_default();
         for session in sessions.into_iter().filter_map(|id| self.sessions.get(id)) {
             session.with_connections(|connections| connections.remove(connection));
+            session.calls.notice();
         }
+    }
+
+    /// The sessions of a client, the newest first.
+    pub(crate) fn sessions_by_age(&self, client: &Client<P>) -> Vec<Arc<Session<P>>> {
+        let ids = client.creation().sessions.clone();
+        ids.into_iter().rev().filter_map(|id| self.sessions.get(id)).collect()
     }
 
     /// SEQUENCE: renews the lease unless it fails, and takes the slot if the call is new. The connection belongs to the

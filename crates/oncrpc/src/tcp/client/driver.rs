@@ -3,6 +3,7 @@
 use super::{
     ClientOptions, Command,
     link::{End, Link, Lost},
+    serving::Serving,
 };
 use crate::{
     CallHeader, CallId, Listener, Misuse, OpaqueAuth, TransportError, XidSource,
@@ -45,6 +46,8 @@ pub(super) struct Driver {
     pub(super) calls: BTreeMap<u64, Outstanding>,
     pub(super) by_xid: HashMap<u32, u64>,
     pub(super) next_call: u64,
+    /// Calls of the server.
+    pub(super) serving: Serving,
 }
 
 impl Driver {
@@ -147,7 +150,7 @@ impl Driver {
     }
 
     /// One attempt to connect, within its time.
-    pub(super) async fn attempt(&self) -> io::Result<Box<dyn Io>> {
+    pub(super) async fn attempt(&mut self) -> io::Result<Box<dyn Io>> {
         let deadline = self.env.clock.sleep_until(self.env.clock.now() + self.options.connect);
         match select(self.connector.connect(), deadline).await {
             Either::Left((connected, _)) => connected,

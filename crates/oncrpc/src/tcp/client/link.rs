@@ -3,17 +3,19 @@
 use super::{
     ClientOptions, Command,
     driver::{Driver, Outstanding},
+    serving::Peer,
 };
 use crate::{
-    Reply, TransportError,
+    Limits, Reply,
     outage::Standing,
+    peek::{Direction, peek_direction},
     tcp::{
         Io, RecordError,
         record::{RecordReader, RecordWriter},
     },
 };
 use rpcrdma_env::{BoxFuture, Timestamp};
-use rpcrdma_xdr::{Stream, StreamPart};
+use rpcrdma_xdr::Stream;
 use std::{
     future::poll_fn,
     io,
@@ -67,6 +69,8 @@ pub(super) struct Link<'a> {
     started: Timestamp,
     /// Octets that have been heard of.
     heard: u64,
+    /// What calls of the server are told of this connection, if any are executed.
+    peer: Option<Peer>,
 }
 
 impl<'a> Link<'a> {
@@ -74,8 +78,20 @@ impl<'a> Link<'a> {
         let reader = RecordReader::new(driver.allocator.clone(), driver.options.max_record);
         let writer = RecordWriter::default();
         let started = driver.env.clock.now();
-        let mut link =
-            Self { driver, io, reader, writer, timer: None, commands_open: true, answered: false, started, heard: 0 };
+        let limits = Limits::new(driver.options.max_record, driver.options.max_record);
+        let peer = driver.serving.begin(driver.sought.server, limits, driver.allocator.clone());
+        let mut link = Self {
+            driver,
+            io,
+            reader,
+            writer,
+            timer: None,
+            commands_open: true,
+            answered: false,
+            started,
+            heard: 0,
+            peer,
+        };
         link.driver.forget_dropped();
         for call in link.driver.calls.values_mut() {
             link.writer.push(&call.command.message);
@@ -103,12 +119,13 @@ impl<'a> Link<'a> {
                 Poll::Pending => break,
             }
         }
+        self.answer(cx);
         // What a server has sent before it closed is read even where nothing can be sent to it any more.
         let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
         loop {
             match self.reader.poll_record(Pin::new(&mut *self.io), cx) {
                 Poll::Ready(Ok(Some(record))) => {
-                    if let Err(rule) = self.receive(record) {
+                    if let Err(rule) = self.receive(record, cx) {
                         return Poll::Ready(End::Violation(rule));
                     }
                 }
@@ -123,6 +140,11 @@ impl<'a> Link<'a> {
                 Poll::Pending => break,
             }
         }
+        // Calls of the server that were answered at once.
+        let flushed = match flushed {
+            Poll::Ready(Ok(())) if self.writer.queued() > 0 => self.writer.poll_flush(Pin::new(&mut *self.io), cx),
+            flushed => flushed,
+        };
         if let Poll::Ready(Err(error)) = flushed {
             return Poll::Ready(broken(Arc::new(error)));
         }
@@ -152,24 +174,41 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Hands a reply to its caller. Replies to calls that nobody waits for are dropped.
-    fn receive(&mut self, record: Stream) -> Result<(), &'static str> {
-        let (xid, kind) = {
-            let mut words = words(&record);
-            (words.next().ok_or("a reply begins with an XID")?, words.next())
-        };
-        if kind == Some(REPLY) {
-            self.answered = true;
-            self.driver.outage.answered();
+    /// Hands a reply to its caller, and a call of the server to whoever executes them. Replies to calls that nobody waits for
+    /// are dropped.
+    fn receive(&mut self, record: Stream, cx: &mut Context<'_>) -> Result<(), &'static str> {
+        let (xid, direction) = peek_direction(&record).ok_or("a reply begins with an XID")?;
+        match direction {
+            Some(Direction::Call) => {
+                if let Some(peer) = &self.peer
+                    && let Some(reply) = self.driver.serving.execute(peer, record, cx)
+                {
+                    self.writer.push(&reply);
+                }
+                return Ok(());
+            }
+            Some(Direction::Reply) => {
+                self.answered = true;
+                self.driver.outage.answered();
+            }
+            None => {}
         }
         if let Some(Outstanding { command, sent }) = self.driver.take(xid) {
-            let len = record.len();
-            let _ = command.sender.send(match len > command.max_reply {
-                true => Err(TransportError::ReplyTooLarge { len, max: command.max_reply }),
-                false => Ok(Reply { stream: record, retransmitted: sent > 1 }),
-            });
+            command.answer(Reply { stream: record, retransmitted: sent > 1 });
         }
         Ok(())
+    }
+
+    /// Answers calls of the server that have been executed.
+    fn answer(&mut self, cx: &mut Context<'_>) {
+        while let Poll::Ready(Some((connection, reply))) = self.driver.serving.poll(cx) {
+            // One of an earlier connection has nowhere to go.
+            if self.peer.as_ref().is_some_and(|peer| peer.number() == connection)
+                && let Some(reply) = reply
+            {
+                self.writer.push(&reply);
+            }
+        }
     }
 
     /// For how long nothing may be heard while the timer waits for this.
@@ -227,21 +266,4 @@ impl<'a> Link<'a> {
 
 fn broken(error: Arc<io::Error>) -> End {
     End::Lost(Lost::Broken(error))
-}
-
-/// `msg_type` of a reply (RFC 5531 section 9).
-const REPLY: u32 = 1;
-
-/// The words that a record begins with.
-fn words(record: &Stream) -> impl Iterator<Item = u32> + '_ {
-    let mut octets = record.parts().flat_map(|part| match part {
-        StreamPart::Run(octets) | StreamPart::Chunk(octets) => octets.iter().copied(),
-    });
-    std::iter::from_fn(move || {
-        let mut word = [0; 4];
-        for octet in &mut word {
-            *octet = octets.next()?;
-        }
-        Some(u32::from_be_bytes(word))
-    })
 }

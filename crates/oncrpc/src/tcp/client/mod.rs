@@ -8,29 +8,47 @@
 
 mod driver;
 mod link;
+mod serving;
 
-use super::{Connector, MAX_RECORD_OCTETS};
+use super::{
+    Connector, MAX_RECORD_OCTETS,
+    calls::{self, Command},
+};
 use crate::{
-    CallInFlight, Cancelled, ClientTransport, Limits, Listener, Misuse, PendingCall, Reply, Request, Silence,
-    TransportError, TransportKind, XidSource,
+    ClientTransport, Handler, Limits, Listener, PendingCall, Request, Silence, TransportError, TransportKind,
+    XidSource,
     outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, Outage, OutageLimits, Sought},
 };
 use driver::Driver;
-use rpcrdma_env::{Allocator, BoxFuture, Buffer, Env};
-use rpcrdma_xdr::Payload;
+use rpcrdma_env::{Allocator, Env};
+use serving::Serving;
 use std::{
     collections::{BTreeMap, HashMap},
     future::Future,
     net::SocketAddr,
-    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
     time::Duration,
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
+
+/// Who executes calls of the server over the client's connection, and how many at a time.
+#[derive(Clone)]
+pub struct Reverse {
+    /// Executes them.
+    pub handler: Arc<dyn Handler>,
+    /// The most that are executed at a time. One past it is dropped, unanswered: no server may have more under way than it
+    /// was told, and to read no further would keep replies from us.
+    pub calls: usize,
+}
+
+impl std::fmt::Debug for Reverse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reverse").field("calls", &self.calls).finish_non_exhaustive()
+    }
+}
 
 /// Times and limits of a client's transport.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ClientOptions {
     /// The largest record sent or accepted, in octets.
@@ -54,6 +72,8 @@ pub struct ClientOptions {
     pub max_pause: Duration,
     /// What the server should speak, as users call it, for errors.
     pub service: &'static str,
+    /// Calls from the server, if it may make any.
+    pub reverse: Option<Reverse>,
 }
 
 impl ClientOptions {
@@ -78,6 +98,7 @@ impl Default for ClientOptions {
             min_pause: Duration::from_millis(100),
             max_pause: Duration::from_secs(5),
             service: "RPC",
+            reverse: None,
         }
     }
 }
@@ -99,7 +120,9 @@ pub async fn connect(
     let sought = Sought { server, service: options.service, over: TransportKind::Tcp };
     let listener = Listener::new(env.clock.now());
     let silence = listener.silence();
-    let driver = Driver {
+    let max_record = options.max_record;
+    let mut driver = Driver {
+        serving: Serving::new(options.reverse.clone()),
         listener,
         outage: Outage::new(sought, options.outage_limits(), env.clock.now()),
         sought,
@@ -115,7 +138,7 @@ pub async fn connect(
     };
     let io =
         driver.attempt().await.map_err(|source| TransportError::Unreachable { server, source: Arc::new(source) })?;
-    let transport = TcpTransport { commands: sender, xids, server, max_record: options.max_record, silence };
+    let transport = TcpTransport { commands: sender, xids, server, max_record, silence };
     Ok((Arc::new(transport), driver.run(io)))
 }
 
@@ -130,42 +153,13 @@ pub struct TcpTransport {
     silence: Arc<Silence>,
 }
 
-impl TcpTransport {
-    fn check(&self, request: &Request) -> Result<(), Misuse> {
-        let max = self.max_record;
-        if request.message.len() > max {
-            return Err(Misuse::CallTooLarge { len: request.message.len(), max });
-        }
-        if request.reply.max_len > max {
-            return Err(Misuse::ReplyTooLarge { len: request.reply.max_len, max });
-        }
-        for room in &request.reply.items {
-            if let Some(buffer) = &room.buffer
-                && buffer.capacity() < room.max_len
-            {
-                return Err(Misuse::BufferTooSmall { capacity: buffer.capacity(), max_len: room.max_len });
-            }
-        }
-        Ok(())
-    }
-}
-
 impl ClientTransport for TcpTransport {
     fn next_xid(&self) -> u32 {
         self.xids.next_xid()
     }
 
     fn call(&self, request: Request) -> PendingCall {
-        let lent = match self.check(&request) {
-            Ok(()) => request.reply.items.into_iter().filter_map(|room| room.buffer).collect(),
-            Err(misuse) => return PendingCall::failed(misuse.into()),
-        };
-        let (sender, reply) = oneshot::channel();
-        let max_reply = request.reply.max_len;
-        let command = Command { xid: request.xid, message: request.message, max_reply, sender };
-        // A driver that is gone drops the sender, and the call finds that out.
-        let _ = self.commands.send(command);
-        PendingCall::new(InFlight { reply, lent })
+        calls::start(request, self.max_record, &self.commands)
     }
 
     fn kind(&self) -> TransportKind {
@@ -182,33 +176,5 @@ impl ClientTransport for TcpTransport {
 
     fn silence(&self) -> Option<Arc<Silence>> {
         Some(self.silence.clone())
-    }
-}
-
-#[derive(Debug)]
-struct Command {
-    xid: u32,
-    message: Payload,
-    max_reply: usize,
-    sender: oneshot::Sender<Result<Reply, TransportError>>,
-}
-
-struct InFlight {
-    reply: oneshot::Receiver<Result<Reply, TransportError>>,
-    lent: Vec<Buffer>,
-}
-
-impl Future for InFlight {
-    type Output = Result<Reply, TransportError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.reply).poll(cx).map(|reply| reply.unwrap_or(Err(TransportError::Closed)))
-    }
-}
-
-impl CallInFlight for InFlight {
-    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
-        let buffers = Pin::into_inner(self).lent;
-        Box::pin(std::future::ready(Cancelled { buffers }))
     }
 }

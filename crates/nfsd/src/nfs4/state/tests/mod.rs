@@ -159,6 +159,8 @@ pub(super) fn creation(client: ClientId, sequence: u32) -> CreateSession {
         fore: channel(4),
         back: channel(2),
         program: 0x4000_0000,
+        flavour: Some(Arc::new(rpcrdma_oncrpc::NoAuth)),
+        minor: 2,
         principal: ROOT,
         connection: 1,
         can_call: true,

@@ -1,0 +1,64 @@
+//! Whether a client answers calls at all: CB_NULL, once after it has bound a connection for them.
+//!
+//! It is handed over while the client's call is executed and goes over the same connection, so that it comes behind the
+//! answer. What CB_NULL needs is neither a session nor a slot, so that a client which is still making its session can answer.
+//! There are no further probes: Linux's client has receives for a few calls only between two of its own.
+
+use super::{
+    super::{
+        compound::Compound,
+        service::{Pin, Shared},
+        state::{backchannel::Standing, session::Session},
+    },
+    ANSWER_TIME,
+};
+use crate::CallbackEvent;
+use futures_util::future::{Either, select};
+use rpcrdma_nfs::v4::callback::VERSION;
+use rpcrdma_oncrpc::{Client as RpcClient, NoAuth};
+use std::{pin::pin, sync::Arc};
+
+impl Compound {
+    /// The client may be called over the connection of this call from now on: finds out whether it answers.
+    pub(in crate::nfs4) fn begin_calling(&self, session: &Arc<Session<Pin>>) {
+        self.shared.paths.add(&self.context.connection);
+        session.set_standing(Standing::Unproven);
+        session.calls.notice();
+        self.shared.probe(session);
+    }
+}
+
+impl Shared {
+    /// Finds out whether a client answers, in a while.
+    pub(in crate::nfs4) fn probe(self: &Arc<Self>, session: &Arc<Session<Pin>>) {
+        if !session.calls.begin_probe() {
+            return;
+        }
+        let (shared, session) = (self.clone(), session.clone());
+        self.tasks.spawn(async move {
+            let mut answers = shared.answers(&session).await;
+            while session.calls.end_probe() {
+                answers = shared.answers(&session).await;
+            }
+            // What the client has shown meanwhile counts more.
+            if session.calls.standing() == Standing::Unproven {
+                session.set_standing(if answers { Standing::Proven } else { Standing::Down });
+            }
+        });
+    }
+
+    async fn answers(&self, session: &Session<Pin>) -> bool {
+        let Some(path) = self.path_of(session, None) else { return false };
+        let (program, _) = session.calls.program();
+        let client = RpcClient::new(path.transport, Arc::new(NoAuth), program, VERSION);
+        self.observer.callback(None, CallbackEvent::Sent);
+        let ended = pin!(session.calls.until_ended());
+        let over = select(self.clock.sleep_until(self.now() + ANSWER_TIME), ended);
+        let answered = match select(pin!(client.null()), over).await {
+            Either::Left((answer, _)) => answer.is_ok(),
+            Either::Right(_) => false,
+        };
+        self.observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost });
+        answered
+    }
+}

@@ -1,0 +1,386 @@
+//! What the server keeps of a session's back channel: as whom it calls, the slots, and whether calls are answered (RFC 8881
+//! sections 2.10.6, 18.33, 20.9).
+//!
+//! A slot's number advances only when it is known that the client has executed the call. One whose outcome is not known is
+//! not used again over the connection that carried the call: once that is gone, a CB_SEQUENCE with the same number finds out.
+//! No network here: who calls takes a slot, and settles it. Locks are held for the moment.
+
+use rpcrdma_nfs::v4::{List, Status, ops::CallbackSecurity};
+use rpcrdma_oncrpc::{ClientFlavour, NoAuth, SysAuth};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// The most calls that are under way to a client in one session, in number. Linux's client has as many slots, and its server
+/// uses two of them: a storm of recalls goes in rounds.
+pub(crate) const MAX_CALLBACK_SLOTS: u32 = 16;
+
+/// Whether the client answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It has not been called yet.
+    Unproven,
+    /// It has answered the last call.
+    Proven,
+    /// It has not answered, or answers that nothing can be called.
+    Down,
+}
+
+/// A slot, with the number of the last call that the client has executed on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    Free {
+        last: u32,
+    },
+    Taken {
+        last: u32,
+    },
+    /// A call went over this connection, and what became of it is not known.
+    Doubtful {
+        last: u32,
+        connection: u64,
+    },
+    /// Client and server do not agree on its number.
+    Broken,
+}
+
+/// A slot that was taken for one call. It has to be settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TakenSlot {
+    /// Which.
+    pub(crate) slot: u32,
+    /// The number of the call.
+    pub(crate) sequence: u32,
+    /// The highest slot in use.
+    pub(crate) highest: u32,
+    /// A call may have been executed with this number: CB_SEQUENCE alone has to find out before any other.
+    pub(crate) is_doubtful: bool,
+}
+
+/// What became of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Settled {
+    /// The client has executed it.
+    Executed,
+    /// It has not, and will not.
+    NotExecuted,
+    /// Nobody knows; it went over this connection.
+    Unknown {
+        /// Which.
+        connection: u64,
+    },
+    /// The client does not count as the server does: the slot is not used any more.
+    Broken,
+}
+
+struct Inner {
+    program: u32,
+    flavour: Option<Arc<dyn ClientFlavour>>,
+    slots: Vec<Slot>,
+    /// How many of them the client lets be used.
+    allowed: u32,
+    standing: Standing,
+    /// Whether a probe is under way, and whether another has to follow it.
+    probes: (bool, bool),
+    is_ended: bool,
+}
+
+/// The back channel of a session.
+pub(crate) struct BackChannel {
+    inner: Mutex<Inner>,
+    /// Something may go on that could not before.
+    changed: Notify,
+    /// Which minor version the client speaks.
+    minor: u32,
+}
+
+impl std::fmt::Debug for BackChannel {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BackChannel").field("standing", &self.standing()).finish_non_exhaustive()
+    }
+}
+
+/// The first of what the client lets the server call by that the server can.
+///
+/// # Errors
+/// NOENT if it names nothing but handles of RPCSEC_GSS, which are not there; `None` if it names nothing at all.
+pub(crate) fn flavour_of<const MAX: usize>(
+    security: &List<CallbackSecurity, MAX>,
+) -> Result<Option<Arc<dyn ClientFlavour>>, Status> {
+    for way in &security.0 {
+        match way {
+            CallbackSecurity::None => return Ok(Some(Arc::new(NoAuth))),
+            // It is encoded here once: what came is a part of a whole message.
+            CallbackSecurity::Sys(credential) => return Ok(Some(Arc::new(SysAuth::new((**credential).clone())))),
+            CallbackSecurity::Gss(_) => {}
+        }
+    }
+    // NFS4-8881-18.33-b
+    if security.0.is_empty() { Ok(None) } else { Err(Status::NOENT) }
+}
+
+impl BackChannel {
+    /// One over which nothing was called. `slots` are those that the client offers; without a flavour nothing ever is.
+    pub(crate) fn new(minor: u32, program: u32, flavour: Option<Arc<dyn ClientFlavour>>, slots: u32) -> Self {
+        let slots = slots.clamp(1, MAX_CALLBACK_SLOTS);
+        let inner = Inner {
+            program,
+            flavour,
+            slots: vec![Slot::Free { last: 0 }; slots as usize],
+            allowed: slots,
+            standing: Standing::Unproven,
+            probes: (false, false),
+            is_ended: false,
+        };
+        Self { inner: Mutex::new(inner), changed: Notify::new(), minor }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The minor version of its calls.
+    pub(crate) fn minor(&self) -> u32 {
+        self.minor
+    }
+
+    /// Which program to call, and as whom.
+    pub(crate) fn program(&self) -> (u32, Option<Arc<dyn ClientFlavour>>) {
+        let inner = self.inner();
+        (inner.program, inner.flavour.clone())
+    }
+
+    /// BACKCHANNEL_CTL. Says whether the program is another, so that nobody knows whether it answers.
+    pub(crate) fn control(&self, program: u32, flavour: Option<Arc<dyn ClientFlavour>>) -> bool {
+        let mut inner = self.inner();
+        if flavour.is_some() {
+            inner.flavour = flavour;
+        }
+        std::mem::replace(&mut inner.program, program) != program
+    }
+
+    /// Whether calls are answered, as far as is known.
+    pub(crate) fn standing(&self) -> Standing {
+        self.inner().standing
+    }
+
+    /// Says whether calls are answered. Returns whether it was otherwise.
+    pub(super) fn set_standing(&self, standing: Standing) -> bool {
+        let before = std::mem::replace(&mut self.inner().standing, standing);
+        self.changed.notify_waiters();
+        before != standing
+    }
+
+    /// Whether a probe is to begin: one is under way at a time, and another follows it if this is asked meanwhile.
+    pub(crate) fn begin_probe(&self) -> bool {
+        let mut inner = self.inner();
+        inner.probes = (true, inner.probes.0);
+        !inner.probes.1
+    }
+
+    /// A probe has ended. Returns whether another has to follow.
+    pub(crate) fn end_probe(&self) -> bool {
+        let mut inner = self.inner();
+        inner.probes = (inner.probes.1, false);
+        inner.probes.0
+    }
+
+    /// The session is no more: who waits finds that out.
+    pub(super) fn end(&self) {
+        self.inner().is_ended = true;
+        self.changed.notify_waiters();
+    }
+
+    /// Whether the session is no more.
+    pub(crate) fn is_ended(&self) -> bool {
+        self.inner().is_ended
+    }
+
+    /// Completes when something has changed after it was asked for: a slot is free, a connection came or went, the session
+    /// has ended.
+    pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
+        self.changed.notified()
+    }
+
+    /// A connection came or went.
+    pub(crate) fn notice(&self) {
+        self.changed.notify_waiters();
+    }
+
+    /// Completes when the session is no more.
+    pub(crate) async fn until_ended(&self) {
+        loop {
+            let changed = self.changed.notified();
+            let mut changed = std::pin::pin!(changed);
+            changed.as_mut().enable();
+            if self.is_ended() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Takes the lowest slot that is free, or one that is in doubt whose connection is gone.
+    pub(crate) fn take(&self, is_gone: impl Fn(u64) -> bool) -> Option<TakenSlot> {
+        let mut inner = self.inner();
+        let allowed = inner.allowed as usize;
+        let usable = |slot: &Slot| match slot {
+            Slot::Free { .. } => true,
+            Slot::Doubtful { connection, .. } => is_gone(*connection),
+            Slot::Taken { .. } | Slot::Broken => false,
+        };
+        let at = inner.slots.iter().take(allowed).position(usable)?;
+        let slot = inner.slots.get_mut(at)?;
+        let (last, is_doubtful) = match *slot {
+            Slot::Free { last } => (last, false),
+            Slot::Doubtful { last, .. } => (last, true),
+            Slot::Taken { .. } | Slot::Broken => return None,
+        };
+        *slot = Slot::Taken { last };
+        let in_use = |slot: &Slot| matches!(slot, Slot::Taken { .. } | Slot::Doubtful { .. });
+        let highest = inner.slots.iter().rposition(in_use).unwrap_or(at).max(at);
+        let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        Some(TakenSlot { slot: number(at), sequence: last.wrapping_add(1), highest: number(highest), is_doubtful })
+    }
+
+    /// A call on a slot has ended.
+    pub(crate) fn settle(&self, taken: TakenSlot, settled: Settled) {
+        let mut inner = self.inner();
+        if let Some(slot) = inner.slots.get_mut(taken.slot as usize) {
+            let last = taken.sequence.wrapping_sub(1);
+            *slot = match settled {
+                Settled::Executed => Slot::Free { last: taken.sequence },
+                Settled::NotExecuted => Slot::Free { last },
+                Settled::Unknown { connection } => Slot::Doubtful { last, connection },
+                Settled::Broken => Slot::Broken,
+            };
+        }
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
+    /// The client wants no slots used above this one (`csr_target_highest_slotid`), or does not have them.
+    pub(crate) fn aim(&self, highest: u32) {
+        let mut inner = self.inner();
+        let all = u32::try_from(inner.slots.len()).unwrap_or(u32::MAX);
+        inner.allowed = highest.saturating_add(1).min(all);
+        drop(inner);
+        self.changed.notify_waiters();
+    }
+
+    /// Whether no slot can ever be used again in this session.
+    pub(crate) fn is_broken(&self) -> bool {
+        let inner = self.inner();
+        inner.slots.iter().take(inner.allowed as usize).all(|slot| *slot == Slot::Broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn channel(slots: u32) -> BackChannel {
+        BackChannel::new(2, 7, Some(Arc::new(NoAuth)), slots)
+    }
+
+    fn none(_: u64) -> bool {
+        false
+    }
+
+    /// proves: NFS4-8881-20.9-b
+    #[test]
+    fn slots_are_as_many_as_offered_and_no_more_than_the_limit() {
+        for (offered, used) in [(0, 1), (1, 1), (2, 2), (MAX_CALLBACK_SLOTS, 16), (MAX_CALLBACK_SLOTS + 1, 16)] {
+            let channel = channel(offered);
+            let taken: Vec<_> = std::iter::from_fn(|| channel.take(none)).collect();
+            assert_eq!(taken.len(), used, "{offered} offered");
+            assert!((0..).zip(&taken).all(|(number, taken)| (taken.slot, taken.sequence) == (number, 1)));
+        }
+    }
+
+    /// proves: NFS4-8881-20.9-a
+    #[test]
+    fn a_number_advances_only_when_the_call_was_executed() {
+        let channel = channel(1);
+        let first = channel.take(none).unwrap();
+        assert_eq!(channel.take(none), None, "one call at a time");
+        channel.settle(first, Settled::NotExecuted);
+        let again = channel.take(none).unwrap();
+        assert_eq!(again.sequence, 1);
+        channel.settle(again, Settled::Executed);
+        assert_eq!(channel.take(none).unwrap().sequence, 2);
+    }
+
+    /// proves: NFS4-8881-2.10.6.2-a
+    #[test]
+    fn a_slot_in_doubt_waits_for_the_end_of_its_connection_and_asks_by_the_same_number() {
+        let channel = channel(1);
+        let first = channel.take(none).unwrap();
+        channel.settle(first, Settled::Unknown { connection: 5 });
+        assert_eq!(channel.take(|connection| connection != 5), None);
+        let doubtful = channel.take(|connection| connection == 5).unwrap();
+        assert_eq!((doubtful.sequence, doubtful.is_doubtful), (1, true));
+        channel.settle(doubtful, Settled::Executed);
+        let next = channel.take(none).unwrap();
+        assert_eq!((next.sequence, next.is_doubtful), (2, false));
+    }
+
+    #[test]
+    fn a_slot_on_which_both_do_not_agree_is_left_alone() {
+        let channel = channel(2);
+        let first = channel.take(none).unwrap();
+        channel.settle(first, Settled::Broken);
+        assert!(!channel.is_broken());
+        let second = channel.take(none).unwrap();
+        assert_eq!(second.slot, 1);
+        channel.settle(second, Settled::Broken);
+        assert!(channel.is_broken() && channel.take(none).is_none());
+    }
+
+    /// proves: NFS4-8881-20.9-c
+    #[test]
+    fn the_client_takes_slots_back_and_gives_them_again() {
+        let channel = channel(4);
+        channel.aim(1);
+        let taken: Vec<_> = std::iter::from_fn(|| channel.take(none)).collect();
+        assert_eq!(taken.len(), 2);
+        assert_eq!(taken.iter().map(|taken| taken.highest).collect::<Vec<_>>(), [0, 1]);
+        channel.aim(u32::MAX);
+        assert_eq!(std::iter::from_fn(|| channel.take(none)).count(), 2, "never more than there are");
+        channel.settle(taken[0], Settled::Executed);
+        assert_eq!(channel.take(none).unwrap().highest, 3, "the others are in use");
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let channel = channel(1);
+        channel.inner().slots[0] = Slot::Free { last: u32::MAX };
+        let taken = channel.take(none).unwrap();
+        assert_eq!(taken.sequence, 0);
+        channel.settle(taken, Settled::NotExecuted);
+        assert_eq!(channel.take(none).unwrap().sequence, 0);
+    }
+
+    #[test]
+    fn the_first_way_to_call_that_there_is_counts() {
+        use rpcrdma_nfs::v4::{
+            Opaque,
+            ops::{GssHandles, GssService},
+        };
+        let gss = || {
+            let handle = || Opaque(bytes::Bytes::from_static(b"handle"));
+            let handles = GssHandles { service: GssService::None, from_server: handle(), from_client: handle() };
+            CallbackSecurity::Gss(Box::new(handles))
+        };
+        let sys = || {
+            let credential = rpcrdma_oncrpc::SysCredential { uid: 17, gid: 19, ..Default::default() };
+            CallbackSecurity::Sys(Box::new(credential))
+        };
+        let caller = |ways: Vec<CallbackSecurity>| {
+            flavour_of(&List::<_, 16>(ways)).map(|flavour| flavour.map(|flavour| flavour.caller()))
+        };
+        assert_eq!(caller(vec![gss(), sys(), CallbackSecurity::None]), Ok(Some(Some((17, 19)))));
+        assert_eq!(caller(vec![CallbackSecurity::None, sys()]), Ok(Some(None)));
+        assert_eq!(caller(vec![]), Ok(None));
+        assert_eq!(caller(vec![gss()]), Err(Status::NOENT));
+    }
+}

@@ -1,0 +1,85 @@
+//! Calls on their way over a connection, as their callers see them: both of a client's and of a server's.
+//!
+//! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver that
+//! is gone drops the sender of each reply, and the call fails with [`TransportError::Closed`].
+
+use crate::{CallInFlight, Cancelled, Misuse, PendingCall, Reply, Request, TransportError};
+use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_xdr::Payload;
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+use tokio::sync::{mpsc, oneshot};
+
+/// A call that a driver is to make.
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) xid: u32,
+    pub(super) message: Payload,
+    /// The largest reply, in octets.
+    pub(super) max_reply: usize,
+    pub(super) sender: oneshot::Sender<Result<Reply, TransportError>>,
+}
+
+impl Command {
+    /// Hands a reply to whoever waits for it.
+    pub(super) fn answer(self, reply: Reply) {
+        let len = reply.stream.len();
+        let _ = self.sender.send(match len > self.max_reply {
+            true => Err(TransportError::ReplyTooLarge { len, max: self.max_reply }),
+            false => Ok(reply),
+        });
+    }
+}
+
+/// Hands a call to a driver, unless records of at most `max_record` octets cannot carry it or its reply.
+pub(super) fn start(request: Request, max_record: usize, commands: &mpsc::UnboundedSender<Command>) -> PendingCall {
+    if let Err(misuse) = check(&request, max_record) {
+        return PendingCall::failed(misuse.into());
+    }
+    let lent = request.reply.items.into_iter().filter_map(|room| room.buffer).collect();
+    let (sender, reply) = oneshot::channel();
+    let max_reply = request.reply.max_len;
+    // A driver that is gone drops the sender, and the call finds that out.
+    let _ = commands.send(Command { xid: request.xid, message: request.message, max_reply, sender });
+    PendingCall::new(InFlight { reply, lent })
+}
+
+fn check(request: &Request, max: usize) -> Result<(), Misuse> {
+    if request.message.len() > max {
+        return Err(Misuse::CallTooLarge { len: request.message.len(), max });
+    }
+    if request.reply.max_len > max {
+        return Err(Misuse::ReplyTooLarge { len: request.reply.max_len, max });
+    }
+    for room in &request.reply.items {
+        if let Some(buffer) = &room.buffer
+            && buffer.capacity() < room.max_len
+        {
+            return Err(Misuse::BufferTooSmall { capacity: buffer.capacity(), max_len: room.max_len });
+        }
+    }
+    Ok(())
+}
+
+struct InFlight {
+    reply: oneshot::Receiver<Result<Reply, TransportError>>,
+    lent: Vec<Buffer>,
+}
+
+impl Future for InFlight {
+    type Output = Result<Reply, TransportError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.reply).poll(cx).map(|reply| reply.unwrap_or(Err(TransportError::Closed)))
+    }
+}
+
+impl CallInFlight for InFlight {
+    fn cancel(self: Pin<Box<Self>>) -> BoxFuture<'static, Cancelled> {
+        let buffers = Pin::into_inner(self).lent;
+        Box::pin(std::future::ready(Cancelled { buffers }))
+    }
+}

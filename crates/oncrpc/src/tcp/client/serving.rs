@@ -1,0 +1,83 @@
+//! Calls of the server that a client answers over its own connection.
+//!
+//! Owns those that are executed, across connections: one that was begun is polled on the next connection if its own is lost,
+//! and what it returns then goes nowhere. Without a handler a server's calls are dropped, as they always were.
+
+use super::Reverse;
+use crate::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use rpcrdma_env::{Allocator, BoxFuture};
+use rpcrdma_xdr::{Payload, Stream};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+/// A connection as calls of the server see it. Dropped with it.
+pub(super) struct Peer {
+    context: CallContext,
+    _signal: GoneSignal,
+}
+
+impl Peer {
+    /// Its number among the transport's.
+    pub(super) fn number(&self) -> u64 {
+        self.context.connection.id
+    }
+}
+
+/// Executes calls of the server.
+pub(super) struct Serving {
+    reverse: Option<Reverse>,
+    running: FuturesUnordered<BoxFuture<'static, (u64, Outcome)>>,
+    connections: u64,
+}
+
+impl Serving {
+    pub(super) fn new(reverse: Option<Reverse>) -> Self {
+        Self { reverse, running: FuturesUnordered::new(), connections: 0 }
+    }
+
+    /// A connection stands.
+    pub(super) fn begin(&mut self, server: SocketAddr, limits: Limits, allocator: Arc<dyn Allocator>) -> Option<Peer> {
+        self.reverse.as_ref()?;
+        self.connections += 1;
+        let (signal, gone) = GoneSignal::new();
+        // Streams need not have addresses: ours is not told.
+        let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let connection = Connection::new(server, local, self.connections, TransportKind::Tcp, limits, allocator, gone);
+        Some(Peer { context: CallContext::new(Arc::new(connection)), _signal: signal })
+    }
+
+    /// Executes a call. Returns the reply if there is one at once.
+    pub(super) fn execute(&mut self, peer: &Peer, call: Stream, cx: &mut Context<'_>) -> Option<Payload> {
+        let reverse = self.reverse.as_ref()?;
+        if self.running.len() >= reverse.calls {
+            tracing::debug!(server = %peer.context.connection.peer, "the server has more calls under way than it may");
+            return None;
+        }
+        let mut executing = reverse.handler.handle(peer.context.clone(), call);
+        match executing.as_mut().poll(cx) {
+            Poll::Ready(outcome) => reply(outcome),
+            Poll::Pending => {
+                let connection = peer.number();
+                self.running.push(Box::pin(async move { (connection, executing.await) }));
+                None
+            }
+        }
+    }
+
+    /// The next that has been executed: on which connection it came, and its reply.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(u64, Option<Payload>)>> {
+        let polled = self.running.poll_next_unpin(cx);
+        polled.map(|done| done.map(|(connection, outcome)| (connection, reply(outcome))))
+    }
+}
+
+fn reply(outcome: Outcome) -> Option<Payload> {
+    match outcome {
+        Outcome::Reply(reply) => Some(reply),
+        Outcome::NotEligible | Outcome::Nothing => None,
+    }
+}

@@ -1,0 +1,159 @@
+//! A server's calls over the connection that its client has made.
+//!
+//! [`ReverseTransport`] is the callers' end; [`Reverse`] belongs to the connection's driver and owns the calls that are under
+//! way and those that wait for their turn. A call ends by its reply, by a deadline, or with the connection. A reply that
+//! answers no call is dropped and counted: it may be late, or another's. Nothing of it ends the connection.
+
+use super::{
+    calls::{self, Command},
+    record::RecordWriter,
+};
+use crate::{ClientTransport, Limits, PendingCall, Reply, Request, TransportError, TransportKind, XidSource};
+use rpcrdma_env::{BoxFuture, Clock, Timestamp};
+use rpcrdma_xdr::Stream;
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// Calls a client over its own connection.
+#[derive(Debug)]
+pub(super) struct ReverseTransport {
+    /// Unbounded: each entry is a call whose memory its caller, the server's own, provides and waits for.
+    commands: mpsc::UnboundedSender<Command>,
+    xids: XidSource,
+    peer: SocketAddr,
+    max_record: usize,
+}
+
+impl ClientTransport for ReverseTransport {
+    fn next_xid(&self) -> u32 {
+        self.xids.next_xid()
+    }
+
+    fn call(&self, request: Request) -> PendingCall {
+        calls::start(request, self.max_record, &self.commands)
+    }
+
+    fn kind(&self) -> TransportKind {
+        TransportKind::Tcp
+    }
+
+    fn limits(&self) -> Limits {
+        Limits::new(self.max_record, self.max_record)
+    }
+
+    /// The client, as it is the one that answers.
+    fn server(&self) -> SocketAddr {
+        self.peer
+    }
+}
+
+/// What a connection's driver keeps of calls to its client.
+pub(super) struct Reverse {
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// Calls that were sent and are not answered, by XID. Those whose caller has gone away stay until their end, so that
+    /// their replies are known for what they are.
+    sent: HashMap<u32, Command>,
+    /// Those that wait until fewer are under way.
+    waiting: VecDeque<Command>,
+    /// When the calls that were sent have to be answered, in that order; some of them may have ended.
+    due: VecDeque<(Timestamp, u32)>,
+    timer: Option<BoxFuture<'static, ()>>,
+    /// The most calls under way.
+    limit: usize,
+    deadline: Duration,
+    peer: SocketAddr,
+    /// Replies that answered no call.
+    stray: Arc<AtomicU64>,
+}
+
+impl Reverse {
+    /// Calls to `peer`, of which so many may be under way, for so long each.
+    pub(super) fn new(
+        (peer, connection): (SocketAddr, u64),
+        max_record: usize,
+        (limit, deadline): (usize, Duration),
+        clock: &dyn Clock,
+        stray: Arc<AtomicU64>,
+    ) -> (Self, Arc<ReverseTransport>) {
+        let (sender, commands) = mpsc::unbounded_channel();
+        // No two connections begin alike, so that a client which remembers XIDs takes no call for an earlier one.
+        let first = (clock.now().as_nanos() ^ connection.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 16;
+        let xids = XidSource::starting_at(first as u32);
+        let transport = ReverseTransport { commands: sender, xids, peer, max_record };
+        let (sent, waiting, due) = Default::default();
+        (Self { commands, sent, waiting, due, timer: None, limit, deadline, peer, stray }, Arc::new(transport))
+    }
+
+    /// Whether a call is under way, so that its reply has to be read.
+    pub(super) fn awaits_reply(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// Sends what callers have brought, as far as the limit allows, and ends calls that were not answered in time.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock, writer: &mut RecordWriter) {
+        while let Poll::Ready(Some(command)) = self.commands.poll_recv(cx) {
+            self.waiting.push_back(command);
+        }
+        self.poll_due(cx, clock);
+        while self.sent.len() < self.limit
+            && let Some(command) = self.waiting.pop_front()
+        {
+            // Whoever has gone away before it was sent wants nothing of it.
+            if command.sender.is_closed() {
+                continue;
+            }
+            if self.sent.contains_key(&command.xid) {
+                let misuse = crate::Misuse::XidInUse { xid: command.xid };
+                let _ = command.sender.send(Err(misuse.into()));
+                continue;
+            }
+            writer.push(&command.message);
+            self.due.push_back((clock.now() + self.deadline, command.xid));
+            self.sent.insert(command.xid, command);
+        }
+        // The first may just have been sent.
+        self.poll_due(cx, clock);
+    }
+
+    fn poll_due(&mut self, cx: &mut Context<'_>, clock: &dyn Clock) {
+        loop {
+            while let Some((_, xid)) = self.due.front()
+                && !self.sent.contains_key(xid)
+            {
+                self.due.pop_front();
+                self.timer = None;
+            }
+            let Some((until, xid)) = self.due.front().copied() else { return };
+            let timer = self.timer.get_or_insert_with(|| clock.sleep_until(until));
+            if timer.as_mut().poll(cx).is_pending() {
+                return;
+            }
+            self.timer = None;
+            self.due.pop_front();
+            if let Some(command) = self.sent.remove(&xid) {
+                let error = TransportError::NotAnswered { server: self.peer, after: self.deadline };
+                let _ = command.sender.send(Err(error));
+            }
+        }
+    }
+
+    /// A reply has come.
+    pub(super) fn answered(&mut self, xid: u32, stream: Stream) {
+        match self.sent.remove(&xid) {
+            Some(command) => command.answer(Reply { stream, retransmitted: false }),
+            None => {
+                self.stray.fetch_add(1, Ordering::Relaxed);
+                tracing::debug!(peer = %self.peer, xid, "a reply to no call was dropped");
+            }
+        }
+    }
+}
