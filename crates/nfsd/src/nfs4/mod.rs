@@ -52,6 +52,7 @@ mod tests;
 mod told;
 mod version4;
 
+pub use callback::Dial;
 pub(crate) use conflicts::InTheWay;
 pub use observer::{CallbackEvent, Observer};
 pub(crate) use pseudo::PseudoFs;

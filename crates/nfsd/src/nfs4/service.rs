@@ -1,7 +1,7 @@
 //! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
 
 use super::{
-    callback::Paths,
+    callback::{Dialler, Paths},
     compound::Compound,
     conflicts::InTheWay,
     observer::Observer,
@@ -22,7 +22,10 @@ use crate::{
     server::Server,
 };
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
-use rpcrdma_nfs::{Call as _, v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status}};
+use rpcrdma_nfs::{
+    Call as _,
+    v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, Status},
+};
 use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use siphasher::sip::SipHasher13;
@@ -51,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) minors: RangeInclusive<u32>,
     /// Who is told of operations.
     pub(crate) observer: Arc<dyn Observer>,
+    /// What makes connections to clients of minor version 0.
+    pub(crate) dialler: Dialler,
     /// What goes on after its call was answered.
     pub(crate) tasks: Tasks,
     /// Connections that clients are called over.

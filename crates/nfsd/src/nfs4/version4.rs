@@ -1,7 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
-    callback::Paths,
+    callback::{Dial, Dialler, Paths},
     observer::{Observer, Unobserved},
     reservations::Reservations,
     service::{Pin, Shared},
@@ -28,6 +28,7 @@ pub struct Version4 {
     limits: Limits,
     host_locks: bool,
     observer: Arc<dyn Observer>,
+    dial: Option<Arc<dyn Dial>>,
 }
 
 /// Why version 4 cannot be served.
@@ -49,6 +50,7 @@ impl Version4 {
             limits: Limits::default(),
             host_locks: true,
             observer: Arc::new(Unobserved),
+            dial: None,
         }
     }
 
@@ -103,6 +105,14 @@ impl Version4 {
         self
     }
 
+    /// What makes connections to clients of minor version 0, which are called over those. Without it they are not called, and
+    /// get no delegations.
+    #[must_use]
+    pub fn with_dialler(mut self, dial: Arc<dyn Dial>) -> Self {
+        self.dial = Some(dial);
+        self
+    }
+
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
     pub(crate) fn start(self, env: &Env, claims: Claims) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
@@ -126,6 +136,7 @@ impl Version4 {
             queue: self.queue,
             minors: self.minors,
             observer: self.observer,
+            dialler: Dialler::new(self.dial),
             tasks: Tasks::default(),
             paths: Paths::default(),
         }))

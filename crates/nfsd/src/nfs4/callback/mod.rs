@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! mod.rs          what the rest of the server asks for: can a client be called, and call it
+//! dial40.rs       minor version 0: by a connection that the server makes
 //! channel.rs      one call by a session's back channel: slot, connection, answer
 //! message.rs      CB_COMPOUND, and what an answer means for its slot
 //! notify_lock.rs  tells who waits for a lock that it may be free
@@ -13,6 +14,7 @@
 //! answers nothing uses up nothing but the slots of its own sessions.
 
 mod channel;
+pub(in crate::nfs4) mod dial40;
 mod message;
 mod notify_lock;
 mod paths;
@@ -20,6 +22,8 @@ mod probe;
 #[cfg(test)]
 mod tests;
 
+pub use dial40::Dial;
+pub(crate) use dial40::Dialler;
 pub(crate) use notify_lock::Notices;
 pub(crate) use paths::Paths;
 
@@ -59,6 +63,9 @@ pub(crate) enum NoAnswer {
 impl Shared {
     /// Whether a client can be called now, and has shown it.
     pub(crate) fn can_call(&self, client: &Client<Pin>) -> bool {
+        if client.is_zero() {
+            return self.can_dial(client);
+        }
         let sessions = self.state.sessions_by_age(client);
         sessions.iter().any(|session| session.calls.standing() == Standing::Proven && self.has_path(session))
     }
@@ -93,7 +100,10 @@ impl Shared {
     ) -> BoxFuture<'static, Result<Vec<Outcome>, NoAnswer>> {
         let (shared, client) = (self.clone(), client.clone());
         Box::pin(async move {
-            let answer = shared.call_any(&client, &ops, &referring).await;
+            let answer = match client.is_zero() {
+                true => shared.call_dialled(&client, &ops).await,
+                false => shared.call_any(&client, &ops, &referring).await,
+            };
             shared.tell(&ops, &answer);
             answer
         })

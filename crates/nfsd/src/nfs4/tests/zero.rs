@@ -125,9 +125,8 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
         };
         let confirm = ops::OpenConfirm { state: opened.state, sequence: owner.next() };
         let state = only!(twice(&client, &owner, Args::OpenConfirm(confirm)), OpenConfirm).unwrap().state;
-        let lock = |locker| {
-            Args::Lock(ops::Lock { kind: ops::LockKind::Write, reclaim: false, offset: 0, length: 5, locker })
-        };
+        let lock =
+            |locker| Args::Lock(ops::Lock { kind: ops::LockKind::Write, reclaim: false, offset: 0, length: 5, locker });
         let locked = only!(twice(&client, &owner, lock(first(&owner, state, &locker))), Lock).unwrap().state;
         let locked = only!(twice(&client, &locker, lock(known(&locker, locked))), Lock).unwrap().state;
         let unlock =
@@ -139,7 +138,10 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
         let state = only!(twice(&client, &owner, Args::OpenDowngrade(down)), OpenDowngrade).unwrap().state;
         let close = ops::Close { sequence: owner.next(), state };
         only!(twice(&client, &owner, Args::Close(close)), Close).unwrap();
-        assert_eq!(client.on(&file, Args::Close(ops::Close { sequence: owner.next(), state })).status(), Status::BAD_STATEID);
+        assert_eq!(
+            client.on(&file, Args::Close(ops::Close { sequence: owner.next(), state })).status(),
+            Status::BAD_STATEID
+        );
         // A failure that used its number up comes again as well.
         owner.last.set(owner.last.get() - 1);
         let missing = client.to_open(&owner, "missing", READ, 0);
@@ -214,7 +216,10 @@ fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() 
         }
     }
     for special in [StateId::CURRENT, StateId::INVALID] {
-        let ops = vec![Args::PutFh(ops::PutFh { file: file.clone() }), Args::Read(ops::Read { state: special, offset: 0, count: 1 })];
+        let ops = vec![
+            Args::PutFh(ops::PutFh { file: file.clone() }),
+            Args::Read(ops::Read { state: special, offset: 0, count: 1 }),
+        ];
         assert_eq!(client.last(ops).status(), Status::BAD_STATEID);
     }
     assert_eq!(client.read(&file, StateId::ANONYMOUS), Ok(vec![]));
@@ -517,8 +522,7 @@ fn minor_version_0_is_refused_where_it_is_not_served() {
         let rpc = server.version_3();
         let mut encoder = rpcrdma_xdr::Encoder::new();
         rpcrdma_xdr::Encode::encode(&rpcrdma_nfs::v4::Arguments::new(minor, vec![Args::PutRootFh]), &mut encoder);
-        let mut decoder =
-            rpc.raw(rpcrdma_nfs::v4::PROGRAM, rpcrdma_nfs::v4::VERSION, 1, encoder.finish()).unwrap();
+        let mut decoder = rpc.raw(rpcrdma_nfs::v4::PROGRAM, rpcrdma_nfs::v4::VERSION, 1, encoder.finish()).unwrap();
         <rpcrdma_nfs::v4::Results as rpcrdma_xdr::Decode>::decode(&mut decoder).unwrap().status
     };
     let later = TestServer::memory_with(served(1));

@@ -16,7 +16,9 @@ const OTHER: Principal = Principal::unix(7);
 fn callback(ident: u32) -> Callback {
     let of = |text: &'static str| Opaque(Bytes::from_static(text.as_bytes()));
     let address = NetAddress { netid: of("tcp"), address: of("10.0.0.1.8.1") };
-    Callback { client: CallbackClient { program: 0x4000_0000, address }, ident }
+    let local = IpAddr::from([10, 0, 0, 1]);
+    let to = Some(SocketAddr::new(local, 2049));
+    Callback { client: CallbackClient { program: 0x4000_0000, address }, ident, to, from: local }
 }
 
 /// What a client sends: `verifier` is its incarnation.
@@ -216,7 +218,10 @@ fn a_client_reclaims_until_the_grace_period_is_over_and_stays_on_record() {
     next.wait(1);
     next.sweep();
     assert!(!recovery.is_grace());
-    assert_eq!((recovery.fresh(&client), recovery.reclaim(&client, next.now()).err()), (Ok(()), Some(Status::NO_GRACE)));
+    assert_eq!(
+        (recovery.fresh(&client), recovery.reclaim(&client, next.now()).err()),
+        (Ok(()), Some(Status::NO_GRACE))
+    );
     let known = |owner: &[u8]| recovery.known(&name_of(owner)).is_some();
     assert!(known(b"a") && !known(b"b"), "who has come stays on record, and who has not is forgotten");
     let last = next.restart();
