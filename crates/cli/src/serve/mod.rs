@@ -4,6 +4,7 @@
 //! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
 //! runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the serving threads in turn.
 
+mod dialler;
 mod ends;
 mod exports;
 mod gate;

@@ -1,5 +1,6 @@
 //! Which versions of NFS are served: `--nfs 3,4.0,4.1,4.2`.
 
+use super::dialler::TcpDialler;
 use rpcrdma_env::Env;
 use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4, Version4Error};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
@@ -103,6 +104,7 @@ pub(super) fn serve(
     let mut version_4 = Version4::new(state, queue)
         .with_server_id(id)
         .with_minors(minors)
+        .with_dialler(Arc::new(TcpDialler))
         .with_host_locks(options.host_locks)
         .with_delegations(options.delegations)
         .with_cache_octets(options.reply_octets);

@@ -4,6 +4,7 @@
 //! client's lease.
 
 use super::{
+    callback::dial40::target,
     compound::Compound,
     service::{Pin, Shared},
     state::{
@@ -84,7 +85,12 @@ impl Compound {
         let call = SetClientId {
             owner: args.owner.name.0,
             verifier: args.owner.verifier,
-            callback: Callback { client: args.callback, ident: args.callback_ident },
+            callback: Callback {
+                to: target(&args.callback, self.context.connection.peer.ip()),
+                from: self.context.connection.local.ip(),
+                client: args.callback,
+                ident: args.callback_ident,
+            },
             principal: self.principal(),
             network: ClientNetwork::of(self.context.connection.peer.ip()),
         };
@@ -96,11 +102,18 @@ impl Compound {
         let state = &self.shared.state;
         let confirmed = state.confirm_client_id(args.client, args.confirm, self.principal(), self.shared.now())?;
         self.shared.release(self.origin(), confirmed.released);
+        if confirmed.is_new {
+            self.shared.begin_dialling(&confirmed.client);
+        }
         Ok(())
     }
 
     pub(super) fn renew(&self, args: ops::Renew) -> Answer {
-        self.client_of_id(args.client).map(drop)
+        let client = self.client_of_id(args.client)?;
+        self.shared.dial_again(&client);
+        let [_, _, delegations] = client.held.counts();
+        // NFS4-7530-16.29-a: it has to be told, and its lease is renewed all the same.
+        if delegations > 0 && !self.shared.can_call(&client) { Err(Status::CB_PATH_DOWN) } else { Ok(()) }
     }
 
     pub(super) async fn release_lock_owner(&self, args: ops::ReleaseLockOwner) -> Answer {

@@ -64,6 +64,7 @@ mod told;
 mod version4;
 mod xattr;
 
+pub use callback::Dial;
 pub(crate) use conflicts::InTheWay;
 pub use observer::{CallbackEvent, Observer};
 pub(crate) use pseudo::PseudoFs;

@@ -1,7 +1,7 @@
 //! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
 
 use super::{
-    callback::Paths,
+    callback::{Dialler, Paths},
     compound::Compound,
     conflicts::InTheWay,
     delegations::Delegations,
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) minors: RangeInclusive<u32>,
     /// Who is told of operations.
     pub(crate) observer: Arc<dyn Observer>,
+    /// What makes connections to clients of minor version 0.
+    pub(crate) dialler: Dialler,
     /// What goes on after its call was answered.
     pub(crate) tasks: Tasks,
     /// Connections that clients are called over.

@@ -39,8 +39,7 @@ impl Counter {
 
 /// SETCLIENTID of an incarnation of a client.
 pub(crate) fn set_client_id(name: &str, incarnation: u64) -> Args {
-    let of = |text: &'static str| Opaque(bytes::Bytes::from_static(text.as_bytes()));
-    let address = ops::NetAddress { netid: of("tcp"), address: of("127.0.0.1.8.1") };
+    let address = ops::NetAddress { netid: Opaque("tcp".into()), address: Opaque("127.0.0.1.8.1".into()) };
     Args::SetClientId(ops::SetClientId {
         owner: ops::ClientOwner { verifier: Verifier(incarnation.to_be_bytes()), name: ClientName::from(name) },
         callback: ops::CallbackClient { program: 0x4000_0000, address },
@@ -56,10 +55,14 @@ impl Client40 {
 
     /// The same, of a user and an incarnation.
     pub(crate) fn of_incarnation(server: &TestServer, name: &str, uid: u32, incarnation: u64) -> Self {
-        let rpc = server.version_3().as_user(uid, uid, &[]);
-        let mut client = Self { rpc, id: ClientId(0), name: name.to_owned() };
+        let mut client = Self::over(server.version_3().as_user(uid, uid, &[]), name);
         client.known(incarnation);
         client
+    }
+
+    /// A client that has not made itself known.
+    pub(crate) fn over(rpc: testing::Client, name: &str) -> Self {
+        Self { rpc, id: ClientId(0), name: name.to_owned() }
     }
 
     /// The same client as another user.

@@ -1,7 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
-    callback::Paths,
+    callback::{Dial, Dialler, Paths},
     delegations::Delegations,
     observer::{Observer, Unobserved},
     reservations::Reservations,
@@ -39,6 +39,7 @@ pub struct Version4 {
     host_locks: bool,
     delegations: bool,
     observer: Arc<dyn Observer>,
+    dial: Option<Arc<dyn Dial>>,
 }
 
 /// Why version 4 cannot be served.
@@ -61,6 +62,7 @@ impl Version4 {
             host_locks: true,
             delegations: true,
             observer: Arc::new(Unobserved),
+            dial: None,
         }
     }
 
@@ -137,6 +139,14 @@ impl Version4 {
         self
     }
 
+    /// What makes connections to clients of minor version 0, which are called over those. Without it they are not called, and
+    /// get no delegations.
+    #[must_use]
+    pub fn with_dialler(mut self, dial: Arc<dyn Dial>) -> Self {
+        self.dial = Some(dial);
+        self
+    }
+
     /// Opens the journal of clients, which begins a grace period if there is anything to reclaim. Waits for the disk.
     pub(crate) fn start(self, env: &Env, claims: Claims) -> Result<Arc<Shared>, Version4Error> {
         let now = env.clock.now();
@@ -161,6 +171,7 @@ impl Version4 {
             queue: self.queue,
             minors: self.minors,
             observer: self.observer,
+            dialler: Dialler::new(self.dial),
             tasks: Tasks::default(),
             paths: Paths::default(),
             delegates: self.delegations,

@@ -118,7 +118,7 @@ impl Message {
         let mut outcomes = results.results.into_iter();
         match outcomes.next() {
             Some(Outcome::Sequence(Ok(ok))) if Self::is_for(&ok, self.session, taken) => {
-                let verdict = match self.matching(results.status, outcomes.collect()) {
+                let verdict = match matching(&self.ops, results.status, outcomes.collect()) {
                     Some(outcomes) => Verdict::Answered(outcomes),
                     None => Verdict::Failed(NoAnswer::Lost),
                 };
@@ -134,17 +134,6 @@ impl Message {
 
     fn is_for(ok: &CbSequenceOk, session: SessionId, taken: TakenSlot) -> bool {
         (ok.session, ok.slot, ok.sequence) == (session, taken.slot, taken.sequence)
-    }
-
-    /// Results of what was asked, up to the first that failed.
-    fn matching(&self, status: Status, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
-        let is_of = |(asked, outcome): (&Args, &Outcome)| outcome.op() == Some(asked.op());
-        let fits = outcomes.len() <= self.ops.len() && self.ops.iter().zip(&outcomes).all(is_of);
-        let last = outcomes.last().map_or(Status::OK, Outcome::status);
-        let (done, _) = outcomes.split_at(outcomes.len().saturating_sub(1));
-        let all_before = done.iter().all(|outcome| outcome.status() == Status::OK);
-        let is_whole = outcomes.len() == self.ops.len() || last != Status::OK;
-        (fits && all_before && is_whole && status == last).then_some(outcomes)
     }
 
     /// CB_SEQUENCE has failed: the slot is as it was (RFC 8881 section 20.9.3).
@@ -194,4 +183,15 @@ impl Message {
             false => self.ops.iter().map(Args::op).collect(),
         }
     }
+}
+
+/// Results of what was asked, up to the first that failed.
+pub(super) fn matching(asked: &[Args], status: Status, outcomes: Vec<Outcome>) -> Option<Vec<Outcome>> {
+    let is_of = |(asked, outcome): (&Args, &Outcome)| outcome.op() == Some(asked.op());
+    let fits = outcomes.len() <= asked.len() && asked.iter().zip(&outcomes).all(is_of);
+    let last = outcomes.last().map_or(Status::OK, Outcome::status);
+    let (done, _) = outcomes.split_at(outcomes.len().saturating_sub(1));
+    let all_before = done.iter().all(|outcome| outcome.status() == Status::OK);
+    let is_whole = outcomes.len() == asked.len() || last != Status::OK;
+    (fits && all_before && is_whole && status == last).then_some(outcomes)
 }

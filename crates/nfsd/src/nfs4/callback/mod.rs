@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! mod.rs          what the rest of the server asks for: can a client be called, and call it
+//! dial40.rs       minor version 0: by a connection that the server makes
 //! channel.rs      one call by a session's back channel: slot, connection, answer
 //! holder.rs       what a holder of a delegation says of a file
 //! message.rs      CB_COMPOUND, and what an answer means for its slot
@@ -15,6 +16,7 @@
 //! answers nothing uses up nothing but the slots of its own sessions.
 
 mod channel;
+pub(in crate::nfs4) mod dial40;
 mod holder;
 mod message;
 mod notify_lock;
@@ -26,6 +28,8 @@ pub(super) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use dial40::Dial;
+pub(crate) use dial40::Dialler;
 pub(crate) use notify_lock::Notices;
 pub(crate) use paths::Paths;
 
@@ -69,6 +73,9 @@ impl Shared {
         if let Some(holder) = self.holders.of(client.id()) {
             return holder.is_reached();
         }
+        if client.is_zero() {
+            return self.can_dial(client);
+        }
         let sessions = self.state.sessions_by_age(client);
         sessions.iter().any(|session| session.calls.standing() == Standing::Proven && self.has_path(session))
     }
@@ -107,7 +114,10 @@ impl Shared {
         }
         let (shared, client) = (self.clone(), client.clone());
         Box::pin(async move {
-            let answer = shared.call_any(&client, &ops, &referring).await;
+            let answer = match client.is_zero() {
+                true => shared.call_dialled(&client, &ops).await,
+                false => shared.call_any(&client, &ops, &referring).await,
+            };
             shared.tell(&ops, &answer);
             answer
         })

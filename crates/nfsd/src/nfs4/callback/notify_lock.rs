@@ -68,7 +68,8 @@ impl Compound {
     ) -> Result<Option<Arc<dyn Wake>>, Status> {
         let client = self.client()?;
         let waits = matches!(kind, LockKind::ReadWaiting | LockKind::WriteWaiting);
-        if !waits || !self.shared.can_call(&client) {
+        // There is no such call in minor version 0.
+        if !waits || client.is_zero() || !self.shared.can_call(&client) {
             return Ok(None);
         }
         let (shared, client) = (Arc::downgrade(&self.shared), Arc::downgrade(&client));

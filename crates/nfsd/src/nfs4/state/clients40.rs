@@ -8,6 +8,7 @@
 //! client with sessions, is STALE_CLIENTID.
 
 use super::{
+    super::callback::dial40::Calls,
     State,
     clients::{Client, Principal},
     exchange::ExchangeId,
@@ -21,7 +22,10 @@ use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_nfs::v4::{ClientId, StateId, Status, VERIFIER_OCTETS, Verifier, ops::CallbackClient};
 use rpcrdma_oncrpc::ClientNetwork;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// What stands before the name of an owner of minor version 0 in the table and in the journal: one host may give the same name
 /// to its clients of both kinds.
@@ -39,6 +43,10 @@ pub(crate) struct Callback {
     pub(crate) client: CallbackClient,
     /// `callback_ident`: stands in each call.
     pub(crate) ident: u32,
+    /// The address, if it is one that is called at all.
+    pub(crate) to: Option<SocketAddr>,
+    /// The address of the server that the client knows.
+    pub(crate) from: IpAddr,
 }
 
 /// What SETCLIENTID said, and its `setclientid_confirm`.
@@ -62,11 +70,17 @@ pub(crate) struct Zero {
     registration: Mutex<Registration>,
     /// Its owners, with their sequence numbers.
     pub(crate) owners: Owners,
+    /// How it is called.
+    pub(crate) calls: Calls,
 }
 
 impl Zero {
     pub(super) fn new(limits: &Arc<Limits>, totals: &Arc<Totals>) -> Self {
-        Self { registration: Mutex::default(), owners: Owners::new(limits.clone(), totals.clone()) }
+        Self {
+            registration: Mutex::default(),
+            owners: Owners::new(limits.clone(), totals.clone()),
+            calls: Calls::default(),
+        }
     }
 
     fn registration(&self) -> MutexGuard<'_, Registration> {

@@ -159,3 +159,11 @@ impl<P> Held<P> {
         released
     }
 }
+
+#[cfg(test)]
+impl<P> Held<P> {
+    /// The file of a state.
+    pub(crate) fn file_of(&self, id: StateId) -> Option<FileKey> {
+        self.lock().states.get(&id.other).map(|state| state.file)
+    }
+}

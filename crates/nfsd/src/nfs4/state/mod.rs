@@ -126,6 +126,11 @@ impl<P> State<P> {
         }
     }
 
+    /// Where random numbers come from.
+    pub(crate) fn random(&self) -> Arc<dyn Random> {
+        self.random.clone()
+    }
+
     /// Its limits.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits

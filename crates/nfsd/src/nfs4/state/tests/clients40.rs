@@ -16,7 +16,9 @@ const OTHER: Principal = Principal::unix(7);
 fn callback(ident: u32) -> Callback {
     let of = |text: &'static str| Opaque(Bytes::from_static(text.as_bytes()));
     let address = NetAddress { netid: of("tcp"), address: of("10.0.0.1.8.1") };
-    Callback { client: CallbackClient { program: 0x4000_0000, address }, ident }
+    let local = IpAddr::from([10, 0, 0, 1]);
+    let to = Some(SocketAddr::new(local, 2049));
+    Callback { client: CallbackClient { program: 0x4000_0000, address }, ident, to, from: local }
 }
 
 /// What a client sends: `verifier` is its incarnation.

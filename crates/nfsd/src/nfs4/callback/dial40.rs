@@ -1,0 +1,382 @@
+//! Calls to clients of minor version 0, over a TCP connection that the server makes (RFC 7530 sections 10.2, 15; draft nfs-ulb-v2
+//! section 6.1).
+//!
+//! Such a client says by SETCLIENTID where it wants to be called. Anybody can say so of anybody, so that only a client's own
+//! address is ever called: the one that it calls from, by `tcp` or `tcp6`, and so many times and over so many connections as the
+//! limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether somebody answers there. A
+//! connection is kept while it is used, and for a while after that.
+
+use super::{
+    super::{
+        service::{Pin, Shared},
+        state::{clients::Client, clients40::Callback},
+    },
+    ANSWER_TIME, NoAnswer,
+    message::matching,
+};
+use crate::CallbackEvent;
+use futures_util::future::{Either, select};
+use rpcrdma_env::{BoxFuture, Env, Heap, Timestamp};
+use rpcrdma_nfs::v4::{
+    Status,
+    callback::{Args, Arguments, Outcome, Results, VERSION},
+    ops::CallbackClient,
+};
+use rpcrdma_oncrpc::{
+    CallError, Client as RpcClient, ClientFlavour, ClientNetwork, ClientTransport, Netid, NoAuth, ReplyShape, SysAuth,
+    SysCredential, parse_universal_address,
+    tcp::{self, Connector, Io},
+};
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    net::{IpAddr, SocketAddr},
+    pin::pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// The most connections to clients at a time, in number: descriptors that the server spends on calling.
+pub(crate) const MAX_DIALLED: usize = 64;
+/// The most of them to one address, in number: a host has one client, and a few behind an address share it.
+pub(crate) const MAX_DIALLED_OF_ADDRESS: usize = 4;
+/// The most attempts to connect to one address in a minute, in number: what somebody can make the server send there.
+pub(crate) const MAX_DIALS_IN_MINUTE: usize = 10;
+/// How long a connection is kept after its last call, in seconds: the files of a client are often recalled together.
+const IDLE_TIME: Duration = Duration::from_secs(10);
+/// How long after an attempt that failed RENEW brings about the next one, in seconds.
+const NEXT_ATTEMPT: Duration = Duration::from_secs(30);
+/// The largest record that is sent to a client or taken from it, in octets: a handle, and attributes of a file.
+const MAX_CALLBACK_OCTETS: usize = 16 << 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Makes connections to clients of minor version 0: the program's part, which has the sockets.
+pub trait Dial: Send + Sync {
+    /// Connects to a client's address over TCP, from the address of the server that the client knows.
+    fn dial(&self, from: IpAddr, to: SocketAddr) -> BoxFuture<'static, io::Result<Box<dyn Io>>>;
+}
+
+/// Where a client is called that calls from this address, if it says an address that is called at all.
+pub(in crate::nfs4) fn target(said: &CallbackClient, peer: IpAddr) -> Option<SocketAddr> {
+    let address = parse_universal_address(std::str::from_utf8(said.address.address.as_slice()).ok()?)?;
+    // ULB-6.1-a, ULB-6.1-b: over RDMA nobody is called so.
+    let is_tcp = said.address.netid.as_slice() == Netid::tcp(&address).as_str().as_bytes();
+    let is_own = address.ip().to_canonical() == peer.to_canonical() && address.port() != 0;
+    (is_tcp && is_own).then_some(address)
+}
+
+/// How many connections there are to whom, and how many were tried.
+#[derive(Default)]
+struct Counts {
+    all: usize,
+    of: HashMap<ClientNetwork, usize>,
+    tried: HashMap<ClientNetwork, VecDeque<Timestamp>>,
+}
+
+/// What makes connections, within the limits.
+#[derive(Default)]
+pub(crate) struct Dialler {
+    dial: Option<Arc<dyn Dial>>,
+    counts: Arc<Mutex<Counts>>,
+}
+
+/// A place for a connection.
+struct Permit {
+    counts: Arc<Mutex<Counts>>,
+    network: ClientNetwork,
+}
+
+fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
+    counts.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut counts = lock(&self.counts);
+        counts.all = counts.all.saturating_sub(1);
+        if let Some(count) = counts.of.get_mut(&self.network) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                counts.of.remove(&self.network);
+            }
+        }
+    }
+}
+
+impl Dialler {
+    pub(in crate::nfs4) fn new(dial: Option<Arc<dyn Dial>>) -> Self {
+        Self { dial, counts: Arc::default() }
+    }
+
+    /// A place for one more connection, if there is one.
+    fn permit(&self, to: SocketAddr, now: Timestamp) -> Option<Permit> {
+        let network = ClientNetwork::of(to.ip());
+        let mut counts = lock(&self.counts);
+        counts.tried.retain(|_, tried| {
+            tried.retain(|when| now.since(*when) < MINUTE);
+            !tried.is_empty()
+        });
+        let of_network = counts.of.get(&network).copied().unwrap_or(0);
+        let tried = counts.tried.get(&network).map_or(0, VecDeque::len);
+        if counts.all >= MAX_DIALLED || of_network >= MAX_DIALLED_OF_ADDRESS || tried >= MAX_DIALS_IN_MINUTE {
+            return None;
+        }
+        counts.all += 1;
+        *counts.of.entry(network).or_default() += 1;
+        counts.tried.entry(network).or_default().push_back(now);
+        Some(Permit { counts: self.counts.clone(), network })
+    }
+}
+
+/// A connection to a client.
+struct Line {
+    transport: Arc<dyn ClientTransport>,
+    to: SocketAddr,
+    used: Timestamp,
+    _permit: Permit,
+}
+
+/// A client's connection, and what is known of whether it answers.
+#[derive(Default)]
+pub(crate) struct Calls {
+    /// Held while the connection is made: other calls to the same client wait for it.
+    line: tokio::sync::Mutex<Option<Line>>,
+    is_proven: AtomicBool,
+    is_probing: AtomicBool,
+    probed: Mutex<Timestamp>,
+}
+
+/// Connects once: a connection that is lost is made again by the next call, within the limits.
+struct Once {
+    dial: Arc<dyn Dial>,
+    from: IpAddr,
+    to: SocketAddr,
+    was_asked: AtomicBool,
+}
+
+impl Connector for Once {
+    fn connect(&self) -> BoxFuture<'_, io::Result<Box<dyn Io>>> {
+        if self.was_asked.swap(true, Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Err(io::ErrorKind::NotConnected.into())));
+        }
+        self.dial.dial(self.from, self.to)
+    }
+
+    fn server(&self) -> SocketAddr {
+        self.to
+    }
+}
+
+impl Shared {
+    /// Whether a client of minor version 0 has shown that it answers.
+    pub(super) fn can_dial(&self, client: &Client<Pin>) -> bool {
+        client.zero().is_ok_and(|zero| zero.calls.is_proven.load(Ordering::Acquire))
+    }
+
+    /// Finds out whether a client answers where it wants to be called now.
+    pub(in crate::nfs4) fn begin_dialling(self: &Arc<Self>, client: &Arc<Client<Pin>>) {
+        let Ok(zero) = client.zero() else { return };
+        zero.calls.is_proven.store(false, Ordering::Release);
+        self.probe_dialled(client);
+    }
+
+    /// The client has been heard of: if it did not answer, it may now.
+    pub(in crate::nfs4) fn dial_again(self: &Arc<Self>, client: &Arc<Client<Pin>>) {
+        let Ok(zero) = client.zero() else { return };
+        let probed = *zero.calls.probed.lock().unwrap_or_else(PoisonError::into_inner);
+        if !zero.calls.is_proven.load(Ordering::Acquire) && self.now().since(probed) >= NEXT_ATTEMPT {
+            self.probe_dialled(client);
+        }
+    }
+
+    fn probe_dialled(self: &Arc<Self>, client: &Arc<Client<Pin>>) {
+        let Ok(zero) = client.zero() else { return };
+        let is_called = self.dialler.dial.is_some() && zero.callback().is_some_and(|said| said.to.is_some());
+        if !is_called || zero.calls.is_probing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        *zero.calls.probed.lock().unwrap_or_else(PoisonError::into_inner) = self.now();
+        let (shared, client) = (self.clone(), client.clone());
+        self.tasks.spawn(async move {
+            let Ok(zero) = client.zero() else { return };
+            let said = zero.callback();
+            let answers = shared.answers_dialled(&client, said.as_deref()).await;
+            zero.calls.is_proven.store(answers, Ordering::Release);
+            zero.calls.is_probing.store(false, Ordering::Release);
+            // It has said something else meanwhile.
+            if zero.callback() != said {
+                shared.begin_dialling(&client);
+            }
+        });
+    }
+
+    /// CB_NULL.
+    async fn answers_dialled(self: &Arc<Self>, client: &Arc<Client<Pin>>, said: Option<&Callback>) -> bool {
+        let Some(said) = said else { return false };
+        let until = self.now() + ANSWER_TIME;
+        let Ok((transport, _)) = self.line(client, said, until).await else { return false };
+        self.observer.callback(None, CallbackEvent::Sent);
+        let rpc = RpcClient::new(transport.clone(), Arc::new(NoAuth), said.client.program, VERSION);
+        let answered = match select(pin!(rpc.null()), self.clock.sleep_until(until)).await {
+            Either::Left((answer, _)) => answer.is_ok(),
+            Either::Right(_) => false,
+        };
+        self.observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost });
+        if !answered {
+            Self::hang_up(client, &transport).await;
+        }
+        answered
+    }
+
+    /// CB_COMPOUND.
+    pub(super) async fn call_dialled(
+        self: &Arc<Self>,
+        client: &Arc<Client<Pin>>,
+        ops: &[Args],
+    ) -> Result<Vec<Outcome>, NoAnswer> {
+        let zero = client.zero().map_err(|_| NoAnswer::NoPath)?;
+        let said = zero.callback().ok_or(NoAnswer::NoPath)?;
+        let until = self.now() + ANSWER_TIME;
+        let mut is_first = true;
+        loop {
+            let (transport, is_new) = self.line(client, &said, until).await?;
+            for op in ops {
+                self.observer.callback(Some(op.op()), CallbackEvent::Sent);
+            }
+            let answer = self.exchange_dialled(transport.clone(), &said, ops, until).await;
+            let is_up = match &answer {
+                Ok(_) => true,
+                Err(Failed::Refused(status)) => return Err(NoAnswer::Refused(*status)),
+                Err(Failed::Lost | Failed::Late) => false,
+            };
+            if is_up {
+                zero.calls.is_proven.store(true, Ordering::Release);
+            } else {
+                Self::hang_up(client, &transport).await;
+            }
+            match answer {
+                Ok(outcomes) => return Ok(outcomes),
+                // The client may have ended a connection that was idle. What it is called for may be done twice.
+                Err(Failed::Lost) if is_first && !is_new => is_first = false,
+                Err(_) => {
+                    zero.calls.is_proven.store(false, Ordering::Release);
+                    return Err(NoAnswer::Lost);
+                }
+            }
+        }
+    }
+
+    async fn exchange_dialled(
+        &self,
+        transport: Arc<dyn ClientTransport>,
+        said: &Callback,
+        ops: &[Args],
+        until: Timestamp,
+    ) -> Result<Vec<Outcome>, Failed> {
+        let arguments = Arguments::new(0, said.ident, ops.to_vec());
+        let shape = ReplyShape::inline(arguments.largest_results());
+        let mut encoder = rpcrdma_xdr::Encoder::new();
+        rpcrdma_xdr::Encode::encode(&arguments, &mut encoder);
+        // Linux's client wants a user for all but CB_NULL.
+        let flavour: Arc<dyn ClientFlavour> = Arc::new(SysAuth::new(SysCredential::default()));
+        let rpc = RpcClient::new(transport, flavour, said.client.program, VERSION);
+        let calling = rpc.call(Arguments::PROCEDURE, encoder.finish(), shape);
+        let answer = match select(pin!(calling), self.clock.sleep_until(until)).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(_) => return Err(Failed::Late),
+        };
+        let results = match answer.and_then(|results| results.decode::<Results>()) {
+            Ok(results) => results,
+            Err(CallError::Rejected(_)) => return Err(Failed::Refused(Status::SERVERFAULT)),
+            Err(_) => return Err(Failed::Lost),
+        };
+        if results.results.is_empty() && results.status != Status::OK {
+            return Err(Failed::Refused(results.status));
+        }
+        matching(ops, results.status, results.results).ok_or(Failed::Lost)
+    }
+
+    /// The connection to a client, and whether it is a new one.
+    async fn line(
+        self: &Arc<Self>,
+        client: &Arc<Client<Pin>>,
+        said: &Callback,
+        until: Timestamp,
+    ) -> Result<(Arc<dyn ClientTransport>, bool), NoAnswer> {
+        let (Some(to), Ok(zero)) = (said.to, client.zero()) else { return Err(NoAnswer::NoPath) };
+        let mut line = zero.calls.line.lock().await;
+        if let Some(known) = line.as_mut().filter(|known| known.to == to) {
+            known.used = self.now();
+            return Ok((known.transport.clone(), false));
+        }
+        *line = None;
+        let dial = self.dialler.dial.clone().ok_or(NoAnswer::NoPath)?;
+        let permit = self.dialler.permit(to, self.now()).ok_or(NoAnswer::NoPath)?;
+        let connector = Arc::new(Once { dial, from: said.from, to, was_asked: AtomicBool::new(false) });
+        let mut options = tcp::ClientOptions::default();
+        options.max_record = MAX_CALLBACK_OCTETS;
+        (options.connect, options.outage) = (ANSWER_TIME, Duration::ZERO);
+        (options.first_answer, options.first_sign) = (ANSWER_TIME, ANSWER_TIME);
+        options.service = "NFS callbacks";
+        let env = Env { clock: self.clock.clone(), random: self.state.random() };
+        let connecting = pin!(tcp::connect(connector, Arc::new(Heap), &env, options));
+        let made = match select(connecting, self.clock.sleep_until(until)).await {
+            Either::Left((made, _)) => made,
+            Either::Right(_) => return Err(NoAnswer::NoPath),
+        };
+        let (transport, driver) = made.map_err(|error| {
+            tracing::debug!(%to, %error, "a client cannot be called");
+            NoAnswer::NoPath
+        })?;
+        self.tasks.spawn(driver);
+        let transport: Arc<dyn ClientTransport> = transport;
+        *line = Some(Line { transport: transport.clone(), to, used: self.now(), _permit: permit });
+        drop(line);
+        self.tasks.spawn(end_when_idle(self.clock.clone(), Arc::downgrade(client)));
+        Ok((transport, true))
+    }
+
+    /// Ends a connection that is of no use.
+    async fn hang_up(client: &Client<Pin>, transport: &Arc<dyn ClientTransport>) {
+        let Ok(zero) = client.zero() else { return };
+        let mut line = zero.calls.line.lock().await;
+        if line.as_ref().is_some_and(|known| Arc::ptr_eq(&known.transport, transport)) {
+            *line = None;
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Failed {
+    /// The connection is gone, or what came over it is none.
+    Lost,
+    /// It is too late.
+    Late,
+    Refused(Status),
+}
+
+/// Ends a client's connection when nobody has used it for a while.
+async fn end_when_idle(clock: Arc<dyn rpcrdma_env::Clock>, client: Weak<Client<Pin>>) {
+    let mut due = clock.now() + IDLE_TIME;
+    loop {
+        clock.sleep_until(due).await;
+        let Some(client) = client.upgrade() else { return };
+        let Ok(zero) = client.zero() else { return };
+        let mut line = zero.calls.line.lock().await;
+        match &*line {
+            None => return,
+            Some(known) if clock.now().since(known.used) >= IDLE_TIME => {
+                *line = None;
+                return;
+            }
+            Some(known) => due = known.used + IDLE_TIME,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tests/dial40.rs"]
+mod tests;
