@@ -224,7 +224,7 @@ fn posix_list(entries: &[&Entry], is_directory: bool) -> Result<PosixAcl, Status
     let classes = [rights(Who::Owner)?, rights(Who::Group)?, rights(Who::Everyone)?];
     let all = users.iter().chain(&groups).fold(classes[1], |all, named| all | named.1);
     let mask = if users.is_empty() && groups.is_empty() { None } else { Some(all) };
-    debug_assert!(MAX_SET_ACES <= MAX_NAMED);
+    const { assert!(MAX_SET_ACES <= MAX_NAMED) };
     PosixAcl::new(classes, users, groups, mask).ok_or(Status::INVAL)
 }
 
