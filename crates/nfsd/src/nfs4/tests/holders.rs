@@ -208,6 +208,24 @@ fn who_ends_in_the_midst_of_a_recall_is_not_waited_for() {
     assert!(server.shared().delegations.is_empty());
 }
 
+/// proves: NFS4-8881-10.4.6-a, NFS4-8881-8.4.3-e
+#[test]
+fn what_cannot_be_recorded_as_taken_away_stays() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    reached(&server, &client);
+    let file = some_file(&client, "f");
+    let (_, delegation) = delegated(&client, "f", READ);
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    server.shared().state.recovery.refuse();
+    pass(&server, &[&client, &other], 120);
+    assert_eq!(client.read(&file, delegation, 0, 7).unwrap(), b"content");
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    assert_eq!(server.nfsd.version_4_counts().unwrap().revocations, 0);
+    assert_eq!(give_back(&client, &file, delegation), Status::OK);
+    assert!(open(&other, "f", "o", WRITE, 0).is_ok());
+}
+
 /// proves: NFS4-8881-10.4.4-b
 #[test]
 fn a_thousand_files_are_called_back_a_few_at_a_time_and_none_is_forgotten() {

@@ -8,6 +8,19 @@ use crate::{nfs4::testing::Setup, testing as rpc};
 use rpcrdma_nfs::{v3, v4::OwnerName};
 use std::time::Duration;
 
+/// Waits for what another thread brings about.
+fn until(mut is_so: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // What the other thread waits for would keep the test from ending.
+    eprintln!("it never came to that");
+    std::process::abort();
+}
+
 /// Somebody who wants a file.
 struct Others<'a> {
     client: &'a TestClient,
@@ -231,9 +244,7 @@ fn who_wants_a_file_waits_a_moment_for_its_return() {
     let (_, delegation) = delegated(&client, "f", BOTH);
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| open(&other, "f", "o", READ, 0).map(drop));
-        while holder.calls() == 0 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| holder.calls() == 1);
         assert!(!opened.is_finished());
         assert_eq!(give_back(&client, &file, delegation), Status::OK);
         assert_eq!(opened.join().unwrap(), Ok(()), "it has seen nothing of it");
@@ -243,9 +254,7 @@ fn who_wants_a_file_waits_a_moment_for_its_return() {
     let (_, delegation) = delegated(&client, "g", BOTH);
     std::thread::scope(|scope| {
         let opened = scope.spawn(|| open(&other, "g", "o", READ, 0).map(drop));
-        while holder.calls() == 1 {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        until(|| holder.calls() == 2);
         server.clock.pass(Duration::from_millis(999));
         std::thread::sleep(Duration::from_millis(5));
         assert!(!opened.is_finished());
@@ -269,11 +278,11 @@ fn an_open_on_the_host_calls_back_and_waits() {
     std::thread::scope(|scope| {
         let path = server.served().join("f");
         let read = scope.spawn(move || std::fs::read(path));
-        while holder.calls() == 0 {
-            std::thread::sleep(Duration::from_millis(1));
+        until(|| {
             server.tidy();
             server.drive();
-        }
+            holder.calls() == 1
+        });
         assert!(!read.is_finished());
         assert_eq!(holder.recalls()[0].0.state, delegation);
         assert_eq!(client.write(&file, state, 0, b"CONTENT"), Ok(7), "its own open goes on");
