@@ -1,5 +1,4 @@
-//! Which arguments of OPEN this server understands (RFC 9754 section 4): the one place that says so. What can be wanted of
-//! delegations is added here with what grants them.
+//! Which arguments of OPEN this server understands (RFC 9754 section 4): the one place that says so.
 
 use rpcrdma_nfs::v4::{Bitmap, OpenArguments};
 
@@ -7,10 +6,10 @@ use rpcrdma_nfs::v4::{Bitmap, OpenArguments};
 const SHARE_ACCESS: [u32; 3] = [1, 2, 3];
 /// Values of `share_deny`: nothing, reading, writing, both.
 const SHARE_DENY: [u32; 4] = [0, 1, 2, 3];
-/// What can be wanted, by its place in `share_access`: no delegation (4), and no longer what was wanted (5).
-const WANTS: [u32; 2] = [4, 5];
-/// Claims by number: by name, from before a restart, by handle.
-const CLAIMS: [u32; 3] = [0, 1, 4];
+/// What can be wanted, by its place in `share_access`: any delegation (3), none (4), and no longer what was wanted (5).
+const WANTS: [u32; 3] = [3, 4, 5];
+/// Claims by number: by name, from before a restart, by a delegation and a name, by handle, by a delegation's handle.
+const CLAIMS: [u32; 5] = [0, 1, 2, 4, 5];
 /// Ways to create by number: all.
 const CREATE_MODES: [u32; 4] = [0, 1, 2, 3];
 

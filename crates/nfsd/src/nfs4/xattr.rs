@@ -4,7 +4,10 @@ use super::{
     compound::Compound,
     tell::{change_info, status},
 };
-use crate::{Fault, ListingBudget, MAX_XATTR_OCTETS, Rights, SetXattr, opened::Opened, transfer::MAX_LISTING_OCTETS};
+use crate::{
+    Fault, ListingBudget, MAX_XATTR_OCTETS, Rights, SetXattr, claims::Kind, opened::Opened,
+    transfer::MAX_LISTING_OCTETS,
+};
 use rpcrdma_nfs::v4::{
     Name, Opaque, Status,
     ops::{self, Answer, MAX_XATTR_NAMES, SetXattrOption, access},
@@ -78,6 +81,8 @@ impl Compound {
             SetXattrOption::Create => SetXattr::Create,
             SetXattrOption::Replace => SetXattr::Replace,
         };
+        // RFC 8276 section 8.4.2.4: they are a part of the file that a delegation is of.
+        let _using = self.using(&file, Kind::Write).await?;
         let Opened { file_system, caller, file, .. } = file;
         match file_system.set_xattr(caller, file, args.name.0, args.value.0, how).await {
             Ok(changed) => Ok(ops::SetXattrOk { change: change_info(&changed) }),
@@ -105,6 +110,7 @@ impl Compound {
     pub(super) async fn remove_xattr(&mut self, args: ops::RemoveXattr) -> Answer<ops::RemoveXattrOk> {
         let file = self.file_to_change_xattrs()?;
         check_name(&args.name)?;
+        let _using = self.using(&file, Kind::Write).await?;
         match file.file_system.remove_xattr(file.caller.clone(), file.file, args.name.0).await {
             Ok(changed) => Ok(ops::RemoveXattrOk { change: change_info(&changed) }),
             Err(failed) => Err(cause(failed.fault)),

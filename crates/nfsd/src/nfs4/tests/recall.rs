@@ -73,7 +73,7 @@ const READS: [(&str, Deed); 5] = [
 ];
 
 /// What changes a file, its attributes or its names.
-const CHANGES: [(&str, Deed); 16] = [
+const CHANGES: [(&str, Deed); 18] = [
     ("OPEN to write", |o| open(o.client, "f", "o", WRITE, 0).err().unwrap_or(Status::OK)),
     ("OPEN that denies reading", |o| open(o.client, "f", "o", READ, 1).err().unwrap_or(Status::OK)),
     ("OPEN that cuts", |o| {
@@ -86,6 +86,14 @@ const CHANGES: [(&str, Deed); 16] = [
     ("SETATTR of the mode", |o| o.set(&[Value::Mode(0o600)])),
     ("SETATTR of the owner", |o| o.set(&[Value::Owner(rpcrdma_nfs::v4::Principal::from("7"))])),
     ("SETATTR of times", |o| o.set(&[Value::TimeModifySet(rpcrdma_nfs::v4::SetTime::Server)])),
+    ("SETXATTR", |o| o.client.on(&o.file, set_xattr(ops::SetXattrOption::Either)).status()),
+    ("REMOVEXATTR", |o| {
+        let remove = Args::RemoveXattr(ops::RemoveXattr { name: Name::from("kept") });
+        match o.client.on(&o.file, remove).status() {
+            Status::NOXATTR => Status::OK,
+            other => other,
+        }
+    }),
     ("REMOVE", |o| in_root(o.client, Args::Remove(ops::Remove { name: Name::from("f") }))),
     ("RENAME of it", |o| rename(o.client, "f", "h")),
     ("RENAME over it", |o| rename(o.client, "g", "f")),
@@ -98,6 +106,11 @@ const CHANGES: [(&str, Deed); 16] = [
     ("REMOVE of version 3", |o| of_3(o.version_3.remove(&o.root, "f"))),
     ("RENAME of version 3", |o| of_3(o.version_3.rename((&o.root, "g"), (&o.root, "f")))),
 ];
+
+fn set_xattr(option: ops::SetXattrOption) -> Args {
+    let (name, value) = (Name::from("set"), rpcrdma_nfs::v4::Opaque(b"value"[..].into()));
+    Args::SetXattr(ops::SetXattr { option, name, value })
+}
 
 fn rename(client: &TestClient, from: &str, to: &str) -> Status {
     let rename = ops::Rename { from: Name::from(from), to: Name::from(to) };
