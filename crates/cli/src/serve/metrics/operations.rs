@@ -46,13 +46,8 @@ const OF_CLIENTS: [Op; 4] = [Op::ExchangeId, Op::CreateSession, Op::ReclaimCompl
 const NULL: &str = "CB_NULL";
 
 /// What can happen to a call to a client.
-const EVENTS: [CallbackEvent; 5] = [
-    CallbackEvent::Sent,
-    CallbackEvent::Answered,
-    CallbackEvent::Refused,
-    CallbackEvent::Lost,
-    CallbackEvent::NotSent,
-];
+const EVENTS: [CallbackEvent; 5] =
+    [CallbackEvent::Sent, CallbackEvent::Answered, CallbackEvent::Refused, CallbackEvent::Lost, CallbackEvent::NotSent];
 
 fn word(event: CallbackEvent) -> &'static str {
     match event {
