@@ -10,7 +10,7 @@
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
 //! state/        what is kept between calls, without any network
-//! callback/     calls to clients
+//! callback/     calls to clients: by which slot and connection, whether they answer, CB_NOTIFY_LOCK
 //! tasks.rs      what goes on after its call was answered
 //! ```
 //!
