@@ -7,6 +7,8 @@
 
 mod common;
 
+#[path = "hostile_nfs4/callbacks.rs"]
+mod callbacks;
 #[path = "hostile_nfs4/floods.rs"]
 mod floods;
 #[path = "hostile_nfs4/honest.rs"]

@@ -32,7 +32,7 @@ pub(crate) struct Honest {
     pub(crate) client: Client,
     pub(crate) open: State,
     pub(crate) file: Vec<u8>,
-    lock: State,
+    pub(crate) lock: State,
     written: u8,
 }
 

@@ -15,7 +15,7 @@
 //! space.rs copy.rs offload.rs                   holes and space; copies, and those that go on after their call
 //! delegate.rs delegations.rs                    what clients use by themselves
 //! state/        what is kept between calls, without any network
-//! callback/     calls to clients: recall.rs, holder.rs for delegations
+//! callback/     calls to clients: by which slot and connection, whether they answer; recalls, CB_NOTIFY_LOCK, CB_OFFLOAD
 //! tasks.rs      what goes on after its call was answered
 //! ```
 //!

@@ -129,10 +129,11 @@ impl TestServer {
         Self::start(Arc::default(), None, Arc::new(scratch), setup, 1)
     }
 
-    /// One that serves this.
+    /// One that serves this. What goes on after its call was answered the test drives.
     pub(crate) fn serving(file_system: Arc<dyn FileSystem>) -> Self {
         let scratch = Arc::new(tempfile::tempdir().unwrap());
-        Self::start(Arc::default(), Some(file_system), scratch, Setup::default(), 1)
+        let setup = Setup { is_driven: false, ..Setup::default() };
+        Self::start(Arc::default(), Some(file_system), scratch, setup, 1)
     }
 
     /// One that serves memory, and gives what waits to this queue.

@@ -124,6 +124,7 @@ fn both_directions_work_at_once() {
     }
 }
 
+/// proves: ULB-6.2-d
 #[test]
 fn a_call_that_does_not_fit_inline_is_refused_here_or_sent_in_parts() {
     let world = World::new(1);

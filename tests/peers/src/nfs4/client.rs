@@ -32,8 +32,16 @@ pub fn exchange_id(name: &[u8], incarnation: u64) -> Xdr {
 
 /// CREATE_SESSION that asks for so many slots.
 pub fn create_session(client: u64, sequence: u32, slots: u32) -> Xdr {
+    create_session_with(client, sequence, slots, 0)
+}
+
+/// CREATE_SESSION4_FLAG_CONN_BACK_CHAN.
+pub const BACK: u32 = 2;
+
+/// The same with these flags.
+pub fn create_session_with(client: u64, sequence: u32, slots: u32, flags: u32) -> Xdr {
     let channel = |xdr: Xdr| xdr.words(&[0, MESSAGE_OCTETS, MESSAGE_OCTETS, CACHED_OCTETS, 64, slots, 0]);
-    let xdr = channel(channel(Xdr::default().u64(client).words(&[sequence, 0])));
+    let xdr = channel(channel(Xdr::default().u64(client).words(&[sequence, flags])));
     // Called with AUTH_NONE.
     xdr.words(&[0x4000_0000, 1, 0])
 }
@@ -112,8 +120,23 @@ impl Client {
         client
     }
 
+    /// The same over a connection over which the server calls: CB_NULL has come and is answered.
+    pub fn called(place: &Place, name: &[u8], minor: u32) -> Self {
+        let mut client = Self::made(place, name, minor, BACK);
+        let null = client.link.next_call();
+        assert_eq!((null.program, null.procedure, null.args.len()), (0x4000_0000, 0, 0), "CB_NULL");
+        client.link.answer(null.xid, &[]);
+        let complete = Compound::new(minor).op(op::RECLAIM_COMPLETE, Xdr::default().u32(0));
+        assert_eq!(client.call(&complete).status, 0, "RECLAIM_COMPLETE");
+        client
+    }
+
     /// The same before RECLAIM_COMPLETE.
     pub fn in_grace(place: &Place, name: &[u8], minor: u32) -> Self {
+        Self::made(place, name, minor, 0)
+    }
+
+    fn made(place: &Place, name: &[u8], minor: u32, flags: u32) -> Self {
         // Each is a new incarnation of its name: what a former one had is gone.
         static INCARNATIONS: AtomicU64 = AtomicU64::new(1_000);
         let incarnation = INCARNATIONS.fetch_add(1, Ordering::Relaxed);
@@ -122,8 +145,9 @@ impl Client {
         let body = known.body(op::EXCHANGE_ID);
         let id = u64::from(word(body, 0)) << 32 | u64::from(word(body, 4));
         let creation = word(body, 8);
-        let create = Compound::new(minor).op(op::CREATE_SESSION, create_session(id, creation, SLOTS));
+        let create = Compound::new(minor).op(op::CREATE_SESSION, create_session_with(id, creation, SLOTS, flags));
         let made = link.call(&create);
+        assert_eq!(word(made.body(op::CREATE_SESSION), 20), flags, "the server calls, as it was asked to");
         let session = made.body(op::CREATE_SESSION)[..16].try_into().expect("a session");
         Self { link, minor, id, session, creation: creation + 1, slots: [0; SLOTS as usize] }
     }

@@ -1,11 +1,12 @@
-//! What carries COMPOUNDs: a connection of TCP, or of RPC-over-RDMA over iWARP with all of it inline.
+//! What carries COMPOUNDs: a connection of TCP, or of RPC-over-RDMA over iWARP with all of it inline. The server may call over
+//! it: its calls are put aside until somebody asks for them, and so are replies that come before.
 
 use super::{Compound, Results};
 use crate::{
     peer::{Peer, dial},
     rpc::{self, NFS, Reply, Status, Xdr, status},
 };
-use std::net::TcpStream;
+use std::{collections::VecDeque, net::TcpStream};
 
 /// COMPOUND's number.
 const COMPOUND: u32 = 1;
@@ -21,7 +22,34 @@ pub struct Link {
     /// Whose calls these are, unless it is said otherwise.
     pub user: u32,
     xid: u32,
+    /// Calls of the server, and replies, that nobody has asked for yet: whole RPC messages.
+    calls: VecDeque<Vec<u8>>,
+    replies: VecDeque<Vec<u8>>,
 }
+
+/// A call of the server.
+#[derive(Clone, Debug)]
+pub struct Called {
+    pub xid: u32,
+    pub program: u32,
+    pub procedure: u32,
+    /// What follows the header.
+    pub args: Vec<u8>,
+}
+
+impl Called {
+    /// Reads a call whose credential has this many octets of body.
+    fn read(message: &[u8]) -> Self {
+        let at = |index: usize| rpc::word(message, 4 * index);
+        assert_eq!((at(1), at(2)), (0, 2), "a call of RPC version 2");
+        let args = 40 + at(7) as usize;
+        assert_eq!(message[args - 8..args], [0; 8], "no verifier");
+        Self { xid: at(0), program: at(3), procedure: at(5), args: message[args..].to_vec() }
+    }
+}
+
+/// `msg_type` of a call.
+const CALL: u32 = 0;
 
 /// Where a server is.
 #[derive(Clone, Debug)]
@@ -37,7 +65,7 @@ impl Link {
             Place::Tcp(address) => Carrier::Tcp(dial(address)),
             Place::Rdma(address) => Carrier::Rdma(Box::new(Peer::connect(address))),
         };
-        Self { carrier, user: 0, xid: 0 }
+        Self { carrier, user: 0, xid: 0, calls: VecDeque::new(), replies: VecDeque::new() }
     }
 
     /// Sends a COMPOUND, and says its XID.
@@ -51,23 +79,63 @@ impl Link {
         let user = Xdr::default().u32(0).opaque(b"hostile").words(&[self.user, self.user, 0]).0;
         let mut message = rpc::call_as(self.xid, NFS, 4, COMPOUND, 1, &user).0;
         message.extend(args);
-        match &mut self.carrier {
-            Carrier::Tcp(stream) => rpc::send_record(stream, &message),
-            Carrier::Rdma(peer) => peer.send(&rpc::inline(&message)),
-        }
+        self.say(&message);
         self.xid
     }
 
-    /// The next reply: its XID and how the call was answered.
-    pub fn hear(&mut self) -> (u32, Status) {
-        let reply = match &mut self.carrier {
+    /// Sends a whole RPC message.
+    pub fn say(&mut self, message: &[u8]) {
+        match &mut self.carrier {
+            Carrier::Tcp(stream) => rpc::send_record(stream, message),
+            Carrier::Rdma(peer) => peer.send(&rpc::inline(message)),
+        }
+    }
+
+    /// Answers a call of the server with these results.
+    pub fn answer(&mut self, xid: u32, results: &[u8]) {
+        let mut message = Xdr::default().words(&[xid, 1, 0, 0, 0, 0]).0;
+        message.extend(results);
+        self.say(&message);
+    }
+
+    /// Reads the next message, and puts it where it belongs.
+    fn read(&mut self) {
+        let message = match &mut self.carrier {
             Carrier::Tcp(stream) => rpc::read_record(stream).expect("the server answers"),
             Carrier::Rdma(peer) => match Reply::read(&peer.message().expect("the server answers")) {
                 Reply::Rpc(reply) => reply,
                 other => panic!("{other:?}"),
             },
         };
-        (rpc::word(&reply, 0), status(&reply))
+        match rpc::word(&message, 4) {
+            CALL => self.calls.push_back(message),
+            _ => self.replies.push_back(message),
+        }
+    }
+
+    /// The next call of the server.
+    pub fn next_call(&mut self) -> Called {
+        loop {
+            match self.calls.pop_front() {
+                Some(call) => return Called::read(&call),
+                None => self.read(),
+            }
+        }
+    }
+
+    /// Whether a call of the server has come that nobody has asked for.
+    pub fn has_call(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
+    /// The next reply: its XID and how the call was answered.
+    pub fn hear(&mut self) -> (u32, Status) {
+        loop {
+            match self.replies.pop_front() {
+                Some(reply) => return (rpc::word(&reply, 0), status(&reply)),
+                None => self.read(),
+            }
+        }
     }
 
     /// The results of the next reply.

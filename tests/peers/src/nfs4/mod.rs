@@ -23,6 +23,7 @@ pub mod op {
     pub const REMOVE: u32 = 28;
     pub const SETCLIENTID: u32 = 35;
     pub const WRITE: u32 = 38;
+    pub const BACKCHANNEL_CTL: u32 = 40;
     pub const BIND_CONN_TO_SESSION: u32 = 41;
     pub const EXCHANGE_ID: u32 = 42;
     pub const CREATE_SESSION: u32 = 43;

@@ -116,7 +116,7 @@ impl Pair<'_> {
 
     /// How many callbacks of an operation were answered well.
     fn called(&self, operation: &str) -> anyhow::Result<f64> {
-        let labels = [&*format!("operation=\"{operation}\""), "status=\"OK\""];
+        let labels = [&*format!("operation=\"{operation}\""), "event=\"answered\""];
         Ok(self.server.metrics()?.sum("rpcrdma_nfs4_callbacks_total", &labels))
     }
 
@@ -185,7 +185,7 @@ impl Pair<'_> {
             Ok(self.server.metrics()?.sum("rpcrdma_nfs4_stateids", &[]) == 0.0)
         })?;
         let metrics = self.server.finish()?;
-        let revoked = metrics.sum("rpcrdma_nfs4_delegations_revoked_total", &[]);
+        let revoked = metrics.sum("rpcrdma_nfs4_revocations_total", &[]);
         ensure!(revoked == 0.0, "{revoked} delegations were revoked of a client that gives them back");
         if !self.context.flavour().is_tcp() {
             // The reverse direction, as the holder's capture has it.

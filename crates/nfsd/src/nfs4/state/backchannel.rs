@@ -310,7 +310,7 @@ mod tests {
         assert_eq!(channel.take(none).unwrap().sequence, 2);
     }
 
-    /// proves: NFS4-8881-2.10.6.2-a
+    /// proves: NFS4-8881-2.10.6.2-c
     #[test]
     fn a_slot_in_doubt_waits_for_the_end_of_its_connection_and_asks_by_the_same_number() {
         let channel = channel(1);

@@ -12,6 +12,7 @@
 //! | CREATE_SESSION | [`State::create_session`]; what it releases is given back to the claims before it is answered |
 //! | DESTROY_SESSION, DESTROY_CLIENTID | [`State::destroy_session`], [`State::destroy_client`] |
 //! | BIND_CONN_TO_SESSION | [`State::bind_connection`] |
+//! | BACKCHANNEL_CTL | [`BackChannel::control`](backchannel::BackChannel), of which each session has one: slots for calls to the client |
 //! | SEQUENCE | [`State::begin`]: a [`Begin::New`](session::Begin) is executed and finished with the whole reply |
 //! | its limits | [`Session::fore`](session::Session): REQ_TOO_BIG, REP_TOO_BIG, REP_TOO_BIG_TO_CACHE and TOO_MANY_OPS are answered by the service |
 //! | RECLAIM_COMPLETE | [`Recovery::complete`](grace::Recovery), which sleeps. With `rca_one_fs`: OK, and nothing |
@@ -32,12 +33,8 @@
 //! something from the claims and an `Err` here gives it back, since its client may have ended in between.
 //!
 //! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's
-//! connections, the index of connections; a client's lease, its copies, what it holds. Those of [`Recovery`] come last. None is
-//! held while the disk is waited for but the journal's own, which only functions that sleep take.
-
-// Delegations, their revocation and the back channel have their state here; the operations that grant and call are not there
-// yet, so that only tests stand on these.
-#![allow(dead_code)]
+//! connections, its back channel, the index of connections; a client's lease, its copies, what it holds. Those of [`Recovery`] come
+//! last. None is held while the disk is waited for but the journal's own, which only functions that sleep take.
 
 pub(crate) mod backchannel;
 pub(crate) mod channel;

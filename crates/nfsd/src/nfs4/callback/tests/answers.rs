@@ -234,7 +234,7 @@ fn what_does_not_fit_the_call_is_no_answer() {
     }
 }
 
-/// proves: NFS4-8881-2.10.6.2-a
+/// proves: NFS4-8881-2.10.6.2-c
 #[test]
 fn a_client_that_answers_nothing_loses_its_own_slots_and_a_late_answer_gives_them_back() {
     let (server, back) = (TestServer::memory(), Back::new());

@@ -70,7 +70,7 @@ fn opens_say_that_locks_are_told_of_where_the_client_can_be_called() {
     assert_eq!(flags(&called) & open_result::MAY_NOTIFY_LOCK, 0);
 }
 
-/// proves: NFS4-8881-20.11-b, NFS4-8881-9.6-b
+/// proves: NFS4-8881-20.11-b, NFS4-8881-9.6-c
 #[test]
 fn who_waits_is_told_when_the_lock_is_free_and_has_to_ask_for_it() {
     for kind in [LockKind::ReadWaiting, LockKind::WriteWaiting] {

@@ -125,7 +125,7 @@ fn a_call_whose_connection_ends_goes_again_over_another() {
 
 /// No other connection is there: the call is lost in time, and whether it was executed is asked for before the slot is used again.
 ///
-/// proves: NFS4-8881-2.10.6.2-a
+/// proves: NFS4-8881-2.10.6.2-c
 #[test]
 fn a_slot_in_doubt_is_asked_for_over_the_next_connection() {
     for status in [Status::OK, Status::RETRY_UNCACHED_REP, Status::SEQ_FALSE_RETRY] {
