@@ -1,7 +1,9 @@
 //! The router's tests: what is answered to which call, and the duplicate request cache in its place.
 
 use super::*;
-use crate::{AUTH_SYS, CallId, Connection, Credential, GoneSignal, Limits, SysCredential, TransportKind};
+use crate::{
+    AUTH_SYS, ArgumentWords, CallId, Connection, Credential, GoneSignal, Limits, SysCredential, TransportKind,
+};
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_env::{Heap, SeededRandom, Timestamp, TokioClock};
@@ -254,4 +256,59 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let _ = runtime.block_on(router().handle(context, stream));
     }
+}
+
+/// Counts calls; the first word of their arguments says what becomes of one that comes again.
+#[derive(Default)]
+struct Various(AtomicU32);
+
+impl Service for Various {
+    fn program(&self) -> u32 {
+        79
+    }
+    fn version(&self) -> u32 {
+        1
+    }
+    fn is_idempotent(&self, _: u32) -> bool {
+        true
+    }
+    fn repetition(&self, _: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
+        match arguments.next() {
+            Some(1) => Repetition::Answered,
+            Some(2 | 3) => Repetition::AnsweredToPort,
+            _ => Repetition::Executed,
+        }
+    }
+    fn call(&self, _: CallContext, _: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+        let (kind, mut encoder) = (args.u32(), Encoder::new());
+        encoder.u32(self.0.fetch_add(1, Ordering::Relaxed));
+        let results = encoder.finish();
+        let answer = if kind == Ok(3) { Answer::Repeatable(results) } else { Answer::Results(results) };
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+/// proves: RPC-DRC-a
+#[tokio::test]
+async fn a_service_says_of_each_call_whether_it_is_told_from_its_repetitions() {
+    let router = Router::new(&env()).with_service(Arc::new(Various::default()));
+    let said = async |kind: TransportKind, port: u16, word: u8| {
+        let (_signal, gone) = GoneSignal::new();
+        let peer = ([127, 0, 0, 1], port).into();
+        let connection = Connection::new(peer, peer, 1, kind, Limits::new(4096, 4096), Arc::new(Heap), gone);
+        let context = CallContext::new(Arc::new(connection));
+        let message = Stream::from(call(9, 79, 1, 1, &[0, 0, 0, word]));
+        let (header, mut decoder) = outcome_to_header(router.handle(context, message).await);
+        header.status.map(|()| decoder.u32().unwrap()).unwrap()
+    };
+    let (tcp, rdma) = (TransportKind::Tcp, TransportKind::Rdma);
+    // Executed each time.
+    assert_eq!([said(tcp, 700, 0).await, said(tcp, 700, 0).await], [0, 1]);
+    // Answered, whatever the port is.
+    assert_eq!([said(tcp, 700, 1).await, said(tcp, 701, 1).await, said(rdma, 702, 1).await], [2, 2, 2]);
+    // Answered to the port; a device gives each connection another one.
+    assert_eq!([said(tcp, 700, 2).await, said(tcp, 700, 2).await, said(tcp, 701, 2).await], [3, 3, 4]);
+    assert_eq!([said(rdma, 700, 2).await, said(rdma, 701, 2).await], [5, 5]);
+    // Results that nobody keeps.
+    assert_eq!([said(tcp, 700, 3).await, said(tcp, 700, 3).await], [6, 7]);
 }
