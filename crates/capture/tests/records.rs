@@ -154,6 +154,31 @@ fn calls_of_mount_and_nfs_over_tcp_are_named() {
     assert_eq!(name.to_string(), "NFS 3 GETATTR");
 }
 
+/// The server calls its client over the client's own connection, between the client's calls, and the client answers.
+#[test]
+fn calls_of_the_server_are_found_in_the_reverse_direction() {
+    let mut file = File::new();
+    let mut nfsd = Stream::begun(NFSD, &mut file);
+    // A COMPOUND of minor version 2 without operations makes it a connection of NFS.
+    let compound = [&words(&[1, 0, 2, 100_003, 4, 1, 0, 0, 0, 0])[..], &words(&[0, 2, 0])].concat();
+    nfsd.asks(&mut file, &record(&compound));
+    nfsd.answers(&mut file, &reply(1, &[0, 0, 0]));
+    // CB_COMPOUND: minor version 2, CB_SEQUENCE and nothing else.
+    let session = [0x0A1B_2C3D, 1, 2, 3];
+    let called =
+        [&[9, 0, 2, 0x4000_0000, 1, 1, 0, 0, 0, 0][..], &[0, 2, 0, 1, 11], &session, &[4, 3, 3, 0, 0]].concat();
+    nfsd.answers(&mut file, &record(&words(&called)));
+    nfsd.asks(&mut file, &reply(9, &[&[0, 0, 1, 11, 0][..], &session, &[4, 3, 7, 7]].concat()));
+    let (events, _) = summary_of(&file.octets);
+    let from: Vec<_> = events.iter().map(|event| event.from).collect();
+    assert_eq!(from, [End::Initiator, End::Responder, End::Responder, End::Initiator]);
+    let mut text = Vec::new();
+    read_capture(&file.octets[..], &mut Text::new(&mut text)).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("CB_COMPOUND minor 2 CB_SEQUENCE session 0a1b2c3d..00000003 slot 3 seq 4"), "{text}");
+    assert!(text.contains("Reply NFS4_OK CB_SEQUENCE"), "{text}");
+}
+
 #[test]
 fn every_view_shows_them() {
     let file = exchange();
