@@ -149,6 +149,10 @@ impl Compound {
         if !self.shared.delegates || !is_again && self.shared.state.recovery.is_grace() {
             return Err(nothing);
         }
+        // RFC 7530 section 16.18.5: who has not confirmed that it has opened the file may not have asked for it.
+        if !self.may_delegate {
+            return Err(nothing);
+        }
         let is_unreliable = self.shared.delegations.is_unreliable(client.id(), self.shared.now());
         if !is_again && (is_unreliable || !self.shared.reaches(&client)) {
             return Err(nothing);
@@ -234,8 +238,9 @@ impl Compound {
 
     /// DELEGRETURN.
     pub(super) fn return_delegation(&mut self, args: ops::DelegReturn) -> Answer {
-        let (file, client) = (self.file()?, self.client()?);
+        let file = self.file()?;
         let id = self.state_of(args.state, false)?;
+        let client = self.client_of(id)?;
         let released = client.held.undelegate(id, Self::key(&file))?;
         self.shared.release(self.origin(), released);
         Ok(())

@@ -133,7 +133,7 @@ impl Compound {
         self.go_to(file);
         self.set_state(state);
         // NFS4-8881-20.11-a
-        let may_notify = if self.shared.can_call(&client) { open_result::MAY_NOTIFY_LOCK } else { 0 };
+        let may_notify = if self.minor > 0 && self.shared.can_call(&client) { open_result::MAY_NOTIFY_LOCK } else { 0 };
         let flags = open_result::LOCKTYPE_POSIX | may_notify;
         Ok(ops::OpenOk { state, directory, flags, set, delegation })
     }

@@ -142,7 +142,9 @@ impl Pair<'_> {
         self.await_held(&format!("the holder has given the delegation of {file} back"), held)?;
         let recalls = self.called("CB_RECALL")? - called;
         ensure!(recalls == 1.0, "{file}: {recalls} delegations were recalled instead of one");
-        let found = self.run(HOLDER, &format!("cat /mnt/{file} 2>/dev/null || echo gone"))?;
+        // Names are the client's own for half a minute: what it remembers of them is no delegation.
+        let forget = "echo 3 >/proc/sys/vm/drop_caches";
+        let found = self.run(HOLDER, &format!("{forget}; cat /mnt/{file} 2>/dev/null || echo gone"))?;
         ensure!(found == finds.unwrap_or("gone"), "{file}: the holder finds {found:?}");
         // Who was called for it is given none for a while: the next file is another one.
         self.context.note(format!("{file} {:.1} s", took.as_secs_f64()));

@@ -16,7 +16,7 @@ use super::{
     limits::Limits,
     owners40::Owners,
     release::Release,
-    stateids::{Minor, check_epoch, client_of, epoch_of, special},
+    stateids::{check_epoch, client_of, epoch_of, special},
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
@@ -240,7 +240,7 @@ impl<P> State<P> {
         if special(state)?.is_some() {
             return Err(Status::BAD_STATEID);
         }
-        check_epoch(state, self.recovery.epoch(), Minor::Zero)?;
+        check_epoch(state, self.recovery.epoch())?;
         self.client_of_zero(client_of(state)).map_err(|status| match status {
             Status::STALE_CLIENTID => Status::BAD_STATEID,
             status => status,

@@ -13,7 +13,7 @@ use super::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, SessionId, Status, Verifier, ops::exchange_id};
+use rpcrdma_nfs::v4::{ClientId, Status, Verifier, ops::exchange_id};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -191,7 +191,8 @@ impl<P> State<P> {
     }
 
     /// The sessions of a client.
-    pub(crate) fn sessions_of(&self, client: &Client<P>) -> Vec<SessionId> {
+    #[cfg(test)]
+    pub(crate) fn sessions_of(&self, client: &Client<P>) -> Vec<rpcrdma_nfs::v4::SessionId> {
         client.creation().sessions.clone()
     }
 

@@ -11,15 +11,6 @@
 use super::limits::{MAX_SESSIONS, MAX_SLOTS};
 use rpcrdma_nfs::v4::{ClientId, StateId, StateIdOther, Status};
 
-/// A protocol's minor versions, as far as stateids go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Minor {
-    /// Minor version 0, where a stateid may be of before a restart.
-    Zero,
-    /// The others, where the session is found to be of before the restart, and no stateid is looked at.
-    Sessions,
-}
-
 /// The stateids whose sequence numbers may be under way at a time, which decides how numbers are compared where they
 /// wrap.
 const WINDOW: u32 = MAX_SESSIONS as u32 * MAX_SLOTS;
@@ -43,17 +34,13 @@ pub(crate) fn client_of(id: StateId) -> ClientId {
     ClientId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// Whether a stateid is of this boot.
+/// Whether a stateid of minor version 0 is of this boot. In the others a session says which boot a call is of, and no such stateid
+/// is looked at.
 ///
 /// # Errors
-/// STALE_STATEID in minor version 0. In the others a session says which boot a call is of, and what is left is a
-/// BAD_STATEID (RFC 8881 section 15.1.16.5).
-pub(crate) fn check_epoch(id: StateId, epoch: u32, minor: Minor) -> Result<(), Status> {
-    match (epoch_of(client_of(id)) == epoch, minor) {
-        (true, _) => Ok(()),
-        (false, Minor::Zero) => Err(Status::STALE_STATEID),
-        (false, Minor::Sessions) => Err(Status::BAD_STATEID),
-    }
+/// STALE_STATEID.
+pub(crate) fn check_epoch(id: StateId, epoch: u32) -> Result<(), Status> {
+    if epoch_of(client_of(id)) == epoch { Ok(()) } else { Err(Status::STALE_STATEID) }
 }
 
 /// A special stateid that stands for no state of anybody's.
@@ -140,10 +127,6 @@ mod tests {
     fn a_stateid_of_before_a_restart_is_stale_where_no_session_says_so() {
         let id = |epoch: u64| StateId { sequence: 1, other: other(ClientId(epoch << 32 | 9), 4) };
         assert_eq!(client_of(id(7)), ClientId(7 << 32 | 9));
-        for minor in [Minor::Zero, Minor::Sessions] {
-            assert_eq!(check_epoch(id(7), 7, minor), Ok(()));
-        }
-        assert_eq!(check_epoch(id(6), 7, Minor::Zero), Err(Status::STALE_STATEID));
-        assert_eq!(check_epoch(id(6), 7, Minor::Sessions), Err(Status::BAD_STATEID));
+        assert_eq!([id(7), id(6)].map(|id| check_epoch(id, 7)), [Ok(()), Err(Status::STALE_STATEID)]);
     }
 }

@@ -530,3 +530,40 @@ fn minor_version_0_is_refused_where_it_is_not_served() {
     let first = TestServer::memory_with(served(0));
     assert_eq!((sent(&first, 0), sent(&first, 1)), (Status::OK, Status::MINOR_VERS_MISMATCH));
 }
+
+/// proves: NFS4-7530-16.18-d
+#[test]
+fn what_is_delegated_to_a_client_without_sessions_is_called_back_and_returned() {
+    use super::delegation::state_of;
+    use crate::nfs4::callback::testing::Reached;
+    use std::sync::Arc;
+
+    let server = TestServer::memory();
+    let (client, other) = (Client40::new(&server, "a"), server.client("b"));
+    let holder = Arc::new(Reached::default());
+    server.shared().holders.set(client.id, holder.clone());
+    let owner = client.owner("o");
+    let (file, state) = client.create(&owner, "f");
+    client.write(&file, state, b"data").unwrap();
+    assert_eq!(client.close(&owner, &file, state), Status::OK);
+
+    let new = client.owner("new");
+    let (_, unconfirmed) = client.open_as_is(client.to_open(&new, "f", READ, 0)).unwrap();
+    assert_eq!(state_of(&unconfirmed.delegation), None, "who has not confirmed it gets nothing");
+    let (_, opened) = client.open_as_is(client.to_open(&owner, "f", READ, 0)).unwrap();
+    assert_eq!(opened.flags & open_result::MAY_NOTIFY_LOCK, 0);
+    let delegation = state_of(&opened.delegation).unwrap_or_else(|| panic!("{:?}", opened.delegation));
+    assert_eq!(client.read(&file, delegation), Ok(b"data".to_vec()));
+
+    let write = |what: &str| {
+        let written = other.write(&file, StateId::ANONYMOUS, 0, b"more").err().unwrap_or(Status::OK);
+        server.drive();
+        assert_eq!(holder.recalls().len(), 1, "{what}");
+        written
+    };
+    assert_eq!(write("it is called back"), Status::DELAY);
+    assert_eq!(write("once"), Status::DELAY);
+    let give_back = ops::DelegReturn { state: delegation };
+    assert_eq!(client.on(&file, Args::DelegReturn(give_back)).status(), Status::OK);
+    assert_eq!(write("and is back"), Status::OK);
+}
