@@ -519,7 +519,7 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     let (mut engine, mut host) = (Connection::new(config, Some(&PEER)), Handles::default());
     engine.received(&call(1), T, &mut host);
     let request = delivered(&actions(&mut engine))[0];
-    let mut begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
+    let begin = |engine: &mut Connection, host: &mut Handles, xid: u32| {
         let payload = Payload::from(Bytes::from(words(&[xid, 0, 2, 0x4000_0000, 1, 1])));
         engine.call(CallId(xid.into()), xid, payload, 100, &[], T, host).unwrap();
         sends(&actions(engine)).len()

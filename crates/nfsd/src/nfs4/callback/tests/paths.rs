@@ -115,7 +115,7 @@ fn a_call_whose_connection_ends_goes_again_over_another() {
         let expected = if is_executed { Err(NoAnswer::Lost) } else { Ok(vec![Outcome::Recall(Ok(()))]) };
         assert_eq!(begun.answer(), Some(expected));
         let [again] = &first.calls()[..] else { panic!("once") };
-        assert_eq!((again.ops(), numbers(&[again.clone()])), (&[recall()][..], vec![(0, 1)]));
+        assert_eq!((again.ops(), numbers(std::slice::from_ref(again))), (&[recall()][..], vec![(0, 1)]));
         first.answer_by(|heard| Said::Results(heard.well()));
         call(&server, &client, vec![recall()]).unwrap();
         assert_eq!(numbers(&first.calls()), [(0, 2)], "however it was, both count alike");
