@@ -148,7 +148,9 @@ impl Session {
             rpcrdma_nfs::v4::Value::Mode(0o666),
         ])));
         let claim = Claim::Null(Name::from(name));
-        let open = ops::Open { sequence: 0, access: 3, deny: 0, owner: self.owner("o"), how, claim };
+        // The others open it, too, and would wait for a delegation.
+        let access = 3 | ops::share::WANT_NONE;
+        let open = ops::Open { sequence: 0, access, deny: 0, owner: self.owner("o"), how, claim };
         let mut outcomes = self.call(vec![Args::PutRootFh, Args::Open(open), Args::GetFh]).await;
         match (outcomes.pop(), outcomes.pop()) {
             (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(opened)))) => (handle.file, opened),

@@ -9,7 +9,7 @@ use super::{
     service::{Pin, Shared},
     state::{
         clients::Client,
-        limits::{RECALLS_OF_CLIENT, UNRELIABLE_TIME},
+        limits::{ASKINGS_OF_CLIENT, RECALLS_OF_CLIENT, UNRELIABLE_TIME},
         session::Session,
     },
 };
@@ -23,7 +23,7 @@ use rpcrdma_nfs::v4::{
     callback::{CbRecall, ReferringCall, ReferringCalls},
 };
 use std::{
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry as Slot},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
@@ -105,6 +105,8 @@ struct Inner {
     all: HashMap<Key, Entry>,
     recalled: HashSet<Key>,
     queues: HashMap<ClientId, Queue>,
+    /// By how many calls clients are being asked what they know of files.
+    askings: HashMap<ClientId, usize>,
     /// Clients that did not return what they had, and when that was found out.
     unreliable: HashMap<ClientId, Timestamp>,
 }
@@ -269,9 +271,28 @@ impl Delegations {
             return Some(Asking::Wait(asked.clone()));
         }
         let (sender, receiver) = watch::channel(None);
-        entry.asked = Some(receiver.clone());
         let Delegated { client, handle, .. } = &entry.delegated;
-        Some(Asking::Begin(client.clone(), handle.clone(), sender, receiver))
+        let (client, handle) = (client.clone(), handle.clone());
+        let asked = inner.askings.entry(client.id()).or_default();
+        // Who answers nothing has its delegations called back, a few at a time.
+        if *asked >= ASKINGS_OF_CLIENT {
+            return None;
+        }
+        *asked += 1;
+        if let Some(entry) = inner.all.get_mut(&key) {
+            entry.asked = Some(receiver.clone());
+        }
+        Some(Asking::Begin(client, handle, sender, receiver))
+    }
+
+    /// A call by which a client was asked has ended.
+    pub(super) fn has_asked(&self, client: ClientId) {
+        if let Slot::Occupied(mut askings) = self.lock().askings.entry(client) {
+            *askings.get_mut() = askings.get().saturating_sub(1);
+            if *askings.get() == 0 {
+                askings.remove();
+            }
+        }
     }
 
     /// Changes what is told of a file, with what the file is.

@@ -35,8 +35,8 @@ use std::{sync::Arc, time::Duration};
 
 /// How often the server tries to tell a client that a copy has ended, in number, and how long it waits in between: a client that
 /// has lost its connection is back within some seconds, or asks.
-const TELLS: u32 = 5;
-const TELL_AGAIN: Duration = Duration::from_secs(3);
+pub(super) const TELLS: u32 = 5;
+pub(super) const TELL_AGAIN: Duration = Duration::from_secs(3);
 
 /// A file of a copy, and by what right it is used.
 pub(super) struct End {
@@ -89,6 +89,10 @@ impl Offload {
             return self.client.forget_copy(copying.id.other);
         }
         self.tell(&copying, ended).await;
+        copying.done();
+        if copying.is_cancelled() {
+            self.client.forget_copy(copying.id.other);
+        }
     }
 
     /// Tells the operator of a full or failing disk. The numbers of the statuses are those of version 3.
@@ -183,7 +187,7 @@ impl Offload {
                 return self.client.forget_copy(copying.id.other);
             }
         }
-        tracing::debug!(client = ?self.client.id(), "a client was not told that a copy has ended, and may ask");
+        tracing::debug!(client = self.client.id().0, "a client was not told that a copy has ended, and may ask");
     }
 }
 

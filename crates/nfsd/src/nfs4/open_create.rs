@@ -51,6 +51,10 @@ impl Compound {
                 new.set = new.set.or(&VERIFIER_ATTRIBUTES);
                 let how = CreateHow::Exclusive(create.verifier.0, new.attributes);
                 let made = self.make_file(directory, name, how).await?;
+                if !made.is_new {
+                    // Made by the same call before: what has become of it since is not undone.
+                    return Ok(target(directory, made, VERIFIER_ATTRIBUTES, None));
+                }
                 Ok(self.finish_new(directory, made, new, None).await)
             }
         }

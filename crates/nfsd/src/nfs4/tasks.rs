@@ -4,9 +4,13 @@
 //! [`Nfsd::upkeep`](crate::Nfsd::upkeep). How much of it there can be is the business of those who hand it over: each kind has
 //! a limit. What is still under way when the server ends is dropped with it.
 
-use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{
+    FutureExt,
+    stream::{FuturesUnordered, StreamExt},
+};
 use rpcrdma_env::BoxFuture;
 use std::{
+    panic::AssertUnwindSafe,
     sync::{Mutex, PoisonError},
     task::{Context, Poll},
 };
@@ -32,6 +36,14 @@ impl Default for Tasks {
 impl Tasks {
     /// Hands work over. It is not begun before the program drives it.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // One that panics fails alone: all others are driven with it.
+        let task = AssertUnwindSafe(task).catch_unwind().map(|ended| {
+            if ended.is_err() {
+                tracing::error!(
+                    "work that goes on after its call has failed with a panic: that is a fault of this program"
+                );
+            }
+        });
         // Nobody receives it when the server is at its end, and it is dropped with it.
         let _ = self.sender.send(Box::pin(task));
     }
@@ -77,6 +89,7 @@ mod tests {
         let (tasks, done) = (Tasks::default(), Arc::new(AtomicUsize::new(0)));
         let (tell, told) = tokio::sync::oneshot::channel::<()>();
         let count = done.clone();
+        tasks.spawn(async { panic!("one that fails takes no other with it") });
         tasks.spawn(async move {
             let _ = told.await;
             count.fetch_add(1, Ordering::SeqCst);

@@ -242,7 +242,14 @@ impl Shared {
         let until = self.now() + ANSWER_TIME;
         let mut is_first = true;
         loop {
-            let (transport, is_new) = self.line(client, &said, until).await?;
+            let (transport, is_new) = match self.line(client, &said, until).await {
+                Ok(line) => line,
+                Err(why) => {
+                    // It has answered before, and cannot be reached now: RENEW says so, and it is tried again then.
+                    zero.calls.is_proven.store(false, Ordering::Release);
+                    return Err(why);
+                }
+            };
             for op in ops {
                 self.observer.callback(Some(op.op()), CallbackEvent::Sent);
             }

@@ -65,7 +65,11 @@ impl Shared {
             Ok(Some(Status::OK)) => {}
             // What it does not know it may not have learnt yet, since the answer to its OPEN is under way.
             Ok(status) => {
-                tracing::debug!(client = client.id().0, ?status, "a client does not take the recall of a delegation");
+                tracing::debug!(
+                    client = client.id().0,
+                    status = status.map(|status| status.0),
+                    "a client does not take the recall of a delegation"
+                );
                 self.delegations.unheard(key);
             }
             Err(why) => {

@@ -53,6 +53,8 @@ pub(crate) struct Copying {
     principal: Principal,
     copied: AtomicU64,
     is_cancelled: AtomicBool,
+    /// Nobody does anything for it any more.
+    is_done: AtomicBool,
     ended: Mutex<Option<(Timestamp, Ended)>>,
     /// Whoever writes has the other end.
     stopped: watch::Receiver<()>,
@@ -95,6 +97,11 @@ impl Copying {
         *self.ended() = Some((now, ended));
     }
 
+    /// Nobody does anything for it any more: its end was told, or nobody tries to.
+    pub(crate) fn done(&self) {
+        self.is_done.store(true, Ordering::Release);
+    }
+
     /// Completes when nobody writes for it any more.
     pub(crate) async fn stopped(&self) {
         // Nothing is ever sent: it completes when the other end is gone.
@@ -102,7 +109,7 @@ impl Copying {
     }
 
     fn is_known(&self, now: Timestamp) -> bool {
-        self.ended().as_ref().is_none_or(|(when, _)| now.since(*when) < KEPT)
+        !self.is_done.load(Ordering::Acquire) || self.ended().as_ref().is_none_or(|(when, _)| now.since(*when) < KEPT)
     }
 }
 
@@ -146,6 +153,7 @@ impl<P> Client<P> {
             principal,
             copied: AtomicU64::new(0),
             is_cancelled: AtomicBool::new(false),
+            is_done: AtomicBool::new(false),
             ended: Mutex::default(),
             stopped,
         });
@@ -166,7 +174,8 @@ impl<P> Client<P> {
         Ok(found.clone())
     }
 
-    /// The client wants a copy no more, which stays until it has stopped if it goes on. Only who has asked for it may say so
+    /// The client wants a copy no more, which counts among its copies until nobody does anything for it: copies that end at once and
+    /// are cancelled would otherwise have any number of calls to their client under way. Only who has asked for it may say so
     /// (RFC 7862 section 4.1.2).
     ///
     /// # Errors
@@ -183,7 +192,7 @@ impl<P> Client<P> {
             return Err(Status::BAD_STATEID);
         }
         copy.is_cancelled.store(true, Ordering::Release);
-        if copy.outcome().is_some() {
+        if copy.is_done.load(Ordering::Acquire) {
             self.forget_copy(id.other);
         }
         Ok(copy)

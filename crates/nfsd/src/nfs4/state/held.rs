@@ -248,6 +248,11 @@ impl<P> Inner<P> {
         self.names = self.names.saturating_sub(octets);
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
         match why {
+            // Minor version 0 has no FREE_STATEID: nobody would ever count it out.
+            Some(why @ Why::NotReturned) if self.by_owner.is_some() => {
+                self.lost[why as usize] += 1;
+                self.count_out(number);
+            }
             Some(why) => {
                 let locks = if let Kind::Open(open) = &state.kind { open.locks.clone() } else { Vec::new() };
                 self.revoked.insert(name, Lost { number, why, locks });

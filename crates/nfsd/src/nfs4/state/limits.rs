@@ -64,6 +64,9 @@ pub(crate) const MAX_OBSOLETE_RECORDS: usize = 1_024;
 /// The most recalls of a client's delegations that are under way at a time, in number: a part of its back channel's slots
 /// (Linux has 16), so that other calls find one.
 pub(crate) const RECALLS_OF_CLIENT: usize = 4;
+/// The most calls by which a client is asked at a time what it knows of files that it writes (CB_GETATTR), in number: as many as its
+/// back channel has slots for. Beyond that its delegations are called back instead.
+pub(crate) const ASKINGS_OF_CLIENT: usize = 16;
 /// For how long a client gets no delegations that has not returned one: whoever wanted the file has waited for a lease.
 pub(crate) const UNRELIABLE_TIME: Duration = Duration::from_secs(60 * 60);
 /// How long who wants a file waits for a delegation of it to be returned, or for what its holder says, before it is told to

@@ -181,7 +181,7 @@ impl<P> State<P> {
     /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
     /// before a restart, and stays.
     fn mend(&self, client: &Client<P>) {
-        if !client.has_losses() && client.is_complete() {
+        if !client.has_losses() && (client.is_complete() || client.is_zero()) {
             self.recovery.restore(client);
         }
     }

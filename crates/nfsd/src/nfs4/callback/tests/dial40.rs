@@ -398,6 +398,18 @@ fn a_client_that_does_not_answer_is_given_up_in_time() {
 
 /// proves: NFS4-7530-16.29-a
 #[test]
+fn who_has_answered_once_and_cannot_be_reached_any_more_counts_as_such() {
+    let stage = Stage::new(Manner::Answers);
+    let (_, client) = stage.client("a", "tcp", HERE);
+    stage.pass(30);
+    assert!(stage.shared().can_call(&client));
+    stage.called.set(Manner::Away);
+    assert_eq!(stage.timed(&client, vec![recall()]).0, Err(NoAnswer::NoPath));
+    assert!(!stage.shared().can_call(&client), "it gets no delegations, and RENEW says why");
+}
+
+/// proves: NFS4-7530-16.29-a
+#[test]
 fn renew_says_when_a_client_with_delegations_cannot_be_called_and_tries_again() {
     let stage = Stage::new(Manner::Away);
     let (caller, client) = stage.client("a", "tcp", HERE);

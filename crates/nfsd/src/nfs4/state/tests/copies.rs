@@ -60,6 +60,7 @@ fn the_end_of_a_copy_is_known_for_a_while() {
     world.wait(2 * KEPT.as_secs());
     assert_eq!(find(), Ok((9, None)), "one that goes on is known for as long as it does");
     running.copying.end(world.now(), DONE);
+    running.copying.done();
     world.wait(KEPT.as_secs() - 1);
     assert_eq!(find(), Ok((9, Some(DONE))));
     world.wait(1);
@@ -73,8 +74,24 @@ fn what_has_ended_is_forgotten_when_it_is_cancelled() {
     let guest = world.ready("a");
     let running = begin(&guest, 1).unwrap();
     running.copying.end(world.now(), Err(Status::NOSPC));
+    running.copying.done();
     guest.client.cancel_copy(running.copying.id, file(1), ROOT, world.now()).unwrap();
     assert_eq!(guest.client.known_copies().len(), 0);
+}
+
+#[test]
+fn what_is_cancelled_counts_until_nobody_does_anything_for_it() {
+    let world = World::new();
+    let guest = world.ready("a");
+    let copies: Vec<_> = (0..MAX_COPIES).map(|_| begin(&guest, 1).unwrap().copying.clone()).collect();
+    for copying in &copies {
+        copying.end(world.now(), DONE);
+        guest.client.cancel_copy(copying.id, file(1), ROOT, world.now()).unwrap();
+    }
+    assert!(begin(&guest, 1).is_none(), "the client is being told of as many as it may have");
+    copies[0].done();
+    guest.client.forget_copy(copies[0].id.other);
+    assert!(begin(&guest, 1).is_some());
 }
 
 #[test]
