@@ -11,6 +11,7 @@ use proptest::prelude::*;
 use rpcrdma_fabric::{Completion, Lent, Read, RemoteSegment, Send, Token, Write};
 use rpcrdma_iwarp::protocol::{
     Endpoint, Phase, Role,
+    fpdu::Segmentation,
     mpa::{Frame, HEAD_OCTETS, Head, Kind},
     negotiation, terminate,
 };
@@ -246,6 +247,24 @@ fn a_send_behind_a_short_write_is_found() {
     assert_eq!(seen[1].1, Bytes::new());
     assert_eq!(seen[2].1[..10_000], pattern(10_000, 0));
     assert_eq!(seen[2].1[20_000..20_010], pattern(10, 2));
+}
+
+/// A Send whose last segment is as long as the others leaves the guess right until its buffer has been handed out: what
+/// follows it lies in that buffer, and is found all the same.
+#[test]
+fn a_send_behind_one_that_fills_its_segments_is_found() {
+    let cut = Segmentation::for_fpdu(128).untagged_octets;
+    for crc in [true, false] {
+        let mut ends = ends(&[Act::Send(4 * cut), Act::Send(1), Act::Send(300)], 128, crc);
+        let octets = stream(&mut ends);
+        // The first header, so that the next read can guess.
+        let mut reads = [20].into_iter();
+        deliver(&mut ends.there, &octets, || reads.next().unwrap_or(usize::MAX));
+        let seen = results(&mut ends.there, ends.sink);
+        assert_eq!(seen[0].1, pattern(4 * cut, 0));
+        assert_eq!(seen[1].1, pattern(1, 1));
+        assert_eq!(seen[2].1, pattern(300, 2));
+    }
 }
 
 /// One read takes many segments straight into their place, and no more at a time than the limits say.

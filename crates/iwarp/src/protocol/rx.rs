@@ -341,6 +341,12 @@ impl Receiver {
             }
         }
         if let Some(header) = self.header {
+            if header.last && self.planned == Target::Receive {
+                // What follows the message may lie in its receive, and nobody finds that any more once it is handed out.
+                // (No guess goes beyond a Read's end, and exposed memory is there until the connection ends or a header
+                // says otherwise, which is longer than the guessed one and so has ended the guess.)
+                self.leave_places(inbound);
+            }
             inbound.finish(&header, self.payload_octets)?;
         }
         self.header = None;
@@ -362,9 +368,20 @@ impl Receiver {
 
     /// If the next octets lie in a place where they do not belong, moves all that is left to the spill buffer.
     fn settle(&mut self, inbound: &mut Inbound) {
-        if !matches!(self.pieces.get(self.cursor.piece), Some(Piece::Place { .. })) {
-            return;
+        if matches!(self.pieces.get(self.cursor.piece), Some(Piece::Place { .. })) {
+            self.spill_rest(inbound);
         }
+    }
+
+    /// If any octets that are left lie in a place, moves all that is left to the spill buffer.
+    fn leave_places(&mut self, inbound: &mut Inbound) {
+        let rest = self.pieces.get(self.cursor.piece..).unwrap_or_default();
+        if self.cursor.left > 0 && rest.iter().any(|piece| matches!(piece, Piece::Place { .. })) {
+            self.spill_rest(inbound);
+        }
+    }
+
+    fn spill_rest(&mut self, inbound: &mut Inbound) {
         self.spill.clear();
         let mut skip = self.cursor.at;
         let mut left = self.cursor.left;
