@@ -229,7 +229,9 @@ fn only_calls_of_minor_version_0_that_look_are_repeated() {
     assert!(Arguments::new(0, look.clone()).is_repeatable());
     assert!(!Arguments::new(1, look.clone()).is_repeatable());
     let renew = Args::Renew(ops::Renew { client: crate::v4::ClientId(1) });
-    assert!(!Arguments::new(0, [look, vec![renew]].concat()).is_repeatable());
+    assert!(Arguments::new(0, vec![renew]).is_repeatable(), "a lease that is renewed twice is renewed");
+    let remove = Args::Remove(ops::Remove { name: Name::from("f") });
+    assert!(!Arguments::new(0, [look, vec![remove]].concat()).is_repeatable());
     for op in [Op::Write, Op::Create, Op::Remove, Op::Open, Op::Close, Op::Lock, Op::SetAttr, Op::Sequence, Op::Commit]
     {
         assert!(!op.only_looks(), "{op}");
