@@ -85,7 +85,11 @@ impl Compound {
         if source.file_system.id() != target.file_system.id() && from.opened().is_none() {
             return Err(Status::XDEV);
         }
-        let end = |file: Opened, state, access| End { key: Self::key(&file), file, state, access };
+        let held = &self.client()?.held;
+        let end = |file: Opened, state, access| {
+            let by_delegation = held.is_delegation(state);
+            End { key: Self::key(&file), file, state, access, by_delegation }
+        };
         Ok(Ends {
             source: end(source, source_state, Access::READ),
             target: end(target, state, Access::WRITE),

@@ -1,7 +1,8 @@
 //! Copies that go on after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8, 15.8, 15.9, 16.1).
 //!
 //! Each piece of a copy takes its client's turn in the queue, and is made only if the stateids still allow it: a copy ends with
-//! the opens that it was asked for with, and with its client. It is durable when the client is told that all of it was copied,
+//! the opens that it was asked for with, and with its client. One that was asked for with a delegation goes on by an open of the
+//! client's when that is returned. It is durable when the client is told that all of it was copied,
 //! unless something was lost meanwhile: then the verifier says so. A client that cannot be told can ask.
 
 use super::{
@@ -44,6 +45,8 @@ pub(super) struct End {
     pub(super) file: Opened,
     pub(super) state: StateId,
     pub(super) access: Access,
+    /// It is a delegation's, which the client returns when somebody else wants the file, and goes on by its opens.
+    pub(super) by_delegation: bool,
 }
 
 /// A copy that goes on.
@@ -76,7 +79,7 @@ impl Shared {
 
 impl Offload {
     /// Copies, and tells the client how it has ended.
-    pub(super) async fn run(self, running: Running, (from, to): (Via, Via), span: Span) {
+    pub(super) async fn run(mut self, running: Running, (from, to): (Via, Via), span: Span) {
         let copying = running.copying.clone();
         let ended = self.copy(&copying, from, to, span).await;
         if let Err(status) = ended {
@@ -103,7 +106,7 @@ impl Offload {
         self.server.answered(v3::Status(status.0), &subject);
     }
 
-    async fn copy(&self, copying: &Copying, from: Via, to: Via, span: Span) -> Ended {
+    async fn copy(&mut self, copying: &Copying, from: Via, to: Via, span: Span) -> Ended {
         let file_system = self.ends[1].file.file_system.clone();
         while copying.copied() < span.length {
             self.may_go_on(copying).await?;
@@ -129,12 +132,21 @@ impl Offload {
     }
 
     /// Whether the client still wants the next piece, and may have it.
-    async fn may_go_on(&self, copying: &Copying) -> Result<(), Status> {
+    async fn may_go_on(&mut self, copying: &Copying) -> Result<(), Status> {
         if copying.is_cancelled() {
             return Err(Status::DELAY);
         }
         if self.client.held.is_ended() {
             return Err(Status::EXPIRED);
+        }
+        let held = &self.client.held;
+        for end in self.ends.iter_mut().filter(|end| end.by_delegation && !held.is_delegation(end.state)) {
+            // One that was revoked is not replaced.
+            if held.test(StateId { sequence: 0, ..end.state }) == Status::BAD_STATEID
+                && let Some(open) = held.open_of(end.key, end.access.bits() as u8)
+            {
+                (end.state, end.by_delegation) = (open, false);
+            }
         }
         for end in &self.ends {
             self.may_use(end).await?;

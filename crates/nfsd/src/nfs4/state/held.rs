@@ -473,6 +473,21 @@ impl<P: Clone> Held<P> {
 }
 
 impl<P: Clone> Held<P> {
+    /// Whether a stateid is that of a delegation of the client's.
+    pub(crate) fn is_delegation(&self, id: StateId) -> bool {
+        matches!(self.lock().states.get(&id.other).map(|state| &state.kind), Some(Kind::Delegation(_)))
+    }
+
+    /// An open of a file with at least this access, whichever owner's it is.
+    pub(crate) fn open_of(&self, file: FileKey, access: u8) -> Option<StateId> {
+        let inner = self.lock();
+        let mut states = inner.states.iter().filter(|(_, state)| state.file == file);
+        states.find_map(|(&other, state)| match &state.kind {
+            Kind::Open(open) if with_access(&open.pins, access).is_some() => Some(StateId { sequence: 0, other }),
+            _ => None,
+        })
+    }
+
     /// What was opened with at least this access by a stateid, as [`check`](Self::check) and [`pin`](Checked::pin) find it,
     /// for READ and WRITE, of which there are many; `None` if it was not opened so.
     ///

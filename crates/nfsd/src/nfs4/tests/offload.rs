@@ -2,6 +2,7 @@
 
 use super::{
     copy::{End, copy_args, copy_with, whole},
+    delegation::{delegated, give_back, reached},
     *,
 };
 use crate::{
@@ -212,6 +213,33 @@ fn a_copy_ends_with_the_opens_that_it_was_asked_for_with() {
         world.steps.go_on();
         world.drive();
         assert_eq!(world.status(state), Ok((MIB, Some(Status::BAD_STATEID))), "the next piece was not made");
+    }
+}
+
+/// What somebody else calls back is no reason to end a copy: Linux asks by the delegation that it has.
+/// proves: NFS4-COPY-ENDS-a
+#[test]
+fn a_copy_outlives_the_delegation_that_it_was_asked_for_with_but_not_the_open() {
+    for is_closed in [false, true] {
+        let mut world = World::new();
+        let (file, open) = world.from.clone();
+        let commit = Args::Commit(ops::Commit { offset: 0, count: 0 });
+        assert_eq!(world.client.on(&file, commit).status(), Status::OK);
+        assert_eq!(close(&world.client, &file, open), Status::OK);
+        reached(&world.server, &world.client);
+        let (open, delegation) = delegated(&world.client, "from", READ);
+        world.from.1 = delegation;
+        let state = world.begin();
+        world.steps.hold();
+        world.drive();
+        assert_eq!(give_back(&world.client, &file, delegation), Status::OK);
+        if is_closed {
+            assert_eq!(close(&world.client, &file, open), Status::OK);
+        }
+        world.steps.go_on();
+        world.drive();
+        let ended = if is_closed { (MIB, Some(Status::BAD_STATEID)) } else { (6 * MIB, Some(Status::OK)) };
+        assert_eq!(world.status(state), Ok(ended));
     }
 }
 
