@@ -52,6 +52,18 @@ pub(super) struct Context<'a> {
     _lock: File,
 }
 
+/// Takes away what a run that was killed has left mounted below a folder.
+fn unmount_below(dir: &Path) -> anyhow::Result<()> {
+    let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
+    let places =
+        mounts.lines().filter_map(|line| line.split(' ').nth(1)).filter(|place| Path::new(place).starts_with(dir));
+    for place in places {
+        // What could not be unmounted is told when the folder cannot be removed.
+        let _ = Command::new("umount").arg("-l").arg(place).status();
+    }
+    Ok(())
+}
+
 impl<'a> Context<'a> {
     /// Begins a job: its folder is emptied, its time runs.
     pub(super) fn begin(settings: &'a Settings, job: &Job) -> anyhow::Result<Self> {
@@ -60,6 +72,7 @@ impl<'a> Context<'a> {
         let lock = File::create(settings.run.join(format!(".{}.lock", job.name)))?;
         lock.try_lock().with_context(|| format!("another run uses {}", dir.display()))?;
         if dir.exists() {
+            unmount_below(&dir)?;
             fs::remove_dir_all(&dir).with_context(|| dir.display().to_string())?;
         }
         fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
