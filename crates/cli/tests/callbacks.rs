@@ -12,6 +12,8 @@ mod copies;
 mod others;
 #[path = "callbacks/recalls.rs"]
 mod recalls;
+#[path = "callbacks/sizes.rs"]
+mod sizes;
 
 use called::{PATIENCE, Session, WAYS, connect};
 use common::{Server, served};

@@ -6,7 +6,7 @@ use rpcrdma_env::{BoxFuture, Env, Heap};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::v4::{
     Args, Arguments, ClientId, ClientName, FileAttributes, Handle, Name, Outcome, Owner, OwnerName, PROGRAM, Results,
-    SessionId, StateId, Status, VERSION, Value, Verifier,
+    SessionId, StateId, Status, Value, Verifier,
     callback::{self, CbSequenceOk},
     ops::{
         self, Claim, CreateHow, Delegation, LockKind, Locker, NewLocker, OpenHow, TRANSIENT_PROGRAM, create_session,
@@ -33,6 +33,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 pub(crate) const PAUSE: Duration = Duration::from_millis(10);
 /// Octets of a reply with all that is asked for here.
 const MAX_RESULTS: usize = 4_096;
+
+/// Octets of a call that goes inline where nothing else is said, as the back channel counts them.
+pub(crate) const MAX_CALL: u32 = 4_096 - 28;
 
 /// Access for reading, for writing and for both.
 pub(crate) const READ: u32 = 1;
@@ -95,6 +98,17 @@ pub(crate) const WAYS: [Way; 3] = [Way::Tcp, Way::Rdma(Versions::One), Way::Rdma
 
 /// Connects a client of this version of NFS.
 pub(crate) async fn connect(server: &Server, way: Way, version: u32, env: &Env) -> (Client, Calls) {
+    connect_with(server, way, version, env, |_| {}).await
+}
+
+/// The same, with other options of RDMA.
+pub(crate) async fn connect_with(
+    server: &Server,
+    way: Way,
+    version: u32,
+    env: &Env,
+    change: impl FnOnce(&mut rpcrdma::ClientOptions),
+) -> (Client, Calls) {
     let (heard, calls) = mpsc::unbounded_channel();
     let handler = Arc::new(Router::new(env).with_service(Arc::new(Answers { heard })));
     let transport: Arc<dyn ClientTransport> = match way {
@@ -109,6 +123,7 @@ pub(crate) async fn connect(server: &Server, way: Way, version: u32, env: &Env) 
         Way::Rdma(versions) => {
             let mut options = rpcrdma::ClientOptions::default();
             (options.versions, options.reverse) = (versions, Some(Reverse { handler, credits: 16 }));
+            change(&mut options);
             let fabric = Arc::new(Iwarp::new(env.clone(), Config::default()));
             let address = server.rdma.parse().unwrap();
             let (transport, driver) = rpcrdma::connect(fabric, address, env, options, Arc::new(Quiet)).await.unwrap();
@@ -154,19 +169,24 @@ pub(crate) struct Session {
 impl Session {
     /// One of minor version 2.
     pub(crate) async fn new(client: Client, name: &str) -> Self {
-        Self::of_minor(client, name, 2).await
+        Self::with(client, name, 2, MAX_CALL).await
     }
 
     /// One of another.
     pub(crate) async fn of_minor(client: Client, name: &str, minor: u32) -> Self {
+        Self::with(client, name, minor, MAX_CALL).await
+    }
+
+    /// One that takes calls of the server's of at most so many octets.
+    pub(crate) async fn with(client: Client, name: &str, minor: u32, max_call: u32) -> Self {
         let exchange = ops::ExchangeId::new(ClientName::from(name), Verifier([1; 8]), 0);
         let known = match send(&client, minor, vec![Args::ExchangeId(exchange)]).await.remove(0) {
             Outcome::ExchangeId(known) => known.unwrap(),
             other => panic!("{other:?}"),
         };
-        let channel = ops::ChannelAttributes::new(4_096 - 28, 2_048, 16, 16);
+        let channel = ops::ChannelAttributes::new(MAX_CALL, 2_048, 16, 16);
         let mut create = ops::CreateSession::new(&known, channel);
-        create.flags = create_session::CONN_BACK_CHAN;
+        (create.flags, create.back.max_request) = (create_session::CONN_BACK_CHAN, max_call);
         let created = match send(&client, minor, vec![Args::CreateSession(create)]).await.remove(0) {
             Outcome::CreateSession(created) => created.unwrap(),
             other => panic!("{other:?}"),
@@ -195,13 +215,6 @@ impl Session {
     /// One operation on a file.
     pub(crate) async fn on(&self, file: &Handle, op: Args) -> Outcome<ItemData> {
         self.last(vec![Args::PutFh(ops::PutFh { file: file.clone() }), op]).await
-    }
-
-    pub(crate) async fn root(&self) -> Handle {
-        match self.last(vec![Args::PutRootFh, Args::GetFh]).await {
-            Outcome::GetFh(Ok(handle)) => handle.file,
-            other => panic!("{other:?}"),
-        }
     }
 
     /// Opens a file of the root, which is made if it is not there. The others open it, too, and would wait for a delegation.
@@ -266,7 +279,19 @@ impl Session {
 
     /// Locks all of a file for writing.
     pub(crate) async fn lock(&self, file: &Handle, open_state: StateId, kind: LockKind) -> Result<StateId, Status> {
-        let locker = Locker::New(NewLocker { open_sequence: 0, open_state, lock_sequence: 0, owner: self.owner("l") });
+        self.lock_by("l", file, open_state, kind).await
+    }
+
+    /// The same by an owner of this name.
+    pub(crate) async fn lock_by(
+        &self,
+        owner: &str,
+        file: &Handle,
+        open_state: StateId,
+        kind: LockKind,
+    ) -> Result<StateId, Status> {
+        let owner = self.owner(owner);
+        let locker = Locker::New(NewLocker { open_sequence: 0, open_state, lock_sequence: 0, owner });
         let lock = ops::Lock { kind, reclaim: false, offset: 0, length: u64::MAX, locker };
         match self.on(file, Args::Lock(lock)).await {
             Outcome::Lock(Ok(ok)) => Ok(ok.state),

@@ -1,7 +1,7 @@
 //! The server's calls in a capture of the server's: our own reader shows them, and tshark reads the frames.
 
 use crate::{
-    called::{PATIENCE, READ, Session, Way, connect},
+    called::{PATIENCE, READ, Session, WRITE, Way, connect, until_done},
     common::run,
     start,
 };
@@ -39,15 +39,12 @@ async fn recalled(versions: Versions, scratch: &Path) -> std::path::PathBuf {
     let (file, delegation) = holder.delegated("file", READ | share::WANT_READ).await;
     let (client, _) = connect(&server, way, VERSION, &env).await;
     let other = Session::new(client, "other").await;
-    let wants = tokio::spawn(async move {
-        crate::called::until_done(async || {
-            other.open_with("file", crate::called::WRITE | share::WANT_NONE, OpenHow::NoCreate).await
-        })
-        .await
-    });
-    timeout(PATIENCE, calls.recv()).await.expect("it is recalled").unwrap();
-    assert_eq!(holder.give_back(&file, delegation).await, Status::OK);
-    wants.await.unwrap();
+    let returned = async {
+        timeout(PATIENCE, calls.recv()).await.expect("it is recalled").unwrap();
+        assert_eq!(holder.give_back(&file, delegation).await, Status::OK);
+    };
+    let open = async || other.open_with("file", WRITE | share::WANT_NONE, OpenHow::NoCreate).await;
+    tokio::join!(until_done(open), returned);
     assert_eq!(server.stop(), Some(0));
     capture
 }
@@ -56,7 +53,10 @@ async fn recalled(versions: Versions, scratch: &Path) -> std::path::PathBuf {
 fn shows_the_recall(capture: &Path) {
     let shown = run(["decode", "--procedure", "CB_RECALL", capture.to_str().unwrap()]);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.lines().any(|line| line.contains("Call CB_COMPOUND ") && line.contains(" CB_RECALL ")), "{shown}");
+    assert!(
+        shown.lines().any(|line| line.contains("Call NFS callback 1 CB_COMPOUND ") && line.contains(" CB_RECALL ")),
+        "{shown}"
+    );
     assert!(shown.lines().any(|line| line.contains("Reply NFS4_OK ") && line.contains(" CB_RECALL")), "{shown}");
     let lines = run(["decode", "--json", "--procedure", "CB_RECALL", capture.to_str().unwrap()]);
     let lines = String::from_utf8(lines.stdout).unwrap();

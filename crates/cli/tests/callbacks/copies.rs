@@ -10,13 +10,18 @@ use rpcrdma_nfs::v4::{
     callback::{self, OffloadOutcome},
     ops::{self, OpenHow, open_result, share},
 };
-use std::fs;
+use std::{
+    fs,
+    os::unix::fs::{FileExt as _, MetadataExt as _},
+    path::Path,
+};
 use tokio::time::timeout;
 
 /// More than the server copies before it answers, in octets.
 const LONG: usize = (6 << 20) + 5;
-/// More than the server copies while a client makes one call, in octets. It is all hole.
-const ENDLESS: u64 = 64 << 30;
+/// More than the server copies while a client makes one call: so many pieces of data of 4 KiB, each behind a hole.
+const PIECES: u64 = 16_384;
+const BETWEEN: u64 = 256 << 10;
 
 /// A client, and two files that it has open.
 struct World {
@@ -79,10 +84,14 @@ async fn the_end_of_a_long_copy_is_told_over_every_transport_and_one_that_is_can
     let served = scratch.path().join("served");
     let env = rpcrdma_env::tokio_env().unwrap();
     let octets = contents(LONG);
+    let endless = fs::File::create(served.join("endless")).unwrap();
+    for piece in 1..=PIECES {
+        endless.write_all_at(&[7; 4_096], piece * BETWEEN).unwrap();
+    }
+    let blocks = |path: &Path| fs::metadata(path).unwrap().blocks();
     for way in WAYS {
         let place = |name: &str| served.join(format!("{name} {way:?}"));
         fs::write(place("from"), &octets).unwrap();
-        fs::File::create(place("endless")).unwrap().set_len(ENDLESS).unwrap();
         for name in ["to", "into"] {
             fs::write(place(name), "").unwrap();
         }
@@ -110,16 +119,16 @@ async fn the_end_of_a_long_copy_is_told_over_every_transport_and_one_that_is_can
         };
         timeout(PATIENCE, forgets).await.expect("a copy that was told is forgotten");
 
-        world.from = World::open(&world.session, &format!("endless {way:?}"), READ).await;
+        world.from = World::open(&world.session, "endless", READ).await;
         world.to = World::open(&world.session, &format!("into {way:?}"), BOTH).await;
         let state = world.begin().await;
         let cancel = Args::OffloadCancel(ops::OffloadCancel { state });
         assert_eq!(world.session.on(&world.to.0, cancel).await.status(), Status::OK, "{way:?}");
-        let copied = fs::metadata(place("into")).unwrap().len();
-        assert!(copied < ENDLESS, "{way:?}: {copied}");
+        let copied = blocks(&place("into"));
+        assert!(copied < blocks(&served.join("endless")), "{way:?}: {copied}");
         assert_eq!(world.status(state).await, Err(Status::BAD_STATEID), "{way:?}");
         tokio::time::sleep(10 * PAUSE).await;
-        assert_eq!(fs::metadata(place("into")).unwrap().len(), copied, "{way:?}: nobody copies any more");
+        assert_eq!(blocks(&place("into")), copied, "{way:?}: nobody copies any more");
         assert!(world.calls.try_recv().is_err(), "{way:?}: who has ended it is not told");
     }
 }

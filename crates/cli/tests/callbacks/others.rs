@@ -84,10 +84,10 @@ impl Others {
             Deed::Open(1) => by_open(&self.one, name, writes).await,
             Deed::Open(_) => by_open(&self.two, name, writes).await,
             Deed::Host => self.on_host(name, writes).await,
-            Deed::Remove => self.in_root(Args::Remove(ops::Remove { name: Name::from(name) })).await,
+            Deed::Remove => self.in_root(vec![Args::Remove(ops::Remove { name: Name::from(name) })]).await,
             Deed::Rename => {
                 let (from, to) = (Name::from(name), Name::from(&*renamed(name)));
-                self.in_root(Args::Rename(ops::Rename { from, to })).await
+                self.in_root(vec![Args::SaveFh, Args::Rename(ops::Rename { from, to })]).await
             }
             Deed::SetAttr => {
                 let attributes = FileAttributes::of(&[Value::Mode(MODE)]);
@@ -154,8 +154,9 @@ impl Others {
         timeout(PATIENCE, opening).await.expect("a program does not wait for ever").unwrap()
     }
 
-    async fn in_root(&self, op: Args) -> Option<Vec<u8>> {
-        until_done(async || done(self.two.last(vec![Args::PutRootFh, op.clone()]).await.status())).await;
+    async fn in_root(&self, ops: Vec<Args>) -> Option<Vec<u8>> {
+        let call = [vec![Args::PutRootFh], ops].concat();
+        until_done(async || done(self.two.last(call.clone()).await.status())).await;
         None
     }
 }

@@ -7,8 +7,11 @@ use crate::{
     start,
 };
 use rpcrdma_nfs::v4::{Handle, StateId, Status, VERSION, callback, ops::share};
-use std::{fs, os::unix::fs::PermissionsExt as _, sync::Arc};
+use std::{fs, os::unix::fs::PermissionsExt as _, pin::pin, time::Duration};
 use tokio::time::timeout;
+
+/// How long is looked whether something is not done that must not be.
+const A_WHILE: Duration = Duration::from_millis(30);
 
 /// A client that has a file delegated.
 struct Holder {
@@ -30,23 +33,24 @@ impl Holder {
     }
 
     /// Somebody wants a file; it is recalled, given back, and what was wanted is done.
-    async fn gives_back(&mut self, others: &Arc<Others>, deed: Deed, name: &str, writes: bool) {
+    async fn gives_back(&mut self, others: &Others, deed: Deed, name: &str, writes: bool) {
         let what = format!("{name}, {}", if writes { "held for reading" } else { "held for writing" });
         let access = if writes { READ | share::WANT_READ } else { BOTH | share::WANT_WRITE };
         let held = self.session.delegated(name, access).await;
-        let (wants, wanted, file) = (others.clone(), name.to_owned(), held.0.clone());
-        let doing = tokio::spawn(async move { wants.perform(deed, &wanted, &file, writes).await });
-        self.recalled(&what, &held).await;
-        assert!(!doing.is_finished(), "{what}: it is still delegated");
-        others.check_before(deed, name);
         let (file, delegation) = &held;
+        let mut doing = pin!(others.perform(deed, name, file, writes));
+        tokio::select! {
+            () = &mut doing => panic!("{what}: it is still delegated"),
+            () = self.recalled(&what, &held) => {}
+        }
+        assert!(timeout(A_WHILE, &mut doing).await.is_err(), "{what}: it is still delegated");
+        others.check_before(deed, name);
         if !writes {
             // What only the holder has yet.
             self.session.write(file, *delegation, BY_HOLDER).await;
         }
-        assert!(!doing.is_finished(), "{what}: it is still delegated");
         assert_eq!(self.session.give_back(file, *delegation).await, Status::OK, "{what}");
-        timeout(PATIENCE, doing).await.unwrap_or_else(|_| panic!("{what}: it is back")).unwrap();
+        timeout(PATIENCE, doing).await.unwrap_or_else(|_| panic!("{what}: it is back"));
         others.check(deed, name, writes);
         assert!(self.calls.try_recv().is_err(), "{what}: once");
     }
@@ -60,7 +64,7 @@ async fn recalled_by_all(way: crate::called::Way) {
     let env = rpcrdma_env::tokio_env().unwrap();
     let (client, calls) = connect(&server, way, VERSION, &env).await;
     let mut holder = Holder { session: Session::new(client, "holder").await, calls };
-    let others = Arc::new(Others::new(&server, served.clone(), way, &env).await);
+    let others = Others::new(&server, served.clone(), way, &env).await;
     for deed in DEEDS {
         for writes in [true, false] {
             // What others have wanted is not delegated again for a while: each has a file of its own.
