@@ -112,18 +112,16 @@ pub(super) fn callbacks(context: &Context, capture: &Path, operation: u32) -> an
     Ok(called_and_answered(&finished.expect_success()?.stdout, operation))
 }
 
-/// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one list: it counts
-/// as often as it has the operation, and as a call or an answer if all its messages are that.
+/// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one list: one with a call
+/// and an answer counts as both.
 fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
     let operation = operation.to_string();
     let mut found = (0, 0);
     for (messages, operations) in lines.lines().filter_map(|line| line.split_once('\t')) {
         let count = operations.split(',').filter(|number| *number == operation).count();
-        if messages.split(',').all(|kind| kind == CALL) {
-            found.0 += count;
-        } else if messages.split(',').all(|kind| kind == REPLY) {
-            found.1 += count;
-        }
+        let has = |wanted| messages.split(',').any(|kind| kind == wanted);
+        found.0 += if has(CALL) { count } else { 0 };
+        found.1 += if has(REPLY) { count } else { 0 };
     }
     found
 }
@@ -249,7 +247,7 @@ mod tests {
     #[test]
     fn calls_of_the_server_and_their_answers_are_counted() {
         assert_eq!(called_and_answered("0\t11,4\n1\t11,4\n", 4), (1, 1));
-        assert_eq!(called_and_answered("0,0\t11,4,11,4\n1\t11,4\n0,1\t11,4\n", 4), (2, 1));
+        assert_eq!(called_and_answered("0,0\t11,4,11,4\n1\t11,4\n0,1\t11,4\n", 4), (3, 2));
         assert_eq!(called_and_answered("0\t11,14\n\n", 4), (0, 0));
     }
 
