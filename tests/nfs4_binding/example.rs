@@ -1,8 +1,8 @@
 //! The example of the binding (section 5.1.2.3).
 //!
-//! It is read as the draft has it, with two additions. SEQUENCE stands before it, since no session begins otherwise and
-//! minor version 0, which has none, is not served. And the three files have names and contents. The Write list is A, B,
-//! C; the operations are PUTFH LOOKUP READ, PUTFH LOOKUP READLINK, PUTFH LOOKUP READ.
+//! It is read as the draft has it, with two additions. SEQUENCE stands before it, as in every minor version that has
+//! sessions (`zero.rs` has one without). And the three files have names and contents. The Write list is A, B, C; the
+//! operations are PUTFH LOOKUP READ, PUTFH LOOKUP READLINK, PUTFH LOOKUP READ.
 
 use super::{
     ops,

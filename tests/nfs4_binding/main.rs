@@ -15,3 +15,4 @@ mod refused;
 mod served;
 mod sizes;
 mod wire;
+mod zero;

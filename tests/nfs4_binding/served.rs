@@ -153,7 +153,12 @@ const COUNT_AT: usize = 68;
 impl Call {
     /// A call of minor version 2 as root, without a tag.
     fn new(xid: u32) -> Self {
-        let head = [xid, 0, 2, 100_003, 4, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0];
+        Self::of_minor(xid, 2)
+    }
+
+    /// The same of another minor version.
+    fn of_minor(xid: u32, minor: u32) -> Self {
+        let head = [xid, 0, 2, 100_003, 4, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0, 0, minor, 0];
         Self { xid, octets: words(&head), operations: 0 }
     }
 
@@ -249,6 +254,11 @@ impl Client {
     /// The same, with a reply that the server keeps.
     pub fn call_kept(&mut self) -> Call {
         self.call_with(true)
+    }
+
+    /// A COMPOUND of minor version 0, in which there are no sessions.
+    pub fn call_of_zero(&mut self) -> Call {
+        Call::of_minor(self.next_xid(), 0)
     }
 
     fn call_with(&mut self, kept: bool) -> Call {

@@ -157,6 +157,24 @@ fn compounds_are_shown_chosen_and_counted_by_operation() {
     assert!(shown.contains("operation ") && shown.contains("PUTROOTFH") && shown.contains("    2 NFS4_OK"), "{shown}");
 }
 
+/// The server of minor version 0 connects to its client: what it calls there is read, though nobody has called NFS on that
+/// connection.
+#[test]
+fn calls_of_the_server_over_a_connection_of_its_own_are_shown() {
+    let mut file = Pcap::new();
+    // CB_RECALL of minor version 0 with the ident 7.
+    let recall = [0, 0, 7, 1, 4, 1, 0x0101_0101, 0x0202_0202, 0x0303_0303, 0, 4, 0x5F3A_019C];
+    let call = record(&[&[7, 0, 2, 0x4000_0000, 1, 1, 0, 0, 0, 0][..], &recall].concat());
+    file.tcp(false, 100, &call);
+    file.tcp(true, 500, &record(&[7, 1, 0, 0, 0, 0, 0, 0, 1, 4, 0]));
+    let shown = text(&decoded_file(&file.0, &["--procedure", "CB_RECALL"]));
+    assert!(
+        shown.contains("Call NFS callback 1 CB_COMPOUND minor 0") && shown.contains("CB_RECALL 5f3a019c"),
+        "{shown}"
+    );
+    assert!(shown.contains("Reply NFS4_OK CB_RECALL"), "{shown}");
+}
+
 #[test]
 fn a_summary_counts_calls() {
     let shown = text(&decoded(&["--summary"]));

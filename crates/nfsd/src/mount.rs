@@ -220,8 +220,8 @@ async fn execute(
                 Err(cause) => {
                     let status = to_mount_status(cause);
                     tracing::debug!(%client, path = %path.0.escape_ascii(), %status, "mount refused");
-                    let subject =
-                        Subject { procedure: "MNT", client: asking.origin.connection, file: None, name: Some(path.0) };
+                    let (client, name) = (asking.origin.connection, Some(path.0));
+                    let subject = Subject { procedure: "MNT", errors: "NFS3ERR_", client, file: None, name };
                     server.answered(cause, &subject);
                     MountReply::Failed(status)
                 }

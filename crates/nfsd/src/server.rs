@@ -190,7 +190,8 @@ impl Nfsd {
     pub fn version_4_counts(&self) -> Option<Counts> {
         self.server.version_4.get().map(|shared| {
             let (recalls, revocations) = shared.delegations.totals();
-            Counts { recalls, revocations, ..shared.state.counts() }
+            let (copies, copied) = shared.copies.now();
+            Counts { recalls, revocations, copies, copied, ..shared.state.counts() }
         })
     }
 

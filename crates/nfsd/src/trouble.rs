@@ -37,12 +37,24 @@ const TOLD: [(Status, &str); 5] = [
         "a client uses a file that is gone: harmless where somebody has removed it; if this is said of every file, \
          another directory or another --state is served than the client has mounted: mount again there",
     ),
-    (Status::SERVERFAULT, "the server itself has failed: it is a bug, please report it with the log of RUST_LOG=debug"),
+    (
+        Status::SERVERFAULT,
+        "the server itself has failed: if this log says that the journal of NFSv4 clients cannot be written, look for the \
+         disk of --state; else it is a bug, please report it with the log of RUST_LOG=debug",
+    ),
 ];
 
-/// What a call was about.
+/// Whether an operator is told of answers with this status.
+pub(crate) fn is_told(status: Status) -> bool {
+    TOLD.iter().any(|(told, _)| *told == status)
+}
+
+/// What a call, or an operation of one, was about.
 pub(crate) struct Subject {
+    /// The procedure or operation.
     pub(crate) procedure: &'static str,
+    /// What the names of its errors begin with.
+    pub(crate) errors: &'static str,
     pub(crate) client: SocketAddr,
     /// The file, or the directory in which `name` is.
     pub(crate) file: Option<Handle>,
@@ -84,7 +96,8 @@ impl Troubles {
 }
 
 impl Server {
-    /// A call is answered with this status: warns the operator, if it is one that he can do something about.
+    /// A call, or an operation of one, is answered with this status: warns the operator, if it is one that he can do
+    /// something about. Those have the same numbers in version 4 as in version 3.
     pub(crate) fn answered(&self, status: Status, subject: &Subject) {
         if status == Status::OK {
             return;
@@ -106,7 +119,7 @@ impl Server {
             (None, Some(_)) => None,
         };
         tracing::warn!(
-            status = status.word(),
+            status = %format_args!("{}{}", subject.errors, status.word().unwrap_or_default()),
             procedure = subject.procedure,
             client = %subject.client,
             export = export.map(|export| escaped(&export.path)),
@@ -133,4 +146,19 @@ fn hexadecimal(file: FileId) -> String {
         let _ = write!(text, "{octet:02x}");
         text
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_nfs::v4;
+
+    #[test]
+    fn what_is_told_has_one_number_in_both_versions() {
+        for (status, _) in TOLD {
+            assert!(is_told(status));
+            assert_eq!(v4::Status(status.0).word(), status.word());
+        }
+        assert!(!is_told(Status::OK) && !is_told(Status::NOENT));
+    }
 }

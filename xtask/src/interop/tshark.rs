@@ -36,6 +36,9 @@ const KNOWN: &[(&str, &str)] = &[
 /// How many packets of one kind tshark is asked about in detail; more than these need a reason in [`KNOWN`].
 const LOOKED_AT: usize = 50;
 
+/// RPC's call, as tshark writes it.
+const CALL: &str = "0";
+
 /// RPC's reply, READ of NFS version 3 and of version 4, as tshark writes them.
 const REPLY: &str = "1";
 const READ: &str = "6";
@@ -98,6 +101,29 @@ fn tshark(capture: &Path) -> Command {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.try_heuristic_first:TRUE", "-r"]).arg(capture);
     command
+}
+
+/// How often tshark finds an operation of CB_COMPOUND in a capture, by its number: in calls, and in answers.
+pub(super) fn callbacks(context: &Context, capture: &Path, operation: u32) -> anyhow::Result<(usize, usize)> {
+    let mut command = tshark(capture);
+    let wanted = format!("nfs.cb.operation == {operation} && !_ws.malformed");
+    command.args(["-Y", &wanted, "-T", "fields", "-e", "rpc.msgtyp", "-e", "nfs.cb.operation"]);
+    let finished = process::run(context, &format!("tshark-callbacks-{}", flat_name(context, capture)), command)?;
+    Ok(called_and_answered(&finished.expect_success()?.stdout, operation))
+}
+
+/// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one list: one with a call
+/// and an answer counts as both.
+fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
+    let operation = operation.to_string();
+    let mut found = (0, 0);
+    for (messages, operations) in lines.lines().filter_map(|line| line.split_once('\t')) {
+        let count = operations.split(',').filter(|number| *number == operation).count();
+        let has = |wanted| messages.split(',').any(|kind| kind == wanted);
+        found.0 += if has(CALL) { count } else { 0 };
+        found.1 += if has(REPLY) { count } else { 0 };
+    }
+    found
 }
 
 /// Those of the packets in which tshark has not lost its way.
@@ -206,7 +232,7 @@ fn kind(info: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{fragments, kind, kind_of_line};
+    use super::{called_and_answered, fragments, kind, kind_of_line};
 
     #[test]
     fn a_reply_of_read_is_one_in_both_versions() {
@@ -216,6 +242,13 @@ mod tests {
         assert_eq!(kind("8\t0\t\t53,22,25\tV4 Call READ"), "V# Call READ");
         assert_eq!(kind("9\t1\t\t53,22,9\tV4 Reply"), "V# Reply");
         assert_eq!(kind_of_line("9\t1"), None);
+    }
+
+    #[test]
+    fn calls_of_the_server_and_their_answers_are_counted() {
+        assert_eq!(called_and_answered("0\t11,4\n1\t11,4\n", 4), (1, 1));
+        assert_eq!(called_and_answered("0,0\t11,4,11,4\n1\t11,4\n0,1\t11,4\n", 4), (3, 2));
+        assert_eq!(called_and_answered("0\t11,14\n\n", 4), (0, 0));
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl Execution {
     fn subject(&self, procedure: Procedure, args: &impl About) -> Subject {
         let client = self.context.connection.peer;
         let name = args.name().map(|name| name.0.clone());
-        Subject { procedure: procedure.name(), client, file: args.file().cloned(), name }
+        Subject { procedure: procedure.name(), errors: "NFS3ERR_", client, file: args.file().cloned(), name }
     }
 
     /// The largest READ and the largest WRITE over the call's transport.

@@ -5,6 +5,7 @@
 //! executed, its results encoded by themselves, and thrown away if they do not. The first failure ends the call.
 
 use super::{
+    about::About,
     current::Current,
     missing::is_missing,
     service::{Pin, Shared, principal},
@@ -330,7 +331,7 @@ impl Compound {
         let Arguments { tag, announced, ops, .. } = call;
         let mut reply = Reply::new(tag, announced);
         for (at, args) in ops.into_iter().enumerate() {
-            let op = args.op();
+            let (op, about) = (args.op(), About::of(&args));
             let (limit, too_big) = self.room();
             let may_not_fit = reply.octets().saturating_add(args.largest_results()) > limit;
             let outcome = match self.check_place(&args, at, announced) {
@@ -352,6 +353,7 @@ impl Compound {
             self.shared.observer.operation(Some(op), reply.status, now.since(begun));
             begun = now;
             if reply.status != Status::OK {
+                self.warn(op, reply.status, about);
                 return (reply.payload(), begun);
             }
         }

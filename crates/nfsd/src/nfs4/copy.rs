@@ -147,7 +147,7 @@ impl Compound {
         let verifier = self.verifier(&ends);
         let client = self.client()?;
         let is_long = !args.synchronous && span.length > SYNCHRONOUS_OCTETS;
-        if is_long && self.shared.hears_of_copies(&client) {
+        if is_long && self.shared.can_call(&client) {
             let begun = client.begin_copy(ends.target.key, self.principal(), self.shared.now())?;
             if let Some(running) = begun {
                 let callback = Some(running.copying.id);
@@ -190,6 +190,7 @@ impl Compound {
                 Ok(copied) if copied.count == 0 => break,
                 Ok(copied) => {
                     response.count += copied.count;
+                    self.shared.copies.add(copied.count);
                     if copied.committed != Stability::FileSync {
                         response.committed = ops::Stability::Unstable;
                     }

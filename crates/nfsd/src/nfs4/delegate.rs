@@ -154,7 +154,7 @@ impl Compound {
             return Err(nothing);
         }
         let is_unreliable = self.shared.delegations.is_unreliable(client.id(), self.shared.now());
-        if !is_again && (is_unreliable || !self.shared.reaches(&client)) {
+        if !is_again && (is_unreliable || !self.shared.can_call(&client)) {
             return Err(nothing);
         }
         let Done { file, open, recorded, .. } = done;

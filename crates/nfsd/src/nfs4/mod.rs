@@ -3,7 +3,7 @@
 //! ```text
 //! service.rs    the call: decodes it, finds its session and slot, keeps the answer
 //! compound.rs   the operations one after the other; what may stand where; whether results fit
-//! missing.rs    operations that are not there
+//! missing.rs    operations that are not there     about.rs   what one is about, for warnings of how it ended
 //! current.rs    the current and the saved file and stateid
 //! session.rs    clients and sessions            pseudo.rs  the tree above the exports
 //! client40.rs sequenced40.rs                    minor version 0: clients, and calls in the sequence of an owner
@@ -22,6 +22,7 @@
 //! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
 //! across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
 
+mod about;
 mod acl;
 mod attributes;
 mod callback;

@@ -66,28 +66,17 @@ pub(super) struct Offload {
     pub(super) call: Option<ReferringCalls>,
 }
 
-impl Shared {
-    /// Whether a client would be told of a copy's end.
-    pub(super) fn hears_of_copies(&self, client: &Client<Pin>) -> bool {
-        #[cfg(test)]
-        if client.copies.pretends_to_listen.load(std::sync::atomic::Ordering::Relaxed) {
-            return true;
-        }
-        self.can_call(client)
-    }
-}
-
 impl Offload {
     /// Copies, and tells the client how it has ended.
     pub(super) async fn run(mut self, running: Running, (from, to): (Via, Via), span: Span) {
-        let copying = running.copying.clone();
+        let (copying, under_way) = (running.copying.clone(), self.shared.copies.begin());
         let ended = self.copy(&copying, from, to, span).await;
         if let Err(status) = ended {
             self.warn(status);
         }
         copying.end(self.shared.now(), ended);
         // Nothing is written from here on.
-        drop(running);
+        drop((running, under_way));
         if copying.is_cancelled() || self.client.held.is_ended() {
             return self.client.forget_copy(copying.id.other);
         }
@@ -102,7 +91,8 @@ impl Offload {
     fn warn(&self, status: Status) {
         let [_, End { file, .. }] = &self.ends;
         let handle = Some(self.server.handle(file, file.file));
-        let subject = Subject { procedure: "COPY", client: self.origin.connection, file: handle, name: None };
+        let client = self.origin.connection;
+        let subject = Subject { procedure: "COPY", errors: "NFS4ERR_", client, file: handle, name: None };
         self.server.answered(v3::Status(status.0), &subject);
     }
 
@@ -118,6 +108,7 @@ impl Offload {
                 Err(failed) => return Err(status(failed.fault)),
             };
             copying.add(copied);
+            self.shared.copies.add(copied);
         }
         let synced = file_system.commit(to, span.to, 0).await;
         let is_lost = Verifier(self.server.write_verifier(&*file_system).0) != self.verifier;

@@ -10,6 +10,7 @@ use super::{
     state::{
         State, Taken,
         clients::Principal,
+        counts::CopyCounts,
         limits::Limits,
         release::{Release, Released},
         session::Begin,
@@ -65,9 +66,8 @@ pub(crate) struct Shared {
     pub(super) delegates: bool,
     /// What is.
     pub(crate) delegations: Delegations,
-    /// What stands in for clients that are called.
-    #[cfg(test)]
-    pub(super) holders: super::callback::testing::Holders,
+    /// How much is copied on the server.
+    pub(crate) copies: Arc<CopyCounts>,
 }
 
 impl Shared {

@@ -5,6 +5,7 @@
 //! let client = server.client("a");            EXCHANGE_ID, CREATE_SESSION, RECLAIM_COMPLETE
 //! client.call(vec![Args::PutRootFh, ...])     SEQUENCE stands before it and is taken off the results
 //! server.client_with("a", &back)              the same with a client that the server can call (testing/back.rs)
+//! reached(&server, &client)                    the server can call this one, and it takes recalls (testing/holder.rs)
 //! server.drive()                               what the server has handed over to be done by and by
 //! ```
 
@@ -12,6 +13,7 @@
 #![allow(dead_code)]
 
 pub(crate) mod back;
+pub(in crate::nfs4) mod holder;
 
 use super::{Version4, service::Shared};
 use crate::{

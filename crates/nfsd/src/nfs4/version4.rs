@@ -176,8 +176,7 @@ impl Version4 {
             paths: Paths::default(),
             delegates: self.delegations,
             delegations: Delegations::default(),
-            #[cfg(test)]
-            holders: super::callback::testing::Holders::default(),
+            copies: Arc::default(),
         });
         if shared.delegates {
             let recalls: Weak<dyn Recalls> = Arc::<Shared>::downgrade(&shared);

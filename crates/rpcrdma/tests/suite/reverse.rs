@@ -5,7 +5,7 @@ use crate::{
     VERSIONS, common,
     options::{client_options, server_options},
 };
-use rpcrdma::{Reverse, Server, ServerMemory, Versions, connect};
+use rpcrdma::{ClientOptions, Reverse, Server, ServerMemory, Versions, connect, v2::ReverseSupport};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_fabric::Fabric;
 use rpcrdma_oncrpc::{
@@ -71,6 +71,11 @@ async fn call_back(caller: &Client, len: u32) -> Result<u32, CallError> {
 }
 
 async fn run(world: &World, credits: u32, reverse: u32) -> (Client, Client) {
+    run_with(world, credits, reverse, ClientOptions::default().reverse_support).await
+}
+
+/// The same with what the client announces for the server's calls, in version 2.
+async fn run_with(world: &World, credits: u32, reverse: u32, support: ReverseSupport) -> (Client, Client) {
     let fabric = world.fabric(SERVER);
     let env = world.env();
     let router = Router::new(&env)
@@ -90,6 +95,7 @@ async fn run(world: &World, credits: u32, reverse: u32) -> (Client, Client) {
         spawner.spawn(driver);
     });
     let mut options = client_options();
+    options.reverse_support = support;
     if credits > 0 {
         options.reverse = Some(Reverse { handler: common::router(&env, &store(&env)), credits });
     }
@@ -135,6 +141,25 @@ fn a_call_that_does_not_fit_inline_is_refused_here_or_sent_in_parts() {
         let longer = if VERSIONS.1 == Versions::One { u32::MAX } else { 4090 };
         assert_eq!(call_back(&caller, 4090).await.unwrap(), longer);
     });
+}
+
+/// A call that goes inline does so at every level; a longer one needs the level that has a form for it.
+///
+/// proves: ULB-6.2-g
+#[test]
+fn a_longer_call_goes_as_the_client_has_announced_that_it_takes_it() {
+    for (support, takes) in
+        [(ReverseSupport::Simple, false), (ReverseSupport::Continued, true), (ReverseSupport::General, true)]
+    {
+        let world = World::new(3);
+        world.block_on(async {
+            let (caller, _) = run_with(&world, 4, 4, support).await;
+            assert_eq!(call_back(&caller, 3000).await.unwrap(), 3000, "{support:?}");
+            let longer = if takes && VERSIONS.1 != Versions::One { 4090 } else { u32::MAX };
+            assert_eq!(call_back(&caller, 4090).await.unwrap(), longer, "{support:?}");
+            assert_eq!(call_back(&caller, 100).await.unwrap(), 100, "{support:?}: the connection is as it was");
+        });
+    }
 }
 
 /// proves: V1-7.1-a

@@ -9,6 +9,7 @@ use crate::interop::{
     network::{self, Network},
     process,
     serve::{ServeOptions, Server},
+    tshark,
 };
 use anyhow::ensure;
 use std::{
@@ -40,6 +41,9 @@ const LEASE: u64 = 60;
 
 /// How long a recall may take, with the other's next attempt: far below the lease.
 const RECALLED_WITHIN: Duration = Duration::from_secs(30);
+
+/// The operation's number.
+const CB_RECALL: u32 = 4;
 
 /// The server counts what is held each second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
@@ -196,15 +200,25 @@ impl Pair<'_> {
         let metrics = self.server.finish()?;
         let revoked = metrics.sum("rpcrdma_nfs4_revocations_total", &[]);
         ensure!(revoked == 0.0, "{revoked} delegations were revoked of a client that gives them back");
-        if !self.context.flavour().is_tcp() {
-            // The reverse direction, as the holder's capture has it.
-            let mut command = self.context.command();
-            command.arg("decode").arg(&wires[HOLDER]).args(["--procedure", "CB_RECALL"]);
-            let shown = process::run(self.context, "decode-CB_RECALL", command)?.expect_success()?.stdout;
-            ensure!(shown.contains(" CB_RECALL "), "decode shows no CB_RECALL in {}", wires[HOLDER].display());
-        }
-        Ok(())
+        reverse_direction(self.context, &wires[HOLDER])
     }
+}
+
+/// The server's recalls and the holder's answers, as the holder's capture has them: our reader and tshark find each.
+fn reverse_direction(context: &Context, wire: &Path) -> anyhow::Result<()> {
+    let mut command = context.command();
+    command.arg("decode").arg(wire).args(["--procedure", "CB_RECALL"]);
+    let shown = process::run(context, "decode-CB_RECALL", command)?.expect_success()?.stdout;
+    let of = |kind: &str| shown.lines().filter(|line| line.contains(kind) && line.contains("CB_RECALL")).count();
+    let ours = (of("Call NFS callback 1 CB_COMPOUND "), of("Reply NFS4_OK "));
+    let theirs = tshark::callbacks(context, wire, CB_RECALL)?;
+    context.note(format!("CB_RECALL and answers: decode {ours:?}, tshark {theirs:?}"));
+    for (who, (calls, answers)) in [("decode", ours), ("tshark", theirs)] {
+        let (least, see) = (CAUSES.len(), wire.display());
+        ensure!(calls >= least, "{who} shows {calls} CB_RECALL instead of {least} in {see}");
+        ensure!(answers >= least, "{who} shows {answers} answers to CB_RECALL instead of {least} in {see}");
+    }
+    Ok(())
 }
 
 /// A program of the host writes: it does not wait, as the system's limit for that (`lease-break-time`) may be below a recall's.

@@ -178,6 +178,8 @@ fn describe() {
         "rpcrdma_nfs4_revocations_total",
         "Delegations that were taken from clients that did not return them"
     );
+    describe_gauge!("rpcrdma_nfs4_copies", "Copies of NFS version 4 that go on after COPY was answered");
+    describe_counter!("rpcrdma_nfs4_copied_bytes_total", "Bytes that COPY has copied on the server");
 }
 
 /// Tells what version 4 keeps for clients, until the runtime ends.
@@ -192,6 +194,8 @@ pub(in crate::serve) fn watch_clients(nfsd: Arc<Nfsd>) {
             }
             counter!("rpcrdma_nfs4_recalls_total").absolute(counts.recalls);
             counter!("rpcrdma_nfs4_revocations_total").absolute(counts.revocations);
+            gauge!("rpcrdma_nfs4_copies").set(counts.copies as f64);
+            counter!("rpcrdma_nfs4_copied_bytes_total").absolute(counts.copied);
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
     });

@@ -60,7 +60,7 @@ impl Shared {
                 let shared = self.clone();
                 self.tasks.spawn(async move {
                     let args = Args::GetAttr(CbGetAttr { file, asked: OF_HOLDER });
-                    let outcomes = shared.ask_client(&client, vec![args], Vec::new()).await;
+                    let outcomes = shared.call_back(&client, vec![args], Vec::new()).await;
                     shared.delegations.has_asked(client.id());
                     // Who asked may have given up.
                     let _ = sender.send(Some(outcomes.ok().as_deref().and_then(said)));

@@ -24,8 +24,6 @@ mod paths;
 mod probe;
 mod recall;
 #[cfg(test)]
-pub(super) mod testing;
-#[cfg(test)]
 mod tests;
 
 pub use dial40::Dial;
@@ -69,10 +67,6 @@ pub(crate) enum NoAnswer {
 impl Shared {
     /// Whether a client can be called now, and has shown it.
     pub(crate) fn can_call(&self, client: &Client<Pin>) -> bool {
-        #[cfg(test)]
-        if let Some(holder) = self.holders.of(client.id()) {
-            return holder.is_reached();
-        }
         if client.is_zero() {
             return self.can_dial(client);
         }
@@ -108,10 +102,6 @@ impl Shared {
         ops: Vec<Args>,
         referring: Vec<ReferringCalls>,
     ) -> BoxFuture<'static, Result<Vec<Outcome>, NoAnswer>> {
-        #[cfg(test)]
-        if let Some(holder) = self.holders.of(client.id()) {
-            return holder.call(ops, referring);
-        }
         let (shared, client) = (self.clone(), client.clone());
         Box::pin(async move {
             let answer = match client.is_zero() {

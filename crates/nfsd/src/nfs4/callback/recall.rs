@@ -5,14 +5,13 @@
 //! was not reached, or did not take the call, is called again when the server next looks for what is due; one that has not
 //! returned the delegation after a lease loses it, whatever it has answered. Who wants the file does not wait for any of it.
 
-use super::NoAnswer;
 use crate::{
     Origin,
     claims::{self, FileKey, Recalls},
     nfs4::{
         delegations::{Key, Recall},
-        service::{Pin, Shared},
-        state::{clients::Client, lease::Standing, release::Why},
+        service::Shared,
+        state::{lease::Standing, release::Why},
     },
 };
 use rpcrdma_nfs::v4::{
@@ -60,7 +59,7 @@ impl Shared {
 
     async fn make(self: &Arc<Self>, recall: Recall) {
         let Recall { key, client, args, referring } = recall;
-        let answer = self.ask_client(&client, vec![Args::Recall(args)], referring).await;
+        let answer = self.call_back(&client, vec![Args::Recall(args)], referring).await;
         match answer.map(|outcomes| outcomes.first().map(Outcome::status)) {
             Ok(Some(Status::OK)) => {}
             // What it does not know it may not have learnt yet, since the answer to its OPEN is under way.
@@ -77,29 +76,6 @@ impl Shared {
                 self.delegations.unheard(key);
             }
         }
-    }
-
-    /// Calls a client, or what stands in for it in a test.
-    pub(in crate::nfs4) async fn ask_client(
-        self: &Arc<Self>,
-        client: &Arc<Client<Pin>>,
-        ops: Vec<Args>,
-        referring: Vec<rpcrdma_nfs::v4::callback::ReferringCalls>,
-    ) -> Result<Vec<Outcome>, NoAnswer> {
-        #[cfg(test)]
-        if let Some(holder) = self.holders.of(client.id()) {
-            return holder.call(ops, referring).await;
-        }
-        self.call_back(client, ops, referring).await
-    }
-
-    /// Whether a client can be called, so that something can be called back from it.
-    pub(in crate::nfs4) fn reaches(&self, client: &Client<Pin>) -> bool {
-        #[cfg(test)]
-        if let Some(holder) = self.holders.of(client.id()) {
-            return holder.is_reached();
-        }
-        self.can_call(client)
     }
 
     /// Calls those again who were not reached, and takes away what was not returned in time. Sleeps.

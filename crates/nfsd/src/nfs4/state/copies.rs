@@ -39,9 +39,6 @@ pub(crate) type Ended = Result<WriteResponse, Status>;
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
     copies: Mutex<Vec<Arc<Copying>>>,
-    /// Tests say that the client can be called.
-    #[cfg(test)]
-    pub(crate) pretends_to_listen: AtomicBool,
 }
 
 /// A copy.

@@ -67,6 +67,11 @@ impl Heard {
         Results::of(Default::default(), [Outcome::Sequence(Ok(ok))].into_iter().chain(outcomes).collect())
     }
 
+    /// The one operation behind CB_SEQUENCE has this status.
+    pub(crate) fn of_one(&self, status: Status) -> Results {
+        self.with(self.ops().iter().map(|op| outcome(op.op(), status)).collect())
+    }
+
     /// CB_SEQUENCE has failed.
     pub(crate) fn refused(&self, status: Status) -> Results {
         Results::of(Default::default(), vec![Outcome::Sequence(Err(status))])

@@ -1,25 +1,12 @@
 //! What OPEN delegates and what it does not, and what a delegation is good for.
 
 use super::*;
-use crate::nfs4::{
-    callback::{
-        NoAnswer,
-        testing::{Answers, Reached},
-    },
-    testing::Setup,
-};
+pub(super) use crate::nfs4::testing::holder::reached;
+use crate::nfs4::testing::{Setup, holder::Answers};
 use rpcrdma_nfs::v4::{
     Attribute, Bitmap, StateIdOther,
     ops::{Delegation, DelegationKind, WhyNoDelegation, share},
 };
-use std::sync::Arc;
-
-/// Makes a client that can be called. It takes each recall, and returns nothing by itself.
-pub(super) fn reached(server: &TestServer, client: &TestClient) -> Arc<Reached> {
-    let reached = Arc::new(Reached::default());
-    server.shared().holders.set(client.id, reached.clone());
-    reached
-}
 
 /// A file of the root that nobody has open.
 pub(super) fn some_file(client: &TestClient, name: &str) -> Handle {
@@ -105,9 +92,9 @@ fn nothing_is_delegated_that_cannot_be_called_back_or_is_not_wanted() {
     assert_eq!(wish(&client, "f", READ).delegation, Delegation::None, "nobody has asked why");
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_ANY)), WhyNoDelegation::Resource(false), "no way to call");
     let holder = reached(&server, &client);
-    holder.lose();
+    holder.lose(&server);
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_ANY)), WhyNoDelegation::Resource(false), "nor now");
-    holder.answer(Answers::Ok);
+    reached(&server, &client);
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_NONE)), WhyNoDelegation::NotWanted);
     assert_eq!(none(&wish(&client, "f", READ | share::WANT_CANCEL)), WhyNoDelegation::Cancelled);
     assert_eq!(open_with(&client, to_open(&client, "f", "o", READ | 0x600, 0)).err(), Some(Status::INVAL));
@@ -359,8 +346,8 @@ fn the_holder_is_asked_what_the_file_is() {
 #[test]
 fn a_holder_that_does_not_say_what_the_file_is_has_to_return_it() {
     let bad = [
-        Answers::Error(NoAnswer::Lost),
-        Answers::Error(NoAnswer::NoPath),
+        Answers::Lost,
+        Answers::Refused(Status::BADSESSION),
         Answers::Status(Status::BADHANDLE),
         Answers::Ok,
         Answers::Attributes { change: 1, size: u64::MAX },

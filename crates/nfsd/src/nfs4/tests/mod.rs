@@ -15,6 +15,7 @@ mod recall;
 mod recovery;
 mod space;
 mod turns;
+mod warnings;
 mod zero;
 
 use super::testing::{TestClient, TestServer, only};

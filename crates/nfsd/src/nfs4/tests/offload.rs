@@ -2,7 +2,7 @@
 
 use super::{
     copy::{End, copy_args, copy_with, whole},
-    delegation::{delegated, give_back, reached},
+    delegation::{delegated, give_back},
     *,
 };
 use crate::{
@@ -11,13 +11,17 @@ use crate::{
     nfs4::{
         state::copies::{KEPT, MAX_COPIES},
         tasks::Driver,
+        testing::back::{Back, Heard, Said},
     },
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::{
     attr::{self, Attributes, Change},
-    v4::ops::OffloadStatusOk,
+    v4::{
+        callback::{self, CbOffload, OffloadOutcome},
+        ops::OffloadStatusOk,
+    },
 };
 use std::{
     pin::Pin,
@@ -67,38 +71,55 @@ impl Steps {
     }
 }
 
-/// A server with a file of six mebioctets, a client that says it can be called, and somebody who drives what goes on.
+/// A server with a file of six mebioctets, a client that can be called, and somebody who drives what goes on.
 struct World {
     server: TestServer,
     steps: Arc<Steps>,
     driver: Driver,
     client: TestClient,
+    back: Arc<Back>,
     from: End,
     to: End,
 }
 
-fn client_of(server: &TestServer, name: &str) -> TestClient {
-    let client = server.client(name);
-    listens(server, &client);
-    client
+/// Whoever drives what goes on looks for what can be done.
+fn drive(driver: &mut Driver) {
+    assert!(Pin::new(driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
-fn listens(server: &TestServer, client: &TestClient) {
-    let copies = &server.shared().state.client(client.id).unwrap().copies;
-    copies.pretends_to_listen.store(true, Ordering::Relaxed);
+/// A client that the server can call, and its end of the connection. It puts off what it is told of copies, as one whose COPY
+/// is still under way, until its test says otherwise.
+fn client_of(server: &TestServer, driver: &mut Driver, name: &str) -> (TestClient, Arc<Back>) {
+    let back = Back::new();
+    back.answer_by(|heard| match heard.ops() {
+        [callback::Args::Offload(_)] => Said::Results(heard.of_one(Status::DELAY)),
+        _ => Said::Well,
+    });
+    let client = server.client_over(name, &back);
+    drive(driver);
+    client.reclaim_complete();
+    (client, back)
+}
+
+/// Makes a file in the root, open for both and not delegated: others want it, too.
+fn made(client: &TestClient, name: &str) -> End {
+    let how = OpenHow::Create(CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)])));
+    let open = ops::Open { how, ..to_open(client, name, "o", BOTH | ops::share::WANT_NONE, 0) };
+    let (file, opened) = open_with(client, open).unwrap();
+    (file, opened.state)
 }
 
 impl World {
     fn new() -> Self {
         let steps = Arc::new(Steps::default());
         let server = TestServer::directory_in(Queue::new(steps.clone()));
-        let driver = server.shared().tasks.driver().unwrap();
-        let client = client_of(&server, "a");
-        let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+        let mut driver = server.shared().tasks.driver().unwrap();
+        let (client, back) = client_of(&server, &mut driver, "a");
+        let (from, to) = (made(&client, "from"), made(&client, "to"));
         for at in 0..6 {
             client.write(&from.0, from.1, at * MIB, &vec![at as u8 + 1; MIB as usize]).unwrap();
         }
-        Self { server, steps, driver, client, from, to }
+        Self { server, steps, driver, client, back, from, to }
     }
 
     /// Begins a copy of all of it.
@@ -109,13 +130,28 @@ impl World {
         ok.response.callback.expect("it goes on")
     }
 
-    /// Whoever drives it looks for what can be done.
     fn drive(&mut self) {
-        assert!(Pin::new(&mut self.driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drive(&mut self.driver);
+    }
+
+    /// What the client was told of copies since this was last asked.
+    fn told(&self) -> Vec<CbOffload> {
+        let calls = self.back.calls();
+        let offload = |heard: &Heard| match heard.ops() {
+            [callback::Args::Offload(offload)] => offload.clone(),
+            other => panic!("{other:?}"),
+        };
+        calls.iter().map(offload).collect()
     }
 
     fn status(&self, state: StateId) -> Result<(u64, Option<Status>), Status> {
         status(&self.client, &self.to.0, state)
+    }
+
+    /// Copies that go on, and octets that were copied, as the program's numbers tell them.
+    fn counts(&self) -> (usize, u64) {
+        let counts = self.server.nfsd.version_4_counts().unwrap();
+        (counts.copies, counts.copied)
     }
 
     fn cancel(&self, state: StateId) -> Status {
@@ -141,9 +177,11 @@ fn a_long_copy_goes_on_and_can_be_asked_for() {
     world.steps.hold();
     world.drive();
     assert_eq!(world.status(state), Ok((MIB, None)), "a piece is made");
+    assert_eq!(world.counts(), (1, MIB));
     world.steps.go_on();
     world.drive();
     assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
+    assert_eq!(world.counts(), (0, 6 * MIB), "under way, and copied in all");
     assert!(whole(&world.client, &world.from) == whole(&world.client, &world.to));
     assert_eq!(status(&world.client, &world.from.0, state), Err(Status::BAD_STATEID), "of another file");
     assert_eq!(world.status(StateId { sequence: 0, ..state }), Err(Status::BAD_STATEID));
@@ -157,6 +195,39 @@ fn a_long_copy_goes_on_and_can_be_asked_for() {
     assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
     world.server.clock.pass(KEPT);
     assert_eq!(world.status(state), Err(Status::BAD_STATEID));
+}
+
+/// proves: NFS4-7862-16.1.3-a
+#[test]
+fn a_client_is_told_of_the_end_until_it_has_taken_note() {
+    let mut world = World::new();
+    let state = world.begin();
+    world.drive();
+    let told = world.told();
+    let [CbOffload { file, state: of, outcome: OffloadOutcome::Done(response) }] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((file, *of), (&world.to.0, state));
+    assert_eq!((response.count, response.committed, response.callback), (6 * MIB, ops::Stability::FileSync, None));
+    assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))), "it has put it off");
+    world.back.answer_by(|heard| Said::Results(heard.of_one(Status::OK)));
+    world.server.clock.pass(crate::nfs4::offload::TELL_AGAIN);
+    world.drive();
+    assert_eq!(world.told(), told, "the same again");
+    assert_eq!(world.status(state), Err(Status::BAD_STATEID), "it knows now");
+    world.server.clock.pass(crate::nfs4::offload::TELL_AGAIN);
+    world.drive();
+    assert_eq!(world.told(), [], "once is enough");
+}
+
+/// Nobody could tell it of the end.
+#[test]
+fn a_client_that_cannot_be_called_has_its_answer_when_a_part_is_copied() {
+    let world = World::new();
+    world.server.end(&world.client.rpc, &world.back);
+    let ends = (&world.from, &world.to);
+    let ok = copy_with(&world.client, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
+    assert_eq!((ok.response.callback, ok.response.count), (None, 4 * MIB));
 }
 
 /// The data of a copy that has ended is on the disk.
@@ -190,7 +261,7 @@ fn a_copy_that_is_cancelled_has_stopped_when_that_is_answered() {
         std::thread::sleep(Duration::from_millis(50));
         assert!(!answered.load(Ordering::SeqCst));
         steps.go_on();
-        assert!(Pin::new(driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        super::offload::drive(driver);
         assert_eq!(cancelling.join().unwrap(), Status::OK);
     });
     assert_eq!(super::space::size(&world.client, &world.to.0), MIB, "what was copied stays");
@@ -226,7 +297,6 @@ fn a_copy_outlives_the_delegation_that_it_was_asked_for_with_but_not_the_open() 
         let commit = Args::Commit(ops::Commit { offset: 0, count: 0 });
         assert_eq!(world.client.on(&file, commit).status(), Status::OK);
         assert_eq!(close(&world.client, &file, open), Status::OK);
-        reached(&world.server, &world.client);
         let (open, delegation) = delegated(&world.client, "from", READ);
         world.from.1 = delegation;
         let state = world.begin();
@@ -276,7 +346,8 @@ fn a_copy_goes_on_when_its_open_is_opened_again() {
 fn a_copy_ends_when_another_denies_what_it_does_without_an_open() {
     let mut world = World::new();
     world.to.1 = StateId::ANONYMOUS;
-    close(&world.client, &world.to.0, open(&world.client, "to", "o", BOTH, 0).unwrap().1);
+    let again = open(&world.client, "to", "o", BOTH | ops::share::WANT_NONE, 0).unwrap().1;
+    close(&world.client, &world.to.0, again);
     let state = world.begin();
     world.steps.hold();
     world.drive();
@@ -335,8 +406,8 @@ fn one_copy_too_many_is_made_before_it_is_answered() {
     let ends = (&world.from, &world.to);
     let ok = copy_with(&world.client, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
     assert_eq!((ok.response.callback, ok.response.count), (None, 4 * MIB));
-    let other = client_of(&world.server, "b");
-    let (from, to) = (open(&other, "from", "o", READ, 0).unwrap(), create(&other, "of b", "o"));
+    let (other, _) = client_of(&world.server, &mut world.driver, "b");
+    let (from, to) = (open(&other, "from", "o", READ, 0).unwrap(), made(&other, "of b"));
     let ends = (&from, &to);
     let ok = copy_with(&other, ends, copy_args(ends, (0, 0, 0), false)).unwrap();
     assert!(ok.response.callback.is_some(), "another's do not count");
@@ -359,6 +430,7 @@ fn a_copy_that_is_demanded_at_once_is_made_at_once_and_so_is_a_short_one() {
         let ok = copy_with(&world.client, ends, copy_args(ends, range, synchronous)).unwrap();
         assert_eq!((ok.response.callback, ok.response.count), (None, 4 * MIB));
     }
+    assert_eq!(world.counts(), (0, 8 * MIB));
     assert!(
         copy_with(&world.client, ends, copy_args(ends, (0, 0, 4 * MIB + 1), false))
             .unwrap()
@@ -469,14 +541,14 @@ fn a_client_learns_what_was_lost_of_a_copy() {
         let file_system = Losing { memory, losses: 7.into(), kept: Mutex::new(kept), loses: loses.into() };
         let server = TestServer::serving(Arc::new(file_system));
         let mut driver = server.shared().tasks.driver().unwrap();
-        let client = client_of(&server, "a");
-        let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+        let (client, _) = client_of(&server, &mut driver, "a");
+        let (from, to) = (made(&client, "from"), made(&client, "to"));
         for at in 0..5 {
             client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
         }
         let ends = (&from, &to);
         let verifier = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.verifier;
-        assert!(Pin::new(&mut driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drive(&mut driver);
         let client = server.shared().state.client(client.id).unwrap();
         let outcome = client.known_copies().remove(0).outcome().unwrap();
         assert_eq!(outcome.map(|response| response.committed), ended, "{kept:?} {loses}");
@@ -490,15 +562,15 @@ fn a_disk_that_is_full_is_told_to_the_client_and_in_the_log() {
     let memory = MemoryFs::new(7 << 20, &crate::testing::env());
     let server = TestServer::serving(Arc::new(memory));
     let mut driver = server.shared().tasks.driver().unwrap();
-    let client = client_of(&server, "a");
-    let (from, to) = (create(&client, "from", "o"), create(&client, "to", "o"));
+    let (client, _) = client_of(&server, &mut driver, "a");
+    let (from, to) = (made(&client, "from"), made(&client, "to"));
     for at in 0..5 {
         client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
     }
     let ends = (&from, &to);
     let state = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.callback.unwrap();
     let told = crate::tests::warnings::warnings(|| {
-        assert!(Pin::new(&mut driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drive(&mut driver);
     });
     assert_eq!(status(&client, &to.0, state), Ok((2 * MIB, Some(Status::NOSPC))));
     assert!(told.len() == 1 && told[0].contains("NOSPC") && told[0].contains("procedure=\"COPY\""), "{told:?}");

@@ -3,7 +3,11 @@
 use super::*;
 use crate::{
     Export, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4,
-    nfs4::{state::owners::Share, testing::only, testing40::Client40},
+    nfs4::{
+        state::owners::Share,
+        testing::{TestClient, back, only},
+        testing40::Client40,
+    },
     testing::{Client as Caller, SECRET},
 };
 use rpcrdma_env::{Clock, SeededRandom};
@@ -40,6 +44,8 @@ enum Manner {
     Lies,
     /// It does not speak this minor version.
     Refuses,
+    /// It does what it is asked, where the others know no file.
+    Honest,
 }
 
 /// A client's callback program, and the network to it.
@@ -126,6 +132,7 @@ impl Service for Called {
         let call = Arguments::decode(&mut args).unwrap();
         let outcomes = match manner {
             Manner::Lies => vec![Outcome::failed(rpcrdma_nfs::v4::callback::Op::GetAttr, Status::OK)],
+            Manner::Honest => call.ops.iter().map(|op| back::outcome(op.op(), Status::OK)).collect(),
             _ => call.ops.iter().map(|op| Outcome::failed(op.op(), Status::BADHANDLE)).take(1).collect(),
         };
         let mut results = Results::of(call.tag.clone(), outcomes);
@@ -199,6 +206,8 @@ impl Stage {
         let env = Env { clock: Arc::new(StepClock(steps.clone())), random: Arc::new(SeededRandom::new(1)) };
         let state = StateDirectory::open(scratch.path(), &*env.random).unwrap();
         let version_4 = Version4::new(&state, Queue::in_place()).with_dialler(Arc::new(called.clone()));
+        // Who wants what is delegated asks again.
+        let version_4 = version_4.with_recall_wait(Duration::ZERO);
         let trusting = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", Arc::new(MemoryFs::new(1 << 20, &env))).with_identities(trusting);
         let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap().with_version_4(version_4, false, &env).unwrap();
@@ -482,4 +491,57 @@ fn a_client_that_confirms_again_and_again_is_not_called_each_time() {
         stage.pass(1);
     }
     assert_eq!(stage.called.dials(), MAX_DIALS_IN_MINUTE);
+}
+
+/// proves: NFS4-7530-16.18-d
+#[test]
+fn what_is_delegated_to_a_client_without_sessions_is_called_back_and_returned() {
+    use rpcrdma_nfs::v4::{
+        Args,
+        ops::{Delegation, OpenOk, open_result},
+    };
+    const READ: u32 = 1;
+    let stage = Stage::new(Manner::Honest);
+    let (client, _) = stage.client("a", "tcp", HERE);
+    let mut caller = Caller::of(&stage.nfsd);
+    caller.connection = 2;
+    let other = TestClient::new(caller, "b", 2, 1);
+    other.reclaim_complete();
+    let owner = client.owner("o");
+    let (file, state) = client.create(&owner, "f");
+    client.write(&file, state, b"data").unwrap();
+    assert_eq!(client.close(&owner, &file, state), Status::OK);
+    stage.settle();
+    let state_of = |opened: &OpenOk| match &opened.delegation {
+        Delegation::Read(delegation) => Some(delegation.state),
+        _ => None,
+    };
+
+    let new = client.owner("new");
+    let (_, unconfirmed) = client.open_as_is(client.to_open(&new, "f", READ, 0)).unwrap();
+    assert_eq!(state_of(&unconfirmed), None, "who has not confirmed it gets nothing");
+    let (_, opened) = client.open_as_is(client.to_open(&owner, "f", READ, 0)).unwrap();
+    assert_eq!(opened.flags & open_result::MAY_NOTIFY_LOCK, 0);
+    let delegation = state_of(&opened).unwrap_or_else(|| panic!("{:?}", opened.delegation));
+    assert_eq!(client.read(&file, delegation), Ok(b"data".to_vec()));
+
+    let recalls = || {
+        let heard = stage.called.heard.lock().unwrap();
+        let recalled = |(call, _): &(Arguments, Credential)| match &call.ops[..] {
+            [super::Args::Recall(recall)] => Some((call.minor, call.ident, recall.state, recall.file.clone())),
+            _ => None,
+        };
+        heard.iter().filter_map(recalled).collect::<Vec<_>>()
+    };
+    let write = |what: &str| {
+        let written = other.write(&file, StateId::ANONYMOUS, 0, b"more").err().unwrap_or(Status::OK);
+        stage.settle();
+        assert_eq!(recalls(), [(0, 7, delegation, file.clone())], "{what}");
+        written
+    };
+    assert_eq!(write("it is called back"), Status::DELAY);
+    assert_eq!(write("once"), Status::DELAY);
+    let give_back = ops::DelegReturn { state: delegation };
+    assert_eq!(client.on(&file, Args::DelegReturn(give_back)).status(), Status::OK);
+    assert_eq!(write("and is back"), Status::OK);
 }
