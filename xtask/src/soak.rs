@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     /// Hostile addresses, each with several peers at a time
     #[arg(long, value_name = "N", default_value_t = 6)]
     hostile: usize,
+    /// Clients of NFS version 4 that share files by delegations and locks, over TCP and RDMA
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    holders: usize,
     /// Kill the server without a word so often, and start it again
     #[arg(long, value_name = "TIME")]
     restart_every: Option<String>,
@@ -45,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut command = Command::new(judge);
     command.arg("--program").arg(program).arg("--folder").arg(&scratch.0).arg("soak");
     command.args(["--for", &arguments.lasts, "--clients", &arguments.clients.to_string()]);
-    command.args(["--hostile", &arguments.hostile.to_string()]);
+    command.args(["--hostile", &arguments.hostile.to_string(), "--holders", &arguments.holders.to_string()]);
     if let Some(seed) = arguments.seed {
         command.args(["--seed", &seed.to_string()]);
     }

@@ -57,6 +57,16 @@ impl Dialler {
         Ok(Self { env, fabric })
     }
 
+    /// Where time and randomness come from.
+    pub fn env(&self) -> Env {
+        self.env.clone()
+    }
+
+    /// What carries RDMA.
+    pub fn fabric(&self) -> Arc<dyn Fabric> {
+        self.fabric.clone()
+    }
+
     /// Connects to a server. The connection ends when the last clone of the client is dropped.
     ///
     /// # Errors

@@ -1,12 +1,15 @@
-//! Soaks: clients of both versions that check every octet in directories of their own, beside peers that open, stall and repeat,
-//! while connections are cut and the server, if asked, is killed. Everything is drawn from a seed, except for when things happen.
+//! Soaks: clients of both versions that check every octet in directories of their own, and clients of NFS version 4 that share files
+//! by delegations and locks, beside peers that open, stall and repeat, while connections are cut and the server, if asked, is killed.
+//! Everything is drawn from a seed, except for when things happen.
 //!
-//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if the server ends or a hostile peer hears
-//! something that it must not, or if at quiet points - everybody pauses, hostile peers are gone - sockets are left, or memory or open
-//! files grow beyond what is allowed (`report`).
+//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if two have what excludes each other
+//! (`holders`), if the server ends or a hostile peer hears something that it must not, or if at quiet points - everybody pauses,
+//! hostile peers are gone - sockets are left, or memory or open files grow beyond what is allowed (`report`). When all have gone, the
+//! server has to say that it holds nothing.
 
 mod decent;
 mod files;
+mod holders;
 mod hostile;
 mod relay;
 mod report;
@@ -38,6 +41,8 @@ const DESCRIPTORS: u64 = 2048;
 const MEMORY: &str = "96M";
 /// How long the server lets peers make no progress, in seconds: shorter than by default, so that more of them are dropped.
 const STALL_SECONDS: u64 = 5;
+/// How long clients may reclaim after a restart, in seconds. Those here have nothing to reclaim by then.
+const GRACE: &str = "1";
 /// How often the server is looked at.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 /// How often it is told how things are.
@@ -65,6 +70,9 @@ pub struct Arguments {
     /// Hostile addresses, each with several peers at a time
     #[arg(long, value_name = "N", default_value_t = 6)]
     hostile: usize,
+    /// Clients of NFS version 4 that share files, by turns over TCP and RDMA of version 1 and 2
+    #[arg(long, value_name = "N", default_value_t = 6)]
+    holders: usize,
     /// Kill the server without a word so often, and start it again
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     restart_every: Option<Duration>,
@@ -130,11 +138,17 @@ pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Resu
         Some(seed) => seed,
         None => rpcrdma_env::Random::next_u64(&rpcrdma_env::OsRandom::open()?) >> 32,
     };
-    let more = ["--memory", MEMORY, "--stall-timeout", &STALL_SECONDS.to_string()].map(str::to_owned);
+    // Known beforehand, so that the next server is where this one was.
+    let (tcp, metrics) = (free_port()?, free_port()?);
+    let [stall, lease] = [STALL_SECONDS, holders::LEASE.as_secs()].map(|seconds| seconds.to_string());
+    let [tcp_at, metrics_at] = [tcp, metrics].map(|address| address.to_string());
+    let more = ["--memory", MEMORY, "--stall-timeout", &stall, "--lease", &lease, "--grace", GRACE];
+    let more = [&more[..], &["--tcp", &tcp_at, "--metrics", &metrics_at]].concat();
+    let more: Vec<_> = more.into_iter().map(str::to_owned).collect();
     let place = Place::new(program, folder, &more)?;
     let begin = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let report = runtime.block_on(soak(&place, seed, arguments))?;
+    let report = runtime.block_on(soak(&place, (tcp, metrics), seed, arguments))?;
     runtime.shutdown_background();
     let report = Report { seconds: begin.elapsed().as_secs_f64(), ..report };
     if arguments.json {
@@ -145,7 +159,17 @@ pub fn run(program: &Path, folder: &Path, arguments: &Arguments) -> anyhow::Resu
     Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result<Report> {
+/// A port of this machine that was free a moment ago.
+fn free_port() -> anyhow::Result<SocketAddr> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+async fn soak(
+    place: &Place,
+    more: (SocketAddr, SocketAddr),
+    seed: u64,
+    arguments: &Arguments,
+) -> anyhow::Result<Report> {
     eprintln!("soaking for {:?} with seed {seed}", arguments.lasts);
     let server = place.start(None)?;
     let at = (server.rdma, server.mount);
@@ -158,7 +182,7 @@ async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result
         server: Mutex::new(Some(server)),
         found: Mutex::new(Report { seed, ..Report::default() }),
     });
-    let result = take_part(place, at, arguments, &scene).await;
+    let result = take_part(place, at, more, arguments, &scene).await;
     // Tasks that are still there hold the scene; the server goes now.
     drop(scene.server.lock().unwrap_or_else(PoisonError::into_inner).take());
     result?;
@@ -173,6 +197,7 @@ async fn soak(place: &Place, seed: u64, arguments: &Arguments) -> anyhow::Result
 async fn take_part(
     place: &Place,
     at: (SocketAddr, SocketAddr),
+    (tcp, metrics): (SocketAddr, SocketAddr),
     arguments: &Arguments,
     scene: &Arc<Scene>,
 ) -> anyhow::Result<()> {
@@ -187,6 +212,8 @@ async fn take_part(
         let who = decent::Decent::new(number, nfs, root.clone(), scene).await?;
         clients.spawn(who.work(scene.clone()));
     }
+    let paths = holders::Paths { rdma: [at.0, relay], tcp: [tcp, relay::start(tcp, scene.clone()).await?] };
+    let mut holders = holders::start(arguments.holders, &dialler, paths, &root, scene).await?;
     let command = tokio::spawn(decent::command(place.clone(), at, scene.clone()));
     let target = hostile::Target::find(&dialler, at.0, &root).await?;
     let hostile: Vec<_> = (0..arguments.hostile).map(|n| hostile::start(n, target.clone(), scene.clone())).collect();
@@ -196,9 +223,11 @@ async fn take_part(
     scene.over.store(true, Ordering::SeqCst);
     scene.quiet.store(true, Ordering::SeqCst);
     let leaving = async {
-        while let Some(left) = clients.join_next().await {
-            if let Err(error) = left {
-                scene.fail(format!("a client has failed: {error}"));
+        for all in [&mut clients, &mut holders] {
+            while let Some(left) = all.join_next().await {
+                if let Err(error) = left {
+                    scene.fail(format!("a client has failed: {error}"));
+                }
             }
         }
         let _ = command.await;
@@ -208,6 +237,12 @@ async fn take_part(
     }
     for thread in hostile {
         let _ = tokio::task::spawn_blocking(move || thread.join()).await;
+    }
+    if scene.report(|report| report.failures.is_empty()) {
+        for (what, value) in holders::judge_counts(metrics).await? {
+            scene.fail(format!("all have gone, and the server says {what} {value}"));
+        }
+        scene.report(|report| report.judge_holders(arguments.lasts, arguments.holders));
     }
     Ok(())
 }

@@ -120,7 +120,8 @@ fn the_fixed_seeds_of_the_second_edition_find_nothing_and_have_all_of_it() {
 }
 
 /// Runs of NFS version 4: a call on a session is executed once, nothing is held by two who exclude each other, also after the server
-/// has restarted, acknowledged writes are there, and nobody waits for ever.
+/// has restarted, nobody gets at a file beside a delegation that was neither returned nor taken away in time, acknowledged writes are
+/// there, and nobody waits for ever.
 ///
 /// proves: NFS4-8881-2.10.6.1.3-a, NFS4-8881-8.4.2.1-b, NFS4-8881-8.3-a
 #[test]
@@ -168,6 +169,18 @@ const EXPECTED_NFS4: &[&str] = &[
     "nfs4: wait for the grace period",
     "nfs4: somebody else has the lock",
     "nfs4: somebody else denies it",
+    "nfs4: a delegation for reading",
+    "nfs4: a delegation for writing",
+    "nfs4: an open without a delegation",
+    "nfs4: a delegation is recalled",
+    "nfs4: a recall is put off",
+    "nfs4: a delegation is returned as it is wanted",
+    "nfs4: a delegation is reclaimed",
+    "nfs4: a delegation is taken away",
+    "nfs4: a connection is bound again",
+    "nfs4: a visit to read",
+    "nfs4: a visit to write",
+    "nfs4: a look in passing",
 ];
 
 /// What has to have happened in the fixed seeds of the second edition.

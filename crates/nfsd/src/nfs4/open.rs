@@ -29,6 +29,10 @@ use rpcrdma_nfs::{
 };
 use std::{fmt, sync::Arc};
 
+/// How often an OPEN begins anew since the file of its name was removed meanwhile, in number: after that it is STALE, as it would be
+/// for a name whose file can never be opened.
+const MAX_REMOVED: usize = 4;
+
 /// What an open keeps.
 pub(crate) struct Pinned {
     pub(super) open: Arc<dyn OpenFile>,
@@ -113,22 +117,19 @@ impl Compound {
             Claim::Previous(kind) => (Claim::Previous(kind), (Wish::again(kind), None)),
             claim => (claim, (wish, None)),
         };
-        let target = match (claim, args.how) {
-            (Claim::Null(name), OpenHow::Create(how)) => self.create_for_open(&current, name, how).await?,
-            (Claim::Null(name), OpenHow::NoCreate) => {
-                let file = self.find(&current, name).await?;
-                let directory = self.unchanged(&current).await?;
-                Target { directory, ..Target::of(file) }
-            }
-            (Claim::Previous(_), _) => Target { is_owners: true, ..Target::of(current) },
-            // By the mode: Linux's client opens by handle what it has looked up before, and leaves it to the server.
-            _ => Target::of(current),
-        };
         let (wish, delegation) = wish;
-        if let Some(delegation) = delegation {
-            self.check_claim(delegation, &target.file, share)?;
-        }
-        let (state, delegation) = self.open_target(&target, args.owner, (share, wish), recorded).await?;
+        let mut removed = 0;
+        let (target, (state, delegation)) = loop {
+            let target = self.find_target(&claim, args.how.clone(), &current).await?;
+            if let Some(delegation) = delegation {
+                self.check_claim(delegation, &target.file, share)?;
+            }
+            match self.open_target(&target, args.owner.clone(), (share, wish.clone()), recorded.clone()).await {
+                // Somebody has removed the file since its name was looked up: the name is another's by now, or nobody's.
+                Err(Status::STALE) if is_named && removed < MAX_REMOVED => removed += 1,
+                opened => break (target, opened?),
+            }
+        };
         let Target { file, directory, set, .. } = target;
         self.go_to(file);
         self.set_state(state);
@@ -136,6 +137,21 @@ impl Compound {
         let may_notify = if self.minor > 0 && self.shared.can_call(&client) { open_result::MAY_NOTIFY_LOCK } else { 0 };
         let flags = open_result::LOCKTYPE_POSIX | may_notify;
         Ok(ops::OpenOk { state, directory, flags, set, delegation })
+    }
+
+    /// Which file an OPEN is about. It is made, if that is wanted.
+    async fn find_target(&self, claim: &Claim, how: OpenHow, current: &Opened) -> Result<Target, Status> {
+        match (claim, how) {
+            (Claim::Null(name), OpenHow::Create(how)) => self.create_for_open(current, name.clone(), how).await,
+            (Claim::Null(name), OpenHow::NoCreate) => {
+                let file = self.find(current, name.clone()).await?;
+                let directory = self.unchanged(current).await?;
+                Ok(Target { directory, ..Target::of(file) })
+            }
+            (Claim::Previous(_), _) => Ok(Target { is_owners: true, ..Target::of(current.clone()) }),
+            // By the mode: Linux's client opens by handle what it has looked up before, and leaves it to the server.
+            _ => Ok(Target::of(current.clone())),
+        }
     }
 
     /// The client is on record, or is put there.

@@ -19,6 +19,21 @@ const WARM_POINTS: usize = 2;
 /// Fewer points than this after those tell nothing.
 const LEAST_POINTS: usize = 3;
 
+/// So many holders do all of this in such a time, and lose something in the longer one.
+const LEAST_HOLDERS: usize = 4;
+const HOLDERS_TIME: Duration = Duration::from_secs(30);
+const LOSSES_TIME: Duration = Duration::from_secs(120);
+const HAPPENS: [&str; 7] = [
+    "open, delegated for reading",
+    "open, delegated for writing",
+    "lock for reading",
+    "lock for writing",
+    "remove a shared file",
+    "told that a delegation is wanted",
+    "told that a lock may be free",
+];
+const LOSS: &str = "a delegation lost";
+
 /// The report.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
@@ -26,6 +41,8 @@ pub(super) struct Report {
     pub(super) seconds: f64,
     /// What decent clients did.
     pub(super) operations: BTreeMap<&'static str, Times>,
+    /// What befell clients of NFS version 4.
+    pub(super) holders: BTreeMap<&'static str, u64>,
     /// How many hostile peers did what.
     pub(super) hostile: BTreeMap<&'static str, u64>,
     /// Connections of decent clients that were cut.
@@ -74,6 +91,20 @@ impl Report {
     /// All operations.
     pub(super) fn count(&self) -> u64 {
         self.operations.values().map(|times| times.count).sum()
+    }
+
+    /// That holders were about something, if there were enough of them for long enough: or nothing was judged.
+    pub(super) fn judge_holders(&mut self, lasts: Duration, count: usize) {
+        if lasts < HOLDERS_TIME || count < LEAST_HOLDERS {
+            return;
+        }
+        // A server that is killed takes what would be lost with it.
+        let losses = (lasts >= LOSSES_TIME && self.restarts == 0).then_some(LOSS);
+        for what in HAPPENS.into_iter().chain(losses) {
+            if !self.holders.contains_key(what) && !self.operations.contains_key(what) {
+                self.failures.push(format!("never happened: {what}"));
+            }
+        }
     }
 
     /// Looks whether memory or descriptors grow from one quiet point to the next.
@@ -127,6 +158,10 @@ impl fmt::Display for Report {
         writeln!(f, "\n{:<44} {:>9} {:>12}", "decent clients", "times", "longest, ms")?;
         for (what, times) in &self.operations {
             writeln!(f, "  {what:<42} {:>9} {:>12}", times.count, times.longest_ms)?;
+        }
+        writeln!(f, "\n{:<44} {:>9}", "clients of NFS version 4", "times")?;
+        for (what, times) in &self.holders {
+            writeln!(f, "  {what:<42} {times:>9}")?;
         }
         writeln!(f, "\n{:<44} {:>9}", "hostile peers", "times")?;
         for (what, times) in &self.hostile {
@@ -204,6 +239,19 @@ mod tests {
         assert_eq!(report(&outlier).growth_kib, Some(0));
         let two = [(1, 9), (1, 9), (1, 9), (1, 9), (1, 9), (2, 90_000), (2, 90_000)];
         assert_eq!(report(&two).growth_kib, Some(0));
+    }
+
+    #[test]
+    fn holders_that_do_nothing_are_no_proof() {
+        let mut report = Report::default();
+        report.judge_holders(HOLDERS_TIME, LEAST_HOLDERS - 1);
+        report.judge_holders(HOLDERS_TIME / 2, LEAST_HOLDERS);
+        assert!(report.failures.is_empty());
+        report.holders.extend(HAPPENS[1..].iter().map(|what| (*what, 1)));
+        report.judge_holders(HOLDERS_TIME, LEAST_HOLDERS);
+        assert_eq!(report.failures, ["never happened: open, delegated for reading"]);
+        report.judge_holders(LOSSES_TIME, LEAST_HOLDERS);
+        assert_eq!(report.failures[2..], ["never happened: a delegation lost"]);
     }
 
     #[test]

@@ -37,7 +37,7 @@ pub(super) async fn conduct(place: &Place, at: (SocketAddr, SocketAddr), argumen
         }
         look(scene);
         if now >= quiet {
-            pause(begin, arguments.clients as u64, scene).await;
+            pause(begin, (arguments.clients + arguments.holders) as u64, scene).await;
             quiet = Instant::now() + every;
         }
         if now >= tell {
@@ -58,7 +58,7 @@ pub(super) async fn conduct(place: &Place, at: (SocketAddr, SocketAddr), argumen
         tokio::time::sleep(SAMPLE_INTERVAL.min(end.saturating_duration_since(Instant::now()))).await;
     }
     if !scene.is_over() {
-        pause(begin, arguments.clients as u64, scene).await;
+        pause(begin, (arguments.clients + arguments.holders) as u64, scene).await;
     }
     scene.report(super::Report::judge);
 }

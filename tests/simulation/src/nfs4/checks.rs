@@ -3,8 +3,10 @@
 //! What a client gives up is taken out before it says so to the server, and what it gets is put in when it hears of it. So nobody
 //! else may get it in between, whatever the server has lost meanwhile.
 
+use super::LEASE;
 use crate::{lock, record::Record};
-use rpcrdma_nfs::v4::{Op, Status};
+use rpcrdma_env::{Clock, Timestamp};
+use rpcrdma_nfs::v4::{Handle, Op, Status};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex},
@@ -17,6 +19,35 @@ pub(crate) enum Thing {
     Counter(usize),
     /// An open of the private file, that denies all others.
     Private,
+    /// An open of a shared file, that denies all others.
+    Visited(usize),
+    /// A delegation of a shared file: several have it if it is for reading.
+    Delegated(usize),
+}
+
+/// A delegation that a client has.
+#[derive(Clone, Debug)]
+struct Held {
+    handle: Handle,
+    is_write: bool,
+    /// Tells it from others of the same file and client.
+    number: u64,
+    /// When its holder was called.
+    recalled: Option<Timestamp>,
+}
+
+/// A client has a shared file open until this is dropped, which is before it says that it closes it.
+pub(super) struct Using {
+    checks: Arc<Checks>,
+    file: usize,
+    client: usize,
+    number: u64,
+}
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        lock(&self.checks.inner).users.remove(&(self.file, self.client, self.number));
+    }
 }
 
 /// What was changed once by each call, and may not have been changed twice.
@@ -35,17 +66,23 @@ struct Inner {
     /// Each counter as it was written last, and values that may have been written by a call of which nobody knows.
     counters: BTreeMap<usize, (u64, Vec<u64>)>,
     calls: usize,
+    /// Delegations by file and client.
+    delegations: BTreeMap<(usize, usize), Held>,
+    /// Who has a file open, and whether to write, by file, client and number.
+    users: BTreeMap<(usize, usize, u64), bool>,
+    numbers: u64,
 }
 
 /// The checks of a run.
 pub(crate) struct Checks {
+    clock: Arc<dyn Clock>,
     record: Arc<Record>,
     inner: Mutex<Inner>,
 }
 
 impl Checks {
-    pub(super) fn new(record: Arc<Record>) -> Self {
-        Self { record, inner: Mutex::default() }
+    pub(super) fn new(record: Arc<Record>, clock: Arc<dyn Clock>) -> Self {
+        Self { record, clock, inner: Mutex::default() }
     }
 
     pub(super) fn note(&self, text: impl Into<String>) {
@@ -98,6 +135,12 @@ impl Checks {
     /// A client is about to give it up.
     pub(super) fn gives_up(&self, thing: Thing, client: usize) {
         self.note(format!("client {client} gives up {thing:?}"));
+        if let Thing::Delegated(file) = thing {
+            if lock(&self.inner).delegations.remove(&(file, client)).is_none() {
+                self.found(format!("client {client} gives up {thing:?}, which it does not have"));
+            }
+            return;
+        }
         if lock(&self.inner).holders.remove(&thing) != Some(client) {
             self.found(format!("client {client} gives up {thing:?}, which it does not have"));
         }
@@ -106,7 +149,82 @@ impl Checks {
     /// A client is about to forget all that it had: it begins anew.
     pub(super) fn forgets(&self, client: usize) {
         self.note(format!("client {client} begins anew"));
-        lock(&self.inner).holders.retain(|_, holder| *holder != client);
+        let mut inner = lock(&self.inner);
+        inner.holders.retain(|_, holder| *holder != client);
+        inner.delegations.retain(|(_, holder), _| *holder != client);
+        inner.users.retain(|(_, user, _), _| *user != client);
+    }
+
+    /// A client has a shared file open: nobody else has it delegated in a way that excludes that.
+    pub(super) fn uses(self: &Arc<Self>, file: usize, client: usize, writes: bool) -> Using {
+        let mut inner = lock(&self.inner);
+        inner.numbers += 1;
+        let number = inner.numbers;
+        inner.users.insert((file, client, number), writes);
+        let other = inner.in_the_way(file, client, writes, self.clock.now());
+        drop(inner);
+        if let Some((other, held)) = other {
+            self.found(format!(
+                "client {client} opens shared file {file} (to write: {writes}) beside {held:?} of client {other}"
+            ));
+        }
+        Using { checks: self.clone(), file, client, number }
+    }
+
+    /// A client has got a delegation.
+    pub(super) fn delegated(&self, handle: &Handle, file: usize, client: usize, is_write: bool) {
+        let mut inner = lock(&self.inner);
+        inner.numbers += 1;
+        let held = Held { handle: handle.clone(), is_write, number: inner.numbers, recalled: None };
+        inner.delegations.insert((file, client), held);
+        let other = inner.in_the_way(file, client, is_write, self.clock.now());
+        let mut users = inner
+            .users
+            .iter()
+            .filter(|((used, user, _), writes)| *used == file && *user != client && (is_write || **writes));
+        let user = users.next().map(|((_, user, _), _)| *user);
+        drop(inner);
+        self.note(format!("client {client} has shared file {file} delegated (to write: {is_write})"));
+        if let Some((other, held)) = other {
+            self.found(format!(
+                "client {client} is given {file} (to write: {is_write}) beside {held:?} of client {other}"
+            ));
+        }
+        if let Some(user) = user {
+            self.found(format!("client {client} is given {file} (to write: {is_write}), which client {user} has open"));
+        }
+    }
+
+    /// A client has taken a recall.
+    pub(super) fn recalled(&self, handle: &Handle, client: usize) {
+        let now = self.clock.now();
+        let mut inner = lock(&self.inner);
+        let all =
+            inner.delegations.iter_mut().filter(|((_, holder), held)| *holder == client && held.handle == *handle);
+        all.for_each(|(_, held)| held.recalled = held.recalled.or(Some(now)));
+    }
+
+    /// Whether a client was called for what it has of a file so long ago that it may be taken away.
+    pub(super) fn may_be_lost(&self, file: usize, client: usize) -> bool {
+        let now = self.clock.now();
+        lock(&self.inner).delegations.get(&(file, client)).is_none_or(|held| held.is_overdue(now))
+    }
+
+    /// Who else has a file delegated for writing: each a client and the delegation's number.
+    pub(super) fn writers(&self, file: usize, client: usize) -> Vec<(usize, u64)> {
+        let inner = lock(&self.inner);
+        let others = inner.delegations.iter().filter(|((held, holder), _)| *held == file && *holder != client);
+        others.filter(|(_, held)| held.is_write).map(|((_, holder), held)| (*holder, held.number)).collect()
+    }
+
+    /// A client has read a file without an open. Whoever had it for writing before and after had it meanwhile.
+    pub(super) fn passed_by(&self, file: usize, client: usize, before: &[(usize, u64)]) {
+        let after = self.writers(file, client);
+        if let Some((holder, _)) = before.iter().find(|writer| after.contains(writer))
+            && !self.may_be_lost(file, *holder)
+        {
+            self.found(format!("client {client} reads shared file {file}, which client {holder} has to itself"));
+        }
     }
 
     /// Whoever has the counter's lock has read it.
@@ -147,13 +265,30 @@ impl Checks {
     }
 }
 
+impl Held {
+    /// Whether the server may have taken it away. It counts a lease from its call; half of it is well behind that.
+    fn is_overdue(&self, now: Timestamp) -> bool {
+        self.recalled.is_some_and(|recalled| now.since(recalled) >= LEASE / 2)
+    }
+}
+
+impl Inner {
+    /// A delegation of somebody else that excludes such a use.
+    fn in_the_way(&self, file: usize, client: usize, writes: bool, now: Timestamp) -> Option<(usize, Held)> {
+        let is_in_the_way = |held: &Held| (held.is_write || writes) && !held.is_overdue(now);
+        let mut others = self.delegations.iter().filter(|((held, holder), _)| *held == file && *holder != client);
+        others.find(|(_, held)| is_in_the_way(held)).map(|((_, holder), held)| (*holder, held.clone()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rpcrdma_sim::World;
 
     fn checks() -> Checks {
-        Checks::new(Record::new(World::new(1).env().clock))
+        let clock = World::new(1).env().clock;
+        Checks::new(Record::new(clock.clone()), clock)
     }
 
     #[test]
@@ -195,5 +330,53 @@ mod tests {
         assert!(!checks.is_wrong());
         checks.read(0, 1);
         assert!(checks.is_wrong());
+    }
+
+    /// What is found when the second comes: a use or a delegation, beside a delegation of the first or its open.
+    fn is_found(act: impl FnOnce(&Arc<Checks>)) -> bool {
+        let checks = Arc::new(checks());
+        act(&checks);
+        checks.is_wrong()
+    }
+
+    #[test]
+    fn what_is_let_through_beside_a_delegation_is_found() {
+        let handle = Handle::new(b"f").unwrap();
+        for (is_write, other_writes, wrong) in
+            [(true, true, true), (true, false, true), (false, true, true), (false, false, false)]
+        {
+            let has = |checks: &Arc<Checks>| checks.delegated(&handle, 0, 0, is_write);
+            let use_it = |checks: &Arc<Checks>, file, client| drop(checks.uses(file, client, other_writes));
+            assert_eq!(is_found(|c| (has(c), use_it(c, 0, 1)).1), wrong, "{is_write} {other_writes}");
+            assert_eq!(is_found(|c| (has(c), c.delegated(&handle, 0, 1, other_writes)).1), wrong);
+            let open = |checks: &Arc<Checks>| checks.uses(0, 1, other_writes);
+            assert_eq!(is_found(|c| (open(c), has(c)).1), false, "it was closed by then");
+            assert_eq!(is_found(|c| std::mem::forget((open(c), has(c)))), wrong);
+            assert!(!is_found(|c| (has(c), use_it(c, 0, 0), use_it(c, 1, 1)).2), "its own, and another file");
+            assert!(!is_found(|c| (has(c), c.gives_up(Thing::Delegated(0), 0), use_it(c, 0, 1)).2));
+            assert!(!is_found(|c| (has(c), c.forgets(0), use_it(c, 0, 1)).2));
+            assert_eq!(is_found(|c| (has(c), c.recalled(&handle, 0), use_it(c, 0, 1)).2), wrong, "it has a lease");
+        }
+        assert!(is_found(|c| c.gives_up(Thing::Delegated(0), 0)));
+    }
+
+    #[test]
+    fn a_look_at_what_another_has_to_itself_is_found() {
+        let handle = Handle::new(b"f").unwrap();
+        let look = |is_write: bool, between: &dyn Fn(&Checks)| {
+            is_found(|checks| {
+                checks.delegated(&handle, 0, 0, is_write);
+                let before = checks.writers(0, 1);
+                between(checks);
+                checks.passed_by(0, 1, &before);
+            })
+        };
+        assert!(look(true, &|_| {}));
+        assert!(!look(false, &|_| {}));
+        let again = |checks: &Checks| {
+            checks.gives_up(Thing::Delegated(0), 0);
+            checks.delegated(&handle, 0, 0, true);
+        };
+        assert!(!look(true, &again), "it had it before and after, and not meanwhile");
     }
 }

@@ -1,15 +1,22 @@
 //! A lean client: a session with a few slots over two connections, calls that are sent again until they are answered, and what it
 //! holds, which it reclaims when the server has lost its sessions.
 
-use super::{Scene, checks::Thing, client_ip, server::ADDRESS};
-use rpcrdma::{ClientOptions, Quiet, connect};
+use super::{
+    Scene,
+    callback::{self, Program},
+    checks::Thing,
+    client_ip,
+    delegations::Delegated,
+    server::ADDRESS,
+};
+use rpcrdma::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfs::v4::{
     self, Args, Arguments, ClientId, ClientName, Handle, Outcome, Owner, OwnerName, Results, SessionId, StateId,
     Status, Verifier,
-    ops::{self, Failure as _},
+    ops::{self, ClientDirection, Failure as _, create_session, sequence_status},
 };
-use rpcrdma_oncrpc::{CallError, Client as Rpc, SysAuth, SysCredential};
+use rpcrdma_oncrpc::{CallError, Client as Rpc, Router, SysAuth, SysCredential};
 use rpcrdma_sim::Task;
 use rpcrdma_xdr::ItemData;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -17,13 +24,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// COMPOUND's number, and the largest reply that is wanted of one.
 const COMPOUND: u32 = 1;
 const REPLY_OCTETS: usize = 3_072;
+/// Octets of the server's calls and their replies.
+const BACK_OCTETS: u32 = 4_096 - 28;
 /// Slots of a session, and connections of a client.
 const SLOTS: usize = 3;
 const CONNECTIONS: usize = 2;
 /// How long a client waits before it asks again what was answered with DELAY or GRACE, or not at all.
 const PAUSE: Duration = Duration::from_millis(700);
-/// EXPIRED_SOME_STATE_REVOKED.
-const REVOKED: u32 = 0x10;
+/// What SEQUENCE says of a lease that was not renewed, and of a path on which the server cannot call.
+const REVOKED: u32 = sequence_status::EXPIRED_SOME_STATE_REVOKED | sequence_status::EXPIRED_ALL_STATE_REVOKED;
+const DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_status::CB_PATH_DOWN_SESSION;
 
 /// The session is gone, and with it what it was told of the call.
 #[derive(Debug)]
@@ -39,6 +49,7 @@ pub(super) struct Holding {
     pub(super) open: StateId,
     /// A lock: its stateid and the range.
     pub(super) lock: Option<(StateId, (u64, u64))>,
+    pub(super) delegated: Option<Delegated>,
 }
 
 pub(super) struct Client {
@@ -52,15 +63,21 @@ pub(super) struct Client {
     session: SessionId,
     slots: [u32; SLOTS],
     pub(super) holdings: BTreeMap<Thing, Holding>,
+    /// What the server's calls meet.
+    pub(super) program: Arc<Program>,
+    /// The server says that it cannot call, and that a delegation was taken away.
+    is_down: bool,
+    pub(super) has_lost: bool,
 }
 
 pub(super) type Outcomes = Vec<Outcome<ItemData>>;
 
 impl Client {
     pub(super) async fn new(scene: Scene, number: usize, random: SeededRandom) -> Self {
+        let program = Program::new(&scene, number, SeededRandom::new(random.next_u64()));
         let mut connections = Vec::new();
         for _ in 0..CONNECTIONS {
-            connections.push(Self::connection(&scene, number).await);
+            connections.push(Self::connection(&scene, number, &program).await);
         }
         let minor = 1 + random.below(2) as u32;
         let mut client = Self {
@@ -74,16 +91,22 @@ impl Client {
             session: SessionId([0; 16]),
             slots: [0; SLOTS],
             holdings: BTreeMap::new(),
+            program,
+            is_down: false,
+            has_lost: false,
         };
         client.recover().await;
         client
     }
 
-    async fn connection(scene: &Scene, number: usize) -> (Rpc, Task<()>) {
+    async fn connection(scene: &Scene, number: usize, program: &Arc<Program>) -> (Rpc, Task<()>) {
         let (world, env) = (&scene.world, scene.world.env());
+        let handler = Arc::new(Router::new(&env).with_service(program.clone()));
         let fabric = Arc::new(world.fabric_with(client_ip(number), scene.config.clone()));
         loop {
-            let connecting = connect(fabric.clone(), ADDRESS, &env, ClientOptions::default(), Arc::new(Quiet));
+            let mut options = ClientOptions::default();
+            options.reverse = Some(Reverse { handler: handler.clone(), credits: callback::SLOTS });
+            let connecting = connect(fabric.clone(), ADDRESS, &env, options, Arc::new(Quiet));
             match connecting.await {
                 Ok((transport, driver)) => {
                     let driver = world.spawn(async move {
@@ -108,7 +131,7 @@ impl Client {
                     self.scene.tally.count("nfs4: a call is sent again over another connection");
                     self.scene.checks.note(format!("client {}: {error}", self.number));
                     // A transport that has given up does not come back.
-                    self.connections[at] = Self::connection(&self.scene, self.number).await;
+                    self.connections[at] = Self::connection(&self.scene, self.number, &self.program).await;
                     at = (at + 1) % CONNECTIONS;
                 }
                 Err(error) => {
@@ -174,6 +197,8 @@ impl Client {
             };
             match told {
                 Ok(told) => {
+                    self.is_down = told.status & DOWN != 0;
+                    self.has_lost = told.status & sequence_status::RECALLABLE_STATE_REVOKED != 0;
                     if told.status & REVOKED != 0 {
                         self.scene.checks.found(format!("client {} has lost what it renewed in time", self.number));
                     }
@@ -225,7 +250,11 @@ impl Client {
             Outcome::ExchangeId(Ok(known)) => known,
             other => return Err(self.odd(&other)),
         };
-        let create = ops::CreateSession::new(&known, ops::ChannelAttributes::new(8_192, 2_048, 8, SLOTS as u32));
+        let channel = ops::ChannelAttributes::new(8_192, 2_048, 8, SLOTS as u32);
+        let mut create = ops::CreateSession::new(&known, channel);
+        // What fits the reverse direction of version 1, which is inline.
+        create.back = ops::ChannelAttributes::new(BACK_OCTETS, 0, 8, callback::SLOTS);
+        create.flags = create_session::CONN_BACK_CHAN;
         let created = match self.alone(Args::CreateSession(create)).await {
             Outcome::CreateSession(Ok(created)) => created,
             // The server has restarted in between.
@@ -259,11 +288,32 @@ impl Client {
     async fn reclaim(&mut self, thing: Thing) -> Result<(), Gone> {
         let Some(mut holding) = self.holdings.get(&thing).cloned() else { return Ok(()) };
         self.scene.tally.count("nfs4: something is reclaimed");
-        let (owner, claim) = (self.owner(holding.owner), ops::Claim::Previous(ops::DelegationKind::None));
+        let kind = match &holding.delegated {
+            Some(delegated) if delegated.is_write => ops::DelegationKind::Write,
+            Some(_) => ops::DelegationKind::Read,
+            None => ops::DelegationKind::None,
+        };
+        let (owner, claim) = (self.owner(holding.owner), ops::Claim::Previous(kind));
         let (access, deny, how) = (holding.access, holding.deny, ops::OpenHow::NoCreate);
         let open = ops::Open { sequence: 0, access, deny, owner, how, claim };
         holding.open = match self.on(&holding.file, Args::Open(open)).await? {
-            Some(Outcome::Open(Ok(open))) => open.state,
+            Some(Outcome::Open(Ok(open))) => {
+                if let Some(delegated) = &mut holding.delegated {
+                    let (state, is_wanted) = match &open.delegation {
+                        ops::Delegation::Read(read) if !delegated.is_write => (read.state, read.recalled),
+                        ops::Delegation::Write(write) if delegated.is_write => (write.state, write.recalled),
+                        other => return self.lost(thing, &format!("{other:?}")),
+                    };
+                    self.scene.tally.count("nfs4: a delegation is reclaimed");
+                    // It is asked for with the answer.
+                    delegated.is_wanted |= is_wanted;
+                    delegated.state = state;
+                    if is_wanted {
+                        self.scene.checks.recalled(&holding.file, self.number);
+                    }
+                }
+                open.state
+            }
             other => return self.lost(thing, &format!("{other:?}")),
         };
         if let Some((_, (offset, length))) = holding.lock {
@@ -282,7 +332,13 @@ impl Client {
     }
 
     fn lost(&mut self, thing: Thing, why: &str) -> Result<(), Gone> {
-        self.scene.checks.found(format!("client {} does not get {thing:?} back: {why}", self.number));
+        let checks = &self.scene.checks;
+        match thing {
+            // It was taken away, or would have been.
+            Thing::Delegated(file) if checks.may_be_lost(file, self.number) => {}
+            _ => checks.found(format!("client {} does not get {thing:?} back: {why}", self.number)),
+        }
+        checks.gives_up(thing, self.number);
         self.holdings.remove(&thing);
         Ok(())
     }
@@ -295,6 +351,24 @@ impl Client {
     pub(super) async fn on(&mut self, file: &Handle, op: Args) -> Result<Option<Outcome<ItemData>>, Gone> {
         let put = Args::PutFh(ops::PutFh { file: file.clone() });
         Ok(self.call(true, vec![put, op]).await?.and_then(|mut outcomes| outcomes.pop()))
+    }
+
+    /// Lets the server call over a connection, if it says that it has none.
+    pub(super) async fn bind_if_down(&mut self) -> Result<(), Gone> {
+        if !std::mem::take(&mut self.is_down) {
+            return Ok(());
+        }
+        self.scene.tally.count("nfs4: a connection is bound again");
+        let direction = ClientDirection::BackOrBoth;
+        let bind = ops::BindConnToSession { session: self.session, direction, rdma_mode: false };
+        match self.alone(Args::BindConnToSession(bind)).await {
+            Outcome::BindConnToSession(Ok(_)) => Ok(()),
+            Outcome::BindConnToSession(Err(Status::BADSESSION | Status::DEADSESSION)) => Err(Gone),
+            other => {
+                self.scene.checks.found(format!("client {} is not bound again: {other:?}", self.number));
+                Ok(())
+            }
+        }
     }
 
     /// Says that it is there.

@@ -2,11 +2,15 @@
 //! memory. Connections are cut, the server is killed and comes back with its journal and no session; calls are sent again over the
 //! same and over other connections, by the same slot and number.
 //!
-//! [`checks`] judges from outside: what was executed against what was acknowledged, who holds a lock or a share, what was written
-//! stably. Nobody waits for ever: a run ends in virtual time, or that is what it has found.
+//! Clients can be called: files are delegated to them and recalled, whatever becomes of the connections and the server meanwhile.
+//!
+//! [`checks`] judges from outside: what was executed against what was acknowledged, who holds a lock, a share or a delegation, what
+//! was written stably. Nobody waits for ever: a run ends in virtual time, or that is what it has found.
 
+mod callback;
 mod checks;
 mod client;
+mod delegations;
 mod server;
 mod work;
 
@@ -70,7 +74,7 @@ pub(crate) fn run(seed: u64) -> Outcome {
         0 => SimConfig::without_invalidation(),
         _ => SimConfig::default(),
     };
-    let checks = Arc::new(Checks::new(record.clone()));
+    let checks = Arc::new(Checks::new(record.clone(), world.env().clock));
     let scene = Scene { world: world.clone(), config: config.with_link(link), checks, tally: tally.clone() };
     let ran = catch_unwind(AssertUnwindSafe(|| world.try_block_on(play(&scene, &random))));
     match ran {

@@ -20,6 +20,8 @@ use tempfile::TempDir;
 
 /// Where it listens.
 pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
+/// Calls of the server's on a connection at a time.
+const CALLBACK_CREDITS: u32 = 16;
 /// Octets of its file system, and for calls.
 const STORAGE_OCTETS: u64 = 16 << 20;
 const MEMORY_OCTETS: usize = 8 << 20;
@@ -72,7 +74,9 @@ impl Server {
         let listening = self.scene.world.spawn(async move {
             let fabric = world.fabric_with(SERVER, config);
             let memory = ServerMemory::budget(MEMORY_OCTETS);
-            let server = Transport::new(&fabric, nfsd.nfs(), memory, env, ServerOptions::default(), Arc::new(Quiet));
+            let mut options = ServerOptions::default();
+            options.reverse_credits = CALLBACK_CREDITS;
+            let server = Transport::new(&fabric, nfsd.nfs(), memory, env, options, Arc::new(Quiet));
             let mut listener = fabric.listen(ADDRESS).await.expect("a port");
             loop {
                 let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };

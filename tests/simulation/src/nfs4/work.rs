@@ -5,6 +5,7 @@ use super::{
     LEASE, Scene,
     checks::Thing,
     client::{Client, Gone, Holding, lock_status},
+    delegations::{FIRST_COUNTER, NAMES as SHARED},
 };
 use rpcrdma_env::{Random, SeededRandom};
 use rpcrdma_nfs::v4::{
@@ -17,7 +18,9 @@ use std::time::Duration;
 const COUNTERS: u64 = 2;
 const COUNTER_OCTETS: u64 = 8;
 /// READ and WRITE.
-const BOTH: u32 = 3;
+pub(super) const BOTH: u32 = 3;
+/// To read and write, beside whomever else; and nothing is delegated.
+const ALL: (u32, u32) = (BOTH | ops::share::WANT_NONE, 0);
 /// How often a client asks for something that somebody else has before it does something else.
 const PATIENCE: u64 = 40;
 /// How long something is held, at most, and how often who holds it says that it is there.
@@ -27,7 +30,7 @@ const RENEWED: Duration = Duration::from_secs(10);
 const ONCE: [Op; 2] = [Op::Create, Op::Remove];
 
 pub(super) struct Worker {
-    client: Client,
+    pub(super) client: Client,
     made: Vec<String>,
     count: u64,
 }
@@ -37,11 +40,13 @@ impl Worker {
         let client = Client::new(scene, number, random).await;
         let mut worker = Self { client, made: Vec::new(), count: 0 };
         for _ in 0..rounds {
-            let done = match worker.client.random.below(8) {
+            let done = match worker.client.random.below(14) {
                 0 | 1 => worker.make().await,
                 2 => worker.remove().await,
                 3..=5 => worker.count_up().await,
                 6 => worker.have_alone().await,
+                7..=9 => worker.have_delegated().await,
+                10..=12 => worker.visit().await,
                 _ => {
                     worker.client.forget().await;
                     Ok(())
@@ -51,7 +56,10 @@ impl Worker {
                 worker.client.recover().await;
             }
         }
-        // What is left is given back, or it would be in the way of others for a lease.
+        // What is left is given back, or it would be in the way of others for a lease. What is never given back is taken away.
+        while worker.outlast().await.is_err() {
+            worker.client.recover().await;
+        }
         while !worker.client.holdings.is_empty() {
             if worker.give_back().await.is_err() {
                 worker.client.recover().await;
@@ -78,7 +86,15 @@ impl Worker {
 
     /// The counters are what was written last.
     async fn look(&mut self) -> Result<bool, Gone> {
-        let Some((file, state)) = self.open("counters", "judge", 0).await? else { return Ok(false) };
+        for (number, name) in SHARED.into_iter().enumerate() {
+            let access = (BOTH | ops::share::WANT_NONE, BOTH);
+            let Some((file, open)) = self.open(name, "judge", access).await? else { return Ok(false) };
+            let Some(value) = self.read(&file, open.state, 0).await? else { return Ok(false) };
+            self.client.scene.checks.read(FIRST_COUNTER + number, value);
+            self.client.on(&file, Args::Close(ops::Close { sequence: 0, state: open.state })).await?;
+        }
+        let Some((file, open)) = self.open("counters", "judge", ALL).await? else { return Ok(false) };
+        let state = open.state;
         for counter in 0..COUNTERS {
             let Some(value) = self.read(&file, state, counter).await? else { return Ok(false) };
             self.client.scene.checks.read(counter as usize, value);
@@ -88,7 +104,7 @@ impl Worker {
         Ok(true)
     }
 
-    fn name(text: &str) -> Name {
+    pub(super) fn name(text: &str) -> Name {
         Name(bytes::Bytes::copy_from_slice(text.as_bytes()))
     }
 
@@ -139,14 +155,19 @@ impl Worker {
     }
 
     /// Opens a file, which is made if it is not there. `None`: somebody is in the way, for now.
-    async fn open(&mut self, name: &str, owner: &str, deny: u32) -> Result<Option<(Handle, StateId)>, Gone> {
+    async fn open(
+        &mut self,
+        name: &str,
+        owner: &str,
+        (access, deny): (u32, u32),
+    ) -> Result<Option<(Handle, ops::OpenOk)>, Gone> {
         let how = ops::OpenHow::Create(ops::CreateHow::Unchecked(FileAttributes::default()));
         let (owner, claim) = (self.client.owner(owner), ops::Claim::Null(Self::name(name)));
-        let open = ops::Open { sequence: 0, access: BOTH, deny, owner, how, claim };
+        let open = ops::Open { sequence: 0, access, deny, owner, how, claim };
         let call = vec![Args::PutRootFh, Args::Open(open), Args::GetFh];
         let Some(mut outcomes) = self.client.call(true, call).await? else { return Ok(None) };
         match (outcomes.pop(), outcomes.pop()) {
-            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => Ok(Some((handle.file, open.state))),
+            (Some(Outcome::GetFh(Ok(handle))), Some(Outcome::Open(Ok(open)))) => Ok(Some((handle.file, open))),
             (Some(outcome), _) => {
                 self.denied("OPEN", outcome.status());
                 Ok(None)
@@ -156,7 +177,7 @@ impl Worker {
     }
 
     /// Something was refused: that somebody else has it, or may reclaim it, is no fault.
-    fn denied(&self, what: &str, status: Status) {
+    pub(super) fn denied(&self, what: &str, status: Status) {
         let scene = &self.client.scene;
         match status {
             Status::GRACE => scene.tally.count("nfs4: wait for the grace period"),
@@ -191,10 +212,9 @@ impl Worker {
         let thing = Thing::Counter(counter as usize);
         let (number, checks) = (self.client.number, self.client.scene.checks.clone());
         if !self.client.holdings.contains_key(&thing) {
-            let Some((file, open)) = self.open_patiently("counters", ["zero", "one"][counter as usize], 0).await?
-            else {
-                return Ok(());
-            };
+            let owner = ["zero", "one"][counter as usize];
+            let Some((file, open)) = self.open_patiently("counters", owner, ALL).await? else { return Ok(()) };
+            let open = open.state;
             let range = (counter * COUNTER_OCTETS, COUNTER_OCTETS);
             let Some(lock) = self.lock(&file, open, range).await? else {
                 self.client.on(&file, Args::Close(ops::Close { sequence: 0, state: open })).await?;
@@ -202,27 +222,53 @@ impl Worker {
             };
             checks.got(thing, number);
             let owner = ["zero", "one"][counter as usize];
-            let holding = Holding { file, owner, access: BOTH, deny: 0, open, lock: Some((lock, range)) };
+            let holding =
+                Holding { file, owner, access: BOTH, deny: 0, open, lock: Some((lock, range)), delegated: None };
             self.client.holdings.insert(thing, holding);
         }
         let Some(holding) = self.client.holdings.get(&thing).cloned() else { return Ok(()) };
-        let mut value = None;
-        while value.is_none() {
-            value = self.read(&holding.file, holding.open, counter).await?;
-        }
-        let value = value.unwrap_or_default();
-        checks.read(counter as usize, value);
+        let state = holding.lock.map_or(holding.open, |(state, _)| state);
+        self.read_checked(&holding.file, holding.open, counter as usize, counter).await?;
         self.hold().await?;
-        let (state, stability) = (holding.lock.map_or(holding.open, |(state, _)| state), ops::Stability::FileSync);
-        let data = bytes::Bytes::copy_from_slice(&(value + 1).to_be_bytes());
-        let write = ops::Write { state, offset: counter * COUNTER_OCTETS, stability, data };
-        // Until it is known, it may be there or not.
-        checks.wrote(counter as usize, value + 1, false);
-        match self.client.on(&holding.file, Args::Write(write)).await? {
-            Some(Outcome::Write(Ok(_))) => checks.wrote(counter as usize, value + 1, true),
-            other => checks.found(format!("client {number}: a write under its lock is answered with {other:?}")),
-        }
+        self.count_once(&holding.file, state, counter as usize, counter).await?;
         self.give_back().await
+    }
+
+    /// Reads a counter, which nobody else can write meanwhile.
+    pub(super) async fn read_checked(
+        &mut self,
+        file: &Handle,
+        state: StateId,
+        number: usize,
+        place: u64,
+    ) -> Result<u64, Gone> {
+        loop {
+            if let Some(value) = self.read(file, state, place).await? {
+                self.client.scene.checks.read(number, value);
+                return Ok(value);
+            }
+        }
+    }
+
+    /// Counts a counter up, which nobody else can use meanwhile.
+    pub(super) async fn count_once(
+        &mut self,
+        file: &Handle,
+        state: StateId,
+        number: usize,
+        place: u64,
+    ) -> Result<(), Gone> {
+        let value = self.read_checked(file, state, number, place).await? + 1;
+        let (client, checks) = (self.client.number, self.client.scene.checks.clone());
+        let data = bytes::Bytes::copy_from_slice(&value.to_be_bytes());
+        let write = ops::Write { state, offset: place * COUNTER_OCTETS, stability: ops::Stability::FileSync, data };
+        // Until it is known, it may be there or not.
+        checks.wrote(number, value, false);
+        match self.client.on(file, Args::Write(write)).await? {
+            Some(Outcome::Write(Ok(_))) => checks.wrote(number, value, true),
+            other => checks.found(format!("client {client}: a write that excludes others is answered with {other:?}")),
+        }
+        Ok(())
     }
 
     /// A range, if it can be had within some time.
@@ -243,16 +289,23 @@ impl Worker {
                 None => {}
             }
             self.client.pause().await;
+            self.attend().await?;
         }
         Ok(None)
     }
 
-    async fn open_patiently(&mut self, name: &str, owner: &str, deny: u32) -> Result<Option<(Handle, StateId)>, Gone> {
+    pub(super) async fn open_patiently(
+        &mut self,
+        name: &str,
+        owner: &str,
+        access: (u32, u32),
+    ) -> Result<Option<(Handle, ops::OpenOk)>, Gone> {
         for _ in 0..PATIENCE {
-            if let Some(opened) = self.open(name, owner, deny).await? {
+            if let Some(opened) = self.open(name, owner, access).await? {
                 return Ok(Some(opened));
             }
             self.client.pause().await;
+            self.attend().await?;
         }
         Ok(None)
     }
@@ -261,9 +314,11 @@ impl Worker {
     async fn have_alone(&mut self) -> Result<(), Gone> {
         let (number, checks) = (self.client.number, self.client.scene.checks.clone());
         if !self.client.holdings.contains_key(&Thing::Private) {
-            let Some((file, open)) = self.open_patiently("private", "alone", BOTH).await? else { return Ok(()) };
+            let access = (BOTH | ops::share::WANT_NONE, BOTH);
+            let Some((file, open)) = self.open_patiently("private", "alone", access).await? else { return Ok(()) };
+            let open = open.state;
             checks.got(Thing::Private, number);
-            let holding = Holding { file, owner: "alone", access: BOTH, deny: BOTH, open, lock: None };
+            let holding = Holding { file, owner: "alone", access: BOTH, deny: BOTH, open, lock: None, delegated: None };
             self.client.holdings.insert(Thing::Private, holding);
         }
         self.hold().await?;
@@ -271,7 +326,7 @@ impl Worker {
     }
 
     /// Keeps what it has for a while: now and then for longer than a lease, which it renews.
-    async fn hold(&mut self) -> Result<(), Gone> {
+    pub(super) async fn hold(&mut self) -> Result<(), Gone> {
         let steps = match self.client.random.below(4) {
             0 => LEASE.as_secs() / RENEWED.as_secs() * (1 + self.client.random.below(LONGEST_HELD)),
             _ => 0,
@@ -279,27 +334,36 @@ impl Worker {
         for _ in 0..steps {
             self.client.scene.world.sleep(RENEWED).await;
             self.client.renew().await?;
+            self.attend().await?;
         }
         Ok(())
     }
 
-    /// Gives back all that it has.
-    async fn give_back(&mut self) -> Result<(), Gone> {
+    /// Gives back all that it has, but what it never does.
+    pub(super) async fn give_back(&mut self) -> Result<(), Gone> {
+        self.outlast().await?;
         while let Some((thing, holding)) = self.client.holdings.pop_first() {
-            // From now on others may have it, whatever becomes of the call.
-            self.client.scene.checks.gives_up(thing, self.client.number);
-            if let Some((state, (offset, length))) = holding.lock {
-                let (kind, sequence) = (ops::LockKind::Write, 0);
-                let unlock = Args::LockU(ops::LockU { kind, sequence, state, offset, length });
-                self.expect_ok(&holding.file, unlock).await?;
-            }
-            let close = Args::Close(ops::Close { sequence: 0, state: holding.open });
-            self.expect_ok(&holding.file, close).await?;
+            self.give_one_back(thing, holding).await?;
         }
         Ok(())
     }
 
-    async fn expect_ok(&mut self, file: &Handle, op: Args) -> Result<(), Gone> {
+    /// From now on others may have it, whatever becomes of the calls.
+    pub(super) async fn give_one_back(&mut self, thing: Thing, holding: Holding) -> Result<(), Gone> {
+        self.client.scene.checks.gives_up(thing, self.client.number);
+        if let Some(delegated) = holding.delegated {
+            self.return_delegation(&holding.file, delegated.state).await?;
+        }
+        if let Some((state, (offset, length))) = holding.lock {
+            let (kind, sequence) = (ops::LockKind::Write, 0);
+            let unlock = Args::LockU(ops::LockU { kind, sequence, state, offset, length });
+            self.expect_ok(&holding.file, unlock).await?;
+        }
+        let close = Args::Close(ops::Close { sequence: 0, state: holding.open });
+        self.expect_ok(&holding.file, close).await
+    }
+
+    pub(super) async fn expect_ok(&mut self, file: &Handle, op: Args) -> Result<(), Gone> {
         let what = op.op();
         match self.client.on(file, op).await?.map(|outcome| outcome.status()) {
             Some(Status::OK) => {}

@@ -33,7 +33,7 @@ use std::{
 const NEXT_RECLAIM: Duration = Duration::from_secs(2);
 
 /// The proof that the journal names a client, so that it could reclaim what it is about to get.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recorded(());
 
 /// Why the journal cannot be used.

@@ -1,12 +1,23 @@
 //! OPEN, OPEN_DOWNGRADE, CLOSE.
 
 use super::*;
-use crate::{Squash, nfs4::testing::Setup};
+use crate::{
+    Access, Caller, Changed, Fault, FileId, FileSystem, Found, Listing, ListingBudget, Made, MemoryFs, New, OpenFile,
+    ReadData, Squash, Told, Via, failed, nfs4::testing::Setup,
+};
+use bytes::Bytes;
+use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_nfs::{
-    v3,
+    attr, v3,
     v4::{Attribute, Bitmap, StateIdOther, Verifier},
 };
-use std::os::unix::fs::PermissionsExt;
+use std::{
+    os::unix::fs::PermissionsExt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 /// proves: NFS4-8881-9.7-c, NFS4-8881-9.1.2-a
 #[test]
@@ -273,4 +284,83 @@ fn what_is_open_is_read_and_written_though_its_name_and_its_mode_are_gone() {
     assert_eq!(client.read(&file, state, 0, 99), Ok(b"datamore".to_vec()));
     assert_eq!(close(&client, &file, state), Status::OK);
     assert!(matches!(client.read(&file, StateId::ANONYMOUS, 0, 9), Err(Status::STALE)));
+}
+
+/// Memory in which files are removed when they are about to be opened, so many times.
+struct Fleeting {
+    memory: MemoryFs,
+    removals: AtomicUsize,
+}
+
+impl FileSystem for Fleeting {
+    fn root(&self) -> FileId {
+        self.memory.root()
+    }
+
+    fn id(&self) -> u64 {
+        self.memory.id()
+    }
+
+    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<attr::Attributes, Fault>> {
+        self.memory.attributes(caller, file)
+    }
+
+    fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
+        self.memory.lookup(caller, directory, name)
+    }
+
+    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        self.memory.read(via, offset, count, buffer)
+    }
+
+    fn list(
+        &self,
+        caller: Caller,
+        directory: FileId,
+        cookie: u64,
+        verifier: [u8; 8],
+        budget: ListingBudget,
+    ) -> BoxFuture<'_, Told<Listing>> {
+        self.memory.list(caller, directory, cookie, verifier, budget)
+    }
+
+    fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
+        self.memory.make(caller, directory, name, new)
+    }
+
+    fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
+        let is_removed = |left: usize| left.checked_sub(1);
+        if self.removals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, is_removed).is_err() {
+            return self.memory.open(caller, file, access);
+        }
+        Box::pin(async move {
+            let root = self.memory.root();
+            let removed = self.memory.remove(caller, root, Bytes::from_static(b"f"), false);
+            removed.await.map_err(|_| failed(Fault::Io))?;
+            Err(failed(Fault::Stale))
+        })
+    }
+}
+
+/// Its name is nobody's then, or another's: the client has named no handle that could be stale.
+#[test]
+fn a_file_that_is_removed_while_it_is_opened_is_looked_up_again() {
+    for (removals, made, found) in [
+        (1, None, Some(Status::NOENT)),
+        (4, None, Some(Status::NOENT)),
+        // As for a name whose file can never be opened.
+        (5, Some(Status::STALE), Some(Status::NOENT)),
+    ] {
+        let memory = MemoryFs::new(1 << 20, &crate::testing::env());
+        let file_system = Arc::new(Fleeting { memory, removals: 0.into() });
+        let server = TestServer::serving(file_system.clone());
+        let client = server.client("a");
+        file_system.removals.store(removals, Ordering::Relaxed);
+        let how = || CreateHow::Unchecked(FileAttributes::default());
+        assert_eq!(create_with(&client, "f", "o", how()).err(), made, "{removals}");
+        file_system.removals.store(0, Ordering::Relaxed);
+        assert_eq!(create_with(&client, "f", "p", how()).err(), None);
+        file_system.removals.store(removals, Ordering::Relaxed);
+        assert_eq!(open(&client, "f", "o", READ, 0).err(), found, "{removals}");
+    }
 }

@@ -1,0 +1,340 @@
+//! Holders: clients of NFS version 4 that share a few files, have them delegated, lock them, wait for each other, and are called
+//! by the server for what others want. Some give back late, some never, some vanish with all that they have.
+//!
+//! Each is one task that makes one call at a time and waits in none of them for another holder: what it wants and does not
+//! get it asks for again, and between two attempts it does what the server has asked of it. [`ledger`] judges.
+
+mod counts;
+mod ledger;
+mod link;
+mod work;
+
+pub(super) use counts::judge as judge_counts;
+
+use super::Scene;
+use crate::clients::{CALL_LIMIT, Dialler};
+use anyhow::Context as _;
+use ledger::{Claim, Ledger, Who};
+use link::{Asked, Gone, Link, Road, Way};
+use rpcrdma::Versions;
+use rpcrdma_env::{Random as _, SeededRandom};
+use rpcrdma_nfs::{
+    v3::{Handle as Directory, Name, NewAttributes},
+    v4::{Handle, StateId, StateIdOther, Status, ops::sequence_status},
+};
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use work::Wish;
+
+/// The server's lease: short, so that what is not given back is taken within a short run.
+pub(super) const LEASE: Duration = Duration::from_secs(6);
+/// The directory of the files that they share.
+const DIRECTORY: &str = "shared";
+/// How often a holder looks around, and how often it says that it is there.
+const TICK: Duration = Duration::from_millis(20);
+const RENEWED: Duration = Duration::from_secs(1);
+/// Pauses between two steps are as long as this at most.
+const PAUSE: u64 = 120;
+/// Before a client that could not connect tries again, or binds its connection again.
+const CONNECT_PAUSE: Duration = Duration::from_millis(300);
+/// What is given back late is given back within this, and what is locked is unlocked within that: less than a third of a lease, in
+/// milliseconds.
+const LATE: u64 = 1_800;
+const LOCKED: u64 = 600;
+/// Who was asked for a delegation has lost it after this at the latest: a lease, and what a busy machine adds.
+const LAST: Duration = LEASE.saturating_mul(4);
+/// What SEQUENCE says of a path on which the server cannot call.
+const DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_status::CB_PATH_DOWN_SESSION;
+/// What it says when a lease was not renewed.
+const EXPIRED: u32 = sequence_status::EXPIRED_ALL_STATE_REVOKED | sequence_status::EXPIRED_SOME_STATE_REVOKED;
+
+/// How a holder gives back what it is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    AtOnce,
+    Late(Duration),
+    Never,
+}
+
+/// What a holder has beside its open.
+#[derive(Clone, Copy, Debug)]
+enum Thing {
+    Delegation { manner: Manner, recalled: Option<Instant> },
+    Lock { until: Instant },
+}
+
+/// A file that a holder has open, and something more of it.
+#[derive(Clone, Debug)]
+struct Held {
+    file: Handle,
+    open: (StateId, Claim),
+    state: StateId,
+    claim: Claim,
+    thing: Thing,
+}
+
+impl Held {
+    /// Whether it is to be given back by now.
+    fn is_due(&self, now: Instant) -> bool {
+        match self.thing {
+            Thing::Lock { until } => now >= until,
+            Thing::Delegation { recalled: Some(recalled), manner } => match manner {
+                Manner::AtOnce => true,
+                Manner::Late(by) => now >= recalled + by,
+                Manner::Never => false,
+            },
+            Thing::Delegation { recalled: None, .. } => false,
+        }
+    }
+}
+
+/// One of them.
+pub(super) struct Holder {
+    number: usize,
+    scene: Arc<Scene>,
+    ledger: Arc<Ledger>,
+    road: Road,
+    random: SeededRandom,
+    minor: u32,
+    incarnation: u64,
+    link: Link,
+    /// Which server it has its session of: the first, the second...
+    server: u64,
+    held: Vec<Held>,
+    /// Delegations that were wanted back before their OPEN was answered.
+    early: HashSet<StateIdOther>,
+    wish: Option<Wish>,
+    /// Open owners so far.
+    owners: u64,
+    /// When it does something next, and when it may bind its connection again.
+    next: Instant,
+    next_bind: Instant,
+}
+
+/// Where the server is, straight and over a path that is cut now and then.
+#[derive(Clone, Copy)]
+pub(super) struct Paths {
+    pub(super) rdma: [SocketAddr; 2],
+    pub(super) tcp: [SocketAddr; 2],
+}
+
+/// Makes the directory that they share, and starts them.
+///
+/// # Errors
+/// If one of them does not come in.
+pub(super) async fn start(
+    count: usize,
+    dialler: &Dialler,
+    paths: Paths,
+    root: &Directory,
+    scene: &Arc<Scene>,
+) -> anyhow::Result<tokio::task::JoinSet<()>> {
+    let nfs = dialler.connect(paths.rdma[0], Versions::One).await?;
+    let attributes = NewAttributes { mode: Some(0o777), ..NewAttributes::default() };
+    nfs.mkdir(root, &Name::from(DIRECTORY), attributes).await.context(DIRECTORY)?;
+    let ledger = Arc::new(Ledger::new(LEASE));
+    let mut all = tokio::task::JoinSet::new();
+    for number in 0..count {
+        let (way, at) = match number % 3 {
+            0 => (Way::Tcp, paths.tcp),
+            1 => (Way::Rdma(Versions::One), paths.rdma),
+            _ => (Way::Rdma(Versions::Two), paths.rdma),
+        };
+        // The first three come straight.
+        let server = at[number / 3 % 2];
+        let road = Road { env: dialler.env(), fabric: dialler.fabric(), way, server };
+        let random = SeededRandom::new(scene.seed.rotate_left(7) ^ (number as u64) << 40);
+        let minor = 1 + random.below(2) as u32;
+        let name = name(number);
+        let link = Link::new(&road, (&name, 1), minor, || {}).await.with_context(|| name.clone())?;
+        let now = Instant::now();
+        let holder = Holder {
+            number,
+            scene: scene.clone(),
+            ledger: ledger.clone(),
+            road,
+            random,
+            minor,
+            incarnation: 1,
+            link,
+            server: scene.starts.load(Ordering::SeqCst) / 2,
+            held: Vec::new(),
+            early: HashSet::new(),
+            wish: None,
+            owners: 0,
+            next: now,
+            next_bind: now,
+        };
+        all.spawn(holder.work());
+    }
+    Ok(all)
+}
+
+fn name(number: usize) -> String {
+    format!("holder {number}")
+}
+
+impl Holder {
+    async fn work(mut self) {
+        while !self.scene.is_over() {
+            if let Err(gone) = self.turn().await
+                && !self.begin_again(gone).await
+            {
+                return;
+            }
+        }
+        self.end().await;
+    }
+
+    /// Looks around once.
+    async fn turn(&mut self) -> Result<(), Gone> {
+        while let Ok(asked) = self.link.asked.try_recv() {
+            self.asked(asked)?;
+        }
+        let now = Instant::now();
+        while let Some(at) = self.held.iter().position(|held| held.is_due(now)) {
+            self.give_back(at).await?;
+        }
+        self.look_at_flags().await?;
+        // While all are to be quiet, it gives back what is asked for and says that it is there.
+        if !self.scene.quiet.load(Ordering::SeqCst) && now >= self.next {
+            self.step().await?;
+        }
+        if self.link.heard.elapsed() >= RENEWED {
+            self.call(Vec::new()).await?;
+        }
+        if let Ok(Some(asked)) = tokio::time::timeout(TICK, self.link.asked.recv()).await {
+            self.asked(asked)?;
+        }
+        Ok(())
+    }
+
+    /// What the server has called for.
+    fn asked(&mut self, asked: Asked) -> Result<(), Gone> {
+        let now = Instant::now();
+        match asked {
+            Asked::Recall(file, state) => {
+                self.count("told that a delegation is wanted");
+                self.ledger.recalled(&file, self.number, now);
+                let it =
+                    self.held.iter_mut().find(|held| held.claim.is_delegation() && held.state.other == state.other);
+                match it.map(|held| &mut held.thing) {
+                    Some(Thing::Delegation { recalled, .. }) => *recalled = recalled.or(Some(now)),
+                    // It comes, or has gone back a moment ago.
+                    _ => _ = self.early.insert(state.other),
+                }
+                Ok(())
+            }
+            Asked::Free => {
+                self.count("told that a lock may be free");
+                self.next = now;
+                Ok(())
+            }
+            Asked::Wrong(what) => Err(Gone::Wrong(what)),
+        }
+    }
+
+    /// What SEQUENCE says besides.
+    async fn look_at_flags(&mut self) -> Result<(), Gone> {
+        let (flags, now) = (self.link.flags, Instant::now());
+        if flags & EXPIRED != 0 {
+            return Err(Gone::Session(Status::EXPIRED));
+        }
+        if flags & DOWN != 0 && now >= self.next_bind {
+            self.count("a connection bound again");
+            self.next_bind = now + CONNECT_PAUSE;
+            self.link.bind().await?;
+        }
+        if flags & sequence_status::RECALLABLE_STATE_REVOKED != 0 {
+            self.look_for_what_is_lost().await?;
+        }
+        let is_late =
+            |held: &Held| matches!(held.thing, Thing::Delegation { recalled: Some(since), .. } if now >= since + LAST);
+        match self.held.iter().any(is_late) {
+            true => Err(Gone::Wrong("a delegation that is not given back is not taken away".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    /// Everything is lost, and somebody of the same name begins anew: says whether that went well.
+    async fn begin_again(&mut self, gone: Gone) -> bool {
+        let (is_restarted, is_silent) = (self.is_restarted(), self.link.heard.elapsed() >= LEASE / 2);
+        match gone {
+            _ if is_restarted => self.count("begun anew after a restart"),
+            Gone::Session(_) if is_silent => self.count("begun anew after a long pause"),
+            Gone::Vanished => self.count("vanished, and come back"),
+            Gone::Lost => self.count("begun anew after a loss"),
+            other => {
+                self.fail(format!("{other}, {:?} after the last call", self.link.heard.elapsed()));
+                return false;
+            }
+        }
+        (self.held, self.wish) = (Vec::new(), None);
+        self.early.clear();
+        let begin = Instant::now();
+        while begin.elapsed() < CALL_LIMIT {
+            self.incarnation += 1;
+            let (starts, ledger) = (self.scene.starts.load(Ordering::SeqCst), self.ledger.clone());
+            let (name, number) = (name(self.number), self.number);
+            let forget = || ledger.forgets(number);
+            match Link::new(&self.road, (&name, self.incarnation), self.minor, forget).await {
+                Ok(link) if starts == self.scene.starts.load(Ordering::SeqCst) => {
+                    (self.link, self.server) = (link, starts / 2);
+                    self.ledger.heard(self.number, self.link.heard);
+                    return true;
+                }
+                Ok(_) => {}
+                // The path is cut, or there is no server: there will be.
+                Err(_) if self.scene.is_over() => return false,
+                Err(_) => {}
+            }
+            tokio::time::sleep(CONNECT_PAUSE).await;
+        }
+        self.fail("it does not come in".to_owned());
+        false
+    }
+
+    /// Gives back everything, and leaves.
+    async fn end(mut self) {
+        let begin = Instant::now();
+        while begin.elapsed() < CALL_LIMIT {
+            match self.give_back_all().await {
+                Ok(()) => {
+                    if let Err(gone) = self.link.leave().await {
+                        let who = name(self.number);
+                        self.scene.fail(format!("{who} cannot leave: {gone}"));
+                    }
+                    return;
+                }
+                Err(gone) => {
+                    if !self.begin_again(gone).await {
+                        return;
+                    }
+                }
+            }
+        }
+        self.fail("it does not come to its end".to_owned());
+    }
+
+    /// Whether there is another server than that of the session, or none.
+    fn is_restarted(&self) -> bool {
+        let starts = self.scene.starts.load(Ordering::SeqCst);
+        starts / 2 != self.server || starts.is_multiple_of(2)
+    }
+
+    fn who(&self) -> Who {
+        Who { client: self.number, server: self.server }
+    }
+
+    fn count(&self, what: &'static str) {
+        self.scene.report(|report| *report.holders.entry(what).or_default() += 1);
+    }
+
+    fn fail(&self, what: String) {
+        self.scene.fail(format!("{} over {:?}: {what}", name(self.number), self.road.way));
+    }
+}
