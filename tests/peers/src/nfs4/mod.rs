@@ -73,6 +73,7 @@ pub mod status {
     pub const CONN_NOT_BOUND_TO_SESSION: u32 = 10_055;
     pub const SEQ_MISORDERED: u32 = 10_063;
     pub const SEQUENCE_POS: u32 = 10_064;
+    pub const REP_TOO_BIG_TO_CACHE: u32 = 10_067;
     pub const RETRY_UNCACHED_REP: u32 = 10_068;
     pub const TOO_MANY_OPS: u32 = 10_070;
     pub const OP_NOT_IN_SESSION: u32 = 10_071;

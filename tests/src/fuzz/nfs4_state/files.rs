@@ -85,7 +85,9 @@ impl Run {
         let what = if reclaims { "reclaim" } else { "OPEN" };
         let claim = if reclaims { ops::Claim::Previous(ops::DelegationKind::None) } else { ops::Claim::Handle };
         let how = ops::OpenHow::NoCreate;
-        let open = ops::Open { sequence: 0, access, deny, owner: owner(format!("o{of}")), how, claim };
+        // The model of these files knows of no delegations.
+        let wish = access | ops::share::WANT_NONE;
+        let open = ops::Open { sequence: 0, access: wish, deny, owner: owner(format!("o{of}")), how, claim };
         let wanted = if reclaims { self.model.reclaim(client) } else { self.model.fresh(client) };
         let Some(outcome) = self.on(client, file, mint, Args::Open(open)) else { return };
         let status = outcome.status();
@@ -345,8 +347,10 @@ impl Run {
             .map(|known| known.lost.len() + known.opens.values().map(|open| 1 + open.locks.len()).sum::<usize>());
         let sessions = known.clone().filter(|known| known.session.is_some()).count();
         let counts = self.world.server().version_4_counts().expect("it is served");
-        assert_eq!((counts.clients, counts.sessions), (known.clone().count(), sessions));
-        assert_eq!(counts.opens + counts.locks, held.sum::<usize>());
+        let (zero, of_zero) = self.zero.counts();
+        assert_eq!((counts.clients, counts.sessions), (known.clone().count() + zero, sessions));
+        assert_eq!(counts.opens + counts.locks, held.sum::<usize>() + of_zero);
+        self.check_data();
     }
 }
 

@@ -14,8 +14,10 @@ pub(super) const LOCKERS: usize = 2;
 pub(super) const SLOTS: usize = 2;
 /// Octets that ranges are told apart by: sixteen, and all behind them.
 pub(super) const OCTETS: usize = 17;
+/// The client of minor version 0, as far as grace periods go: it never says that it is done.
+pub(super) const ZERO: usize = CLIENTS;
 /// For how long a client that is not heard of keeps what nobody wants, in seconds, beside its lease.
-const COURTESY: u64 = 24 * 60 * 60;
+pub(super) const COURTESY: u64 = 24 * 60 * 60;
 
 /// An open owner's open of a file.
 #[derive(Clone, Debug)]
@@ -92,6 +94,8 @@ pub(super) struct Model {
     pub(super) journal: BTreeMap<usize, bool>,
     past: BTreeMap<usize, bool>,
     awaited: BTreeSet<usize>,
+    /// Who has come back of those that never say that they are done.
+    present: BTreeSet<usize>,
     pub(super) is_grace: bool,
     until: u64,
 }
@@ -176,7 +180,7 @@ impl Model {
 
     /// Whether it may reclaim.
     pub(super) fn reclaim(&self, client: usize) -> Status {
-        let is_complete = self.clients[client].as_ref().is_some_and(|known| known.is_complete);
+        let is_complete = self.clients.get(client).and_then(Option::as_ref).is_some_and(|known| known.is_complete);
         match self.past.get(&client) {
             _ if !self.is_grace || is_complete => Status::NO_GRACE,
             None => Status::RECLAIM_BAD,
@@ -204,12 +208,22 @@ impl Model {
             return;
         }
         for (client, revoked) in std::mem::take(&mut self.past) {
-            if self.journal.get(&client) == Some(&revoked) && (revoked || self.awaited.contains(&client)) {
+            if self.journal.get(&client) == Some(&revoked)
+                && (revoked || self.awaited.contains(&client) && !self.present.contains(&client))
+            {
                 self.journal.remove(&client);
             }
         }
         self.awaited.clear();
+        self.present.clear();
         self.is_grace = false;
+    }
+
+    /// A client of minor version 0 has made itself known.
+    pub(super) fn present(&mut self, client: usize) {
+        if self.is_grace {
+            self.present.insert(client);
+        }
     }
 
     /// A client has freed all that it lost, or holds nothing and is no more.
@@ -238,6 +252,7 @@ impl Model {
         self.past = self.journal.clone();
         self.awaited = self.past.iter().filter(|(_, revoked)| !**revoked).map(|(client, _)| *client).collect();
         self.is_grace = !self.awaited.is_empty();
+        self.present.clear();
         self.until = self.now + LEASE;
     }
 

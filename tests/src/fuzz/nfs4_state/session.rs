@@ -4,6 +4,7 @@ use super::{
     Run,
     model::{CLIENTS, Known, Model, SLOTS, Slot},
     world::{LEASE, World, decoded, encoded},
+    zero,
 };
 use crate::fuzz::mint::Mint;
 use rpcrdma_nfs::v4::{
@@ -35,12 +36,18 @@ fn create_session(known: &ops::ExchangeIdOk) -> Args {
     Args::CreateSession(ops::CreateSession::new(known, channel()))
 }
 
+/// The same over a connection over which the server calls.
+fn create_session_called(known: &ops::ExchangeIdOk) -> Args {
+    let flags = ops::create_session::CONN_BACK_CHAN;
+    Args::CreateSession(ops::CreateSession { flags, ..ops::CreateSession::new(known, channel()) })
+}
+
 fn sequence(session: SessionId, slot: usize, sequence: u32, cache: bool) -> Args {
     Args::Sequence(ops::Sequence { session, sequence, slot: slot as u32, highest_slot: SLOTS as u32 - 1, cache })
 }
 
 /// One that makes the files and leaves nothing behind.
-fn make_files(world: &World) -> [Handle; super::FILES] {
+fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FILES], Handle) {
     let send = |ops| decoded(&world.call(1, &encoded(&Arguments::new(2, ops)))).results;
     let known = only!(send(vec![exchange_id("maker", 1)]), ExchangeId).expect("a client");
     let session = only!(send(vec![create_session(&known)]), CreateSession).expect("a session").session;
@@ -63,7 +70,7 @@ fn make_files(world: &World) -> [Handle; super::FILES] {
         only!(call(vec![Args::PutFh(ops::PutFh { file: file.clone() }), close]), Close).expect("it was open");
         file
     };
-    let files = [make("0"), make("1")];
+    let files = ([make("0"), make("1")], [make("2"), make("3")], make(zero::FILE));
     only!(call(vec![Args::DestroySession(ops::DestroySession { session })]), DestroySession).expect("a session");
     let destroy = Args::DestroyClientId(ops::DestroyClientId { client: known.client });
     only!(send(vec![destroy]), DestroyClientId).expect("a client");
@@ -73,11 +80,15 @@ fn make_files(world: &World) -> [Handle; super::FILES] {
 impl Run {
     pub(super) fn new() -> Self {
         let world = World::new();
-        let files = make_files(&world);
+        let (files, data_files, zero_file) = make_files(&world);
         Self {
             world,
             model: Model::default(),
             files,
+            data_files,
+            data: Default::default(),
+            zero: Default::default(),
+            zero_file,
             sessions: [SessionId([0; 16]); CLIENTS],
             incarnations: [1; CLIENTS],
             seen: Default::default(),
@@ -124,7 +135,7 @@ impl Run {
         if !needs {
             return;
         }
-        let create = vec![create_session(&exchanged)];
+        let create = vec![create_session_called(&exchanged)];
         let created = only!(self.send(client, create.clone()), CreateSession).expect("a session");
         let again = only!(self.send(client, create), CreateSession).expect("the same session");
         assert_eq!(created.session, again.session, "CREATE_SESSION has a slot of its own");
@@ -133,6 +144,8 @@ impl Run {
         known.session = Some(created.session);
         (known.slots, known.renewed, known.creation) = (Default::default(), now, exchanged.sequence + 1);
         self.sessions[client] = created.session;
+        // CB_NULL is answered.
+        self.world.drive();
     }
 
     /// A call in the client's session; what is answered behind SEQUENCE. `None` if the model says that there is no session.
@@ -260,6 +273,7 @@ impl Run {
     fn pass(&mut self, seconds: u64) {
         self.world.pass(seconds);
         self.model.passed(self.world.now());
+        self.zero.passed(&mut self.model);
     }
 
     /// What was left for later is written, and then the server is gone and back.
@@ -267,5 +281,6 @@ impl Run {
         self.pass(2);
         self.world.restart();
         self.model.restarted();
+        self.zero.restarted();
     }
 }
