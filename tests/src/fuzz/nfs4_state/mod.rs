@@ -6,11 +6,12 @@
 //! world.rs    the server, its time and its disk        model.rs    what has to be
 //! session.rs  clients, sessions, slots, restarts       files.rs    opens, locks, stateids
 //! data.rs     what is in files, copies, attributes     called.rs   the end of a connection that the server calls
-//! zero.rs     a client of minor version 0
+//! zero.rs     a client of minor version 0              delegated.rs  delegations, recalls, returns
 //! ```
 
 mod called;
 mod data;
+mod delegated;
 mod files;
 mod model;
 mod session;
@@ -39,6 +40,8 @@ struct Run {
     /// A client of minor version 0, and its file.
     zero: Zero,
     zero_file: Handle,
+    /// The file that is delegated.
+    delegated_file: Handle,
     /// Each client's last session, which may be no more, and its incarnation.
     sessions: [SessionId; CLIENTS],
     incarnations: [u64; CLIENTS],
@@ -100,7 +103,8 @@ impl Run {
             },
             31 => self.check_all(),
             32..=47 => self.of_data(client, mint),
-            _ => self.of_zero(mint),
+            48..=57 => self.of_zero(mint),
+            _ => self.of_delegations(client, mint),
         }
     }
 
@@ -175,6 +179,14 @@ mod tests {
             ("READ of minor version 0", Status::OLD_STATEID),
             ("repeated by number", Status::OK),
             ("repeated by XID", Status::OK),
+            ("OPEN to be delegated", Status::OK),
+            ("OPEN to be delegated", Status::DELAY),
+            ("delegated to read", Status::OK),
+            ("delegated to write", Status::OK),
+            ("CB_RECALL", Status::OK),
+            ("DELEGRETURN", Status::OK),
+            ("DELEGRETURN", Status::DELEG_REVOKED),
+            ("use of what is delegated", Status::DELAY),
             ("WRITE of data", Status::OK),
             ("WRITE of data", Status::GRACE),
             ("ALLOCATE", Status::OK),

@@ -1,7 +1,7 @@
 //! Clients and their sessions: what SEQUENCE, EXCHANGE_ID and the like are answered, and what a restart leaves.
 
 use super::{
-    Run,
+    Run, delegated,
     model::{CLIENTS, Known, Model, SLOTS, Slot},
     world::{LEASE, World, decoded, encoded},
     zero,
@@ -47,7 +47,7 @@ fn sequence(session: SessionId, slot: usize, sequence: u32, cache: bool) -> Args
 }
 
 /// One that makes the files and leaves nothing behind.
-fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FILES], Handle) {
+fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FILES], [Handle; 2]) {
     let send = |ops| decoded(&world.call(1, &encoded(&Arguments::new(2, ops)))).results;
     let known = only!(send(vec![exchange_id("maker", 1)]), ExchangeId).expect("a client");
     let session = only!(send(vec![create_session(&known)]), CreateSession).expect("a session").session;
@@ -70,7 +70,7 @@ fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FI
         only!(call(vec![Args::PutFh(ops::PutFh { file: file.clone() }), close]), Close).expect("it was open");
         file
     };
-    let files = ([make("0"), make("1")], [make("2"), make("3")], make(zero::FILE));
+    let files = ([make("0"), make("1")], [make("2"), make("3")], [make(zero::FILE), make(delegated::FILE)]);
     only!(call(vec![Args::DestroySession(ops::DestroySession { session })]), DestroySession).expect("a session");
     let destroy = Args::DestroyClientId(ops::DestroyClientId { client: known.client });
     only!(send(vec![destroy]), DestroyClientId).expect("a client");
@@ -80,7 +80,7 @@ fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FI
 impl Run {
     pub(super) fn new() -> Self {
         let world = World::new();
-        let (files, data_files, zero_file) = make_files(&world);
+        let (files, data_files, [zero_file, delegated_file]) = make_files(&world);
         Self {
             world,
             model: Model::default(),
@@ -89,6 +89,7 @@ impl Run {
             data: Default::default(),
             zero: Default::default(),
             zero_file,
+            delegated_file,
             sessions: [SessionId([0; 16]); CLIENTS],
             incarnations: [1; CLIENTS],
             seen: Default::default(),
@@ -128,6 +129,8 @@ impl Run {
                 is_recorded: was_recorded,
                 opens: Default::default(),
                 lost: Default::default(),
+                delegation: None,
+                not_returned: Default::default(),
             },
         };
         let needs = known.session.is_none();
@@ -182,7 +185,9 @@ impl Run {
         let answered = self.world.call(10 + client as u64, &arguments);
         let known = self.model.known(client);
         known.slots[slot].last = Some((arguments, cache, answered.clone()));
-        let wanted = if known.lost.is_empty() { 0 } else { sequence_status::EXPIRED_SOME_STATE_REVOKED };
+        let expired = if known.lost.is_empty() { 0 } else { sequence_status::EXPIRED_SOME_STATE_REVOKED };
+        let recallable = if known.not_returned.is_empty() { 0 } else { sequence_status::RECALLABLE_STATE_REVOKED };
+        let wanted = expired | recallable;
         let mut outcomes = decoded(&answered).results;
         let Outcome::Sequence(first) = outcomes.remove(0) else { panic!("SEQUENCE is answered first") };
         let told = first.expect("the session is there");
@@ -251,7 +256,7 @@ impl Run {
 
     pub(super) fn end_client(&mut self, client: usize) {
         let Some(known) = &self.model.clients[client] else { return };
-        let is_busy = known.session.is_some() || !known.opens.is_empty();
+        let is_busy = known.session.is_some() || !known.opens.is_empty() || known.delegation.is_some();
         let was_recorded = known.is_recorded;
         let destroy = Args::DestroyClientId(ops::DestroyClientId { client: known.id });
         let status = only!(self.send(client, vec![destroy]), DestroyClientId).err().unwrap_or(Status::OK);
@@ -270,7 +275,7 @@ impl Run {
         self.pass(seconds);
     }
 
-    fn pass(&mut self, seconds: u64) {
+    pub(super) fn pass(&mut self, seconds: u64) {
         self.world.pass(seconds);
         self.model.passed(self.world.now());
         self.zero.passed(&mut self.model);

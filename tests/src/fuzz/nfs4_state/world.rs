@@ -10,7 +10,7 @@ use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, SECRET_OCTETS, Squ
 use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Stream};
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     future::poll_fn,
     net::SocketAddr,
     path::Path,
@@ -66,6 +66,9 @@ pub(super) const OWN: u64 = 10;
 /// How often work is gone on with: what one part does another may wait for.
 const ROUNDS: usize = 8;
 
+/// How long a call waits for a delegation to be returned, in nanoseconds.
+const RECALL_WAIT: u64 = 25_000_000;
+
 /// A client's connection.
 struct Own {
     connection: Arc<Connection>,
@@ -91,6 +94,8 @@ pub(super) struct World {
     /// What the server does beside calls.
     upkeep: RefCell<BoxFuture<'static, ()>>,
     own: Vec<Own>,
+    /// Whether a call has waited for somebody, so that some of a second has passed.
+    waited: Cell<bool>,
 }
 
 fn connection(number: u64) -> (GoneSignal, Connection) {
@@ -107,7 +112,16 @@ impl World {
         let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
         let upkeep: BoxFuture<'static, ()> = Box::pin(std::future::pending());
         let (scratch, upkeep) = (scratch(), RefCell::new(upkeep));
-        let mut world = Self { clock, storage, scratch, starts: 0, server: None, upkeep, own: Vec::new() };
+        let mut world = Self {
+            clock,
+            storage,
+            scratch,
+            starts: 0,
+            server: None,
+            upkeep,
+            own: Vec::new(),
+            waited: Cell::new(false),
+        };
         world.restart();
         world
     }
@@ -155,7 +169,27 @@ impl World {
             }
             self.drive();
         }
-        panic!("a call waits for something that nobody does")
+        // Somebody has it delegated: that is waited for, and no longer.
+        self.waited.set(true);
+        self.clock.0.fetch_add(RECALL_WAIT, Ordering::Relaxed);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => done,
+            Poll::Pending => panic!("a call waits for something that nobody does"),
+        }
+    }
+
+    /// Whether a call has waited since the last full second.
+    pub(super) fn has_waited(&self) -> bool {
+        self.waited.get()
+    }
+
+    /// Time passes up to a full second, and two more, and what is due then is done.
+    pub(super) fn round_up(&self) {
+        self.waited.set(false);
+        let second = 1_000_000_000;
+        let now = self.clock.0.load(Ordering::Relaxed);
+        self.clock.0.store((now.div_ceil(second) + 2) * second, Ordering::Relaxed);
+        self.drive();
     }
 
     pub(super) fn server(&self) -> &Nfsd {
