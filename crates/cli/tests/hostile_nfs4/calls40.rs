@@ -202,8 +202,6 @@ fn delegated(place: &Place, name: &str, file: &str, listener: &TcpListener) -> (
 
 /// A client that renews its lease, and answers a recall in no way that helps, loses what it has when a lease is over. Until then the
 /// one who wants the file is told to come again, at once each time, and all others go on.
-///
-/// proves: NFS4-7530-15-b
 #[test]
 fn who_does_not_answer_a_recall_loses_the_file_and_delays_nobody() {
     let stage = stage(&["--lease", "3"]);

@@ -100,8 +100,6 @@ fn clients_without_sessions_that_nobody_confirms_push_each_other_out() {
 }
 
 /// Whoever confirms what it makes known ends at the share of its address, and costs only who comes from there later.
-///
-/// proves: NFS4-7530-16.34-e
 #[test]
 fn clients_that_are_confirmed_end_at_the_share_of_their_address() {
     let stage = stage(&["--lease", "600"]);
@@ -241,7 +239,6 @@ fn opened_by(client: &mut Client, name: &[u8]) -> (State, Vec<u8>) {
     (client::state_of(results.body(op::OPEN)), handle[4..4 + word(handle, 0) as usize].to_vec())
 }
 
-/// proves: NFS4-7530-9.1.4-a
 #[test]
 fn owners_of_locks_are_not_forgotten_as_long_as_they_hold_one() {
     let stage = stage(&[]);
