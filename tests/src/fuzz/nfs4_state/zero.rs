@@ -127,6 +127,11 @@ impl Zero {
         }
     }
 
+    /// Whether the server has ever known it.
+    pub(super) fn was_known(&self) -> bool {
+        self.id.is_some()
+    }
+
     pub(super) fn restarted(&mut self) {
         (self.known, self.last) = (None, None);
         self.id = self.id.map(|(id, _)| (id, true));
