@@ -9,6 +9,8 @@ mod common;
 
 #[path = "hostile_nfs4/callbacks.rs"]
 mod callbacks;
+#[path = "hostile_nfs4/calls40.rs"]
+mod calls40;
 #[path = "hostile_nfs4/floods.rs"]
 mod floods;
 #[path = "hostile_nfs4/honest.rs"]
@@ -23,5 +25,7 @@ mod shapes;
 mod slots;
 #[path = "hostile/stage.rs"]
 mod stage;
+#[path = "hostile_nfs4/zero.rs"]
+mod zero;
 
 use rpcrdma_peers::{peer, rpc};

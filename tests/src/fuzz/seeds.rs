@@ -100,16 +100,28 @@ fn nfs4_state() -> Vec<Vec<u8>> {
     let frees: &[u8] = &[30, 0, 2, 26, 0, 0, 26, 0, 0];
     let restarts: &[u8] = &[29, 1, 0, 0, 0];
     let reclaims: &[u8] = &[9, 0, 0, 0, 2, 0, 2, 0, 1, 14, 0, 0, 0, 0, 0, 0, 3, 2, 0, 1, 1, 0];
+    // Data behind a long hole, which is copied: cancelled, and not; a name that is made twice.
+    let far: &[u8] = &[32, 0, 0, 0, 5, 9, 8, 0, 1];
+    let cancelled: &[u8] = &[32, 0, 9, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 1];
+    let copied: &[u8] = &[32, 0, 9, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 1, 0, 1, 0, 1];
+    let named: &[u8] = &[32, 0, 12, 0, 0, 0, 1, 1, 1, 0, 1];
+    // A client of minor version 0 whose owners open, confirm and lock, of whom the first is in the second's way.
+    let zero: &[u8] = &[48, 0];
+    let first: &[u8] = &[48, 0, 0, 1, 7, 0, 2, 48, 0, 0, 6, 0, 1, 48, 0, 0, 9, 0, 5, 0];
+    let second: &[u8] = &[48, 0, 1, 1, 7, 0, 2, 48, 0, 1, 6, 0, 1, 48, 0, 1, 9, 0, 5, 0];
+    let used: &[u8] = &[48, 0, 0, 12, 48, 0, 0, 13, 3, 1, 48, 0, 0, 14, 48, 0, 0, 15, 48, 0, 0, 11, 0];
     let begins = [
         begin.to_vec(),
         [begin, holds, reads, waits, wants, frees].concat(),
         [begin, holds, restarts, reclaims, &[0, 1, 1, 1][..], wants].concat(),
+        [begin, far, cancelled, copied, named, named].concat(),
+        [begin, zero, first, second, used].concat(),
     ];
     let seed = |(number, begin): (usize, &Vec<u8>)| {
         let random = SeededRandom::new(number as u64);
         begin.iter().copied().chain((0..900).map(|_| random.below(256) as u8)).collect()
     };
-    begins.iter().cycle().take(18).enumerate().map(seed).collect()
+    begins.iter().cycle().take(40).enumerate().map(seed).collect()
 }
 
 fn nfs4() -> Vec<Vec<u8>> {

@@ -9,7 +9,7 @@ use rpcrdma_peers::{
         link::Link,
         op, status,
     },
-    rpc::word,
+    rpc::{Xdr, word},
 };
 
 /// Records of clients that nobody has confirmed.
@@ -17,6 +17,8 @@ const MAX_UNCONFIRMED: usize = 256;
 /// Sessions of a client, and slots of a session.
 const MAX_SESSIONS: usize = 16;
 const MAX_SLOTS: u32 = 64;
+/// Octets of an answer that a slot remembers.
+const SLOT_CACHE_OCTETS: u32 = 2_048;
 /// Octets of the names of a client's owners, and of the longest.
 const MAX_NAME_OCTETS: usize = 8 << 20;
 const LONGEST_NAME_OCTETS: usize = 1_024;
@@ -101,8 +103,64 @@ fn sessions_and_slots_end_at_their_limits() {
             let body = made.body(op::CREATE_SESSION);
             // Behind the session, its number and flags: padding, sizes, operations, slots.
             assert_eq!((word(body, 24 + 16), word(body, 24 + 20)), (64, MAX_SLOTS), "{count}");
+            let session = body[..16].try_into().unwrap();
+            let by = |slot| Compound::new(2).op(op::SEQUENCE, client::sequence(&session, 1, slot, false));
+            assert_eq!(client.link.call(&by(MAX_SLOTS - 1)).status, status::OK, "the last slot");
+            for past in [MAX_SLOTS, u32::MAX] {
+                assert_eq!(client.link.call(&by(past)).status, status::BADSLOT, "one past it");
+            }
         }
         assert_eq!(client.call(&Compound::new(2).plain(op::PUTROOTFH)).status, status::OK);
+        honest.works();
+    }
+    stage.finish();
+}
+
+/// What a slot remembers of an answer ends at its limit, whatever the client has asked for: what fits is answered once more, and
+/// what does not is refused before it is executed.
+#[test]
+fn what_a_slot_remembers_ends_at_its_limit() {
+    let stage = stage(&[]);
+    for place in places(&stage) {
+        let mut honest = Honest::new(&place);
+        let mut client = Client::new(&place, b"hostile", 2);
+        // CREATE_SESSION that wants all of every answer to be remembered.
+        let channel = |xdr: Xdr| xdr.words(&[0, 1 << 20, 1 << 20, 1 << 20, 64, 1, 0]);
+        let create = channel(channel(Xdr::default().u64(client.id).words(&[client.creation, 0])));
+        let create = Compound::new(2).op(op::CREATE_SESSION, create.words(&[0x4000_0000, 1, 0]));
+        let made = client.link.call(&create);
+        let body = made.body(op::CREATE_SESSION);
+        assert_eq!(word(body, 24 + 12), SLOT_CACHE_OCTETS, "and is told how much will be");
+        let session = body[..16].try_into().unwrap();
+        let (mut largest, mut smallest_refused, mut number) = (0, u32::MAX, 0);
+        for tag in (900..=1_024).step_by(4) {
+            number += 1;
+            let begin = Compound::new(2).op(op::SEQUENCE, client::sequence(&session, number, 0, true));
+            let begin = (0..12).fold(begin.plain(op::PUTROOTFH), |call, _| call.plain(op::GETFH));
+            let mut call = (0..50).fold(begin, |call, _| call.plain(op::PUTROOTFH));
+            call.tag = vec![b't'; tag];
+            let answered = client.link.call(&call);
+            // The header of an accepted reply, the status, the tag and how many results there are.
+            let results: usize = answered.outcomes.iter().map(|outcome| 8 + outcome.body.len()).sum();
+            let octets = (24 + 4 + 4 + tag + 4 + results) as u32;
+            match answered.status {
+                status::OK => {
+                    largest = largest.max(octets);
+                    assert_eq!(client.link.call(&call), answered, "it is remembered");
+                }
+                status::REP_TOO_BIG_TO_CACHE => {
+                    // With the results of what was not executed any more.
+                    let whole = octets + 8 * (64 - answered.outcomes.len() as u32);
+                    smallest_refused = smallest_refused.min(whole);
+                }
+                other => panic!("{other}"),
+            }
+        }
+        assert_eq!(
+            (largest, smallest_refused),
+            (SLOT_CACHE_OCTETS, SLOT_CACHE_OCTETS + 4),
+            "at the limit, and past it"
+        );
         honest.works();
     }
     stage.finish();

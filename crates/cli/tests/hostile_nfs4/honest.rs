@@ -10,9 +10,18 @@ use rpcrdma_peers::{
     rpc::{Xdr, word},
 };
 
-/// A server of all versions that trusts what callers say of themselves.
+/// A server of versions 3, 4.1 and 4.2 that trusts what callers say of themselves.
 pub(crate) fn stage(more: &[&str]) -> Stage {
-    let versions = ["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--no-root-squash"];
+    stage_of("3,4.1,4.2", more)
+}
+
+/// The same with minor version 0.
+pub(crate) fn stage_of_all(more: &[&str]) -> Stage {
+    stage_of("3,4.0,4.1,4.2", more)
+}
+
+fn stage_of(versions: &str, more: &[&str]) -> Stage {
+    let versions = ["--nfs", versions, "--tcp", "127.0.0.1:0", "--no-root-squash"];
     Stage::after(&[&versions[..], more].concat(), |stage| {
         // The journal of clients is opened for the first of them.
         for place in places(stage) {

@@ -160,6 +160,11 @@ impl MemoryFs {
             }
             let shared = source.share(span.from, span.length);
             let pages = writable(tree, to)?;
+            // Pages are shared as a whole: what stands behind the range in the last one would be lost. Linux's file systems
+            // refuse it, too.
+            if !is_whole(span.length) && span.to + span.length < pages.size() {
+                return Err(Fault::Invalid);
+            }
             if pages.added_by(span.to, &shared) > i64::try_from(room).unwrap_or(i64::MAX) {
                 return Err(Fault::NoSpace);
             }

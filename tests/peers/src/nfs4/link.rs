@@ -75,12 +75,18 @@ impl Link {
 
     /// Sends a COMPOUND whose arguments may be any octets.
     pub fn send_args(&mut self, args: &[u8]) -> u32 {
+        let message = self.message(args);
+        self.say(&message);
+        self.xid
+    }
+
+    /// The whole RPC message of the next call, which can be said more than once: each time it is the same call.
+    pub fn message(&mut self, args: &[u8]) -> Vec<u8> {
         self.xid += 1;
         let user = Xdr::default().u32(0).opaque(b"hostile").words(&[self.user, self.user, 0]).0;
         let mut message = rpc::call_as(self.xid, NFS, 4, COMPOUND, 1, &user).0;
         message.extend(args);
-        self.say(&message);
-        self.xid
+        message
     }
 
     /// Sends a whole RPC message.

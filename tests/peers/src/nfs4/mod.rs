@@ -1,8 +1,10 @@
 //! COMPOUNDs of NFS version 4, written from RFC 8881 and RFC 5662: calls that may be as wrong as the caller likes, and results
-//! that are read strictly. [`link`] carries them over TCP or iWARP, [`client`] is a decent client.
+//! that are read strictly. [`link`] carries them over TCP or iWARP, [`client`] is a decent client, and [`zero`] one of minor
+//! version 0.
 
 pub mod client;
 pub mod link;
+pub mod zero;
 
 use crate::rpc::{Xdr, word};
 
@@ -10,6 +12,7 @@ use crate::rpc::{Xdr, word};
 pub mod op {
     pub const CLOSE: u32 = 4;
     pub const CREATE: u32 = 6;
+    pub const DELEGRETURN: u32 = 8;
     pub const GETATTR: u32 = 9;
     pub const GETFH: u32 = 10;
     pub const LOCK: u32 = 12;
@@ -17,12 +20,16 @@ pub mod op {
     pub const LOCKU: u32 = 14;
     pub const LOOKUP: u32 = 15;
     pub const OPEN: u32 = 18;
+    pub const OPEN_CONFIRM: u32 = 20;
     pub const PUTFH: u32 = 22;
     pub const PUTROOTFH: u32 = 24;
     pub const READ: u32 = 25;
     pub const REMOVE: u32 = 28;
+    pub const RENEW: u32 = 30;
     pub const SETCLIENTID: u32 = 35;
+    pub const SETCLIENTID_CONFIRM: u32 = 36;
     pub const WRITE: u32 = 38;
+    pub const RELEASE_LOCKOWNER: u32 = 39;
     pub const BACKCHANNEL_CTL: u32 = 40;
     pub const BIND_CONN_TO_SESSION: u32 = 41;
     pub const EXCHANGE_ID: u32 = 42;
@@ -47,20 +54,26 @@ pub mod status {
     pub const DELAY: u32 = 10_008;
     pub const DENIED: u32 = 10_010;
     pub const EXPIRED: u32 = 10_011;
+    pub const SHARE_DENIED: u32 = 10_015;
     pub const GRACE: u32 = 10_013;
     pub const CLID_INUSE: u32 = 10_017;
     pub const MINOR_VERS_MISMATCH: u32 = 10_021;
     pub const STALE_CLIENTID: u32 = 10_022;
     pub const BAD_STATEID: u32 = 10_025;
+    pub const BAD_SEQID: u32 = 10_026;
     pub const NO_GRACE: u32 = 10_033;
     pub const BADXDR: u32 = 10_036;
+    pub const LOCKS_HELD: u32 = 10_037;
     pub const OP_ILLEGAL: u32 = 10_044;
+    pub const ADMIN_REVOKED: u32 = 10_047;
+    pub const CB_PATH_DOWN: u32 = 10_048;
     pub const BADSESSION: u32 = 10_052;
     pub const BADSLOT: u32 = 10_053;
     pub const COMPLETE_ALREADY: u32 = 10_054;
     pub const CONN_NOT_BOUND_TO_SESSION: u32 = 10_055;
     pub const SEQ_MISORDERED: u32 = 10_063;
     pub const SEQUENCE_POS: u32 = 10_064;
+    pub const REP_TOO_BIG_TO_CACHE: u32 = 10_067;
     pub const RETRY_UNCACHED_REP: u32 = 10_068;
     pub const TOO_MANY_OPS: u32 = 10_070;
     pub const OP_NOT_IN_SESSION: u32 = 10_071;
@@ -202,7 +215,11 @@ impl Reader<'_> {
                 self.skip(8 + 8 + 4 + 8);
                 self.opaque();
             }
-            // CLID_INUSE of SETCLIENTID and TOOSMALL of layouts do not occur here.
+            // Where the client that has the name wants to be called. TOOSMALL of layouts does not occur here.
+            status::CLID_INUSE if op == op::SETCLIENTID => {
+                self.opaque();
+                self.opaque();
+            }
             _ if op == 34 => self.words(),
             _ => {}
         }
@@ -213,7 +230,7 @@ impl Reader<'_> {
     fn ok(&mut self, op: u32) {
         match op {
             3 => self.skip(8),
-            op::CLOSE | op::LOCK | op::LOCKU | 21 => self.skip(16),
+            op::CLOSE | op::LOCK | op::LOCKU | op::OPEN_CONFIRM | 21 | op::SETCLIENTID => self.skip(16),
             5 => self.skip(8),
             op::CREATE => {
                 self.skip(20);
@@ -230,6 +247,11 @@ impl Reader<'_> {
                 self.words();
                 match self.u32() {
                     0 => {}
+                    // For reading: the stateid, whether it is recalled at once, and for whom it is good.
+                    1 => {
+                        self.skip(16 + 4 + 12);
+                        self.opaque();
+                    }
                     3 => {
                         // Whether there will be one, for contention and resources.
                         if matches!(self.u32(), 1 | 2) {
@@ -270,6 +292,10 @@ impl Reader<'_> {
             op::SEQUENCE => self.skip(36),
             op::TEST_STATEID => self.words(),
             op::DESTROY_SESSION
+            | op::DELEGRETURN
+            | op::RENEW
+            | op::SETCLIENTID_CONFIRM
+            | op::RELEASE_LOCKOWNER
             | op::DESTROY_CLIENTID
             | op::RECLAIM_COMPLETE
             | op::FREE_STATEID

@@ -85,7 +85,9 @@ impl Run {
         let what = if reclaims { "reclaim" } else { "OPEN" };
         let claim = if reclaims { ops::Claim::Previous(ops::DelegationKind::None) } else { ops::Claim::Handle };
         let how = ops::OpenHow::NoCreate;
-        let open = ops::Open { sequence: 0, access, deny, owner: owner(format!("o{of}")), how, claim };
+        // The model of these files knows of no delegations.
+        let wish = access | ops::share::WANT_NONE;
+        let open = ops::Open { sequence: 0, access: wish, deny, owner: owner(format!("o{of}")), how, claim };
         let wanted = if reclaims { self.model.reclaim(client) } else { self.model.fresh(client) };
         let Some(outcome) = self.on(client, file, mint, Args::Open(open)) else { return };
         let status = outcome.status();
@@ -301,15 +303,19 @@ impl Run {
         let Some(mut outcomes) = self.call(client, 1, true, vec![free]) else { return };
         let status = only!(outcomes, FreeStateId).err().unwrap_or(Status::OK);
         let known = self.model.known(client);
-        if known.lost.remove(&state.other.0).is_some() {
+        if known.lost.remove(&state.other.0).is_some() || known.not_returned.remove(&state.other.0) {
             // The locks go with their open (NFS4-8881-18.38-c).
             known.lost.retain(|_, under| *under != Some(state.other.0));
-            if known.lost.is_empty() {
+            if known.lost.is_empty() && known.not_returned.is_empty() {
                 self.model.restore(client);
             }
             return self.is("FREE_STATEID", status, Status::OK);
         }
+        let is_delegation = known.delegation.is_some_and(|held| held.id == state);
         let (mut wanted, mut freed) = (Status::BAD_STATEID, None);
+        if is_delegation {
+            wanted = Status::LOCKS_HELD;
+        }
         for (key, open) in &known.opens {
             if open.id == state {
                 wanted = Status::LOCKS_HELD;
@@ -340,13 +346,16 @@ impl Run {
     pub(super) fn check_all(&mut self) {
         (0..CLIENTS).for_each(|client| self.test_states(client));
         let known = self.model.clients.iter().flatten();
-        let held = known
-            .clone()
-            .map(|known| known.lost.len() + known.opens.values().map(|open| 1 + open.locks.len()).sum::<usize>());
+        let held = known.clone().map(|known| {
+            let delegations = known.not_returned.len() + usize::from(known.delegation.is_some());
+            known.lost.len() + delegations + known.opens.values().map(|open| 1 + open.locks.len()).sum::<usize>()
+        });
         let sessions = known.clone().filter(|known| known.session.is_some()).count();
         let counts = self.world.server().version_4_counts().expect("it is served");
-        assert_eq!((counts.clients, counts.sessions), (known.clone().count(), sessions));
-        assert_eq!(counts.opens + counts.locks, held.sum::<usize>());
+        let (zero, of_zero) = self.zero.counts();
+        assert_eq!((counts.clients, counts.sessions), (known.clone().count() + zero, sessions));
+        assert_eq!(counts.opens + counts.locks + counts.delegations, held.sum::<usize>() + of_zero);
+        self.check_data();
     }
 }
 

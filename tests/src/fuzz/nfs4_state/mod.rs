@@ -4,19 +4,27 @@
 //!
 //! ```text
 //! world.rs    the server, its time and its disk        model.rs    what has to be
-//! session.rs  clients, sessions, slots, restarts       files.rs    opens, locks, data, stateids
+//! session.rs  clients, sessions, slots, restarts       files.rs    opens, locks, stateids
+//! data.rs     what is in files, copies, attributes     called.rs   the end of a connection that the server calls
+//! zero.rs     a client of minor version 0              delegated.rs  delegations, recalls, returns
 //! ```
 
+mod called;
+mod data;
+mod delegated;
 mod files;
 mod model;
 mod session;
 mod world;
+mod zero;
 
 use super::mint::Mint;
+use data::{Content, DATA_FILES};
 use model::{CLIENTS, FILES, Model};
 use rpcrdma_nfs::v4::{Handle, SessionId, Status};
 use std::collections::BTreeMap;
 use world::World;
+use zero::Zero;
 
 /// Steps of one input at most.
 const MAX_STEPS: usize = 400;
@@ -26,6 +34,14 @@ struct Run {
     world: World,
     model: Model,
     files: [Handle; FILES],
+    /// Files that nobody opens, and what is in them.
+    data_files: [Handle; DATA_FILES],
+    data: [Content; DATA_FILES],
+    /// A client of minor version 0, and its file.
+    zero: Zero,
+    zero_file: Handle,
+    /// The file that is delegated.
+    delegated_file: Handle,
     /// Each client's last session, which may be no more, and its incarnation.
     sessions: [SessionId; CLIENTS],
     incarnations: [u64; CLIENTS],
@@ -51,7 +67,7 @@ fn played(input: &[u8]) -> BTreeMap<(&'static str, u32), u64> {
 
 impl Run {
     fn step(&mut self, mint: &mut Mint<'_>) {
-        let (kind, client) = (mint.below(32), mint.below(CLIENTS));
+        let (kind, client) = (mint.below(64), mint.below(CLIENTS));
         // Most of what a client without a session could do would be refused for that alone.
         let known = self.model.clients[client].as_ref();
         let has_session = known.is_some_and(|known| known.session.is_some());
@@ -85,7 +101,10 @@ impl Run {
                 1 => self.end_session(client),
                 _ => self.test_states(client),
             },
-            _ => self.check_all(),
+            31 => self.check_all(),
+            32..=47 => self.of_data(client, mint),
+            48..=57 => self.of_zero(mint),
+            _ => self.of_delegations(client, mint),
         }
     }
 
@@ -145,6 +164,47 @@ mod tests {
             ("FREE_STATEID", Status::LOCKS_HELD),
             ("DESTROY_CLIENTID", Status::CLIENTID_BUSY),
             ("taken", Status::EXPIRED),
+            ("OPEN of minor version 0", Status::OK),
+            ("OPEN of a wrong number", Status::BAD_SEQID),
+            ("reclaim of minor version 0", Status::NO_GRACE),
+            ("OPEN_CONFIRM", Status::OK),
+            ("CLOSE of minor version 0", Status::OK),
+            ("LOCK of minor version 0", Status::OK),
+            ("LOCK of minor version 0", Status::DENIED),
+            ("LOCKU of minor version 0", Status::OK),
+            ("RELEASE_LOCKOWNER", Status::LOCKS_HELD),
+            ("READ of minor version 0", Status::OK),
+            ("READ of minor version 0", Status::OLD_STATEID),
+            ("repeated by number", Status::OK),
+            ("repeated by XID", Status::OK),
+            ("OPEN to be delegated", Status::OK),
+            ("OPEN to be delegated", Status::DELAY),
+            ("delegated to read", Status::OK),
+            ("delegated to write", Status::OK),
+            ("CB_RECALL", Status::OK),
+            ("DELEGRETURN", Status::OK),
+            ("DELEGRETURN", Status::DELEG_REVOKED),
+            ("use of what is delegated", Status::DELAY),
+            ("WRITE of data", Status::OK),
+            ("WRITE of data", Status::GRACE),
+            ("ALLOCATE", Status::OK),
+            ("DEALLOCATE", Status::OK),
+            ("SEEK", Status::OK),
+            ("SEEK", Status::NXIO),
+            ("READ_PLUS", Status::OK),
+            ("CLONE", Status::OK),
+            ("CLONE", Status::INVAL),
+            ("COPY", Status::OK),
+            ("COPY", Status::INVAL),
+            ("CB_OFFLOAD", Status::OK),
+            ("OFFLOAD_CANCEL", Status::OK),
+            ("OFFLOAD_STATUS", Status::BAD_STATEID),
+            ("SETXATTR", Status::OK),
+            ("SETXATTR", Status::EXIST),
+            ("GETXATTR", Status::NOXATTR),
+            ("LISTXATTRS", Status::OK),
+            ("REMOVEXATTR", Status::OK),
+            ("GETATTR of a list", Status::OK),
         ];
         let missing: Vec<_> = wanted.iter().filter(|(what, status)| !all.contains_key(&(*what, status.0))).collect();
         assert!(missing.is_empty(), "never happened: {missing:?} in {all:?}");

@@ -14,8 +14,10 @@ pub(super) const LOCKERS: usize = 2;
 pub(super) const SLOTS: usize = 2;
 /// Octets that ranges are told apart by: sixteen, and all behind them.
 pub(super) const OCTETS: usize = 17;
+/// The client of minor version 0, as far as grace periods go: it never says that it is done.
+pub(super) const ZERO: usize = CLIENTS;
 /// For how long a client that is not heard of keeps what nobody wants, in seconds, beside its lease.
-const COURTESY: u64 = 24 * 60 * 60;
+pub(super) const COURTESY: u64 = 24 * 60 * 60;
 
 /// An open owner's open of a file.
 #[derive(Clone, Debug)]
@@ -56,6 +58,15 @@ pub(super) struct Slot {
     pub(super) last: Option<(bytes::Bytes, bool, bytes::Bytes)>,
 }
 
+/// A client's delegation of the file that is delegated.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Delegated {
+    pub(super) id: StateId,
+    pub(super) writes: bool,
+    /// When somebody has wanted it first.
+    pub(super) recalled: Option<u64>,
+}
+
 /// A client that a session has confirmed.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
@@ -71,6 +82,9 @@ pub(super) struct Known {
     pub(super) opens: BTreeMap<(usize, usize), Open>,
     /// What was taken away and not freed: of locks under which open.
     pub(super) lost: BTreeMap<[u8; 12], Option<[u8; 12]>>,
+    pub(super) delegation: Option<Delegated>,
+    /// Delegations that it did not return in time, and has not freed.
+    pub(super) not_returned: BTreeSet<[u8; 12]>,
 }
 
 /// Who stands in the way.
@@ -92,6 +106,8 @@ pub(super) struct Model {
     pub(super) journal: BTreeMap<usize, bool>,
     past: BTreeMap<usize, bool>,
     awaited: BTreeSet<usize>,
+    /// Who has come back of those that never say that they are done.
+    present: BTreeSet<usize>,
     pub(super) is_grace: bool,
     until: u64,
 }
@@ -101,7 +117,7 @@ impl Model {
         self.clients[client].as_mut().expect("the caller has looked")
     }
 
-    fn is_live(&self, client: usize) -> bool {
+    pub(super) fn is_live(&self, client: usize) -> bool {
         self.clients[client].as_ref().is_some_and(|known| self.now - known.renewed <= LEASE)
     }
 
@@ -168,6 +184,28 @@ impl Model {
         self.journal.insert(client, true);
     }
 
+    /// A client whose lease was over has lost its delegation to who has wanted the file.
+    pub(super) fn lose_delegation(&mut self, client: usize) {
+        let known = self.known(client);
+        if let Some(held) = known.delegation.take() {
+            known.lost.insert(held.id.other.0, None);
+            self.journal.insert(client, true);
+        }
+    }
+
+    /// What was not returned for a lease is taken away.
+    fn revoke(&mut self) {
+        let now = self.now;
+        for client in 0..CLIENTS {
+            let Some(known) = &mut self.clients[client] else { continue };
+            let is_due = |held: &Delegated| held.recalled.is_some_and(|since| now - since >= LEASE);
+            if let Some(held) = known.delegation.take_if(|held| is_due(held)) {
+                known.not_returned.insert(held.id.other.0);
+                self.journal.insert(client, true);
+            }
+        }
+    }
+
     /// Whether a client may have what it did not hold before.
     pub(super) fn fresh(&self, client: usize) -> Status {
         let is_complete = self.clients[client].as_ref().is_some_and(|known| known.is_complete);
@@ -176,7 +214,7 @@ impl Model {
 
     /// Whether it may reclaim.
     pub(super) fn reclaim(&self, client: usize) -> Status {
-        let is_complete = self.clients[client].as_ref().is_some_and(|known| known.is_complete);
+        let is_complete = self.clients.get(client).and_then(Option::as_ref).is_some_and(|known| known.is_complete);
         match self.past.get(&client) {
             _ if !self.is_grace || is_complete => Status::NO_GRACE,
             None => Status::RECLAIM_BAD,
@@ -192,7 +230,7 @@ impl Model {
             return Status::COMPLETE_ALREADY;
         }
         (known.is_complete, known.is_recorded) = (true, true);
-        let has_losses = !known.lost.is_empty();
+        let has_losses = !(known.lost.is_empty() && known.not_returned.is_empty());
         self.journal.insert(client, has_losses);
         self.awaited.remove(&client);
         self.end_grace();
@@ -204,12 +242,22 @@ impl Model {
             return;
         }
         for (client, revoked) in std::mem::take(&mut self.past) {
-            if self.journal.get(&client) == Some(&revoked) && (revoked || self.awaited.contains(&client)) {
+            if self.journal.get(&client) == Some(&revoked)
+                && (revoked || self.awaited.contains(&client) && !self.present.contains(&client))
+            {
                 self.journal.remove(&client);
             }
         }
         self.awaited.clear();
+        self.present.clear();
         self.is_grace = false;
+    }
+
+    /// A client of minor version 0 has made itself known.
+    pub(super) fn present(&mut self, client: usize) {
+        if self.is_grace {
+            self.present.insert(client);
+        }
     }
 
     /// A client has freed all that it lost, or holds nothing and is no more.
@@ -230,6 +278,7 @@ impl Model {
                 self.journal.remove(&client);
             }
         }
+        self.revoke();
     }
 
     /// The server has restarted.
@@ -238,6 +287,7 @@ impl Model {
         self.past = self.journal.clone();
         self.awaited = self.past.iter().filter(|(_, revoked)| !**revoked).map(|(client, _)| *client).collect();
         self.is_grace = !self.awaited.is_empty();
+        self.present.clear();
         self.until = self.now + LEASE;
     }
 
@@ -247,9 +297,13 @@ impl Model {
         if known.lost.contains_key(&id.other.0) {
             return Status::EXPIRED;
         }
+        if known.not_returned.contains(&id.other.0) {
+            return Status::DELEG_REVOKED;
+        }
+        let delegation = known.delegation.map(|held| held.id);
         let ids =
             known.opens.values().flat_map(|open| [open.id].into_iter().chain(open.locks.values().map(|lock| lock.id)));
-        match ids.into_iter().find(|there| there.other == id.other) {
+        match ids.into_iter().chain(delegation).find(|there| there.other == id.other) {
             None => Status::BAD_STATEID,
             Some(there) => compare(id.sequence, there.sequence),
         }
@@ -258,10 +312,14 @@ impl Model {
     /// All stateids of a client, those that were taken away too.
     pub(super) fn states(&self, client: usize) -> Vec<StateId> {
         let Some(known) = &self.clients[client] else { return Vec::new() };
-        let lost = known.lost.keys().map(|other| StateId { sequence: 1, other: StateIdOther(*other) });
+        let lost = known
+            .lost
+            .keys()
+            .chain(&known.not_returned)
+            .map(|other| StateId { sequence: 1, other: StateIdOther(*other) });
         let held = known.opens.values();
         let held = held.flat_map(|open| [open.id].into_iter().chain(open.locks.values().map(|lock| lock.id)));
-        lost.chain(held).collect()
+        lost.chain(held).chain(known.delegation.map(|held| held.id)).collect()
     }
 }
 

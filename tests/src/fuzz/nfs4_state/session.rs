@@ -1,9 +1,10 @@
 //! Clients and their sessions: what SEQUENCE, EXCHANGE_ID and the like are answered, and what a restart leaves.
 
 use super::{
-    Run,
+    Run, delegated,
     model::{CLIENTS, Known, Model, SLOTS, Slot},
     world::{LEASE, World, decoded, encoded},
+    zero,
 };
 use crate::fuzz::mint::Mint;
 use rpcrdma_nfs::v4::{
@@ -35,12 +36,18 @@ fn create_session(known: &ops::ExchangeIdOk) -> Args {
     Args::CreateSession(ops::CreateSession::new(known, channel()))
 }
 
+/// The same over a connection over which the server calls.
+fn create_session_called(known: &ops::ExchangeIdOk) -> Args {
+    let flags = ops::create_session::CONN_BACK_CHAN;
+    Args::CreateSession(ops::CreateSession { flags, ..ops::CreateSession::new(known, channel()) })
+}
+
 fn sequence(session: SessionId, slot: usize, sequence: u32, cache: bool) -> Args {
     Args::Sequence(ops::Sequence { session, sequence, slot: slot as u32, highest_slot: SLOTS as u32 - 1, cache })
 }
 
 /// One that makes the files and leaves nothing behind.
-fn make_files(world: &World) -> [Handle; super::FILES] {
+fn make_files(world: &World) -> ([Handle; super::FILES], [Handle; super::DATA_FILES], [Handle; 2]) {
     let send = |ops| decoded(&world.call(1, &encoded(&Arguments::new(2, ops)))).results;
     let known = only!(send(vec![exchange_id("maker", 1)]), ExchangeId).expect("a client");
     let session = only!(send(vec![create_session(&known)]), CreateSession).expect("a session").session;
@@ -63,7 +70,7 @@ fn make_files(world: &World) -> [Handle; super::FILES] {
         only!(call(vec![Args::PutFh(ops::PutFh { file: file.clone() }), close]), Close).expect("it was open");
         file
     };
-    let files = [make("0"), make("1")];
+    let files = ([make("0"), make("1")], [make("2"), make("3")], [make(zero::FILE), make(delegated::FILE)]);
     only!(call(vec![Args::DestroySession(ops::DestroySession { session })]), DestroySession).expect("a session");
     let destroy = Args::DestroyClientId(ops::DestroyClientId { client: known.client });
     only!(send(vec![destroy]), DestroyClientId).expect("a client");
@@ -73,11 +80,16 @@ fn make_files(world: &World) -> [Handle; super::FILES] {
 impl Run {
     pub(super) fn new() -> Self {
         let world = World::new();
-        let files = make_files(&world);
+        let (files, data_files, [zero_file, delegated_file]) = make_files(&world);
         Self {
             world,
             model: Model::default(),
             files,
+            data_files,
+            data: Default::default(),
+            zero: Default::default(),
+            zero_file,
+            delegated_file,
             sessions: [SessionId([0; 16]); CLIENTS],
             incarnations: [1; CLIENTS],
             seen: Default::default(),
@@ -117,6 +129,8 @@ impl Run {
                 is_recorded: was_recorded,
                 opens: Default::default(),
                 lost: Default::default(),
+                delegation: None,
+                not_returned: Default::default(),
             },
         };
         let needs = known.session.is_none();
@@ -124,7 +138,7 @@ impl Run {
         if !needs {
             return;
         }
-        let create = vec![create_session(&exchanged)];
+        let create = vec![create_session_called(&exchanged)];
         let created = only!(self.send(client, create.clone()), CreateSession).expect("a session");
         let again = only!(self.send(client, create), CreateSession).expect("the same session");
         assert_eq!(created.session, again.session, "CREATE_SESSION has a slot of its own");
@@ -133,6 +147,8 @@ impl Run {
         known.session = Some(created.session);
         (known.slots, known.renewed, known.creation) = (Default::default(), now, exchanged.sequence + 1);
         self.sessions[client] = created.session;
+        // CB_NULL is answered.
+        self.world.drive();
     }
 
     /// A call in the client's session; what is answered behind SEQUENCE. `None` if the model says that there is no session.
@@ -169,7 +185,9 @@ impl Run {
         let answered = self.world.call(10 + client as u64, &arguments);
         let known = self.model.known(client);
         known.slots[slot].last = Some((arguments, cache, answered.clone()));
-        let wanted = if known.lost.is_empty() { 0 } else { sequence_status::EXPIRED_SOME_STATE_REVOKED };
+        let expired = if known.lost.is_empty() { 0 } else { sequence_status::EXPIRED_SOME_STATE_REVOKED };
+        let recallable = if known.not_returned.is_empty() { 0 } else { sequence_status::RECALLABLE_STATE_REVOKED };
+        let wanted = expired | recallable;
         let mut outcomes = decoded(&answered).results;
         let Outcome::Sequence(first) = outcomes.remove(0) else { panic!("SEQUENCE is answered first") };
         let told = first.expect("the session is there");
@@ -238,7 +256,7 @@ impl Run {
 
     pub(super) fn end_client(&mut self, client: usize) {
         let Some(known) = &self.model.clients[client] else { return };
-        let is_busy = known.session.is_some() || !known.opens.is_empty();
+        let is_busy = known.session.is_some() || !known.opens.is_empty() || known.delegation.is_some();
         let was_recorded = known.is_recorded;
         let destroy = Args::DestroyClientId(ops::DestroyClientId { client: known.id });
         let status = only!(self.send(client, vec![destroy]), DestroyClientId).err().unwrap_or(Status::OK);
@@ -257,15 +275,21 @@ impl Run {
         self.pass(seconds);
     }
 
-    fn pass(&mut self, seconds: u64) {
+    pub(super) fn pass(&mut self, seconds: u64) {
         self.world.pass(seconds);
         self.model.passed(self.world.now());
+        self.zero.passed(&mut self.model);
     }
 
     /// What was left for later is written, and then the server is gone and back.
     pub(super) fn restart(&mut self) {
+        // What becomes of grace periods with clients of minor version 0, or after delegations, the model does not know.
+        if self.zero.was_known() || self.seen.keys().any(|(what, _)| what.starts_with("delegated")) {
+            return self.pass(2);
+        }
         self.pass(2);
         self.world.restart();
         self.model.restarted();
+        self.zero.restarted();
     }
 }

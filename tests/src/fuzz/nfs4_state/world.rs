@@ -1,13 +1,16 @@
 //! The service of NFS version 4 in this process: virtual time, a file system of memory, a state directory that survives a
-//! restart. Everything it does is done when it is asked to.
+//! restart. Everything it does is done when it is asked to. The clients' own connections stand until the next restart, and the
+//! server calls over them.
 
+use super::{called::Called, model::CLIENTS};
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, SeededRandom, Timestamp};
-use rpcrdma_nfs::v4::{Arguments, PROGRAM, Results, VERSION};
+use rpcrdma_nfs::v4::{Arguments, PROGRAM, Results, VERSION, callback};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, SECRET_OCTETS, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Stream};
 use std::{
+    cell::{Cell, RefCell},
     future::poll_fn,
     net::SocketAddr,
     path::Path,
@@ -21,8 +24,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// Octets of the file system.
-const STORAGE_OCTETS: u64 = 1 << 20;
+/// Octets of the file system: more than the files here can have, wherever the octets put their data.
+const STORAGE_OCTETS: u64 = 64 << 20;
 /// Octets of an accepted reply before the results.
 const REPLY_HEADER_OCTETS: usize = 24;
 /// For how long a client is believed, and how long a grace period lasts, in seconds.
@@ -58,6 +61,29 @@ fn scratch() -> TempDir {
     tempfile::Builder::new().prefix("rpcrdma-fuzz-").tempdir_in(above).expect("a directory for the state")
 }
 
+/// The connection of the first client; the others' follow.
+pub(super) const OWN: u64 = 10;
+/// How often work is gone on with: what one part does another may wait for.
+const ROUNDS: usize = 8;
+
+/// How long a call waits for a delegation to be returned, in nanoseconds.
+const RECALL_WAIT: u64 = 25_000_000;
+
+/// A client's connection.
+struct Own {
+    connection: Arc<Connection>,
+    called: Arc<Called>,
+    _stands: GoneSignal,
+}
+
+impl Own {
+    fn new(number: u64) -> Self {
+        let called = Arc::new(Called::new(number));
+        let (signal, connection) = connection(number);
+        Self { connection: Arc::new(connection.with_reverse(called.clone())), called, _stands: signal }
+    }
+}
+
 /// A server that can be started again.
 pub(super) struct World {
     clock: Arc<Virtual>,
@@ -65,15 +91,18 @@ pub(super) struct World {
     scratch: TempDir,
     starts: u64,
     server: Option<Nfsd>,
+    /// What the server does beside calls.
+    upkeep: RefCell<BoxFuture<'static, ()>>,
+    own: Vec<Own>,
+    /// Whether a call has waited for somebody, so that some of a second has passed.
+    waited: Cell<bool>,
 }
 
-/// Completes a future that waits for nothing.
-fn at_once<T>(future: impl Future<Output = T>) -> T {
-    let mut future = pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(done) => done,
-        Poll::Pending => panic!("a call waits for something that nobody does"),
-    }
+fn connection(number: u64) -> (GoneSignal, Connection) {
+    let address = SocketAddr::from(([192, 0, 2, 1], 700));
+    let (signal, gone) = GoneSignal::new();
+    let limits = Limits::new(1 << 20, 1 << 20);
+    (signal, Connection::new(address, address, number, TransportKind::Tcp, limits, Arc::new(Heap), gone))
 }
 
 impl World {
@@ -81,13 +110,26 @@ impl World {
         let clock = Arc::new(Virtual::default());
         let env = Env { clock: clock.clone(), random: Arc::new(SeededRandom::new(1)) };
         let storage = Arc::new(MemoryFs::new(STORAGE_OCTETS, &env));
-        let mut world = Self { clock, storage, scratch: scratch(), starts: 0, server: None };
+        let upkeep: BoxFuture<'static, ()> = Box::pin(std::future::pending());
+        let (scratch, upkeep) = (scratch(), RefCell::new(upkeep));
+        let mut world = Self {
+            clock,
+            storage,
+            scratch,
+            starts: 0,
+            server: None,
+            upkeep,
+            own: Vec::new(),
+            waited: Cell::new(false),
+        };
         world.restart();
         world
     }
 
     /// What the server did not write down is gone.
     pub(super) fn restart(&mut self) {
+        self.upkeep = RefCell::new(Box::pin(std::future::pending()));
+        self.own.clear();
         self.server = None;
         self.starts += 1;
         let env = Env { clock: self.clock.clone(), random: Arc::new(SeededRandom::new(self.starts)) };
@@ -97,7 +139,57 @@ impl World {
         let everybody = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", self.storage.clone()).with_identities(everybody);
         let nfsd = Nfsd::new(vec![export], [7; SECRET_OCTETS], &env).expect("one export");
-        self.server = Some(nfsd.with_version_4(version_4, false, &env).expect("a journal"));
+        let nfsd = nfsd.with_version_4(version_4, false, &env).expect("a journal");
+        self.upkeep = RefCell::new(nfsd.upkeep());
+        self.server = Some(nfsd);
+        self.own = (0..CLIENTS as u64).map(|client| Own::new(OWN + client)).collect();
+        // It begins to sleep.
+        self.drive();
+    }
+
+    /// What goes on beside calls goes on as far as it can. No time passes.
+    pub(super) fn drive(&self) {
+        for _ in 0..ROUNDS {
+            let polled = self.upkeep.borrow_mut().as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending(), "it lasts as long as the server");
+        }
+    }
+
+    /// What a client was called for since this was asked last.
+    pub(super) fn heard(&self, client: usize) -> Vec<callback::Args> {
+        self.own[client].called.heard()
+    }
+
+    /// Completes a future that waits for no more than what the server does beside calls.
+    fn driven<T>(&self, future: impl Future<Output = T>) -> T {
+        let mut future = pin!(future);
+        for _ in 0..ROUNDS {
+            if let Poll::Ready(done) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                return done;
+            }
+            self.drive();
+        }
+        // Somebody has it delegated: that is waited for, and no longer.
+        self.waited.set(true);
+        self.clock.0.fetch_add(RECALL_WAIT, Ordering::Relaxed);
+        match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(done) => done,
+            Poll::Pending => panic!("a call waits for something that nobody does"),
+        }
+    }
+
+    /// Whether a call has waited since the last full second.
+    pub(super) fn has_waited(&self) -> bool {
+        self.waited.get()
+    }
+
+    /// Time passes up to a full second, and two more, and what is due then is done.
+    pub(super) fn round_up(&self) {
+        self.waited.set(false);
+        let second = 1_000_000_000;
+        let now = self.clock.0.load(Ordering::Relaxed);
+        self.clock.0.store((now.div_ceil(second) + 2) * second, Ordering::Relaxed);
+        self.drive();
     }
 
     pub(super) fn server(&self) -> &Nfsd {
@@ -111,30 +203,34 @@ impl World {
 
     /// Time passes, two seconds at least, and what is due then is done.
     pub(super) fn pass(&mut self, seconds: u64) {
-        let mut upkeep = self.server().upkeep();
-        let mut context = Context::from_waker(Waker::noop());
-        // It begins to sleep; then its time has come, once.
-        assert!(upkeep.as_mut().poll(&mut context).is_pending());
+        self.drive();
         self.clock.0.fetch_add(seconds * 1_000_000_000, Ordering::Relaxed);
-        assert!(upkeep.as_mut().poll(&mut context).is_pending());
+        self.drive();
     }
 
     /// A call's octets to the server over a connection, and what it answers.
     pub(super) fn call(&self, connection: u64, arguments: &Bytes) -> Bytes {
-        let address = SocketAddr::from(([192, 0, 2, 1], 700));
-        let (_signal, gone) = GoneSignal::new();
-        let limits = Limits::new(1 << 20, 1 << 20);
-        let tcp = TransportKind::Tcp;
-        let connection = Connection::new(address, address, connection, tcp, limits, Arc::new(Heap), gone);
+        self.call_numbered(connection, 1, arguments)
+    }
+
+    /// The same by an XID: without sessions it tells a call from its repetition.
+    pub(super) fn call_numbered(&self, number: u64, xid: u32, arguments: &Bytes) -> Bytes {
+        let own = number.checked_sub(OWN).and_then(|client| self.own.get(usize::try_from(client).ok()?));
+        let (_signal, connection) = match own {
+            Some(own) => (None, own.connection.clone()),
+            None => {
+                let (signal, connection) = connection(number);
+                (Some(signal), Arc::new(connection))
+            }
+        };
         let mut call = Encoder::new();
         // AUTH_SYS, root.
-        for word in [1, 0, 2, PROGRAM, VERSION, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0] {
+        for word in [xid, 0, 2, PROGRAM, VERSION, 1, 1, 20, 0, 0, 0, 0, 0, 0, 0] {
             call.u32(word);
         }
         let octets = [&call.finish().to_bytes()[..], arguments].concat();
-        let handled =
-            self.server().nfs().handle(CallContext::new(Arc::new(connection)), Stream::from(Bytes::from(octets)));
-        match at_once(handled) {
+        let handled = self.server().nfs().handle(CallContext::new(connection), Stream::from(Bytes::from(octets)));
+        match self.driven(handled) {
             Outcome::Reply(reply) => reply.to_bytes().slice(REPLY_HEADER_OCTETS..),
             _ => panic!("a COMPOUND is answered"),
         }

@@ -152,6 +152,21 @@ impl Default for Limits {
 mod tests {
     use super::*;
 
+    /// What a server uses that is told nothing else: whoever changes one of these changes what clients can rely on.
+    #[test]
+    fn the_defaults_are_known() {
+        let limits = Limits::default();
+        assert_eq!((limits.clients, limits.clients_of_address, limits.unconfirmed), (4_096, 3_072, 256));
+        assert_eq!((limits.sessions, limits.slots, limits.connections), (16, 64, 16));
+        assert_eq!((limits.operations, limits.slot_cache), (64, 2_048));
+        assert_eq!((limits.held_by_client, limits.held), (65_536, 262_144));
+        assert_eq!((limits.lease.as_secs(), limits.courtesy.as_secs()), (90, 86_400));
+        assert_eq!((crate::claims::MAX_WAITING_LOCKS, super::super::copies::MAX_COPIES), (64, 4));
+        assert_eq!(rpcrdma_nfs::v4::MAX_TAG_OCTETS, 1_024);
+        use crate::nfs4::callback::dial40::{MAX_DIALLED, MAX_DIALLED_OF_ADDRESS, MAX_DIALS_IN_MINUTE};
+        assert_eq!((MAX_DIALLED, MAX_DIALLED_OF_ADDRESS, MAX_DIALS_IN_MINUTE), (64, 4, 10));
+    }
+
     /// What other limits rely on.
     #[test]
     fn the_defaults_fit_each_other() {

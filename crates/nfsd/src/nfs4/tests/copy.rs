@@ -264,6 +264,10 @@ fn ranges_are_cloned_in_units() {
     assert_eq!(size(&client, &to.0), 5 * UNIT);
     client.write(&from.0, from.1, 0, b"other").unwrap();
     assert_eq!(client.read(&to.0, to.1, 4 * UNIT, 5).unwrap(), [1; 5], "it is a copy");
+    // The end of the source lies in a unit of the destination that goes on behind it.
+    let before = whole(&client, &to);
+    assert_eq!(clone((3 * UNIT, 0, 0)), Status::INVAL);
+    assert!(whole(&client, &to) == before, "nothing behind the range is lost");
     for unaligned in [(1, 0, UNIT), (0, 1, UNIT), (0, 0, 1), (0, 0, UNIT - 1), (2 * UNIT, 0, UNIT + 9), (1, 0, 0)] {
         assert_eq!(clone(unaligned), Status::INVAL, "{unaligned:?}");
     }
