@@ -151,7 +151,7 @@ fn an_answer_of_a_stale_handle_is_a_warning() {
         std::thread::sleep(Duration::from_millis(10));
     };
     let fields = &warned["fields"];
-    assert_eq!((&fields["status"], &fields["export"]), (&"STALE".into(), &"/".into()), "{warned}");
+    assert_eq!((&fields["status"], &fields["export"]), (&"NFS3ERR_STALE".into(), &"/".into()), "{warned}");
     assert_eq!(fields["served"], served.to_str().unwrap());
     assert!(fields["message"].as_str().unwrap().contains("mount again"), "{warned}");
 }
