@@ -23,6 +23,7 @@ pub(crate) async fn run(args: CatArgs) -> Result<()> {
             Ok(())
         };
         let written = written.await;
+        drop(octets);
         close_after(file, written).await?;
     }
     out.flush()?;

@@ -187,10 +187,7 @@ enum Spoken {
 fn spoken(url: &NfsUrl) -> Result<Spoken> {
     match url.version {
         NfsVersion::Auto | NfsVersion::V3 => Ok(Spoken::V3),
-        version => bail!(
-            "version={version}: this client does not speak version 4 of NFS yet; leave it out, or write version=3, which \
-             a server must have then"
-        ),
+        version => bail!("version={version}: this client does not speak version 4 of NFS yet"),
     }
 }
 

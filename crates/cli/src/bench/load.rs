@@ -11,7 +11,7 @@ use futures_util::{StreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
 use rpcrdma_env::{Buffer, Memory};
 use rpcrdma_nfs::{attr::Stability, v3};
-use rpcrdma_nfs_client::{File, Node, Verifier};
+use rpcrdma_nfs_client::{File, Files, Handle, Node, Verifier};
 use rpcrdma_oncrpc::{Client, NoAuth};
 use rpcrdma_xdr::ItemData;
 use std::{
@@ -140,7 +140,13 @@ async fn lanes(load: Arc<Load>, caller: Caller, end: Instant) -> Result<Sample> 
 /// Who calls.
 enum Caller {
     Null(Client),
-    File { file: File, octets: u64, ring: Ring },
+    /// Asks for attributes, of whatever it is.
+    Attributes(Files, Handle),
+    File {
+        file: File,
+        octets: u64,
+        ring: Ring,
+    },
 }
 
 async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> {
@@ -150,6 +156,9 @@ async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> 
         return Ok(Caller::Null(Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, v3::VERSION)));
     };
     let (session, _) = sessions.open(url).await?;
+    if !load.op.moves_data() {
+        return Ok(Caller::Attributes(session.files.clone(), node.file));
+    }
     let file = open(&session, &node, load.op).await?;
     Ok(Caller::File { file, octets, ring: Ring::new(load.block) })
 }
@@ -169,20 +178,20 @@ async fn lane(load: &Load, caller: &Caller, sample: &Mutex<Sample>, end: Instant
                 client.null().await?;
                 0
             }
-            Caller::File { file, octets, ring } => match load.op {
-                Op::Read => read(load, file, *octets, ring, &mut own_buffer).await?,
-                Op::Write => {
-                    let (offset, len) = load.next_block(*octets);
-                    let data = load.octets.slice(..len as usize);
-                    let ok = file.write(offset, Stability::Unstable, data).await?;
-                    ensure!(lock(sample).same_verifier(ok.verifier), "the server has restarted meanwhile");
-                    u64::from(ok.count)
-                }
-                Op::Null | Op::Getattr => {
-                    file.getattr().await?;
-                    0
-                }
-            },
+            Caller::Attributes(files, file) => {
+                files.getattr(file).await?;
+                0
+            }
+            Caller::File { file, octets, ring } if load.op == Op::Read => {
+                read(load, file, *octets, ring, &mut own_buffer).await?
+            }
+            Caller::File { file, octets, .. } => {
+                let (offset, len) = load.next_block(*octets);
+                let data = load.octets.slice(..len as usize);
+                let ok = file.write(offset, Stability::Unstable, data).await?;
+                ensure!(lock(sample).same_verifier(ok.verifier), "the server has restarted meanwhile");
+                u64::from(ok.count)
+            }
         };
         let now = Instant::now();
         lock(sample).record(now - begin, octets);

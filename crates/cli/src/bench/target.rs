@@ -19,10 +19,10 @@ const NEW_FILE_OCTETS: u64 = 256 << 20;
 /// The permissions of a file that is made.
 const NEW_FILE_MODE: u32 = 0o644;
 
-/// A file, and open by the session that it was found by, over which it is committed.
+/// A file. One that is read or written is open by the session that it was found by, over which it is committed.
 pub(super) struct Target {
     node: Node,
-    file: File,
+    file: Option<File>,
     octets: u64,
 }
 
@@ -48,7 +48,7 @@ impl Target {
         let found = match session.files.walk(&session.root, &path, true).await {
             Err(error) if op == Op::Write && error.is_absent() => {
                 let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;
-                return Ok(Self { node, file, octets: NEW_FILE_OCTETS });
+                return Ok(Self { node, file: Some(file), octets: NEW_FILE_OCTETS });
             }
             found => found.with_context(|| At::new(&url.path))?,
         };
@@ -61,7 +61,10 @@ impl Target {
             ensure!(found.attributes.size > 0, "{name} is empty");
         }
         let (node, octets) = (Node::from(&found), found.attributes.size);
-        let file = open(&session, &node, op).await.with_context(|| At::new(&url.path))?;
+        let file = match op.moves_data() {
+            true => Some(open(&session, &node, op).await.with_context(|| At::new(&url.path))?),
+            false => None,
+        };
         Ok(Self { node, file, octets })
     }
 
@@ -72,7 +75,7 @@ impl Target {
 
     /// Makes everything durable.
     pub(super) async fn commit(&self) -> Result<Verifier> {
-        Ok(self.file.commit(0, 0).await?)
+        Ok(self.file.as_ref().context("the file is not open")?.commit(0, 0).await?)
     }
 }
 
