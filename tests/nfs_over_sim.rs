@@ -8,8 +8,7 @@ use nfs::{ADDRESS, CLIENT, EVERY, SERVER, Settled, Spoken, contents, every_proce
 use rpcrdma::{Quiet, Server, ServerMemory, Versions};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfs::v3::Name;
-use rpcrdma_nfs_client::Nfs3;
+use rpcrdma_nfs_client::{Files, Name};
 use rpcrdma_nfsd::MemoryFs;
 use rpcrdma_oncrpc::Handler;
 use rpcrdma_sim::{Event, Link, Side, SimConfig, Task, World};
@@ -62,7 +61,7 @@ async fn listen(
     }
 }
 
-async fn client(world: &World, config: SimConfig, spoken: Spoken) -> (Nfs3, Arc<Settled>) {
+async fn client(world: &World, config: SimConfig, spoken: Spoken) -> (Files, Arc<Settled>) {
     let fabric = Arc::new(world.fabric_with(CLIENT, config));
     let (nfs, driver, settled) = nfs::client(fabric, ADDRESS, &world.env(), spoken).await;
     world.spawn(driver);

@@ -5,8 +5,7 @@ use super::{EVERY, Settled, Spoken, contents, every_procedure, read_file, work, 
 use rpcrdma::{Quiet, Server, ServerMemory};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfs::v3::Name;
-use rpcrdma_nfs_client::Nfs3;
+use rpcrdma_nfs_client::{Files, Name};
 use rpcrdma_nfsd::MemoryFs;
 use std::{
     future::poll_fn,
@@ -70,7 +69,7 @@ impl Process {
 }
 
 /// What a test begins with.
-async fn both(place: &Place, spoken: Spoken) -> (Process, Nfs3, Arc<Settled>, Arc<MemoryFs>) {
+async fn both(place: &Place, spoken: Spoken) -> (Process, Files, Arc<Settled>, Arc<MemoryFs>) {
     let storage = super::storage(&place.env);
     let process = Process::start(place, place.address, &storage, spoken).await;
     let (client, driver, settled) = super::client(place.fabric.clone(), process.address, &place.env, spoken).await;

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use rpcrdma::{ClientOptions, ServerOptions, Versions, connect};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfs::v3::{self, CreateHow, FileType, Handle, Name, NewAttributes, NodeKind, Path, Status};
-use rpcrdma_nfs_client::{Listing, Nfs3, Reader, Writer};
+use rpcrdma_nfs::{attr, v3};
+use rpcrdma_nfs_client::{Access, Cause, CreateHow, Files, Handle, Name, Nfs3, Reader, Writer};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Squash};
 use rpcrdma_oncrpc::{Client, SysAuth, SysCredential};
 use std::{
@@ -83,13 +83,14 @@ pub async fn client(
     server: SocketAddr,
     env: &Env,
     spoken: Spoken,
-) -> (Nfs3, rpcrdma::ClientDriver, Arc<Settled>) {
+) -> (Files, rpcrdma::ClientDriver, Arc<Settled>) {
     let settled = Arc::new(Settled::default());
     let mut options = ClientOptions::default();
     options.versions = spoken.client;
     let (transport, driver) = connect(fabric, server, env, options, settled.clone()).await.unwrap();
     let identity = Arc::new(SysAuth::new(SysCredential::default()));
-    (Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), env.clock.clone()), driver, settled)
+    let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), env.clock.clone());
+    (nfs.into(), driver, settled)
 }
 
 /// The handle of the export's root, as MOUNT would give it.
@@ -114,7 +115,7 @@ pub async fn root(storage: &Arc<MemoryFs>, env: &Env) -> Handle {
     let mut reply = Decoder::new(Stream::from(reply.to_bytes()));
     reply.opaque_fixed(24).unwrap();
     match mount::MountReply::decode(&mut reply).unwrap() {
-        mount::MountReply::Ok { root, .. } => root,
+        mount::MountReply::Ok { root, .. } => root.into(),
         failed => panic!("{failed:?}"),
     }
 }
@@ -123,33 +124,31 @@ pub fn contents(len: usize, seed: u64) -> Bytes {
     (0..len as u64).map(|at| (at.wrapping_mul(seed | 1) >> 3) as u8).collect::<Vec<_>>().into()
 }
 
-pub async fn write_file(nfs: &Nfs3, root: &Handle, name: &Name, data: &Bytes) {
-    let how = CreateHow::Unchecked(NewAttributes { size: Some(0), mode: Some(0o644), ..Default::default() });
-    let made = nfs.create(root, name, how).await.unwrap();
-    let file = match made.file {
-        Some(file) => file,
-        None => nfs.lookup(root, name).await.unwrap().file,
-    };
-    let mut writer = Writer::new(nfs.clone(), file, 32 << 10, 4);
+pub async fn write_file(files: &Files, root: &Handle, name: &Name, data: &Bytes) {
+    let how = CreateHow::Unchecked(attr::NewAttributes { size: Some(0), mode: Some(0o644), ..Default::default() });
+    let file = files.create(root, name, how).await.unwrap().file;
+    let mut writer = Writer::new(file.clone(), 32 << 10, 4);
     for at in (0..data.len()).step_by(100_000) {
         writer.write(at as u64, data.slice(at..data.len().min(at + 100_000))).await.unwrap();
     }
     writer.finish().await.unwrap();
+    file.close().await.unwrap();
 }
 
-pub async fn read_file(nfs: &Nfs3, root: &Handle, name: &Name) -> Vec<u8> {
-    let file = nfs.lookup(root, name).await.unwrap().file;
-    let mut reader = Reader::new(nfs.clone(), file, 0, u64::MAX, 64 << 10, 4);
+pub async fn read_file(files: &Files, root: &Handle, name: &Name) -> Vec<u8> {
+    let file = files.open_at(root, name, Access::Read).await.unwrap();
+    let mut reader = Reader::new(file.clone(), 0, u64::MAX, 64 << 10, 4);
     let mut octets = Vec::new();
     while let Some(block) = reader.next().await.unwrap() {
         octets.extend_from_slice(&block.data);
     }
+    file.close().await.unwrap();
     octets
 }
 
-pub async fn names(nfs: &Nfs3, root: &Handle) -> Vec<Name> {
-    let transfer = nfs.transfer(root).await.unwrap();
-    let mut listing = Listing::new(nfs.clone(), root.clone(), transfer);
+pub async fn names(files: &Files, root: &Handle) -> Vec<Name> {
+    let transfer = files.transfer(root).await.unwrap();
+    let mut listing = files.list(root, transfer);
     let mut names = Vec::new();
     while let Some(entry) = listing.next().await.unwrap() {
         names.push(entry.name);
@@ -162,59 +161,62 @@ pub async fn names(nfs: &Nfs3, root: &Handle) -> Vec<Name> {
 ///
 /// Where calls are sent again (`steady` is false), "no such file" cannot be told from the answer to a call whose first
 /// copy was executed: the client takes it for success when the state is what the call was to bring about.
-pub async fn work(nfs: &Nfs3, root: &Handle, env: &Env, rounds: u64, steady: bool) {
+pub async fn work(files: &Files, root: &Handle, env: &Env, rounds: u64, steady: bool) {
     let random = &env.random;
     let mut model: BTreeMap<Name, Bytes> = BTreeMap::new();
     for round in 0..rounds {
         let name = Name::from(format!("file-{}", random.below(12)).as_str());
         match random.below(6) {
             0 => {
-                let removed = nfs.remove(root, &name).await.map(drop).map_err(|error| error.status());
-                let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(Some(Status::NOENT)) };
+                let removed = files.remove(root, &name).await.map_err(|error| error.cause());
+                let expected = if model.remove(&name).is_some() { Ok(()) } else { Err(Some(Cause::Absent)) };
                 assert!(removed == expected || !steady && removed.is_ok(), "{name:?}: {removed:?}");
             }
             1 => {
                 let to = Name::from(format!("file-{}", random.below(12)).as_str());
-                let renamed = nfs.rename(root, &name, root, &to).await.map(drop).map_err(|error| error.status());
+                let renamed = files.rename(root, &name, root, &to).await.map_err(|error| error.cause());
                 match model.remove(&name) {
                     Some(data) => {
                         assert_eq!(renamed, Ok(()), "{name:?} to {to:?}");
                         model.insert(to, data);
                     }
                     None if !steady && renamed.is_ok() => assert!(model.contains_key(&to), "{name:?} to {to:?}"),
-                    None => assert_eq!(renamed, Err(Some(Status::NOENT)), "{name:?} to {to:?}"),
+                    None => assert_eq!(renamed, Err(Some(Cause::Absent)), "{name:?} to {to:?}"),
                 }
             }
             2 => {
                 if let Some(data) = model.get(&name) {
-                    assert!(read_file(nfs, root, &name).await == data[..], "{name:?} in round {round}");
+                    assert!(read_file(files, root, &name).await == data[..], "{name:?} in round {round}");
                 }
             }
             _ => {
                 let data = contents(random.below(300_000) as usize, round);
-                write_file(nfs, root, &name, &data).await;
+                write_file(files, root, &name, &data).await;
                 model.insert(name, data);
             }
         }
     }
-    assert_eq!(names(nfs, root).await, model.keys().cloned().collect::<Vec<_>>());
+    assert_eq!(names(files, root).await, model.keys().cloned().collect::<Vec<_>>());
     for (name, data) in &model {
-        assert!(read_file(nfs, root, name).await == data[..], "{name:?} in the end");
+        assert!(read_file(files, root, name).await == data[..], "{name:?} in the end");
     }
 }
 
 /// Each procedure once or more, with what is long where something can be.
-pub async fn every_procedure(nfs: &Nfs3, root: &Handle) {
+pub async fn every_procedure(files: &Files, export: &Handle) {
+    use v3::{CreateHow, FileType, Name, NewAttributes, NodeKind, Path, Status};
+    let (nfs, root) = (files.version_3().unwrap(), &v3::Handle::new(export.as_slice()).unwrap());
     let mode = |mode| NewAttributes { mode: Some(mode), ..NewAttributes::default() };
     let name = |text: &str| Name::from(text);
     nfs.null().await.unwrap();
     let directory = nfs.mkdir(root, &name("every"), mode(0o755)).await.unwrap().file.unwrap();
     let again = nfs.mkdir(root, &name("every"), mode(0o755)).await.unwrap_err();
-    assert_eq!(again.status(), Some(Status::EXIST));
+    assert_eq!(again.status(), Some(Status::EXIST.into()));
 
     let data = contents(200_000, 5);
-    write_file(nfs, &directory, &name("file"), &data).await;
-    assert!(read_file(nfs, &directory, &name("file")).await == data[..]);
+    let (neutral, file) = (Handle::from(directory.clone()), rpcrdma_nfs_client::Name::from("file"));
+    write_file(files, &neutral, &file, &data).await;
+    assert!(read_file(files, &neutral, &file).await == data[..]);
     let file = nfs.lookup(&directory, &name("file")).await.unwrap().file;
     nfs.setattr(&file, NewAttributes { size: Some(1000), ..mode(0o600) }, None).await.unwrap();
     let attributes = nfs.getattr(&file).await.unwrap();
@@ -243,7 +245,8 @@ pub async fn every_procedure(nfs: &Nfs3, root: &Handle) {
         expected.push(long);
     }
     expected.sort();
-    assert_eq!(names(nfs, &directory).await, expected, "READDIRPLUS");
+    let listed: Vec<_> = names(files, &neutral).await.into_iter().map(|name| Name(name.0)).collect();
+    assert_eq!(listed, expected, "READDIRPLUS");
     let (mut seen, mut cookie, mut verifier) = (Vec::new(), 0, v3::Verifier::default());
     loop {
         let listed = nfs.readdir(&directory, cookie, verifier, 9000).await.unwrap();
@@ -264,11 +267,11 @@ pub async fn every_procedure(nfs: &Nfs3, root: &Handle) {
     assert!(nfs.pathconf(root).await.unwrap().max_name_octets >= 255);
 
     let full = nfs.rmdir(root, &name("every")).await.unwrap_err();
-    assert_eq!(full.status(), Some(Status::NOTEMPTY));
+    assert_eq!(full.status(), Some(Status::NOTEMPTY.into()));
     for gone in &expected {
         nfs.remove(&directory, gone).await.unwrap();
     }
     nfs.rmdir(root, &name("every")).await.unwrap();
     nfs.remove(root, &name("moved")).await.unwrap();
-    assert_eq!(nfs.getattr(&file).await.unwrap_err().status(), Some(Status::STALE));
+    assert_eq!(nfs.getattr(&file).await.unwrap_err().status(), Some(Status::STALE.into()));
 }

@@ -3,8 +3,8 @@
 //! the progress has no total. Nothing of what it finds is used for the copy.
 
 use crate::{place::MAX_DEPTH, session::Session};
-use rpcrdma_nfs::v3::{Attributes, FileType, Handle};
-use rpcrdma_nfs_client::Listing;
+use rpcrdma_nfs::attr::{Attributes, FileType};
+use rpcrdma_nfs_client::Handle;
 use std::{
     collections::HashSet,
     fs::{self, Metadata},
@@ -111,7 +111,7 @@ async fn remote_total(session: &Session, root: &Handle, attributes: &Attributes)
         }
     }
     while let Some((directory, depth)) = directories.pop() {
-        let mut listing = Listing::new(session.nfs.clone(), directory, session.transfer);
+        let mut listing = session.files.list(&directory, session.transfer);
         // What cannot be listed, the copy tells.
         while let Some(entry) = listing.next().await.ok()? {
             let (file, found) = entry.file.zip(entry.attributes)?;

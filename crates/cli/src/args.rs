@@ -21,7 +21,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 #[command(name = "rpcrdma", version, about, max_term_width = 100)]
 #[command(after_help = "\
 URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
-  version=3            the version of NFS (the only one)
+  version=auto|3|...   the version of NFS: 3, 4.0, 4.1 or 4.2 (auto: 3; version 4 is not spoken yet)
   transport=rdma|tcp   what carries it (rdma)
   fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
   device=NAME          with fabric=verbs: which device (the one that leads to the server)

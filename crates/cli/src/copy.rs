@@ -5,7 +5,7 @@ use crate::{
 };
 use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use rpcrdma_nfs_client::Error;
+use rpcrdma_nfs_client::{Error, File};
 use rpcrdma_oncrpc::CallError;
 use std::{
     io::{IsTerminal, Write},
@@ -50,9 +50,21 @@ pub(crate) fn data_runs(octets: &[u8]) -> Vec<std::ops::Range<usize>> {
 pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         cause.is::<TooDeep>()
-            || matches!(cause.downcast_ref::<Error>(), Some(Error::Call { source: CallError::Transport(_), .. }))
+            || cause.downcast_ref::<Error>().is_some_and(Error::is_unreachable)
             || matches!(cause.downcast_ref::<CallError>(), Some(CallError::Transport(_)))
     })
+}
+
+/// Closes a file that has been copied, or not. If both fail, why it was not copied is what counts.
+pub(crate) async fn close_after<T>(file: File, copied: Result<T>) -> Result<T> {
+    // Without a server there is nothing to close.
+    if !copied.as_ref().is_err_and(is_hopeless) {
+        let closed = file.close().await;
+        if copied.is_ok() {
+            closed?;
+        }
+    }
+    copied
 }
 
 /// Tells something on the standard error output. Where that is full or closed, there is nobody to tell.

@@ -128,7 +128,7 @@ mod tests {
     use rpcrdma_nfs::v3::Status;
 
     fn refused() -> anyhow::Error {
-        Error::Status { procedure: "CREATE", status: Status::ROFS, denied: None }.into()
+        Error::Status { procedure: "CREATE", status: Status::ROFS.into(), denied: None }.into()
     }
 
     #[test]

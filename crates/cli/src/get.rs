@@ -26,8 +26,8 @@ use futures_util::{
 };
 use later::{FileId, Known, Later, Turn};
 use rpcrdma_env::Random;
-use rpcrdma_nfs::v3::{Attributes, FileType, Handle, Status};
-use rpcrdma_nfs_client::{Found, Listing};
+use rpcrdma_nfs::attr::{Attributes, FileType, Time};
+use rpcrdma_nfs_client::{Found, Handle};
 use rustix::{
     fs::{CWD, FileType as LocalType, Mode, Timespec, Timestamps},
     io::Errno,
@@ -121,7 +121,7 @@ impl Copier {
         sessions: &mut Sessions,
     ) -> Result<()> {
         let (session, path) = sessions.open(url).await?;
-        let found = session.nfs.walk(&session.root, &path, !args.recursive).await?;
+        let found = session.files.walk(&session.root, &path, !args.recursive).await?;
         let local = match url.last_name() {
             Some(name) if into_directory => args.local.join(checked_name(name)?),
             _ => args.local.clone(),
@@ -129,14 +129,13 @@ impl Copier {
         let is_directory = found.attributes.file_type == FileType::Directory;
         ensure!(!is_directory || args.recursive, "is a directory; copy it with -r");
         let ahead = self.tally.borrow().ahead().filter(|_| args.urls.len() == 1);
-        let Found { file, attributes, .. } = found;
         let walk = async {
             if let Some(ahead) = ahead {
-                ahead.walk_remote(&session, &file, &attributes).await;
+                ahead.walk_remote(&session, &found.file, &found.attributes).await;
             }
         };
         self.counterparts.borrow_mut().add(&local, url.path.clone());
-        let tree = self.tree(&session, file.clone(), attributes.clone(), local);
+        let tree = self.tree(&session, found.clone(), local);
         // The walk ends with the copy, and not the other way round.
         match select(pin!(tree), pin!(walk)).await {
             Either::Left((copied, _)) => copied,
@@ -148,12 +147,12 @@ impl Copier {
     ///
     /// # Errors
     /// Only if going on is hopeless.
-    async fn tree(&self, session: &Arc<Session>, file: Handle, attributes: Attributes, local: PathBuf) -> Result<()> {
+    async fn tree(&self, session: &Arc<Session>, found: Found, local: PathBuf) -> Result<()> {
         let mut files = FuturesUnordered::new();
         let mut directories = Vec::new();
-        if attributes.file_type == FileType::Directory {
-            directories.push((file, attributes, local, 1));
-        } else if let Some(copy) = self.other(session, file, attributes, local) {
+        if found.attributes.file_type == FileType::Directory {
+            directories.push((found.file, found.attributes, local, 1));
+        } else if let Some(copy) = self.other(session, found, local) {
             files.push(copy);
         }
         while let Some((directory, attributes, local, depth)) = directories.pop() {
@@ -166,25 +165,14 @@ impl Copier {
             }
             self.tally.borrow_mut().directories += 1;
             self.directories.borrow_mut().push((local.clone(), attributes));
-            let mut listing = Listing::new(session.nfs.clone(), directory.clone(), session.transfer);
+            let mut listing = session.files.list(&directory, session.transfer);
             loop {
                 let next = async {
                     let Some(entry) = listing.next().await? else { return Ok(None) };
                     let local = local.join(checked_name(entry.name.as_slice())?);
-                    let (file, attributes) = match (entry.file, entry.attributes) {
-                        (Some(file), Some(attributes)) => (file, attributes),
-                        _ => {
-                            let found = session.nfs.lookup(&directory, &entry.name).await?;
-                            let attributes = match found.attributes {
-                                Some(attributes) => attributes,
-                                None => session.nfs.getattr(&found.file).await?,
-                            };
-                            (found.file, attributes)
-                        }
-                    };
-                    anyhow::Ok(Some((file, attributes, local)))
+                    anyhow::Ok(Some((session.files.found(&directory, entry).await?, local)))
                 };
-                let (file, attributes, local) = match next.await {
+                let (found, local) = match next.await {
                     Ok(Some(next)) => next,
                     Ok(None) => break,
                     Err(error) => {
@@ -193,9 +181,9 @@ impl Copier {
                         if listing.has_failed() { break } else { continue }
                     }
                 };
-                if attributes.file_type == FileType::Directory {
-                    directories.push((file, attributes, local, depth + 1));
-                } else if let Some(copy) = self.other(session, file, attributes, local) {
+                if found.attributes.file_type == FileType::Directory {
+                    directories.push((found.file, found.attributes, local, depth + 1));
+                } else if let Some(copy) = self.other(session, found, local) {
                     files.push(copy);
                 }
                 while files.len() >= FILES {
@@ -215,12 +203,11 @@ impl Copier {
     fn other(
         &self,
         session: &Arc<Session>,
-        file: Handle,
-        attributes: Attributes,
+        found: Found,
         local: PathBuf,
     ) -> Option<impl Future<Output = (PathBuf, Result<()>)> + use<'_>> {
-        let id = FileId::new(session, &attributes);
-        match self.known.borrow_mut().begin(id, attributes.links, &local) {
+        let id = FileId::new(session, &found.attributes);
+        match self.known.borrow_mut().begin(id, found.attributes.links, &local) {
             Ok(Turn::Copy) => {}
             Ok(Turn::Link) => {
                 self.later.borrow_mut().push(Later::HardLink { id, local });
@@ -237,8 +224,8 @@ impl Copier {
         }
         let session = session.clone();
         Some(async move {
-            let is_link = attributes.file_type == FileType::Symlink;
-            let copied = self.one(&session, file, attributes, &local).await;
+            let is_link = found.attributes.file_type == FileType::Symlink;
+            let copied = self.one(&session, found, &local).await;
             match &copied {
                 // A symbolic link is there later.
                 Ok(()) if is_link => {}
@@ -249,12 +236,12 @@ impl Copier {
         })
     }
 
-    async fn one(&self, session: &Session, file: Handle, attributes: Attributes, local: &Path) -> Result<()> {
-        match attributes.file_type {
-            FileType::Regular => self.regular(session, &file, &attributes, local).await,
-            FileType::Symlink => self.symlink(session, file, attributes, local).await,
+    async fn one(&self, session: &Session, found: Found, local: &Path) -> Result<()> {
+        match found.attributes.file_type {
+            FileType::Regular => self.regular(session, &found, local).await,
+            FileType::Symlink => self.symlink(session, found.file, found.attributes, local).await,
             FileType::Fifo => {
-                make_fifo(local, &attributes)?;
+                make_fifo(local, &found.attributes)?;
                 self.tally.borrow_mut().special += 1;
                 Ok(())
             }
@@ -263,7 +250,7 @@ impl Copier {
     }
 
     async fn symlink(&self, session: &Session, link: Handle, attributes: Attributes, local: &Path) -> Result<()> {
-        let target = session.nfs.readlink(&link).await?.as_slice().to_vec();
+        let target = session.files.readlink(&link).await?.to_vec();
         let id = FileId::new(session, &attributes);
         self.later.borrow_mut().push(Later::Symlink { target, id, local: local.to_owned(), attributes });
         Ok(())
@@ -315,39 +302,19 @@ fn set_file(file: &File, attributes: &Attributes) -> Result<()> {
 }
 
 fn times(attributes: &Attributes) -> Timestamps {
-    let timespec = |time: rpcrdma_nfs::v3::Time| Timespec {
-        tv_sec: i64::from(time.seconds),
-        tv_nsec: i64::from(time.nanoseconds.min(999_999_999)),
-    };
+    let timespec =
+        |time: Time| Timespec { tv_sec: time.seconds, tv_nsec: i64::from(time.nanoseconds.min(999_999_999)) };
     Timestamps { last_access: timespec(attributes.accessed), last_modification: timespec(attributes.modified) }
-}
-
-/// Whether a server's error says that a name is not there.
-pub(crate) fn is_absent(error: &rpcrdma_nfs_client::Error) -> bool {
-    error.status() == Some(Status::NOENT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    pub(super) fn sample_attributes() -> Attributes {
-        use rpcrdma_nfs::v3::{Specification, Time};
-        Attributes {
-            file_type: FileType::Symlink,
-            mode: 0o777,
-            links: 2,
-            uid: 0,
-            gid: 0,
-            size: 7,
-            used: 0,
-            device: Specification::default(),
-            file_system: 1,
-            file_id: 1,
-            accessed: Time::default(),
-            modified: Time::default(),
-            changed: Time::default(),
-        }
+    pub(super) fn sample_attributes(file_type: FileType) -> Attributes {
+        let mut attributes = Attributes::new(file_type, 1, 1);
+        (attributes.mode, attributes.links, attributes.size) = (0o777, 2, 7);
+        attributes
     }
 
     #[test]

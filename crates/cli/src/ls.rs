@@ -10,8 +10,9 @@ use crate::{
     url::NfsUrl,
 };
 use anyhow::{Result, ensure};
-use rpcrdma_nfs::v3::{Attributes, FileType, Handle, Path};
-use rpcrdma_nfs_client::Listing;
+use bytes::Bytes;
+use rpcrdma_nfs::attr::{Attributes, FileType};
+use rpcrdma_nfs_client::Handle;
 use serde_json::{Map, Value};
 use std::io::{BufWriter, StdoutLock, Write};
 
@@ -29,7 +30,7 @@ struct Line {
     name: Vec<u8>,
     file: Handle,
     attributes: Attributes,
-    target: Option<Path>,
+    target: Option<Bytes>,
 }
 
 pub(crate) async fn run(args: LsArgs) -> Result<()> {
@@ -112,27 +113,22 @@ impl Lister<'_> {
     }
 
     async fn read(&self, session: &Session, directory: &Handle) -> Result<Vec<Line>> {
-        let nfs = &session.nfs;
-        let mut listing = Listing::new(nfs.clone(), directory.clone(), session.transfer);
+        let files = &session.files;
+        let mut listing = files.list(directory, session.transfer);
         let (mut lines, mut held) = (Vec::new(), 0);
         while let Some(entry) = listing.next().await? {
-            let (file, attributes) = match (entry.file, entry.attributes) {
-                (Some(file), Some(attributes)) => (file, attributes),
-                _ => match nfs.lookup(directory, &entry.name).await {
-                    Ok(found) => match found.attributes {
-                        Some(attributes) => (found.file, attributes),
-                        None => (found.file.clone(), nfs.getattr(&found.file).await?),
-                    },
-                    // Removed while we look.
-                    Err(error) if error.status() == Some(rpcrdma_nfs::v3::Status::NOENT) => continue,
-                    Err(error) => return Err(error.into()),
-                },
+            let name = entry.name.as_slice().to_vec();
+            let (file, attributes) = match files.found(directory, entry).await {
+                Ok(found) => (found.file, found.attributes),
+                // Removed while we look.
+                Err(error) if error.is_absent() => continue,
+                Err(error) => return Err(error.into()),
             };
             let wanted = attributes.file_type == FileType::Symlink && (self.args.long || self.args.client.json);
-            let target = if wanted { Some(nfs.readlink(&file).await?) } else { None };
-            held += size_of::<Line>() + entry.name.as_slice().len() + target.as_ref().map_or(0, |t| t.as_slice().len());
+            let target = if wanted { Some(files.readlink(&file).await?) } else { None };
+            held += size_of::<Line>() + name.len() + target.as_ref().map_or(0, Bytes::len);
             ensure!(held <= LISTED_OCTETS, "has more than {} MiB of entries, or no end", LISTED_OCTETS >> 20);
-            lines.push(Line { name: entry.name.as_slice().to_vec(), file, attributes, target });
+            lines.push(Line { name, file, attributes, target });
         }
         lines.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(lines)
@@ -147,7 +143,7 @@ impl Lister<'_> {
             names::insert_json(&mut object, "name", &line.name);
             insert_attributes(&mut object, &line.attributes);
             if let Some(target) = &line.target {
-                names::insert_json(&mut object, "target", target.as_slice());
+                names::insert_json(&mut object, "target", target);
             }
             writeln!(self.out, "{}", names::json(&Value::Object(object)))?;
             return Ok(());
@@ -165,7 +161,7 @@ impl Lister<'_> {
         self.out.write_all(&names::for_output(&line.name))?;
         if let Some(target) = &line.target {
             self.out.write_all(b" -> ")?;
-            self.out.write_all(&names::for_output(target.as_slice()))?;
+            self.out.write_all(&names::for_output(target))?;
         }
         self.out.write_all(b"\n")?;
         Ok(())

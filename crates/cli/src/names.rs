@@ -5,7 +5,7 @@
 
 use indicatif::HumanBytes;
 pub(crate) use rpcrdma_capture::names::{escaped, json};
-use rpcrdma_nfs::v3::{FileType, Time};
+use rpcrdma_nfs::attr::{FileType, Time};
 use serde_json::{Map, Value};
 use std::io::IsTerminal;
 
@@ -82,7 +82,7 @@ pub(crate) fn file_type(file_type: FileType) -> &'static str {
 /// A time in UTC, to the second.
 pub(crate) fn time(time: Time) -> String {
     let nanoseconds = i32::try_from(time.nanoseconds).unwrap_or(0).min(999_999_999);
-    match jiff::Timestamp::new(i64::from(time.seconds), nanoseconds) {
+    match jiff::Timestamp::new(time.seconds, nanoseconds) {
         Ok(timestamp) => timestamp.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
         Err(_) => format!("{}s", time.seconds),
     }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn times_are_utc() {
         assert_eq!(time(Time { seconds: 0, nanoseconds: 0 }), "1970-01-01T00:00:00Z");
-        assert_eq!(time(Time { seconds: u32::MAX, nanoseconds: u32::MAX }), "2106-02-07T06:28:15Z");
+        assert_eq!(time(Time { seconds: u32::MAX.into(), nanoseconds: u32::MAX }), "2106-02-07T06:28:15Z");
     }
 
     #[test]

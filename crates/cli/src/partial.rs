@@ -7,7 +7,7 @@
 //! written beyond: the rest is copied again.
 
 use rpcrdma_env::Random;
-use rpcrdma_nfs::v3::Time;
+use rpcrdma_nfs::attr::Time;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How far before its end the part of a file may still have gaps: calls overtake each other, and a machine that dies

@@ -1,9 +1,9 @@
 //! Where something that is to be made, moved or removed stands: a name in a directory that is there.
 
-use crate::{get::is_absent, names::escaped, session::Session};
+use crate::{names::escaped, session::Session};
 use anyhow::{Result, ensure};
-use rpcrdma_nfs::v3::{FileType, Handle, Name, Status};
-use rpcrdma_nfs_client::Error;
+use rpcrdma_nfs::attr::FileType;
+use rpcrdma_nfs_client::{Handle, Name};
 use std::fmt;
 
 /// Directories within each other that a command goes into: bounds what a server with an endless tree makes us keep and
@@ -34,10 +34,10 @@ pub(crate) enum Target {
 impl Target {
     /// What `path` stands for. Symbolic links are followed if they lead somewhere.
     pub(crate) async fn find(session: &Session, path: &[u8]) -> Result<Self> {
-        match session.nfs.walk(&session.root, path, true).await {
+        match session.files.walk(&session.root, path, true).await {
             Ok(found) if found.attributes.file_type == FileType::Directory => return Ok(Target::Directory(found.file)),
             Ok(_) => {}
-            Err(error) if is_absent(&error) => {}
+            Err(error) if error.is_absent() => {}
             Err(error) => return Err(error.into()),
         }
         let place = Place::find(session, path).await?;
@@ -81,8 +81,8 @@ impl Place {
 
 /// Something on the way to a name is no directory: what a server would answer to LOOKUP.
 pub(crate) fn no_directory(session: &Session, path: &[u8]) -> anyhow::Error {
-    let error = Error::Status { procedure: "LOOKUP", status: Status::NOTDIR, denied: None };
-    anyhow::Error::from(error).context(format!("{} is no directory", escaped(&session.shown(path))))
+    anyhow::Error::from(session.files.no_directory())
+        .context(format!("{} is no directory", escaped(&session.shown(path))))
 }
 
 /// The path above the last name, and the name. Slashes at the end do not count.

@@ -14,7 +14,6 @@ use crate::{
     counterpart::Counterparts,
     failure::At,
     files::umask,
-    get::is_absent,
     interrupt::Signals,
     names::join,
     partial::temporary_name,
@@ -22,10 +21,11 @@ use crate::{
     session::{Session, Sessions},
 };
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rpcrdma_env::Random;
-use rpcrdma_nfs::v3::{FileType, Handle, Name, NewAttributes, Path as LinkPath, Status};
-use rpcrdma_nfs_client::Error;
+use rpcrdma_nfs::attr::{FileType, NewAttributes};
+use rpcrdma_nfs_client::{Error, Handle, Name};
 use rustix::fs::FileType as LocalType;
 use source::{Facts, Local};
 use std::{
@@ -272,17 +272,10 @@ impl Copier<'_> {
         match facts.kind {
             LocalType::RegularFile => self.regular(local, directory, name).await,
             LocalType::Symlink => {
-                let target = LinkPath::from(local.link_target()?.as_slice());
-                self.symlink(facts, directory, name, &target).await
+                let target = Bytes::from(local.link_target()?);
+                self.symlink(facts, directory, name, target).await
             }
             _ => self.node(facts, directory, name).await,
-        }
-    }
-
-    async fn handle_of(&self, file: Option<Handle>, directory: &Handle, name: &Name) -> Result<Handle> {
-        match file {
-            Some(file) => Ok(file),
-            None => Ok(self.session.nfs.lookup(directory, name).await?.file),
         }
     }
 
@@ -298,33 +291,29 @@ impl Copier<'_> {
     async fn make_directory(&self, directory: &Handle, name: &Name) -> Result<(Handle, bool)> {
         // Nobody else gets in before the directory has its own mode.
         let attributes = NewAttributes { mode: Some(0o700), ..Default::default() };
-        match self.session.nfs.mkdir(directory, name, attributes).await {
-            Ok(made) => Ok((self.handle_of(made.file, directory, name).await?, true)),
-            Err(error) if error.status() == Some(Status::EXIST) => {
-                let found = self.session.nfs.lookup(directory, name).await?;
-                let attributes = match found.attributes {
-                    Some(attributes) => attributes,
-                    None => self.session.nfs.getattr(&found.file).await?,
-                };
-                ensure!(attributes.file_type == FileType::Directory, "exists on the server and is no directory");
+        match self.session.files.mkdir(directory, name, attributes).await {
+            Ok(made) => Ok((made.file, true)),
+            Err(error) if error.exists() => {
+                let found = self.session.files.lookup(directory, name).await?;
+                ensure!(found.attributes.file_type == FileType::Directory, "exists on the server and is no directory");
                 Ok((found.file, false))
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    async fn symlink(&self, facts: &Facts, directory: &Handle, name: &Name, target: &LinkPath) -> Result<Handle> {
-        let nfs = &self.session.nfs;
-        let link = match nfs.symlink(directory, name, NewAttributes::default(), target).await {
-            Err(error) if error.status() == Some(Status::EXIST) => {
+    async fn symlink(&self, facts: &Facts, directory: &Handle, name: &Name, target: Bytes) -> Result<Handle> {
+        let nfs = &self.session.files;
+        let link = match nfs.symlink(directory, name, NewAttributes::default(), target.clone()).await {
+            Err(error) if error.exists() => {
                 let beside = self.new_name(directory, name);
                 let made = nfs.symlink(directory, &beside.name, NewAttributes::default(), target).await;
                 self.settle_refused(&beside, &made);
-                let link = self.handle_of(made?.file, directory, &beside.name).await?;
+                let link = made?.file;
                 self.take_place(&beside, name).await?;
                 link
             }
-            other => self.handle_of(other?.file, directory, name).await?,
+            other => other?.file,
         };
         self.tally.borrow_mut().links += 1;
         if self.no_attributes {
@@ -332,8 +321,8 @@ impl Copier<'_> {
         }
         match nfs.setattr(&link, facts.times(), None).await {
             // Some file systems keep no times of their own for links.
-            Err(Error::Status { status: Status::NOTSUPP | Status::INVAL, .. }) | Ok(_) => Ok(link),
-            Err(error) => Err(error.into()),
+            Err(error) if !error.is_not_supported() && !error.is_invalid() => Err(error.into()),
+            _ => Ok(link),
         }
     }
 
@@ -378,7 +367,7 @@ impl Copier<'_> {
         }
         loop {
             let Some((local, directory, attributes)) = self.directories.borrow().last().cloned() else { break };
-            match self.session.nfs.setattr(&directory, attributes, None).await {
+            match self.session.files.setattr(&directory, attributes, None).await {
                 Err(error) if error.is_denied() => self.tell_attributes_not_kept(&local),
                 Err(error) => self.check(&local, error.into())?,
                 Ok(_) => {}
@@ -389,9 +378,9 @@ impl Copier<'_> {
     }
 
     async fn hard_link(&self, first: &Handle, directory: &Handle, name: &Name) -> Result<()> {
-        let nfs = &self.session.nfs;
+        let nfs = &self.session.files;
         match nfs.link(first, directory, name).await {
-            Err(error) if error.status() == Some(Status::EXIST) => {
+            Err(error) if error.exists() => {
                 let found = nfs.lookup(directory, name).await?;
                 if found.file == *first {
                     return Ok(());
@@ -402,7 +391,7 @@ impl Copier<'_> {
                 made?;
                 self.take_place(&beside, name).await
             }
-            other => Ok(other.map(drop)?),
+            other => Ok(other?),
         }
     }
 
@@ -417,7 +406,7 @@ impl Copier<'_> {
 
     /// What the server has refused to make is not ours to remove.
     fn settle_refused<T>(&self, beside: &Unfinished, made: &Result<T, Error>) {
-        if made.as_ref().is_err_and(|error| error.status().is_some()) {
+        if made.as_ref().is_err_and(Error::has_made_nothing) {
             self.settle(Some(beside));
         }
     }
@@ -425,10 +414,10 @@ impl Copier<'_> {
     /// Gives a link the name it is for. If that was one more name of the same file, RENAME has done nothing, and the
     /// temporary name is still there.
     async fn take_place(&self, beside: &Unfinished, name: &Name) -> Result<()> {
-        let (nfs, directory) = (&self.session.nfs, &beside.directory);
+        let (nfs, directory) = (&self.session.files, &beside.directory);
         nfs.rename(directory, &beside.name, directory, name).await.context("cannot take the place of what is there")?;
         match nfs.remove(directory, &beside.name).await {
-            Err(error) if !is_absent(&error) => return Err(error.into()),
+            Err(error) if !error.is_absent() => return Err(error.into()),
             _ => self.settle(Some(beside)),
         }
         Ok(())

@@ -5,18 +5,15 @@ use crate::{
     names::{escaped, join},
     resolve::{at_port, first_that_answers, resolve},
     transports::{self, Options},
-    url::{NfsUrl, Transport},
+    url::{NfsUrl, NfsVersion, Transport},
     waiting::Watch,
 };
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use rpcrdma_env::{Env, Random, tokio_env};
 use rpcrdma_fabric::pool::Pool;
-use rpcrdma_nfs::{
-    mount,
-    v3::{self, Handle},
-};
-use rpcrdma_nfs_client::{Found, Mount, Nfs3, Transfer, split_export};
+use rpcrdma_nfs::{mount, v3};
+use rpcrdma_nfs_client::{Files, Found, Handle, Mount, Nfs3, Transfer, split_export};
 use rpcrdma_oncrpc::{
     Client, ClientFlavour, ClientTransport, Netid, SysAuth, SysCredential,
     rpcbind::{RPCBIND_PORT, Rpcbind},
@@ -28,7 +25,7 @@ const DEFAULT_MOUNT_PORT: u16 = 20048;
 
 /// A mounted export of one server.
 pub(crate) struct Session {
-    pub(crate) nfs: Nfs3,
+    pub(crate) files: Files,
     pub(crate) root: Handle,
     pub(crate) transfer: Transfer,
     /// Where buffers for data come from.
@@ -82,13 +79,15 @@ impl Sessions {
     }
 
     async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
+        let Spoken::V3 = spoken(url)?;
         let identity = identity(url);
         let (export, root, path) = self.mount(url, address, identity.clone()).await?;
         let server = at_port(address, url.nfs_port());
         let (transport, pool) = self.transport(url, server).await?;
         let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
-        let transfer = nfs.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
-        Ok((Session { nfs, root, transfer, pool, export, url: url.clone() }, path))
+        let files = Files::from(nfs);
+        let transfer = files.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
+        Ok((Session { files, root, transfer, pool, export, url: url.clone() }, path))
     }
 
     async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<(Arc<dyn ClientTransport>, Pool)> {
@@ -111,6 +110,7 @@ impl Sessions {
 
     /// A connection to the URL's server without a mount.
     pub(crate) async fn transport_for(&self, url: &NfsUrl) -> Result<Arc<dyn ClientTransport>> {
+        let Spoken::V3 = spoken(url)?;
         let addresses = resolve(url).await?;
         let attempt = async |address| Ok(self.transport(url, at_port(address, url.nfs_port())).await?.0);
         first_that_answers(&addresses, attempt).await
@@ -144,7 +144,7 @@ impl Sessions {
             }
         };
         let root = mount.mount(Bytes::from(export.clone())).await.with_context(|| server.to_string())?;
-        Ok((export, root, path))
+        Ok((export, root.into(), path))
     }
 
     /// What rpcbind says, or the usual port.
@@ -170,7 +170,24 @@ impl Session {
 
     /// The file at a path in the export. Its errors do not name the path: callers know it as the user wrote it.
     pub(crate) async fn find(&self, path: &[u8], follow_last: bool) -> Result<Found> {
-        Ok(self.nfs.walk(&self.root, path, follow_last).await?)
+        Ok(self.files.walk(&self.root, path, follow_last).await?)
+    }
+}
+
+/// The version of NFS that a session speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spoken {
+    V3,
+}
+
+/// Which version a URL asks for.
+///
+/// # Errors
+/// If this client does not speak it.
+fn spoken(url: &NfsUrl) -> Result<Spoken> {
+    match url.version {
+        NfsVersion::Auto | NfsVersion::V3 => Ok(Spoken::V3),
+        version => bail!("version={version}: this client does not speak version 4 of NFS yet"),
     }
 }
 
@@ -178,7 +195,8 @@ impl NfsUrl {
     fn same_server(&self, other: &NfsUrl) -> bool {
         let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, url.mount_port);
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
-        place(self) == place(other) && carried(self) == carried(other) && (self.uid, self.gid) == (other.uid, other.gid)
+        let callers = |url: &NfsUrl| (url.uid, url.gid, spoken(url).ok());
+        place(self) == place(other) && carried(self) == carried(other) && callers(self) == callers(other)
     }
 }
 
@@ -210,6 +228,28 @@ fn identity(url: &NfsUrl) -> Arc<dyn ClientFlavour> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn url(text: &str) -> NfsUrl {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn sessions_are_shared_by_urls_that_speak_the_same() {
+        let plain = url("nfs://host/a");
+        assert!(plain.same_server(&url("nfs://host/b?version=3")), "auto means version 3");
+        for other in ["?version=4.2", "?uid=7", "?gid=7", "?transport=tcp", "?rpcrdma=1", "?mountport=5"] {
+            assert!(!plain.same_server(&url(&format!("nfs://host/a{other}"))), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_version_that_is_not_spoken_is_refused_in_words() {
+        for version in ["4.0", "4.1", "4.2"] {
+            let refused = spoken(&url(&format!("nfs://host/?version={version}"))).unwrap_err().to_string();
+            assert!(refused.starts_with(&format!("version={version}: this client does not speak")), "{refused}");
+        }
+        assert_eq!(spoken(&url("nfs://host/?version=auto")).unwrap(), Spoken::V3);
+    }
 
     #[test]
     fn a_path_lies_in_its_export_or_not() {

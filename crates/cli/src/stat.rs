@@ -2,7 +2,7 @@
 
 use crate::{args::StatArgs, files::Errors, ls::insert_attributes, names, session::Sessions, url::NfsUrl};
 use anyhow::Result;
-use rpcrdma_nfs::v3::FileType;
+use rpcrdma_nfs::attr::FileType;
 use serde_json::{Map, Value};
 use std::io::Write;
 
@@ -32,7 +32,7 @@ async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8
     let found = session.find(&path, false).await?;
     let a = &found.attributes;
     let target = match a.file_type {
-        FileType::Symlink => Some(session.nfs.readlink(&found.file).await?),
+        FileType::Symlink => Some(session.files.readlink(&found.file).await?),
         _ => None,
     };
     let handle: String = found.file.as_slice().iter().map(|octet| format!("{octet:02x}")).collect();
@@ -46,7 +46,7 @@ async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8
         object.insert("changed".into(), names::time(a.changed).into());
         object.insert("handle".into(), handle.into());
         if let Some(target) = target {
-            names::insert_json(&mut object, "target", target.as_slice());
+            names::insert_json(&mut object, "target", &target);
         }
         writeln!(out, "{}", names::json(&Value::Object(object)))?;
         return Ok(());
@@ -55,7 +55,7 @@ async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8
     out.write_all(&names::for_output(&url.path))?;
     if let Some(target) = target {
         write!(out, " -> ")?;
-        out.write_all(&names::for_output(target.as_slice()))?;
+        out.write_all(&names::for_output(&target))?;
     }
     writeln!(out, "\n    type: {}", names::file_type(a.file_type))?;
     writeln!(out, "    size: {} octets, {} in use", a.size, a.used)?;

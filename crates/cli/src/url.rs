@@ -17,6 +17,39 @@ pub(crate) enum Transport {
     Tcp,
 }
 
+/// The version of NFS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NfsVersion {
+    /// What client and server both speak.
+    #[default]
+    Auto,
+    V3,
+    V4_0,
+    V4_1,
+    V4_2,
+}
+
+impl NfsVersion {
+    const ALL: [NfsVersion; 5] =
+        [NfsVersion::Auto, NfsVersion::V3, NfsVersion::V4_0, NfsVersion::V4_1, NfsVersion::V4_2];
+
+    fn name(self) -> &'static str {
+        match self {
+            NfsVersion::Auto => "auto",
+            NfsVersion::V3 => "3",
+            NfsVersion::V4_0 => "4.0",
+            NfsVersion::V4_1 => "4.1",
+            NfsVersion::V4_2 => "4.2",
+        }
+    }
+}
+
+impl fmt::Display for NfsVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NfsUrl {
@@ -28,6 +61,7 @@ pub(crate) struct NfsUrl {
     pub(crate) port: Option<u16>,
     /// The path, decoded: any octets, beginning with `/`.
     pub(crate) path: Vec<u8>,
+    pub(crate) version: NfsVersion,
     pub(crate) transport: Transport,
     /// What carries RDMA.
     pub(crate) fabric: Carrier,
@@ -89,6 +123,7 @@ impl FromStr for NfsUrl {
             zone,
             port,
             path: decode_percent(path)?,
+            version: NfsVersion::default(),
             transport: Transport::Rdma,
             fabric: Carrier::default(),
             device: None,
@@ -105,8 +140,10 @@ impl FromStr for NfsUrl {
             }
             said.push(name);
             match name {
-                "version" if value == "3" => {}
-                "version" => return bad(format!("version={value}: only NFS version 3 is spoken")),
+                "version" => match NfsVersion::ALL.into_iter().find(|version| version.name() == value) {
+                    Some(version) => url.version = version,
+                    None => return bad(format!("version={value}: it is 3, 4.0, 4.1, 4.2 or auto")),
+                },
                 "transport" => {
                     url.transport = match value {
                         "rdma" => Transport::Rdma,
@@ -277,6 +314,14 @@ mod tests {
     }
 
     #[test]
+    fn the_version_of_nfs_is_read() {
+        assert_eq!(url("nfs://host/").version, NfsVersion::Auto);
+        for version in NfsVersion::ALL {
+            assert_eq!(url(&format!("nfs://host/?version={version}")).version, version);
+        }
+    }
+
+    #[test]
     fn every_part_is_read() {
         let url = url(
             "nfs://[2001:db8::1]:1234/a%2fb/%ff?version=3&transport=rdma&device=mlx5_0&fabric=verbs&mountport=5&uid=7&gid=8",
@@ -313,7 +358,7 @@ mod tests {
             ("nfs://host/%4", "two hexadecimal digits"),
             ("nfs://host/%zz", "two hexadecimal digits"),
             ("nfs://host/%00", "octet 0"),
-            ("nfs://host/?version=4", "version 3"),
+            ("nfs://host/?version=4", "3, 4.0, 4.1, 4.2 or auto"),
             ("nfs://host/?transport=udp", "rdma or tcp"),
             ("nfs://host/?rpcrdma=3", "1, 2 or auto"),
             ("nfs://host/?device=mlx5_0", "say fabric=verbs"),

@@ -90,6 +90,46 @@ fn is_call_of(record: &[u8], procedure: u32) -> bool {
     record.get(16..20) == Some(&NFS) && record.get(PROCEDURE) == Some(&procedure.to_be_bytes())
 }
 
+/// Where a reply has the status of NFS: behind its mark, number, kind, verifier and two outcomes of RPC.
+const STATUS: usize = 28;
+const NFS3ERR_IO: u32 = 5;
+
+/// Takes the handle from the answer to CREATE, and lets every LOOKUP after it fail.
+fn forget_what_was_made(record: &mut Vec<u8>, is_made: &mut bool) {
+    let word = |at: usize| record.get(at..at + 4).map(|word| u32::from_be_bytes(word.try_into().unwrap()));
+    let is_handle = |len| matches!(len, Some(8..=64));
+    match (word(STATUS), word(STATUS + 4), word(STATUS + 8)) {
+        (Some(0), Some(1), len) if is_handle(len) => {
+            let end = STATUS + 12 + len.unwrap().next_multiple_of(4) as usize;
+            record.splice(STATUS + 4..end, [0; 4]);
+            *is_made = true;
+        }
+        (Some(0), len, _) if is_handle(len) && *is_made => {
+            record.truncate(STATUS);
+            record.extend([NFS3ERR_IO, 0].map(u32::to_be_bytes).concat());
+        }
+        _ => return,
+    }
+    let mark = (record.len() as u32 - 4) | 1 << 31;
+    record[..4].copy_from_slice(&mark.to_be_bytes());
+}
+
+#[test]
+fn a_file_that_was_made_and_cannot_be_used_is_removed() {
+    let stage = Stage::new();
+    let local = stage.local("file");
+    fs::write(&local, contents(1000)).unwrap();
+    let server = stage.server.tcp.as_ref().unwrap();
+    for more in [&[][..], &["--inplace"]] {
+        let mut is_made = false;
+        let proxy = proxy::between(server, move |record| forget_what_was_made(record, &mut is_made));
+        let url = stage.server.tcp_url("file").replace(server.as_str(), &proxy);
+        let error = fails(1, [&["put"], more, &[local.to_str().unwrap(), &url]].concat());
+        assert!(error.contains("LOOKUP") && error.contains("NFS3ERR_IO"), "{error}");
+        assert!(stage.names().is_empty(), "{more:?}: {:?}", stage.names());
+    }
+}
+
 #[test]
 fn a_symbolic_link_that_cannot_be_replaced_stays() {
     let stage = Stage::new();

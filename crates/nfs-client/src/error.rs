@@ -1,7 +1,6 @@
 //! What can go wrong with an NFS call.
 
-use crate::Denied;
-use rpcrdma_nfs::v3::Status;
+use crate::{Cause, Denied, Status};
 use rpcrdma_oncrpc::CallError;
 
 /// Why an operation failed.
@@ -26,6 +25,9 @@ pub enum Error {
         /// Why it has none.
         source: CallError,
     },
+    /// The server has made what it was to make, and does not tell its handle.
+    #[error(transparent)]
+    AfterCreation(Box<Error>),
     /// The results do not fit the call.
     #[error("{procedure}: the server {what}")]
     Nonsense {
@@ -43,6 +45,8 @@ pub enum Error {
     /// A directory has more entries than are taken from a server.
     #[error("the directory has more than {max} entries, or the server lists it without end")]
     TooManyEntries {
+        /// The procedure that lists.
+        procedure: &'static str,
         /// The limit.
         max: u64,
     },
@@ -54,34 +58,141 @@ pub enum Error {
     },
 }
 
+/// Questions to an error, which have the same answers in all versions of NFS.
 impl Error {
     /// The server's status, if it executed the call.
     pub fn status(&self) -> Option<Status> {
         match self {
             Error::Status { status, .. } => Some(*status),
+            Error::AfterCreation(error) => error.status(),
             _ => None,
         }
+    }
+
+    /// What the server's status means, if it executed the call.
+    pub fn cause(&self) -> Option<Cause> {
+        self.status().map(Status::cause)
     }
 
     /// The procedure that failed, as the protocol names it, if it was one.
     pub fn procedure(&self) -> Option<&'static str> {
         match self {
-            Error::Status { procedure, .. } | Error::Call { procedure, .. } | Error::Nonsense { procedure, .. } => {
-                Some(procedure)
-            }
+            Error::Status { procedure, .. }
+            | Error::Call { procedure, .. }
+            | Error::Nonsense { procedure, .. }
+            | Error::TooManyEntries { procedure, .. } => Some(procedure),
+            Error::AfterCreation(error) => error.procedure(),
             Error::TooManyLinks { .. } => Some("READLINK"),
-            Error::TooManyEntries { .. } => Some("READDIRPLUS"),
             Error::NotDurable { .. } => Some("COMMIT"),
         }
     }
 
     /// Whether the server says that the caller may not do this.
     pub fn is_denied(&self) -> bool {
-        self.status().is_some_and(is_denial)
+        matches!(self.cause(), Some(Cause::NotOwner | Cause::Denied))
+    }
+
+    /// Whether the server says that a name is not there.
+    pub fn is_absent(&self) -> bool {
+        self.cause() == Some(Cause::Absent)
+    }
+
+    /// Whether the server says that a name is taken.
+    pub fn exists(&self) -> bool {
+        self.cause() == Some(Cause::Exists)
+    }
+
+    /// Whether the server says that the file of a handle is gone.
+    pub fn is_stale(&self) -> bool {
+        self.cause() == Some(Cause::Stale)
+    }
+
+    /// Whether the server says that it cannot do this.
+    pub fn is_not_supported(&self) -> bool {
+        self.cause() == Some(Cause::NotSupported)
+    }
+
+    /// Whether the server says that an argument makes no sense.
+    pub fn is_invalid(&self) -> bool {
+        self.cause() == Some(Cause::Invalid)
+    }
+
+    /// Whether the server says that a name is too long.
+    pub fn is_name_too_long(&self) -> bool {
+        self.cause() == Some(Cause::NameTooLong)
+    }
+
+    /// Whether the server says that a directory is not empty.
+    pub fn is_not_empty(&self) -> bool {
+        self.cause() == Some(Cause::NotEmpty)
+    }
+
+    /// Whether the server has lost the place in a directory up to which it was listed.
+    pub fn is_bad_cookie(&self) -> bool {
+        self.cause() == Some(Cause::BadCookie)
+    }
+
+    /// Whether the server asks to come back later.
+    pub fn is_later(&self) -> bool {
+        self.cause() == Some(Cause::Later)
+    }
+
+    /// Whether the server cannot be reached: further calls would fail, too.
+    pub fn is_unreachable(&self) -> bool {
+        match self {
+            Error::Call { source, .. } => matches!(source, CallError::Transport(_)),
+            Error::AfterCreation(error) => error.is_unreachable(),
+            _ => false,
+        }
+    }
+
+    /// Whether the server has made what it was to make, though the call has failed.
+    pub fn is_after_creation(&self) -> bool {
+        matches!(self, Error::AfterCreation(_))
+    }
+
+    /// Whether a call that makes something has surely made nothing: the server has executed it, and says no.
+    pub fn has_made_nothing(&self) -> bool {
+        matches!(self, Error::Status { .. })
     }
 }
 
-/// Whether a status says that the caller may not do what it asks for.
-pub(crate) fn is_denial(status: Status) -> bool {
-    matches!(status, Status::PERM | Status::ACCES)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_nfs::{v3, v4};
+
+    fn said(status: impl Into<Status>) -> Error {
+        Error::Status { procedure: "LOOKUP", status: status.into(), denied: None }
+    }
+
+    #[test]
+    fn questions_have_the_same_answers_in_all_versions() {
+        for (three, four, question) in [
+            (v3::Status::NOENT, v4::Status::NOENT, Error::is_absent as fn(&Error) -> bool),
+            (v3::Status::ACCES, v4::Status::ACCESS, Error::is_denied),
+            (v3::Status::PERM, v4::Status::PERM, Error::is_denied),
+            (v3::Status::EXIST, v4::Status::EXIST, Error::exists),
+            (v3::Status::STALE, v4::Status::FHEXPIRED, Error::is_stale),
+            (v3::Status::NOTSUPP, v4::Status::ATTRNOTSUPP, Error::is_not_supported),
+            (v3::Status::INVAL, v4::Status::INVAL, Error::is_invalid),
+            (v3::Status::NAMETOOLONG, v4::Status::NAMETOOLONG, Error::is_name_too_long),
+            (v3::Status::NOTEMPTY, v4::Status::NOTEMPTY, Error::is_not_empty),
+            (v3::Status::BAD_COOKIE, v4::Status::BAD_COOKIE, Error::is_bad_cookie),
+            (v3::Status::JUKEBOX, v4::Status::DELAY, Error::is_later),
+        ] {
+            assert!(question(&said(three)) && question(&said(four)), "{three:?} {four:?}");
+            assert!(!question(&said(v3::Status::IO)) && !question(&said(v4::Status::IO)), "{three:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_made_is_told_apart_from_what_was_not() {
+        let refused = said(v3::Status::NOENT);
+        let made = Error::AfterCreation(Box::new(refused.clone()));
+        assert!(refused.has_made_nothing() && !refused.is_after_creation());
+        assert!(!made.has_made_nothing() && made.is_after_creation());
+        assert_eq!((made.to_string(), made.procedure()), (refused.to_string(), Some("LOOKUP")));
+        assert_eq!(made.cause(), Some(Cause::Absent));
+    }
 }

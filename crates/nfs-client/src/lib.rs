@@ -1,11 +1,13 @@
 //! An NFS client over any ONC RPC transport.
 //!
-//! * [`Nfs3`] has every procedure of NFS version 3 as an async method. It waits where the server asks to, for ten
-//!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
-//!   was, after a check.
+//! * [`Files`] is what programs use: files and directories of a server, in types that belong to no version of NFS, and
+//!   [`Error`]s that are asked what they mean. [`File`] is one that is open.
 //! * [`Reader`] and [`Writer`] stream a file with a window of calls under way; the writer survives a restart of the
 //!   server without losing an octet.
-//! * [`Listing`] walks a directory, [`Nfs3::walk`] a path.
+//! * [`Listing`] walks a directory, [`Files::walk`] a path.
+//! * [`Nfs3`] has every procedure of NFS version 3 as an async method. It waits where the server asks to, for ten
+//!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
+//!   was, after a check. [`Files`] can stand on it.
 //! * [`Mount`] finds the root of an export.
 //!
 //! Nothing here starts a task: a call proceeds while its future is polled, and several proceed together. Buffers for
@@ -13,19 +15,25 @@
 
 mod denied;
 mod error;
+mod files;
 mod list;
 mod mount;
 mod nfs3;
 mod read;
 mod retransmitted;
+mod status;
 mod walk;
 mod write;
 
 pub use denied::{Denied, Owner};
 pub use error::Error;
+pub use files::{
+    Access, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, MAX_HANDLE_OCTETS, Name, Node,
+    NodeKind, Place, ReadOk, Space, Verifier, WriteOk,
+};
 pub use list::{Listing, MAX_ENTRIES};
 pub use mount::{Mount, MountError, split_export};
 pub use nfs3::{Nfs3, Transfer};
 pub use read::{Block, Reader};
-pub use walk::Found;
+pub use status::{Cause, Status};
 pub use write::Writer;

@@ -6,8 +6,7 @@
 //! A server may lie. A reply that ends at a cookie at which an earlier one ended would lead round in a circle, and a
 //! directory with more than [`MAX_ENTRIES`] entries is taken for one without end: both end the walk with an error.
 
-use crate::{Error, Nfs3, Transfer};
-use rpcrdma_nfs::v3::{EntryPlus, Handle, Status, Verifier};
+use crate::{Entry, Error, Files, Handle, Transfer, Verifier, files::Page};
 use std::collections::{HashSet, VecDeque};
 
 /// Entries of one directory. ext4 holds some ten millions in a directory unless it is told otherwise; a directory with
@@ -19,7 +18,7 @@ const REMEMBERED_COOKIES: usize = 1 << 16;
 
 /// The entries of a directory with attributes and handles, without `.` and `..`.
 pub struct Listing {
-    nfs: Nfs3,
+    files: Files,
     directory: Handle,
     octets: u32,
     cookie: u64,
@@ -28,7 +27,7 @@ pub struct Listing {
     entries: u64,
     max_entries: u64,
     verifier: Verifier,
-    ready: VecDeque<EntryPlus>,
+    ready: VecDeque<Entry>,
     end: bool,
     plus: bool,
     failed: bool,
@@ -36,9 +35,9 @@ pub struct Listing {
 
 impl Listing {
     /// Lists `directory`.
-    pub fn new(nfs: Nfs3, directory: Handle, transfer: Transfer) -> Self {
+    pub fn new(files: Files, directory: Handle, transfer: Transfer) -> Self {
         Self {
-            nfs,
+            files,
             directory,
             octets: transfer.directory,
             cookie: 0,
@@ -62,9 +61,9 @@ impl Listing {
     /// The next entry, or `None` at the end. Attributes and handle are absent where the server has not told them.
     ///
     /// # Errors
-    /// As [`Nfs3::readdirplus`]; a server without READDIRPLUS is asked by READDIR. If the server leads round in a circle,
-    /// or the directory has too many entries.
-    pub async fn next(&mut self) -> Result<Option<EntryPlus>, Error> {
+    /// As [`Files::lookup`]; a server of version 3 without READDIRPLUS is asked by READDIR. If the server leads round in a
+    /// circle, or the directory has too many entries.
+    pub async fn next(&mut self) -> Result<Option<Entry>, Error> {
         loop {
             while let Some(entry) = self.ready.pop_front() {
                 if !matches!(entry.name.as_slice(), b"." | b"..") {
@@ -88,29 +87,17 @@ impl Listing {
     }
 
     async fn fetch(&mut self) -> Result<(), Error> {
-        if self.plus {
-            match self.nfs.readdirplus(&self.directory, self.cookie, self.verifier, self.octets).await {
-                Ok(ok) => return self.take(ok.entries, ok.verifier, ok.end),
-                Err(error) if error.status() == Some(Status::NOTSUPP) => self.plus = false,
-                Err(error) => return Err(error),
-            }
-        }
-        let ok = self.nfs.readdir(&self.directory, self.cookie, self.verifier, self.octets).await?;
-        let entries = ok.entries.into_iter().map(|entry| EntryPlus {
-            file_id: entry.file_id,
-            name: entry.name,
-            cookie: entry.cookie,
-            attributes: None,
-            file: None,
-        });
-        self.take(entries.collect(), ok.verifier, ok.end)
+        let after = (self.cookie, self.verifier);
+        let page = self.files.entries(&self.directory, after, self.octets, &mut self.plus).await?;
+        self.take(page)
     }
 
-    fn take(&mut self, entries: Vec<EntryPlus>, verifier: Verifier, end: bool) -> Result<(), Error> {
-        let nonsense = |what| Err(Error::Nonsense { procedure: "READDIRPLUS", what });
+    fn take(&mut self, Page { entries, verifier, end }: Page) -> Result<(), Error> {
+        let procedure = self.files.lists();
+        let nonsense = |what| Err(Error::Nonsense { procedure, what });
         self.entries = self.entries.saturating_add(entries.len() as u64);
         if self.entries > self.max_entries {
-            return Err(Error::TooManyEntries { max: self.max_entries });
+            return Err(Error::TooManyEntries { procedure, max: self.max_entries });
         }
         match entries.last() {
             Some(last) if last.cookie == self.cookie && !end => return nonsense("does not advance in the directory"),

@@ -1,6 +1,6 @@
 //! The procedures of NFS version 3, one method each.
 
-use crate::{Denied, Error, Owner, denied::About, error::is_denial, retransmitted};
+use crate::{Denied, Error, Owner, denied::About, retransmitted};
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Clock};
 use rpcrdma_nfs::{
@@ -122,9 +122,10 @@ impl Nfs3 {
     /// The server has executed a call of `C` and says no.
     pub(crate) fn refused<C: Call, F: About>(&self, failure: &Failure<F>) -> Error {
         let status = failure.status;
-        let denied = is_denial(status)
+        let is_denial = matches!(status, Status::PERM | Status::ACCES);
+        let denied = is_denial
             .then(|| Denied { caller: self.client.caller(), owner: failure.info.attributes(status).map(Owner::from) });
-        Error::Status { procedure: procedure::<C>(), status, denied }
+        Error::Status { procedure: procedure::<C>(), status: status.into(), denied }
     }
 
     /// NULL: whether the server is there.

@@ -1,12 +1,12 @@
 //! Reading a file as a stream, several calls at a time.
 //!
-//! Each block belongs to whoever took it from [`Reader::next`]. After an error the reader is at its end.
+//! Each block belongs to whoever took it from [`Reader::next`]. After an error the reader is at its end. Who opened the
+//! file closes it.
 
-use crate::{Error, Nfs3};
+use crate::{Error, File};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesOrdered};
 use rpcrdma_env::BoxFuture;
-use rpcrdma_nfs::v3::Handle;
 use std::collections::VecDeque;
 
 /// Octets of a file and where they stand in it.
@@ -20,8 +20,7 @@ pub struct Block {
 
 /// Reads a range of a file in order, with a window of calls under way.
 pub struct Reader {
-    nfs: Nfs3,
-    file: Handle,
+    file: File,
     next: u64,
     end: u64,
     /// Up to where the file is thought to go: calls beyond are made one at a time.
@@ -35,9 +34,8 @@ pub struct Reader {
 impl Reader {
     /// Reads `file` from `offset` up to `end`, or the end of the file if that comes first, in calls of `block` octets, at
     /// most `depth` of them at a time.
-    pub fn new(nfs: Nfs3, file: Handle, offset: u64, end: u64, block: u32, depth: usize) -> Self {
+    pub fn new(file: File, offset: u64, end: u64, block: u32, depth: usize) -> Self {
         Self {
-            nfs,
             file,
             next: offset,
             end,
@@ -64,7 +62,7 @@ impl Reader {
     /// The next octets of the file, or `None` at the end.
     ///
     /// # Errors
-    /// As [`Nfs3::read`]. Nothing follows.
+    /// As [`File::read`]. Nothing follows.
     pub async fn next(&mut self) -> Result<Option<Block>, Error> {
         loop {
             if let Some(block) = self.ready.pop_front() {
@@ -72,7 +70,7 @@ impl Reader {
             }
             while self.wants_more() {
                 let count = u32::try_from(self.end - self.next).unwrap_or(u32::MAX).min(self.block);
-                self.under_way.push_back(Box::pin(read_whole(self.nfs.clone(), self.file.clone(), self.next, count)));
+                self.under_way.push_back(Box::pin(read_whole(self.file.clone(), self.next, count)));
                 self.next += u64::from(count);
             }
             match self.under_way.next().await {
@@ -105,11 +103,11 @@ struct Part {
 }
 
 /// Reads `count` octets though the server returns fewer at a time, unless the file ends before.
-async fn read_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut count: u32) -> Result<Part, Error> {
+async fn read_whole(file: File, mut offset: u64, mut count: u32) -> Result<Part, Error> {
     let mut blocks = Vec::with_capacity(1);
     let mut end = false;
     while count > 0 && !end {
-        let ok = nfs.read(&file, offset, count).await?;
+        let ok = file.read(offset, count).await?;
         // At most `count`: the call has checked that.
         let octets = ok.data.len() as u32;
         if octets == 0 {

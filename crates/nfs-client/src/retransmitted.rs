@@ -97,7 +97,7 @@ pub(crate) async fn created<C: Creates>(nfs: &Nfs3, call: &C) -> Result<Created,
 async fn exists(nfs: &Nfs3, directory: &Handle, name: &Name) -> Result<Option<LookupOk>, Error> {
     match nfs.lookup(directory, name).await {
         Ok(found) => Ok(Some(found)),
-        Err(error) if error.status() == Some(Status::NOENT) => Ok(None),
+        Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -1,32 +1,23 @@
 //! Finding the file of a path.
 
-use crate::{Error, Nfs3};
+use crate::{Error, Files, Found, Handle, Name};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{Attributes, FileType, Handle, Name, Status};
+use rpcrdma_nfs::attr::FileType;
 use std::collections::VecDeque;
 
 /// Symbolic links followed on one path: Linux's own limit.
 const MAX_LINKS: u32 = 40;
 
-/// A file that was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its handle.
-    pub file: Handle,
-    /// Its attributes.
-    pub attributes: Attributes,
-}
-
-impl Nfs3 {
+impl Files {
     /// The file at `path` below `root`: names separated by `/`. Symbolic links are followed on the way, and at the end if
     /// `follow_last`; an absolute one starts at `root` again, and `..` does not lead above it.
     ///
     /// # Errors
-    /// As [`Nfs3::lookup`], and if there are too many symbolic links.
+    /// As [`Files::lookup`], and if there are too many symbolic links.
     pub async fn walk(&self, root: &Handle, path: &[u8], follow_last: bool) -> Result<Found, Error> {
         let mut links_left = MAX_LINKS;
         let mut above: Vec<Found> = Vec::new();
-        let top = Found { file: root.clone(), attributes: self.getattr(root).await? };
+        let top = Found { file: root.clone(), attributes: self.getattr(root).await?, place: None };
         let mut here = top.clone();
         let mut names = split(&Bytes::copy_from_slice(path));
         while let Some(name) = names.pop_front() {
@@ -35,16 +26,12 @@ impl Nfs3 {
                 continue;
             }
             if here.attributes.file_type != FileType::Directory {
-                return Err(Error::Status { procedure: "LOOKUP", status: Status::NOTDIR, denied: None });
+                return Err(self.no_directory());
             }
             let found = self.lookup(&here.file, &Name(name)).await?;
-            let attributes = match found.attributes {
-                Some(attributes) => attributes,
-                None => self.getattr(&found.file).await?,
-            };
-            if attributes.file_type == FileType::Symlink && (follow_last || !names.is_empty()) {
+            if found.attributes.file_type == FileType::Symlink && (follow_last || !names.is_empty()) {
                 links_left = links_left.checked_sub(1).ok_or(Error::TooManyLinks { max: MAX_LINKS })?;
-                let target = self.readlink(&found.file).await?.0;
+                let target = self.readlink(&found.file).await?;
                 if target.starts_with(b"/") {
                     here = top.clone();
                     above.clear();
@@ -54,7 +41,7 @@ impl Nfs3 {
                 names = target;
                 continue;
             }
-            above.push(std::mem::replace(&mut here, Found { file: found.file, attributes }));
+            above.push(std::mem::replace(&mut here, found));
         }
         Ok(here)
     }

@@ -3,11 +3,11 @@
 //! Octets written unstably are kept, shared with whoever gave them, until a COMMIT has made them durable. If the
 //! server's write verifier has changed by then, it has restarted and may have lost them: they are sent again.
 
-use crate::{Error, Nfs3};
+use crate::{Error, File, Verifier};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
-use rpcrdma_nfs::v3::{Handle, Stability, Verifier};
+use rpcrdma_nfs::attr::Stability;
 
 /// Octets kept before a COMMIT is made, to bound the client's memory.
 const UNCOMMITTED_OCTETS: usize = 128 << 20;
@@ -22,10 +22,9 @@ struct Kept {
     verifier: Verifier,
 }
 
-/// Writes a file, with a window of calls under way. Finish with [`Writer::finish`].
+/// Writes a file, with a window of calls under way. Finish with [`Writer::finish`]; who opened the file closes it.
 pub struct Writer {
-    nfs: Nfs3,
-    file: Handle,
+    file: File,
     block: usize,
     depth: usize,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Vec<Kept>, Error>>>,
@@ -35,9 +34,8 @@ pub struct Writer {
 
 impl Writer {
     /// Writes to `file` in calls of at most `block` octets, at most `depth` of them at a time.
-    pub fn new(nfs: Nfs3, file: Handle, block: u32, depth: usize) -> Self {
+    pub fn new(file: File, block: u32, depth: usize) -> Self {
         Self {
-            nfs,
             file,
             block: usize::try_from(block).unwrap_or(usize::MAX).max(1),
             depth: depth.max(1),
@@ -50,7 +48,7 @@ impl Writer {
     /// Puts octets at `offset`. Returns as soon as there is room in the window.
     ///
     /// # Errors
-    /// As [`Nfs3::write`], for this or an earlier call. The file's contents are then unknown.
+    /// As [`File::write`], for this or an earlier call. The file's contents are then unknown.
     pub async fn write(&mut self, offset: u64, data: Bytes) -> Result<(), Error> {
         self.send(offset, data).await?;
         if self.kept_octets >= UNCOMMITTED_OCTETS {
@@ -82,7 +80,7 @@ impl Writer {
             }
             let block = data.split_to(self.block.min(data.len()));
             let len = block.len() as u64;
-            self.under_way.push(Box::pin(write_whole(self.nfs.clone(), self.file.clone(), offset, block)));
+            self.under_way.push(Box::pin(write_whole(self.file.clone(), offset, block)));
             offset = offset.saturating_add(len);
         }
         Ok(())
@@ -106,7 +104,7 @@ impl Writer {
             if self.kept.is_empty() {
                 return Ok(());
             }
-            let verifier = self.nfs.commit(&self.file, 0, 0).await?.verifier;
+            let verifier = self.file.commit(0, 0).await?;
             self.kept_octets = 0;
             let lost: Vec<_> = self.kept.drain(..).filter(|kept| kept.verifier != verifier).collect();
             if !lost.is_empty() {
@@ -121,10 +119,10 @@ impl Writer {
 }
 
 /// Writes all octets though the server takes fewer at a time. Returns those that are not durable yet.
-async fn write_whole(nfs: Nfs3, file: Handle, mut offset: u64, mut data: Bytes) -> Result<Vec<Kept>, Error> {
+async fn write_whole(file: File, mut offset: u64, mut data: Bytes) -> Result<Vec<Kept>, Error> {
     let mut kept = Vec::with_capacity(1);
     while !data.is_empty() {
-        let ok = nfs.write(&file, offset, Stability::Unstable, data.clone()).await?;
+        let ok = file.write(offset, Stability::Unstable, data.clone()).await?;
         // Between 1 and the octets given: the call has checked that.
         let written = data.split_to((ok.count as usize).min(data.len()));
         let len = written.len() as u64;

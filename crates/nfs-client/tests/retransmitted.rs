@@ -4,16 +4,17 @@
 mod scripted;
 
 use rpcrdma_nfs::v3::{self, Answer, FileType, Name, NewAttributes, Path, Procedure, RenameInfo, Status};
+use rpcrdma_nfs_client::Cause;
 use scripted::{Scripted, again, attributes, client, failed, found, handle, lookup_failed, once};
 
 /// MKDIR answered by `mkdir`, then LOOKUP by `lookup`.
-async fn mkdir(mkdir: fn() -> Scripted, lookup: fn() -> Scripted) -> Result<v3::Created, Option<Status>> {
+async fn mkdir(mkdir: fn() -> Scripted, lookup: fn() -> Scripted) -> Result<v3::Created, Option<Cause>> {
     let nfs = client(move |procedure, _| match procedure {
         Procedure::MakeDirectory => mkdir(),
         Procedure::Lookup => lookup(),
         other => panic!("{other:?}"),
     });
-    nfs.mkdir(&handle("dir"), &Name::from("new"), NewAttributes::default()).await.map_err(|error| error.status())
+    nfs.mkdir(&handle("dir"), &Name::from("new"), NewAttributes::default()).await.map_err(|error| error.cause())
 }
 
 /// proves: ULB-3.1-d
@@ -23,16 +24,16 @@ async fn exists_is_success_only_for_a_retransmission_that_left_what_it_should() 
     let made = mkdir(exists_again, || once(&found(FileType::Directory))).await;
     assert_eq!(made.unwrap().file, Some(handle("found")));
     let first_time = mkdir(|| once(&failed(Status::EXIST)), || panic!("no need to look")).await;
-    assert_eq!(first_time, Err(Some(Status::EXIST)));
+    assert_eq!(first_time, Err(Some(Cause::Exists)));
     let something_else = mkdir(exists_again, || once(&found(FileType::Regular))).await;
-    assert_eq!(something_else, Err(Some(Status::EXIST)));
+    assert_eq!(something_else, Err(Some(Cause::Exists)));
     let another_error = mkdir(|| again(&failed(Status::NOSPC)), || panic!("no need to look")).await;
-    assert_eq!(another_error, Err(Some(Status::NOSPC)));
+    assert_eq!(another_error, Err(Some(Cause::NoSpace)));
 }
 
 #[tokio::test]
 async fn a_symbolic_link_must_point_to_the_same() {
-    for (target, expected) in [("there", Ok(())), ("elsewhere", Err(Some(Status::EXIST)))] {
+    for (target, expected) in [("there", Ok(())), ("elsewhere", Err(Some(Cause::Exists)))] {
         let nfs = client(move |procedure, _| match procedure {
             Procedure::SymbolicLink => again(&failed(Status::EXIST)),
             Procedure::Lookup => once(&found(FileType::Symlink)),
@@ -44,13 +45,13 @@ async fn a_symbolic_link_must_point_to_the_same() {
         });
         let made =
             nfs.symlink(&handle("dir"), &Name::from("new"), NewAttributes::default(), &Path::from("there")).await;
-        assert_eq!(made.map(|_| ()).map_err(|error| error.status()), expected, "{target}");
+        assert_eq!(made.map(|_| ()).map_err(|error| error.cause()), expected, "{target}");
     }
 }
 
 #[tokio::test]
 async fn a_removed_name_must_be_gone() {
-    for (gone, expected) in [(true, Ok(())), (false, Err(Some(Status::NOENT)))] {
+    for (gone, expected) in [(true, Ok(())), (false, Err(Some(Cause::Absent)))] {
         let nfs = client(move |procedure, _| match procedure {
             Procedure::Remove => again(&failed(Status::NOENT)),
             Procedure::Lookup if gone => once(&lookup_failed(Status::NOENT)),
@@ -58,7 +59,7 @@ async fn a_removed_name_must_be_gone() {
             other => panic!("{other:?}"),
         });
         let removed = nfs.remove(&handle("dir"), &Name::from("old")).await;
-        assert_eq!(removed.map(|_| ()).map_err(|error| error.status()), expected);
+        assert_eq!(removed.map(|_| ()).map_err(|error| error.cause()), expected);
     }
 }
 
@@ -112,7 +113,7 @@ async fn try_again_later_is_tried_again_later() {
 }
 
 /// The server has `later` answers "later" to give before it answers.
-async fn patience(later: u32) -> (Result<(), Option<Status>>, std::time::Duration) {
+async fn patience(later: u32) -> (Result<(), Option<Cause>>, std::time::Duration) {
     let mut left = later;
     let nfs = client(move |_, _| match left.checked_sub(1) {
         Some(fewer) => {
@@ -123,7 +124,7 @@ async fn patience(later: u32) -> (Result<(), Option<Status>>, std::time::Duratio
     });
     let begin = tokio::time::Instant::now();
     let answer = nfs.getattr(&handle("file")).await;
-    (answer.map(drop).map_err(|error| error.status()), begin.elapsed())
+    (answer.map(drop).map_err(|error| error.cause()), begin.elapsed())
 }
 
 /// Pauses of 0.1 s, doubled up to 12.8 s, make 25.5 s after 8 of them; then 38 of 15 s and one of 4.5 s are left of ten
@@ -132,6 +133,6 @@ async fn patience(later: u32) -> (Result<(), Option<Status>>, std::time::Duratio
 async fn later_is_not_waited_for_without_end() {
     let ten_minutes = std::time::Duration::from_secs(600);
     assert_eq!(patience(47).await, (Ok(()), ten_minutes), "the last attempt is made at the limit");
-    assert_eq!(patience(48).await, (Err(Some(Status::JUKEBOX)), ten_minutes), "and none after it");
-    assert_eq!(patience(u32::MAX).await, (Err(Some(Status::JUKEBOX)), ten_minutes));
+    assert_eq!(patience(48).await, (Err(Some(Cause::Later)), ten_minutes), "and none after it");
+    assert_eq!(patience(u32::MAX).await, (Err(Some(Cause::Later)), ten_minutes));
 }

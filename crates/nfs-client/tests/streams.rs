@@ -5,8 +5,8 @@ mod scripted;
 
 use bytes::Bytes;
 use rpcrdma_nfs::v3::{self, Answer, FileType, Name, Path, Procedure, Stability, Status, Verifier, WeakCache};
-use rpcrdma_nfs_client::{Error, Listing, Reader, Transfer, Writer};
-use scripted::{args, attributes, client, found, handle, lookup_failed, once, read_ok};
+use rpcrdma_nfs_client::{Cause, Error, Files, Handle, Reader, Transfer, Writer};
+use scripted::{args, attributes, client, found, handle, lookup_failed, once, opened, read_ok};
 use std::sync::{Arc, Mutex};
 
 fn contents(len: usize) -> Vec<u8> {
@@ -24,7 +24,7 @@ async fn read_expecting(len: usize, expected: u64, most: usize, block: u32, dept
         let to = (from + (read.count as usize).min(most)).min(len);
         once(&read_ok(&contents(len)[from..to], to == len))
     });
-    let mut reader = Reader::new(nfs, handle("file"), 0, u64::MAX, block, depth).expecting(expected);
+    let mut reader = Reader::new(opened(nfs).await, 0, u64::MAX, block, depth).expecting(expected);
     let mut octets = Vec::new();
     while let Some(block) = reader.next().await.unwrap() {
         assert_eq!(block.offset, octets.len() as u64, "in order");
@@ -65,7 +65,7 @@ async fn nothing_is_asked_beyond_the_end_that_was_told() {
         *counted.lock().unwrap() += 1;
         once(&read_ok(b"all", true))
     });
-    let mut reader = Reader::new(nfs, handle("file"), 0, u64::MAX, 100, 1);
+    let mut reader = Reader::new(opened(nfs).await, 0, u64::MAX, 100, 1);
     assert_eq!(&reader.next().await.unwrap().unwrap().data[..], b"all");
     assert!(reader.next().await.unwrap().is_none());
     assert_eq!(*calls.lock().unwrap(), 1);
@@ -75,7 +75,7 @@ async fn nothing_is_asked_beyond_the_end_that_was_told() {
 async fn a_server_that_returns_nothing_or_too_much_is_an_error() {
     for data in [&b""[..], b"more than was asked"] {
         let nfs = client(move |_, _| once(&read_ok(data, false)));
-        let mut reader = Reader::new(nfs, handle("file"), 0, 100, 10, 2);
+        let mut reader = Reader::new(opened(nfs).await, 0, 100, 10, 2);
         assert!(matches!(reader.next().await, Err(Error::Nonsense { .. })));
         assert!(reader.next().await.unwrap().is_none(), "nothing follows an error");
     }
@@ -131,7 +131,7 @@ async fn write(len: usize, most: usize, restart: fn(u64) -> bool) -> (Result<(),
             other => panic!("{other:?}"),
         }
     });
-    let mut writer = Writer::new(nfs, handle("file"), 100, 4);
+    let mut writer = Writer::new(opened(nfs).await, 100, 4);
     let data = Bytes::from(contents(len));
     let result = async {
         for at in (0..len).step_by(250) {
@@ -191,7 +191,7 @@ async fn data_that_a_server_lost_are_sent_again_when_commit_was_put_off() {
             }
         }
     });
-    let mut writer = Writer::new(nfs, handle("file"), 10, 1);
+    let mut writer = Writer::new(opened(nfs).await, 10, 1);
     writer.write(0, Bytes::from(contents(30))).await.unwrap();
     writer.checkpoint().await.unwrap();
     assert_eq!(*calls.lock().unwrap(), (3 + 1 + 3, 4), "each block once more, and one that was put off");
@@ -203,6 +203,10 @@ async fn data_that_a_server_lost_are_sent_again_when_commit_was_put_off() {
 async fn a_server_that_writes_nothing_is_an_error() {
     let (result, _) = write(10, 0, |_| false).await;
     assert!(matches!(result, Err(Error::Nonsense { .. })), "{result:?}");
+}
+
+fn neutral(text: &str) -> Handle {
+    handle(text).into()
 }
 
 const SIZES: Transfer = Transfer { read: 4096, write: 4096, directory: 4096 };
@@ -224,12 +228,12 @@ async fn a_directory_is_listed_to_its_end_without_dots() {
         let ok = v3::ReadDirectoryPlusOk { attributes: None, verifier, entries, end: to == names.len() };
         once(&Answer::<_, Option<v3::Attributes>>::Ok(ok))
     });
-    let mut listing = Listing::new(nfs, handle("dir"), SIZES);
+    let mut listing = Files::from(nfs).list(&neutral("dir"), SIZES);
     let mut seen = Vec::new();
     while let Some(entry) = listing.next().await.unwrap() {
         seen.push(entry.name);
     }
-    assert_eq!(seen, ["a", "b", "c"].map(Name::from));
+    assert_eq!(seen, ["a", "b", "c"].map(rpcrdma_nfs_client::Name::from));
 }
 
 #[tokio::test]
@@ -240,7 +244,7 @@ async fn a_directory_that_does_not_advance_is_an_error() {
             let ok = v3::ReadDirectoryPlusOk { attributes: None, verifier, entries: entries.clone(), end: false };
             once(&Answer::<_, Option<v3::Attributes>>::Ok(ok))
         });
-        let mut listing = Listing::new(nfs, handle("dir"), SIZES);
+        let mut listing = Files::from(nfs).list(&neutral("dir"), SIZES);
         assert!(matches!(listing.next().await, Err(Error::Nonsense { .. })));
     }
 }
@@ -255,8 +259,8 @@ async fn a_server_without_readdirplus_is_asked_by_readdir() {
             once(&Answer::<_, Option<v3::Attributes>>::Ok(ok))
         }
     });
-    let mut listing = Listing::new(nfs, handle("dir"), SIZES);
-    assert_eq!(listing.next().await.unwrap().unwrap().name, Name::from("a"));
+    let mut listing = Files::from(nfs).list(&neutral("dir"), SIZES);
+    assert_eq!(listing.next().await.unwrap().unwrap().name.as_slice(), b"a");
     assert!(listing.next().await.unwrap().is_none());
 }
 
@@ -271,7 +275,7 @@ async fn list(most: Option<u64>, cookie: fn(u64) -> u64) -> (u64, Option<Error>)
         let ok = v3::ReadDirectoryPlusOk { attributes: None, verifier, entries, end: cookie == 0 };
         once(&Answer::<_, Option<v3::Attributes>>::Ok(ok))
     });
-    let listing = Listing::new(nfs, handle("dir"), SIZES);
+    let listing = Files::from(nfs).list(&neutral("dir"), SIZES);
     let mut listing = match most {
         Some(most) => listing.with_max_entries(most),
         None => listing,
@@ -304,7 +308,7 @@ async fn a_directory_that_leads_in_a_circle_is_an_error() {
 async fn a_directory_without_end_is_an_error() {
     let (count, error) = list(Some(100), |n| n + 1).await;
     assert_eq!(count, 100);
-    assert!(matches!(error, Some(Error::TooManyEntries { max: 100 })), "{error:?}");
+    assert!(matches!(error, Some(Error::TooManyEntries { procedure: "READDIRPLUS", max: 100 })), "{error:?}");
     let (count, error) = list(Some(100), |n| (n + 1) % 50).await;
     assert_eq!((count, error.is_none()), (100, true), "as many as the limit are taken");
 }
@@ -332,7 +336,7 @@ async fn there_is_a_limit_on_entries_by_default() {
             end: false,
         }))
     });
-    let mut listing = Listing::new(nfs, handle("dir"), SIZES);
+    let mut listing = Files::from(nfs).list(&neutral("dir"), SIZES);
     for _ in 0..rpcrdma_nfs_client::MAX_ENTRIES {
         assert!(listing.next().await.unwrap().is_some());
     }
@@ -340,7 +344,7 @@ async fn there_is_a_limit_on_entries_by_default() {
 }
 
 /// A tree: /dir/file, /dir/up -> ../dir, /abs -> /dir, /loop -> loop.
-async fn walk(path: &str, follow_last: bool) -> Result<v3::Handle, Error> {
+async fn walk(path: &str, follow_last: bool) -> Result<Handle, Error> {
     let nfs = client(|procedure, decoder| match procedure {
         Procedure::GetAttributes => once(&Answer::<_, ()>::Ok(attributes(FileType::Directory))),
         Procedure::Lookup => {
@@ -369,7 +373,7 @@ async fn walk(path: &str, follow_last: bool) -> Result<v3::Handle, Error> {
         }
         other => panic!("{other:?}"),
     });
-    nfs.walk(&handle("root"), path.as_bytes(), follow_last).await.map(|found| found.file)
+    Files::from(nfs).walk(&neutral("root"), path.as_bytes(), follow_last).await.map(|found| found.file)
 }
 
 #[tokio::test]
@@ -386,9 +390,9 @@ async fn paths_are_walked_as_a_client_does() {
         ("abs", true, "dir"),
         ("dir/up", true, "dir"),
     ] {
-        assert_eq!(walk(path, follow).await.unwrap(), handle(expected), "{path}");
+        assert_eq!(walk(path, follow).await.unwrap(), neutral(expected), "{path}");
     }
     assert!(matches!(walk("loop", true).await, Err(Error::TooManyLinks { .. })));
-    assert_eq!(walk("dir/file/x", true).await.unwrap_err().status(), Some(Status::NOTDIR));
-    assert_eq!(walk("dir/none", true).await.unwrap_err().status(), Some(Status::NOENT));
+    assert_eq!(walk("dir/file/x", true).await.unwrap_err().cause(), Some(Cause::NotDirectory));
+    assert_eq!(walk("dir/none", true).await.unwrap_err().cause(), Some(Cause::Absent));
 }

@@ -8,10 +8,10 @@ use rpcrdma_env::{Env, Heap, Random as _, SeededRandom};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::{
-    mount,
-    v3::{self, CreateHow, Handle, Name, NewAttributes, Stability},
+    attr::{NewAttributes, Stability},
+    mount, v3,
 };
-use rpcrdma_nfs_client::{Mount, Nfs3, Writer};
+use rpcrdma_nfs_client::{Access, CreateHow, Files, Handle, Mount, Name, Nfs3, Writer};
 use rpcrdma_oncrpc::{
     Client, ClientTransport, SysAuth, SysCredential,
     tcp::{self, TcpConnector},
@@ -71,12 +71,12 @@ impl Dialler {
     ///
     /// # Errors
     /// If the connection cannot be made, or the server does not answer.
-    pub async fn connect(&self, server: SocketAddr, versions: Versions) -> anyhow::Result<Nfs3> {
+    pub async fn connect(&self, server: SocketAddr, versions: Versions) -> anyhow::Result<Files> {
         let transport = self.rdma(server, versions).await?;
         let identity = Arc::new(SysAuth::new(SysCredential::default()));
         let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
         tokio::time::timeout(CALL_LIMIT, nfs.null()).await.context("NULL")??;
-        Ok(nfs)
+        Ok(nfs.into())
     }
 
     /// A connection over RDMA for whatever program.
@@ -108,7 +108,7 @@ impl Dialler {
     ///
     /// # Errors
     /// If MOUNT does not tell.
-    pub async fn root(&self, mount: SocketAddr) -> anyhow::Result<Handle> {
+    pub async fn root(&self, mount: SocketAddr) -> anyhow::Result<v3::Handle> {
         let transport = self.tcp(mount).await?;
         let identity = Arc::new(SysAuth::new(SysCredential::default()));
         let mount = Mount::new(Client::new(transport, identity, mount::PROGRAM, mount::VERSION_3));
@@ -118,7 +118,7 @@ impl Dialler {
 
 /// Many connections to one server.
 pub struct Crowd {
-    members: Vec<Nfs3>,
+    members: Vec<Files>,
     files: Vec<Handle>,
 }
 
@@ -156,7 +156,7 @@ impl Crowd {
         versions: Versions,
         count: usize,
     ) -> anyhow::Result<Self> {
-        let root = dialler.root(mount).await?;
+        let root = Handle::from(dialler.root(mount).await?);
         let first = dialler.connect(rdma, versions).await?;
         let files = files(&first, &root).await?;
         let places = Arc::new(Semaphore::new(SETUPS));
@@ -197,29 +197,26 @@ impl Crowd {
 }
 
 /// The files that all use.
-async fn files(nfs: &Nfs3, root: &Handle) -> anyhow::Result<Vec<Handle>> {
+async fn files(nfs: &Files, root: &Handle) -> anyhow::Result<Vec<Handle>> {
     let mut files = Vec::new();
     let octets = Bytes::from(vec![0x5A; FILE_OCTETS as usize]);
     for number in 0..FILES {
         let name = Name::from(format!("shared-{number}").as_str());
         let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
-        let made = nfs.create(root, &name, CreateHow::Unchecked(attributes)).await?;
-        let file = match made.file {
-            Some(file) => file,
-            None => nfs.lookup(root, &name).await?.file,
-        };
-        let mut writer = Writer::new(nfs.clone(), file.clone(), 256 << 10, 4);
+        let file = nfs.create(root, &name, CreateHow::Unchecked(attributes)).await?.file;
+        let mut writer = Writer::new(file.clone(), 256 << 10, 4);
         writer.write(0, octets.clone()).await?;
         writer.finish().await?;
-        files.push(file);
+        files.push(file.handle());
+        file.close().await?;
     }
     Ok(files)
 }
 
 /// One call after the other.
 async fn lane_of(
-    nfs: Nfs3,
-    files: Vec<Handle>,
+    nfs: Files,
+    handles: Vec<Handle>,
     random: SeededRandom,
     busy: Busy,
     end: Instant,
@@ -227,6 +224,10 @@ async fn lane_of(
     let mut times = Histogram::new_with_max(LONGEST_US, 3)?;
     let data = Bytes::from(vec![0x5A; BLOCK_OCTETS as usize]);
     let blocks = FILE_OCTETS / u64::from(BLOCK_OCTETS);
+    let mut files = Vec::new();
+    for handle in &handles {
+        files.push(nfs.open(handle, Access::Both).await?);
+    }
     loop {
         if !busy.pause.is_zero() {
             let micros = random.below(2 * busy.pause.as_micros() as u64);
@@ -241,12 +242,12 @@ async fn lane_of(
         let kind = random.below(10);
         let call = async {
             if kind < READS_OF_TEN {
-                let read = nfs.read(file, offset, BLOCK_OCTETS).await?;
+                let read = file.read(offset, BLOCK_OCTETS).await?;
                 anyhow::ensure!(read.data == data, "other octets than were written");
             } else if kind < READS_OF_TEN + WRITES_OF_TEN {
-                nfs.write(file, offset, Stability::Unstable, data.clone()).await?;
+                file.write(offset, Stability::Unstable, data.clone()).await?;
             } else {
-                nfs.getattr(file).await?;
+                file.getattr().await?;
             }
             Ok(())
         };

@@ -209,13 +209,13 @@ async fn take_part(
         let versions = if number % 2 == 0 { Versions::One } else { Versions::Two };
         let to = if number / 2 % 2 == 0 { at.0 } else { relay };
         let nfs = dialler.connect(to, versions).await?;
-        let who = decent::Decent::new(number, nfs, root.clone(), scene).await?;
+        let who = decent::Decent::new(number, nfs, root.clone().into(), scene).await?;
         clients.spawn(who.work(scene.clone()));
     }
     let paths = holders::Paths { rdma: [at.0, relay], tcp: [tcp, relay::start(tcp, scene.clone()).await?] };
     let mut holders = holders::start(arguments.holders, &dialler, paths, &root, scene).await?;
     let command = tokio::spawn(decent::command(place.clone(), at, scene.clone()));
-    let target = hostile::Target::find(&dialler, at.0, &root).await?;
+    let target = hostile::Target::find(&dialler, at.0, &root.into()).await?;
     let hostile: Vec<_> = (0..arguments.hostile).map(|n| hostile::start(n, target.clone(), scene.clone())).collect();
 
     watch::conduct(place, at, arguments, scene).await;

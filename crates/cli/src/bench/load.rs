@@ -1,14 +1,17 @@
 //! Keeping calls under way, and counting them.
 
-use super::{Op, target::pattern};
+use super::{
+    Op,
+    target::{open, pattern},
+};
 use crate::{session::Sessions, transports::Options, url::NfsUrl};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
 use rpcrdma_env::{Buffer, Memory};
-use rpcrdma_nfs::v3::{self, Handle, Stability, Status, Verifier};
-use rpcrdma_nfs_client::Nfs3;
+use rpcrdma_nfs::{attr::Stability, v3};
+use rpcrdma_nfs_client::{File, Files, Handle, Node, Verifier};
 use rpcrdma_oncrpc::{Client, NoAuth};
 use rpcrdma_xdr::ItemData;
 use std::{
@@ -32,14 +35,14 @@ pub(super) struct Load {
     op: Op,
     block: u32,
     depth: usize,
-    file: Option<(Handle, u64)>,
+    file: Option<(Node, u64)>,
     /// How many blocks have been asked for, by all connections: they walk the file together.
     walked: AtomicU64,
     octets: Bytes,
 }
 
 impl Load {
-    pub(super) fn new(op: Op, block: u32, depth: usize, file: Option<(Handle, u64)>) -> Self {
+    pub(super) fn new(op: Op, block: u32, depth: usize, file: Option<(Node, u64)>) -> Self {
         let octets = if op == Op::Write { pattern(block) } else { Bytes::new() };
         Self { op, block, depth, file, walked: AtomicU64::new(0), octets }
     }
@@ -137,17 +140,27 @@ async fn lanes(load: Arc<Load>, caller: Caller, end: Instant) -> Result<Sample> 
 /// Who calls.
 enum Caller {
     Null(Client),
-    File { nfs: Nfs3, file: Handle, octets: u64, ring: Ring },
+    /// Asks for attributes, of whatever it is.
+    Attributes(Files, Handle),
+    File {
+        file: File,
+        octets: u64,
+        ring: Ring,
+    },
 }
 
 async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> {
     let mut sessions = Sessions::new(options)?;
-    let Some((file, octets)) = load.file.clone() else {
+    let Some((node, octets)) = load.file.clone() else {
         let transport = sessions.transport_for(url).await?;
         return Ok(Caller::Null(Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, v3::VERSION)));
     };
     let (session, _) = sessions.open(url).await?;
-    Ok(Caller::File { nfs: session.nfs.clone(), file, octets, ring: Ring::new(load.block) })
+    if !load.op.moves_data() {
+        return Ok(Caller::Attributes(session.files.clone(), node.file));
+    }
+    let file = open(&session, &node, load.op).await?;
+    Ok(Caller::File { file, octets, ring: Ring::new(load.block) })
 }
 
 /// Never contended: one thread does a connection's work.
@@ -165,20 +178,20 @@ async fn lane(load: &Load, caller: &Caller, sample: &Mutex<Sample>, end: Instant
                 client.null().await?;
                 0
             }
-            Caller::File { nfs, file, octets, ring } => match load.op {
-                Op::Read => read(load, nfs, file, *octets, ring, &mut own_buffer).await?,
-                Op::Write => {
-                    let (offset, len) = load.next_block(*octets);
-                    let data = load.octets.slice(..len as usize);
-                    let ok = nfs.write(file, offset, Stability::Unstable, data).await?;
-                    ensure!(lock(sample).same_verifier(ok.verifier), "the server has restarted meanwhile");
-                    u64::from(ok.count)
-                }
-                Op::Null | Op::Getattr => {
-                    nfs.getattr(file).await?;
-                    0
-                }
-            },
+            Caller::Attributes(files, file) => {
+                files.getattr(file).await?;
+                0
+            }
+            Caller::File { file, octets, ring } if load.op == Op::Read => {
+                read(load, file, *octets, ring, &mut own_buffer).await?
+            }
+            Caller::File { file, octets, .. } => {
+                let (offset, len) = load.next_block(*octets);
+                let data = load.octets.slice(..len as usize);
+                let ok = file.write(offset, Stability::Unstable, data).await?;
+                ensure!(lock(sample).same_verifier(ok.verifier), "the server has restarted meanwhile");
+                u64::from(ok.count)
+            }
         };
         let now = Instant::now();
         lock(sample).record(now - begin, octets);
@@ -187,20 +200,13 @@ async fn lane(load: &Load, caller: &Caller, sample: &Mutex<Sample>, end: Instant
     Ok(())
 }
 
-async fn read(
-    load: &Load,
-    nfs: &Nfs3,
-    file: &Handle,
-    size: u64,
-    ring: &Ring,
-    own_buffer: &mut Option<Buffer>,
-) -> Result<u64> {
+async fn read(load: &Load, file: &File, size: u64, ring: &Ring, own_buffer: &mut Option<Buffer>) -> Result<u64> {
     let (offset, len) = load.next_block(size);
     loop {
         let buffer = own_buffer.take().unwrap_or_else(|| ring.take());
-        let data = match nfs.read_into(file, offset, buffer).await {
+        let data = match file.read_into(offset, buffer).await {
             Ok(ok) => ok.data,
-            Err(error) if error.status() == Some(Status::JUKEBOX) => {
+            Err(error) if error.is_later() => {
                 tokio::time::sleep(WAIT).await;
                 continue;
             }

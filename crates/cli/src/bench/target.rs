@@ -4,7 +4,6 @@ use super::Op;
 use crate::{
     copy::DEPTH,
     failure::At,
-    get::is_absent,
     names::escaped,
     place::Place,
     session::{Session, Sessions},
@@ -12,19 +11,18 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{CreateHow, FileType, Handle, NewAttributes, Verifier};
-use rpcrdma_nfs_client::Writer;
-use std::sync::Arc;
+use rpcrdma_nfs::attr::{FileType, NewAttributes};
+use rpcrdma_nfs_client::{Access, CreateHow, File, Node, Verifier, Writer};
 
 /// What is made to be written over.
 const NEW_FILE_OCTETS: u64 = 256 << 20;
 /// The permissions of a file that is made.
 const NEW_FILE_MODE: u32 = 0o644;
 
-/// A file and the session that it was found by, over which it is committed.
+/// A file. One that is read or written is open by the session that it was found by, over which it is committed.
 pub(super) struct Target {
-    session: Arc<Session>,
-    file: Handle,
+    node: Node,
+    file: Option<File>,
     octets: u64,
 }
 
@@ -47,10 +45,10 @@ impl Target {
             Op::Null | Op::Getattr => u32::MAX,
         };
         ensure!(block <= limit, "the server takes at most {limit} octets in a {}", op.name());
-        let found = match session.nfs.walk(&session.root, &path, true).await {
-            Err(error) if op == Op::Write && is_absent(&error) => {
-                let file = make(&session, &path).await.with_context(|| At::new(&url.path))?;
-                return Ok(Self { session, file, octets: NEW_FILE_OCTETS });
+        let found = match session.files.walk(&session.root, &path, true).await {
+            Err(error) if op == Op::Write && error.is_absent() => {
+                let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;
+                return Ok(Self { node, file: Some(file), octets: NEW_FILE_OCTETS });
             }
             found => found.with_context(|| At::new(&url.path))?,
         };
@@ -62,31 +60,38 @@ impl Target {
             }
             ensure!(found.attributes.size > 0, "{name} is empty");
         }
-        Ok(Self { session, file: found.file, octets: found.attributes.size })
+        let (node, octets) = (Node::from(&found), found.attributes.size);
+        let file = match op.moves_data() {
+            true => Some(open(&session, &node, op).await.with_context(|| At::new(&url.path))?),
+            false => None,
+        };
+        Ok(Self { node, file, octets })
     }
 
-    /// The file's handle and size in octets.
-    pub(super) fn file(&self) -> (Handle, u64) {
-        (self.file.clone(), self.octets)
+    /// The file, which each connection opens for itself, and its size in octets.
+    pub(super) fn file(&self) -> (Node, u64) {
+        (self.node.clone(), self.octets)
     }
 
     /// Makes everything durable.
     pub(super) async fn commit(&self) -> Result<Verifier> {
-        Ok(self.session.nfs.commit(&self.file, 0, 0).await?.verifier)
+        Ok(self.file.as_ref().context("the file is not open")?.commit(0, 0).await?)
     }
 }
 
-async fn make(session: &Session, path: &[u8]) -> Result<Handle> {
+/// Opens the file for what is measured.
+pub(super) async fn open(session: &Session, node: &Node, op: Op) -> Result<File> {
+    let access = if op == Op::Write { Access::Write } else { Access::Read };
+    Ok(session.files.open(node.clone(), access).await?)
+}
+
+async fn make(session: &Session, path: &[u8]) -> Result<(Node, File)> {
     let place = Place::find(session, path).await?;
     let how = CreateHow::Guarded(NewAttributes { mode: Some(NEW_FILE_MODE), ..Default::default() });
-    let made = session.nfs.create(&place.directory, &place.name, how).await?;
-    let file = match made.file {
-        Some(file) => file,
-        None => session.nfs.lookup(&place.directory, &place.name).await?.file,
-    };
+    let file = session.files.create(&place.directory, &place.name, how).await?.file;
     let block = u64::from(session.transfer.write);
     let octets = pattern(session.transfer.write);
-    let mut writer = Writer::new(session.nfs.clone(), file.clone(), session.transfer.write, DEPTH);
+    let mut writer = Writer::new(file.clone(), session.transfer.write, DEPTH);
     let mut offset = 0;
     while offset < NEW_FILE_OCTETS {
         let len = block.min(NEW_FILE_OCTETS - offset);
@@ -94,7 +99,8 @@ async fn make(session: &Session, path: &[u8]) -> Result<Handle> {
         offset += len;
     }
     writer.finish().await?;
-    Ok(file)
+    let place = rpcrdma_nfs_client::Place { directory: place.directory, name: place.name };
+    Ok((Node { file: file.handle(), place: Some(place) }, file))
 }
 
 /// Octets to write: not zero, which a file system could leave out.

@@ -4,7 +4,7 @@ use super::Errors;
 use crate::{args::ClientArgs, names, session::Sessions, url::NfsUrl};
 use anyhow::Result;
 use clap::Args;
-use rpcrdma_nfs::v3::FileSystemStatusOk;
+use rpcrdma_nfs_client::Space;
 use serde_json::{Map, Value};
 use std::io::Write;
 
@@ -37,7 +37,7 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
         let asked = async {
             let (session, path) = sessions.open(url).await?;
             let found = session.find(&path, true).await?;
-            Ok(session.nfs.fsstat(&found.file).await?)
+            Ok(session.files.statfs(&found.file).await?)
         };
         let status = match asked.await {
             Ok(status) => status,
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: DfArgs) -> Result<()> {
 }
 
 /// How much of what users can have is in use, rounded up, as df(1) counts it.
-fn percent(status: &FileSystemStatusOk) -> String {
+fn percent(status: &Space) -> String {
     let used = u128::from(status.total_octets.saturating_sub(status.free_octets));
     match used + u128::from(status.available_octets) {
         0 => "-".into(),
@@ -88,17 +88,8 @@ fn percent(status: &FileSystemStatusOk) -> String {
 mod tests {
     use super::*;
 
-    fn status(total: u64, free: u64, available: u64) -> FileSystemStatusOk {
-        FileSystemStatusOk {
-            attributes: None,
-            total_octets: total,
-            free_octets: free,
-            available_octets: available,
-            total_files: 0,
-            free_files: 0,
-            available_files: 0,
-            invariant_seconds: 0,
-        }
+    fn status(total: u64, free: u64, available: u64) -> Space {
+        Space { total_octets: total, free_octets: free, available_octets: available, ..Space::default() }
     }
 
     #[test]

@@ -10,8 +10,10 @@ use crate::{
     url::NfsUrl,
 };
 use anyhow::{Context, Result, bail, ensure};
+use bytes::Bytes;
 use clap::{Args, CommandFactory, error::ErrorKind};
-use rpcrdma_nfs::v3::{FileType, Name, NewAttributes, Path};
+use rpcrdma_nfs::attr::{FileType, NewAttributes};
+use rpcrdma_nfs_client::Name;
 use std::{ffi::OsString, os::unix::ffi::OsStrExt, sync::Arc};
 
 /// The permissions of a symbolic link, which nobody asks for.
@@ -45,8 +47,8 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
         ensure!(named, "{} says no name for the link", escaped(args.target.as_bytes()));
         let place = target.for_file(&Name::from(own));
         let attributes = NewAttributes { mode: Some(LINK_MODE), ..Default::default() };
-        let link = Path::from(args.target.as_bytes());
-        let made = there.nfs.symlink(&place.directory, &place.name, attributes, &link).await;
+        let link = Bytes::copy_from_slice(args.target.as_bytes());
+        let made = there.files.symlink(&place.directory, &place.name, attributes, link).await;
         made.with_context(here)?;
         return args.connecting.done("ln", &args.url.path, Some(("target", args.target.as_bytes())));
     };
@@ -56,7 +58,7 @@ pub(crate) async fn run(args: LnArgs) -> Result<()> {
     let is_directory = found.attributes.file_type == FileType::Directory;
     ensure!(!is_directory, "{} is a directory: it has one name", escaped(&existing.path));
     let place = target.for_file(&Name::from(existing.last_name().unwrap_or_default()));
-    let made = there.nfs.link(&found.file, &place.directory, &place.name).await;
+    let made = there.files.link(&found.file, &place.directory, &place.name).await;
     made.with_context(here)?;
     args.connecting.done("ln", &args.url.path, Some(("target", &existing.path)))
 }

@@ -2,14 +2,13 @@
 
 use super::{Connecting, Errors};
 use crate::{
-    get::is_absent,
     place::{Place, no_directory},
     session::{Session, Sessions},
     url::NfsUrl,
 };
 use anyhow::{Result, ensure};
 use clap::Args;
-use rpcrdma_nfs::v3::{FileType, NewAttributes, Status};
+use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rustix::fs::Mode;
 
 #[derive(Debug, Args)]
@@ -54,7 +53,7 @@ pub(crate) fn umask() -> u32 {
 async fn make(session: &Session, path: &[u8], mode: u32) -> Result<()> {
     let place = Place::find(session, path).await?;
     let attributes = NewAttributes { mode: Some(mode), ..Default::default() };
-    session.nfs.mkdir(&place.directory, &place.name, attributes).await?;
+    session.files.mkdir(&place.directory, &place.name, attributes).await?;
     Ok(())
 }
 
@@ -63,7 +62,7 @@ async fn make_all(session: &Session, path: &[u8], mode: u32) -> Result<()> {
     let ends = path.iter().enumerate().skip(1).filter(|(_, octet)| **octet == b'/').map(|(at, _)| at);
     for end in ends.chain([path.len()]) {
         let part = &path[..end];
-        match session.nfs.walk(&session.root, part, true).await {
+        match session.files.walk(&session.root, part, true).await {
             Ok(found) => {
                 let is_directory = found.attributes.file_type == FileType::Directory;
                 if is_directory {
@@ -71,14 +70,14 @@ async fn make_all(session: &Session, path: &[u8], mode: u32) -> Result<()> {
                 }
                 return Err(no_directory(session, part));
             }
-            Err(error) if is_absent(&error) => {}
+            Err(error) if error.is_absent() => {}
             Err(error) => return Err(error.into()),
         }
         let Err(error) = make(session, part, mode).await else { continue };
         let nfs = error.downcast_ref::<rpcrdma_nfs_client::Error>();
-        ensure!(nfs.and_then(|error| error.status()) == Some(Status::EXIST), error);
+        ensure!(nfs.is_some_and(rpcrdma_nfs_client::Error::exists), error);
         // Somebody else was faster; or the name is a symbolic link to nowhere.
-        let there = session.nfs.walk(&session.root, part, true).await;
+        let there = session.files.walk(&session.root, part, true).await;
         ensure!(there.is_ok_and(|found| found.attributes.file_type == FileType::Directory), error);
     }
     Ok(())

@@ -10,7 +10,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use rpcrdma_nfs::v3::FileType;
+use rpcrdma_nfs::attr::FileType;
 use std::sync::Arc;
 
 #[derive(Debug, Args)]
@@ -46,7 +46,7 @@ pub(crate) async fn run(args: MvArgs) -> Result<()> {
                 ensure!(found.attributes.file_type == FileType::Directory, "is no directory");
             }
             let to = target.for_file(&from.name);
-            let renamed = here.nfs.rename(&from.directory, &from.name, &to.directory, &to.name).await;
+            let renamed = here.files.rename(&from.directory, &from.name, &to.directory, &to.name).await;
             let new = match &target {
                 Target::Directory(_) => join(&args.target.path, from.name.as_slice()),
                 Target::Name(..) => args.target.path.clone(),

@@ -8,7 +8,7 @@ use crate::{
 };
 use anyhow::{Result, bail, ensure};
 use clap::Args;
-use rpcrdma_nfs::v3::FileType;
+use rpcrdma_nfs::attr::FileType;
 
 #[derive(Debug, Args)]
 pub(crate) struct RmArgs {
@@ -41,14 +41,10 @@ pub(crate) async fn run(args: RmArgs) -> Result<()> {
 
 async fn remove(session: &Session, path: &[u8], recursive: bool, shown: &[u8], errors: &mut Errors) -> Result<()> {
     let place = Place::find(session, path).await?;
-    let found = session.nfs.lookup(&place.directory, &place.name).await?;
-    let attributes = match found.attributes {
-        Some(attributes) => attributes,
-        None => session.nfs.getattr(&found.file).await?,
-    };
-    if attributes.file_type != FileType::Directory {
+    let found = session.files.lookup(&place.directory, &place.name).await?;
+    if found.attributes.file_type != FileType::Directory {
         ensure!(!place.slash, "is no directory");
-        session.nfs.remove(&place.directory, &place.name).await?;
+        session.files.remove(&place.directory, &place.name).await?;
         return Ok(());
     }
     if !recursive {

@@ -14,8 +14,8 @@ use crate::{
 use anyhow::{Result, bail};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use rpcrdma_env::BoxFuture;
-use rpcrdma_nfs::v3::{FileType, Handle, Name, Status};
-use rpcrdma_nfs_client::{Error, Listing};
+use rpcrdma_nfs::attr::FileType;
+use rpcrdma_nfs_client::{Error, Handle, Listing, Name};
 
 /// Files being removed at a time.
 const REMOVALS: usize = 32;
@@ -77,30 +77,27 @@ impl<'a> Tree<'a> {
     }
 
     fn enter(&mut self, above: Handle, name: Name, directory: Handle) {
-        let listing = Listing::new(self.session.nfs.clone(), directory.clone(), self.session.transfer);
+        let listing = self.session.files.list(&directory, self.session.transfer);
         self.levels.push(Level { above, name, directory, listing, passes: 1, stuck: false });
     }
 
     /// Enters a directory, begins to remove anything else.
     async fn entry(&mut self, parent: Handle, name: &Name, kind: Option<FileType>, file: Option<Handle>) -> Result<()> {
         checked_name(name.as_slice())?;
-        let nfs = &self.session.nfs;
+        let nfs = &self.session.files;
         let (kind, file) = match (kind, file) {
             (Some(kind), Some(file)) => (kind, file),
             _ => match nfs.lookup(&parent, name).await {
-                Ok(found) => match found.attributes {
-                    Some(attributes) => (attributes.file_type, found.file),
-                    None => (nfs.getattr(&found.file).await?.file_type, found.file),
-                },
+                Ok(found) => (found.attributes.file_type, found.file),
                 // Somebody else has removed it.
-                Err(error) if error.status() == Some(Status::NOENT) => return Ok(()),
+                Err(error) if error.is_absent() => return Ok(()),
                 Err(error) => return Err(error.into()),
             },
         };
         if kind != FileType::Directory {
             let name = name.clone();
             self.removals.push(Box::pin(async move {
-                let removed = nfs.remove(&parent, &name).await.map(drop);
+                let removed = nfs.remove(&parent, &name).await;
                 (name, removed)
             }));
             return Ok(());
@@ -119,16 +116,16 @@ impl<'a> Tree<'a> {
         self.settle().await?;
         let Some(level) = self.levels.last_mut() else { return Ok(()) };
         let again = match failure {
-            Some(error) if error.status() == Some(Status::BAD_COOKIE) && level.passes < PASSES => true,
+            Some(error) if error.is_bad_cookie() && level.passes < PASSES => true,
             Some(error) => {
                 self.stuck_here(&error.into())?;
                 false
             }
             None if level.stuck => false,
-            None => match self.session.nfs.rmdir(&level.above, &level.name).await {
-                Ok(_) => false,
-                Err(error) if error.status() == Some(Status::NOENT) => false,
-                Err(error) if error.status() == Some(Status::NOTEMPTY) && level.passes < PASSES => true,
+            None => match self.session.files.rmdir(&level.above, &level.name).await {
+                Ok(()) => false,
+                Err(error) if error.is_absent() => false,
+                Err(error) if error.is_not_empty() && level.passes < PASSES => true,
                 Err(error) => {
                     self.stuck_here(&error.into())?;
                     false
@@ -137,8 +134,7 @@ impl<'a> Tree<'a> {
         };
         if again && let Some(level) = self.levels.last_mut() {
             level.passes += 1;
-            let (nfs, directory) = (self.session.nfs.clone(), level.directory.clone());
-            level.listing = Listing::new(nfs, directory, self.session.transfer);
+            level.listing = self.session.files.list(&level.directory, self.session.transfer);
             return Ok(());
         }
         let left = self.levels.pop();
@@ -151,7 +147,7 @@ impl<'a> Tree<'a> {
     /// Waits for one file's removal.
     async fn removed(&mut self) -> Result<()> {
         match self.removals.next().await {
-            Some((name, Err(error))) if error.status() != Some(Status::NOENT) => self.check(&name, Err(error.into())),
+            Some((name, Err(error))) if !error.is_absent() => self.check(&name, Err(error.into())),
             _ => Ok(()),
         }
     }

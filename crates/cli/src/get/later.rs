@@ -7,7 +7,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use rpcrdma_env::Random;
-use rpcrdma_nfs::v3::Attributes;
+use rpcrdma_nfs::attr::Attributes;
 use rustix::fs::{AtFlags, CWD};
 use std::{
     collections::HashMap,
@@ -193,6 +193,7 @@ mod tests {
     use super::{super::tests::sample_attributes, *};
     use crate::{args::Placing, copy::Tally};
     use rpcrdma_env::SeededRandom;
+    use rpcrdma_nfs::attr::FileType;
     use std::sync::Arc;
 
     /// A symbolic link with two names, of which the second is known before the first one's target.
@@ -201,7 +202,7 @@ mod tests {
         let scratch = tempfile::tempdir().unwrap();
         let [first, second] = ["first", "second"].map(|name| scratch.path().join(name));
         let copier = Copier::new(Placing::default(), Arc::new(SeededRandom::new(1)), Tally::new(true));
-        let (id, attributes) = (FileId::sample(), sample_attributes());
+        let (id, attributes) = (FileId::sample(), sample_attributes(FileType::Symlink));
         copier.known.borrow_mut().begin(id, 2, &first).unwrap();
         copier.later.borrow_mut().extend([
             Later::HardLink { id, local: second.clone() },

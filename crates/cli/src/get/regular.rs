@@ -5,27 +5,27 @@ use super::{
     target::{Output, existing},
 };
 use crate::{
-    copy::data_runs,
+    copy::{close_after, data_runs},
     octets::Octets,
     partial::{RESUME_SPAN, same_time},
     session::Session,
 };
 use anyhow::{Result, bail, ensure};
-use rpcrdma_nfs::v3::{Attributes, Handle, Time};
+use rpcrdma_nfs::attr::{Attributes, Time};
+use rpcrdma_nfs_client::{Access, File, Found};
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Whether a local file has the size and the time of its source.
 fn is_copy(here: &Metadata, source: &Attributes) -> bool {
-    let seconds = u32::try_from(here.mtime()).unwrap_or(0);
-    let nanoseconds = u32::try_from(here.mtime_nsec()).unwrap_or(0);
-    here.len() == source.size && same_time(Time { seconds, nanoseconds }, source.modified)
+    let modified = Time::new(here.mtime(), u32::try_from(here.mtime_nsec()).unwrap_or(0));
+    here.len() == source.size && same_time(modified, source.modified)
 }
 
 /// A copy under way.
 struct Download<'a> {
     copier: &'a Copier,
     session: &'a Session,
-    file: &'a Handle,
+    file: &'a File,
     source: &'a Attributes,
     local: &'a Path,
     /// Not there before the first octets are.
@@ -33,27 +33,23 @@ struct Download<'a> {
 }
 
 impl Copier {
-    pub(super) async fn regular(
-        &self,
-        session: &Session,
-        file: &Handle,
-        source: &Attributes,
-        local: &Path,
-    ) -> Result<()> {
-        let found = existing(local)?;
-        if self.placing.resume && found.is_some_and(|found| is_copy(&found, source)) {
+    pub(super) async fn regular(&self, session: &Session, found: &Found, local: &Path) -> Result<()> {
+        let source = &found.attributes;
+        let here = existing(local)?;
+        if self.placing.resume && here.is_some_and(|here| is_copy(&here, source)) {
             self.tally.borrow_mut().passed_over(source.size);
             return Ok(());
         }
         let output = Output::open_part(local, self.placing, source)?;
-        let mut download = Download { copier: self, session, file, source, local, output };
+        let file = session.files.open(found, Access::Read).await?;
+        let mut download = Download { copier: self, session, file: &file, source, local, output };
         let copied = download.run().await;
         if copied.is_err()
             && let Some(remains) = download.output.as_ref().and_then(Output::remains)
         {
             self.note(local, &remains);
         }
-        copied
+        close_after(file, copied).await
     }
 }
 
@@ -62,7 +58,7 @@ impl Download<'_> {
         let begin = self.output.as_ref().map_or(0, |output| output.offset);
         // A file that uses less storage than it has octets has holes.
         let sparse = self.source.used < self.source.size;
-        let mut octets = Octets::new(self.session, self.file, self.source.size, begin, u64::MAX);
+        let mut octets = Octets::new(self.session, self.file.clone(), self.source.size, begin, u64::MAX);
         let (mut len, mut checkpoint) = (begin, begin);
         while let Some(block) = octets.next().await? {
             let output = self.output()?;
@@ -113,7 +109,7 @@ impl Download<'_> {
             return Ok(());
         }
         // The listing may be older than the file.
-        let now = self.session.nfs.getattr(self.file).await?;
+        let now = self.file.getattr().await?;
         let is_unsized = self.source.size == 0 && now.size == 0;
         // What was only appended to it, the whole of it has; what was cut off is missing, or is mixed with what came then.
         let may_have_grown = begin == 0 && len >= self.source.size;

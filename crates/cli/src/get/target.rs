@@ -13,7 +13,7 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use rpcrdma_env::Random;
-use rpcrdma_nfs::v3::{Attributes, Time};
+use rpcrdma_nfs::attr::{Attributes, Time};
 use rustix::{
     fs::{FlockOperation, OFlags, Timespec, Timestamps, UTIME_OMIT},
     io::Errno,
@@ -169,10 +169,7 @@ impl Output {
         let own = here.is_file() && here.nlink() == 1 && here.uid() == rustix::process::geteuid().as_raw();
         ensure!(own, "{shown} is in the way: it is no file of yours with one name");
         file.set_permissions(Permissions::from_mode(0o600))?;
-        let mark = Time {
-            seconds: u32::try_from(here.atime()).unwrap_or(0),
-            nanoseconds: u32::try_from(here.atime_nsec()).unwrap_or(0),
-        };
+        let mark = Time { seconds: here.atime(), nanoseconds: u32::try_from(here.atime_nsec()).unwrap_or(0) };
         let offset = resume_at(here.len(), mark, source.size, source.modified).unwrap_or(0);
         file.set_len(offset)?;
         let omitted = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
@@ -272,7 +269,7 @@ fn locked(path: &Path, open: impl Fn(&Path) -> io::Result<File>) -> Result<File>
 
 /// Whether a local file is the very file that is to be copied into it: of the same number, size and times.
 fn is_same_file(here: &Metadata, source: &Attributes) -> bool {
-    let time = |time: Time| (i64::from(time.seconds), i64::from(time.nanoseconds));
+    let time = |time: Time| (time.seconds, i64::from(time.nanoseconds));
     (here.ino(), here.len()) == (source.file_id, source.size)
         && (here.mtime(), here.mtime_nsec()) == time(source.modified)
         && (here.ctime(), here.ctime_nsec()) == time(source.changed)
@@ -317,15 +314,17 @@ fn is_errno(error: &anyhow::Error, errnos: &[Errno]) -> bool {
 mod tests {
     use super::{super::tests::sample_attributes, *};
     use rpcrdma_env::SeededRandom;
+    use rpcrdma_nfs::attr::FileType;
     use rustix::fs::{CWD, FileType as LocalType, Mode};
     use std::os::unix::fs::symlink;
 
     const PLAIN: Placing = Placing { inplace: false, resume: false };
     const RESUME: Placing = Placing { inplace: false, resume: true };
 
-    fn source(size: u64, seconds: u32) -> Attributes {
-        let modified = Time { seconds, nanoseconds: 5 };
-        Attributes { file_type: rpcrdma_nfs::v3::FileType::Regular, size, modified, mode: 0o640, ..sample_attributes() }
+    fn source(size: u64, seconds: i64) -> Attributes {
+        let mut source = sample_attributes(FileType::Regular);
+        (source.size, source.modified, source.mode) = (size, Time::new(seconds, 5), 0o640);
+        source
     }
 
     fn open(path: &Path, placing: Placing, source: &Attributes) -> Result<Output> {

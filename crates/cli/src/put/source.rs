@@ -9,7 +9,8 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use rpcrdma_env::{Allocator, Buffer};
 use rpcrdma_fabric::pool::Pool;
-use rpcrdma_nfs::v3::{Name, NewAttributes, SetTime, Specification, Time};
+use rpcrdma_nfs::attr::{Device, NewAttributes, SetTime, Time};
+use rpcrdma_nfs_client::Name;
 use rustix::{
     fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom, Stat},
     io::Errno,
@@ -48,7 +49,7 @@ pub(super) struct Facts {
     pub(super) id: (u64, u64),
     pub(super) size: u64,
     /// The numbers of a device.
-    pub(super) device: Specification,
+    pub(super) device: Device,
     blocks: u64,
     accessed: SetTime,
     pub(super) modified: Time,
@@ -64,7 +65,7 @@ impl From<Stat> for Facts {
             links: u64::from(stat.st_nlink),
             id: (stat.st_dev as u64, stat.st_ino as u64),
             size: u64::try_from(stat.st_size).unwrap_or(0),
-            device: Specification {
+            device: Device {
                 major: rustix::fs::major(stat.st_rdev.into()),
                 minor: rustix::fs::minor(stat.st_rdev.into()),
             },
@@ -77,9 +78,8 @@ impl From<Stat> for Facts {
 }
 
 fn time(seconds: i64, nanoseconds: i64) -> Time {
-    // The protocol knows no time before 1970.
-    let seconds = u32::try_from(seconds.max(0)).unwrap_or(u32::MAX);
-    Time { seconds, nanoseconds: u32::try_from(nanoseconds).unwrap_or(0) }
+    // Version 3 knows no time before 1970, and none after 2106: what was kept is compared with what was sent.
+    Time::new(seconds.clamp(0, u32::MAX.into()), u32::try_from(nanoseconds).unwrap_or(0))
 }
 
 impl Facts {

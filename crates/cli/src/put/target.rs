@@ -6,17 +6,17 @@ use super::{
     upload::{Unfinished, Upload},
 };
 use crate::{
-    get::is_absent,
+    copy::close_after,
     names::escaped,
     partial::{NAMES_TRIED, part_name, resume_at, same_time, temporary_name},
 };
 use anyhow::{Context, Result, bail, ensure};
-use rpcrdma_nfs::v3::{Attributes, CreateHow, FileType, Handle, Name, NewAttributes, SetTime, Status};
-use rpcrdma_nfs_client::Error;
+use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, SetTime};
+use rpcrdma_nfs_client::{Access, Cause, CreateHow, Error, Handle, Name, Node};
 
 /// What the target's name stands for.
 pub(super) struct Existing {
-    pub(super) file: Handle,
+    pub(super) node: Node,
     pub(super) attributes: Attributes,
 }
 
@@ -26,17 +26,12 @@ impl Copier<'_> {
     /// # Errors
     /// If it is nothing that a file is written to.
     pub(super) async fn existing(&self, directory: &Handle, name: &Name) -> Result<Option<Existing>> {
-        let nfs = &self.session.nfs;
-        let found = match nfs.lookup(directory, name).await {
-            Err(error) if is_absent(&error) => return Ok(None),
+        let found = match self.session.files.lookup(directory, name).await {
+            Err(error) if error.is_absent() => return Ok(None),
             found => found?,
         };
-        let attributes = match found.attributes {
-            Some(attributes) => attributes,
-            None => nfs.getattr(&found.file).await?,
-        };
-        match attributes.file_type {
-            FileType::Regular => Ok(Some(Existing { file: found.file, attributes })),
+        match found.attributes.file_type {
+            FileType::Regular => Ok(Some(Existing { node: Node::from(&found), attributes: found.attributes })),
             FileType::Symlink => bail!("is a symbolic link on the server; nothing is written through it"),
             other => bail!("is a {} on the server", crate::names::file_type(other)),
         }
@@ -59,7 +54,7 @@ impl Copier<'_> {
             };
             return match made {
                 // The name of a temporary file may be too long where the target's is not.
-                Err(error) if status(&error) == Some(Status::NAMETOOLONG) => {
+                Err(error) if cause(&error) == Some(Cause::NameTooLong) => {
                     let made = self.make(directory, name, name.clone(), true).await?;
                     self.note_in_place(local, NO_ROOM_FOR_NAME);
                     Ok(made)
@@ -74,7 +69,8 @@ impl Copier<'_> {
         if let Some(reason) = reason {
             self.note_in_place(local, reason);
         }
-        let (file, old_size) = (existing.file, existing.attributes.size);
+        let file = self.session.files.open(existing.node, Access::Write).await?;
+        let old_size = existing.attributes.size;
         Ok(Upload { file, beside: None, unfinished: None, kept: false, old_size, offset: 0, mode: 0o600 })
     }
 
@@ -110,8 +106,8 @@ impl Copier<'_> {
         match (made, resumable.filter(|_| self.placing.resume)) {
             (Some(upload), None) if is_own => Ok(Ok(upload)),
             (made, facts) => {
-                if let Some(upload) = &made {
-                    self.remove(upload).await?;
+                if let Some(upload) = made {
+                    self.discard(upload).await?;
                 }
                 match facts {
                     Some(facts) if is_own => match self.part(directory, name, facts).await {
@@ -130,7 +126,7 @@ impl Copier<'_> {
         for _ in 0..NAMES_TRIED {
             let name = Name::from(temporary_name(target.as_slice(), &*self.random).as_slice());
             match self.make(directory, target, name, false).await {
-                Err(error) if status(&error) == Some(Status::EXIST) => {}
+                Err(error) if cause(&error) == Some(Cause::Exists) => {}
                 made => return made.context("cannot make a temporary file beside it"),
             }
         }
@@ -144,25 +140,24 @@ impl Copier<'_> {
         self.unfinished.borrow_mut().push(unfinished.clone());
         // Nobody else opens it before it is whole.
         let attributes = NewAttributes { mode: Some(0o600), ..Default::default() };
-        let made = match self.session.nfs.create(directory, &name, CreateHow::Guarded(attributes)).await {
+        let made = match self.session.files.create(directory, &name, CreateHow::Guarded(attributes)).await {
             Ok(made) => made,
             Err(error) => {
                 // What the server did not make is not ours to remove; of what it may have made it told nothing.
-                if error.status().is_some() {
+                if error.has_made_nothing() {
                     self.settle(Some(&unfinished));
+                } else if error.is_after_creation() {
+                    self.surely_ours(&mut unfinished);
                 }
                 return Err(error.into());
             }
         };
-        // Now it is known that we made it.
-        self.settle(Some(&unfinished));
-        unfinished.unsure = false;
-        self.unfinished.borrow_mut().push(unfinished.clone());
-        let file = self.handle_of(made.file, directory, &name).await?;
+        self.surely_ours(&mut unfinished);
+        let file = made.file;
         if self.own_uid.get().is_none() {
             let uid = match made.attributes {
                 Some(attributes) => attributes.uid,
-                None => self.session.nfs.getattr(&file).await?.uid,
+                None => file.getattr().await?.uid,
             };
             self.own_uid.set(Some(uid));
         }
@@ -170,26 +165,33 @@ impl Copier<'_> {
         Ok(Upload { file, beside, unfinished: Some(unfinished), kept: false, old_size: 0, offset: 0, mode: 0o600 })
     }
 
+    /// Now it is known that we made it.
+    fn surely_ours(&self, unfinished: &mut Unfinished) {
+        self.settle(Some(unfinished));
+        unfinished.unsure = false;
+        self.unfinished.borrow_mut().push(unfinished.clone());
+    }
+
     /// The part that an earlier copy has left, or a new one.
     async fn part(&self, directory: &Handle, target: &Name, facts: &Facts) -> Result<Upload> {
-        let nfs = &self.session.nfs;
+        let nfs = &self.session.files;
         let name = Name::from(part_name(target.as_slice()).as_slice());
         let shown = escaped(name.as_slice());
         // Looked for before it is made: an interrupted CREATE is cleaned up, and must not take an earlier part with it.
         let made = match nfs.lookup(directory, &name).await {
-            Err(error) if is_absent(&error) => Some(self.make(directory, target, name.clone(), true).await),
+            Err(error) if error.is_absent() => Some(self.make(directory, target, name.clone(), true).await),
             Err(error) => return Err(error).context("cannot look for the part of an earlier copy"),
             Ok(_) => None,
         };
         let is_there = match &made {
             None => true,
-            Some(made) => made.as_ref().is_err_and(|error| status(error) == Some(Status::EXIST)),
+            Some(made) => made.as_ref().is_err_and(|error| cause(error) == Some(Cause::Exists)),
         };
         let mut upload = match made {
             _ if is_there => {
                 // Tells who we are, and whether what is whole will be able to leave its temporary name.
                 let probe = self.temporary(directory, target).await?;
-                self.remove(&probe).await?;
+                self.discard(probe).await?;
                 let in_the_way =
                     || format!("{shown} is in the way on the server: it is no file of yours with one name");
                 let part = self.existing(directory, &name).await.with_context(in_the_way)?.with_context(in_the_way)?;
@@ -198,7 +200,8 @@ impl Copier<'_> {
                 let (len, mark) = (part.attributes.size, part.attributes.accessed);
                 match resume_at(len, mark, facts.size, facts.modified) {
                     Some(offset) => {
-                        let (file, beside) = (part.file, Some(name));
+                        let file = nfs.open(part.node, Access::Write).await?;
+                        let beside = Some(name);
                         Upload { file, beside, unfinished: None, kept: true, old_size: 0, offset, mode: 0o600 }
                     }
                     // Not written over: what the earlier copy sent may still be on its way, to that file.
@@ -213,7 +216,9 @@ impl Copier<'_> {
         };
         let (size, accessed) = (Some(upload.offset), SetTime::Client(facts.modified));
         let marked = NewAttributes { mode: Some(0o600), size, accessed, ..Default::default() };
-        nfs.setattr(&upload.file, marked, None).await?;
+        if let Err(error) = upload.file.setattr(marked).await {
+            return close_after(upload.file, Err(error.into())).await;
+        }
         upload.kept = true;
         Ok(upload)
     }
@@ -239,17 +244,17 @@ impl Existing {
     }
 }
 
-fn status(error: &anyhow::Error) -> Option<Status> {
-    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::status)
+fn cause(error: &anyhow::Error) -> Option<Cause> {
+    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::cause)
 }
 
 const NO_ROOM_FOR_NAME: &str = "there is no room for the longer name of a temporary file";
 
 /// Why no file could be made beside the target, where the target itself may be one that can be written to.
 fn why_in_place(error: anyhow::Error) -> Result<&'static str> {
-    match status(&error) {
-        Some(Status::ACCES | Status::PERM) => Ok("its directory cannot be written to"),
-        Some(Status::NAMETOOLONG) => Ok(NO_ROOM_FOR_NAME),
+    match cause(&error) {
+        Some(Cause::Denied | Cause::NotOwner) => Ok("its directory cannot be written to"),
+        Some(Cause::NameTooLong) => Ok(NO_ROOM_FOR_NAME),
         _ => Err(error),
     }
 }

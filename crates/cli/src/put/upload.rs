@@ -9,15 +9,14 @@ use super::{
     source::{Facts, Local, Octets},
 };
 use crate::{
-    copy::{DEPTH, is_hopeless},
-    get::is_absent,
+    copy::{DEPTH, close_after, is_hopeless},
     names::escaped,
     partial::RESUME_SPAN,
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use rpcrdma_nfs::v3::{Handle, Name, NewAttributes, Status};
-use rpcrdma_nfs_client::{Error, Writer};
+use rpcrdma_nfs::attr::NewAttributes;
+use rpcrdma_nfs_client::{File, Handle, Name, Writer};
 use std::time::Duration;
 
 /// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
@@ -34,7 +33,7 @@ pub(super) struct Unfinished {
 
 /// A file on the server that is being written.
 pub(super) struct Upload {
-    pub(super) file: Handle,
+    pub(super) file: File,
     /// The name that it has, if that is not the target's.
     pub(super) beside: Option<Name>,
     /// What goes if the copy fails.
@@ -56,11 +55,6 @@ impl Upload {
     }
 }
 
-/// Whether the server says that this is the owner's to do.
-fn is_refused(error: &Error) -> bool {
-    matches!(error.status(), Some(Status::PERM | Status::ACCES))
-}
-
 impl Copier<'_> {
     /// Copies a regular file. Nothing is made or changed on the server before its first octets have been read here.
     pub(super) async fn regular(&self, local: &Local, directory: &Handle, name: &Name) -> Result<Handle> {
@@ -69,7 +63,7 @@ impl Copier<'_> {
         let existing = self.existing(directory, name).await?;
         if let Some(existing) = existing.as_ref().filter(|existing| self.placing.resume && existing.is_copy(&facts)) {
             self.tally.borrow_mut().passed_over(facts.size);
-            return Ok(existing.file.clone());
+            return Ok(existing.node.file.clone());
         }
         let first = octets.next(&self.session.pool).await?;
         let resumable = octets.size().is_some_and(|size| size > 0).then_some(&facts);
@@ -79,18 +73,16 @@ impl Copier<'_> {
         );
         let mut upload = self.open(local, directory, name, existing, resumable).await?;
         upload.mode = old_mode.unwrap_or_else(|| default_mode(facts.mode));
-        if upload.is_in_place() {
-            ensure!(!is_source, "is the same file as its source");
-            // --no-attributes: whoever runs the command wants the mode to stay.
-            if !self.no_attributes {
-                self.narrow(&upload, old_mode.unwrap_or(facts.mode), &facts).await?;
-            }
+        let begun = self.begin(&upload, is_source, old_mode.unwrap_or(facts.mode), &facts).await;
+        if let Err(error) = begun {
+            return close_after(upload.file, Err(error)).await;
         }
         let sent = self.send(local, &upload, &facts, &mut octets, first).await;
+        let sent = close_after(upload.file.clone(), sent).await;
         let placed = match (sent, &upload.beside) {
             (Ok(()), Some(beside)) => {
-                let renamed = self.session.nfs.rename(directory, beside, directory, name).await;
-                renamed.map(drop).context("cannot take the place of the file that is there")
+                let renamed = self.session.files.rename(directory, beside, directory, name).await;
+                renamed.context("cannot take the place of the file that is there")
             }
             (sent, _) => sent,
         };
@@ -98,13 +90,23 @@ impl Copier<'_> {
             Ok(()) => {
                 self.settle(upload.unfinished.as_ref());
                 self.tally.borrow_mut().file_done();
-                Ok(upload.file)
+                Ok(upload.file.handle())
             }
             Err(error) => {
                 self.abandon(local, &upload, &error).await;
                 Err(error)
             }
         }
+    }
+
+    /// Looks at a file that is written in place, and takes rights from it, before anything is written.
+    async fn begin(&self, upload: &Upload, is_source: bool, old_mode: u32, facts: &Facts) -> Result<()> {
+        if !upload.is_in_place() {
+            return Ok(());
+        }
+        ensure!(!is_source, "is the same file as its source");
+        // --no-attributes: whoever runs the command wants the mode to stay.
+        if self.no_attributes { Ok(()) } else { self.narrow(upload, old_mode, facts).await }
     }
 
     /// Sends what is to be sent, makes it durable, and gives the file its attributes.
@@ -116,8 +118,8 @@ impl Copier<'_> {
         octets: &mut Octets,
         first: Option<(u64, Bytes)>,
     ) -> Result<()> {
-        let (nfs, pool) = (&self.session.nfs, &self.session.pool);
-        let mut writer = Writer::new(nfs.clone(), upload.file.clone(), octets.block, DEPTH);
+        let pool = &self.session.pool;
+        let mut writer = Writer::new(upload.file.clone(), octets.block, DEPTH);
         let mut next = first;
         if upload.offset > 0 {
             octets.go_to(upload.offset);
@@ -147,16 +149,16 @@ impl Copier<'_> {
             (true, true) => size_alone,
             (true, false) => NewAttributes { mode: Some(upload.mode), ..size_alone },
         };
-        let set = match nfs.setattr(&upload.file, all, None).await {
-            Err(error) if upload.is_in_place() && is_refused(&error) => {
+        let set = match upload.file.setattr(all).await {
+            Err(error) if upload.is_in_place() && error.is_denied() => {
                 self.tell_attributes_not_kept(&local.path);
-                nfs.setattr(&upload.file, size_alone, None).await?
+                upload.file.setattr(size_alone).await?
             }
             set => set?,
         };
-        let now = match set.after {
+        let now = match set {
             Some(after) => after.size,
-            None => nfs.getattr(&upload.file).await?.size,
+            None => upload.file.getattr().await?.size,
         };
         ensure!(now == size, "{size} octets were sent, the file on the server has {now}");
         Ok(())
@@ -170,8 +172,8 @@ impl Copier<'_> {
             return Ok(());
         }
         let narrower = NewAttributes { mode: Some(mode), ..Default::default() };
-        match self.session.nfs.setattr(&upload.file, narrower, None).await {
-            Err(error) if !is_refused(&error) => Err(error.into()),
+        match upload.file.setattr(narrower).await {
+            Err(error) if !error.is_denied() => Err(error.into()),
             _ => Ok(()),
         }
     }
@@ -188,7 +190,7 @@ impl Copier<'_> {
         }
         if keep < upload.old_size {
             let shorter = NewAttributes { size: Some(keep), ..Default::default() };
-            self.session.nfs.setattr(&upload.file, shorter, None).await?;
+            upload.file.setattr(shorter).await?;
         }
         Ok(())
     }
@@ -207,9 +209,15 @@ impl Copier<'_> {
         }
     }
 
-    pub(super) async fn remove(&self, upload: &Upload) -> Result<()> {
+    /// Removes a file that is of no use after all.
+    pub(super) async fn discard(&self, upload: Upload) -> Result<()> {
+        let removed = self.remove(&upload).await;
+        close_after(upload.file, removed).await
+    }
+
+    async fn remove(&self, upload: &Upload) -> Result<()> {
         if let Some(Unfinished { directory, name, .. }) = &upload.unfinished {
-            self.session.nfs.remove(directory, name).await?;
+            self.session.files.remove(directory, name).await?;
             self.settle(upload.unfinished.as_ref());
         }
         Ok(())
@@ -229,8 +237,8 @@ impl Copier<'_> {
                     self.left(name, "it may have been there before");
                     continue;
                 }
-                match self.session.nfs.remove(directory, name).await {
-                    Err(error) if !is_absent(&error) => self.left(name, &format!("{:#}", anyhow::Error::from(error))),
+                match self.session.files.remove(directory, name).await {
+                    Err(error) if !error.is_absent() => self.left(name, &format!("{:#}", anyhow::Error::from(error))),
                     _ => {}
                 }
             }

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, SeededRandom, TokioClock};
 use rpcrdma_nfs::v3;
-use rpcrdma_nfs_client::Nfs3;
+use rpcrdma_nfs_client::{Access, File, Files, Handle, Nfs3};
 use rpcrdma_oncrpc::{
     CallHeader, CallInFlight, Cancelled, Client, ClientTransport, Limits, NoAuth, OpaqueAuth, PendingCall, Reply,
     ReplyHeader, Request, TransportError, TransportKind, XidSource,
@@ -91,6 +91,11 @@ pub(crate) fn client(script: impl FnMut(v3::Procedure, Decoder) -> Scripted + Se
     let server = Server { xids: XidSource::new(&SeededRandom::new(1)), script: Mutex::new(Box::new(script)) };
     let rpc = Client::new(Arc::new(server), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
     Nfs3::new(rpc, Arc::new(TokioClock::new()))
+}
+
+/// A file of that server, open.
+pub(crate) async fn opened(nfs: Nfs3) -> File {
+    Files::from(nfs).open(&Handle::from(handle("file")), Access::Both).await.unwrap()
 }
 
 pub(crate) fn args<T: Decode>(mut decoder: Decoder) -> T {

@@ -42,6 +42,23 @@ impl Handle {
     pub fn as_slice(&self) -> &[u8] {
         &self.0
     }
+
+    /// The octets, shared.
+    pub fn into_bytes(self) -> Bytes {
+        self.0
+    }
+}
+
+impl TryFrom<Bytes> for Handle {
+    type Error = HandleTooLong;
+
+    /// A handle of these octets, shared: whoever keeps it keeps them.
+    fn try_from(octets: Bytes) -> Result<Self, HandleTooLong> {
+        match octets.len() {
+            len if len > MAX_HANDLE_OCTETS => Err(HandleTooLong { octets: len }),
+            _ => Ok(Self(octets)),
+        }
+    }
 }
 
 impl fmt::Debug for Handle {

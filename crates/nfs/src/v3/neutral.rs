@@ -77,6 +77,31 @@ impl From<attr::Attributes> for Attributes {
     }
 }
 
+impl From<Attributes> for attr::Attributes {
+    /// This version tells neither when a file was made nor a change number, for which the time of the last change of the
+    /// attributes stands.
+    fn from(told: Attributes) -> Self {
+        let changed = attr::Time::from(told.changed);
+        attr::Attributes {
+            file_type: told.file_type.into(),
+            mode: told.mode,
+            links: told.links,
+            uid: told.uid,
+            gid: told.gid,
+            size: told.size,
+            used: told.used,
+            device: told.device.into(),
+            file_system: told.file_system,
+            file_id: told.file_id,
+            accessed: told.accessed.into(),
+            modified: told.modified.into(),
+            changed,
+            created: None,
+            change: changed.as_change(),
+        }
+    }
+}
+
 impl From<attr::Before> for WeakAttributes {
     fn from(before: attr::Before) -> Self {
         WeakAttributes { size: before.size, modified: before.modified.into(), changed: before.changed.into() }
@@ -99,6 +124,24 @@ impl From<SetTime> for attr::SetTime {
     }
 }
 
+impl From<attr::SetTime> for SetTime {
+    fn from(how: attr::SetTime) -> Self {
+        match how {
+            attr::SetTime::Keep => SetTime::Keep,
+            attr::SetTime::Server => SetTime::Server,
+            attr::SetTime::Client(time) => SetTime::Client(time.into()),
+        }
+    }
+}
+
+impl From<attr::NewAttributes> for NewAttributes {
+    /// This version has no mask: who makes a file takes it from the mode before.
+    fn from(new: attr::NewAttributes) -> Self {
+        let attr::NewAttributes { mode, umask: _, uid, gid, size, accessed, modified } = new;
+        NewAttributes { mode, uid, gid, size, accessed: accessed.into(), modified: modified.into() }
+    }
+}
+
 impl From<NewAttributes> for attr::NewAttributes {
     fn from(new: NewAttributes) -> Self {
         let NewAttributes { mode, uid, gid, size, accessed, modified } = new;
@@ -118,5 +161,26 @@ mod tests {
         assert_eq!(told(7, 5), Time { seconds: 7, nanoseconds: 5 });
         assert_eq!(told(1 << 32, 5), Time { seconds: u32::MAX, nanoseconds: 999_999_999 });
         assert_eq!(attr::Time::from(told(u32::MAX.into(), 5)), attr::Time { seconds: u32::MAX.into(), nanoseconds: 5 });
+    }
+
+    #[test]
+    fn attributes_come_back_as_they_went() {
+        let mut there = attr::Attributes::new(attr::FileType::Character, 7, 8);
+        (there.mode, there.links, there.uid, there.gid, there.size, there.used) = (0o640, 2, 3, 4, 5, 6);
+        there.device = attr::Device { major: 9, minor: 10 };
+        let time = |seconds| attr::Time { seconds, nanoseconds: 1 };
+        (there.accessed, there.modified, there.changed) = (time(11), time(12), time(13));
+        there.change = 13_000_000_001;
+        assert_eq!(attr::Attributes::from(Attributes::from(there.clone())), there);
+        let new = attr::NewAttributes {
+            mode: Some(0o640),
+            umask: 0,
+            uid: Some(3),
+            gid: Some(4),
+            size: Some(5),
+            accessed: attr::SetTime::Server,
+            modified: attr::SetTime::Client(time(12)),
+        };
+        assert_eq!(attr::NewAttributes::from(NewAttributes::from(new)), new);
     }
 }

@@ -4,8 +4,8 @@ use super::{Scene, files, files::Files};
 use crate::{clients::CALL_LIMIT, server::Place};
 use anyhow::{Context as _, bail, ensure};
 use rpcrdma_env::{Random as _, SeededRandom};
-use rpcrdma_nfs::v3::{CreateHow, Handle, Name, NewAttributes, Status};
-use rpcrdma_nfs_client::{Listing, Nfs3, Reader, Transfer, Writer};
+use rpcrdma_nfs::attr::NewAttributes;
+use rpcrdma_nfs_client::{Access, CreateHow, File, Files as Server, Found, Handle, Name, Reader, Transfer, Writer};
 use std::{
     collections::BTreeSet,
     fs,
@@ -27,7 +27,7 @@ const COPY_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Decent {
     number: usize,
-    nfs: Nfs3,
+    nfs: Server,
     directory: Handle,
     transfer: Transfer,
     random: SeededRandom,
@@ -36,13 +36,10 @@ pub(super) struct Decent {
 
 impl Decent {
     /// Makes its directory.
-    pub(super) async fn new(number: usize, nfs: Nfs3, root: Handle, scene: &Scene) -> anyhow::Result<Self> {
+    pub(super) async fn new(number: usize, nfs: Server, root: Handle, scene: &Scene) -> anyhow::Result<Self> {
         let name = Name::from(format!("client-{number}").as_str());
         let attributes = NewAttributes { mode: Some(0o777), ..NewAttributes::default() };
-        let directory = match nfs.mkdir(&root, &name, attributes).await?.file {
-            Some(directory) => directory,
-            None => nfs.lookup(&root, &name).await?.file,
-        };
+        let directory = nfs.mkdir(&root, &name, attributes).await?.file;
         let transfer = nfs.transfer(&root).await?;
         let random = SeededRandom::new(scene.seed ^ (number as u64) << 32);
         Ok(Self { number, nfs, directory, transfer, random, files: Files::default() })
@@ -82,8 +79,13 @@ impl Decent {
         })
     }
 
-    async fn find(&self, name: &str) -> anyhow::Result<Handle> {
-        Ok(self.nfs.lookup(&self.directory, &Name::from(name)).await.with_context(|| name.to_owned())?.file)
+    async fn find(&self, name: &str) -> anyhow::Result<Found> {
+        self.nfs.lookup(&self.directory, &Name::from(name)).await.with_context(|| name.to_owned())
+    }
+
+    async fn open(&self, name: &str, access: Access) -> anyhow::Result<File> {
+        let opened = self.nfs.open_at(&self.directory, &Name::from(name), access).await;
+        opened.with_context(|| name.to_owned())
     }
 
     /// Writes a new file, or into one that is there.
@@ -92,32 +94,32 @@ impl Decent {
         let (data, len) = (files::data(&self.random, octets), self.files.range(&name, 0, u32::MAX).len() as u64);
         let offset = self.random.below(len + 1).min(files::MAX_OCTETS - octets.min(files::MAX_OCTETS));
         let how = CreateHow::Unchecked(NewAttributes { mode: Some(0o666), ..NewAttributes::default() });
-        let file = match self.nfs.create(&self.directory, &Name::from(name.as_str()), how).await?.file {
-            Some(file) => file,
-            None => self.find(&name).await?,
-        };
-        let mut writer = Writer::new(self.nfs.clone(), file, BLOCK, DEPTH);
+        let file = self.nfs.create(&self.directory, &Name::from(name.as_str()), how).await?.file;
+        let mut writer = Writer::new(file.clone(), BLOCK, DEPTH);
         writer.write(offset, data.clone()).await?;
         writer.finish().await?;
+        file.close().await?;
         self.files.put(&name, offset as usize, &data);
         Ok(())
     }
 
     async fn read(&mut self, name: &str) -> anyhow::Result<()> {
-        let file = self.find(name).await?;
-        let mut reader = Reader::new(self.nfs.clone(), file, 0, u64::MAX, BLOCK, DEPTH);
+        let file = self.open(name, Access::Read).await?;
+        let mut reader = Reader::new(file.clone(), 0, u64::MAX, BLOCK, DEPTH);
         let mut octets = Vec::new();
         while let Some(block) = reader.next().await? {
             octets.extend_from_slice(&block.data);
         }
+        file.close().await?;
         same(name, 0, &octets, self.files.range(name, 0, u32::MAX))
     }
 
     async fn read_part(&mut self, name: &str) -> anyhow::Result<()> {
-        let file = self.find(name).await?;
+        let file = self.open(name, Access::Read).await?;
         let offset = self.random.below(self.files.range(name, 0, u32::MAX).len() as u64 + 1);
         let count = (files::octets(&self.random) as u32).min(self.transfer.read);
-        let read = self.nfs.read(&file, offset, count).await?;
+        let read = file.read(offset, count).await?;
+        file.close().await?;
         same(name, offset, &read.data, self.files.range(name, offset, count))
     }
 
@@ -137,14 +139,14 @@ impl Decent {
         self.nfs.remove(&self.directory, &Name::from(name.as_str())).await?;
         self.files.0.remove(&name);
         match self.nfs.lookup(&self.directory, &Name::from(name.as_str())).await {
-            Err(error) if error.status() == Some(Status::NOENT) => Ok(()),
+            Err(error) if error.is_absent() => Ok(()),
             Err(error) => Err(error.into()),
             Ok(_) => bail!("{name} is there after it was removed"),
         }
     }
 
     async fn list(&mut self) -> anyhow::Result<()> {
-        let mut listing = Listing::new(self.nfs.clone(), self.directory.clone(), self.transfer);
+        let mut listing = self.nfs.list(&self.directory, self.transfer);
         let mut names = BTreeSet::new();
         while let Some(entry) = listing.next().await? {
             let name = String::from_utf8_lossy(entry.name.as_slice()).into_owned();
@@ -159,7 +161,9 @@ impl Decent {
         let len = self.files.range(name, 0, u32::MAX).len() as u64;
         let size = self.random.below(len + 1);
         let attributes = NewAttributes { size: Some(size), ..NewAttributes::default() };
-        self.nfs.setattr(&self.find(name).await?, attributes, None).await?;
+        let file = self.open(name, Access::Write).await?;
+        file.setattr(attributes).await?;
+        file.close().await?;
         if let Some(file) = self.files.0.get_mut(name) {
             file.truncate(size as usize);
         }
@@ -167,7 +171,7 @@ impl Decent {
     }
 
     async fn look(&mut self, name: &str) -> anyhow::Result<()> {
-        let attributes = self.nfs.getattr(&self.find(name).await?).await?;
+        let attributes = self.nfs.getattr(&self.find(name).await?.file).await?;
         let expected = self.files.range(name, 0, u32::MAX).len() as u64;
         ensure!(attributes.size == expected, "{name} has {} octets, expected {expected}", attributes.size);
         Ok(())

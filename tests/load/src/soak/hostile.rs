@@ -2,12 +2,11 @@
 
 use super::Scene;
 use crate::clients::Dialler;
-use anyhow::Context as _;
 use bytes::Bytes;
 use rpcrdma::Versions;
 use rpcrdma_env::{Random as _, SeededRandom};
-use rpcrdma_nfs::v3::{CreateHow, Handle, Name, NewAttributes};
-use rpcrdma_nfs_client::Writer;
+use rpcrdma_nfs::attr::NewAttributes;
+use rpcrdma_nfs_client::{CreateHow, Handle, Name, Writer};
 use rpcrdma_peers::{
     idlers::{From4, asked, deaf, dial_from, half_frame, read_call, ready, vanished, withholding},
     peer::Peer,
@@ -52,12 +51,11 @@ impl Target {
     pub(super) async fn find(dialler: &Dialler, rdma: SocketAddr, root: &Handle) -> anyhow::Result<Self> {
         let nfs = dialler.connect(rdma, Versions::One).await?;
         let attributes = NewAttributes { mode: Some(0o666), ..NewAttributes::default() };
-        let made = nfs.create(root, &Name::from("bait"), CreateHow::Unchecked(attributes)).await?;
-        let file = made.file.context("a file without a handle")?;
-        let mut writer = Writer::new(nfs, file.clone(), 64 << 10, 2);
+        let file = nfs.create(root, &Name::from("bait"), CreateHow::Unchecked(attributes)).await?.file;
+        let mut writer = Writer::new(file.clone(), 64 << 10, 2);
         writer.write(0, Bytes::from(vec![7; BAIT_OCTETS])).await?;
         writer.finish().await?;
-        Ok(Self { rdma: rdma.to_string(), file: file.as_slice().to_vec() })
+        Ok(Self { rdma: rdma.to_string(), file: file.handle().as_slice().to_vec() })
     }
 }
 

@@ -1,0 +1,104 @@
+//! A file that is open: what it is read and written by.
+//!
+//! In version 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4 gives a
+//! stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
+
+use super::{Handle, ReadOk, Verifier, WriteOk, v3};
+use crate::{Error, Nfs3};
+use bytes::Bytes;
+use rpcrdma_env::Buffer;
+use rpcrdma_nfs::{
+    attr::{Attributes, NewAttributes, Stability},
+    v3::Handle as Handle3,
+};
+use rpcrdma_xdr::ItemData;
+
+/// For what a file is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read it.
+    Read,
+    /// To write it.
+    Write,
+    /// For both.
+    Both,
+}
+
+/// An open file. Clones are the same open file: [`close`](File::close) one of them when no other is used any more.
+#[derive(Clone, Debug)]
+pub struct File(Opened);
+
+#[derive(Clone, Debug)]
+enum Opened {
+    V3 { nfs: Nfs3, file: Handle3 },
+}
+
+impl File {
+    pub(super) fn of_3(nfs: Nfs3, file: Handle3) -> Self {
+        Self(Opened::V3 { nfs, file })
+    }
+
+    /// The file's handle.
+    pub fn handle(&self) -> Handle {
+        match &self.0 {
+            Opened::V3 { file, .. } => file.clone().into(),
+        }
+    }
+
+    /// Reads up to `count` octets.
+    ///
+    /// # Errors
+    /// See [`Error`], here and below.
+    pub async fn read(&self, offset: u64, count: u32) -> Result<ReadOk, Error> {
+        match &self.0 {
+            Opened::V3 { nfs, file } => v3::read(nfs, file, offset, count).await,
+        }
+    }
+
+    /// Reads into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
+    /// land in this very buffer and it comes back as [`ItemData::Placed`]. If the server asks to come back later
+    /// ([`Error::is_later`]), the caller has to.
+    pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
+        match &self.0 {
+            Opened::V3 { nfs, file } => v3::read_into(nfs, file, offset, buffer).await,
+        }
+    }
+
+    /// Puts octets into the file. The server may take fewer.
+    pub async fn write(&self, offset: u64, stability: Stability, data: Bytes) -> Result<WriteOk, Error> {
+        match &self.0 {
+            Opened::V3 { nfs, file } => v3::write(nfs, file, offset, stability, data).await,
+        }
+    }
+
+    /// Makes what was written unstably durable: `count` octets from `offset` on, or all after it if that is 0. A verifier
+    /// other than that of the writes says that the server has lost them.
+    pub async fn commit(&self, offset: u64, count: u32) -> Result<Verifier, Error> {
+        match &self.0 {
+            Opened::V3 { nfs, file } => Ok(Verifier(nfs.commit(file, offset, count).await?.verifier.0)),
+        }
+    }
+
+    /// The file's attributes.
+    pub async fn getattr(&self) -> Result<Attributes, Error> {
+        match &self.0 {
+            Opened::V3 { nfs, file } => Ok(nfs.getattr(file).await?.into()),
+        }
+    }
+
+    /// Sets attributes of the file: its size, too, if it is open to be written. Returns those that it has then, if the
+    /// server tells them.
+    pub async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
+        match &self.0 {
+            Opened::V3 { nfs, file } => v3::setattr(nfs, file, attributes, None).await,
+        }
+    }
+
+    /// Tells the server that the file is used no more, by this one or a clone of it.
+    #[allow(clippy::unused_async, reason = "version 3 knows no CLOSE, others do")]
+    pub async fn close(self) -> Result<(), Error> {
+        match self.0 {
+            Opened::V3 { .. } => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! Files of a server, whatever version of NFS it speaks.
+//!
+//! [`Files`] has what programs do with files, in types that belong to no version ([`rpcrdma_nfs::attr`] and those here).
+//! Each version has a module here that says how it is done by its calls; [`Reader`](crate::Reader),
+//! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] stand on top and are the same for all.
+//!
+//! What is read and written is opened first ([`Files::open`], [`Files::create`]) and closed at the end.
+
+mod file;
+mod names;
+mod told;
+mod v3;
+
+pub use file::{Access, File};
+pub use names::{Handle, MAX_HANDLE_OCTETS, Name, Node, Place};
+pub(crate) use told::Page;
+pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};
+
+use crate::{Error, Listing, Nfs3, Transfer};
+use bytes::Bytes;
+use rpcrdma_nfs::attr::{Attributes, NewAttributes, Time};
+
+/// A client of one server. Cloning shares the connection.
+///
+/// Errors are those of [`Error`], which answers questions in the same way for all versions.
+#[derive(Clone, Debug)]
+pub struct Files(Version);
+
+#[derive(Clone, Debug)]
+enum Version {
+    V3(Nfs3),
+}
+
+impl From<Nfs3> for Files {
+    fn from(nfs: Nfs3) -> Self {
+        Self(Version::V3(nfs))
+    }
+}
+
+impl Files {
+    /// The procedures of version 3, if that is what the server speaks: for who measures or tests them by themselves.
+    pub fn version_3(&self) -> Option<&Nfs3> {
+        match &self.0 {
+            Version::V3(nfs) => Some(nfs),
+        }
+    }
+
+    /// Whether the server is there.
+    ///
+    /// # Errors
+    /// See [`Error`], here and below.
+    pub async fn null(&self) -> Result<(), Error> {
+        match &self.0 {
+            Version::V3(nfs) => nfs.null().await,
+        }
+    }
+
+    /// A file's attributes.
+    pub async fn getattr(&self, file: &Handle) -> Result<Attributes, Error> {
+        match &self.0 {
+            Version::V3(nfs) => Ok(nfs.getattr(&v3::handle("GETATTR", file)?).await?.into()),
+        }
+    }
+
+    /// Sets attributes, with `guard` only if the file's `changed` is that. Returns those that the file has then, if the
+    /// server tells them. Who sets the size of a file has it open, and uses [`File::setattr`].
+    pub async fn setattr(
+        &self,
+        file: &Handle,
+        attributes: NewAttributes,
+        guard: Option<Time>,
+    ) -> Result<Option<Attributes>, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::setattr(nfs, &v3::handle("SETATTR", file)?, attributes, guard).await,
+        }
+    }
+
+    /// The file of a name.
+    pub async fn lookup(&self, directory: &Handle, name: &Name) -> Result<Found, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::lookup(nfs, directory, name).await,
+        }
+    }
+
+    /// The file of an entry of `directory`: asks for it where the listing has not told all of it.
+    pub async fn found(&self, directory: &Handle, entry: Entry) -> Result<Found, Error> {
+        match entry {
+            Entry { name, attributes: Some(attributes), file: Some(file), .. } => {
+                Ok(Found { file, attributes, place: Some(Place { directory: directory.clone(), name }) })
+            }
+            Entry { name, .. } => self.lookup(directory, &name).await,
+        }
+    }
+
+    /// Which of `rights` the caller has: those of [`rpcrdma_nfs::v3::access`], which have the same numbers in all versions.
+    pub async fn access(&self, file: &Handle, rights: u32) -> Result<u32, Error> {
+        match &self.0 {
+            Version::V3(nfs) => nfs.access(&v3::handle("ACCESS", file)?, rights).await,
+        }
+    }
+
+    /// What a symbolic link points to.
+    pub async fn readlink(&self, link: &Handle) -> Result<Bytes, Error> {
+        match &self.0 {
+            Version::V3(nfs) => Ok(nfs.readlink(&v3::handle("READLINK", link)?).await?.0),
+        }
+    }
+
+    /// Makes a regular file, or uses one that exists, as `how` says, and opens it for reading and writing.
+    ///
+    /// # Errors
+    /// [`Error::AfterCreation`] if the file was made and cannot be used.
+    pub async fn create(&self, directory: &Handle, name: &Name, how: CreateHow) -> Result<CreatedFile, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::create(nfs, directory, name, how).await,
+        }
+    }
+
+    /// Makes a directory.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), here and for links and special files.
+    pub async fn mkdir(&self, directory: &Handle, name: &Name, attributes: NewAttributes) -> Result<Created, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::mkdir(nfs, directory, name, attributes).await,
+        }
+    }
+
+    /// Makes a symbolic link that points to `target`.
+    pub async fn symlink(
+        &self,
+        directory: &Handle,
+        name: &Name,
+        attributes: NewAttributes,
+        target: Bytes,
+    ) -> Result<Created, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::symlink(nfs, directory, name, attributes, target).await,
+        }
+    }
+
+    /// Makes a special file.
+    pub async fn mknod(
+        &self,
+        directory: &Handle,
+        name: &Name,
+        kind: NodeKind,
+        attributes: NewAttributes,
+    ) -> Result<Created, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::mknod(nfs, directory, name, kind, attributes).await,
+        }
+    }
+
+    /// Takes a name away that is no directory's.
+    pub async fn remove(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::remove(nfs, directory, name).await,
+        }
+    }
+
+    /// Removes an empty directory.
+    pub async fn rmdir(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::rmdir(nfs, directory, name).await,
+        }
+    }
+
+    /// Gives a file another name, in place of what had it.
+    pub async fn rename(
+        &self,
+        from_directory: &Handle,
+        from: &Name,
+        to_directory: &Handle,
+        to: &Name,
+    ) -> Result<(), Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::rename(nfs, (from_directory, from), (to_directory, to)).await,
+        }
+    }
+
+    /// Gives a file a further name.
+    pub async fn link(&self, file: &Handle, directory: &Handle, name: &Name) -> Result<(), Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::link(nfs, file, directory, name).await,
+        }
+    }
+
+    /// How full the file system of a file is.
+    pub async fn statfs(&self, file: &Handle) -> Result<Space, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::statfs(nfs, file).await,
+        }
+    }
+
+    /// The sizes in which to move data to and from the file system of `root`.
+    pub async fn transfer(&self, root: &Handle) -> Result<Transfer, Error> {
+        match &self.0 {
+            Version::V3(nfs) => nfs.transfer(&v3::handle("FSINFO", root)?).await,
+        }
+    }
+
+    /// Opens a file that was found.
+    #[allow(clippy::unused_async, reason = "version 3 knows no OPEN, others do")]
+    pub async fn open(&self, file: impl Into<Node>, access: Access) -> Result<File, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::open(nfs, &file.into(), access),
+        }
+    }
+
+    /// Opens the file of a name.
+    pub async fn open_at(&self, directory: &Handle, name: &Name, _access: Access) -> Result<File, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::open_at(nfs, directory, name).await,
+        }
+    }
+
+    /// Lists a directory.
+    pub fn list(&self, directory: &Handle, transfer: Transfer) -> Listing {
+        Listing::new(self.clone(), directory.clone(), transfer)
+    }
+
+    /// Entries of a directory that come after a place in it. `plus` says whether to ask for attributes and handles, and
+    /// becomes false where the server cannot tell them.
+    pub(crate) async fn entries(
+        &self,
+        directory: &Handle,
+        after: (u64, Verifier),
+        octets: u32,
+        plus: &mut bool,
+    ) -> Result<Page, Error> {
+        match &self.0 {
+            Version::V3(nfs) => v3::entries(nfs, directory, after, octets, plus).await,
+        }
+    }
+
+    /// The procedure that lists directories, for errors.
+    pub(crate) fn lists(&self) -> &'static str {
+        match &self.0 {
+            Version::V3(_) => v3::READDIRPLUS,
+        }
+    }
+
+    /// The error that a server answers with to a LOOKUP in what is no directory, for who finds that out without asking.
+    pub fn no_directory(&self) -> Error {
+        match &self.0 {
+            Version::V3(_) => v3::refused("LOOKUP", rpcrdma_nfs::v3::Status::NOTDIR),
+        }
+    }
+}
