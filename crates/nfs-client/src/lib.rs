@@ -7,6 +7,7 @@
 //!   server without losing an octet.
 //! * [`Listing`] walks a directory, [`Nfs3::walk`] a path.
 //! * [`Mount`] finds the root of an export.
+//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks.
 //!
 //! Nothing here starts a task: a call proceeds while its future is polled, and several proceed together. Buffers for
 //! data belong to the caller or to the transport; on error they go back to their allocator.
@@ -18,6 +19,7 @@ mod mount;
 mod nfs3;
 mod read;
 mod retransmitted;
+pub mod v4;
 mod walk;
 mod write;
 
