@@ -246,7 +246,7 @@ pub(crate) struct House {
     pub(crate) env: Env,
     storage: Arc<MemoryFs>,
     scratch: tempfile::TempDir,
-    running: Mutex<Running>,
+    running: Mutex<Option<Running>>,
     version_4: fn(Version4) -> Version4,
     connections: AtomicU64,
 }
@@ -258,9 +258,12 @@ struct Running {
     starts: u64,
 }
 
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.upkeep.abort();
+/// No server.
+struct Dead;
+
+impl Handler for Dead {
+    fn handle(&self, _: CallContext, _: Stream) -> BoxFuture<'static, Outcome> {
+        Box::pin(std::future::ready(Outcome::Nothing))
     }
 }
 
@@ -273,16 +276,22 @@ impl House {
         let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) };
         let storage = Arc::new(MemoryFs::new(64 << 20, &env));
         let scratch = tempfile::tempdir().unwrap();
-        let running = Mutex::new(start(&env, &storage, &scratch, version_4, 1));
+        let running = Mutex::new(Some(start(&env, &storage, &scratch, version_4, 1)));
         Self { env, storage, scratch, running, version_4, connections: AtomicU64::new(1) }
     }
 
     /// The server is killed and started again; what it wrote down is there.
-    pub(crate) fn restart(&self, wires: &[&Arc<Wire>]) {
+    pub(crate) async fn restart(&self, wires: &[&Arc<Wire>]) {
+        let starts = {
+            let Running { nfsd, upkeep, signals, starts } = self.running.lock().unwrap().take().unwrap();
+            wires.iter().for_each(|wire| *wire.handler.lock().unwrap() = Arc::new(Dead));
+            drop((nfsd, signals));
+            upkeep.abort();
+            let _ = upkeep.await;
+            starts + 1
+        };
         let mut running = self.running.lock().unwrap();
-        let starts = running.starts + 1;
-        running.upkeep.abort();
-        *running = start(&self.env, &self.storage, &self.scratch, self.version_4, starts);
+        let running = running.insert(start(&self.env, &self.storage, &self.scratch, self.version_4, starts));
         for wire in wires {
             *wire.handler.lock().unwrap() = running.nfsd.nfs();
             let (signal, made) = connection(self.connections.fetch_add(1, Ordering::Relaxed));
@@ -298,6 +307,7 @@ impl House {
     /// The wire's connection is lost and made again.
     pub(crate) fn reconnect(&self, wire: &Arc<Wire>) {
         let mut running = self.running.lock().unwrap();
+        let running = running.as_mut().unwrap();
         let old = wire.connection.lock().unwrap().clone();
         let (signal, made) = connection(self.connections.fetch_add(1, Ordering::Relaxed));
         *wire.connection.lock().unwrap() = Arc::new(match old.reverse.clone() {
@@ -317,6 +327,7 @@ impl House {
 
     fn wire_with(&self, callbacks: Option<&Callbacks>) -> (Arc<Wire>, Arc<AtomicU64>) {
         let mut running = self.running.lock().unwrap();
+        let running = running.as_mut().unwrap();
         let (signal, made) = connection(self.connections.fetch_add(1, Ordering::Relaxed));
         running.signals.push(signal);
         let called = Arc::<AtomicU64>::default();
