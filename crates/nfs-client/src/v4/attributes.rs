@@ -1,6 +1,9 @@
 //! Attributes as callers know them ([`rpcrdma_nfs::attr`]), from and to the wire.
 
-use super::{Error, Inner, reply::{Reply, done}};
+use super::{
+    Error, Inner,
+    reply::{Reply, done},
+};
 use rpcrdma_nfs::{
     attr,
     v4::{self, Attribute, Bitmap, FileAttributes, ModeUmask, Op, Principal, SetTime, Value},

@@ -8,7 +8,10 @@ use super::{
 };
 use rpcrdma_nfs::{
     attr::{self, NewAttributes},
-    v4::{Args, Device, Handle, LinkText, Name, Op, Status, ops::{self, CreateKind}},
+    v4::{
+        Args, Device, Handle, LinkText, Name, Op, Status,
+        ops::{self, CreateKind},
+    },
 };
 
 impl Nfs4 {

@@ -103,7 +103,8 @@ impl Inner {
         if self.renewal_due(course, interval) <= self.env.clock.now() {
             self.renew(course).await;
         }
-        self.renewal_due(course, interval).min(course.flags_from.max(self.env.clock.now() + FLAGS_PAUSE))
+        let due = self.renewal_due(course, interval);
+        if self.duties.has_flags() { due.min(course.flags_from) } else { due }
     }
 
     /// Any call in a session renews the lease; in minor version 0 that is not so sure.
@@ -116,8 +117,7 @@ impl Inner {
         course.renewed = self.env.clock.now();
         let renewed = match self.minor {
             0 => {
-                let mut build =
-                    |ground: &Ground| Ok(vec![Args::Renew(ops::Renew { client: ground.client })]);
+                let mut build = |ground: &Ground| Ok(vec![Args::Renew(ops::Renew { client: ground.client })]);
                 self.perform(Plan::looks(Op::Renew), None, &mut build).await
             }
             _ => self.perform(Plan::looks(Op::Sequence), None, &mut |_| Ok(Vec::new())).await,

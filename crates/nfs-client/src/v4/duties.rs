@@ -89,6 +89,10 @@ impl Duties {
         std::mem::take(&mut *self.left())
     }
 
+    pub(super) fn has_flags(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) != 0
+    }
+
     pub(super) fn take_flags(&self) -> u32 {
         self.flags.swap(0, Ordering::Relaxed)
     }

@@ -145,9 +145,8 @@ impl Inner {
 
     /// Whether the session allows the call; the most that the reply's results may have.
     fn fits(&self, session: &Session, plan: Plan, call: &Arguments) -> Result<Option<usize>, Error> {
-        let refused = |what, unit, wanted, allowed| {
-            Err(Error::TooLarge { operation: plan.purpose, what, unit, wanted, allowed })
-        };
+        let refused =
+            |what, unit, wanted, allowed| Err(Error::TooLarge { operation: plan.purpose, what, unit, wanted, allowed });
         let operations = session.fore.max_operations as usize;
         if call.ops.len() > operations {
             return refused("call", "operations", call.ops.len(), operations);
@@ -220,12 +219,7 @@ impl Inner {
     /// Finds out what number the next call of a doubtful slot has: whether the server has executed the call that nobody knows of or
     /// not, it has the number used when it has answered this one (ULB-5.5-b, -c). Returns how SEQUENCE failed, if the slot is not
     /// to be used.
-    async fn probe(
-        &self,
-        ground: &Ground,
-        session: &Session,
-        slot: &mut Taken<'_>,
-    ) -> Result<Option<Failed>, Error> {
+    async fn probe(&self, ground: &Ground, session: &Session, slot: &mut Taken<'_>) -> Result<Option<Failed>, Error> {
         let call = Arguments::new(self.minor, vec![Args::Sequence(session.sequence(slot, false))]);
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);

@@ -212,14 +212,7 @@ impl Opens {
     }
 
     /// A file was opened.
-    pub(super) fn add(
-        &self,
-        file: Handle,
-        access: u32,
-        owner: Arc<OpenOwner>,
-        open: StateId,
-        epoch: u64,
-    ) -> Arc<Held> {
+    pub(super) fn add(&self, file: Handle, access: u32, owner: Arc<OpenOwner>, open: StateId, epoch: u64) -> Arc<Held> {
         let number = self.made.fetch_add(1, Ordering::Relaxed);
         let state = State {
             open,

@@ -38,13 +38,7 @@ impl Nfs4 {
 
     /// LOCK: the same as soon as it can be had, however long that takes. The server tells when that is, or it is tried from time to
     /// time.
-    pub async fn lock_when_free(
-        &self,
-        opened: &Opened,
-        kind: LockKind,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), Error> {
+    pub async fn lock_when_free(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (held, clock) = (&opened.held, &self.inner.env.clock);
         let waiting = match kind {
             LockKind::Read | LockKind::ReadWaiting => LockKind::ReadWaiting,
@@ -116,8 +110,7 @@ impl Inner {
             let lock = ops::Lock { kind, reclaim: false, offset, length, locker };
             Ok(vec![put(&held.file), Args::Lock(lock)])
         };
-        let mut seen =
-            |reply: &Reply| held.counted(reply, Op::Lock, by_open.load(Ordering::Relaxed));
+        let mut seen = |reply: &Reply| held.counted(reply, Op::Lock, by_open.load(Ordering::Relaxed));
         let plan = Plan::changes(Op::Lock);
         let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
         match reply.next_of(Op::Lock)? {

@@ -5,11 +5,11 @@ use super::{
     compound::{Plan, get, get_attributes, lookup, put},
     reply::done,
 };
+use rpcrdma_nfs::Call as _;
 use rpcrdma_nfs::{
     attr::{Attributes, NewAttributes},
     v4::{Args, Attribute, Bitmap, Handle, LinkText, Name, Null, Op, StateId, Value, ops},
 };
-use rpcrdma_nfs::Call as _;
 use rpcrdma_xdr::{Encode as _, Encoder};
 
 /// A file that was found or made.

@@ -66,12 +66,7 @@ pub(super) type Seen<'a> = &'a mut (dyn FnMut(&Reply) -> bool + Send);
 
 impl Inner {
     /// Makes a call, as often as it takes. A reply with a failed operation is one that nothing can be done about.
-    pub(super) async fn perform(
-        &self,
-        plan: Plan,
-        held: Option<&Arc<Held>>,
-        build: Build<'_>,
-    ) -> Result<Reply, Error> {
+    pub(super) async fn perform(&self, plan: Plan, held: Option<&Arc<Held>>, build: Build<'_>) -> Result<Reply, Error> {
         self.perform_with(plan, held, None, build, &mut |_| false).await
     }
 
@@ -116,13 +111,7 @@ impl Inner {
     }
 
     /// Does what can be done about a failure without a call.
-    pub(super) fn mend(
-        &self,
-        ground: &Ground,
-        plan: Plan,
-        failed: Failed,
-        held: Option<(&Arc<Held>, u64)>,
-    ) -> Mended {
+    pub(super) fn mend(&self, ground: &Ground, plan: Plan, failed: Failed, held: Option<(&Arc<Held>, u64)>) -> Mended {
         let status = failed.status;
         match status {
             Status::DELAY | Status::GRACE => return Mended::Later,
@@ -179,4 +168,3 @@ impl Inner {
         }
     }
 }
-

@@ -14,6 +14,7 @@ mod acl;
 mod attributes;
 mod awaited;
 mod callback;
+mod close;
 mod compound;
 mod copy;
 mod create;

@@ -22,8 +22,8 @@ impl Nfs4 {
         match done!(reply, Remove) {
             Ok(ok) => Ok(Some(ok.directory)),
             Err(error) => {
-                let was_done = is_doubtful(&reply, Op::Remove, Status::NOENT)
-                    && self.exists(directory, name).await?.is_none();
+                let was_done =
+                    is_doubtful(&reply, Op::Remove, Status::NOENT) && self.exists(directory, name).await?.is_none();
                 done_before(was_done, error)
             }
         }
@@ -52,12 +52,7 @@ impl Nfs4 {
     }
 
     /// LINK: gives a file a further name. `None` where an earlier call had done it.
-    pub async fn link(
-        &self,
-        file: &Handle,
-        directory: &Handle,
-        name: &Name,
-    ) -> Result<Option<ChangeInfo>, Error> {
+    pub async fn link(&self, file: &Handle, directory: &Handle, name: &Name) -> Result<Option<ChangeInfo>, Error> {
         let link = Args::Link(ops::Link { name: name.clone() });
         let ops = [put(file), Args::SaveFh, put(directory), link];
         let mut reply = self.inner.perform(Plan::changes(Op::Link), None, &mut |_| Ok(ops.to_vec())).await?;

@@ -1,4 +1,4 @@
-//! Opening and closing: OPEN, OPEN_CONFIRM, CLOSE.
+//! Opening: OPEN, OPEN_CONFIRM.
 
 use super::{
     Error, Inner, Nfs4, attributes,
@@ -11,10 +11,8 @@ use super::{
 use rpcrdma_nfs::{
     attr::{Attributes, NewAttributes},
     v4::{
-        Args, FileAttributes, Handle, Name, Op, Owner, StateId, Status, VERIFIER_OCTETS, Verifier,
-        ops::{
-            self, Claim, CreateExclusive, CreateHow, Delegation, OpenHow, OpenOk, open_result, share,
-        },
+        Args, FileAttributes, Handle, Name, Op, Owner, StateId, VERIFIER_OCTETS, Verifier,
+        ops::{self, Claim, CreateExclusive, CreateHow, Delegation, OpenHow, OpenOk, open_result, share},
     },
 };
 use std::sync::Arc;
@@ -117,23 +115,13 @@ impl Nfs4 {
         self.open_target(Target::File(file), access, How::Existing).await
     }
 
-    async fn open_target(
-        &self,
-        target: Target<'_>,
-        access: Access,
-        how: How,
-    ) -> Result<(Opened, Attributes), Error> {
+    async fn open_target(&self, target: Target<'_>, access: Access, how: How) -> Result<(Opened, Attributes), Error> {
         let opening = self.opening(target, access, how, &|_| Vec::new()).await?;
         let attributes = match opening.attributes {
             Ok(attributes) => attributes,
             Err(_) => self.getattr(opening.opened.file()).await?,
         };
         Ok((opening.opened, attributes))
-    }
-
-    /// CLOSE, after what is locked was unlocked.
-    pub async fn close(&self, opened: Opened) -> Result<(), Error> {
-        self.inner.close_held(&opened.held).await
     }
 
     /// Opens a file, with more operations in the same call, and does what an open brings with it.
@@ -155,9 +143,7 @@ impl Nfs4 {
         };
         // An open of a file that is there may as well be executed again, and what is read with it is too much to be remembered.
         let plan = Plan { is_kept: !matches!(how, OpenHow::NoCreate), ..Plan::changes(Op::Open) };
-        let reply = inner
-            .perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open))
-            .await;
+        let reply = inner.perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open)).await;
         drop(turn);
         let mut reply = reply?;
         let opened = match done!(reply, Open) {
@@ -282,51 +268,5 @@ impl Inner {
     async fn unwanted(&self, held: &Held, state: StateId) {
         self.awaited.delegated(&held.file, state);
         self.return_delegation(&held.file, state).await;
-    }
-
-    /// Closes a file; what is lost of it is told.
-    pub(super) async fn close_held(&self, held: &Arc<Held>) -> Result<(), Error> {
-        if held.is_closed() {
-            return Ok(());
-        }
-        let lost = self.still_held(Op::Close, held);
-        let closed = match &lost {
-            Err(Error::Lost { what: super::Lost::Open, .. }) => Ok(()),
-            _ => {
-                if lost.is_ok() {
-                    self.unlock_all(held).await?;
-                }
-                self.close_open(held).await
-            }
-        };
-        match closed {
-            // The transport has failed: it may be tried once more.
-            Err(error @ Error::Call { .. }) => return Err(error),
-            closed => {
-                held.closed();
-                self.opens.remove(held);
-                if lost.is_ok() && closed.is_ok() {
-                    self.owners.put(held.owner.clone());
-                }
-                lost.and(closed)
-            }
-        }
-    }
-
-    async fn close_open(&self, held: &Arc<Held>) -> Result<(), Error> {
-        let _turn = held.owner.turn.lock().await;
-        let mut build = |ground: &Ground| {
-            let close = ops::Close { sequence: held.owner.begin(), state: held.open_state(ground) };
-            Ok(vec![put(&held.file), Args::Close(close)])
-        };
-        let mut seen = |reply: &Reply| held.owner.seen(reply, Op::Close);
-        let plan = Plan::changes(Op::Close);
-        let mut reply = self.perform_with(plan, None, None, &mut build, &mut seen).await?;
-        match done!(reply, Close) {
-            Ok(_) => Ok(()),
-            // An earlier call has closed it.
-            Err(error) if error.status() == Some(Status::BAD_STATEID) && reply.is_repeated => Ok(()),
-            Err(error) => Err(error),
-        }
     }
 }

@@ -234,11 +234,7 @@ impl Inner {
         let Some(failed) = reply.failed else { return Mended::Failed(error) };
         let gone = matches!(
             failed.status,
-            Status::EXPIRED
-                | Status::ADMIN_REVOKED
-                | Status::DELEG_REVOKED
-                | Status::BAD_STATEID
-                | Status::OLD_STATEID
+            Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::BAD_STATEID | Status::OLD_STATEID
         );
         if !gone {
             match self.mend(ground, plan, failed, None) {
@@ -261,9 +257,7 @@ fn is_later(error: &Error) -> bool {
 fn step_of(mended: Mended) -> Result<Step, Error> {
     match mended {
         Mended::Failed(error) => Err(error),
-        Mended::Later => {
-            Ok(Step::Later(Error::Status { operation: Op::Open, status: Status::DELAY, denied: None }))
-        }
+        Mended::Later => Ok(Step::Later(Error::Status { operation: Op::Open, status: Status::DELAY, denied: None })),
         Mended::No | Mended::Again => Ok(Step::Next),
     }
 }

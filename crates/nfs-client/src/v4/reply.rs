@@ -30,7 +30,7 @@ pub(super) struct Failed {
 ///
 /// # Errors
 /// What the server did, if they do not fit.
-pub(super) fn check(called: &[Op], results: &Results<ItemData>) -> Result<Option<Failed>, &'static str> {
+pub(super) fn check<D>(called: &[Op], results: &Results<D>) -> Result<Option<Failed>, &'static str> {
     let outcomes = &results.results;
     if outcomes.len() > called.len() {
         return Err("returned more results than there were operations");
@@ -118,11 +118,11 @@ mod tests {
 
     const CALLED: [Op; 3] = [Op::PutFh, Op::GetFh, Op::LookupP];
 
-    fn results(status: Status, results: Vec<Outcome<ItemData>>) -> Result<Option<Failed>, &'static str> {
+    fn results(status: Status, results: Vec<Outcome>) -> Result<Option<Failed>, &'static str> {
         check(&CALLED, &Results { status, tag: Tag::default(), results })
     }
 
-    fn handle() -> Outcome<ItemData> {
+    fn handle() -> Outcome {
         Outcome::GetFh(Ok(ops::GetFhOk { file: Handle::new(b"f").unwrap() }))
     }
 

@@ -132,11 +132,7 @@ impl Nfs4 {
     }
 
     /// The results of READ in the call that has opened the file, or of one more call.
-    async fn first_read(
-        &self,
-        opening: &mut Opening,
-        count: u32,
-    ) -> Result<(Attributes, ReadOk), Error> {
+    async fn first_read(&self, opening: &mut Opening, count: u32) -> Result<(Attributes, ReadOk), Error> {
         let attributes = match opening.attributes.clone() {
             Ok(attributes) => attributes,
             Err(_) => self.getattr(opening.opened.file()).await?,

@@ -20,12 +20,7 @@ impl Nfs4 {
     ///
     /// # Errors
     /// See [`Error`], here and below.
-    pub async fn seek<'a>(
-        &self,
-        by: impl Into<By<'a>>,
-        offset: u64,
-        what: Content,
-    ) -> Result<Option<u64>, Error> {
+    pub async fn seek<'a>(&self, by: impl Into<By<'a>>, offset: u64, what: Content) -> Result<Option<u64>, Error> {
         let by = by.into();
         let mut build = |ground: &Ground| {
             let state = self.state_of(Op::Seek, by, ground)?;

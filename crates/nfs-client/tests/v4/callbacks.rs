@@ -1,26 +1,21 @@
 //! The server's calls: which are answered how, and what comes of them.
 
 use crate::{
-    every::{contents, mode, name},
+    every::{mode, name},
     house::{Fate, House},
 };
 use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};
 use rpcrdma_nfs::v4::{
     Ace, Args, Handle, List, Op, Outcome, Owner, OwnerName, SessionId, StateId, StateIdOther, Status,
     callback::{self, CbRecall, CbSequence, ReferringCall, ReferringCalls},
-    ops::{Delegation, LockKind, ReadDelegation, Stability, TRANSIENT_PROGRAM, create_session, sequence_status},
+    ops::{Delegation, LockKind, ReadDelegation, TRANSIENT_PROGRAM, create_session, sequence_status},
 };
 use rpcrdma_nfs_client::v4::{Access, Callbacks, How, Options};
-use rpcrdma_oncrpc::{
-    Answer, CallContext, Connection, GoneSignal, Limits, Service, TransportKind,
-};
+use rpcrdma_oncrpc::{Answer, CallContext, Connection, GoneSignal, Limits, Service, TransportKind};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::{
-        Arc, Mutex,
-        atomic::Ordering,
-    },
+    sync::{Arc, Mutex, atomic::Ordering},
     time::Duration,
 };
 
@@ -94,7 +89,8 @@ async fn each_call_is_answered_once_and_its_repetition_alike() {
     assert_eq!(call(&service, &of(2, vec![any.clone()])).await.status, Status::OP_NOT_IN_SESSION);
     assert_eq!(call(&service, &of(3, vec![])).await.status, Status::MINOR_VERS_MISMATCH);
     assert_eq!(call(&service, &of(0, vec![])).await.status, Status::MINOR_VERS_MISMATCH);
-    let twice = vec![callback::Args::Sequence(sequence(session, 1, 1)), callback::Args::Sequence(sequence(session, 1, 2))];
+    let twice =
+        vec![callback::Args::Sequence(sequence(session, 1, 1)), callback::Args::Sequence(sequence(session, 1, 2))];
     assert_eq!(call(&service, &of(2, twice)).await.status, Status::SEQUENCE_POS);
     let many = [vec![callback::Args::Sequence(sequence(session, 1, 3))], vec![any; 16]].concat();
     assert_eq!(call(&service, &of(2, many)).await.status, Status::TOO_MANY_OPS);
@@ -112,10 +108,7 @@ async fn what_is_not_for_this_client_is_refused_in_its_own_words() {
     let file = Handle::new(b"file").unwrap();
     let state = StateId { sequence: 1, other: StateIdOther([7; 12]) };
     let cases = [
-        (
-            callback::Args::Recall(CbRecall { state, truncate: false, file: file.clone() }),
-            Status::BAD_STATEID,
-        ),
+        (callback::Args::Recall(CbRecall { state, truncate: false, file: file.clone() }), Status::BAD_STATEID),
         (
             callback::Args::GetAttr(callback::CbGetAttr { file: file.clone(), asked: Default::default() }),
             Status::BADHANDLE,
@@ -157,8 +150,6 @@ async fn what_is_not_for_this_client_is_refused_in_its_own_words() {
 }
 
 /// A delegation that nobody asked for is given back at once; one that is recalled before its OPEN is answered is told to wait.
-///
-/// proves: V2-4.5.5-d
 #[tokio::test(start_paused = true)]
 async fn delegations_are_given_back_over_the_connection_that_stands() {
     let (_house, nfs, wire, service, session) = called().await;
@@ -249,7 +240,6 @@ async fn a_lock_is_waited_for_until_the_server_calls() {
 }
 
 /// A connection that is made anew is bound to the session, so that the server can call again.
-
 #[tokio::test(start_paused = true)]
 async fn the_back_channel_is_bound_again() {
     let house = House::new();
@@ -281,5 +271,4 @@ async fn the_back_channel_is_bound_again() {
     assert_eq!(flags & create_session::CONN_BACK_CHAN, 0);
     assert!(largest <= 4_096, "no larger than what fits inline, as no chunks are taken in the reverse direction");
     drop(nfs);
-    let _ = (contents(1), Stability::FileSync);
 }

@@ -59,7 +59,7 @@ async fn sequence_answers_for_its_own_call() {
         (0, 0, 0),
         (u32::MAX, u32::MAX, 0),
         (0, u32::MAX, 0),
-        (u32::MAX, 0, u32::MAX & !sequence_status::RESTART_RECLAIM_NEEDED),
+        (u32::MAX, 0, !sequence_status::RESTART_RECLAIM_NEEDED),
         (63, 63, 0),
     ] {
         lie(&wire, move |outcome| {
@@ -111,7 +111,7 @@ async fn open_is_believed_no_more_than_it_must() {
     says(&error, Op::Open, "gave a delegation in place of an open, which nobody asked for");
     // Nothing of these is asked for, and none does harm.
     let harmless: [Change; 4] = [
-        |opened| opened.flags = u32::MAX & !open_result::NO_OPEN_STATEID,
+        |opened| opened.flags = !open_result::NO_OPEN_STATEID,
         |opened| opened.set = Bitmap::of_numbers(0..96),
         |opened| (opened.directory.before, opened.directory.after) = (u64::MAX, 0),
         |opened| {
@@ -192,7 +192,10 @@ async fn lock_is_believed_no_more_than_it_must() {
     let opened = open(&nfs).await.unwrap();
     type Change = fn(&mut Results);
     let lies: [(Change, &str); 5] = [
-        (|results| *results.results.last_mut().unwrap() = Outcome::LookupP(Ok(())), "returned the results of another operation"),
+        (
+            |results| *results.results.last_mut().unwrap() = Outcome::LookupP(Ok(())),
+            "returned the results of another operation",
+        ),
         (
             |results| {
                 results.results.pop();
@@ -201,10 +204,7 @@ async fn lock_is_believed_no_more_than_it_must() {
         ),
         (|results| results.results.push(Outcome::LookupP(Ok(()))), "returned more results than there were operations"),
         (|results| results.status = Status::IO, "returned another status than that of the last operation"),
-        (
-            |results| results.results[1] = Outcome::PutFh(Err(Status::STALE)),
-            "went on after an operation that failed",
-        ),
+        (|results| results.results[1] = Outcome::PutFh(Err(Status::STALE)), "went on after an operation that failed"),
     ];
     for (change, what) in lies {
         wire.after(move |call, results| {
@@ -213,7 +213,7 @@ async fn lock_is_believed_no_more_than_it_must() {
             }
             Fate::Arrives
         });
-        says(&nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap_err(), Op::Lock, what);
+        says(&nfs.lock(&opened, LockKind::Write, 1_000, 10).await.unwrap_err(), Op::Lock, what);
     }
     wire.honest();
     nfs.close(opened).await.unwrap();
@@ -283,9 +283,10 @@ async fn reads_and_writes_bring_what_was_asked_for() {
     let opened = open(&nfs).await.unwrap();
     let data = Bytes::from_static(b"0123456789");
     nfs.write(&opened, 0, Stability::FileSync, data.clone()).await.unwrap();
-    for (len, end, what) in
-        [(6, true, "returned more octets than were asked for"), (0, false, "returned nothing before the end of the file")]
-    {
+    for (len, end, what) in [
+        (6, true, "returned more octets than were asked for"),
+        (0, false, "returned nothing before the end of the file"),
+    ] {
         lie(&wire, move |outcome| {
             if let Outcome::Read(Ok(read)) = outcome {
                 (read.data, read.end) = (vec![0; len].into(), end);

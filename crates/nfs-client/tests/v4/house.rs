@@ -304,22 +304,6 @@ impl House {
         }
     }
 
-    /// The wire's connection is lost and made again.
-    pub(crate) fn reconnect(&self, wire: &Arc<Wire>) {
-        let mut running = self.running.lock().unwrap();
-        let running = running.as_mut().unwrap();
-        let old = wire.connection.lock().unwrap().clone();
-        let (signal, made) = connection(self.connections.fetch_add(1, Ordering::Relaxed));
-        *wire.connection.lock().unwrap() = Arc::new(match old.reverse.clone() {
-            Some(reverse) => made.with_reverse(reverse),
-            None => made,
-        });
-        // Those of all wires end: there is one in the tests that do this.
-        running.signals.clear();
-        running.signals.push(signal);
-        running.nfsd.connection_ended(old.id);
-    }
-
     /// A wire without callbacks.
     pub(crate) fn wire(&self) -> Arc<Wire> {
         self.wire_with(None).0

@@ -5,10 +5,8 @@ mod callbacks;
 mod every;
 mod fabric;
 mod hostile;
-
 mod house;
 mod recovery;
 mod slots;
 mod tcp;
 mod versions;
-

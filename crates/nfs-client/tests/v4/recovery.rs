@@ -175,7 +175,7 @@ async fn revoked_state_is_found_and_freed() {
     // A server that never ceases to say so makes no more work than a little each second.
     wire.after(|_, results| {
         if let Some(Outcome::Sequence(Ok(told))) = results.results.first_mut() {
-            told.status |= u32::MAX & !sequence_status::RESTART_RECLAIM_NEEDED;
+            told.status |= !sequence_status::RESTART_RECLAIM_NEEDED;
         }
         Fate::Arrives
     });
@@ -234,10 +234,7 @@ async fn later_is_later_and_moved_is_said() {
     assert!((600..620).contains(&waited), "{waited} s");
     wire.after(answer(Status::MOVED, 1));
     let moved = nfs.root().await.unwrap_err();
-    assert_eq!(
-        moved.to_string(),
-        "PUTROOTFH: the file system has moved to another server, and is not followed there"
-    );
+    assert_eq!(moved.to_string(), "PUTROOTFH: the file system has moved to another server, and is not followed there");
     wire.after(answer(Status::ACCESS, 1));
     let denied = nfs.root().await.unwrap_err();
     assert!(denied.is_denied() && denied.to_string().contains("root squash"), "{denied}");

@@ -5,10 +5,7 @@ use crate::{
     house::SECRET,
 };
 use rpcrdma_env::{Heap, tokio_env};
-use rpcrdma_nfs::v4::{
-    PROGRAM, VERSION,
-    ops::LockKind,
-};
+use rpcrdma_nfs::v4::{PROGRAM, VERSION, ops::LockKind};
 use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Options};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{

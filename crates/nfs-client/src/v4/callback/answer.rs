@@ -66,10 +66,7 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
         Args::PushDeleg(_) => Status::REJECT_DELEG,
         args => {
             debug_assert!(
-                matches!(
-                    args.op(),
-                    Op::Notify | Op::RecallableObjAvail | Op::WantsCancelled | Op::NotifyDeviceId
-                ),
+                matches!(args.op(), Op::Notify | Op::RecallableObjAvail | Op::WantsCancelled | Op::NotifyDeviceId),
                 "{args:?}"
             );
             Status::NOTSUPP
@@ -87,8 +84,7 @@ impl Inner {
         let session = self.standing().session.clone();
         let is_under_way = session.is_some_and(|session| {
             let ours = sequence.referring.iter().filter(|calls| calls.session == session.id);
-            ours.flat_map(|calls| calls.calls.iter())
-                .any(|call| session.slots.is_under_way(call.slot, call.sequence))
+            ours.flat_map(|calls| calls.calls.iter()).any(|call| session.slots.is_under_way(call.slot, call.sequence))
         });
         if is_under_way { Status::DELAY } else { Status::BAD_STATEID }
     }

@@ -7,7 +7,10 @@
 mod answer;
 mod slots;
 
-use super::{Inner, session::{BACK_OCTETS, BACK_SLOTS}};
+use super::{
+    Inner,
+    session::{BACK_OCTETS, BACK_SLOTS},
+};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v4::{SessionId, Status, callback, ops};
 use rpcrdma_oncrpc::{Answer, CallContext, Service};
@@ -90,8 +93,7 @@ impl Shared {
             results.encode(&mut encoder);
             encoder.finish()
         };
-        let refused =
-            |status| encoded(&callback::Results { status, tag: call.tag.clone(), results: Vec::new() });
+        let refused = |status| encoded(&callback::Results { status, tag: call.tag.clone(), results: Vec::new() });
         if !(1..=rpcrdma_nfs::v4::MAX_MINOR).contains(&call.minor) {
             return refused(Status::MINOR_VERS_MISMATCH);
         }
