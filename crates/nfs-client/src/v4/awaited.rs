@@ -1,0 +1,168 @@
+//! What the server tells by calling: locks that can perhaps be had, copies that have ended, delegations that it wants back.
+//!
+//! Only what this client waits for is kept; a call about anything else changes nothing.
+
+use rpcrdma_nfs::v4::{Handle, OwnerName, StateId, StateIdOther, callback::OffloadOutcome};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+use tokio::sync::Notify;
+
+/// The most ends of copies that are kept before the answer to COPY itself has come.
+const MAX_EARLY: usize = 16;
+
+#[derive(Debug, Default)]
+struct Inner {
+    locks: HashMap<(Handle, OwnerName), Arc<Notify>>,
+    delegations: HashMap<StateIdOther, Handle>,
+    copies: HashMap<StateIdOther, Arc<Copying>>,
+    early: VecDeque<(StateIdOther, OffloadOutcome)>,
+    /// Calls of COPY that are not answered yet.
+    asking: usize,
+}
+
+/// A copy that goes on.
+#[derive(Debug, Default)]
+pub(super) struct Copying {
+    outcome: Mutex<Option<OffloadOutcome>>,
+    ended: Notify,
+}
+
+/// Who waits for what.
+#[derive(Debug, Default)]
+pub(super) struct Awaited(Mutex<Inner>);
+
+impl Copying {
+    fn end(&self, outcome: OffloadOutcome) {
+        self.outcome.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(outcome);
+        self.ended.notify_one();
+    }
+
+    /// How it ended.
+    pub(super) async fn ended(&self) -> OffloadOutcome {
+        loop {
+            let ended = self.ended.notified();
+            if let Some(outcome) = *self.outcome.lock().unwrap_or_else(PoisonError::into_inner) {
+                return outcome;
+            }
+            ended.await;
+        }
+    }
+}
+
+impl Awaited {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody waits for a lock on a file, as this owner.
+    pub(super) fn lock(&self, file: &Handle, owner: &OwnerName) -> WaitsForLock<'_> {
+        let key = (file.clone(), owner.clone());
+        let notify = self.inner().locks.entry(key.clone()).or_default().clone();
+        WaitsForLock { awaited: self, key, notify }
+    }
+
+    /// A lock can perhaps be had.
+    pub(super) fn can_lock(&self, file: Handle, owner: OwnerName) {
+        if let Some(waits) = self.inner().locks.get(&(file, owner)) {
+            waits.notify_one();
+        }
+    }
+
+    /// The server has delegated a file.
+    pub(super) fn delegated(&self, file: &Handle, state: StateId) {
+        self.inner().delegations.insert(state.other, file.clone());
+    }
+
+    /// The delegation was given back.
+    pub(super) fn returned(&self, state: StateId) {
+        self.inner().delegations.remove(&state.other);
+    }
+
+    /// The file of a delegation.
+    pub(super) fn delegation(&self, state: StateId) -> Option<Handle> {
+        self.inner().delegations.get(&state.other).cloned()
+    }
+
+    /// COPY is called, and its end may be told before its answer comes.
+    pub(super) fn asks_to_copy(&self) -> AsksToCopy<'_> {
+        self.inner().asking += 1;
+        AsksToCopy(self)
+    }
+
+    /// A copy goes on under this name.
+    pub(super) fn copy(&self, state: StateId) -> WaitsForCopy<'_> {
+        let mut inner = self.inner();
+        let copying = Arc::new(Copying::default());
+        if let Some(at) = inner.early.iter().position(|(other, _)| *other == state.other)
+            && let Some((_, outcome)) = inner.early.remove(at)
+        {
+            copying.end(outcome);
+        }
+        inner.copies.insert(state.other, copying.clone());
+        WaitsForCopy { awaited: self, other: state.other, copying }
+    }
+
+    /// A copy has ended. False if there is none of this name.
+    pub(super) fn copied(&self, state: StateId, outcome: OffloadOutcome) -> bool {
+        let mut inner = self.inner();
+        if let Some(copying) = inner.copies.get(&state.other) {
+            copying.end(outcome);
+            return true;
+        }
+        if inner.asking == 0 {
+            return false;
+        }
+        if inner.early.len() >= MAX_EARLY {
+            inner.early.pop_front();
+        }
+        inner.early.push_back((state.other, outcome));
+        true
+    }
+}
+
+/// Waits for a lock while it lives.
+pub(super) struct WaitsForLock<'a> {
+    awaited: &'a Awaited,
+    key: (Handle, OwnerName),
+    notify: Arc<Notify>,
+}
+
+impl WaitsForLock<'_> {
+    pub(super) async fn notified(&self) {
+        self.notify.notified().await;
+    }
+}
+
+impl Drop for WaitsForLock<'_> {
+    fn drop(&mut self) {
+        self.awaited.inner().locks.remove(&self.key);
+    }
+}
+
+/// Waits for the answer to COPY while it lives.
+pub(super) struct AsksToCopy<'a>(&'a Awaited);
+
+impl Drop for AsksToCopy<'_> {
+    fn drop(&mut self) {
+        let mut inner = self.0.inner();
+        inner.asking -= 1;
+        if inner.asking == 0 {
+            inner.early.clear();
+        }
+    }
+}
+
+/// Waits for the end of a copy while it lives.
+pub(super) struct WaitsForCopy<'a> {
+    awaited: &'a Awaited,
+    other: StateIdOther,
+    pub(super) copying: Arc<Copying>,
+}
+
+impl Drop for WaitsForCopy<'_> {
+    fn drop(&mut self) {
+        self.awaited.inner().copies.remove(&self.other);
+    }
+}

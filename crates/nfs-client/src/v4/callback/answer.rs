@@ -1,0 +1,103 @@
+//! What each operation of a CB_COMPOUND answers.
+
+use crate::v4::{Inner, session::BACK_OPERATIONS};
+use rpcrdma_nfs::v4::{
+    Status,
+    callback::{self, Args, CbOffload, CbRecall, CbSequence, CbSequenceOk, Op, Outcome},
+};
+
+/// The outcomes of a call's operations, up to the first that fails. CB_SEQUENCE, the first, was looked at.
+pub(super) fn outcomes(
+    client: Option<&Inner>,
+    call: &callback::Arguments,
+    sequence: &CbSequence,
+    told: CbSequenceOk,
+) -> Vec<Outcome> {
+    if call.announced > BACK_OPERATIONS {
+        return vec![Outcome::Sequence(Err(Status::TOO_MANY_OPS))];
+    }
+    let mut outcomes = vec![Outcome::Sequence(Ok(told))];
+    for args in call.ops.iter().skip(1) {
+        let status = execute(client, sequence, args);
+        let outcome = if status == Status::OK { done(args) } else { Outcome::failed(args.op(), status) };
+        outcomes.push(outcome);
+        if status != Status::OK {
+            return outcomes;
+        }
+    }
+    outcomes.extend(call.broken_outcome());
+    outcomes
+}
+
+/// The answer of an operation that has succeeded: those that do have no results.
+fn done(args: &Args) -> Outcome {
+    match args {
+        Args::Recall(_) => Outcome::Recall(Ok(())),
+        Args::RecallAny(_) => Outcome::RecallAny(Ok(())),
+        Args::RecallSlot(_) => Outcome::RecallSlot(Ok(())),
+        Args::NotifyLock(_) => Outcome::NotifyLock(Ok(())),
+        Args::Offload(_) => Outcome::Offload(Ok(())),
+        other => Outcome::failed(other.op(), Status::NOTSUPP),
+    }
+}
+
+fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status {
+    match args {
+        Args::Sequence(_) => Status::SEQUENCE_POS,
+        Args::Recall(recall) => client.map_or(Status::BAD_STATEID, |client| client.recalled(sequence, recall)),
+        // No more is kept than none.
+        Args::RecallAny(_) => Status::OK,
+        Args::RecallSlot(recall) => {
+            if let Some(client) = client {
+                client.slots_recalled(sequence, recall.target_highest_slot);
+            }
+            Status::OK
+        }
+        Args::NotifyLock(notify) => {
+            if let Some(client) = client {
+                client.awaited.can_lock(notify.file.clone(), notify.owner.name.clone());
+            }
+            Status::OK
+        }
+        Args::Offload(offload) => client.map_or(Status::BAD_STATEID, |client| client.offloaded(offload)),
+        // There are no layouts, and no delegations that it could be about (RFC 8881 sections 20.3, 20.1).
+        Args::LayoutRecall(_) => Status::NOMATCHING_LAYOUT,
+        Args::GetAttr(_) => Status::BADHANDLE,
+        Args::PushDeleg(_) => Status::REJECT_DELEG,
+        args => {
+            debug_assert!(
+                matches!(args.op(), Op::Notify | Op::RecallableObjAvail | Op::WantsCancelled | Op::NotifyDeviceId),
+                "{args:?}"
+            );
+            Status::NOTSUPP
+        }
+    }
+}
+
+impl Inner {
+    /// CB_RECALL: the driver returns the delegation at once. One that is not known may stand in an answer that is under way.
+    fn recalled(&self, sequence: &CbSequence, recall: &CbRecall) -> Status {
+        if let Some(file) = self.awaited.delegation(recall.state) {
+            self.duties.give_back(file, recall.state);
+            return Status::OK;
+        }
+        let session = self.standing().session.clone();
+        let is_under_way = session.is_some_and(|session| {
+            let ours = sequence.referring.iter().filter(|calls| calls.session == session.id);
+            ours.flat_map(|calls| calls.calls.iter()).any(|call| session.slots.is_under_way(call.slot, call.sequence))
+        });
+        if is_under_way { Status::DELAY } else { Status::BAD_STATEID }
+    }
+
+    fn slots_recalled(&self, sequence: &CbSequence, target_highest_slot: u32) {
+        let session = self.standing().session.clone();
+        if let Some(session) = session.filter(|session| session.id == sequence.session) {
+            session.slots.shrink(target_highest_slot);
+        }
+    }
+
+    /// CB_OFFLOAD: a copy has ended.
+    fn offloaded(&self, offload: &CbOffload) -> Status {
+        if self.awaited.copied(offload.state, offload.outcome) { Status::OK } else { Status::BAD_STATEID }
+    }
+}

@@ -1,0 +1,153 @@
+//! The calls of the server, which the transport brings in the reverse direction (RFC 8881 section 20, RFC 7862 section 16).
+//!
+//! [`Callbacks`] is made before the transport, which is given its service, and given to the client with its
+//! [`Options`](super::Options). CB_NULL the router answers. All answers are known at once: nothing a server calls makes it wait, and
+//! nothing is kept for it but the last reply of each slot.
+
+mod answer;
+mod slots;
+
+use super::{
+    Inner,
+    session::{BACK_OCTETS, BACK_SLOTS},
+};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::v4::{SessionId, Status, callback, ops};
+use rpcrdma_oncrpc::{Answer, CallContext, Service};
+use rpcrdma_xdr::{Decode as _, Decoder, Encode as _, Encoder};
+use slots::{BackSlots, Turn};
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+/// How many calls of the server are answered at a time: for the options of a transport.
+pub const CALLBACK_SLOTS: u32 = BACK_SLOTS;
+
+/// Sessions whose calls are answered: the present one, and a few before it.
+const MAX_SESSIONS: usize = 4;
+
+/// Answers the calls of the server. Cloning shares.
+#[derive(Clone, Default)]
+pub struct Callbacks {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    client: Mutex<Weak<Inner>>,
+    sessions: Mutex<VecDeque<(SessionId, BackSlots)>>,
+}
+
+impl fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callbacks")
+    }
+}
+
+impl Callbacks {
+    /// Callbacks of one client that is still to be made.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The most calls of the server that are answered at a time: what a transport grants in the reverse direction.
+    pub const fn slots() -> u32 {
+        CALLBACK_SLOTS
+    }
+
+    /// The callback program, for the router that the transport hands the server's calls to.
+    pub fn service(&self) -> Arc<dyn Service> {
+        self.shared.clone()
+    }
+
+    /// Whom the server calls.
+    pub(super) fn attach(&self, client: &Arc<Inner>) {
+        *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(client);
+    }
+
+    /// Calls may come by this session from now on.
+    pub(super) fn session_made(&self, session: SessionId) {
+        let mut sessions = self.shared.sessions();
+        if sessions.len() >= MAX_SESSIONS {
+            sessions.pop_front();
+        }
+        sessions.push_back((session, BackSlots::default()));
+    }
+}
+
+impl Shared {
+    fn sessions(&self) -> MutexGuard<'_, VecDeque<(SessionId, BackSlots)>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn client(&self) -> Option<Arc<Inner>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner).upgrade()
+    }
+
+    /// Answers a CB_COMPOUND.
+    fn answer(&self, call: &callback::Arguments) -> rpcrdma_xdr::Payload {
+        let encoded = |results: &callback::Results| {
+            let mut encoder = Encoder::new();
+            results.encode(&mut encoder);
+            encoder.finish()
+        };
+        let refused = |status| encoded(&callback::Results { status, tag: call.tag.clone(), results: Vec::new() });
+        if !(1..=rpcrdma_nfs::v4::MAX_MINOR).contains(&call.minor) {
+            return refused(Status::MINOR_VERS_MISMATCH);
+        }
+        let Some(callback::Args::Sequence(sequence)) = call.ops.first() else {
+            let outcome = match call.ops.first() {
+                Some(first) => callback::Outcome::failed(first.op(), Status::OP_NOT_IN_SESSION),
+                None => match call.broken_outcome() {
+                    Some(outcome) => outcome,
+                    None => return refused(Status::OK),
+                },
+            };
+            return encoded(&callback::Results::of(call.tag.clone(), vec![outcome]));
+        };
+        let mut sessions = self.sessions();
+        let turn = match sessions.iter_mut().find(|(session, _)| *session == sequence.session) {
+            Some((_, slots)) => slots.begin(sequence),
+            None => Turn::Refused(Status::BADSESSION),
+        };
+        let (told, slot) = match turn {
+            Turn::New(told, slot) => (told, slot),
+            Turn::Again(reply) => return reply,
+            Turn::Refused(status) => {
+                let outcome = callback::Outcome::Sequence(Err(status));
+                return encoded(&callback::Results::of(call.tag.clone(), vec![outcome]));
+            }
+        };
+        let outcomes = answer::outcomes(self.client().as_deref(), call, sequence, told);
+        let reply = encoded(&callback::Results::of(call.tag.clone(), outcomes));
+        slot.keep(&reply);
+        reply
+    }
+}
+
+impl Service for Shared {
+    fn program(&self) -> u32 {
+        ops::TRANSIENT_PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        callback::VERSION
+    }
+
+    /// The slots of the back channel do what a cache of replies would.
+    fn is_idempotent(&self, _: u32) -> bool {
+        true
+    }
+
+    fn call(&self, _: CallContext, procedure: u32, mut args: Decoder) -> BoxFuture<'static, Answer> {
+        let answer = match callback::Arguments::decode(&mut args) {
+            _ if procedure != callback::Arguments::PROCEDURE => Answer::ProcUnavail,
+            _ if args.position() > BACK_OCTETS as usize => Answer::GarbageArgs,
+            Ok(call) => Answer::Results(self.answer(&call)),
+            Err(error) => error.into(),
+        };
+        Box::pin(std::future::ready(answer))
+    }
+}

@@ -1,0 +1,69 @@
+//! Closing: CLOSE, at once or by the driver.
+
+use super::{
+    Error, Inner, Lost, Nfs4, Opened,
+    compound::{Plan, put},
+    held::Held,
+    reply::{Reply, done},
+    standing::Ground,
+};
+use rpcrdma_nfs::v4::{Args, Op, Status, ops};
+use std::sync::Arc;
+
+impl Nfs4 {
+    /// CLOSE, after what is locked was unlocked.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if something was lost that was held on the file; see [`Error`].
+    pub async fn close(&self, opened: Opened) -> Result<(), Error> {
+        self.inner.close_held(&opened.held).await
+    }
+}
+
+impl Inner {
+    /// Closes a file; what is lost of it is told.
+    pub(super) async fn close_held(&self, held: &Arc<Held>) -> Result<(), Error> {
+        if held.is_closed() {
+            return Ok(());
+        }
+        let lost = self.still_held(Op::Close, held);
+        let closed = match &lost {
+            Err(Error::Lost { what: Lost::Open, .. }) => Ok(()),
+            _ => {
+                if lost.is_ok() {
+                    self.unlock_all(held).await?;
+                }
+                self.close_open(held).await
+            }
+        };
+        match closed {
+            // The transport has failed: it may be tried once more.
+            Err(error @ Error::Call { .. }) => Err(error),
+            closed => {
+                held.closed();
+                self.opens.remove(held);
+                if lost.is_ok() && closed.is_ok() {
+                    self.owners.put(held.owner.clone());
+                }
+                lost.and(closed)
+            }
+        }
+    }
+
+    async fn close_open(&self, held: &Arc<Held>) -> Result<(), Error> {
+        let _turn = held.owner.turn.lock().await;
+        let mut build = |ground: &Ground| {
+            let close = ops::Close { sequence: held.owner.begin(), state: held.open_state(ground) };
+            Ok(vec![put(&held.file), Args::Close(close)])
+        };
+        let mut seen = |reply: &Reply| held.owner.seen(reply, Op::Close);
+        let plan = Plan::changes(Op::Close);
+        let mut reply = self.perform_with(plan, None, None, &mut build, &mut seen).await?;
+        match done!(reply, Close) {
+            Ok(_) => Ok(()),
+            // An earlier call has closed it.
+            Err(error) if error.status() == Some(Status::BAD_STATEID) && reply.is_repeated => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}

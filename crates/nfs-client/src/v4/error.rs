@@ -1,0 +1,221 @@
+//! What can go wrong with an operation of NFS version 4.
+
+use crate::Denied;
+use rpcrdma_nfs::v4::{Op, Status, ops::LockKind};
+use rpcrdma_oncrpc::{CallError, Rejection};
+use std::fmt;
+
+/// Why an operation failed.
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server executed the operation and says no.
+    #[error("{operation}: {status}{}", denied.map(|denied| denied.to_string()).unwrap_or_default())]
+    Status {
+        /// The operation.
+        operation: Op,
+        /// What the server says.
+        status: Status,
+        /// Who was refused, if the status says that the caller may not do this.
+        denied: Option<Denied>,
+    },
+    /// The call has no results.
+    #[error("{operation}")]
+    Call {
+        /// What the call was made for.
+        operation: Op,
+        /// Why it has none.
+        source: CallError,
+    },
+    /// The results do not fit the call.
+    #[error("{operation}: the server {what}")]
+    Nonsense {
+        /// The operation.
+        operation: Op,
+        /// What the server did.
+        what: &'static str,
+    },
+    /// The server has the program, but not this version of it, or not even the program: version 3 may do.
+    #[error("the server does not serve version 4 of NFS")]
+    NoVersion4 {
+        /// What it says.
+        source: Rejection,
+    },
+    /// The server serves none of the minor versions that the caller allows.
+    #[error("the server does not serve minor version {lowest} of NFS version 4, and none above it that is wanted")]
+    NoMinor {
+        /// The lowest that the caller allows.
+        lowest: u32,
+    },
+    /// The minor version that was agreed upon does not have the operation.
+    #[error("{operation} does not exist in minor version {minor}, which is what the server serves")]
+    NotInMinor {
+        /// The operation.
+        operation: Op,
+        /// The minor version.
+        minor: u32,
+    },
+    /// The session does not allow a call or a reply of this size. Nothing was sent.
+    #[error("{operation}: the {what} can have {wanted} {unit}, the session allows {allowed}")]
+    TooLarge {
+        /// The operation.
+        operation: Op,
+        /// `call` or `reply`.
+        what: &'static str,
+        /// `octets` or `operations`.
+        unit: &'static str,
+        /// How much it can become.
+        wanted: usize,
+        /// How much is allowed.
+        allowed: usize,
+    },
+    /// The server took away what a file was open or locked by.
+    #[error("{operation}: the server gave up {what}: {status}")]
+    Lost {
+        /// The operation that met it.
+        operation: Op,
+        /// What is lost.
+        what: Lost,
+        /// Why.
+        status: Status,
+    },
+    /// Somebody else holds a lock.
+    #[error("{operation}: {denied}")]
+    Locked {
+        /// The operation.
+        operation: Op,
+        /// The lock that stands in the way.
+        denied: Conflict,
+    },
+    /// The file system is on another server.
+    #[error("{operation}: the file system has moved to another server, and is not followed there")]
+    Moved {
+        /// The operation.
+        operation: Op,
+    },
+    /// A directory has more entries than are taken from a server.
+    #[error("the directory has more than {max} entries, or the server lists it without end")]
+    TooManyEntries {
+        /// The limit.
+        max: u64,
+    },
+    /// The server takes the session or the client id away again and again.
+    #[error("{operation}: the server gave up the session of the call {times} times in a row")]
+    Unsettled {
+        /// The operation.
+        operation: Op,
+        /// How often.
+        times: u32,
+    },
+}
+
+/// What is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The open of a file, and with it its locks.
+    Open,
+    /// The locks of an open file: others may have locked and changed it meanwhile.
+    Locks,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Open => "the open of the file and its locks",
+            Self::Locks => "the locks of the file",
+        })
+    }
+}
+
+/// A lock that stands in the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conflict {
+    /// Where it begins.
+    pub offset: u64,
+    /// Its length, all ones up to the end of the file.
+    pub length: u64,
+    /// Which lock.
+    pub kind: LockKind,
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            LockKind::Read | LockKind::ReadWaiting => "reading",
+            LockKind::Write | LockKind::WriteWaiting => "writing",
+        };
+        write!(f, "somebody else has locked the file for {kind} from octet {}", self.offset)?;
+        match self.offset.checked_add(self.length) {
+            Some(end) => write!(f, " to octet {end}"),
+            None => f.write_str(" to its end"),
+        }
+    }
+}
+
+impl Error {
+    /// The server's status, if it executed the operation.
+    pub fn status(&self) -> Option<Status> {
+        match self {
+            Self::Status { status, .. } | Self::Lost { status, .. } => Some(*status),
+            Self::Moved { .. } => Some(Status::MOVED),
+            Self::Locked { .. } => Some(Status::DENIED),
+            _ => None,
+        }
+    }
+
+    /// The operation that failed, if it was one.
+    pub fn operation(&self) -> Option<Op> {
+        match self {
+            Self::Status { operation, .. }
+            | Self::Call { operation, .. }
+            | Self::Nonsense { operation, .. }
+            | Self::NotInMinor { operation, .. }
+            | Self::TooLarge { operation, .. }
+            | Self::Lost { operation, .. }
+            | Self::Locked { operation, .. }
+            | Self::Moved { operation }
+            | Self::Unsettled { operation, .. } => Some(*operation),
+            Self::TooManyEntries { .. } => Some(Op::ReadDir),
+            Self::NoVersion4 { .. } | Self::NoMinor { .. } => None,
+        }
+    }
+
+    /// Whether version 3 may be tried instead.
+    pub fn is_no_version_4(&self) -> bool {
+        matches!(self, Self::NoVersion4 { .. } | Self::NoMinor { .. })
+    }
+
+    /// Whether the server says that the caller may not do this.
+    pub fn is_denied(&self) -> bool {
+        self.status().is_some_and(is_denial)
+    }
+
+    /// The server executed `operation` as `caller` and says no.
+    pub(super) fn refused(operation: Op, status: Status, caller: Option<(u32, u32)>) -> Self {
+        if matches!(status, Status::MOVED | Status::LEASE_MOVED) {
+            return Self::Moved { operation };
+        }
+        let denied = is_denial(status).then_some(Denied { caller, owner: None });
+        Self::Status { operation, status, denied }
+    }
+
+    /// A call made for `operation` has no results.
+    pub(super) fn call(operation: Op, source: CallError) -> Self {
+        match source {
+            CallError::Rejected(source @ (Rejection::ProgramUnavailable | Rejection::ProgramMismatch { .. })) => {
+                Self::NoVersion4 { source }
+            }
+            source => Self::Call { operation, source },
+        }
+    }
+
+    /// The server did something that does not fit.
+    pub(super) fn nonsense(operation: Op, what: &'static str) -> Self {
+        Self::Nonsense { operation, what }
+    }
+}
+
+/// Whether a status says that the caller may not do what it asks for.
+fn is_denial(status: Status) -> bool {
+    matches!(status, Status::PERM | Status::ACCESS)
+}

@@ -1,0 +1,286 @@
+//! One COMPOUND, there and back: through a slot where there are sessions, and within what the session allows.
+
+use super::{
+    Error, Inner,
+    compound::{Plan, eligible},
+    reply::{self, Failed, Reply},
+    session::Session,
+    slots::Taken,
+    standing::Ground,
+};
+use rpcrdma_env::Buffer;
+use rpcrdma_nfs::{
+    Call as _,
+    v4::{Args, Arguments, Op, Outcome, Results, SessionId, Status, Tag, ops},
+};
+use rpcrdma_oncrpc::{CallError, ItemRoom, REPLY_HEADER_OCTETS, ReplyShape, TransportError};
+use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload};
+
+/// A reply and whether it may be the second of the same call.
+pub(super) struct Exchanged {
+    pub(super) results: Results<ItemData>,
+    pub(super) is_retransmitted: bool,
+}
+
+/// An operation and its answer, for a call that no session carries.
+pub(super) type Alone = Result<Outcome<ItemData>, Error>;
+
+impl Inner {
+    /// A call that no slot carries.
+    pub(super) async fn exchange(
+        &self,
+        purpose: Op,
+        call: &Arguments,
+        sink: Option<Buffer>,
+        most: Option<usize>,
+    ) -> Result<Exchanged, Error> {
+        let mut encoder = Encoder::new();
+        call.encode(&mut encoder);
+        let mut shape = call.reply_shape();
+        if let Some(most) = most {
+            shape.max_len = shape.max_len.min(most);
+        }
+        if let (Some(room), Some(buffer)) = (shape.items.first_mut(), sink) {
+            *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
+        }
+        let (results, is_retransmitted) = self.call(call.is_repeatable(), encoder.finish(), shape, purpose).await?;
+        let mut decoder = results;
+        let results = Results::decode(&mut decoder).map_err(|error| Error::call(purpose, error.into()))?;
+        decoder.finish().map_err(|error| Error::call(purpose, error.into()))?;
+        Ok(Exchanged { results, is_retransmitted })
+    }
+
+    async fn call(
+        &self,
+        is_repeatable: bool,
+        args: Payload,
+        shape: ReplyShape,
+        purpose: Op,
+    ) -> Result<(Decoder, bool), Error> {
+        let pending = match is_repeatable {
+            true => self.client.call_repeatable(Arguments::PROCEDURE, args, shape),
+            false => self.client.call(Arguments::PROCEDURE, args, shape),
+        };
+        let answered = pending.await.map_err(|source| Error::call(purpose, source))?;
+        self.duties.heard(self.env.clock.now());
+        Ok((answered.decoder, answered.retransmitted))
+    }
+
+    /// One operation by itself, as those that make sessions are.
+    pub(super) async fn alone(&self, args: Args) -> Alone {
+        let op = args.op();
+        let call = Arguments::new(self.minor, vec![args]);
+        let Exchanged { results, .. } = self.exchange(op, &call, None, None).await?;
+        let failed = reply::check(&[op], &results).map_err(|what| Error::nonsense(op, what))?;
+        match (failed, results.results.into_iter().next()) {
+            (None, Some(outcome)) => Ok(outcome),
+            (Some(failed), Some(outcome)) if outcome.op().is_some() && failed.at == 0 => Ok(outcome),
+            (Some(failed), _) => Err(Error::refused(op, failed.status, self.client.caller())),
+            (None, None) => Err(Error::nonsense(op, "returned no results")),
+        }
+    }
+
+    /// Operations on this ground: one attempt. Statuses are the caller's to look at; an error means that there is no reply.
+    pub(super) async fn attempt(
+        &self,
+        ground: &Ground,
+        plan: Plan,
+        ops: Vec<Args>,
+        sink: Option<Buffer>,
+    ) -> Result<Reply, Error> {
+        if let Some(args) = ops.iter().find(|args| !args.op().exists_in(self.minor)) {
+            return Err(Error::NotInMinor { operation: args.op(), minor: self.minor });
+        }
+        debug_assert!(eligible(&ops).0 <= 1 && eligible(&ops).1 <= 1, "one chunk of a kind: {ops:?}");
+        match &ground.session {
+            Some(session) => self.through_slot(ground, session, plan, ops, sink).await,
+            None => self.without_session(plan, ops, sink).await,
+        }
+    }
+
+    /// Minor version 0: the transport's XID is all that tells a reply's call (ULB-5.5-d).
+    async fn without_session(&self, plan: Plan, ops: Vec<Args>, sink: Option<Buffer>) -> Result<Reply, Error> {
+        let called: Vec<Op> = ops.iter().map(Args::op).collect();
+        let call = Arguments::new(0, ops);
+        let Exchanged { results, is_retransmitted } = self.exchange(plan.purpose, &call, sink, None).await?;
+        let failed = reply::check(&called, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
+        let mut reply = Reply::new(results.results, failed, plan.purpose, self.client.caller());
+        reply.is_repeated = is_retransmitted;
+        Ok(reply)
+    }
+
+    async fn through_slot(
+        &self,
+        ground: &Ground,
+        session: &Session,
+        plan: Plan,
+        ops: Vec<Args>,
+        sink: Option<Buffer>,
+    ) -> Result<Reply, Error> {
+        let mut slot = session.slots.take().await;
+        if slot.is_doubtful
+            && let Some(failed) = self.probe(ground, session, &mut slot).await?
+        {
+            return Ok(Reply::new(Vec::new(), Some(failed), plan.purpose, self.client.caller()));
+        }
+        let sequence = Args::Sequence(session.sequence(&slot, plan.is_kept));
+        let all: Vec<Args> = std::iter::once(sequence).chain(ops).collect();
+        let called: Vec<Op> = all.iter().map(Args::op).collect();
+        let call = Arguments::new(self.minor, all);
+        let most = self.fits(session, plan, &call)?;
+        slot.sending();
+        let Exchanged { results, is_retransmitted } = self.exchange(plan.purpose, &call, sink, most).await?;
+        let failed = reply::check(&called, &results).map_err(|what| Error::nonsense(plan.purpose, what))?;
+        self.settle(ground, session, &mut slot, &results)?;
+        let mut outcomes = results.results;
+        if !outcomes.is_empty() {
+            outcomes.remove(0);
+        }
+        // What stands in the reply counts without SEQUENCE from here on.
+        let failed = failed.map(|failed| Failed { at: failed.at.saturating_sub(1), ..failed });
+        let mut reply = Reply::new(outcomes, failed, plan.purpose, self.client.caller());
+        reply.is_repeated = is_retransmitted && failed.is_some_and(|failed| failed.op == Op::Sequence);
+        Ok(reply)
+    }
+
+    /// Whether the session allows the call; the most that the reply's results may have.
+    fn fits(&self, session: &Session, plan: Plan, call: &Arguments) -> Result<Option<usize>, Error> {
+        let refused =
+            |what, unit, wanted, allowed| Err(Error::TooLarge { operation: plan.purpose, what, unit, wanted, allowed });
+        let operations = session.fore.max_operations as usize;
+        if call.ops.len() > operations {
+            return refused("call", "operations", call.ops.len(), operations);
+        }
+        let mut encoder = Encoder::new();
+        call.encode(&mut encoder);
+        let (args, allowed) = (encoder.finish().len(), self.most_args(session));
+        if args > allowed {
+            return refused("call", "octets", args, allowed);
+        }
+        let (results, allowed) = (call.largest_results(), self.most_results(session));
+        match results > allowed {
+            true if plan.is_guessed => Ok(Some(allowed)),
+            true => refused("reply", "octets", results, allowed),
+            false => Ok(None),
+        }
+    }
+
+    /// The most octets of arguments that a call of a session may have.
+    pub(super) fn most_args(&self, session: &Session) -> usize {
+        let most = self.client.max_args();
+        let header = self.client.transport().limits().max_call.saturating_sub(most);
+        most.min((session.fore.max_request as usize).saturating_sub(header))
+    }
+
+    /// The most octets of results that a reply in a session may have. Servers that know AUTH_SYS send empty verifiers.
+    pub(super) fn most_results(&self, session: &Session) -> usize {
+        self.client.max_results().min((session.fore.max_response as usize).saturating_sub(REPLY_HEADER_OCTETS))
+    }
+
+    /// Looks at what the server says of the slot, and believes it if it is about this call.
+    fn settle(
+        &self,
+        ground: &Ground,
+        session: &Session,
+        slot: &mut Taken<'_>,
+        results: &Results<ItemData>,
+    ) -> Result<(), Error> {
+        match results.results.first() {
+            Some(Outcome::Sequence(Ok(told))) => self.sequenced(ground, session, slot, told),
+            // The number was used before, by a call whose reply nobody has.
+            Some(Outcome::Sequence(Err(Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY))) => {
+                slot.advance();
+                Ok(())
+            }
+            Some(Outcome::Sequence(Err(_))) => {
+                slot.keep();
+                Ok(())
+            }
+            // Refused as a whole, which says nothing of the slot.
+            _ => Ok(()),
+        }
+    }
+
+    /// SEQUENCE has succeeded.
+    fn sequenced(
+        &self,
+        ground: &Ground,
+        session: &Session,
+        slot: &mut Taken<'_>,
+        told: &ops::SequenceOk,
+    ) -> Result<(), Error> {
+        session.check(slot, told).map_err(|what| Error::nonsense(Op::Sequence, what))?;
+        slot.advance();
+        session.slots.follow(told);
+        self.told(ground, told.status);
+        Ok(())
+    }
+
+    /// Finds out what number the next call of a doubtful slot has: whether the server has executed the call that nobody knows of or
+    /// not, it has the number used when it has answered this one (ULB-5.5-b, -c). Returns how SEQUENCE failed, if the slot is not
+    /// to be used.
+    async fn probe(&self, ground: &Ground, session: &Session, slot: &mut Taken<'_>) -> Result<Option<Failed>, Error> {
+        let call = Arguments::new(self.minor, vec![Args::Sequence(session.sequence(slot, false))]);
+        let mut encoder = Encoder::new();
+        call.encode(&mut encoder);
+        // The answer may be the one that was kept for that call.
+        let most = self.most_results(session).min(session.fore.max_response_cached as usize);
+        let shape = ReplyShape::inline(most.max(call.largest_results()));
+        tracing::debug!(slot = slot.slot(), number = slot.number, "a slot is probed after a call without a reply");
+        let results = match self.call(false, encoder.finish(), shape, Op::Sequence).await {
+            // It was kept and is larger than what is kept: the number is used.
+            Err(Error::Call { source: CallError::Transport(TransportError::ReplyTooLarge { .. }), .. }) => {
+                slot.advance();
+                return Ok(None);
+            }
+            results => results?.0,
+        };
+        let outcome = first_sequence(results).map_err(|error| Error::call(Op::Sequence, error.into()))?;
+        match outcome {
+            Ok(told) => self.sequenced(ground, session, slot, &told).map(|()| None),
+            Err(Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY) => {
+                slot.advance();
+                Ok(None)
+            }
+            Err(status) => Ok(Some(Failed { op: Op::Sequence, at: 0, status })),
+        }
+    }
+}
+
+/// What the first operation of a reply, SEQUENCE, says; the others may be another call's.
+fn first_sequence(mut decoder: Decoder) -> Result<Result<ops::SequenceOk, Status>, rpcrdma_xdr::DecodeError> {
+    let status = Status::decode(&mut decoder)?;
+    Tag::decode(&mut decoder)?;
+    let answer = match decoder.u32()? {
+        0 => Err(status),
+        _ => match Outcome::<ItemData>::decode(&mut decoder)? {
+            Outcome::Sequence(answer) => answer,
+            other => Err(other.status()),
+        },
+    };
+    decoder.discard_rest();
+    Ok(answer)
+}
+
+impl Session {
+    /// The SEQUENCE of a call.
+    fn sequence(&self, slot: &Taken<'_>, cache: bool) -> ops::Sequence {
+        let highest_slot = self.slots.highest().max(slot.slot());
+        ops::Sequence { session: self.id, sequence: slot.number, slot: slot.slot(), highest_slot, cache }
+    }
+
+    /// Whether an answer is about the call of this slot.
+    fn check(&self, slot: &Taken<'_>, told: &ops::SequenceOk) -> Result<(), &'static str> {
+        let ops::SequenceOk { session: SessionId(session), sequence, slot: number, .. } = *told;
+        if session != self.id.0 {
+            return Err("answered for another session");
+        }
+        if number != slot.slot() {
+            return Err("answered for another slot");
+        }
+        if sequence != slot.number {
+            return Err("answered for another number of the slot");
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,242 @@
+//! What a client holds on a file: an open and its locks, with the stateids that name them now.
+
+use super::{
+    Lost,
+    owner::{Counter, OpenOwner},
+    ranges::{Range, Ranges},
+    reply::Reply,
+    standing::Ground,
+};
+use rpcrdma_nfs::v4::{
+    Handle, Op, Owner, OwnerName, StateId, Status,
+    ops::{KnownLocker, Locker, NewLocker},
+};
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+/// An open file and its locks.
+#[derive(Debug)]
+pub(super) struct Held {
+    number: u64,
+    pub(super) file: Handle,
+    /// What it was opened for, and what others may not do.
+    pub(super) access: u32,
+    pub(super) deny: u32,
+    pub(super) owner: Arc<OpenOwner>,
+    /// The name of the owner of its locks.
+    pub(super) locker: OwnerName,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    open: StateId,
+    /// Changes with the stateids.
+    version: u64,
+    lost: Option<(Lost, Status)>,
+    is_closed: bool,
+    /// In which epoch it was opened or reclaimed.
+    epoch: u64,
+    /// The locks, once there were some.
+    lock: Option<StateId>,
+    ranges: Ranges,
+    counter: Counter,
+    was_doubtful: bool,
+}
+
+impl Held {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes when a stateid does.
+    pub(super) fn version(&self) -> u64 {
+        self.state().version
+    }
+
+    /// What is lost, if something is.
+    pub(super) fn lost(&self) -> Option<(Lost, Status)> {
+        self.state().lost
+    }
+
+    /// Whether there is nothing to be reclaimed.
+    pub(super) fn is_gone(&self) -> bool {
+        let state = self.state();
+        state.lost.is_some() || state.is_closed
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state().is_closed
+    }
+
+    pub(super) fn closed(&self) {
+        self.state().is_closed = true;
+    }
+
+    /// Something is lost: the locks, if it is the locks' stateid that the server does not know, else all.
+    pub(super) fn lose(&self, what: Lost, status: Status) {
+        let mut state = self.state();
+        state.version += 1;
+        state.lost.get_or_insert((what, status));
+    }
+
+    /// What READ and WRITE go by, and so what is lost when the server does not know it any more.
+    pub(super) fn used(&self) -> Lost {
+        let state = self.state();
+        if state.lock.is_some() && !state.ranges.all().is_empty() { Lost::Locks } else { Lost::Open }
+    }
+
+    /// The stateid of the open.
+    pub(super) fn open_state(&self, ground: &Ground) -> StateId {
+        current(self.state().open, ground)
+    }
+
+    /// The stateid to read and write by: that of the locks where there are some, so that nobody writes who has lost his locks.
+    pub(super) fn io_state(&self, ground: &Ground) -> StateId {
+        let state = self.state();
+        let lock = state.lock.filter(|_| !state.ranges.all().is_empty());
+        current(lock.unwrap_or(state.open), ground)
+    }
+
+    /// The stateids that name what is held.
+    pub(super) fn stateids(&self) -> Vec<(StateId, Lost)> {
+        let state = self.state();
+        let lock = state.lock.map(|lock| (lock, Lost::Locks));
+        lock.into_iter().chain([(state.open, Lost::Open)]).collect()
+    }
+
+    /// OPEN_CONFIRM or CLOSE has changed the open's stateid.
+    pub(super) fn confirmed(&self, open: StateId) {
+        let mut state = self.state();
+        state.open = open;
+        state.version += 1;
+    }
+
+    /// Whether it was opened or reclaimed in this epoch.
+    pub(super) fn is_reclaimed_in(&self, epoch: u64) -> bool {
+        self.state().epoch == epoch
+    }
+
+    pub(super) fn reclaimed_in(&self, epoch: u64) {
+        self.state().epoch = epoch;
+    }
+
+    /// The open was reclaimed; the locks were not.
+    pub(super) fn opened_again(&self, open: StateId) {
+        let mut state = self.state();
+        (state.open, state.lock) = (open, None);
+        state.version += 1;
+    }
+
+    /// What has to be locked again.
+    pub(super) fn locked(&self) -> Vec<Range> {
+        self.state().ranges.all().to_vec()
+    }
+
+    /// Who locks, and whether by the open: the first time.
+    pub(super) fn locker(&self, ground: &Ground) -> (Locker, bool) {
+        let mut state = self.state();
+        state.was_doubtful = state.counter.is_doubtful();
+        let sequence = state.counter.begin();
+        match state.lock {
+            Some(lock) => {
+                let known = KnownLocker { state: current(lock, ground), sequence };
+                (Locker::Known(known), false)
+            }
+            None => {
+                let new = NewLocker {
+                    open_sequence: self.owner.begin(),
+                    open_state: current(state.open, ground),
+                    lock_sequence: sequence,
+                    owner: Owner { client: ground.client, name: self.locker.clone() },
+                };
+                (Locker::New(new), true)
+            }
+        }
+    }
+
+    /// The stateid of the locks and the number for LOCKU; `None` if nothing was locked yet.
+    pub(super) fn unlocker(&self, ground: &Ground) -> Option<(StateId, u32)> {
+        let mut state = self.state();
+        let lock = state.lock?;
+        state.was_doubtful = state.counter.is_doubtful();
+        let sequence = state.counter.begin();
+        Some((current(lock, ground), sequence))
+    }
+
+    /// What came of LOCK or LOCKU. True if the same should be tried with the next number.
+    pub(super) fn counted(&self, reply: &Reply, op: Op, by_open: bool) -> bool {
+        let by_open = by_open && self.owner.seen(reply, op);
+        let mut state = self.state();
+        let was_doubtful = state.was_doubtful;
+        state.counter.seen(reply, op, was_doubtful) || by_open
+    }
+
+    /// The server has changed the locks.
+    pub(super) fn locked_again(&self, lock: StateId) {
+        let mut state = self.state();
+        state.lock = Some(lock);
+        state.version += 1;
+    }
+
+    pub(super) fn add(&self, range: Range) {
+        self.state().ranges.set(range);
+    }
+
+    pub(super) fn remove(&self, range: Range) {
+        self.state().ranges.clear(range);
+    }
+}
+
+/// Minor version 0 wants to know each change of a stateid; in later ones 0 means whichever is current, so that calls may overtake
+/// each other (RFC 8881 section 8.2.2).
+fn current(state: StateId, ground: &Ground) -> StateId {
+    StateId { sequence: if ground.session.is_some() { 0 } else { state.sequence }, ..state }
+}
+
+/// All that a client holds.
+#[derive(Debug, Default)]
+pub(super) struct Opens {
+    made: AtomicU64,
+    all: Mutex<BTreeMap<u64, Arc<Held>>>,
+}
+
+impl Opens {
+    fn map(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Held>>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A file was opened.
+    pub(super) fn add(&self, file: Handle, access: u32, owner: Arc<OpenOwner>, open: StateId, epoch: u64) -> Arc<Held> {
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let state = State {
+            open,
+            version: 0,
+            lost: None,
+            is_closed: false,
+            epoch,
+            lock: None,
+            ranges: Ranges::default(),
+            counter: Counter::default(),
+            was_doubtful: false,
+        };
+        let locker = OwnerName::from(format!("lock {number}").as_str());
+        let held = Held { number, file, access, deny: 0, owner, locker, state: Mutex::new(state) };
+        let held = Arc::new(held);
+        self.map().insert(number, held.clone());
+        held
+    }
+
+    pub(super) fn remove(&self, held: &Held) {
+        self.map().remove(&held.number);
+    }
+
+    pub(super) fn all(&self) -> Vec<Arc<Held>> {
+        self.map().values().cloned().collect()
+    }
+}

@@ -1,0 +1,169 @@
+//! Byte-range locks: LOCK, LOCKT, LOCKU. An open file has one owner of locks; two opens of a file exclude each other.
+
+use super::{
+    Conflict, Error, Inner, Nfs4, Opened,
+    compound::{Plan, put},
+    held::Held,
+    ranges::Range,
+    reply::{Reply, done},
+    standing::Ground,
+};
+use futures_util::future::select;
+use rpcrdma_nfs::v4::{
+    Args, Op, Outcome, Owner, Status,
+    ops::{self, LockDenied, LockFailure, LockKind},
+};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+/// How long is waited before a lock is tried again, if the server does not tell that it can be had.
+const FIRST_TRY: Duration = Duration::from_secs(1);
+/// It doubles up to this.
+const LAST_TRY: Duration = Duration::from_secs(15);
+
+impl Nfs4 {
+    /// LOCK: locks a range; `length` all ones goes to the end of the file, wherever that is.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] if somebody else has locked some of it, and see [`Error`], here and below.
+    pub async fn lock(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
+        self.inner.lock(&opened.held, kind, offset, length).await
+    }
+
+    /// LOCK: the same as soon as it can be had, however long that takes. The server tells when that is, or it is tried from time to
+    /// time.
+    pub async fn lock_when_free(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
+        let (held, clock) = (&opened.held, &self.inner.env.clock);
+        let waiting = match kind {
+            LockKind::Read | LockKind::ReadWaiting => LockKind::ReadWaiting,
+            LockKind::Write | LockKind::WriteWaiting => LockKind::WriteWaiting,
+        };
+        let free = self.inner.awaited.lock(&held.file, &held.locker);
+        let mut pause = FIRST_TRY;
+        loop {
+            match self.inner.lock(held, waiting, offset, length).await {
+                Err(Error::Locked { .. }) => {}
+                locked => return locked,
+            }
+            let told = pin!(free.notified());
+            select(told, clock.sleep_until(clock.now() + pause)).await;
+            pause = (pause * 2).min(LAST_TRY);
+        }
+    }
+
+    /// LOCKT: the lock that stands in the way of one, if one does.
+    pub async fn test_lock(
+        &self,
+        opened: &Opened,
+        kind: LockKind,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<Conflict>, Error> {
+        let held = &opened.held;
+        let mut build = |ground: &Ground| {
+            let owner = Owner { client: ground.client, name: held.locker.clone() };
+            Ok(vec![put(&held.file), Args::LockT(ops::LockT { kind, offset, length, owner })])
+        };
+        let mut reply = self.inner.perform(Plan::looks(Op::LockT), None, &mut build).await?;
+        match reply.next_of(Op::LockT)? {
+            Outcome::LockT(Ok(())) => Ok(None),
+            Outcome::LockT(Err(LockFailure::Told(denied))) => Ok(Some(conflict(&denied))),
+            _ => Err(reply.error()),
+        }
+    }
+
+    /// LOCKU: unlocks a range.
+    pub async fn unlock(&self, opened: &Opened, offset: u64, length: u64) -> Result<(), Error> {
+        let Some(range) = Range::new(LockKind::Write, offset, length) else {
+            return Err(self.inner.refused(Op::LockU, Status::INVAL));
+        };
+        self.inner.unlock(&opened.held, range).await
+    }
+}
+
+/// What a server tells of a lock that stands in the way.
+fn conflict(denied: &LockDenied) -> Conflict {
+    Conflict { offset: denied.offset, length: denied.length, kind: denied.kind }
+}
+
+impl Inner {
+    async fn lock(&self, held: &Arc<Held>, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
+        let remembered = match kind {
+            LockKind::Read | LockKind::ReadWaiting => LockKind::Read,
+            LockKind::Write | LockKind::WriteWaiting => LockKind::Write,
+        };
+        let Some(range) = Range::new(remembered, offset, length) else {
+            return Err(self.refused(Op::Lock, Status::INVAL));
+        };
+        let _turn = held.owner.turn.lock().await;
+        let by_open = AtomicBool::new(false);
+        let mut build = |ground: &Ground| {
+            self.still_held(Op::Lock, held)?;
+            let (locker, first) = held.locker(ground);
+            by_open.store(first, Ordering::Relaxed);
+            let lock = ops::Lock { kind, reclaim: false, offset, length, locker };
+            Ok(vec![put(&held.file), Args::Lock(lock)])
+        };
+        let mut seen = |reply: &Reply| held.counted(reply, Op::Lock, by_open.load(Ordering::Relaxed));
+        let plan = Plan::changes(Op::Lock);
+        let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
+        match reply.next_of(Op::Lock)? {
+            Outcome::Lock(Ok(locked)) => {
+                held.locked_again(locked.state);
+                held.add(range);
+                Ok(())
+            }
+            Outcome::Lock(Err(LockFailure::Told(denied))) => {
+                Err(Error::Locked { operation: Op::Lock, denied: conflict(&denied) })
+            }
+            _ => Err(reply.error()),
+        }
+    }
+
+    async fn unlock(&self, held: &Arc<Held>, range: Range) -> Result<(), Error> {
+        if held.locked().is_empty() {
+            return self.still_held(Op::LockU, held);
+        }
+        let _turn = held.owner.turn.lock().await;
+        let has_locks = AtomicBool::new(true);
+        let mut build = |ground: &Ground| {
+            self.still_held(Op::LockU, held)?;
+            let Some((state, sequence)) = held.unlocker(ground) else {
+                has_locks.store(false, Ordering::Relaxed);
+                return Ok(vec![put(&held.file)]);
+            };
+            let (offset, length) = (range.offset(), range.length());
+            let unlock = ops::LockU { kind: range.kind, sequence, state, offset, length };
+            Ok(vec![put(&held.file), Args::LockU(unlock)])
+        };
+        let mut seen = |reply: &Reply| held.counted(reply, Op::LockU, false);
+        let plan = Plan::changes(Op::LockU);
+        let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
+        if has_locks.into_inner() {
+            held.locked_again(done!(reply, LockU)?.state);
+        }
+        held.remove(range);
+        Ok(())
+    }
+
+    /// Unlocks what is locked, as some servers close no file with locks.
+    pub(super) async fn unlock_all(&self, held: &Arc<Held>) -> Result<(), Error> {
+        for range in held.locked() {
+            match self.unlock(held, range).await {
+                Ok(()) => {}
+                Err(error @ Error::Call { .. }) => return Err(error),
+                Err(error) => {
+                    tracing::debug!(%error, "a lock could not be given up before its file is closed");
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,170 @@
+//! Finding files and looking at them: LOOKUP, GETATTR, SETATTR, ACCESS, READLINK, and file systems as a whole.
+
+use super::{
+    Error, Nfs4, Opened, attributes,
+    compound::{Plan, get, get_attributes, lookup, put},
+    reply::done,
+};
+use rpcrdma_nfs::Call as _;
+use rpcrdma_nfs::{
+    attr::{Attributes, NewAttributes},
+    v4::{Args, Attribute, Bitmap, Handle, LinkText, Name, Null, Op, StateId, Value, ops},
+};
+use rpcrdma_xdr::{Encode as _, Encoder};
+
+/// A file that was found or made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Its handle.
+    pub file: Handle,
+    /// Its attributes.
+    pub attributes: Attributes,
+}
+
+/// How full a file system is. What the server does not tell is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Octets in all.
+    pub total_octets: u64,
+    /// Octets that are free.
+    pub free_octets: u64,
+    /// Octets that the caller may use.
+    pub available_octets: u64,
+    /// Files in all.
+    pub total_files: u64,
+    /// Files that are free.
+    pub free_files: u64,
+    /// Files that the caller may make.
+    pub available_files: u64,
+    /// The longest name in octets.
+    pub longest_name: u32,
+    /// The most links of a file.
+    pub most_links: u32,
+    /// The largest file in octets.
+    pub largest_file: u64,
+}
+
+const USAGE: Bitmap = Bitmap::of(&[
+    Attribute::FilesAvailable,
+    Attribute::FilesFree,
+    Attribute::FilesTotal,
+    Attribute::MaxFileSize,
+    Attribute::MaxLink,
+    Attribute::MaxName,
+    Attribute::SpaceAvailable,
+    Attribute::SpaceFree,
+    Attribute::SpaceTotal,
+]);
+
+impl Nfs4 {
+    /// NULL: whether the server is there.
+    ///
+    /// # Errors
+    /// See [`Error`], here and below.
+    pub async fn null(&self) -> Result<(), Error> {
+        let (mut encoder, call) = (Encoder::new(), Null);
+        call.encode(&mut encoder);
+        let results = self.inner.client.call_repeatable(Null::PROCEDURE, encoder.finish(), call.reply_shape()).await;
+        let results = results.and_then(|results| Ok(results.decoder.finish()?));
+        results.map_err(|source| Error::call(Op::Sequence, source))
+    }
+
+    /// PUTROOTFH: the top of the server's tree.
+    pub async fn root(&self) -> Result<Found, Error> {
+        self.find(Op::PutRootFh, vec![Args::PutRootFh]).await
+    }
+
+    /// LOOKUP: the file of a name.
+    pub async fn lookup(&self, directory: &Handle, name: &Name) -> Result<Found, Error> {
+        self.find(Op::Lookup, vec![put(directory), lookup(name)]).await
+    }
+
+    /// LOOKUPP: the directory above.
+    pub async fn lookup_parent(&self, directory: &Handle) -> Result<Found, Error> {
+        self.find(Op::LookupP, vec![put(directory), Args::LookupP]).await
+    }
+
+    async fn find(&self, purpose: Op, mut ops: Vec<Args>) -> Result<Found, Error> {
+        ops.extend([Args::GetFh, get_attributes()]);
+        let mut reply = self.inner.perform(Plan::looks(purpose), None, &mut |_| Ok(ops.clone())).await?;
+        let file = done!(reply, GetFh)?.file;
+        Ok(Found { file, attributes: attributes::next(&mut reply)? })
+    }
+
+    /// GETATTR: a file's attributes.
+    pub async fn getattr(&self, file: &Handle) -> Result<Attributes, Error> {
+        let ops = [put(file), get_attributes()];
+        let mut reply = self.inner.perform(Plan::looks(Op::GetAttr), None, &mut |_| Ok(ops.to_vec())).await?;
+        attributes::next(&mut reply)
+    }
+
+    /// SETATTR: sets attributes. For the size by `opened`, if the file is open for writing.
+    pub async fn setattr(
+        &self,
+        file: &Handle,
+        new: &NewAttributes,
+        opened: Option<&Opened>,
+    ) -> Result<Attributes, Error> {
+        let new = self.inner.changed(new);
+        let held = opened.map(|opened| &opened.held);
+        let mut build = |ground: &super::standing::Ground| {
+            let state = match held {
+                Some(held) => {
+                    self.inner.still_held(Op::SetAttr, held)?;
+                    held.io_state(ground)
+                }
+                None => StateId::ANONYMOUS,
+            };
+            let set = Args::SetAttr(ops::SetAttr { state, attributes: new.clone() });
+            Ok(vec![put(file), set, get_attributes()])
+        };
+        let mut reply = self.inner.perform(Plan::changes(Op::SetAttr), held, &mut build).await?;
+        let set = done!(reply, SetAttr)?.set;
+        if !new.set.is_within(&set) {
+            tracing::debug!("the server has set fewer attributes than it was asked to");
+        }
+        match attributes::next(&mut reply) {
+            Ok(attributes) => Ok(attributes),
+            // They are set; that they could not be told is another matter.
+            Err(_) => self.getattr(file).await,
+        }
+    }
+
+    /// ACCESS: which of `rights` ([`ops::access`]) the caller has.
+    pub async fn access(&self, file: &Handle, rights: u32) -> Result<u32, Error> {
+        let ops = [put(file), Args::Access(ops::Access { rights })];
+        let mut reply = self.inner.perform(Plan::looks(Op::Access), None, &mut |_| Ok(ops.to_vec())).await?;
+        Ok(done!(reply, Access)?.rights & rights)
+    }
+
+    /// READLINK: what a symbolic link points to.
+    pub async fn readlink(&self, link: &Handle) -> Result<LinkText, Error> {
+        let ops = [put(link), Args::ReadLink];
+        let mut reply = self.inner.perform(Plan::looks(Op::ReadLink), None, &mut |_| Ok(ops.to_vec())).await?;
+        Ok(done!(reply, ReadLink)?.text)
+    }
+
+    /// How full the file system of a file is.
+    pub async fn statfs(&self, file: &Handle) -> Result<Usage, Error> {
+        let ops = [put(file), get(USAGE)];
+        let mut reply = self.inner.perform(Plan::looks(Op::GetAttr), None, &mut |_| Ok(ops.to_vec())).await?;
+        let told = done!(reply, GetAttr)?.attributes;
+        let mut usage = Usage::default();
+        for value in attributes::values(&told, USAGE)? {
+            match value {
+                Value::FilesAvailable(files) => usage.available_files = files,
+                Value::FilesFree(files) => usage.free_files = files,
+                Value::FilesTotal(files) => usage.total_files = files,
+                Value::MaxFileSize(octets) => usage.largest_file = octets,
+                Value::MaxLink(links) => usage.most_links = links,
+                Value::MaxName(octets) => usage.longest_name = octets,
+                Value::SpaceAvailable(octets) => usage.available_octets = octets,
+                Value::SpaceFree(octets) => usage.free_octets = octets,
+                Value::SpaceTotal(octets) => usage.total_octets = octets,
+                _ => {}
+            }
+        }
+        Ok(usage)
+    }
+}

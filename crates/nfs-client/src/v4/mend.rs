@@ -1,0 +1,170 @@
+//! What is done about an operation that failed: the same again, later, after a repair, or never.
+
+use super::{
+    Error, Inner, Lost,
+    compound::Plan,
+    held::Held,
+    reply::{Failed, Reply},
+    standing::Ground,
+};
+use rpcrdma_env::{Buffer, Clock};
+use rpcrdma_nfs::v4::{Args, Op, Status, ops::sequence_status};
+use std::{sync::Arc, time::Duration};
+
+/// The first wait after a server has said "try again later"; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest such wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// All such waits of one call together: a grace period takes a minute or two, and a server that asks for ever must not hold up its
+/// caller for ever.
+const LATER_LIMIT: Duration = Duration::from_secs(10 * 60);
+/// How often a call is made again after a repair.
+const MAX_MENDS: u32 = 8;
+
+/// How long is waited next, and how long it was waited so far.
+#[derive(Debug)]
+pub(super) struct Patience {
+    wait: Duration,
+    waited: Duration,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { wait: FIRST_WAIT, waited: Duration::ZERO }
+    }
+
+    /// Waits, unless it was waited long enough.
+    pub(super) async fn wait(&mut self, clock: &dyn Clock) -> bool {
+        if self.waited >= LATER_LIMIT {
+            return false;
+        }
+        let wait = self.wait.min(LATER_LIMIT - self.waited);
+        clock.sleep_until(clock.now() + wait).await;
+        self.waited += wait;
+        self.wait = (wait * 2).min(LONGEST_WAIT);
+        true
+    }
+}
+
+/// What is done about a failure.
+#[derive(Debug)]
+pub(super) enum Mended {
+    /// Nothing: it is the answer.
+    No,
+    /// The call is made again at once.
+    Again,
+    /// The call is made again after a while.
+    Later,
+    /// It has failed for good.
+    Failed(Error),
+}
+
+/// Makes the operations of a call, with stateids as they are now.
+pub(super) type Build<'a> = &'a mut (dyn FnMut(&Ground) -> Result<Vec<Args>, Error> + Send);
+/// Looks at the reply of an attempt first; true makes the call again.
+pub(super) type Seen<'a> = &'a mut (dyn FnMut(&Reply) -> bool + Send);
+
+impl Inner {
+    /// Makes a call, as often as it takes. A reply with a failed operation is one that nothing can be done about.
+    pub(super) async fn perform(&self, plan: Plan, held: Option<&Arc<Held>>, build: Build<'_>) -> Result<Reply, Error> {
+        self.perform_with(plan, held, None, build, &mut |_| false).await
+    }
+
+    /// The same with a buffer for the first attempt, and with somebody who looks at each reply.
+    pub(super) async fn perform_with(
+        &self,
+        plan: Plan,
+        held: Option<&Arc<Held>>,
+        mut sink: Option<Buffer>,
+        build: Build<'_>,
+        seen: Seen<'_>,
+    ) -> Result<Reply, Error> {
+        let (mut patience, mut mends, mut is_repeated) = (Patience::new(), 0, false);
+        loop {
+            let ground = self.ready(plan.purpose).await?;
+            let version = held.map_or(0, |held| held.version());
+            let ops = build(&ground)?;
+            let mut reply = self.attempt(&ground, plan, ops, sink.take()).await?;
+            is_repeated |= reply.is_repeated;
+            let again = seen(&reply);
+            let mended = match reply.failed {
+                None => Mended::No,
+                Some(_) if again => Mended::Again,
+                // What came after it has failed: that is for the caller to look at.
+                Some(_) if plan.changes && reply.has_done(plan.purpose) => Mended::No,
+                Some(failed) => {
+                    is_repeated |= failed.status == Status::RETRY_UNCACHED_REP;
+                    self.mend(&ground, plan, failed, held.map(|held| (held, version)))
+                }
+            };
+            match mended {
+                Mended::Failed(error) => return Err(error),
+                Mended::Again if mends < MAX_MENDS => mends += 1,
+                Mended::Again => return Err(Error::Unsettled { operation: plan.purpose, times: mends }),
+                Mended::Later if patience.wait(&*self.env.clock).await => {}
+                Mended::No | Mended::Later => {
+                    reply.is_repeated = is_repeated;
+                    return Ok(reply);
+                }
+            }
+        }
+    }
+
+    /// Does what can be done about a failure without a call.
+    pub(super) fn mend(&self, ground: &Ground, plan: Plan, failed: Failed, held: Option<(&Arc<Held>, u64)>) -> Mended {
+        let status = failed.status;
+        match status {
+            Status::DELAY | Status::GRACE => return Mended::Later,
+            Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY => return Mended::Again,
+            Status::STALE_CLIENTID => self.standing().drop_client(ground.epoch),
+            Status::BADSESSION | Status::DEADSESSION => self.standing().drop_session(ground.epoch, false),
+            Status::SEQ_MISORDERED | Status::BADSLOT | Status::BAD_HIGH_SLOT if failed.op == Op::Sequence => {
+                self.standing().drop_session(ground.epoch, true);
+            }
+            Status::CONN_NOT_BOUND_TO_SESSION => self.standing().owes_binding = true,
+            // Minor version 0 learns of a restart and of the end of its lease in this way alone.
+            Status::STALE_STATEID | Status::EXPIRED if self.minor == 0 => self.standing().drop_client(ground.epoch),
+            Status::STALE_STATEID => self.standing().owe_reclaim(ground.epoch),
+            Status::EXPIRED
+            | Status::ADMIN_REVOKED
+            | Status::DELEG_REVOKED
+            | Status::BAD_STATEID
+            | Status::OLD_STATEID => return self.mend_state(plan, failed, held),
+            _ => return Mended::No,
+        }
+        tracing::info!(operation = %failed.op, %status, "the server has lost what a call stood on: it is made anew");
+        Mended::Again
+    }
+
+    /// The server does not know a stateid any more, or another one.
+    fn mend_state(&self, plan: Plan, failed: Failed, held: Option<(&Arc<Held>, u64)>) -> Mended {
+        let Some((held, version)) = held else { return Mended::No };
+        if held.version() != version {
+            return Mended::Again;
+        }
+        let what = held.used();
+        held.lose(what, failed.status);
+        if self.minor > 0 && failed.status != Status::BAD_STATEID {
+            let revoked = held.stateids().into_iter().filter(|(_, of)| what == Lost::Open || *of == what);
+            revoked.for_each(|(state, _)| self.duties.free(state));
+        }
+        tracing::warn!(operation = %failed.op, status = %failed.status, %what, "state was lost");
+        Mended::Failed(Error::Lost { operation: plan.purpose, what, status: failed.status })
+    }
+
+    /// What SEQUENCE said besides.
+    pub(super) fn told(&self, ground: &Ground, status: u32) {
+        if status & sequence_status::RESTART_RECLAIM_NEEDED != 0 {
+            self.standing().owe_reclaim(ground.epoch);
+        }
+        self.duties.told(status & !sequence_status::RESTART_RECLAIM_NEEDED);
+    }
+
+    /// What is lost of an open file, if something is.
+    pub(super) fn still_held(&self, operation: Op, held: &Held) -> Result<(), Error> {
+        match held.lost() {
+            Some((what, status)) => Err(Error::Lost { operation, what, status }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A client of NFS version 4, minor versions 0 to 2.
+//!
+//! * [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in minor
+//!   version 0 a client id), and repairs both: a call that a restart of the server, a lost session or a lost connection
+//!   got in the way of is made again, after what is held was reclaimed. What could not be reclaimed is told ([`Error::Lost`]).
+//! * [`Opened`] is an open file, with its locks. Dropping it closes the file by and by, if the driver is driven.
+//! * [`Nfs4::driver`] keeps the lease and does what the server asks for. The library starts no task: whoever embeds it polls it.
+//! * [`Callbacks`] answers the calls of the server, which the transport brings in the reverse direction.
+//! * [`Listing`] walks a directory.
+//!
+//! Nothing that a server sends is believed: results that do not fit the call are errors, and what is kept is bounded.
+
+mod acl;
+mod attributes;
+mod awaited;
+mod callback;
+mod close;
+mod compound;
+mod copy;
+mod create;
+mod data;
+mod driver;
+mod duties;
+mod error;
+mod exchange;
+mod held;
+mod list;
+mod lock;
+mod look;
+mod mend;
+mod names;
+mod open;
+mod options;
+mod owner;
+mod ranges;
+mod recover;
+mod reply;
+mod revoked;
+mod session;
+mod slots;
+mod small;
+mod space;
+mod standing;
+mod transfer;
+mod version;
+mod xattr;
+mod zero;
+
+pub use callback::{CALLBACK_SLOTS, Callbacks};
+pub use copy::{Copied, Span};
+pub use data::By;
+pub use error::{Conflict, Error, Lost};
+pub use list::{Entry, Listing, MAX_ENTRIES, Page};
+pub use look::{Found, Usage};
+
+pub use open::{Access, How, Opened};
+pub use options::Options;
+pub use small::Small;
+pub use transfer::Transfer;
+
+use rpcrdma_env::Env;
+use rpcrdma_nfs::v4::{ClientName, Verifier};
+use rpcrdma_oncrpc::Client;
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A client of NFS version 4. Cloning shares the session.
+#[derive(Clone)]
+pub struct Nfs4 {
+    inner: Arc<Inner>,
+}
+
+/// What the clones of a client share.
+struct Inner {
+    client: Client,
+    env: Env,
+    options: Options,
+    minor: u32,
+    /// How this client names itself, differently each time: nobody else's state is taken over by it.
+    name: ClientName,
+    verifier: Verifier,
+    standing: Mutex<standing::Standing>,
+    /// Held by who repairs the standing.
+    repair: tokio::sync::Mutex<()>,
+    owners: owner::Owners,
+    opens: held::Opens,
+    duties: Arc<duties::Duties>,
+    awaited: awaited::Awaited,
+    /// What the server said of itself at first.
+    server: Mutex<transfer::Server>,
+}
+
+impl Inner {
+    fn standing(&self) -> MutexGuard<'_, standing::Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.duties.end();
+    }
+}
+
+impl Nfs4 {
+    /// The minor version that is spoken.
+    pub fn minor(&self) -> u32 {
+        self.inner.minor
+    }
+
+    /// The RPC client below.
+    pub fn rpc(&self) -> &Client {
+        &self.inner.client
+    }
+
+    /// How many calls the session may have under way at a time, if there is a session.
+    pub fn session_slots(&self) -> Option<u32> {
+        self.inner.standing().session.as_ref().map(|session| session.fore.max_requests)
+    }
+}
+
+impl fmt::Debug for Nfs4 {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Nfs4(minor version {} at {})", self.inner.minor, self.inner.client.transport().server())
+    }
+}

@@ -1,0 +1,272 @@
+//! Opening: OPEN, OPEN_CONFIRM.
+
+use super::{
+    Error, Inner, Nfs4, attributes,
+    compound::{Plan, get_attributes, put},
+    held::Held,
+    owner::OpenOwner,
+    reply::{Reply, done},
+    standing::Ground,
+};
+use rpcrdma_nfs::{
+    attr::{Attributes, NewAttributes},
+    v4::{
+        Args, FileAttributes, Handle, Name, Op, Owner, StateId, VERIFIER_OCTETS, Verifier,
+        ops::{self, Claim, CreateExclusive, CreateHow, Delegation, OpenHow, OpenOk, open_result, share},
+    },
+};
+use std::sync::Arc;
+
+/// What a file is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// To read it.
+    Read,
+    /// To write it.
+    Write,
+    /// Both.
+    Both,
+}
+
+impl Access {
+    fn bits(self) -> u32 {
+        match self {
+            Self::Read => share::READ,
+            Self::Write => share::WRITE,
+            Self::Both => share::BOTH,
+        }
+    }
+}
+
+/// Whether a file that is opened has to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// It has to be.
+    Existing,
+    /// It is made if it is not there. Of these attributes a file that is there gets only a size of 0.
+    Unchecked(NewAttributes),
+    /// It must not be there.
+    Guarded(NewAttributes),
+    /// It must not be there, unless it was made by this very call.
+    Exclusive(NewAttributes),
+}
+
+/// An open file. Dropping it closes it by and by; [`Nfs4::close`] does so at once and says how that went.
+pub struct Opened {
+    pub(super) inner: Arc<Inner>,
+    pub(super) held: Arc<Held>,
+}
+
+impl Opened {
+    /// The file.
+    pub fn file(&self) -> &Handle {
+        &self.held.file
+    }
+}
+
+impl std::fmt::Debug for Opened {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.held.fmt(f)
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if !self.held.is_closed() {
+            self.inner.duties.close(self.held.clone());
+        }
+    }
+}
+
+/// Which file is opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target<'a> {
+    Name(&'a Handle, &'a Name),
+    File(&'a Handle),
+}
+
+/// An open, and the reply that it came with.
+pub(super) struct Opening {
+    pub(super) opened: Opened,
+    pub(super) attributes: Result<Attributes, Error>,
+    pub(super) reply: Reply,
+}
+
+impl Nfs4 {
+    /// OPEN: opens the file of a name, and makes it if `how` says so.
+    ///
+    /// # Errors
+    /// See [`Error`], here and below.
+    pub async fn open(
+        &self,
+        directory: &Handle,
+        name: &Name,
+        access: Access,
+        how: How,
+    ) -> Result<(Opened, Attributes), Error> {
+        self.open_target(Target::Name(directory, name), access, how).await
+    }
+
+    /// OPEN: opens a file by its handle. Not in minor version 0.
+    pub async fn open_file(&self, file: &Handle, access: Access) -> Result<(Opened, Attributes), Error> {
+        if self.inner.minor == 0 {
+            return Err(Error::NotInMinor { operation: Op::Open, minor: 0 });
+        }
+        self.open_target(Target::File(file), access, How::Existing).await
+    }
+
+    async fn open_target(&self, target: Target<'_>, access: Access, how: How) -> Result<(Opened, Attributes), Error> {
+        let opening = self.opening(target, access, how, &|_| Vec::new()).await?;
+        let attributes = match opening.attributes {
+            Ok(attributes) => attributes,
+            Err(_) => self.getattr(opening.opened.file()).await?,
+        };
+        Ok((opening.opened, attributes))
+    }
+
+    /// Opens a file, with more operations in the same call, and does what an open brings with it.
+    pub(super) async fn opening(
+        &self,
+        target: Target<'_>,
+        access: Access,
+        how: How,
+        more: &(dyn Fn(&Ground) -> Vec<Args> + Sync),
+    ) -> Result<Opening, Error> {
+        let inner = &self.inner;
+        let (how, wanted) = inner.open_how(how);
+        let owner = inner.owners.take();
+        let turn = owner.turn.lock().await;
+        let mut epoch = 0;
+        let mut build = |ground: &Ground| {
+            epoch = ground.epoch;
+            Ok(inner.open_ops(ground, target, access, &how, &owner, more))
+        };
+        // An open of a file that is there may as well be executed again, and what is read with it is too much to be remembered.
+        let plan = Plan { is_kept: !matches!(how, OpenHow::NoCreate), ..Plan::changes(Op::Open) };
+        let reply = inner.perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open)).await;
+        drop(turn);
+        let mut reply = reply?;
+        let opened = match done!(reply, Open) {
+            Ok(opened) => opened,
+            Err(error) => {
+                inner.owners.put(owner);
+                return Err(error);
+            }
+        };
+        let file = match done!(reply, GetFh) {
+            Ok(ok) => ok.file,
+            Err(error) => match target {
+                Target::File(file) => file.clone(),
+                Target::Name(..) => return Err(error),
+            },
+        };
+        let attributes = attributes::next(&mut reply);
+        if opened.flags & open_result::NO_OPEN_STATEID != 0 {
+            return Err(Error::nonsense(Op::Open, "gave a delegation in place of an open, which nobody asked for"));
+        }
+        let held = inner.opens.add(file, access.bits(), owner, opened.state, epoch);
+        // Whatever happens from here on, the file is closed some time.
+        let guard = Opened { inner: inner.clone(), held };
+        inner.after_open(&guard.held, &opened).await?;
+        let rest = wanted.set.without(&opened.set);
+        if !rest.is_empty() && !matches!(how, OpenHow::Create(CreateHow::Unchecked(_))) {
+            self.set_rest(&guard, &wanted).await?;
+        }
+        Ok(Opening { opened: guard, attributes, reply })
+    }
+
+    /// What an exclusive create could not set on its own.
+    async fn set_rest(&self, opened: &Opened, wanted: &FileAttributes) -> Result<(), Error> {
+        let held = &opened.held;
+        let mut build = |ground: &Ground| {
+            self.inner.still_held(Op::SetAttr, held)?;
+            let set = ops::SetAttr { state: held.open_state(ground), attributes: wanted.clone() };
+            Ok(vec![put(&held.file), Args::SetAttr(set)])
+        };
+        let mut reply = self.inner.perform(Plan::changes(Op::SetAttr), Some(held), &mut build).await?;
+        done!(reply, SetAttr).map(drop)
+    }
+}
+
+impl Inner {
+    /// How the protocol says it, and which attributes a new file is to have.
+    fn open_how(&self, how: How) -> (OpenHow, FileAttributes) {
+        let (new, make): (_, fn(FileAttributes) -> CreateHow) = match how {
+            How::Existing => return (OpenHow::NoCreate, FileAttributes::default()),
+            How::Unchecked(new) => (new, CreateHow::Unchecked),
+            How::Guarded(new) => (new, CreateHow::Guarded),
+            How::Exclusive(new) => {
+                let attributes = self.fresh(&new);
+                let mut verifier = [0; VERIFIER_OCTETS];
+                self.env.random.fill(&mut verifier);
+                let verifier = Verifier(verifier);
+                let how = match self.minor {
+                    0 => CreateHow::Exclusive(verifier),
+                    _ => CreateHow::Exclusive41(CreateExclusive { verifier, attributes: attributes.clone() }),
+                };
+                return (OpenHow::Create(how), attributes);
+            }
+        };
+        let attributes = self.fresh(&new);
+        (OpenHow::Create(make(attributes.clone())), attributes)
+    }
+
+    fn open_ops(
+        &self,
+        ground: &Ground,
+        target: Target<'_>,
+        access: Access,
+        how: &OpenHow,
+        owner: &OpenOwner,
+        more: &(dyn Fn(&Ground) -> Vec<Args> + Sync),
+    ) -> Vec<Args> {
+        let (place, claim) = match target {
+            Target::Name(directory, name) => (directory, Claim::Null(name.clone())),
+            Target::File(file) => (file, Claim::Handle),
+        };
+        let wants = if self.minor > 0 { share::WANT_NONE } else { 0 };
+        let open = ops::Open {
+            sequence: owner.begin(),
+            access: access.bits() | wants,
+            deny: 0,
+            owner: Owner { client: ground.client, name: owner.name.clone() },
+            how: how.clone(),
+            claim,
+        };
+        let mut ops = vec![put(place), Args::Open(open), Args::GetFh, get_attributes()];
+        ops.extend(more(ground));
+        ops
+    }
+
+    /// Confirms an open, and gives back a delegation that came with it.
+    async fn after_open(&self, held: &Arc<Held>, opened: &OpenOk) -> Result<(), Error> {
+        match &opened.delegation {
+            Delegation::None | Delegation::NoneExtended(_) => {}
+            Delegation::Read(delegation) | Delegation::ReadAttributes(delegation) => {
+                self.unwanted(held, delegation.state).await;
+            }
+            Delegation::Write(delegation) | Delegation::WriteAttributes(delegation) => {
+                self.unwanted(held, delegation.state).await;
+            }
+        }
+        if opened.flags & open_result::CONFIRM == 0 || self.minor > 0 {
+            return Ok(());
+        }
+        let _turn = held.owner.turn.lock().await;
+        let mut build = |ground: &Ground| {
+            let confirm = ops::OpenConfirm { state: held.open_state(ground), sequence: held.owner.begin() };
+            Ok(vec![put(&held.file), Args::OpenConfirm(confirm)])
+        };
+        let mut seen = |reply: &Reply| held.owner.seen(reply, Op::OpenConfirm);
+        let plan = Plan::changes(Op::OpenConfirm);
+        let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
+        held.confirmed(done!(reply, OpenConfirm)?.state);
+        Ok(())
+    }
+
+    /// A delegation that nobody asked for.
+    async fn unwanted(&self, held: &Held, state: StateId) {
+        self.awaited.delegated(&held.file, state);
+        self.return_delegation(&held.file, state).await;
+    }
+}

@@ -1,0 +1,263 @@
+//! Making the client, the session and what is held known to the server again, step by step, until calls can be made.
+//!
+//! Whoever needs it does it, one at a time; who goes away in the middle leaves the rest to the next.
+
+use super::{
+    Error, Inner, Lost,
+    compound::{self, Plan},
+    held::Held,
+    mend::{Mended, Patience},
+    reply::{Failed, Reply, done},
+    standing::{Ground, Known},
+};
+use rpcrdma_nfs::v4::{
+    Args, Op, Owner, Status,
+    ops::{self, Claim, DelegationKind, OpenHow},
+};
+use rpcrdma_oncrpc::CallError;
+use std::sync::Arc;
+
+/// How many steps a repair may take: a server that forgets each one is given up.
+const MAX_STEPS: u32 = 24;
+
+/// How a step ended.
+enum Step {
+    /// It is done, or something else has to be done first.
+    Next,
+    /// The server says: later. The error is for when it says so for ever.
+    Later(Error),
+}
+
+impl Inner {
+    /// What calls can stand on, once all that is owed is paid.
+    pub(super) async fn ready(&self, purpose: Op) -> Result<Ground, Error> {
+        if let Some(ground) = self.standing().ground(self.minor) {
+            return Ok(ground);
+        }
+        let _turn = self.repair.lock().await;
+        let (mut patience, mut steps) = (Patience::new(), 0);
+        loop {
+            if let Some(ground) = self.standing().ground(self.minor) {
+                return Ok(ground);
+            }
+            match self.step().await? {
+                Step::Next if steps < MAX_STEPS => steps += 1,
+                Step::Next => return Err(Error::Unsettled { operation: purpose, times: steps }),
+                Step::Later(error) => {
+                    if !patience.wait(&*self.env.clock).await {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+    }
+
+    async fn step(&self) -> Result<Step, Error> {
+        let (client, session, owes_binding) = {
+            let standing = self.standing();
+            (standing.client, standing.session.clone(), standing.owes_binding)
+        };
+        let Some(client) = client else { return self.make_known().await };
+        if self.minor > 0 {
+            let Some(session) = session else { return self.make_session(client).await };
+            if owes_binding {
+                let bound = self.bind(&session).await;
+                return self.bound(bound);
+            }
+        }
+        self.reclaim().await
+    }
+
+    /// The client's id.
+    async fn make_known(&self) -> Result<Step, Error> {
+        let made = match self.minor {
+            0 => self.set_client_id().await.map(|known| (known, false)),
+            _ => self.exchange_id().await,
+        };
+        let (known, was_known) = match made {
+            Ok(made) => made,
+            Err(error) if is_later(&error) => return Ok(Step::Later(error)),
+            Err(error) => return Err(error),
+        };
+        let mut standing = self.standing();
+        standing.epoch += 1;
+        if !(was_known && standing.state_of == Some(known.id)) {
+            standing.owes_reclaim = true;
+            standing.state_of = Some(known.id);
+        }
+        standing.client = Some(known);
+        Ok(Step::Next)
+    }
+
+    async fn make_session(&self, client: Known) -> Result<Step, Error> {
+        let made = self.create_session(client).await;
+        let doomed = {
+            let mut standing = self.standing();
+            match made {
+                Ok(session) => {
+                    standing.epoch += 1;
+                    standing.client = Some(Known { sequence: client.sequence.wrapping_add(1), ..client });
+                    standing.session = Some(Arc::new(session));
+                    standing.owes_binding = false;
+                }
+                Err(error) if is_later(&error) => return Ok(Step::Later(error)),
+                Err(error) => {
+                    // What the server made of it is unknown, or it does not know the client: the client's id is asked for again.
+                    standing.client = None;
+                    return match error.status() {
+                        Some(Status::STALE_CLIENTID | Status::SEQ_MISORDERED) => Ok(Step::Next),
+                        _ => Err(error),
+                    };
+                }
+            }
+            std::mem::take(&mut standing.doomed)
+        };
+        for session in doomed {
+            self.destroy_session(session).await;
+        }
+        Ok(Step::Next)
+    }
+
+    fn bound(&self, bound: Result<(), Error>) -> Result<Step, Error> {
+        let mut standing = self.standing();
+        match bound {
+            Ok(()) => standing.owes_binding = false,
+            Err(error) if is_later(&error) => return Ok(Step::Later(error)),
+            Err(error) => {
+                tracing::info!(%error, "the connection could not be bound to the session: a new session is made");
+                let epoch = standing.epoch;
+                standing.drop_session(epoch, error.status() != Some(Status::BADSESSION));
+                standing.owes_binding = false;
+                if matches!(error, Error::Call { source: CallError::Transport(_), .. }) {
+                    return Err(error);
+                }
+            }
+        }
+        Ok(Step::Next)
+    }
+
+    /// Reclaims what is held, and says that nothing more comes.
+    async fn reclaim(&self) -> Result<Step, Error> {
+        let Some(ground) = self.standing().any_ground(self.minor) else { return Ok(Step::Next) };
+        for held in self.opens.all() {
+            if held.is_reclaimed_in(ground.epoch) {
+                continue;
+            }
+            match self.reclaim_open(&ground, &held).await? {
+                Mended::No => held.reclaimed_in(ground.epoch),
+                mended => return step_of(mended),
+            }
+        }
+        if self.minor > 0 {
+            let plan = Plan::changes(Op::ReclaimComplete);
+            let complete = Args::ReclaimComplete(ops::ReclaimComplete { one_file_system: false });
+            let reply = self.attempt(&ground, plan, vec![complete], None).await?;
+            match reply.failed {
+                None => {}
+                Some(Failed { op: Op::ReclaimComplete, status: Status::COMPLETE_ALREADY, .. }) => {}
+                Some(failed) => match self.mend(&ground, plan, failed, None) {
+                    Mended::No => return Err(reply.error()),
+                    Mended::Later => return Ok(Step::Later(reply.error())),
+                    mended => return step_of(mended),
+                },
+            }
+        }
+        let mut standing = self.standing();
+        if standing.epoch == ground.epoch {
+            standing.epoch += 1;
+            standing.owes_reclaim = false;
+        }
+        Ok(Step::Next)
+    }
+
+    /// Reclaims an open and its locks; what cannot be reclaimed is lost.
+    async fn reclaim_open(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {
+        if held.is_gone() {
+            return Ok(Mended::No);
+        }
+        let sequence = held.owner.begin();
+        let open = ops::Open {
+            sequence,
+            access: held.access,
+            deny: held.deny,
+            owner: Owner { client: ground.client, name: held.owner.name.clone() },
+            how: OpenHow::NoCreate,
+            claim: Claim::Previous(DelegationKind::None),
+        };
+        let plan = Plan::changes(Op::Open);
+        let mut reply = self.attempt(ground, plan, vec![compound::put(&held.file), Args::Open(open)], None).await?;
+        held.owner.seen(&reply, Op::Open);
+        match done!(reply, Open) {
+            Ok(ok) => {
+                tracing::info!("an open file was reclaimed");
+                held.opened_again(ok.state);
+            }
+            Err(error) => return Ok(self.not_reclaimed(ground, plan, (held, Lost::Open), &reply, error)),
+        }
+        self.reclaim_locks(ground, held).await
+    }
+
+    async fn reclaim_locks(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {
+        for range in held.locked() {
+            let (locker, by_open) = held.locker(ground);
+            let lock =
+                ops::Lock { kind: range.kind, reclaim: true, offset: range.offset(), length: range.length(), locker };
+            let plan = Plan::changes(Op::Lock);
+            let ops = vec![compound::put(&held.file), Args::Lock(lock)];
+            let mut reply = self.attempt(ground, plan, ops, None).await?;
+            held.counted(&reply, Op::Lock, by_open);
+            match done!(reply, Lock) {
+                Ok(ok) => held.locked_again(ok.state),
+                Err(error) => {
+                    let mended = self.not_reclaimed(ground, plan, (held, Lost::Locks), &reply, error);
+                    if !matches!(mended, Mended::No) {
+                        return Ok(mended);
+                    }
+                }
+            }
+            if held.is_gone() {
+                break;
+            }
+        }
+        Ok(Mended::No)
+    }
+
+    /// The server does not take back what was held.
+    fn not_reclaimed(
+        &self,
+        ground: &Ground,
+        plan: Plan,
+        (held, what): (&Held, Lost),
+        reply: &Reply,
+        error: Error,
+    ) -> Mended {
+        let Some(failed) = reply.failed else { return Mended::Failed(error) };
+        let gone = matches!(
+            failed.status,
+            Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED | Status::BAD_STATEID | Status::OLD_STATEID
+        );
+        if !gone {
+            match self.mend(ground, plan, failed, None) {
+                Mended::No => {}
+                Mended::Later => return Mended::Later,
+                mended => return mended,
+            }
+        }
+        held.lose(what, failed.status);
+        tracing::warn!(status = %failed.status, %what, "what was held on a file could not be reclaimed");
+        Mended::No
+    }
+}
+
+fn is_later(error: &Error) -> bool {
+    matches!(error.status(), Some(Status::DELAY | Status::GRACE))
+}
+
+/// What a failure makes of the step that it happened in.
+fn step_of(mended: Mended) -> Result<Step, Error> {
+    match mended {
+        Mended::Failed(error) => Err(error),
+        Mended::Later => Ok(Step::Later(Error::Status { operation: Op::Open, status: Status::DELAY, denied: None })),
+        Mended::No | Mended::Again => Ok(Step::Next),
+    }
+}

@@ -1,0 +1,56 @@
+//! Finding out what a server has taken away, when it says that it has taken something (RFC 8881 section 8.3).
+
+use super::{Error, Inner, compound::Plan, reply::done};
+use rpcrdma_nfs::v4::{Args, List, Op, StateId, Status, ops};
+
+/// How many stateids are asked about in a call.
+const TESTED_AT_ONCE: usize = 64;
+
+impl Inner {
+    /// Asks about all that is held; what is gone is lost, and freed.
+    pub(super) async fn find_revoked(&self) {
+        let held = self.opens.all();
+        let states: Vec<_> =
+            held.iter().flat_map(|held| held.stateids().into_iter().map(move |state| (held, state))).collect();
+        for tested in states.chunks(TESTED_AT_ONCE) {
+            let asked: Vec<StateId> = tested.iter().map(|(_, (state, _))| *state).collect();
+            let statuses = match self.test(&asked).await {
+                Ok(statuses) => statuses,
+                Err(error) => {
+                    tracing::info!(%error, "the server has revoked something and does not say what");
+                    return;
+                }
+            };
+            for ((held, (state, what)), status) in tested.iter().zip(statuses) {
+                // One that has changed meanwhile is there, under its new number.
+                if matches!(status, Status::OK | Status::OLD_STATEID) || held.is_gone() {
+                    continue;
+                }
+                tracing::warn!(%status, %what, "the server has revoked state");
+                held.lose(*what, status);
+                self.free_state(*state).await;
+            }
+        }
+    }
+
+    async fn test(&self, states: &[StateId]) -> Result<Vec<Status>, Error> {
+        let ops = [Args::TestStateId(ops::TestStateId { states: List(states.to_vec()) })];
+        let mut reply = self.perform(Plan::looks(Op::TestStateId), None, &mut |_| Ok(ops.to_vec())).await?;
+        let ops::TestStateIdOk { statuses } = done!(reply, TestStateId)?;
+        if statuses.len() != states.len() {
+            return Err(Error::nonsense(Op::TestStateId, "told of more or fewer stateids than it was asked about"));
+        }
+        Ok(statuses.0)
+    }
+
+    /// FREE_STATEID: whatever the server says to it.
+    pub(super) async fn free_state(&self, state: StateId) {
+        if self.minor == 0 {
+            return;
+        }
+        let ops = [Args::FreeStateId(ops::FreeStateId { state })];
+        if let Err(error) = self.perform(Plan::changes(Op::FreeStateId), None, &mut |_| Ok(ops.to_vec())).await {
+            tracing::debug!(%error, "a revoked stateid could not be freed");
+        }
+    }
+}

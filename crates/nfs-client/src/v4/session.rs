@@ -1,0 +1,129 @@
+//! Minor versions from 1 on: making the client known, and a session with both channels (RFC 8881 sections 18.35, 18.36).
+
+use super::{Error, Inner, slots::Slots, standing::Known};
+use rpcrdma_nfs::v4::{
+    Args, List, Op, Opaque, Outcome, SessionId, Status,
+    ops::{self, CallbackSecurity, ChannelAttributes, ClientDirection, create_session, exchange_id},
+};
+use std::sync::Arc;
+
+/// The most operations of a call that are asked for: more than any call here has.
+const OPERATIONS: u32 = 24;
+/// The largest reply that the server is asked to remember, in octets.
+const CACHED_OCTETS: u32 = 4_096;
+/// The largest message of the back channel: RPC-over-RDMA carries it inline, as it has no chunks in the reverse direction
+/// (RFC 8167 section 5.3). What a server calls has a kilobyte at most.
+pub(super) const BACK_OCTETS: u32 = 4_096 - 28;
+/// Operations of a call of the server, and its slots.
+pub(super) const BACK_OPERATIONS: u32 = 16;
+pub(super) const BACK_SLOTS: u32 = 16;
+/// The largest reply in the back channel that is remembered.
+pub(super) const BACK_CACHED_OCTETS: u32 = 2_048;
+/// The least that a call and its reply need: SEQUENCE and a handle, with the heads of RPC.
+const LEAST_OCTETS: u32 = 512;
+/// The least operations of a call that anything can be done with: SEQUENCE, PUTFH, and one more.
+const LEAST_OPERATIONS: u32 = 4;
+
+/// A session.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) id: SessionId,
+    pub(super) fore: ChannelAttributes,
+    pub(super) slots: Slots,
+}
+
+impl Inner {
+    /// EXCHANGE_ID: the client as the server knows it, and whether it knew it before.
+    pub(super) async fn exchange_id(&self) -> Result<(Known, bool), Error> {
+        let mut exchange = ops::ExchangeId::new(self.name.clone(), self.verifier, exchange_id::USE_NON_PNFS);
+        exchange.implementation = Some(ops::Implementation {
+            domain: Opaque::from("rpcrdma"),
+            name: Opaque::from(concat!("rpcrdma ", env!("CARGO_PKG_VERSION"))),
+            date: Default::default(),
+        });
+        let known = match self.alone(Args::ExchangeId(exchange)).await? {
+            Outcome::ExchangeId(Ok(known)) => known,
+            outcome => return Err(self.refused(Op::ExchangeId, outcome.status())),
+        };
+        if !matches!(known.protection, ops::StateProtectionOk::None) {
+            return Err(Error::nonsense(Op::ExchangeId, "protects state in a way that was not asked for"));
+        }
+        let was_known = known.flags & exchange_id::CONFIRMED != 0;
+        Ok((Known { id: known.client, sequence: known.sequence }, was_known))
+    }
+
+    /// CREATE_SESSION.
+    pub(super) async fn create_session(&self, client: Known) -> Result<Session, Error> {
+        let wanted = self.wanted();
+        let callbacks = self.options.callbacks.as_ref();
+        let create = ops::CreateSession {
+            client: client.id,
+            sequence: client.sequence,
+            flags: if callbacks.is_some() { create_session::CONN_BACK_CHAN } else { 0 },
+            fore: wanted,
+            back: ChannelAttributes::new(BACK_OCTETS, BACK_CACHED_OCTETS, BACK_OPERATIONS, BACK_SLOTS),
+            callback_program: ops::TRANSIENT_PROGRAM,
+            callback_security: List(vec![CallbackSecurity::None]),
+        };
+        let made = match self.alone(Args::CreateSession(create)).await? {
+            Outcome::CreateSession(Ok(made)) => made,
+            outcome => return Err(self.refused(Op::CreateSession, outcome.status())),
+        };
+        let nonsense = |what| Err(Error::nonsense(Op::CreateSession, what));
+        if made.sequence != client.sequence {
+            return nonsense("answered for another session");
+        }
+        let ChannelAttributes { max_request, max_response, max_operations, max_requests, .. } = made.fore;
+        if max_request > wanted.max_request || max_response > wanted.max_response {
+            return nonsense("allows larger messages than were asked for");
+        }
+        if max_request < LEAST_OCTETS || max_response < LEAST_OCTETS || max_operations < LEAST_OPERATIONS {
+            return nonsense("allows so little that nothing can be done in the session");
+        }
+        if max_requests == 0 {
+            return nonsense("allows no call in the session");
+        }
+        let granted = max_requests.min(wanted.max_requests);
+        if let Some(callbacks) = callbacks {
+            callbacks.session_made(made.session);
+        }
+        Ok(Session { id: made.session, fore: made.fore, slots: Slots::new(granted) })
+    }
+
+    /// What is asked of the channel for calls: all that the transport can carry.
+    fn wanted(&self) -> ChannelAttributes {
+        let octets = |octets: usize| u32::try_from(octets).unwrap_or(u32::MAX);
+        let limits = self.client.transport().limits();
+        let slots = self.options.slots.clamp(1, super::slots::MAX_SLOTS);
+        ChannelAttributes {
+            max_response: octets(limits.max_reply),
+            ..ChannelAttributes::new(octets(limits.max_call), CACHED_OCTETS, OPERATIONS, slots)
+        }
+    }
+
+    /// BIND_CONN_TO_SESSION: the connection is used for the session, and for the server's calls.
+    pub(super) async fn bind(&self, session: &Arc<Session>) -> Result<(), Error> {
+        let direction =
+            if self.options.callbacks.is_some() { ClientDirection::BackOrBoth } else { ClientDirection::Fore };
+        let bind = ops::BindConnToSession { session: session.id, direction, rdma_mode: false };
+        match self.alone(Args::BindConnToSession(bind)).await? {
+            Outcome::BindConnToSession(Ok(bound)) if bound.session == session.id => Ok(()),
+            Outcome::BindConnToSession(Ok(_)) => {
+                Err(Error::nonsense(Op::BindConnToSession, "answered for another session"))
+            }
+            outcome => Err(self.refused(Op::BindConnToSession, outcome.status())),
+        }
+    }
+
+    /// DESTROY_SESSION, of one that is of no use any more: whatever the server says to that.
+    pub(super) async fn destroy_session(&self, session: SessionId) {
+        if let Err(error) = self.alone(Args::DestroySession(ops::DestroySession { session })).await {
+            tracing::debug!(%error, "a session that is of no use could not be destroyed");
+        }
+    }
+
+    /// The server says no.
+    pub(super) fn refused(&self, op: Op, status: Status) -> Error {
+        Error::refused(op, status, self.client.caller())
+    }
+}

@@ -1,0 +1,91 @@
+//! How a client stands with its server: its id, its session, and what has to be done before the next call can be made.
+
+use super::session::Session;
+use rpcrdma_nfs::v4::{ClientId, SessionId};
+use std::sync::Arc;
+
+/// A client as the server knows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known {
+    pub(super) id: ClientId,
+    /// The number of the next CREATE_SESSION.
+    pub(super) sequence: u32,
+}
+
+/// What of it is done.
+#[derive(Debug, Default)]
+pub(super) struct Standing {
+    pub(super) client: Option<Known>,
+    pub(super) session: Option<Arc<Session>>,
+    /// Sessions that are of no use any more and that the server may still keep.
+    pub(super) doomed: Vec<SessionId>,
+    /// Whether what is held has to be reclaimed, and RECLAIM_COMPLETE is owed.
+    pub(super) owes_reclaim: bool,
+    /// Whether the connection has to be bound to the session.
+    pub(super) owes_binding: bool,
+    /// Whose state it is that is held.
+    pub(super) state_of: Option<ClientId>,
+    /// Changes with each loss and each repair.
+    pub(super) epoch: u64,
+}
+
+/// What a call stands on.
+#[derive(Clone, Debug)]
+pub(super) struct Ground {
+    pub(super) client: ClientId,
+    /// None in minor version 0.
+    pub(super) session: Option<Arc<Session>>,
+    /// Changes with each of both.
+    pub(super) epoch: u64,
+}
+
+/// The most sessions that are kept in mind for being destroyed.
+const MAX_DOOMED: usize = 8;
+
+impl Standing {
+    /// What ordinary calls can stand on, if nothing is owed.
+    pub(super) fn ground(&self, minor: u32) -> Option<Ground> {
+        if self.owes_reclaim || self.owes_binding {
+            return None;
+        }
+        self.any_ground(minor)
+    }
+
+    /// The same for calls that pay what is owed.
+    pub(super) fn any_ground(&self, minor: u32) -> Option<Ground> {
+        let client = self.client?.id;
+        if minor > 0 && self.session.is_none() {
+            return None;
+        }
+        Some(Ground { client, session: self.session.clone(), epoch: self.epoch })
+    }
+
+    /// The session of this epoch is of no use any more.
+    pub(super) fn drop_session(&mut self, epoch: u64, is_known_to_the_server: bool) {
+        if epoch != self.epoch {
+            return;
+        }
+        let Some(session) = self.session.take() else { return };
+        self.epoch += 1;
+        if is_known_to_the_server && self.doomed.len() < MAX_DOOMED {
+            self.doomed.push(session.id);
+        }
+    }
+
+    /// The server has restarted and kept the session of this epoch, but not what is held.
+    pub(super) fn owe_reclaim(&mut self, epoch: u64) {
+        if epoch == self.epoch && !self.owes_reclaim {
+            self.epoch += 1;
+            self.owes_reclaim = true;
+        }
+    }
+
+    /// The server does not know the client of this epoch any more.
+    pub(super) fn drop_client(&mut self, epoch: u64) {
+        if epoch == self.epoch {
+            self.epoch += 1;
+            (self.client, self.session) = (None, None);
+            self.doomed.clear();
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a server says of itself once: its lease, and how much it moves in a call.
+
+use super::{
+    Error, Inner, Nfs4,
+    compound::{Plan, get},
+    reply::done,
+};
+use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, MAX_TRANSFER_OCTETS, Op, Value};
+use std::{
+    sync::{MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// Octets of a READ or WRITE but for the data: the head of the results, and of the arguments.
+const AROUND_DATA_OCTETS: usize = 1_024;
+/// The largest READDIR that is asked for.
+const DIRECTORY_OCTETS: usize = 256 << 10;
+/// A lease is renewed three times before it ends. No server is asked more often than this.
+const SHORTEST_RENEWAL: Duration = Duration::from_millis(300);
+/// Nor more seldom.
+const LONGEST_RENEWAL: Duration = Duration::from_secs(60);
+
+/// How a client moves data, in octets per call, from what the server says, the session and the transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transfer {
+    /// The largest READ.
+    pub read: u32,
+    /// The largest WRITE.
+    pub write: u32,
+    /// The best READDIR.
+    pub directory: u32,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Server {
+    pub(super) lease: Duration,
+    pub(super) max_read: u64,
+    pub(super) max_write: u64,
+    /// The attributes that it supports.
+    pub(super) supported: Bitmap,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        let most = MAX_TRANSFER_OCTETS as u64;
+        Self { lease: Duration::from_secs(90), max_read: most, max_write: most, supported: Bitmap::EMPTY }
+    }
+}
+
+impl Server {
+    /// How often the lease is renewed.
+    pub(super) fn renewal(&self) -> Duration {
+        (self.lease / 3).clamp(SHORTEST_RENEWAL, LONGEST_RENEWAL)
+    }
+}
+
+impl Inner {
+    pub(super) fn server(&self) -> MutexGuard<'_, Server> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the server what it says of itself.
+    pub(super) async fn describe(&self) -> Result<(), Error> {
+        let asked = Bitmap::of(&[
+            Attribute::SupportedAttributes,
+            Attribute::LeaseTime,
+            Attribute::MaxRead,
+            Attribute::MaxWrite,
+        ]);
+        let ops = [Args::PutRootFh, get(asked)];
+        let mut reply = self.perform(Plan::looks(Op::GetAttr), None, &mut |_| Ok(ops.to_vec())).await?;
+        let told = done!(reply, GetAttr)?.attributes;
+        let values = super::attributes::values(&told, asked)?;
+        let mut server = Server::default();
+        for value in values {
+            match value {
+                Value::SupportedAttributes(supported) => server.supported = supported,
+                Value::LeaseTime(seconds) => server.lease = Duration::from_secs(seconds.into()),
+                Value::MaxRead(octets) if octets > 0 => server.max_read = octets,
+                Value::MaxWrite(octets) if octets > 0 => server.max_write = octets,
+                _ => {}
+            }
+        }
+        *self.server() = server;
+        Ok(())
+    }
+}
+
+impl Nfs4 {
+    /// How much is moved in a call at best.
+    pub fn transfer(&self) -> Transfer {
+        let inner = &self.inner;
+        let session = inner.standing().session.clone();
+        let (args, results) = match &session {
+            Some(session) => (inner.most_args(session), inner.most_results(session)),
+            None => (inner.client.max_args(), inner.client.max_results()),
+        };
+        let server = *inner.server();
+        let most = |allowed: usize, told: u64| {
+            let allowed = allowed.saturating_sub(AROUND_DATA_OCTETS).min(MAX_TRANSFER_OCTETS);
+            // In whole pages, where a page fits.
+            let allowed = if allowed >= 4_096 { allowed & !4_095 } else { allowed };
+            u32::try_from(told.min(allowed as u64)).unwrap_or(u32::MAX).max(1)
+        };
+        Transfer {
+            read: most(results, server.max_read),
+            write: most(args, server.max_write),
+            directory: most(results.min(DIRECTORY_OCTETS + AROUND_DATA_OCTETS), u64::MAX),
+        }
+    }
+
+    /// For how long the server keeps what this client holds without a word from it.
+    pub fn lease(&self) -> Duration {
+        self.inner.server().lease
+    }
+}

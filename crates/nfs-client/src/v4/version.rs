@@ -1,0 +1,62 @@
+//! Agreeing with a server on a minor version: the highest that both speak.
+
+use super::{Error, Inner, Nfs4, Options};
+use rpcrdma_env::Env;
+use rpcrdma_nfs::v4::{ClientName, Op, Status, VERIFIER_OCTETS, Verifier};
+use rpcrdma_oncrpc::Client;
+use std::sync::Arc;
+
+/// How much of the host's name stands in the client's: enough to recognise it, and far below what a name may have.
+const MAX_HOST_CHARACTERS: usize = 128;
+
+impl Nfs4 {
+    /// Makes a client known to the server that `client` calls, which is one of [`PROGRAM`](rpcrdma_nfs::v4::PROGRAM),
+    /// [`VERSION`](rpcrdma_nfs::v4::VERSION), with a session where the minor version has them.
+    ///
+    /// # Errors
+    /// [`Error::NoVersion4`] and [`Error::NoMinor`] if version 3 may be tried instead, and as all calls.
+    pub async fn connect(client: Client, env: &Env, options: Options) -> Result<Self, Error> {
+        let (lowest, highest) = (*options.minors.start(), *options.minors.end());
+        for minor in (lowest..=highest.min(rpcrdma_nfs::v4::MAX_MINOR)).rev() {
+            let inner = Arc::new(Inner::new(client.clone(), env.clone(), options.clone(), minor));
+            if let Some(callbacks) = &options.callbacks {
+                callbacks.attach(&inner);
+            }
+            match inner.ready(Op::ExchangeId).await {
+                Ok(_) => {
+                    inner.describe().await?;
+                    tracing::debug!(minor, server = %client.transport().server(), "a minor version was agreed upon");
+                    return Ok(Self { inner });
+                }
+                Err(error) if error.status() == Some(Status::MINOR_VERS_MISMATCH) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Error::NoMinor { lowest })
+    }
+}
+
+impl Inner {
+    fn new(client: Client, env: Env, options: Options, minor: u32) -> Self {
+        let mut verifier = [0; VERIFIER_OCTETS];
+        env.random.fill(&mut verifier);
+        // Random, so that two clients of one host are two, and none takes over what another holds.
+        let host: String = options.host.chars().take(MAX_HOST_CHARACTERS).collect();
+        let name = format!("rpcrdma {host} {:016x}{:016x}", env.random.next_u64(), env.random.next_u64());
+        Self {
+            client,
+            env,
+            options,
+            minor,
+            name: ClientName::from(name.as_str()),
+            verifier: Verifier(verifier),
+            standing: Default::default(),
+            repair: Default::default(),
+            owners: Default::default(),
+            opens: Default::default(),
+            duties: Default::default(),
+            awaited: Default::default(),
+            server: Default::default(),
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Minor version 0: making the client known (RFC 7530 sections 9.1.1, 16.33, 16.34).
+//!
+//! The server cannot call this client, which listens on no port of its own: it says so with an address that is none, and gets no
+//! delegations.
+
+use super::{Error, Inner, standing::Known};
+use rpcrdma_nfs::v4::{
+    Args, Op, Outcome,
+    ops::{self, CallbackClient, ClientOwner, NetAddress},
+};
+
+/// An address that nobody has.
+const NO_ADDRESS: &str = "0.0.0.0.0.0";
+
+impl Inner {
+    /// SETCLIENTID and SETCLIENTID_CONFIRM.
+    pub(super) async fn set_client_id(&self) -> Result<Known, Error> {
+        let address = NetAddress { netid: "tcp".into(), address: NO_ADDRESS.into() };
+        let set = ops::SetClientId {
+            owner: ClientOwner { verifier: self.verifier, name: self.name.clone() },
+            callback: CallbackClient { program: ops::TRANSIENT_PROGRAM, address },
+            callback_ident: 0,
+        };
+        let ops::SetClientIdOk { client, confirm } = match self.alone(Args::SetClientId(set)).await? {
+            Outcome::SetClientId(Ok(known)) => known,
+            outcome => return Err(self.refused(Op::SetClientId, outcome.status())),
+        };
+        let confirm = ops::SetClientIdConfirm { client, confirm };
+        match self.alone(Args::SetClientIdConfirm(confirm)).await? {
+            Outcome::SetClientIdConfirm(Ok(())) => Ok(Known { id: client, sequence: 0 }),
+            outcome => Err(self.refused(Op::SetClientIdConfirm, outcome.status())),
+        }
+    }
+}

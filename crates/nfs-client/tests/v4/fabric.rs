@@ -1,0 +1,163 @@
+//! Over RPC-over-RDMA on the simulated fabric, in both versions: every operation, connections that are cut, and a restart of the
+//! server with what is held reclaimed. Time is the simulation's.
+
+use crate::{
+    every::{contents, every_operation, mode, more_of_minor_2, name},
+    house::SECRET,
+};
+use rpcrdma::{ClientOptions, Quiet, Reverse, Server, ServerMemory, ServerOptions, Versions, connect};
+use rpcrdma_env::{Buffer, Env};
+use rpcrdma_fabric::Fabric;
+use rpcrdma_nfs::v4::{
+    PROGRAM, VERSION,
+    ops::{LockKind, Stability},
+};
+use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Options};
+use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4};
+use rpcrdma_oncrpc::{Client, Router, SysAuth, SysCredential};
+use rpcrdma_sim::{SimConfig, Task, World};
+use rpcrdma_xdr::ItemData;
+use std::{
+    future::poll_fn,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
+
+/// The server's process: its tasks end with it.
+struct Process {
+    tasks: Arc<Mutex<Vec<Task<()>>>>,
+}
+
+impl Process {
+    fn start(world: &World, storage: &Arc<MemoryFs>, scratch: &Path, versions: Versions) -> Self {
+        let env = world.env();
+        let state = StateDirectory::open(scratch.join("state"), &*env.random).unwrap();
+        let identities = Identities { squash: Squash::None, ..Identities::default() };
+        let export = Export::new("/", storage.clone()).with_identities(identities);
+        let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap();
+        let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), true, &env).unwrap();
+        let tasks = Arc::new(Mutex::new(Vec::new()));
+        tasks.lock().unwrap().push(world.spawn(nfsd.upkeep()));
+        let listening = world.spawn(listen(world.clone(), nfsd, env, versions, tasks.clone()));
+        tasks.lock().unwrap().push(listening);
+        Self { tasks }
+    }
+
+    fn kill(self) {
+        self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
+    }
+}
+
+async fn listen(world: World, nfsd: Nfsd, env: Env, versions: Versions, tasks: Arc<Mutex<Vec<Task<()>>>>) {
+    let fabric = world.fabric_with(SERVER, SimConfig::default());
+    let mut options = ServerOptions::default();
+    (options.versions, options.reverse_credits) = (versions, 16);
+    let server = Server::new(&fabric, nfsd.nfs(), ServerMemory::budget(16 << 20), env, options, Arc::new(Quiet));
+    let mut listener = fabric.listen(ADDRESS).await.unwrap();
+    loop {
+        let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
+        let server = server.clone();
+        let connection = world.spawn(async move {
+            if let Ok((_, driver)) = server.accept(pending).await {
+                let _ = driver.await;
+            }
+        });
+        tasks.lock().unwrap().push(connection);
+    }
+}
+
+async fn client(world: &World, minor: u32, versions: Versions) -> Nfs4 {
+    let env = world.env();
+    let callbacks = Callbacks::new();
+    let handler = Arc::new(Router::new(&env).with_service(callbacks.service()));
+    let mut options = ClientOptions::default();
+    (options.versions, options.reverse) = (versions, Some(Reverse { handler, credits: CALLBACK_SLOTS }));
+    let fabric = Arc::new(world.fabric_with(CLIENT, SimConfig::default()));
+    let (transport, driver) = connect(fabric, ADDRESS, &env, options, Arc::new(Quiet)).await.unwrap();
+    world.spawn(async move {
+        let _ = driver.await;
+    });
+    let identity = Arc::new(SysAuth::new(SysCredential::default()));
+    let rpc = Client::new(transport, identity, PROGRAM, VERSION);
+    let options = Options::new("test").with_minors(minor..=minor).with_callbacks(callbacks);
+    let nfs = Nfs4::connect(rpc, &env, options).await.unwrap();
+    world.spawn(nfs.driver());
+    nfs
+}
+
+/// In each version of RPC-over-RDMA and each minor version.
+fn everywhere(seed: u64, test: impl AsyncFn(&World, &Nfs4, &dyn Fn())) {
+    for versions in [Versions::One, Versions::Two] {
+        for minor in 0..=2 {
+            println!("RPC-over-RDMA {versions:?}, minor version {minor}");
+            let world = World::new(seed);
+            let storage = Arc::new(MemoryFs::new(64 << 20, &world.env()));
+            let scratch = tempfile::tempdir().unwrap();
+            let process = Mutex::new(Some(Process::start(&world, &storage, scratch.path(), versions)));
+            world.block_on(async {
+                world.sleep(Duration::from_millis(1)).await;
+                let nfs = client(&world, minor, versions).await;
+                let restart = || {
+                    let mut process = process.lock().unwrap();
+                    process.take().unwrap().kill();
+                    *process = Some(Process::start(&world, &storage, scratch.path(), versions));
+                };
+                test(&world, &nfs, &restart).await;
+            });
+        }
+    }
+}
+
+#[test]
+fn every_operation_over_the_simulated_fabric() {
+    everywhere(1, async |_, nfs, _| {
+        let root = nfs.root().await.unwrap().file;
+        every_operation(nfs, &root).await;
+        if nfs.minor() == 2 {
+            more_of_minor_2(nfs, &root).await;
+        }
+        let (opened, _) = nfs.open(&root, &name("f"), Access::Both, How::Unchecked(mode(0o644))).await.unwrap();
+        let data = contents(500_000);
+        nfs.write(&opened, 0, Stability::FileSync, data.clone()).await.unwrap();
+        let read = nfs.read_into(&opened, 0, Buffer::from_vec(vec![0; 500_000])).await.unwrap();
+        assert!(matches!(read.data, ItemData::Placed(_)), "directly into the caller's buffer");
+        assert!(read.data.as_slice() == &data[..]);
+        nfs.close(opened).await.unwrap();
+    });
+}
+
+/// proves: ULB-5.4.2-d
+#[test]
+fn cut_connections_and_restarts_cost_time_and_nothing_else() {
+    everywhere(2, async |world, nfs, restart| {
+        let root = nfs.root().await.unwrap().file;
+        let (opened, _) = nfs.open(&root, &name("f"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+        nfs.lock(&opened, LockKind::Write, 0, 1_000).await.unwrap();
+        let data = contents(100_000);
+        for round in 0..30u64 {
+            let (world, of_cut) = (world.clone(), world.clone());
+            let cutter = world.spawn(async move {
+                of_cut.sleep(Duration::from_micros(3 * round)).await;
+                of_cut.cut(CLIENT, SERVER);
+            });
+            if round % 10 == 5 {
+                restart();
+            }
+            let directory = name(&format!("directory {round}"));
+            nfs.mkdir(&root, &directory, &mode(0o755)).await.unwrap();
+            nfs.write(&opened, round * 10, Stability::FileSync, data.clone()).await.unwrap();
+            assert!(nfs.read(&opened, round * 10, 100_000).await.unwrap().data == data, "round {round}");
+            nfs.rename(&root, &directory, &root, &name("moved")).await.unwrap();
+            nfs.remove(&root, &name("moved")).await.unwrap();
+            cutter.await;
+        }
+        nfs.unlock(&opened, 0, u64::MAX).await.unwrap();
+        nfs.close(opened).await.unwrap();
+    });
+}

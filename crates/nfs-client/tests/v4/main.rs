@@ -1,0 +1,12 @@
+//! The client of version 4 against the server of this project, in one process: every operation in every minor version, restarts,
+//! lost sessions and leases, and a server that lies.
+
+mod callbacks;
+mod every;
+mod fabric;
+mod hostile;
+mod house;
+mod recovery;
+mod slots;
+mod tcp;
+mod versions;

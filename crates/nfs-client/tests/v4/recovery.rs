@@ -1,0 +1,271 @@
+//! Restarts of the server, lost sessions, leases that are over, and what was taken away.
+
+use crate::{
+    every::{contents, mode, name},
+    house::{Fate, House, LEASE, ops},
+};
+use bytes::Bytes;
+use rpcrdma_nfs::v4::{
+    Args, Arguments, Op, Outcome, Status,
+    ops::{LockKind, Stability, sequence_status},
+};
+use rpcrdma_nfs_client::v4::{Access, Error, How, Lost};
+use std::time::Duration;
+
+fn count(calls: &[Arguments], op: Op) -> usize {
+    calls.iter().filter(|call| call.ops.iter().any(|args| args.op() == op)).count()
+}
+
+/// Opens and locks outlast a restart; a stranger who comes meanwhile gets nothing of them.
+#[tokio::test(start_paused = true)]
+async fn opens_and_locks_outlast_a_restart() {
+    for minor in 0..=2 {
+        println!("minor version {minor}");
+        let house = House::new();
+        let (nfs, wire) = house.client(minor).await;
+        let (other, other_wire) = house.client(minor).await;
+        let root = nfs.root().await.unwrap().file;
+        let how = How::Guarded(mode(0o644));
+        let (opened, _) = nfs.open(&root, &name("file"), Access::Both, how).await.unwrap();
+        let (unlocked, _) = nfs.open(&root, &name("other"), Access::Both, how).await.unwrap();
+        nfs.lock(&opened, LockKind::Write, 0, 100).await.unwrap();
+        nfs.lock(&opened, LockKind::Read, 1_000, u64::MAX).await.unwrap();
+        let (theirs, _) = other.open(&root, &name("file"), Access::Both, How::Existing).await.unwrap();
+        for round in 0..2u64 {
+            house.restart(&[&wire, &other_wire]).await;
+            wire.calls();
+            let data = contents(1_000);
+            nfs.write(&opened, round, Stability::FileSync, data.clone()).await.unwrap();
+            nfs.write(&unlocked, 0, Stability::FileSync, data.clone()).await.unwrap();
+            assert!(nfs.read(&opened, round, 1_000).await.unwrap().data == data);
+            let calls = wire.calls();
+            assert_eq!(count(&calls, Op::Open), 2, "both opens are reclaimed, once: {:?}", ops(&calls));
+            assert!(count(&calls, Op::Lock) >= 2, "and both locks: {:?}", ops(&calls));
+            assert_eq!(count(&calls, Op::ReclaimComplete), usize::from(minor > 0));
+            let locked = other.lock(&theirs, LockKind::Write, 50, 1).await.unwrap_err();
+            assert!(matches!(locked, Error::Locked { .. }), "{locked:?}");
+        }
+        // What comes after the grace period is as before.
+        nfs.unlock(&opened, 0, u64::MAX).await.unwrap();
+        other.lock(&theirs, LockKind::Write, 50, 1).await.unwrap();
+        nfs.close(opened).await.unwrap();
+        nfs.close(unlocked).await.unwrap();
+        let (again, _) = nfs.open(&root, &name("other"), Access::Both, How::Existing).await.unwrap();
+        nfs.close(again).await.unwrap();
+        other.close(theirs).await.unwrap();
+    }
+}
+
+/// The grace period is waited out by who wants something new.
+#[tokio::test(start_paused = true)]
+async fn the_grace_period_is_waited_out() {
+    let house = House::new();
+    let (nfs, wire) = house.client(2).await;
+    let (absent, absent_wire) = house.client(2).await;
+    let root = nfs.root().await.unwrap().file;
+    let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    // Somebody who may still reclaim, and does not.
+    let (held, _) = absent.open(&root, &name("held"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    absent_wire.before(|_| Fate::Hangs);
+    house.restart(&[&wire, &absent_wire]).await;
+    let before = tokio::time::Instant::now();
+    let (new, _) = nfs.open(&root, &name("new"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    assert!(before.elapsed() > Duration::from_secs(5), "{:?}", before.elapsed());
+    assert!(before.elapsed() < Duration::from_secs(120), "{:?}", before.elapsed());
+    nfs.close(new).await.unwrap();
+    nfs.close(opened).await.unwrap();
+    drop(held);
+}
+
+/// A lost session is replaced; nothing that is held is lost.
+#[tokio::test(start_paused = true)]
+async fn a_lost_session_is_replaced() {
+    let house = House::new();
+    let (nfs, wire) = house.client(2).await;
+    let root = nfs.root().await.unwrap().file;
+    let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap();
+    for status in [Status::BADSESSION, Status::DEADSESSION] {
+        let mut once = true;
+        wire.calls();
+        wire.after(move |call, results| {
+            if once && matches!(call.ops.first(), Some(Args::Sequence(_))) {
+                once = false;
+                (results.status, results.results) = (status, vec![Outcome::Sequence(Err(status))]);
+            }
+            Fate::Arrives
+        });
+        nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"octets")).await.unwrap();
+        let calls = wire.calls();
+        assert_eq!(count(&calls, Op::CreateSession), 1, "{:?}", ops(&calls));
+        assert_eq!(count(&calls, Op::ExchangeId), 0, "the client is known as ever");
+        assert_eq!(count(&calls, Op::Open) + count(&calls, Op::Lock), 0, "nothing is to be reclaimed");
+    }
+    nfs.close(opened).await.unwrap();
+}
+
+/// The driver keeps the lease; without it, what another wants meanwhile is lost, and is said to be.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_kept_or_its_loss_is_told() {
+    for minor in 0..=2 {
+        println!("minor version {minor}");
+        let house = House::new();
+        let (nfs, wire) = house.client(minor).await;
+        let (other, _) = house.client(minor).await;
+        let root = nfs.root().await.unwrap().file;
+        let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+        nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap();
+        tokio::time::sleep(LEASE * 5).await;
+        nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"kept")).await.unwrap();
+
+        // The network takes the client away for a while.
+        wire.before(|_| Fate::Fails);
+        tokio::time::sleep(LEASE * 5).await;
+        let (theirs, _) = other.open(&root, &name("file"), Access::Both, How::Existing).await.unwrap();
+        other.lock(&theirs, LockKind::Write, 0, 10).await.unwrap();
+        other.write(&theirs, 0, Stability::FileSync, Bytes::from_static(b"theirs")).await.unwrap();
+        wire.honest();
+        for _ in 0..2 {
+            let lost = nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"ours")).await.unwrap_err();
+            let Error::Lost { operation: Op::Write, what, .. } = lost else { panic!("{lost:?}") };
+            assert!(matches!(what, Lost::Open | Lost::Locks));
+            println!("{lost}");
+        }
+        assert_eq!(nfs.read(opened.file(), 0, 10).await.unwrap().data, "theirs");
+        let lost = nfs.close(opened).await.unwrap_err();
+        assert!(matches!(lost, Error::Lost { operation: Op::Close, .. }), "{lost:?}");
+        // A new open is as good as ever.
+        let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Existing).await.unwrap();
+        nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"again")).await.unwrap();
+        nfs.close(opened).await.unwrap();
+        other.close(theirs).await.unwrap();
+    }
+}
+
+/// What a server says that it has revoked is asked about, lost, and freed.
+#[tokio::test(start_paused = true)]
+async fn revoked_state_is_found_and_freed() {
+    let house = House::new();
+    let (nfs, wire) = house.client(2).await;
+    let root = nfs.root().await.unwrap().file;
+    let (revoked, _) = nfs.open(&root, &name("a"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    let (kept, _) = nfs.open(&root, &name("b"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    wire.calls();
+    let mut flagged = 3;
+    wire.after(move |_, results| {
+        for outcome in &mut results.results {
+            match outcome {
+                Outcome::Sequence(Ok(told)) if flagged > 0 => {
+                    flagged -= 1;
+                    told.status |= sequence_status::ADMIN_STATE_REVOKED;
+                }
+                Outcome::TestStateId(Ok(tested)) => tested.statuses.0[0] = Status::ADMIN_REVOKED,
+                _ => {}
+            }
+        }
+        Fate::Arrives
+    });
+    nfs.root().await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let calls = wire.calls();
+    assert_eq!((count(&calls, Op::TestStateId), count(&calls, Op::FreeStateId)), (1, 1), "{:?}", ops(&calls));
+    let lost = nfs.read(&revoked, 0, 10).await.unwrap_err();
+    assert!(matches!(lost, Error::Lost { what: Lost::Open, status: Status::ADMIN_REVOKED, .. }), "{lost:?}");
+    nfs.read(&kept, 0, 10).await.unwrap();
+    // A server that never ceases to say so makes no more work than a little each second.
+    wire.after(|_, results| {
+        if let Some(Outcome::Sequence(Ok(told))) = results.results.first_mut() {
+            told.status |= !sequence_status::RESTART_RECLAIM_NEEDED;
+        }
+        Fate::Arrives
+    });
+    nfs.root().await.unwrap();
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert!((10..100).contains(&wire.calls().len()));
+}
+
+/// A stateid that the server revokes in the middle of its use.
+#[tokio::test(start_paused = true)]
+async fn a_revoked_open_is_lost_for_good() {
+    for status in [Status::EXPIRED, Status::ADMIN_REVOKED, Status::DELEG_REVOKED, Status::BAD_STATEID] {
+        let house = House::new();
+        let (nfs, wire) = house.client(2).await;
+        let root = nfs.root().await.unwrap().file;
+        let (opened, _) = nfs.open(&root, &name("a"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+        wire.after(move |_, results| {
+            if let Some(at) = results.results.iter().position(|outcome| matches!(outcome, Outcome::Read(_))) {
+                results.results[at] = Outcome::Read(Err(status));
+                results.status = status;
+            }
+            Fate::Arrives
+        });
+        let lost = nfs.read(&opened, 0, 10).await.unwrap_err();
+        assert!(matches!(lost, Error::Lost { what: Lost::Open, .. }) && lost.status() == Some(status), "{lost:?}");
+        wire.honest();
+        let lost = nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"x")).await.unwrap_err();
+        assert!(matches!(lost, Error::Lost { operation: Op::Write, .. }), "{lost:?}");
+    }
+}
+
+/// What asks to come back later is done later, and not for ever; what has moved is refused in words.
+#[tokio::test(start_paused = true)]
+async fn later_is_later_and_moved_is_said() {
+    let house = House::new();
+    let (nfs, wire) = house.client(2).await;
+    let answer = |status: Status, mut times: u32| {
+        move |_: &Arguments, results: &mut rpcrdma_nfs::v4::Results| {
+            if times > 0 && results.results.len() > 1 {
+                times -= 1;
+                results.results.truncate(1);
+                results.results.push(Outcome::PutRootFh(Err(status)));
+                results.status = status;
+            }
+            Fate::Arrives
+        }
+    };
+    let before = tokio::time::Instant::now();
+    wire.after(answer(Status::DELAY, 3));
+    nfs.root().await.unwrap();
+    assert_eq!(before.elapsed().as_millis() / 100, 7, "0.1, 0.2 and 0.4 s");
+    wire.after(answer(Status::DELAY, u32::MAX));
+    let error = nfs.root().await.unwrap_err();
+    assert_eq!(error.status(), Some(Status::DELAY));
+    let waited = before.elapsed().as_secs();
+    assert!((600..620).contains(&waited), "{waited} s");
+    wire.after(answer(Status::MOVED, 1));
+    let moved = nfs.root().await.unwrap_err();
+    assert_eq!(moved.to_string(), "PUTROOTFH: the file system has moved to another server, and is not followed there");
+    wire.after(answer(Status::ACCESS, 1));
+    let denied = nfs.root().await.unwrap_err();
+    assert!(denied.is_denied() && denied.to_string().contains("root squash"), "{denied}");
+}
+
+/// A call that was executed in a session that is gone is taken for what it was.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_session_is_gone_is_judged_by_what_is_there() {
+    let house = House::new();
+    let (nfs, wire) = house.client(2).await;
+    let root = nfs.root().await.unwrap().file;
+    let forget = || {
+        let mut once = true;
+        // The transport sends the call again, to a server that has restarted.
+        move |call: &Arguments, results: &mut rpcrdma_nfs::v4::Results| {
+            let changes = [Op::Create, Op::Remove, Op::Rename, Op::Link];
+            if once && call.ops.iter().any(|args| changes.contains(&args.op())) {
+                once = false;
+                let status = Status::BADSESSION;
+                (results.status, results.results) = (status, vec![Outcome::Sequence(Err(status))]);
+                return Fate::ComesTwice;
+            }
+            Fate::Arrives
+        }
+    };
+    wire.after(forget());
+    nfs.mkdir(&root, &name("a"), &mode(0o755)).await.unwrap();
+    wire.after(forget());
+    assert_eq!(nfs.rename(&root, &name("a"), &root, &name("b")).await.unwrap(), None);
+    wire.after(forget());
+    assert_eq!(nfs.remove(&root, &name("b")).await.unwrap(), None);
+    wire.honest();
+    nfs.remove(&root, &name("b")).await.unwrap_err();
+}
