@@ -47,13 +47,13 @@ pub struct Owner {
 
 impl Owner {
     /// The next number.
-    pub fn next(&mut self) -> u32 {
+    pub fn number(&mut self) -> u32 {
         self.last = self.last.wrapping_add(1);
         self.last
     }
 
     fn start(&mut self, access: u32, deny: u32) -> Xdr {
-        Xdr::default().words(&[self.next(), access, deny]).u64(self.client).opaque(&self.name)
+        Xdr::default().words(&[self.number(), access, deny]).u64(self.client).opaque(&self.name)
     }
 
     /// OPEN of a name in the root, which GUARDED4 makes: it must not be there.
@@ -82,23 +82,23 @@ impl Owner {
 
     /// OPEN_CONFIRM.
     pub fn confirm(&mut self, state: &State) -> Xdr {
-        Xdr::default().raw(state).u32(self.next())
+        Xdr::default().raw(state).u32(self.number())
     }
 
     /// CLOSE.
     pub fn close(&mut self, state: &State) -> Xdr {
-        Xdr::default().u32(self.next()).raw(state)
+        Xdr::default().u32(self.number()).raw(state)
     }
 
     /// LOCK for writing by an owner of locks that is new to the file.
     pub fn lock(&mut self, open: &State, locker: &mut Self, (offset, len): (u64, u64)) -> Xdr {
-        let xdr = Xdr::default().words(&[WRITE_LOCK, 0]).u64(offset).u64(len).words(&[1, self.next()]).raw(open);
-        xdr.u32(locker.next()).u64(locker.client).opaque(&locker.name)
+        let xdr = Xdr::default().words(&[WRITE_LOCK, 0]).u64(offset).u64(len).words(&[1, self.number()]).raw(open);
+        xdr.u32(locker.number()).u64(locker.client).opaque(&locker.name)
     }
 
     /// LOCKU.
     pub fn unlock(&mut self, state: &State, (offset, len): (u64, u64)) -> Xdr {
-        Xdr::default().words(&[WRITE_LOCK, self.next()]).raw(state).u64(offset).u64(len)
+        Xdr::default().words(&[WRITE_LOCK, self.number()]).raw(state).u64(offset).u64(len)
     }
 
     /// RELEASE_LOCKOWNER.
