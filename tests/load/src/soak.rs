@@ -23,6 +23,7 @@ use crate::{
 use anyhow::Context as _;
 use report::Report;
 use rpcrdma::Versions;
+use rpcrdma_nfs_client::Handle;
 use std::{
     net::SocketAddr,
     path::Path,
@@ -202,20 +203,20 @@ async fn take_part(
     scene: &Arc<Scene>,
 ) -> anyhow::Result<()> {
     let dialler = Dialler::new()?;
-    let root = dialler.root(at.1).await.context("MOUNT")?;
+    let root = Handle::from(dialler.root(at.1).await.context("MOUNT")?);
     let relay = relay::start(at.0, scene.clone()).await?;
     let mut clients = tokio::task::JoinSet::new();
     for number in 0..arguments.clients {
         let versions = if number % 2 == 0 { Versions::One } else { Versions::Two };
         let to = if number / 2 % 2 == 0 { at.0 } else { relay };
         let nfs = dialler.connect(to, versions).await?;
-        let who = decent::Decent::new(number, nfs, root.clone().into(), scene).await?;
+        let who = decent::Decent::new(number, nfs, root.clone(), scene).await?;
         clients.spawn(who.work(scene.clone()));
     }
     let paths = holders::Paths { rdma: [at.0, relay], tcp: [tcp, relay::start(tcp, scene.clone()).await?] };
     let mut holders = holders::start(arguments.holders, &dialler, paths, &root, scene).await?;
     let command = tokio::spawn(decent::command(place.clone(), at, scene.clone()));
-    let target = hostile::Target::find(&dialler, at.0, &root.into()).await?;
+    let target = hostile::Target::find(&dialler, at.0, &root).await?;
     let hostile: Vec<_> = (0..arguments.hostile).map(|n| hostile::start(n, target.clone(), scene.clone())).collect();
 
     watch::conduct(place, at, arguments, scene).await;
