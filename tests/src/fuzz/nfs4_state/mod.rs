@@ -168,6 +168,7 @@ mod tests {
             ("OPEN of minor version 0", Status::GRACE),
             ("OPEN of a wrong number", Status::BAD_SEQID),
             ("reclaim of minor version 0", Status::OK),
+            ("reclaim of minor version 0", Status::ISDIR),
             ("reclaim of minor version 0", Status::NO_GRACE),
             ("OPEN_CONFIRM", Status::OK),
             ("CLOSE of minor version 0", Status::OK),

@@ -149,6 +149,7 @@ impl Run {
         self.sessions[client] = created.session;
         // CB_NULL is answered.
         self.world.drive();
+        self.hear(client);
     }
 
     /// A call in the client's session; what is answered behind SEQUENCE. `None` if the model says that there is no session.
@@ -277,6 +278,7 @@ impl Run {
 
     pub(super) fn pass(&mut self, seconds: u64) {
         self.world.pass(seconds);
+        (0..CLIENTS).for_each(|client| _ = self.hear(client));
         self.model.passed(self.world.now());
         self.zero.passed(&mut self.model);
     }
