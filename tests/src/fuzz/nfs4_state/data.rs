@@ -425,7 +425,7 @@ impl Run {
             let Some(Outcome::ListXattrs(told)) = self.at(client, file, mint, list) else { return };
             let told = told.expect("there is room for a name");
             assert!(told.end || !told.names.is_empty(), "it goes on");
-            let fresh = told.names.iter().map(|name| names.insert(name.as_slice().to_vec())).all(|is_new| is_new);
+            let fresh = told.names.iter().all(|name| names.insert(name.as_slice().to_vec()));
             assert!(fresh, "a name comes once");
             cookie = told.cookie;
             if told.end {
