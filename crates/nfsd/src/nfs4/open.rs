@@ -101,6 +101,7 @@ impl Compound {
             return Err(Status::INVAL);
         }
         let recovery = &self.shared.state.recovery;
+        let is_reclaim = matches!(args.claim, Claim::Previous(_));
         let recorded = match &args.claim {
             Claim::Previous(_) => recovery.reclaim(&client, self.shared.now())?,
             // NFS4-8881-10.2.1-b: while others reclaim, too. That the client has the delegation is asked below.
@@ -130,6 +131,9 @@ impl Compound {
                 opened => break (target, opened?),
             }
         };
+        if is_reclaim {
+            recovery.reclaimed(&client);
+        }
         let Target { file, directory, set, .. } = target;
         self.go_to(file);
         self.set_state(state);

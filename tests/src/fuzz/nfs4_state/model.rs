@@ -106,7 +106,7 @@ pub(super) struct Model {
     pub(super) journal: BTreeMap<usize, bool>,
     past: BTreeMap<usize, bool>,
     awaited: BTreeSet<usize>,
-    /// Who has come back of those that never say that they are done.
+    /// Who has reclaimed something of those that never say that they are done.
     present: BTreeSet<usize>,
     pub(super) is_grace: bool,
     until: u64,
@@ -253,11 +253,10 @@ impl Model {
         self.is_grace = false;
     }
 
-    /// A client of minor version 0 has made itself known.
-    pub(super) fn present(&mut self, client: usize) {
-        if self.is_grace {
-            self.present.insert(client);
-        }
+    /// A client that never says that it is done has reclaimed something. To be known again is not enough: who reclaims nothing
+    /// holds nothing that it could reclaim the next time, while others get it (RFC 7530 section 9.6.3.4).
+    pub(super) fn reclaimed(&mut self, client: usize) {
+        self.present.insert(client);
     }
 
     /// A client has freed all that it lost, or holds nothing and is no more.

@@ -127,11 +127,6 @@ impl Zero {
         }
     }
 
-    /// Whether the server has ever known it.
-    pub(super) fn was_known(&self) -> bool {
-        self.id.is_some()
-    }
-
     pub(super) fn restarted(&mut self) {
         (self.known, self.last) = (None, None);
         self.id = self.id.map(|(id, _)| (id, true));
@@ -223,7 +218,6 @@ impl Run {
         let known = known.filter(|_| is_same).unwrap_or_else(new);
         self.zero.known = Some(Known { renewed: self.model.now, ..known });
         self.zero.id = Some((told.client, false));
-        self.model.present(ZERO);
     }
 
     fn client_of_zero(&self) -> ClientId {
@@ -246,8 +240,14 @@ impl Run {
         let owner = Owner { client: self.client_of_zero(), name: name(format!("o{of}")) };
         let claim = ops::Claim::Previous(ops::DelegationKind::None);
         let open = ops::Open { sequence: number, access, deny: 0, owner, how: ops::OpenHow::NoCreate, claim };
+        // What was no file gives nothing back, and leaves the client where it was.
+        let (at, got) = match mint.below(4) {
+            0 => (Args::PutRootFh, Status::ISDIR),
+            _ => (self.at_zero(), Status::OK),
+        };
         let may = self.model.reclaim(ZERO);
-        self.opened_zero(of, number, access, (vec![self.at_zero(), Args::Open(open)], may));
+        let may = if may == Status::OK { got } else { may };
+        self.opened_zero(of, number, access, (vec![at, Args::Open(open)], may));
     }
 
     fn at_zero(&self) -> Args {
@@ -286,6 +286,9 @@ impl Run {
                     assert_eq!(opened.state.sequence, 1);
                     owner.open = Some(Open { id: opened.state, access, lock: None });
                 }
+            }
+            if is_reclaim {
+                self.model.reclaimed(ZERO);
             }
             self.model.journal.entry(ZERO).or_insert(false);
         }

@@ -369,6 +369,40 @@ fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() 
     assert!(reclaim(&client, &client.owner("o")).is_ok());
 }
 
+/// Two restarts: who reclaimed nothing after the first may not get after the second what another had in between.
+///
+/// proves: NFS4-7530-9.6.2-b
+#[test]
+fn who_has_come_back_without_reclaiming_reclaims_nothing_after_the_next_restart() {
+    let server = TestServer::directory();
+    let names = ["silent", "failed", "reclaims"];
+    let files = names.map(|name| {
+        let client = Client40::new(&server, name);
+        client.create(&client.owner("o"), name).0
+    });
+    let reclaim = |client: &Client40, at: Args| {
+        let claim = Claim::Previous(DelegationKind::None);
+        let open = ops::Open { claim, ..client.to_open(&client.owner("o"), "", BOTH, 0) };
+        only!(client.last(vec![at, Args::Open(open)]), Open).err().unwrap_or(Status::OK)
+    };
+    let put = |at: usize| Args::PutFh(ops::PutFh { file: files[at].clone() });
+
+    let server = server.restart();
+    let clients = names.map(|name| Client40::new(&server, name));
+    assert_eq!(reclaim(&clients[1], Args::PutRootFh), Status::ISDIR);
+    assert_eq!(reclaim(&clients[2], put(2)), Status::OK);
+    server.pass(100);
+    let other = server.client("other");
+    for file in &files[..2] {
+        assert!(other.read(file, StateId::ANONYMOUS, 0, 1).is_ok(), "the grace period is over");
+    }
+    drop((clients, other));
+
+    let server = server.restart();
+    let told = [0, 1, 2].map(|at| reclaim(&Client40::new(&server, names[at]), put(at)));
+    assert_eq!(told, [Status::RECLAIM_BAD, Status::RECLAIM_BAD, Status::OK]);
+}
+
 /// proves: NFS4-7530-DRC-a
 #[test]
 fn a_call_that_comes_again_is_answered_from_the_cache_and_only_over_its_port() {

@@ -212,6 +212,7 @@ fn a_client_reclaims_until_the_grace_period_is_over_and_stays_on_record() {
     let recovery = &next.state.recovery;
     assert_eq!(recovery.fresh(&client), Err(Status::GRACE));
     assert!(recovery.reclaim(&client, next.now()).is_ok());
+    recovery.reclaimed(&client);
     next.wait(LEASE - 1);
     next.sweep();
     assert!(recovery.is_grace(), "nobody says that he is done");
@@ -223,7 +224,7 @@ fn a_client_reclaims_until_the_grace_period_is_over_and_stays_on_record() {
         (Ok(()), Some(Status::NO_GRACE))
     );
     let known = |owner: &[u8]| recovery.known(&name_of(owner)).is_some();
-    assert!(known(b"a") && !known(b"b"), "who has come stays on record, and who has not is forgotten");
+    assert!(known(b"a") && !known(b"b"), "who has reclaimed stays on record, and who has not is forgotten");
     let last = next.restart();
     assert!(last.state.recovery.reclaim(&last.zero("a", 1), last.now()).is_ok());
 }
