@@ -83,6 +83,22 @@ fn a_file_is_delegated_as_it_is_opened() {
     assert_ne!(first.other, second.other);
 }
 
+/// proves: NFS4-8881-20.11-a
+#[test]
+fn who_locks_a_file_alone_is_told_of_no_locks() {
+    let server = TestServer::memory();
+    let client = server.client("a");
+    reached(&server, &client);
+    let file = some_file(&client, "f");
+    for (access, notice) in [(READ, ops::open_result::MAY_NOTIFY_LOCK), (BOTH, 0)] {
+        let opened = wish(&client, "f", access);
+        let delegation = state_of(&opened.delegation).unwrap();
+        assert_eq!(opened.flags & ops::open_result::MAY_NOTIFY_LOCK, notice);
+        assert_eq!(give_back(&client, &file, delegation), Status::OK);
+        assert_eq!(close(&client, &file, opened.state), Status::OK);
+    }
+}
+
 /// proves: NFS4-8881-10.4-b, NFS4-8881-18.16-i
 #[test]
 fn nothing_is_delegated_that_cannot_be_called_back_or_is_not_wanted() {
