@@ -19,9 +19,10 @@ use link::{Asked, Gone, Link, Road, Way};
 use rpcrdma::Versions;
 use rpcrdma_env::{Random as _, SeededRandom};
 use rpcrdma_nfs::{
-    v3::{Handle as Directory, Name, NewAttributes},
+    attr::NewAttributes,
     v4::{Handle, StateId, StateIdOther, Status, ops::sequence_status},
 };
+use rpcrdma_nfs_client::{Handle as Directory, Name};
 use std::{
     collections::HashSet,
     net::SocketAddr,
