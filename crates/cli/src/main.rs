@@ -11,6 +11,7 @@ mod copy;
 mod counterpart;
 mod decode;
 mod devices;
+mod ending;
 mod failure;
 mod files;
 mod get;
@@ -104,7 +105,7 @@ fn run(command: Command) -> Result<()> {
 
 /// Runs a client command on this thread.
 fn block_on<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(ending::after(command))
 }
 
 /// The same, and ends its capture: one that could not be written is a failure of the command.

@@ -68,7 +68,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
     let transport = sessions.transport_for(&args.url).await?;
     let connected = begin.elapsed();
     let server = transport.server();
-    let client = Client::new(transport.clone(), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION);
+    let client = Client::new(transport.clone(), Arc::new(NoAuth), v3::PROGRAM, args.url.program_version());
     let mut times = Vec::new();
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
     let mut failure = None;

@@ -1,7 +1,10 @@
-//! From a URL to a mounted export: finding the ports, connecting, asking for the root.
+//! From a URL to a file system: finding the ports, connecting, asking for the root.
+//!
+//! In version 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's, and the
+//! URL's path leads from there to what is exported.
 
 use crate::{
-    failure,
+    ending, failure,
     names::{escaped, join},
     resolve::{at_port, first_that_answers, resolve},
     transports::{self, Options},
@@ -12,8 +15,11 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use rpcrdma_env::{Env, Random, tokio_env};
 use rpcrdma_fabric::pool::Pool;
-use rpcrdma_nfs::{mount, v3};
-use rpcrdma_nfs_client::{Files, Found, Handle, Mount, Nfs3, Transfer, split_export};
+use rpcrdma_nfs::{mount, v3, v4};
+use rpcrdma_nfs_client::{
+    Error, Files, Found, Handle, Mount, Nfs3, Transfer, split_export,
+    v4::{self as client4, Callbacks, Nfs4},
+};
 use rpcrdma_oncrpc::{
     Client, ClientFlavour, ClientTransport, Netid, SysAuth, SysCredential,
     rpcbind::{RPCBIND_PORT, Rpcbind},
@@ -23,7 +29,7 @@ use std::{net::SocketAddr, sync::Arc};
 /// Where MOUNT answers if nobody says otherwise.
 const DEFAULT_MOUNT_PORT: u16 = 20048;
 
-/// A mounted export of one server.
+/// A mounted export of one server, or all of a server of version 4.
 pub(crate) struct Session {
     pub(crate) files: Files,
     pub(crate) root: Handle,
@@ -79,23 +85,57 @@ impl Sessions {
     }
 
     async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
-        let Spoken::V3 = spoken(url)?;
+        match spoken(url) {
+            Spoken::V3 => self.connect_3(url, address).await,
+            Spoken::V4(minor) => Ok((self.connect_4(url, address, minor).await?, url.path.clone())),
+        }
+    }
+
+    /// A session of version 4: nothing but NFS's own port.
+    async fn connect_4(&self, url: &NfsUrl, address: SocketAddr, minor: u32) -> Result<Session> {
+        let server = at_port(address, url.nfs_port());
+        // Servers of minor version 0 call at a port of the client's own, and it has none.
+        let callbacks = (minor > 0).then(Callbacks::new);
+        let (transport, pool) = self.transport(url, server, callbacks.as_ref()).await?;
+        let host = String::from_utf8_lossy(rustix::system::uname().nodename().to_bytes()).into_owned();
+        let mut options = client4::Options::new(host).with_minors(minor..=minor);
+        options.callbacks = callbacks;
+        let client = Client::new(transport, identity(url), v4::PROGRAM, v4::VERSION);
+        let connected = Nfs4::connect(client, &self.env, options).await;
+        let nfs =
+            connected.map_err(Error::from).with_context(|| format!("asking {server} for version={}", url.version))?;
+        ending::later(&nfs);
+        // Ends with the runtime.
+        tokio::spawn(nfs.driver());
+        let root = nfs.root().await.map_err(Error::from).with_context(|| format!("asking {server} for its root"))?;
+        let (root, files) = (Handle::from(&root.file), Files::from(nfs));
+        let transfer = files.transfer(&root).await?;
+        Ok(Session { files, root, transfer, pool, export: b"/".to_vec(), url: url.clone() })
+    }
+
+    async fn connect_3(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
         let identity = identity(url);
         let (export, root, path) = self.mount(url, address, identity.clone()).await?;
         let server = at_port(address, url.nfs_port());
-        let (transport, pool) = self.transport(url, server).await?;
+        let (transport, pool) = self.transport(url, server, None).await?;
         let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
         let files = Files::from(nfs);
         let transfer = files.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
         Ok((Session { files, root, transfer, pool, export, url: url.clone() }, path))
     }
 
-    async fn transport(&self, url: &NfsUrl, server: SocketAddr) -> Result<(Arc<dyn ClientTransport>, Pool)> {
+    async fn transport(
+        &self,
+        url: &NfsUrl,
+        server: SocketAddr,
+        callbacks: Option<&Callbacks>,
+    ) -> Result<(Arc<dyn ClientTransport>, Pool)> {
         Ok(match url.transport {
-            Transport::Rdma => transports::rdma(server, &self.env, &self.options, url).await?,
+            Transport::Rdma => transports::rdma(server, &self.env, &self.options, url, callbacks).await?,
             Transport::Tcp => {
                 self.tell_unused(url);
-                (transports::tcp(server, &self.env, &self.options.watch, transports::NFS).await?, Pool::new())
+                let watch = &self.options.watch;
+                (transports::tcp(server, &self.env, watch, transports::NFS, callbacks).await?, Pool::new())
             }
         })
     }
@@ -108,11 +148,10 @@ impl Sessions {
         }
     }
 
-    /// A connection to the URL's server without a mount.
+    /// A connection to the URL's server without a mount or a session.
     pub(crate) async fn transport_for(&self, url: &NfsUrl) -> Result<Arc<dyn ClientTransport>> {
-        let Spoken::V3 = spoken(url)?;
         let addresses = resolve(url).await?;
-        let attempt = async |address| Ok(self.transport(url, at_port(address, url.nfs_port())).await?.0);
+        let attempt = async |address| Ok(self.transport(url, at_port(address, url.nfs_port()), None).await?.0);
         first_that_answers(&addresses, attempt).await
     }
 
@@ -128,7 +167,7 @@ impl Sessions {
         };
         let server = at_port(address, port);
         let transport =
-            transports::tcp(server, &self.env, &self.options.watch, transports::MOUNT).await.context("MOUNT")?;
+            transports::tcp(server, &self.env, &self.options.watch, transports::MOUNT, None).await.context("MOUNT")?;
         let mount = Mount::new(Client::new(transport, identity, mount::PROGRAM, mount::VERSION_3));
         let exports = mount.exports().await.with_context(|| format!("asking {server} for its exports"))?;
         let (export, path) = match split_export(&exports, &url.path) {
@@ -178,24 +217,33 @@ impl Session {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spoken {
     V3,
+    /// With this minor version.
+    V4(u32),
 }
 
-/// Which version a URL asks for.
-///
-/// # Errors
-/// If this client does not speak it.
-fn spoken(url: &NfsUrl) -> Result<Spoken> {
+/// Which version a URL asks for. Who says nothing gets version 3.
+fn spoken(url: &NfsUrl) -> Spoken {
     match url.version {
-        NfsVersion::Auto | NfsVersion::V3 => Ok(Spoken::V3),
-        version => bail!("version={version}: this client does not speak version 4 of NFS yet"),
+        NfsVersion::Auto | NfsVersion::V3 => Spoken::V3,
+        NfsVersion::V4_0 => Spoken::V4(0),
+        NfsVersion::V4_1 => Spoken::V4(1),
+        NfsVersion::V4_2 => Spoken::V4(2),
     }
 }
 
 impl NfsUrl {
+    /// The version of the program that is called.
+    pub(crate) fn program_version(&self) -> u32 {
+        match spoken(self) {
+            Spoken::V3 => v3::VERSION,
+            Spoken::V4(_) => v4::VERSION,
+        }
+    }
+
     fn same_server(&self, other: &NfsUrl) -> bool {
         let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, url.mount_port);
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
-        let callers = |url: &NfsUrl| (url.uid, url.gid, spoken(url).ok());
+        let callers = |url: &NfsUrl| (url.uid, url.gid, spoken(url));
         place(self) == place(other) && carried(self) == carried(other) && callers(self) == callers(other)
     }
 }
@@ -243,12 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_spoken_is_refused_in_words() {
-        for version in ["4.0", "4.1", "4.2"] {
-            let refused = spoken(&url(&format!("nfs://host/?version={version}"))).unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("version={version}: this client does not speak")), "{refused}");
+    fn the_url_says_which_version_is_spoken() {
+        for (version, expected) in [
+            ("auto", Spoken::V3),
+            ("3", Spoken::V3),
+            ("4.0", Spoken::V4(0)),
+            ("4.1", Spoken::V4(1)),
+            ("4.2", Spoken::V4(2)),
+        ] {
+            let url = url(&format!("nfs://host/?version={version}"));
+            assert_eq!(spoken(&url), expected);
+            assert_eq!(url.program_version(), if expected == Spoken::V3 { 3 } else { 4 });
         }
-        assert_eq!(spoken(&url("nfs://host/?version=auto")).unwrap(), Spoken::V3);
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use crate::{capture::CaptureArgs, url::NfsUrl, versions as known, waiting::Watch};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
-use rpcrdma::{Observer, Versions};
+use rpcrdma::{Observer, Reverse, Versions};
 use rpcrdma_env::{Env, Heap};
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
+use rpcrdma_nfs_client::v4::{CALLBACK_SLOTS, Callbacks};
 use rpcrdma_oncrpc::{
-    ClientTransport,
+    ClientTransport, Handler, Router,
     tcp::{self, ClientOptions, Connector, TcpConnector},
 };
 use rpcrdma_verbs::{Device, Verbs};
@@ -77,15 +78,22 @@ fn connector(server: SocketAddr) -> Arc<dyn Connector> {
     }
 }
 
+/// What answers the calls of the server, if it may make any.
+fn answers(callbacks: Option<&Callbacks>, env: &Env) -> Option<Arc<dyn Handler>> {
+    callbacks.map(|callbacks| Arc::new(Router::new(env).with_service(callbacks.service())) as Arc<dyn Handler>)
+}
+
 /// RPC over record-marked TCP. `service` is what errors say that the server should speak.
 pub(crate) async fn tcp(
     server: SocketAddr,
     env: &Env,
     watch: &Watch,
     service: &'static str,
+    callbacks: Option<&Callbacks>,
 ) -> Result<Arc<dyn ClientTransport>> {
     let mut options = ClientOptions::default();
     options.service = service;
+    options.reverse = answers(callbacks, env).map(|handler| tcp::Reverse { handler, calls: CALLBACK_SLOTS as usize });
     tcp_with(connector(server), env, watch, options).await
 }
 
@@ -132,6 +140,7 @@ pub(crate) async fn rdma(
     env: &Env,
     options: &Options,
     url: &NfsUrl,
+    callbacks: Option<&Callbacks>,
 ) -> Result<(Arc<dyn ClientTransport>, Pool)> {
     let (fabric, pool): (Arc<dyn Fabric>, _) = match url.fabric {
         Carrier::Iwarp => {
@@ -155,6 +164,7 @@ pub(crate) async fn rdma(
     let mut client = rpcrdma::ClientOptions::default();
     client.versions = url.rpcrdma;
     client.service = NFS;
+    client.reverse = answers(callbacks, env).map(|handler| Reverse { handler, credits: CALLBACK_SLOTS });
     if let (Versions::Auto | Versions::Two, Some(file)) = (url.rpcrdma, known::file()) {
         client.assume_version_1 = known::lacks_version_2(&file, server);
         observer = Arc::new(known::Remembering::new(file, server, observer));

@@ -1,6 +1,6 @@
 //! What can go wrong with an NFS call.
 
-use crate::{Cause, Denied, Status};
+use crate::{Cause, Denied, Status, v4};
 use rpcrdma_oncrpc::CallError;
 
 /// Why an operation failed.
@@ -56,6 +56,25 @@ pub enum Error {
         /// How often it was sent.
         times: u32,
     },
+    /// What only version 4 knows: its state, its sessions and its minor versions.
+    #[error(transparent)]
+    Version4(v4::Error),
+}
+
+/// What every version knows is told as every version tells it.
+impl From<v4::Error> for Error {
+    fn from(error: v4::Error) -> Self {
+        match error {
+            v4::Error::Status { operation, status, denied } => {
+                Self::Status { procedure: operation.name(), status: status.into(), denied }
+            }
+            v4::Error::Call { operation, source } => Self::Call { procedure: operation.name(), source },
+            v4::Error::Nonsense { operation, what } => Self::Nonsense { procedure: operation.name(), what },
+            v4::Error::TooManyEntries { max } => Self::TooManyEntries { procedure: "READDIR", max },
+            v4::Error::AfterCreation(error) => Self::AfterCreation(Box::new(Self::from(*error))),
+            error => Self::Version4(error),
+        }
+    }
 }
 
 /// Questions to an error, which have the same answers in all versions of NFS.
@@ -65,6 +84,7 @@ impl Error {
         match self {
             Error::Status { status, .. } => Some(*status),
             Error::AfterCreation(error) => error.status(),
+            Error::Version4(error) => error.status().map(Status::from),
             _ => None,
         }
     }
@@ -84,6 +104,7 @@ impl Error {
             Error::AfterCreation(error) => error.procedure(),
             Error::TooManyLinks { .. } => Some("READLINK"),
             Error::NotDurable { .. } => Some("COMMIT"),
+            Error::Version4(error) => error.operation().map(|operation| operation.name()),
         }
     }
 
@@ -146,6 +167,11 @@ impl Error {
         }
     }
 
+    /// Whether the server does not speak the version 4 that was asked for: version 3 may be tried instead.
+    pub fn is_no_version_4(&self) -> bool {
+        matches!(self, Error::Version4(error) if error.is_no_version_4())
+    }
+
     /// Whether the server has made what it was to make, though the call has failed.
     pub fn is_after_creation(&self) -> bool {
         matches!(self, Error::AfterCreation(_))
@@ -184,6 +210,34 @@ mod tests {
             assert!(question(&said(three)) && question(&said(four)), "{three:?} {four:?}");
             assert!(!question(&said(v3::Status::IO)) && !question(&said(v4::Status::IO)), "{three:?}");
         }
+    }
+
+    #[test]
+    fn errors_of_version_4_answer_the_same_questions() {
+        use crate::v4 as client;
+        use rpcrdma_nfs::v4::{Op, Status};
+        use rpcrdma_oncrpc::{CallError, Rejection, TransportError};
+        let refused = client::Error::Status { operation: Op::Open, status: Status::ACCESS, denied: None };
+        let refused = Error::from(refused);
+        assert!(refused.is_denied() && refused.has_made_nothing());
+        assert_eq!(refused.procedure(), Some("OPEN"));
+        assert_eq!(refused.status().map(crate::Status::name), Some("NFS4ERR_ACCESS"));
+        let moved = Error::from(client::Error::Moved { operation: Op::PutFh });
+        assert_eq!(
+            (moved.procedure(), moved.status().map(crate::Status::name)),
+            (Some("PUTFH"), Some("NFS4ERR_MOVED"))
+        );
+        let lost = client::Error::Call { operation: Op::Read, source: CallError::Transport(TransportError::Closed) };
+        assert!(Error::from(lost.clone()).is_unreachable());
+        let made = Error::from(client::Error::AfterCreation(Box::new(lost)));
+        assert!(made.is_after_creation() && made.is_unreachable() && made.procedure() == Some("READ"));
+        for none in
+            [client::Error::NoMinor { lowest: 2 }, client::Error::NoVersion4 { source: Rejection::ProgramUnavailable }]
+        {
+            let none = Error::from(none);
+            assert!(none.is_no_version_4() && none.procedure().is_none() && !none.is_unreachable());
+        }
+        assert!(!refused.is_no_version_4() && !moved.is_no_version_4());
     }
 
     #[test]

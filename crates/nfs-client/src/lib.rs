@@ -9,7 +9,8 @@
 //!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
 //!   was, after a check. [`Files`] can stand on it.
 //! * [`Mount`] finds the root of an export.
-//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks.
+//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can stand on it,
+//!   too.
 //!
 //! Nothing here starts a task: a call proceeds while its future is polled, and several proceed together. Buffers for
 //! data belong to the caller or to the transport; on error they go back to their allocator.

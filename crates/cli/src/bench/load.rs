@@ -153,7 +153,8 @@ async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> 
     let mut sessions = Sessions::new(options)?;
     let Some((node, octets)) = load.file.clone() else {
         let transport = sessions.transport_for(url).await?;
-        return Ok(Caller::Null(Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, v3::VERSION)));
+        let client = Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, url.program_version());
+        return Ok(Caller::Null(client));
     };
     let (session, _) = sessions.open(url).await?;
     if !load.op.moves_data() {

@@ -3,7 +3,7 @@
 //! In version 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4 gives a
 //! stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
 
-use super::{Handle, ReadOk, Verifier, WriteOk, v3};
+use super::{Handle, ReadOk, Verifier, WriteOk, v3, v4};
 use crate::{Error, Nfs3};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
@@ -31,6 +31,7 @@ pub struct File(Opened);
 #[derive(Clone, Debug)]
 enum Opened {
     V3 { nfs: Nfs3, file: Handle3 },
+    V4(v4::Open),
 }
 
 impl File {
@@ -38,10 +39,15 @@ impl File {
         Self(Opened::V3 { nfs, file })
     }
 
+    pub(super) fn of_4(open: v4::Open) -> Self {
+        Self(Opened::V4(open))
+    }
+
     /// The file's handle.
     pub fn handle(&self) -> Handle {
         match &self.0 {
             Opened::V3 { file, .. } => file.clone().into(),
+            Opened::V4(open) => open.handle(),
         }
     }
 
@@ -52,15 +58,17 @@ impl File {
     pub async fn read(&self, offset: u64, count: u32) -> Result<ReadOk, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => v3::read(nfs, file, offset, count).await,
+            Opened::V4(open) => open.read(offset, count).await,
         }
     }
 
     /// Reads into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
-    /// land in this very buffer and it comes back as [`ItemData::Placed`]. If the server asks to come back later
+    /// land in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once. If the server asks to come back later
     /// ([`Error::is_later`]), the caller has to.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => v3::read_into(nfs, file, offset, buffer).await,
+            Opened::V4(open) => open.read_into(offset, buffer).await,
         }
     }
 
@@ -68,6 +76,7 @@ impl File {
     pub async fn write(&self, offset: u64, stability: Stability, data: Bytes) -> Result<WriteOk, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => v3::write(nfs, file, offset, stability, data).await,
+            Opened::V4(open) => open.write(offset, stability, data).await,
         }
     }
 
@@ -76,6 +85,7 @@ impl File {
     pub async fn commit(&self, offset: u64, count: u32) -> Result<Verifier, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => Ok(Verifier(nfs.commit(file, offset, count).await?.verifier.0)),
+            Opened::V4(open) => open.commit(offset, count).await,
         }
     }
 
@@ -83,6 +93,7 @@ impl File {
     pub async fn getattr(&self) -> Result<Attributes, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => Ok(nfs.getattr(file).await?.into()),
+            Opened::V4(open) => open.getattr().await,
         }
     }
 
@@ -91,14 +102,15 @@ impl File {
     pub async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => v3::setattr(nfs, file, attributes, None).await,
+            Opened::V4(open) => open.setattr(attributes).await,
         }
     }
 
     /// Tells the server that the file is used no more, by this one or a clone of it.
-    #[allow(clippy::unused_async, reason = "version 3 knows no CLOSE, others do")]
     pub async fn close(self) -> Result<(), Error> {
         match self.0 {
             Opened::V3 { .. } => Ok(()),
+            Opened::V4(open) => open.close().await,
         }
     }
 }

@@ -10,13 +10,14 @@ mod file;
 mod names;
 mod told;
 mod v3;
+mod v4;
 
 pub use file::{Access, File};
 pub use names::{Handle, MAX_HANDLE_OCTETS, Name, Node, Place};
 pub(crate) use told::Page;
 pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};
 
-use crate::{Error, Listing, Nfs3, Transfer};
+use crate::{Error, Listing, Nfs3, Transfer, v4::Nfs4};
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, NewAttributes, Time};
 
@@ -29,6 +30,7 @@ pub struct Files(Version);
 #[derive(Clone, Debug)]
 enum Version {
     V3(Nfs3),
+    V4(Nfs4),
 }
 
 impl From<Nfs3> for Files {
@@ -37,11 +39,27 @@ impl From<Nfs3> for Files {
     }
 }
 
+/// Its driver has to be polled beside ([`Nfs4::driver`]).
+impl From<Nfs4> for Files {
+    fn from(nfs: Nfs4) -> Self {
+        Self(Version::V4(nfs))
+    }
+}
+
 impl Files {
     /// The procedures of version 3, if that is what the server speaks: for who measures or tests them by themselves.
     pub fn version_3(&self) -> Option<&Nfs3> {
         match &self.0 {
             Version::V3(nfs) => Some(nfs),
+            Version::V4(_) => None,
+        }
+    }
+
+    /// The operations of version 4, if that is what the server speaks.
+    pub fn version_4(&self) -> Option<&Nfs4> {
+        match &self.0 {
+            Version::V3(_) => None,
+            Version::V4(nfs) => Some(nfs),
         }
     }
 
@@ -52,6 +70,7 @@ impl Files {
     pub async fn null(&self) -> Result<(), Error> {
         match &self.0 {
             Version::V3(nfs) => nfs.null().await,
+            Version::V4(nfs) => Ok(nfs.null().await?),
         }
     }
 
@@ -59,6 +78,7 @@ impl Files {
     pub async fn getattr(&self, file: &Handle) -> Result<Attributes, Error> {
         match &self.0 {
             Version::V3(nfs) => Ok(nfs.getattr(&v3::handle("GETATTR", file)?).await?.into()),
+            Version::V4(nfs) => Ok(nfs.getattr(&v4::handle(file)?).await?),
         }
     }
 
@@ -72,6 +92,7 @@ impl Files {
     ) -> Result<Option<Attributes>, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::setattr(nfs, &v3::handle("SETATTR", file)?, attributes, guard).await,
+            Version::V4(nfs) => v4::setattr(nfs, file, attributes, guard).await,
         }
     }
 
@@ -79,6 +100,7 @@ impl Files {
     pub async fn lookup(&self, directory: &Handle, name: &Name) -> Result<Found, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::lookup(nfs, directory, name).await,
+            Version::V4(nfs) => v4::lookup(nfs, directory, name).await,
         }
     }
 
@@ -96,6 +118,7 @@ impl Files {
     pub async fn access(&self, file: &Handle, rights: u32) -> Result<u32, Error> {
         match &self.0 {
             Version::V3(nfs) => nfs.access(&v3::handle("ACCESS", file)?, rights).await,
+            Version::V4(nfs) => Ok(nfs.access(&v4::handle(file)?, rights).await?),
         }
     }
 
@@ -103,6 +126,7 @@ impl Files {
     pub async fn readlink(&self, link: &Handle) -> Result<Bytes, Error> {
         match &self.0 {
             Version::V3(nfs) => Ok(nfs.readlink(&v3::handle("READLINK", link)?).await?.0),
+            Version::V4(nfs) => Ok(nfs.readlink(&v4::handle(link)?).await?.0),
         }
     }
 
@@ -113,6 +137,7 @@ impl Files {
     pub async fn create(&self, directory: &Handle, name: &Name, how: CreateHow) -> Result<CreatedFile, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::create(nfs, directory, name, how).await,
+            Version::V4(nfs) => v4::create(nfs, directory, name, how).await,
         }
     }
 
@@ -123,6 +148,7 @@ impl Files {
     pub async fn mkdir(&self, directory: &Handle, name: &Name, attributes: NewAttributes) -> Result<Created, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::mkdir(nfs, directory, name, attributes).await,
+            Version::V4(nfs) => v4::mkdir(nfs, directory, name, attributes).await,
         }
     }
 
@@ -136,6 +162,7 @@ impl Files {
     ) -> Result<Created, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::symlink(nfs, directory, name, attributes, target).await,
+            Version::V4(nfs) => v4::symlink(nfs, directory, name, attributes, target).await,
         }
     }
 
@@ -149,13 +176,15 @@ impl Files {
     ) -> Result<Created, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::mknod(nfs, directory, name, kind, attributes).await,
+            Version::V4(nfs) => v4::mknod(nfs, directory, name, kind, attributes).await,
         }
     }
 
-    /// Takes a name away that is no directory's.
+    /// Takes a name away that is no directory's. Version 4 does not tell them apart, and takes that of an empty one, too.
     pub async fn remove(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
             Version::V3(nfs) => v3::remove(nfs, directory, name).await,
+            Version::V4(nfs) => v4::remove(nfs, directory, name).await,
         }
     }
 
@@ -163,6 +192,7 @@ impl Files {
     pub async fn rmdir(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
             Version::V3(nfs) => v3::rmdir(nfs, directory, name).await,
+            Version::V4(nfs) => v4::remove(nfs, directory, name).await,
         }
     }
 
@@ -176,6 +206,7 @@ impl Files {
     ) -> Result<(), Error> {
         match &self.0 {
             Version::V3(nfs) => v3::rename(nfs, (from_directory, from), (to_directory, to)).await,
+            Version::V4(nfs) => v4::rename(nfs, (from_directory, from), (to_directory, to)).await,
         }
     }
 
@@ -183,6 +214,7 @@ impl Files {
     pub async fn link(&self, file: &Handle, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
             Version::V3(nfs) => v3::link(nfs, file, directory, name).await,
+            Version::V4(nfs) => v4::link(nfs, file, directory, name).await,
         }
     }
 
@@ -190,6 +222,7 @@ impl Files {
     pub async fn statfs(&self, file: &Handle) -> Result<Space, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::statfs(nfs, file).await,
+            Version::V4(nfs) => v4::statfs(nfs, file).await,
         }
     }
 
@@ -197,21 +230,23 @@ impl Files {
     pub async fn transfer(&self, root: &Handle) -> Result<Transfer, Error> {
         match &self.0 {
             Version::V3(nfs) => nfs.transfer(&v3::handle("FSINFO", root)?).await,
+            Version::V4(nfs) => Ok(v4::transfer(nfs)),
         }
     }
 
     /// Opens a file that was found.
-    #[allow(clippy::unused_async, reason = "version 3 knows no OPEN, others do")]
     pub async fn open(&self, file: impl Into<Node>, access: Access) -> Result<File, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::open(nfs, &file.into(), access),
+            Version::V4(nfs) => v4::open(nfs, file.into(), access).await,
         }
     }
 
     /// Opens the file of a name.
-    pub async fn open_at(&self, directory: &Handle, name: &Name, _access: Access) -> Result<File, Error> {
+    pub async fn open_at(&self, directory: &Handle, name: &Name, access: Access) -> Result<File, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::open_at(nfs, directory, name).await,
+            Version::V4(nfs) => v4::open_at(nfs, directory, name, access).await,
         }
     }
 
@@ -231,6 +266,7 @@ impl Files {
     ) -> Result<Page, Error> {
         match &self.0 {
             Version::V3(nfs) => v3::entries(nfs, directory, after, octets, plus).await,
+            Version::V4(nfs) => v4::entries(nfs, directory, after, octets).await,
         }
     }
 
@@ -238,6 +274,7 @@ impl Files {
     pub(crate) fn lists(&self) -> &'static str {
         match &self.0 {
             Version::V3(_) => v3::READDIRPLUS,
+            Version::V4(_) => v4::READDIR,
         }
     }
 
@@ -245,6 +282,7 @@ impl Files {
     pub fn no_directory(&self) -> Error {
         match &self.0 {
             Version::V3(_) => v3::refused("LOOKUP", rpcrdma_nfs::v3::Status::NOTDIR),
+            Version::V4(_) => v4::no_directory(),
         }
     }
 }

@@ -16,6 +16,11 @@ impl Nfs4 {
     /// # Errors
     /// [`Error::Lost`] if something was lost that was held on the file; see [`Error`].
     pub async fn close(&self, opened: Opened) -> Result<(), Error> {
+        self.close_shared(&opened).await
+    }
+
+    /// The same of a file that others may still refer to: they find it closed.
+    pub(crate) async fn close_shared(&self, opened: &Opened) -> Result<(), Error> {
         self.inner.close_held(&opened.held).await
     }
 }

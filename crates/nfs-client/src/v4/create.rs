@@ -69,7 +69,7 @@ impl Nfs4 {
         match (file, attributes::next(&mut reply)) {
             (Ok(ops::GetFhOk { file }), Ok(attributes)) => Ok(Found { file, attributes }),
             // It is made; what could not be told of it is asked for once more.
-            _ => self.lookup(directory, name).await,
+            _ => self.lookup(directory, name).await.map_err(Error::after_creation),
         }
     }
 

@@ -49,11 +49,15 @@ impl Nfs4 {
         }
     }
 
-    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that are open are lost.
+    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that nobody uses any more
+    /// are closed first, others that are open are lost. In minor version 0 the server learns it when the lease ends.
     ///
     /// # Errors
     /// See [`Error`].
     pub async fn end(&self) -> Result<(), Error> {
+        for held in self.inner.duties.take_closes() {
+            self.inner.close_held(&held).await?;
+        }
         let (client, session) = {
             let mut standing = self.inner.standing();
             let session = standing.session.take();

@@ -89,6 +89,11 @@ impl Duties {
         std::mem::take(&mut *self.left())
     }
 
+    /// The files that are to be closed, which the driver then does not find.
+    pub(super) fn take_closes(&self) -> Vec<Arc<Held>> {
+        std::mem::take(&mut self.left().closes)
+    }
+
     pub(super) fn has_flags(&self) -> bool {
         self.flags.load(Ordering::Relaxed) != 0
     }

@@ -99,6 +99,9 @@ pub enum Error {
         /// The limit.
         max: u64,
     },
+    /// The server has made what it was to make, and what was to be done with it has failed.
+    #[error(transparent)]
+    AfterCreation(Box<Error>),
     /// The server takes the session or the client id away again and again.
     #[error("{operation}: the server gave up the session of the call {times} times in a row")]
     Unsettled {
@@ -159,6 +162,7 @@ impl Error {
             Self::Status { status, .. } | Self::Lost { status, .. } => Some(*status),
             Self::Moved { .. } => Some(Status::MOVED),
             Self::Locked { .. } => Some(Status::DENIED),
+            Self::AfterCreation(error) => error.status(),
             _ => None,
         }
     }
@@ -176,6 +180,7 @@ impl Error {
             | Self::Moved { operation }
             | Self::Unsettled { operation, .. } => Some(*operation),
             Self::TooManyEntries { .. } => Some(Op::ReadDir),
+            Self::AfterCreation(error) => error.operation(),
             Self::NoVersion4 { .. } | Self::NoMinor { .. } => None,
         }
     }
@@ -207,6 +212,11 @@ impl Error {
             }
             source => Self::Call { operation, source },
         }
+    }
+
+    /// The same error after something was made.
+    pub(super) fn after_creation(self) -> Self {
+        Self::AfterCreation(Box::new(self))
     }
 
     /// The server did something that does not fit.

@@ -7,8 +7,8 @@ use super::{
 };
 use rpcrdma_nfs::Call as _;
 use rpcrdma_nfs::{
-    attr::{Attributes, NewAttributes},
-    v4::{Args, Attribute, Bitmap, Handle, LinkText, Name, Null, Op, StateId, Value, ops},
+    attr::{Attributes, NewAttributes, Time},
+    v4::{Args, Attribute, Bitmap, FileAttributes, Handle, LinkText, Name, Null, Op, StateId, Value, ops},
 };
 use rpcrdma_xdr::{Encode as _, Encoder};
 
@@ -106,6 +106,19 @@ impl Nfs4 {
         new: &NewAttributes,
         opened: Option<&Opened>,
     ) -> Result<Attributes, Error> {
+        self.setattr_if(file, new, opened, None).await
+    }
+
+    /// The same, if the time of the file's last change is still `guard`: VERIFY goes before, and fails with
+    /// [`NOT_SAME`](rpcrdma_nfs::v4::Status::NOT_SAME) otherwise.
+    pub async fn setattr_if(
+        &self,
+        file: &Handle,
+        new: &NewAttributes,
+        opened: Option<&Opened>,
+        guard: Option<Time>,
+    ) -> Result<Attributes, Error> {
+        let guard = guard.map(|changed| FileAttributes::of(&[Value::TimeMetadata(changed.into())]));
         let new = self.inner.changed(new);
         let held = opened.map(|opened| &opened.held);
         let mut build = |ground: &super::standing::Ground| {
@@ -117,7 +130,8 @@ impl Nfs4 {
                 None => StateId::ANONYMOUS,
             };
             let set = Args::SetAttr(ops::SetAttr { state, attributes: new.clone() });
-            Ok(vec![put(file), set, get_attributes()])
+            let guard = guard.clone().map(|attributes| Args::Verify(ops::Verify { attributes }));
+            Ok([put(file)].into_iter().chain(guard).chain([set, get_attributes()]).collect())
         };
         let mut reply = self.inner.perform(Plan::changes(Op::SetAttr), held, &mut build).await?;
         let set = done!(reply, SetAttr)?.set;

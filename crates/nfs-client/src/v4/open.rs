@@ -49,6 +49,8 @@ pub enum How {
     Guarded(NewAttributes),
     /// It must not be there, unless it was made by this very call.
     Exclusive(NewAttributes),
+    /// The same, where calls with this verifier count as one.
+    ExclusiveBy(NewAttributes, Verifier),
 }
 
 /// An open file. Dropping it closes it by and by; [`Nfs4::close`] does so at once and says how that went.
@@ -119,7 +121,7 @@ impl Nfs4 {
         let opening = self.opening(target, access, how, &|_| Vec::new()).await?;
         let attributes = match opening.attributes {
             Ok(attributes) => attributes,
-            Err(_) => self.getattr(opening.opened.file()).await?,
+            Err(_) => self.getattr(opening.opened.file()).await.map_err(|error| of_made(how, error))?,
         };
         Ok((opening.opened, attributes))
     }
@@ -133,6 +135,7 @@ impl Nfs4 {
         more: &(dyn Fn(&Ground) -> Vec<Args> + Sync),
     ) -> Result<Opening, Error> {
         let inner = &self.inner;
+        let asked = how;
         let (how, wanted) = inner.open_how(how);
         let owner = inner.owners.take();
         let turn = owner.turn.lock().await;
@@ -157,7 +160,7 @@ impl Nfs4 {
             Ok(ok) => ok.file,
             Err(error) => match target {
                 Target::File(file) => file.clone(),
-                Target::Name(..) => return Err(error),
+                Target::Name(..) => return Err(of_made(asked, error)),
             },
         };
         let attributes = attributes::next(&mut reply);
@@ -167,10 +170,10 @@ impl Nfs4 {
         let held = inner.opens.add(file, access.bits(), owner, opened.state, epoch);
         // Whatever happens from here on, the file is closed some time.
         let guard = Opened { inner: inner.clone(), held };
-        inner.after_open(&guard.held, &opened).await?;
+        inner.after_open(&guard.held, &opened).await.map_err(|error| of_made(asked, error))?;
         let rest = wanted.set.without(&opened.set);
         if !rest.is_empty() && !matches!(how, OpenHow::Create(CreateHow::Unchecked(_))) {
-            self.set_rest(&guard, &wanted).await?;
+            self.set_rest(&guard, &wanted).await.map_err(|error| of_made(asked, error))?;
         }
         Ok(Opening { opened: guard, attributes, reply })
     }
@@ -188,6 +191,11 @@ impl Nfs4 {
     }
 }
 
+/// An error that came after an open: if that made the file, it is there.
+fn of_made(how: How, error: Error) -> Error {
+    if how == How::Existing { error } else { error.after_creation() }
+}
+
 impl Inner {
     /// How the protocol says it, and which attributes a new file is to have.
     fn open_how(&self, how: How) -> (OpenHow, FileAttributes) {
@@ -196,19 +204,23 @@ impl Inner {
             How::Unchecked(new) => (new, CreateHow::Unchecked),
             How::Guarded(new) => (new, CreateHow::Guarded),
             How::Exclusive(new) => {
-                let attributes = self.fresh(&new);
                 let mut verifier = [0; VERIFIER_OCTETS];
                 self.env.random.fill(&mut verifier);
-                let verifier = Verifier(verifier);
-                let how = match self.minor {
-                    0 => CreateHow::Exclusive(verifier),
-                    _ => CreateHow::Exclusive41(CreateExclusive { verifier, attributes: attributes.clone() }),
-                };
-                return (OpenHow::Create(how), attributes);
+                return self.exclusive(&new, Verifier(verifier));
             }
+            How::ExclusiveBy(new, verifier) => return self.exclusive(&new, verifier),
         };
         let attributes = self.fresh(&new);
         (OpenHow::Create(make(attributes.clone())), attributes)
+    }
+
+    fn exclusive(&self, new: &NewAttributes, verifier: Verifier) -> (OpenHow, FileAttributes) {
+        let attributes = self.fresh(new);
+        let how = match self.minor {
+            0 => CreateHow::Exclusive(verifier),
+            _ => CreateHow::Exclusive41(CreateExclusive { verifier, attributes: attributes.clone() }),
+        };
+        (OpenHow::Create(how), attributes)
     }
 
     fn open_ops(

@@ -4,6 +4,7 @@
 mod callbacks;
 mod every;
 mod fabric;
+mod files;
 mod hostile;
 mod house;
 mod recovery;

@@ -1,0 +1,42 @@
+//! The end of sessions of version 4: a command that goes away without a word leaves its server with what it held until the
+//! lease ends.
+//!
+//! A command can end anywhere, by an error or a signal. What it has connected to is noted where it runs, and ended when it
+//! is over, however that came.
+
+use crate::copy::is_hopeless;
+use anyhow::Result;
+use rpcrdma_nfs_client::v4::Nfs4;
+use std::{cell::RefCell, time::Duration};
+
+/// How long saying so may take: nobody waits for a server that does not answer, which has leases for that.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+tokio::task_local! {
+    static MADE: RefCell<Vec<Nfs4>>;
+}
+
+/// Ends this client's session when the command is over.
+pub(crate) fn later(nfs: &Nfs4) {
+    // Where no command runs, leases end the session.
+    let _ = MADE.try_with(|made| made.borrow_mut().push(nfs.clone()));
+}
+
+/// Runs a command, and then ends what it has begun.
+pub(crate) async fn after<T>(command: impl Future<Output = Result<T>>) -> Result<T> {
+    let ended = async {
+        let done = command.await;
+        let made = MADE.with(RefCell::take);
+        if !done.as_ref().is_err_and(is_hopeless) {
+            for nfs in made {
+                match tokio::time::timeout(PATIENCE, nfs.end()).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "a session could not be ended"),
+                    Err(_) => tracing::debug!("a session could not be ended: the server does not answer"),
+                }
+            }
+        }
+        done
+    };
+    MADE.scope(RefCell::default(), ended).await
+}
