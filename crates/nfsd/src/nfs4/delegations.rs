@@ -199,6 +199,12 @@ impl Delegations {
         self.lock().all.get(&key).is_some_and(|entry| entry.delegated.guard.is_recalled())
     }
 
+    /// Whether a client decides on a file's locks by itself: it may write to it alone, and has not been asked to return that.
+    pub(super) fn locks_alone(&self, key: Key) -> bool {
+        let inner = self.lock();
+        inner.all.get(&key).is_some_and(|entry| entry.delegated.kind == Kind::Write && entry.recalled.is_none())
+    }
+
     /// Whose delegation it is.
     pub(super) fn holder(&self, key: Key) -> Option<Arc<Client<Pin>>> {
         self.lock().all.get(&key).map(|entry| entry.delegated.client.clone())

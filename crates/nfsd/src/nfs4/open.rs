@@ -135,14 +135,15 @@ impl Compound {
             recovery.reclaimed(&client);
         }
         let Target { file, directory, set, .. } = target;
+        // Linux decides by itself on locks of what it has delegated for writing. Where its processes wait for each other's locks,
+        // it waits for a call of the server's, which knows nothing of them, for 30 s; without the flag it tries again after a
+        // second.
+        let locks_alone = || self.shared.delegations.locks_alone((client.id(), Self::key(&file)));
+        // NFS4-8881-20.11-a
+        let tells = self.minor > 0 && self.shared.can_call(&client) && !locks_alone();
+        let may_notify = if tells { open_result::MAY_NOTIFY_LOCK } else { 0 };
         self.go_to(file);
         self.set_state(state);
-        // NFS4-8881-20.11-a
-        // Linux locks by itself what it has delegated for writing. Where its processes wait for each other's locks, it waits for
-        // a call of the server's, which knows nothing of them, for 30 s; without the flag it tries again after a second.
-        let locks_alone = matches!(delegation, Delegation::Write(_));
-        let tells = self.minor > 0 && !locks_alone && self.shared.can_call(&client);
-        let may_notify = if tells { open_result::MAY_NOTIFY_LOCK } else { 0 };
         let flags = open_result::LOCKTYPE_POSIX | may_notify;
         Ok(ops::OpenOk { state, directory, flags, set, delegation })
     }
