@@ -97,7 +97,7 @@ fn who_locks_a_file_alone_is_told_of_no_locks() {
         let again = wish(&client, "f", access);
         assert_eq!(again.flags & ops::open_result::MAY_NOTIFY_LOCK, notice, "what is opened beside the delegation");
         assert_eq!(give_back(&client, &file, delegation), Status::OK);
-        assert_eq!(close(&client, &file, opened.state), Status::OK);
+        assert_eq!(close(&client, &file, again.state), Status::OK);
     }
 }
 
