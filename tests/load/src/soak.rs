@@ -214,7 +214,7 @@ async fn take_part(
         clients.spawn(who.work(scene.clone()));
     }
     let paths = holders::Paths { rdma: [at.0, relay], tcp: [tcp, relay::start(tcp, scene.clone()).await?] };
-    let mut holders = holders::start(arguments.holders, &dialler, paths, &root.clone().into(), scene).await?;
+    let mut holders = holders::start(arguments.holders, &dialler, paths, &root, scene).await?;
     let command = tokio::spawn(decent::command(place.clone(), at, scene.clone()));
     let target = hostile::Target::find(&dialler, at.0, &root).await?;
     let hostile: Vec<_> = (0..arguments.hostile).map(|n| hostile::start(n, target.clone(), scene.clone())).collect();
