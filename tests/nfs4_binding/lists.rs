@@ -152,8 +152,8 @@ fn write_chunks_are_taken_up_to_the_limit() {
     });
 }
 
-/// An operation that takes no chunk leaves it to the next that does: READ_PLUS, which has nothing to place and tells its data
-/// inline, and one that does not exist, which ends the call here, so that all chunks come back unused.
+/// An operation that takes no chunk leaves it to the next that does: READ_PLUS, which has nothing to place and tells
+/// its data inline, and one that does not exist, which ends the call here, so that all chunks come back unused.
 ///
 /// proves: ULB-5.1.1-a, ULB-5.1.2.1-h
 #[test]

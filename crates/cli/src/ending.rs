@@ -1,8 +1,8 @@
-//! The end of sessions of version 4: a command that goes away without a word leaves its server with what it held until the
-//! lease ends.
+//! The end of sessions of version 4: a command that goes away without a word leaves its server with what it held until
+//! the lease ends.
 //!
-//! A command can end anywhere, by an error or a signal. What it has connected to is noted where it runs, and ended when it
-//! is over, however that came.
+//! A command can end anywhere, by an error or a signal. What it has connected to is noted where it runs, and ended when
+//! it is over, however that came.
 
 use crate::copy::is_hopeless;
 use anyhow::Result;

@@ -19,7 +19,8 @@ pub(crate) enum Octets {
 }
 
 impl Octets {
-    /// The octets of `file`, which is open, whose attributes say `size`, from `offset` up to `end` or the end of the file.
+    /// The octets of `file`, which is open, whose attributes say `size`, from `offset` up to `end` or the end of the
+    /// file.
     pub(crate) fn new(session: &Session, file: File, size: u64, offset: u64, end: u64) -> Self {
         let largest = session.transfer.read;
         if size == 0 {

@@ -157,8 +157,8 @@ fn compounds_are_shown_chosen_and_counted_by_operation() {
     assert!(shown.contains("operation ") && shown.contains("PUTROOTFH") && shown.contains("    2 NFS4_OK"), "{shown}");
 }
 
-/// The server of minor version 0 connects to its client: what it calls there is read, though nobody has called NFS on that
-/// connection.
+/// The server of minor version 0 connects to its client: what it calls there is read, though nobody has called NFS on
+/// that connection.
 #[test]
 fn calls_of_the_server_over_a_connection_of_its_own_are_shown() {
     let mut file = Pcap::new();

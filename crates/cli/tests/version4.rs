@@ -1,5 +1,5 @@
-//! The commands in version 4 of NFS: they do the same in every minor version, over each transport, and need nothing but NFS's
-//! own port.
+//! The commands in version 4 of NFS: they do the same in every minor version, over each transport, and need nothing but
+//! NFS's own port.
 
 mod common;
 

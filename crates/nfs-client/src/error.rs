@@ -70,7 +70,6 @@ impl From<v4::Error> for Error {
             }
             v4::Error::Call { operation, source } => Self::Call { procedure: operation.name(), source },
             v4::Error::Nonsense { operation, what } => Self::Nonsense { procedure: operation.name(), what },
-            v4::Error::TooManyEntries { max } => Self::TooManyEntries { procedure: "READDIR", max },
             v4::Error::AfterCreation(error) => Self::AfterCreation(Box::new(Self::from(*error))),
             error => Self::Version4(error),
         }

@@ -9,8 +9,8 @@
 //!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
 //!   was, after a check. [`Files`] can stand on it.
 //! * [`Mount`] finds the root of an export.
-//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can stand on it,
-//!   too.
+//! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can stand on
+//!   it, too.
 //!
 //! Nothing here starts a task: a call proceeds while its future is polled, and several proceed together. Buffers for
 //! data belong to the caller or to the transport; on error they go back to their allocator.
@@ -21,9 +21,11 @@ mod files;
 mod list;
 mod mount;
 mod nfs3;
+mod patience;
 mod read;
 mod retransmitted;
 mod status;
+mod transfer;
 pub mod v4;
 mod walk;
 mod write;
@@ -36,7 +38,8 @@ pub use files::{
 };
 pub use list::{Listing, MAX_ENTRIES};
 pub use mount::{Mount, MountError, split_export};
-pub use nfs3::{Nfs3, Transfer};
+pub use nfs3::Nfs3;
 pub use read::{Block, Reader};
 pub use status::{Cause, Status};
+pub use transfer::Transfer;
 pub use write::Writer;

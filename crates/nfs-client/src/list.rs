@@ -61,8 +61,8 @@ impl Listing {
     /// The next entry, or `None` at the end. Attributes and handle are absent where the server has not told them.
     ///
     /// # Errors
-    /// As [`Files::lookup`]; a server of version 3 without READDIRPLUS is asked by READDIR. If the server leads round in a
-    /// circle, or the directory has too many entries.
+    /// As [`Files::lookup`]; a server of version 3 without READDIRPLUS is asked by READDIR. If the server leads round
+    /// in a circle, or the directory has too many entries.
     pub async fn next(&mut self) -> Result<Option<Entry>, Error> {
         loop {
             while let Some(entry) = self.ready.pop_front() {

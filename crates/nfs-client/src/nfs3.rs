@@ -1,6 +1,6 @@
 //! The procedures of NFS version 3, one method each.
 
-use crate::{Denied, Error, Owner, denied::About, retransmitted};
+use crate::{Denied, Error, Owner, Transfer, denied::About, patience::Patience, retransmitted};
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Clock};
 use rpcrdma_nfs::{
@@ -12,26 +12,7 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_oncrpc::{CallError, Client, ItemRoom};
 use rpcrdma_xdr::{Encoder, ItemData};
-use std::{fmt, sync::Arc, time::Duration};
-
-/// The first wait after a server has said "try again later" (`NFS3ERR_JUKEBOX`); it doubles each time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest such wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// All such waits of one call together, after which its caller learns of the status: servers ask for time to fetch a file
-/// from slow storage, or to let lost writes be told, and a server that asks for ever must not hold up a command for ever.
-const LATER_LIMIT: Duration = Duration::from_secs(10 * 60);
-
-/// How a client moves data, in octets per call, from FSINFO and the transport's limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
-    /// The largest READ.
-    pub read: u32,
-    /// The largest WRITE.
-    pub write: u32,
-    /// The best READDIR and READDIRPLUS.
-    pub directory: u32,
-}
+use std::{fmt, sync::Arc};
 
 /// A client of NFS version 3. Cloning shares the connection.
 #[derive(Clone)]
@@ -89,24 +70,19 @@ impl Nfs3 {
         Ok(Outcome { answer: results.decode().map_err(no_results::<C>)?, retransmitted })
     }
 
-    /// Makes a call, again and again while the server asks to come back later, for [`LATER_LIMIT`] at most.
+    /// Makes a call, again and again while the server asks to come back later, as [`Patience`] allows.
     pub(crate) async fn call<C, T, F>(&self, call: &C) -> Result<Outcome<Answer<T, F>>, Error>
     where
         C: Call<Reply = Answer<T, F>>,
     {
-        let (mut wait, mut waited) = (FIRST_WAIT, Duration::ZERO);
-        let mut retransmitted = false;
+        let (mut patience, mut retransmitted) = (Patience::new(), false);
         loop {
             let mut outcome = self.exchange(call, None).await?;
             retransmitted |= outcome.retransmitted;
-            if outcome.answer.status() != Status::JUKEBOX || waited >= LATER_LIMIT {
+            if outcome.answer.status() != Status::JUKEBOX || !patience.wait(&*self.clock).await {
                 outcome.retransmitted = retransmitted;
                 return Ok(outcome);
             }
-            wait = wait.min(LATER_LIMIT - waited);
-            self.clock.sleep_until(self.clock.now() + wait).await;
-            waited += wait;
-            wait = (wait * 2).min(LONGEST_WAIT);
         }
     }
 

@@ -166,8 +166,8 @@ pub struct Change {
 pub struct NewAttributes {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Permission bits that a new file does not get, though `mode` has them: the mask of who makes it. A directory's default
-    /// access control list counts in its place. Nothing for a file that is there.
+    /// Permission bits that a new file does not get, though `mode` has them: the mask of who makes it. A directory's
+    /// default access control list counts in its place. Nothing for a file that is there.
     pub umask: u32,
     /// Owner.
     pub uid: Option<u32>,

@@ -167,8 +167,8 @@ impl Server {
         }
     }
 
-    /// Somebody is about to use a file: a client of version 4, or nobody in particular. What clients have delegated is called
-    /// back if it is in the way.
+    /// Somebody is about to use a file: a client of version 4, or nobody in particular. What clients have delegated is
+    /// called back if it is in the way.
     ///
     /// # Errors
     /// If it has not come back at once.

@@ -19,8 +19,9 @@ pub trait Service: Send + Sync {
     /// request cache.
     fn is_idempotent(&self, procedure: u32) -> bool;
 
-    /// The same for a program whose calls differ in that: what is done with a call that comes again, as the first words of its
-    /// arguments say. It is asked before anything of the call was understood, and costs what reading those words costs.
+    /// The same for a program whose calls differ in that: what is done with a call that comes again, as the first words
+    /// of its arguments say. It is asked before anything of the call was understood, and costs what reading those words
+    /// costs.
     fn repetition(&self, procedure: u32, arguments: &mut ArgumentWords<'_>) -> Repetition {
         let _ = arguments;
         if self.is_idempotent(procedure) { Repetition::Executed } else { Repetition::Answered }
@@ -37,8 +38,8 @@ pub enum Repetition {
     Executed,
     /// It is answered as the first was, whichever of its client's ports it comes from.
     Answered,
-    /// The same, but over TCP it has to come from the same port: a client that connects again from another one may count its
-    /// calls from the start, and have other things done by the same words.
+    /// The same, but over TCP it has to come from the same port: a client that connects again from another one may
+    /// count its calls from the start, and have other things done by the same words.
     AnsweredToPort,
 }
 

@@ -1,11 +1,11 @@
-//! Soaks: clients of both versions that check every octet in directories of their own, and clients of NFS version 4 that share files
-//! by delegations and locks, beside peers that open, stall and repeat, while connections are cut and the server, if asked, is killed.
-//! Everything is drawn from a seed, except for when things happen.
+//! Soaks: clients of both versions that check every octet in directories of their own, and clients of NFS version 4
+//! that share files by delegations and locks, beside peers that open, stall and repeat, while connections are cut and
+//! the server, if asked, is killed. Everything is drawn from a seed, except for when things happen.
 //!
-//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if two have what excludes each other
-//! (`holders`), if the server ends or a hostile peer hears something that it must not, or if at quiet points - everybody pauses,
-//! hostile peers are gone - sockets are left, or memory or open files grow beyond what is allowed (`report`). When all have gone, the
-//! server has to say that it holds nothing.
+//! A soak fails if data differ, if a call of a decent client takes longer than [`CALL_LIMIT`], if two have what
+//! excludes each other (`holders`), if the server ends or a hostile peer hears something that it must not, or if at
+//! quiet points - everybody pauses, hostile peers are gone - sockets are left, or memory or open files grow beyond what
+//! is allowed (`report`). When all have gone, the server has to say that it holds nothing.
 
 mod decent;
 mod files;

@@ -119,9 +119,9 @@ fn the_fixed_seeds_of_the_second_edition_find_nothing_and_have_all_of_it() {
     assert!(missing.is_empty(), "never happened: {missing:#?}");
 }
 
-/// Runs of NFS version 4: a call on a session is executed once, nothing is held by two who exclude each other, also after the server
-/// has restarted, nobody gets at a file beside a delegation that was neither returned nor taken away in time, acknowledged writes are
-/// there, and nobody waits for ever.
+/// Runs of NFS version 4: a call on a session is executed once, nothing is held by two who exclude each other, also
+/// after the server has restarted, nobody gets at a file beside a delegation that was neither returned nor taken away
+/// in time, acknowledged writes are there, and nobody waits for ever.
 ///
 /// proves: NFS4-8881-2.10.6.1.3-a, NFS4-8881-8.4.2.1-b, NFS4-8881-8.3-a
 #[test]

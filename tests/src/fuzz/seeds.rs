@@ -110,7 +110,8 @@ fn nfs4_state() -> Vec<Vec<u8>> {
     let first: &[u8] = &[48, 0, 0, 1, 7, 0, 2, 48, 0, 0, 6, 0, 1, 48, 0, 0, 9, 0, 5, 0];
     let second: &[u8] = &[48, 0, 1, 1, 7, 0, 2, 48, 0, 1, 6, 0, 1, 48, 0, 1, 9, 0, 5, 0];
     let used: &[u8] = &[48, 0, 0, 12, 48, 0, 0, 13, 3, 1, 48, 0, 0, 14, 48, 0, 0, 15, 48, 0, 0, 11, 0];
-    // After a restart: it is known again, reclaims what is no file, reclaims its file, and waits with all others; and once more.
+    // After a restart: it is known again, reclaims what is no file, reclaims its file, and waits with all others; and
+    // once more.
     let back: &[u8] = &[51, 0, 1, 51, 0, 0, 5, 7, 0, 2, 0, 51, 0, 0, 5, 0, 2, 1, 51, 0, 0, 1, 0, 2];
     let again: &[u8] = &[2, 0, 28, 0, 3, 29, 0, 0];
     let begins = [

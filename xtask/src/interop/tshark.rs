@@ -112,8 +112,8 @@ pub(super) fn callbacks(context: &Context, capture: &Path, operation: u32) -> an
     Ok(called_and_answered(&finished.expect_success()?.stdout, operation))
 }
 
-/// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one list: one with a call
-/// and an answer counts as both.
+/// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one
+/// list: one with a call and an answer counts as both.
 fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
     let operation = operation.to_string();
     let mut found = (0, 0);

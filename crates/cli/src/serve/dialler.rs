@@ -1,4 +1,5 @@
-//! Connections to clients of NFS version 4.0, over which the server calls them. How many and to whom is the library's to say.
+//! Connections to clients of NFS version 4.0, over which the server calls them. How many and to whom is the library's
+//! to say.
 
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfsd::Dial;

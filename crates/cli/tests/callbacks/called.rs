@@ -1,4 +1,5 @@
-//! Clients with a session over which the server can call them, over every transport, and what they do that a test needs.
+//! Clients with a session over which the server can call them, over every transport, and what they do that a test
+//! needs.
 
 use crate::common::Server;
 use rpcrdma::{Quiet, Reverse, Versions};
@@ -217,7 +218,8 @@ impl Session {
         self.last(vec![Args::PutFh(ops::PutFh { file: file.clone() }), op]).await
     }
 
-    /// Opens a file of the root, which is made if it is not there. The others open it, too, and would wait for a delegation.
+    /// Opens a file of the root, which is made if it is not there. The others open it, too, and would wait for a
+    /// delegation.
     pub(crate) async fn open(&self, name: &str) -> (Handle, ops::OpenOk) {
         let how = OpenHow::Create(CreateHow::Unchecked(FileAttributes::of(&[Value::Mode(0o666)])));
         self.open_with(name, BOTH | share::WANT_NONE, how).await.unwrap()
@@ -240,8 +242,8 @@ impl Session {
         }
     }
 
-    /// Opens a file until it is delegated, closes it, and keeps the delegation: the server learns by and by that the client
-    /// answers, and delegates nothing before.
+    /// Opens a file until it is delegated, closes it, and keeps the delegation: the server learns by and by that the
+    /// client answers, and delegates nothing before.
     pub(crate) async fn delegated(&self, name: &str, access: u32) -> (Handle, StateId) {
         let opening = async {
             loop {

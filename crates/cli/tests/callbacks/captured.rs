@@ -96,6 +96,7 @@ async fn a_recall_and_its_answer_are_in_a_capture_of_version_1() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_recall_and_its_answer_are_in_a_capture_of_version_2() {
     let scratch = tempfile::tempdir().unwrap();
-    // tshark takes the headers of version 2 for such of version 1, and finds them malformed: our own reader alone is asked.
+    // tshark takes the headers of version 2 for such of version 1, and finds them malformed: our own reader alone is
+    // asked.
     shows_the_recall(&recalled(Versions::Two, scratch.path()).await);
 }

@@ -37,7 +37,8 @@ impl World {
             loop {
                 let (file, opened) =
                     session.open_with(name, access | share::WANT_NONE, OpenHow::NoCreate).await.unwrap();
-                // The server knows by and by that the client can be called; others have their answer when all is copied.
+                // The server knows by and by that the client can be called; others have their answer when all is
+                // copied.
                 if opened.flags & open_result::MAY_NOTIFY_LOCK != 0 {
                     return (file, opened.state);
                 }

@@ -75,8 +75,8 @@ impl Others {
         Self { served, version_3, zero, one, two }
     }
 
-    /// Does it, however long the holder makes it wait. `writes` if the delegation is for reading, and is in the way of nobody
-    /// who only reads.
+    /// Does it, however long the holder makes it wait. `writes` if the delegation is for reading, and is in the way of
+    /// nobody who only reads.
     pub(crate) async fn perform(&self, deed: Deed, name: &str, file: &Handle, writes: bool) {
         let read = match deed {
             Deed::Version3 => self.by_version_3(file, writes).await,

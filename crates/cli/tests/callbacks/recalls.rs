@@ -1,5 +1,5 @@
-//! What a client was delegated is recalled when others want it, whoever they are, over every transport; and what they want is
-//! done when it is back, and not before.
+//! What a client was delegated is recalled when others want it, whoever they are, over every transport; and what they
+//! want is done when it is back, and not before.
 
 use crate::{
     called::{BOTH, Calls, PATIENCE, READ, Session, WAYS, connect},

@@ -1,8 +1,9 @@
 //! How large a call of the server's may be: as the session says, and as the transport carries.
 //!
-//! CB_NOTIFY_LOCK names the owner of the lock, which may be long: it is the largest call that the server makes. With small
-//! receives at the client it does not fit into a Send of version 1, which has no other way. Receives of version 2 are never so
-//! small; what does not fit into them either goes by the announced level, which the transport's own tests have to show.
+//! CB_NOTIFY_LOCK names the owner of the lock, which may be long: it is the largest call that the server makes. With
+//! small receives at the client it does not fit into a Send of version 1, which has no other way. Receives of version 2
+//! are never so small; what does not fit into them either goes by the announced level, which the transport's own tests
+//! have to show.
 
 use crate::{
     called::{Calls, MAX_CALL, PATIENCE, PAUSE, Session, Way, connect, connect_with},

@@ -1,5 +1,5 @@
-//! The server's calls to clients of minor version 0: to nobody but who has asked for them, and what a client that is called does
-//! costs nobody else anything.
+//! The server's calls to clients of minor version 0: to nobody but who has asked for them, and what a client that is
+//! called does costs nobody else anything.
 
 use crate::honest::{Honest, places, stage_of_all as stage};
 use rpcrdma_peers::{
@@ -200,8 +200,8 @@ fn delegated(place: &Place, name: &str, file: &str, listener: &TcpListener) -> (
     }
 }
 
-/// A client that renews its lease, and answers a recall in no way that helps, loses what it has when a lease is over. Until then the
-/// one who wants the file is told to come again, at once each time, and all others go on.
+/// A client that renews its lease, and answers a recall in no way that helps, loses what it has when a lease is over.
+/// Until then the one who wants the file is told to come again, at once each time, and all others go on.
 #[test]
 fn who_does_not_answer_a_recall_loses_the_file_and_delays_nobody() {
     let stage = stage(&["--lease", "3"]);

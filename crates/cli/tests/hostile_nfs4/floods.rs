@@ -116,8 +116,8 @@ fn sessions_and_slots_end_at_their_limits() {
     stage.finish();
 }
 
-/// What a slot remembers of an answer ends at its limit, whatever the client has asked for: what fits is answered once more, and
-/// what does not is refused before it is executed.
+/// What a slot remembers of an answer ends at its limit, whatever the client has asked for: what fits is answered once
+/// more, and what does not is refused before it is executed.
 #[test]
 fn what_a_slot_remembers_ends_at_its_limit() {
     let stage = stage(&[]);

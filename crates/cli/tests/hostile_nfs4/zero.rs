@@ -1,5 +1,5 @@
-//! Minor version 0 misused: names and ids of others, owners' numbers, opens that nobody confirms, ids of one kind where the other is
-//! wanted, calls that come again.
+//! Minor version 0 misused: names and ids of others, owners' numbers, opens that nobody confirms, ids of one kind where
+//! the other is wanted, calls that come again.
 
 use crate::honest::{Honest, places, stage_of_all as stage};
 use rpcrdma_peers::{
@@ -117,8 +117,8 @@ fn clients_that_are_confirmed_end_at_the_share_of_their_address() {
         assert!(made <= MAX_CLIENTS_OF_ADDRESS, "one past the limit");
     };
     assert_eq!(refused, status::DELAY);
-    // Those of the stage's own clients and of the honest one are records of this address, too: an incarnation of a name takes
-    // the place of the former, so that there is one of it.
+    // Those of the stage's own clients and of the honest one are records of this address, too: an incarnation of a name
+    // takes the place of the former, so that there is one of it.
     assert_eq!(made, MAX_CLIENTS_OF_ADDRESS - 1);
     let mut other = Link::to(&place);
     let one_more = Compound::new(2).op(op::EXCHANGE_ID, client::exchange_id(b"one more", 1));
@@ -355,7 +355,8 @@ fn ids_and_operations_of_other_minor_versions_mean_nothing() {
     stage.finish();
 }
 
-/// The same call over the same connection, word for word: what it changes is changed once, and each time the answer is the same.
+/// The same call over the same connection, word for word: what it changes is changed once, and each time the answer is
+/// the same.
 ///
 /// proves: NFS4-7530-DRC-a
 #[test]

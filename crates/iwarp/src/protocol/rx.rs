@@ -342,9 +342,9 @@ impl Receiver {
         }
         if let Some(header) = self.header {
             if header.last && self.planned == Target::Receive {
-                // What follows the message may lie in its receive, and nobody finds that any more once it is handed out.
-                // (No guess goes beyond a Read's end, and exposed memory is there until the connection ends or a header
-                // says otherwise, which is longer than the guessed one and so has ended the guess.)
+                // What follows the message may lie in its receive, and nobody finds that any more once it is handed
+                // out. (No guess goes beyond a Read's end, and exposed memory is there until the connection ends or a
+                // header says otherwise, which is longer than the guessed one and so has ended the guess.)
                 self.leave_places(inbound);
             }
             inbound.finish(&header, self.payload_octets)?;

@@ -63,8 +63,8 @@ impl File {
     }
 
     /// Reads into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
-    /// land in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once. If the server asks to come back later
-    /// ([`Error::is_later`]), the caller has to.
+    /// land in this very buffer and it comes back as [`ItemData::Placed`], unless version 4 had to call more than once.
+    /// If the server asks to come back later ([`Error::is_later`]), the caller has to.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => v3::read_into(nfs, file, offset, buffer).await,
@@ -80,8 +80,8 @@ impl File {
         }
     }
 
-    /// Makes what was written unstably durable: `count` octets from `offset` on, or all after it if that is 0. A verifier
-    /// other than that of the writes says that the server has lost them.
+    /// Makes what was written unstably durable: `count` octets from `offset` on, or all after it if that is 0. A
+    /// verifier other than that of the writes says that the server has lost them.
     pub async fn commit(&self, offset: u64, count: u32) -> Result<Verifier, Error> {
         match &self.0 {
             Opened::V3 { nfs, file } => Ok(Verifier(nfs.commit(file, offset, count).await?.verifier.0)),

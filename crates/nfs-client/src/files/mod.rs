@@ -1,7 +1,7 @@
 //! Files of a server, whatever version of NFS it speaks.
 //!
-//! [`Files`] has what programs do with files, in types that belong to no version ([`rpcrdma_nfs::attr`] and those here).
-//! Each version has a module here that says how it is done by its calls; [`Reader`](crate::Reader),
+//! [`Files`] has what programs do with files, in types that belong to no version ([`rpcrdma_nfs::attr`] and those
+//! here). Each version has a module here that says how it is done by its calls; [`Reader`](crate::Reader),
 //! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] stand on top and are the same for all.
 //!
 //! What is read and written is opened first ([`Files::open`], [`Files::create`]) and closed at the end.
@@ -114,7 +114,8 @@ impl Files {
         }
     }
 
-    /// Which of `rights` the caller has: those of [`rpcrdma_nfs::v3::access`], which have the same numbers in all versions.
+    /// Which of `rights` the caller has: those of [`rpcrdma_nfs::v3::access`], which have the same numbers in all
+    /// versions.
     pub async fn access(&self, file: &Handle, rights: u32) -> Result<u32, Error> {
         match &self.0 {
             Version::V3(nfs) => nfs.access(&v3::handle("ACCESS", file)?, rights).await,
@@ -180,7 +181,8 @@ impl Files {
         }
     }
 
-    /// Takes a name away that is no directory's. Version 4 does not tell them apart, and takes that of an empty one, too.
+    /// Takes a name away that is no directory's. Version 4 does not tell them apart, and takes that of an empty one,
+    /// too.
     pub async fn remove(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
             Version::V3(nfs) => v3::remove(nfs, directory, name).await,
@@ -230,7 +232,7 @@ impl Files {
     pub async fn transfer(&self, root: &Handle) -> Result<Transfer, Error> {
         match &self.0 {
             Version::V3(nfs) => nfs.transfer(&v3::handle("FSINFO", root)?).await,
-            Version::V4(nfs) => Ok(v4::transfer(nfs)),
+            Version::V4(nfs) => Ok(nfs.transfer()),
         }
     }
 

@@ -41,7 +41,8 @@ pub(crate) struct Page {
 /// How a file is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CreateHow {
-    /// A file that exists is used as it is. Of these attributes it gets a size of 0; whether it gets others, servers decide.
+    /// A file that exists is used as it is. Of these attributes it gets a size of 0; whether it gets others, servers
+    /// decide.
     Unchecked(NewAttributes),
     /// It is an error if it exists.
     Guarded(NewAttributes),

@@ -197,8 +197,8 @@ pub(super) async fn write(
     Ok(WriteOk { count: ok.count, committed: ok.committed.into(), verifier: Verifier(ok.verifier.0) })
 }
 
-/// Entries after `cookie`, with attributes and handles where the server has READDIRPLUS. `plus` becomes false where it has
-/// not.
+/// Entries after `cookie`, with attributes and handles where the server has READDIRPLUS. `plus` becomes false where it
+/// has not.
 pub(super) async fn entries(
     nfs: &Nfs3,
     directory: &Handle,

@@ -1,15 +1,15 @@
 //! Version 4: what [`Files`](super::Files) and [`File`] ask for, by the operations of [`Nfs4`].
 //!
-//! A file that was found is opened by its handle, so that it is the one that was found whatever has its name by now. Minor
-//! version 0 opens by name alone: if the name is another file's by then, the one that was found is read and written without
-//! an open, as version 3 does.
+//! A file that was found is opened by its handle, so that it is the one that was found whatever has its name by now.
+//! Minor version 0 opens by name alone: if the name is another file's by then, the one that was found is read and
+//! written without an open, as version 3 does.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,
     Space, Verifier, WriteOk,
 };
 use crate::{
-    Cause, Error, Transfer,
+    Cause, Error,
     v4::{self as client, By, How, Nfs4},
 };
 use bytes::Bytes;
@@ -137,12 +137,6 @@ pub(super) async fn statfs(nfs: &Nfs4, file: &Handle) -> Result<Space, Error> {
         free_files: told.free_files,
         available_files: told.available_files,
     })
-}
-
-/// What server, session and transport allow, whatever the file system.
-pub(super) fn transfer(nfs: &Nfs4) -> Transfer {
-    let client::Transfer { read, write, directory } = nfs.transfer();
-    Transfer { read, write, directory }
 }
 
 /// Entries after `cookie`, with attributes and handles.

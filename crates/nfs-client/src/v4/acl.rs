@@ -10,8 +10,9 @@ use rpcrdma_nfs::v4::{Acl, Args, Attribute, Bitmap, FileAttributes, Handle, Op, 
 const ASKED: Bitmap = Bitmap::of(&[Attribute::Acl]);
 
 impl Nfs4 {
-    /// The access control list of a file. How large it is nobody can tell beforehand (ULB-5.2-a): a session's largest reply is offered,
-    /// and in minor version 0, which has none, the transport asks again or continues a reply that does not fit (ULB-5.2.1-a).
+    /// The access control list of a file. How large it is nobody can tell beforehand (ULB-5.2-a): a session's largest
+    /// reply is offered, and in minor version 0, which has none, the transport asks again or continues a reply that
+    /// does not fit (ULB-5.2.1-a).
     ///
     /// # Errors
     /// With `ATTRNOTSUPP` if the file has none; see [`Error`].

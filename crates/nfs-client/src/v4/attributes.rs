@@ -47,7 +47,8 @@ impl Inner {
         self.encoded(new, false)
     }
 
-    /// Attributes of a new file. The server applies the umask itself if it can, so that a list that is inherited counts in its place.
+    /// Attributes of a new file. The server applies the umask itself if it can, so that a list that is inherited counts
+    /// in its place.
     pub(super) fn fresh(&self, new: &attr::NewAttributes) -> FileAttributes {
         self.encoded(new, true)
     }

@@ -1,4 +1,5 @@
-//! What the server tells by calling: locks that can perhaps be had, copies that have ended, delegations that it wants back.
+//! What the server tells by calling: locks that can perhaps be had, copies that have ended, delegations that it wants
+//! back.
 //!
 //! Only what this client waits for is kept; a call about anything else changes nothing.
 

@@ -1,7 +1,7 @@
 //! Putting a COMPOUND together.
 //!
-//! A call has at most one argument and one result that may be placed directly: one Read chunk beside that of Position Zero, one
-//! Write chunk (ULB-5.1.2.2-b).
+//! A call has at most one argument and one result that may be placed directly: one Read chunk beside that of Position
+//! Zero, one Write chunk (ULB-5.1.2.2-b).
 
 use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, Handle, Name, Op, ops};
 

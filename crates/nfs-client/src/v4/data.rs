@@ -74,8 +74,9 @@ impl Nfs4 {
         Ok(ReadOk { end, data: data.into_bytes() })
     }
 
-    /// READ into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets land in this
-    /// very buffer and it comes back as [`ItemData::Placed`], unless the call had to be made more than once.
+    /// READ into the caller's buffer, as many octets as it holds. Where the transport places data directly, the octets
+    /// land in this very buffer and it comes back as [`ItemData::Placed`], unless the call had to be made more than
+    /// once.
     pub async fn read_into<'a>(
         &self,
         by: impl Into<By<'a>>,
@@ -125,8 +126,8 @@ impl Nfs4 {
         Ok(written)
     }
 
-    /// COMMIT: makes what was written unstably durable; `count` 0 means up to the end. The verifier is that of the writes, unless the
-    /// server has lost them.
+    /// COMMIT: makes what was written unstably durable; `count` 0 means up to the end. The verifier is that of the
+    /// writes, unless the server has lost them.
     pub async fn commit(&self, file: &Handle, offset: u64, count: u32) -> Result<Verifier, Error> {
         let ops = [put(file), Args::Commit(ops::Commit { offset, count })];
         let mut reply = self.inner.perform(Plan::looks(Op::Commit), None, &mut |_| Ok(ops.to_vec())).await?;

@@ -1,4 +1,5 @@
-//! What a client does without being called: it keeps the lease, and does what was left to do and what the server has told.
+//! What a client does without being called: it keeps the lease, and does what was left to do and what the server has
+//! told.
 
 use super::{
     Error, Inner, Nfs4,
@@ -27,8 +28,8 @@ struct Course {
 }
 
 impl Nfs4 {
-    /// Keeps the lease and does what is left to do. To be polled for as long as the client is used; it completes when all clones of
-    /// the client and all open files are dropped.
+    /// Keeps the lease and does what is left to do. To be polled for as long as the client is used; it completes when
+    /// all clones of the client and all open files are dropped.
     pub fn driver(&self) -> impl Future<Output = ()> + Send + 'static {
         let (inner, duties) = (Arc::downgrade(&self.inner), self.inner.duties.clone());
         let clock = self.inner.env.clock.clone();
@@ -49,8 +50,9 @@ impl Nfs4 {
         }
     }
 
-    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that nobody uses any more
-    /// are closed first, others that are open are lost. In minor version 0 the server learns it when the lease ends.
+    /// Tells the server that the client will not be back, so that it keeps nothing for it. Files that nobody uses any
+    /// more are closed first, others that are open are lost. In minor version 0 the server learns it when the lease
+    /// ends.
     ///
     /// # Errors
     /// See [`Error`].

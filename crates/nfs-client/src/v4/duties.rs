@@ -1,4 +1,5 @@
-//! What is left for a client's driver to do: files to close, stateids to free, delegations to return, and what SEQUENCE has told.
+//! What is left for a client's driver to do: files to close, stateids to free, delegations to return, and what SEQUENCE
+//! has told.
 
 use super::held::Held;
 use rpcrdma_env::Timestamp;

@@ -93,12 +93,6 @@ pub enum Error {
         /// The operation.
         operation: Op,
     },
-    /// A directory has more entries than are taken from a server.
-    #[error("the directory has more than {max} entries, or the server lists it without end")]
-    TooManyEntries {
-        /// The limit.
-        max: u64,
-    },
     /// The server has made what it was to make, and what was to be done with it has failed.
     #[error(transparent)]
     AfterCreation(Box<Error>),
@@ -179,7 +173,6 @@ impl Error {
             | Self::Locked { operation, .. }
             | Self::Moved { operation }
             | Self::Unsettled { operation, .. } => Some(*operation),
-            Self::TooManyEntries { .. } => Some(Op::ReadDir),
             Self::AfterCreation(error) => error.operation(),
             Self::NoVersion4 { .. } | Self::NoMinor { .. } => None,
         }

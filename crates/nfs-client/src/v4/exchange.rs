@@ -80,7 +80,8 @@ impl Inner {
         }
     }
 
-    /// Operations on this ground: one attempt. Statuses are the caller's to look at; an error means that there is no reply.
+    /// Operations on this ground: one attempt. Statuses are the caller's to look at; an error means that there is no
+    /// reply.
     pub(super) async fn attempt(
         &self,
         ground: &Ground,
@@ -216,9 +217,9 @@ impl Inner {
         Ok(())
     }
 
-    /// Finds out what number the next call of a doubtful slot has: whether the server has executed the call that nobody knows of or
-    /// not, it has the number used when it has answered this one (ULB-5.5-b, -c). Returns how SEQUENCE failed, if the slot is not
-    /// to be used.
+    /// Finds out what number the next call of a doubtful slot has: whether the server has executed the call that nobody
+    /// knows of or not, it has the number used when it has answered this one (ULB-5.5-b, -c). Returns how SEQUENCE
+    /// failed, if the slot is not to be used.
     async fn probe(&self, ground: &Ground, session: &Session, slot: &mut Taken<'_>) -> Result<Option<Failed>, Error> {
         let call = Arguments::new(self.minor, vec![Args::Sequence(session.sequence(slot, false))]);
         let mut encoder = Encoder::new();

@@ -96,7 +96,8 @@ impl Held {
         current(self.state().open, ground)
     }
 
-    /// The stateid to read and write by: that of the locks where there are some, so that nobody writes who has lost his locks.
+    /// The stateid to read and write by: that of the locks where there are some, so that nobody writes who has lost his
+    /// locks.
     pub(super) fn io_state(&self, ground: &Ground) -> StateId {
         let state = self.state();
         let lock = state.lock.filter(|_| !state.ranges.all().is_empty());
@@ -193,8 +194,8 @@ impl Held {
     }
 }
 
-/// Minor version 0 wants to know each change of a stateid; in later ones 0 means whichever is current, so that calls may overtake
-/// each other (RFC 8881 section 8.2.2).
+/// Minor version 0 wants to know each change of a stateid; in later ones 0 means whichever is current, so that calls
+/// may overtake each other (RFC 8881 section 8.2.2).
 fn current(state: StateId, ground: &Ground) -> StateId {
     StateId { sequence: if ground.session.is_some() { 0 } else { state.sequence }, ..state }
 }

@@ -1,6 +1,4 @@
-//! Reading directories: READDIR with attributes and handles.
-//!
-//! A server decides how far a directory goes. A walk ends with an error if a cookie repeats, or after [`MAX_ENTRIES`].
+//! Reading directories: READDIR with attributes and handles. [`Listing`](crate::Listing) walks through all of one.
 
 use super::{
     Error, Nfs4, attributes,
@@ -11,12 +9,6 @@ use rpcrdma_nfs::{
     attr::Attributes,
     v4::{self, Args, Attribute, Bitmap, FileAttributes, Handle, Name, Op, Value, Verifier, ops},
 };
-use std::collections::{HashSet, VecDeque};
-
-/// The most entries that a walk takes from a server.
-pub const MAX_ENTRIES: u64 = 100_000_000;
-/// The most cookies that are kept in mind, one for each answer.
-const REMEMBERED_COOKIES: usize = 1 << 16;
 
 const ASKED: Bitmap = ATTRIBUTES.with(Attribute::Handle as u32).with(Attribute::ReadAttributesError as u32);
 
@@ -91,107 +83,4 @@ fn told(told: &FileAttributes) -> Result<(Option<Attributes>, Option<Handle>), E
     });
     let attributes = if failed { None } else { v4::attributes_of(&values, attributes::NOBODY) };
     Ok((attributes, file))
-}
-
-/// A walk through a directory.
-#[derive(Debug)]
-pub struct Listing {
-    nfs: Nfs4,
-    directory: Handle,
-    octets: u32,
-    max_entries: u64,
-    entries: u64,
-    cookie: u64,
-    /// The cookies that have been gone on from.
-    met: HashSet<u64>,
-    verifier: Verifier,
-    ready: VecDeque<Entry>,
-    has_ended: bool,
-    has_failed: bool,
-}
-
-impl Listing {
-    /// A walk through `directory` from its first entry, in answers of the size that is best.
-    pub fn new(nfs: Nfs4, directory: Handle) -> Self {
-        let octets = nfs.transfer().directory;
-        Self {
-            nfs,
-            directory,
-            octets,
-            max_entries: MAX_ENTRIES,
-            entries: 0,
-            cookie: 0,
-            met: HashSet::new(),
-            verifier: Verifier::default(),
-            ready: VecDeque::new(),
-            has_ended: false,
-            has_failed: false,
-        }
-    }
-
-    /// Takes at most so many entries instead of [`MAX_ENTRIES`].
-    #[must_use]
-    pub fn with_max_entries(mut self, max: u64) -> Self {
-        self.max_entries = max;
-        self
-    }
-
-    /// The same in answers of about so many octets.
-    #[must_use]
-    pub fn with_octets(mut self, octets: u32) -> Self {
-        self.octets = octets;
-        self
-    }
-
-    /// The next entry, or `None` at the end.
-    ///
-    /// # Errors
-    /// As [`Nfs4::readdir`]. If the server leads round in a circle, or the directory has too many entries.
-    pub async fn next(&mut self) -> Result<Option<Entry>, Error> {
-        loop {
-            while let Some(entry) = self.ready.pop_front() {
-                if !matches!(entry.name.as_slice(), b"." | b"..") {
-                    return Ok(Some(entry));
-                }
-            }
-            if self.has_ended {
-                return Ok(None);
-            }
-            if let Err(error) = self.fetch().await {
-                (self.has_failed, self.has_ended) = (true, true);
-                return Err(error);
-            }
-        }
-    }
-
-    /// Whether the walk has ended with an error.
-    pub fn has_failed(&self) -> bool {
-        self.has_failed
-    }
-
-    async fn fetch(&mut self) -> Result<(), Error> {
-        let Page { entries, verifier, end } =
-            self.nfs.readdir(&self.directory, self.cookie, self.verifier, self.octets).await?;
-        self.entries = self.entries.saturating_add(entries.len() as u64);
-        if self.entries > self.max_entries {
-            return Err(Error::TooManyEntries { max: self.max_entries });
-        }
-        let nonsense = |what| Err(Error::nonsense(Op::ReadDir, what));
-        if let Some(last) = entries.last() {
-            if last.cookie == self.cookie && !end {
-                return nonsense("does not advance in the directory");
-            }
-            self.cookie = last.cookie;
-        }
-        if !end {
-            if self.met.len() >= REMEMBERED_COOKIES {
-                self.met.clear();
-            }
-            if !self.met.insert(self.cookie) {
-                return nonsense("leads round in a circle in the directory");
-            }
-        }
-        (self.verifier, self.has_ended, self.ready) = (verifier, end, entries.into());
-        Ok(())
-    }
 }

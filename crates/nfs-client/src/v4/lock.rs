@@ -36,8 +36,8 @@ impl Nfs4 {
         self.inner.lock(&opened.held, kind, offset, length).await
     }
 
-    /// LOCK: the same as soon as it can be had, however long that takes. The server tells when that is, or it is tried from time to
-    /// time.
+    /// LOCK: the same as soon as it can be had, however long that takes. The server tells when that is, or it is tried
+    /// from time to time.
     pub async fn lock_when_free(&self, opened: &Opened, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
         let (held, clock) = (&opened.held, &self.inner.env.clock);
         let waiting = match kind {

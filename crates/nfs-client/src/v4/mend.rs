@@ -7,44 +7,13 @@ use super::{
     reply::{Failed, Reply},
     standing::Ground,
 };
-use rpcrdma_env::{Buffer, Clock};
+use crate::patience::Patience;
+use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{Args, Op, Status, ops::sequence_status};
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
-/// The first wait after a server has said "try again later"; it doubles each time.
-const FIRST_WAIT: Duration = Duration::from_millis(100);
-/// The longest such wait.
-const LONGEST_WAIT: Duration = Duration::from_secs(15);
-/// All such waits of one call together: a grace period takes a minute or two, and a server that asks for ever must not hold up its
-/// caller for ever.
-const LATER_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// How often a call is made again after a repair.
 const MAX_MENDS: u32 = 8;
-
-/// How long is waited next, and how long it was waited so far.
-#[derive(Debug)]
-pub(super) struct Patience {
-    wait: Duration,
-    waited: Duration,
-}
-
-impl Patience {
-    pub(super) fn new() -> Self {
-        Self { wait: FIRST_WAIT, waited: Duration::ZERO }
-    }
-
-    /// Waits, unless it was waited long enough.
-    pub(super) async fn wait(&mut self, clock: &dyn Clock) -> bool {
-        if self.waited >= LATER_LIMIT {
-            return false;
-        }
-        let wait = self.wait.min(LATER_LIMIT - self.waited);
-        clock.sleep_until(clock.now() + wait).await;
-        self.waited += wait;
-        self.wait = (wait * 2).min(LONGEST_WAIT);
-        true
-    }
-}
 
 /// What is done about a failure.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! A client of NFS version 4, minor versions 0 to 2.
 //!
-//! * [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in minor
-//!   version 0 a client id), and repairs both: a call that a restart of the server, a lost session or a lost connection
-//!   got in the way of is made again, after what is held was reclaimed. What could not be reclaimed is told ([`Error::Lost`]).
+//! * [`Nfs4`] has every operation as an async method. It agrees with the server on a minor version, keeps a session (in
+//!   minor version 0 a client id), and repairs both: a call that a restart of the server, a lost session or a lost
+//!   connection got in the way of is made again, after what is held was reclaimed. What could not be reclaimed is told
+//!   ([`Error::Lost`]).
 //! * [`Opened`] is an open file, with its locks. Dropping it closes the file by and by, if the driver is driven.
-//! * [`Nfs4::driver`] keeps the lease and does what the server asks for. The library starts no task: whoever embeds it polls it.
+//! * [`Nfs4::driver`] keeps the lease and does what the server asks for. The library starts no task: whoever embeds it
+//!   polls it.
 //! * [`Callbacks`] answers the calls of the server, which the transport brings in the reverse direction.
-//! * [`Listing`] walks a directory.
 //!
 //! Nothing that a server sends is believed: results that do not fit the call are errors, and what is kept is bounded.
 
@@ -50,13 +51,11 @@ pub use callback::{CALLBACK_SLOTS, Callbacks};
 pub use copy::{Copied, Span};
 pub use data::By;
 pub use error::{Conflict, Error, Lost};
-pub use list::{Entry, Listing, MAX_ENTRIES, Page};
+pub use list::{Entry, Page};
 pub use look::{Found, Usage};
-
 pub use open::{Access, How, Opened};
 pub use options::Options;
 pub use small::Small;
-pub use transfer::Transfer;
 
 use rpcrdma_env::Env;
 use rpcrdma_nfs::v4::{ClientName, Verifier};

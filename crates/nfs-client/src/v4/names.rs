@@ -1,8 +1,8 @@
 //! Names: REMOVE, RENAME, LINK.
 //!
-//! A session executes each call once. Where an earlier one may have been executed all the same, since the session was lost with its
-//! memory or there is none (minor version 0), "does not exist" and "exists" are held against what is there: if that is what
-//! the call was to bring about, it has succeeded.
+//! A session executes each call once. Where an earlier one may have been executed all the same, since the session was
+//! lost with its memory or there is none (minor version 0), "does not exist" and "exists" are held against what is
+//! there: if that is what the call was to bring about, it has succeeded.
 
 use super::{
     Error, Found, Nfs4,

@@ -144,7 +144,8 @@ impl Nfs4 {
             epoch = ground.epoch;
             Ok(inner.open_ops(ground, target, access, &how, &owner, more))
         };
-        // An open of a file that is there may as well be executed again, and what is read with it is too much to be remembered.
+        // An open of a file that is there may as well be executed again, and what is read with it is too much to be
+        // remembered.
         let plan = Plan { is_kept: !matches!(how, OpenHow::NoCreate), ..Plan::changes(Op::Open) };
         let reply = inner.perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open)).await;
         drop(turn);

@@ -1,8 +1,8 @@
-//! Owners of opens. Each has one file open at a time, so that no open is another's; one that has closed its file is used again,
-//! since in minor version 0 a new one costs a call (OPEN_CONFIRM).
+//! Owners of opens. Each has one file open at a time, so that no open is another's; one that has closed its file is
+//! used again, since in minor version 0 a new one costs a call (OPEN_CONFIRM).
 //!
-//! In minor version 0 an owner counts its operations (RFC 7530 section 9.1.7). The number of one that nobody knows the outcome of
-//! may be used or not: the next operation tries it, and the one after it if the server says so.
+//! In minor version 0 an owner counts its operations (RFC 7530 section 9.1.7). The number of one that nobody knows the
+//! outcome of may be used or not: the next operation tries it, and the one after it if the server says so.
 
 use super::reply::Reply;
 use rpcrdma_nfs::v4::{Op, OwnerName, Status};
@@ -40,20 +40,8 @@ impl Counter {
             _ => Status::OK,
         };
         self.is_doubtful = false;
-        // RFC 7530 section 9.1.7: these leave the number as it was.
-        let is_unused = matches!(
-            status,
-            Status::STALE_CLIENTID
-                | Status::STALE_STATEID
-                | Status::BAD_STATEID
-                | Status::BAD_SEQID
-                | Status::BADXDR
-                | Status::RESOURCE
-                | Status::NOFILEHANDLE
-                | Status::MOVED
-        );
         let try_next = status == Status::BAD_SEQID && was_doubtful;
-        if !is_unused || try_next {
+        if status.is_counted() || try_next {
             self.next = self.next.wrapping_add(1);
         }
         try_next

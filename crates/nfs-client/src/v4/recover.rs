@@ -6,7 +6,7 @@ use super::{
     Error, Inner, Lost,
     compound::{self, Plan},
     held::Held,
-    mend::{Mended, Patience},
+    mend::Mended,
     reply::{Failed, Reply, done},
     standing::{Ground, Known},
 };
@@ -102,7 +102,8 @@ impl Inner {
                 }
                 Err(error) if is_later(&error) => return Ok(Step::Later(error)),
                 Err(error) => {
-                    // What the server made of it is unknown, or it does not know the client: the client's id is asked for again.
+                    // What the server made of it is unknown, or it does not know the client: the client's id is asked
+                    // for again.
                     standing.client = None;
                     return match error.status() {
                         Some(Status::STALE_CLIENTID | Status::SEQ_MISORDERED) => Ok(Step::Next),

@@ -1,4 +1,5 @@
-//! Minor versions from 1 on: making the client known, and a session with both channels (RFC 8881 sections 18.35, 18.36).
+//! Minor versions from 1 on: making the client known, and a session with both channels (RFC 8881 sections 18.35,
+//! 18.36).
 
 use super::{Error, Inner, slots::Slots, standing::Known};
 use rpcrdma_nfs::v4::{
@@ -11,8 +12,8 @@ use std::sync::Arc;
 const OPERATIONS: u32 = 24;
 /// The largest reply that the server is asked to remember, in octets.
 const CACHED_OCTETS: u32 = 4_096;
-/// The largest message of the back channel: RPC-over-RDMA carries it inline, as it has no chunks in the reverse direction
-/// (RFC 8167 section 5.3). What a server calls has a kilobyte at most.
+/// The largest message of the back channel: RPC-over-RDMA carries it inline, as it has no chunks in the reverse
+/// direction (RFC 8167 section 5.3). What a server calls has a kilobyte at most.
 pub(super) const BACK_OCTETS: u32 = 4_096 - 28;
 /// Operations of a call of the server, and its slots.
 pub(super) const BACK_OPERATIONS: u32 = 16;

@@ -1,7 +1,8 @@
 //! The slots of a session: which call goes by which slot, with which number (RFC 8881 section 2.10.6).
 //!
-//! A slot's number advances only when it is known that the server has seen the call. A call that ends otherwise, by an error of
-//! the transport or because its caller went away, leaves the slot doubtful: who takes it next probes it first (ULB-5.5-b, -c).
+//! A slot's number advances only when it is known that the server has seen the call. A call that ends otherwise, by an
+//! error of the transport or because its caller went away, leaves the slot doubtful: who takes it next probes it first
+//! (ULB-5.5-b, -c).
 
 use rpcrdma_nfs::v4::ops::SequenceOk;
 use std::sync::{Mutex, MutexGuard, PoisonError};

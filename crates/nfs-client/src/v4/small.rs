@@ -1,4 +1,5 @@
-//! Small files in one call: OPEN, READ or WRITE, and CLOSE (the current stateid of minor versions from 1 on: RFC 8881 section 16.2.3.1.2).
+//! Small files in one call: OPEN, READ or WRITE, and CLOSE (the current stateid of minor versions from 1 on: RFC 8881
+//! section 16.2.3.1.2).
 //!
 //! Minor version 0 has no current stateid: there a small file is read without an open, and written in the usual way.
 

@@ -15,8 +15,8 @@ use rpcrdma_nfs::v4::{
 };
 
 impl Nfs4 {
-    /// SEEK: where the next data or the next hole begins, from `offset` on; `None` if none comes before the end of the file. The end
-    /// itself counts as a hole.
+    /// SEEK: where the next data or the next hole begins, from `offset` on; `None` if none comes before the end of the
+    /// file. The end itself counts as a hole.
     ///
     /// # Errors
     /// See [`Error`], here and below.

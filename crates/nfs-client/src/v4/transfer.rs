@@ -5,6 +5,7 @@ use super::{
     compound::{Plan, get},
     reply::done,
 };
+use crate::Transfer;
 use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, MAX_TRANSFER_OCTETS, Op, Value};
 use std::{
     sync::{MutexGuard, PoisonError},
@@ -19,17 +20,6 @@ const DIRECTORY_OCTETS: usize = 256 << 10;
 const SHORTEST_RENEWAL: Duration = Duration::from_millis(300);
 /// Nor more seldom.
 const LONGEST_RENEWAL: Duration = Duration::from_secs(60);
-
-/// How a client moves data, in octets per call, from what the server says, the session and the transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Transfer {
-    /// The largest READ.
-    pub read: u32,
-    /// The largest WRITE.
-    pub write: u32,
-    /// The best READDIR.
-    pub directory: u32,
-}
 
 /// What a server says of itself.
 #[derive(Clone, Copy, Debug)]

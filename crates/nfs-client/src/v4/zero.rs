@@ -1,7 +1,7 @@
 //! Minor version 0: making the client known (RFC 7530 sections 9.1.1, 16.33, 16.34).
 //!
-//! The server cannot call this client, which listens on no port of its own: it says so with an address that is none, and gets no
-//! delegations.
+//! The server cannot call this client, which listens on no port of its own: it says so with an address that is none,
+//! and gets no delegations.
 
 use super::{Error, Inner, standing::Known};
 use rpcrdma_nfs::v4::{

@@ -149,7 +149,8 @@ async fn what_is_not_for_this_client_is_refused_in_its_own_words() {
     }
 }
 
-/// A delegation that nobody asked for is given back at once; one that is recalled before its OPEN is answered is told to wait.
+/// A delegation that nobody asked for is given back at once; one that is recalled before its OPEN is answered is told
+/// to wait.
 #[tokio::test(start_paused = true)]
 async fn delegations_are_given_back_over_the_connection_that_stands() {
     let (_house, nfs, wire, service, session) = called().await;

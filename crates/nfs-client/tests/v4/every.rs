@@ -10,7 +10,10 @@ use rpcrdma_nfs::{
         ops::{self, Content, CreateKind, LockKind, SetXattrOption, Stability},
     },
 };
-use rpcrdma_nfs_client::v4::{Access, Error, How, Listing, Nfs4, Span};
+use rpcrdma_nfs_client::{
+    self as client, Files, Transfer,
+    v4::{Access, Error, How, Nfs4, Span},
+};
 use std::sync::Arc;
 
 pub(crate) fn mode(mode: u32) -> NewAttributes {
@@ -116,18 +119,19 @@ async fn listing(nfs: &Nfs4, directory: &Handle) {
     for at in 0..60 {
         nfs.mkdir(&many, &name(&format!("directory {at:03}")), &mode(0o700)).await.unwrap();
     }
-    let mut listing = Listing::new(nfs.clone(), many.clone()).with_octets(4_096);
+    let (files, in_many) = (Files::from(nfs.clone()), client::Handle::from(&many));
+    let mut listing = files.list(&in_many, Transfer { directory: 4_096, ..nfs.transfer() });
     let mut names = Vec::new();
     while let Some(entry) = listing.next().await.unwrap() {
         assert_eq!(entry.attributes.unwrap().mode, 0o700);
-        assert_eq!(nfs.lookup(&many, &entry.name).await.unwrap().file, entry.file.unwrap());
+        assert_eq!(files.lookup(&in_many, &entry.name).await.unwrap().file, entry.file.unwrap());
         names.push(entry.name);
     }
     names.sort();
     assert_eq!(names.len(), 60);
-    assert_eq!(names[59], name("directory 059"));
-    let mut few = Listing::new(nfs.clone(), many).with_max_entries(10);
-    assert!(matches!(few.next().await, Err(Error::TooManyEntries { max: 10 })) && few.has_failed());
+    assert_eq!(names[59].as_slice(), b"directory 059");
+    let mut few = files.list(&in_many, nfs.transfer()).with_max_entries(10);
+    assert!(matches!(few.next().await, Err(client::Error::TooManyEntries { max: 10, .. })) && few.has_failed());
     assert_eq!(few.next().await.unwrap(), None);
     let page = nfs.readdir(directory, 0, Verifier::default(), 64 << 10).await.unwrap();
     assert!(page.end && page.entries.iter().any(|entry| entry.name == name("link")));

@@ -1,5 +1,5 @@
-//! Over RPC-over-RDMA on the simulated fabric, in both versions: every operation, connections that are cut, and a restart of the
-//! server with what is held reclaimed. Time is the simulation's.
+//! Over RPC-over-RDMA on the simulated fabric, in both versions: every operation, connections that are cut, and a
+//! restart of the server with what is held reclaimed. Time is the simulation's.
 
 use crate::{
     every::{contents, every_operation, mode, more_of_minor_2, name},

@@ -1,5 +1,5 @@
-//! A server that lies: in each field of SEQUENCE, OPEN, LOCK and READDIR, and in how many results there are. Each lie is an error that
-//! says what the server did, or does no harm; afterwards an honest server is served as before.
+//! A server that lies: in each field of SEQUENCE, OPEN, LOCK and READDIR, and in how many results there are. Each lie
+//! is an error that says what the server did, or does no harm; afterwards an honest server is served as before.
 
 use crate::{
     every::{mode, name},
@@ -13,7 +13,10 @@ use rpcrdma_nfs::v4::{
         open_result, sequence_status,
     },
 };
-use rpcrdma_nfs_client::v4::{Access, Error, How, Listing, Nfs4, Opened};
+use rpcrdma_nfs_client::{
+    self as client, Files,
+    v4::{Access, Error, How, Nfs4, Opened},
+};
 use std::{sync::Arc, time::Duration};
 
 /// Changes the outcomes of a kind in all answers.
@@ -243,13 +246,18 @@ async fn readdir_leads_nobody_round() {
     let house = House::new();
     let (nfs, wire) = house.client(2).await;
     let root = nfs.root().await.unwrap().file;
+    let files = Files::from(nfs.clone());
     let walk = async || {
-        let mut listing = Listing::new(nfs.clone(), root.clone()).with_max_entries(5_000);
+        let mut listing = files.list(&client::Handle::from(&root), nfs.transfer()).with_max_entries(5_000);
         let mut names = 0;
         while let Some(_entry) = listing.next().await? {
             names += 1;
         }
-        Ok::<u32, Error>(names)
+        Ok::<u32, client::Error>(names)
+    };
+    let says = |error: &client::Error, op: Op, what: &str| {
+        let client::Error::Nonsense { procedure, what: said } = error else { panic!("{error:?}") };
+        assert_eq!((*procedure, *said), (op.name(), what));
     };
     pages(&wire, |_| page(vec![], false));
     says(&walk().await.unwrap_err(), Op::ReadDir, "returned no entry before the end");
@@ -258,7 +266,7 @@ async fn readdir_leads_nobody_round() {
     pages(&wire, |number| page(vec![entry(3 + number % 7, b"a")], false));
     says(&walk().await.unwrap_err(), Op::ReadDir, "leads round in a circle in the directory");
     pages(&wire, |number| page(vec![entry(3 + number, b"a"); 100], false));
-    assert!(matches!(walk().await.unwrap_err(), Error::TooManyEntries { max: 5_000 }));
+    assert!(matches!(walk().await.unwrap_err(), client::Error::TooManyEntries { max: 5_000, .. }));
     for bad in [&b""[..], b"a/b", b"a\0b"] {
         pages(&wire, move |_| page(vec![entry(3, bad)], true));
         says(&walk().await.unwrap_err(), Op::ReadDir, "returned a name that no file can have");

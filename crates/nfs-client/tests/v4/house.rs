@@ -1,5 +1,6 @@
-//! A server of ours in the same process, and a wire to it that a test can look at and interfere with: calls can be lost before
-//! they are executed or after, and results can be changed on their way. Time is tokio's, which stands still unless all wait.
+//! A server of ours in the same process, and a wire to it that a test can look at and interfere with: calls can be lost
+//! before they are executed or after, and results can be changed on their way. Time is tokio's, which stands still
+//! unless all wait.
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env, Heap, SeededRandom, TokioClock};

@@ -1,5 +1,5 @@
-//! The client of version 4 against the server of this project, in one process: every operation in every minor version, restarts,
-//! lost sessions and leases, and a server that lies.
+//! The client of version 4 against the server of this project, in one process: every operation in every minor version,
+//! restarts, lost sessions and leases, and a server that lies.
 
 mod callbacks;
 mod every;

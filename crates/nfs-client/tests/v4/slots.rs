@@ -109,8 +109,8 @@ async fn a_call_that_comes_twice_is_executed_once() {
     nfs.remove(&root, &name("b")).await.unwrap().unwrap();
 }
 
-/// Without sessions the state on the server tells whether a call that came twice has succeeded; nothing is presumed of one that the
-/// transport reports an error for.
+/// Without sessions the state on the server tells whether a call that came twice has succeeded; nothing is presumed of
+/// one that the transport reports an error for.
 ///
 /// proves: ULB-5.5-d
 #[tokio::test(start_paused = true)]

@@ -1,11 +1,11 @@
-//! Access control lists as POSIX has them (the withdrawn 1003.1e, which Linux and others have): what a file system keeps beside
-//! a mode, and each protocol converts to and from its own.
+//! Access control lists as POSIX has them (the withdrawn 1003.1e, which Linux and others have): what a file system
+//! keeps beside a mode, and each protocol converts to and from its own.
 //!
-//! A list cannot hold what has no meaning: users and groups are sorted and stand in it once, and there is a mask where anybody
-//! is named.
+//! A list cannot hold what has no meaning: users and groups are sorted and stand in it once, and there is a mask where
+//! anybody is named.
 
-/// The most users and groups in one list: what the 64 KiB of Linux's `XATTR_SIZE_MAX` hold, without the entries for owner,
-/// group, mask and others.
+/// The most users and groups in one list: what the 64 KiB of Linux's `XATTR_SIZE_MAX` hold, without the entries for
+/// owner, group, mask and others.
 pub const MAX_NAMED: usize = 8187;
 
 /// Rights in an entry: to read.
@@ -51,10 +51,10 @@ impl PosixAcl {
         Self { owner, users: Vec::new(), group, groups: Vec::new(), mask: None, others }
     }
 
-    /// A list: the rights of the owner, of the file's group and of the others; those of further users and groups by number; and
-    /// the most that users and groups get. `None` if two entries are of the same user or group, somebody is named without a
-    /// mask, there are more than [`MAX_NAMED`], a number is the one that stands for nobody, or there are other rights than the
-    /// three.
+    /// A list: the rights of the owner, of the file's group and of the others; those of further users and groups by
+    /// number; and the most that users and groups get. `None` if two entries are of the same user or group, somebody is
+    /// named without a mask, there are more than [`MAX_NAMED`], a number is the one that stands for nobody, or there
+    /// are other rights than the three.
     pub fn new(
         [owner, group, others]: [u8; 3],
         mut users: Vec<(u32, u8)>,
@@ -119,7 +119,8 @@ impl PosixAcl {
         self.mask.is_none()
     }
 
-    /// Whether it lets somebody do something with a file of this owner and group. One entry must have all rights that are asked.
+    /// Whether it lets somebody do something with a file of this owner and group. One entry must have all rights that
+    /// are asked.
     pub fn allows(&self, asker: Asker<'_>, (owner, group): (u32, u32), rights: u8) -> bool {
         let has = |entry: u8| entry & rights == rights;
         if asker.uid == owner {

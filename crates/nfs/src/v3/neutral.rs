@@ -78,8 +78,8 @@ impl From<attr::Attributes> for Attributes {
 }
 
 impl From<Attributes> for attr::Attributes {
-    /// This version tells neither when a file was made nor a change number, for which the time of the last change of the
-    /// attributes stands.
+    /// This version tells neither when a file was made nor a change number, for which the time of the last change of
+    /// the attributes stands.
     fn from(told: Attributes) -> Self {
         let changed = attr::Time::from(told.changed);
         attr::Attributes {

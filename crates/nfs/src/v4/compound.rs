@@ -214,7 +214,8 @@ impl Call for Arguments {
 }
 
 impl Op {
-    /// Whether it changes nothing, on the server or in what the server knows of its clients, but how long a lease lasts.
+    /// Whether it changes nothing, on the server or in what the server knows of its clients, but how long a lease
+    /// lasts.
     pub fn only_looks(self) -> bool {
         matches!(
             self,

@@ -120,8 +120,24 @@ statuses! {
 }
 
 impl Status {
-    /// What an operation says in a minor version that does not have this status: 0 knows those up to `CB_PATH_DOWN` (RFC 7530
-    /// section 13.1).
+    /// Whether the owner of an operation that ended so counts it, in minor version 0 (RFC 7530 section 9.1.7).
+    pub const fn is_counted(self) -> bool {
+        // NFS4-7530-9.1.7-b
+        !matches!(
+            self,
+            Self::STALE_CLIENTID
+                | Self::STALE_STATEID
+                | Self::BAD_STATEID
+                | Self::BAD_SEQID
+                | Self::BADXDR
+                | Self::RESOURCE
+                | Self::NOFILEHANDLE
+                | Self::MOVED
+        )
+    }
+
+    /// What an operation says in a minor version that does not have this status: 0 knows those up to `CB_PATH_DOWN`
+    /// (RFC 7530 section 13.1).
     #[must_use]
     pub fn in_minor(self, minor: u32, op: Op) -> Self {
         if minor > 0 || self.0 <= Self::CB_PATH_DOWN.0 {

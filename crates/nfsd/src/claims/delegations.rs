@@ -3,8 +3,8 @@
 //! A file has any number of delegations for reading, one for each client, or a single one for writing. Whoever is about
 //! to use a file in another way than by an open that the table knows asks with [`Claims::recall`] first. What stands in
 //! the way is recalled once, through [`Recalls`], and the call is told so ([`Recalling`]); else it gets a [`Using`],
-//! and nothing that it would conflict with is delegated as long as that lasts. An open is used in the same way until its
-//! share is in the table: so there is no moment in which a delegation and what it excludes are granted both.
+//! and nothing that it would conflict with is delegated as long as that lasts. An open is used in the same way until
+//! its share is in the table: so there is no moment in which a delegation and what it excludes are granted both.
 //!
 //! Nothing sleeps, and no lock of the table is held while [`Recalls`] is called. What became of a recall is the
 //! protocol's business: the delegation stays until its guard is dropped.
@@ -275,8 +275,8 @@ impl Claims {
     }
 
     /// Somebody is about to use a file: to read it ([`Kind::Read`]), or to change it, its attributes or its names
-    /// ([`Kind::Write`]). `user` is the client, if that is known: its own delegation is not in its way. Delegations that
-    /// are in the way are recalled.
+    /// ([`Kind::Write`]). `user` is the client, if that is known: its own delegation is not in its way. Delegations
+    /// that are in the way are recalled.
     ///
     /// # Errors
     /// If there are any.

@@ -5,8 +5,8 @@
 //! * [`Claims::lock`], [`test`](Claims::test) and [`unlock`](Claims::unlock) are about byte ranges (`ranges.rs`,
 //!   `locking.rs`), which are kept on the host too (`host.rs`), and queued for (`waiting.rs`).
 //! * [`Claims::release_client`] ends all that a client holds (`clients.rs`).
-//! * [`Claims::delegate`] lets a client use a file by itself, [`Claims::recall`] calls that back when somebody else is about to
-//!   use it (`delegations.rs`).
+//! * [`Claims::delegate`] lets a client use a file by itself, [`Claims::recall`] calls that back when somebody else is
+//!   about to use it (`delegations.rs`).
 //!
 //! The table knows owners, not stateids: sequence numbers, leases and what is on stable storage are the protocol's. It
 //! is shared by all threads. No call waits for another client: locks are held for a look-up, those of a file's ranges

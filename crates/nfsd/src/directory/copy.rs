@@ -1,8 +1,9 @@
 //! Copies from file to file: by the kernel, in pieces of the size of a write, or by sharing what is on the disk.
 //!
-//! Of a file system that can clone, the kernel shares what it copies, too. What is copied counts as written and not committed.
-//! Holes that would lie beyond the destination's end are passed over, so that a copy of a sparse file is sparse; within the
-//! destination zeroes are written, since space there may have been reserved. A copy that fails after some octets says how many.
+//! Of a file system that can clone, the kernel shares what it copies, too. What is copied counts as written and not
+//! committed. Holes that would lie beyond the destination's end are passed over, so that a copy of a sparse file is
+//! sparse; within the destination zeroes are written, since space there may have been reserved. A copy that fails after
+//! some octets says how many.
 
 use super::{
     Inner,
@@ -115,7 +116,8 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
         }
     };
     if at > done {
-        // A hole at the end: the destination has to end there, whoever writes to it meanwhile. So it is not set to that size.
+        // A hole at the end: the destination has to end there, whoever writes to it meanwhile. So it is not set to that
+        // size.
         let last = span.to + (at - span.from) - 1;
         if stat(target)?.stx_size > last || write_fully(target, &[0], last)? == 1 {
             done = at;
@@ -168,7 +170,8 @@ fn copy_by_memory(source: &OwnedFd, at: u64, target: &OwnedFd, to: u64, length: 
     write_fully(target, &between[..read], to)
 }
 
-/// The unit in which ranges of files beneath a directory can be cloned, if they can: tried with two files without a name.
+/// The unit in which ranges of files beneath a directory can be cloned, if they can: tried with two files without a
+/// name.
 pub(super) fn clone_unit(root: &OwnedFd, block: u64) -> Option<u32> {
     let unnamed = || openat(root, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Bits::RUSR | Bits::WUSR);
     let (source, target) = (unnamed().ok()?, unnamed().ok()?);

@@ -1,7 +1,7 @@
 //! Data and holes of files: finding them, reading both, reserving space and giving it back.
 //!
-//! Where the kernel cannot tell holes, all of a file is data. A read of data and holes keeps the buffer that it was given. Space
-//! that is reserved or given back counts as a change of attributes: it is answered when the disk has it.
+//! Where the kernel cannot tell holes, all of a file is data. A read of data and holes keeps the buffer that it was
+//! given. Space that is reserved or given back counts as a change of attributes: it is answered when the disk has it.
 
 use super::{
     Inner,
@@ -19,8 +19,8 @@ use rustix::{
 };
 use std::num::NonZeroU64;
 
-/// The most that is read ahead since a client will need it, in octets: eight READs of the largest size. Beyond it the kernel sees
-/// by itself that somebody reads on.
+/// The most that is read ahead since a client will need it, in octets: eight READs of the largest size. Beyond it the
+/// kernel sees by itself that somebody reads on.
 const MAX_READ_AHEAD: u64 = 8 << 20;
 
 /// What a file holds at an offset before its end, and up to where, at most `end`.

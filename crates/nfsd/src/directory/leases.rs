@@ -1,12 +1,13 @@
-//! Leases of the host on files that are delegated to clients (`F_SETLEASE`, fcntl(2)): a program of the host that opens or
-//! cuts such a file in a way that the delegation excludes waits until the lease is given back, or for as long as
+//! Leases of the host on files that are delegated to clients (`F_SETLEASE`, fcntl(2)): a program of the host that opens
+//! or cuts such a file in a way that the delegation excludes waits until the lease is given back, or for as long as
 //! `/proc/sys/fs/lease-break-time` says.
 //!
-//! A file has one lease, however many clients have it delegated for reading. It is on a descriptor that is open anyway: for
-//! writing on the only one that this server has of the file, which everything here shares then, since any other would break
-//! the lease. That one is wanted is looked for every second, with the other [upkeep](super::upkeep): no signal is sent, so a
-//! program that uses this library needs no handler (docs/decisions/0009). What would break a lease of our own gives it up
-//! instead. Owns a reference to the descriptor for as long as the lease lasts. Errors are faults: then nothing is delegated.
+//! A file has one lease, however many clients have it delegated for reading. It is on a descriptor that is open anyway:
+//! for writing on the only one that this server has of the file, which everything here shares then, since any other
+//! would break the lease. That one is wanted is looked for every second, with the other [upkeep](super::upkeep): no
+//! signal is sent, so a program that uses this library needs no handler (docs/decisions/0009). What would break a lease
+//! of our own gives it up instead. Owns a reference to the descriptor for as long as the lease lasts. Errors are
+//! faults: then nothing is delegated.
 
 use super::{
     Inner, Object,
@@ -71,8 +72,8 @@ impl Leased {
         self.lock().as_ref().is_some_and(|lease| lease.kind == Kind::Read && !lease.is_given_up)
     }
 
-    /// The server is about to open the file by itself, in a way that would break a lease of its own: gives that up, and tells
-    /// those for whom it was.
+    /// The server is about to open the file by itself, in a way that would break a lease of its own: gives that up, and
+    /// tells those for whom it was.
     pub(super) fn give_up_for(&self, mode: Mode) {
         let told = match &mut *self.lock() {
             Some(lease) if lease.kind == Kind::Write || mode != Mode::Read => {

@@ -1,9 +1,9 @@
 //! Making files.
 //!
-//! The kernel makes each file as the caller; its mode is then set to what was asked where the process's mask made another of
-//! it. Where the directory has a default access control list, that takes the place of any mask, and stands: a program of the
-//! host would get no other mode. The verifier of an exclusive creation is kept in the new file's times, as is
-//! usual: it survives a restart, and the client's first SETATTR replaces it.
+//! The kernel makes each file as the caller; its mode is then set to what was asked where the process's mask made
+//! another of it. Where the directory has a default access control list, that takes the place of any mask, and stands:
+//! a program of the host would get no other mode. The verifier of an exclusive creation is kept in the new file's
+//! times, as is usual: it survives a restart, and the client's first SETATTR replaces it.
 
 use super::{
     Inner, Object,
@@ -192,7 +192,8 @@ impl Inner {
         Ok(object)
     }
 
-    /// The mode of a file that is made: what is asked, without what the maker's mask takes away where nothing else does.
+    /// The mode of a file that is made: what is asked, without what the maker's mask takes away where nothing else
+    /// does.
     fn first_mode(&self, directory: &Object, new: &NewAttributes, default: u32) -> u32 {
         let mode = new.mode.unwrap_or(default) & MODE_BITS;
         // RFC 8275 section 5.

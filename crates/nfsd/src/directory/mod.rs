@@ -718,7 +718,8 @@ impl FileSystem for DirectoryFs {
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let file = to.file();
         self.run_in_turn(&to.caller.clone(), file, move |inner| match inner.clone_range(&from, &to, &span) {
-            // The disk is always waited for: nobody can commit it, and its answer has no verifier that would tell of a loss.
+            // The disk is always waited for: nobody can commit it, and its answer has no verifier that would tell of a
+            // loss.
             Ok(changed) => {
                 Step::Then(Box::new(move |inner| Answers::Stable.after(inner, &[file], changed, |changed| changed)))
             }

@@ -144,8 +144,8 @@ pub(super) fn host_locks(open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>>
     let open: &dyn Any = &**open;
     let object = open.downcast_ref::<Open>()?.object();
     let mut known = object.opens.locks.lock().unwrap_or_else(PoisonError::into_inner);
-    // To open it for writing would break the lease of those who have it delegated for reading; nobody else has it open for
-    // writing then, or locks it so.
+    // To open it for writing would break the lease of those who have it delegated for reading; nobody else has it open
+    // for writing then, or locks it so.
     let reads_alone = object.leased.is_for_reading();
     if let Some(locks) = known.locks.upgrade().filter(|_| reads_alone || !known.reads_alone) {
         return Some(locks);

@@ -6,8 +6,9 @@
 //! tags: 1 owner, 2 user, 4 group, 8 further group, 16 mask, 32 others; numbers mean something for 2 and 8 alone
 //! ```
 //!
-//! The disk, and a server behind a file system of the network, can hold anything: what is no list fails with `EIO`. The kernel
-//! keeps a list that a mode can say as the mode alone. Setting acts as the caller, so that the kernel checks the rights.
+//! The disk, and a server behind a file system of the network, can hold anything: what is no list fails with `EIO`. The
+//! kernel keeps a list that a mode can say as the mode alone. Setting acts as the caller, so that the kernel checks the
+//! rights.
 
 use super::{
     Cover, Inner, Object,

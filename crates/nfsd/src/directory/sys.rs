@@ -1,5 +1,6 @@
-//! The kernel's own file handles, `name_to_handle_at` and `open_by_handle_at`; locks of open file descriptions, `F_OFD_SETLK` and
-//! `F_OFD_GETLK` of `fcntl`, and leases, `F_SETLEASE` and `F_GETLEASE`; clones of ranges, `FICLONERANGE` of `ioctl`.
+//! The kernel's own file handles, `name_to_handle_at` and `open_by_handle_at`; locks of open file descriptions,
+//! `F_OFD_SETLK` and `F_OFD_GETLK` of `fcntl`, and leases, `F_SETLEASE` and `F_GETLEASE`; clones of ranges,
+//! `FICLONERANGE` of `ioctl`.
 //!
 //! The only unsafe code of the crate. rustix, which offers everything else that is needed here, has none of these
 //! calls, and no other well-kept crate has them behind a safe signature. Errors are the kernel's error numbers.
@@ -147,8 +148,8 @@ pub(super) fn clone_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, span: &Span)
 /// `F_SETSIG`, which libc does not name.
 const F_SETSIG: libc::c_int = 10;
 
-/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes it. Nobody is sent a
-/// signal when it is broken.
+/// Takes a lease on an open file, or gives it back. `EAGAIN` if the file is open in a way that excludes it. Nobody is
+/// sent a signal when it is broken.
 pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Errno> {
     let raw = fd.as_raw_fd();
     let number = match lease {
@@ -160,9 +161,9 @@ pub(super) fn set_lease(fd: BorrowedFd<'_>, lease: KernelLock) -> Result<(), Err
         // SAFETY: the descriptor is open for the whole call, which takes a number and no memory.
         return check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, number) }).map(drop);
     }
-    // The kernel makes this process the owner of a descriptor that is leased and has none, and would end it with SIGIO if the
-    // lease were broken before the owner is taken off again: a signal that is ignored by default is sent in that moment.
-    // SAFETY: the descriptor is open for all three calls, which take numbers and no memory.
+    // The kernel makes this process the owner of a descriptor that is leased and has none, and would end it with SIGIO
+    // if the lease were broken before the owner is taken off again: a signal that is ignored by default is sent in that
+    // moment. SAFETY: the descriptor is open for all three calls, which take numbers and no memory.
     check(unsafe { libc::fcntl(raw, F_SETSIG, libc::SIGURG) })?;
     // SAFETY: as before.
     let leased = check(unsafe { libc::fcntl(raw, libc::F_SETLEASE, number) });

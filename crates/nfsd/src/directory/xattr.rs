@@ -1,8 +1,9 @@
 //! Extended attributes of users: those that Linux has under `user.`; no others are reached.
 //!
-//! Everything is done as the caller, so that the kernel checks the rights, on regular files and directories alone. The kernel
-//! tells all names of a file at once, at most 64 KiB: that much memory a listing takes while it runs. Positions are hashes of
-//! the names, as they are in directories without stable positions, so that names that come and go hide none of the others.
+//! Everything is done as the caller, so that the kernel checks the rights, on regular files and directories alone. The
+//! kernel tells all names of a file at once, at most 64 KiB: that much memory a listing takes while it runs. Positions
+//! are hashes of the names, as they are in directories without stable positions, so that names that come and go hide
+//! none of the others.
 
 use super::{
     Cover, Inner, Object,

@@ -1,8 +1,10 @@
-//! What a file system does so that programs of the host do not get a file behind a client's back to which it is delegated.
+//! What a file system does so that programs of the host do not get a file behind a client's back to which it is
+//! delegated.
 
 use std::{any::Any, fmt};
 
-/// What is called, once, when a program of the host wants a file that is leased: it waits until the lease is given back.
+/// What is called, once, when a program of the host wants a file that is leased: it waits until the lease is given
+/// back.
 pub type Broken = Box<dyn FnOnce() + Send>;
 
 /// Programs of the host wait for a file until this is dropped, or for as long as the host lets them wait.

@@ -164,9 +164,10 @@ pub trait FileSystem: Send + Sync {
         None
     }
 
-    /// Keeps programs of the host from a file that is about to be delegated to a client: for reading ([`Kind::Read`]) from
-    /// changing it, for writing from opening it at all. When one wants to, `broken` is called, and the program waits until
-    /// the lease is dropped. May sleep. A file system that nobody else can get at says [`HostLease::needless`].
+    /// Keeps programs of the host from a file that is about to be delegated to a client: for reading ([`Kind::Read`])
+    /// from changing it, for writing from opening it at all. When one wants to, `broken` is called, and the program
+    /// waits until the lease is dropped. May sleep. A file system that nobody else can get at says
+    /// [`HostLease::needless`].
     ///
     /// # Errors
     /// If they cannot be kept from it, or use it now: it is not delegated.
@@ -186,8 +187,8 @@ pub trait FileSystem: Send + Sync {
         Box::pin(async move { self.attributes(caller, file).await.map(|attributes| Acls::of_mode(attributes.mode)) })
     }
 
-    /// Sets the access control lists, and with them the nine permission bits; of a directory both lists, so that one without a
-    /// default has none then. What a mode cannot say is [`Fault::Unsupported`], unless it is implemented.
+    /// Sets the access control lists, and with them the nine permission bits; of a directory both lists, so that one
+    /// without a default has none then. What a mode cannot say is [`Fault::Unsupported`], unless it is implemented.
     fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
         Box::pin(async move {
             if !acls.is_mode() {
@@ -290,15 +291,15 @@ pub trait FileSystem: Send + Sync {
         read_only()
     }
 
-    /// Where the next data or hole of a regular file is, from `offset` on. [`Fault::NoDevice`] if that is where the file ends, or
-    /// beyond.
+    /// Where the next data or hole of a regular file is, from `offset` on. [`Fault::NoDevice`] if that is where the
+    /// file ends, or beyond.
     fn seek(&self, via: Via, offset: u64, what: Content) -> BoxFuture<'_, Told<Sought>> {
         let _ = (via, offset, what);
         unsupported()
     }
 
-    /// Reads data and holes from `offset`, as much as `budget` has room for; the data goes into `buffer`, one piece behind the
-    /// other. A file is all data, unless this is implemented.
+    /// Reads data and holes from `offset`, as much as `budget` has room for; the data goes into `buffer`, one piece
+    /// behind the other. A file is all data, unless this is implemented.
     fn read_sparse(
         &self,
         via: Via,
@@ -318,8 +319,8 @@ pub trait FileSystem: Send + Sync {
         Box::pin(ready(Ok(false)))
     }
 
-    /// Reserves space for a range, so that writes to it do not fail for the lack of it. A file that ends before the range does
-    /// ends there then.
+    /// Reserves space for a range, so that writes to it do not fail for the lack of it. A file that ends before the
+    /// range does ends there then.
     fn allocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
         let _ = (via, offset, length);
         unsupported()
@@ -332,15 +333,16 @@ pub trait FileSystem: Send + Sync {
     }
 
     /// Makes a range of `to` share what a range of `from` holds, at once and for good: both begin and end where
-    /// [`Features::clone_octets`] allows. A length of 0 is up to the end of the source. The source may belong to another file
-    /// system if it is open; [`Fault::OtherFileSystem`] where that is in the way.
+    /// [`Features::clone_octets`] allows. A length of 0 is up to the end of the source. The source may belong to
+    /// another file system if it is open; [`Fault::OtherFileSystem`] where that is in the way.
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
         let _ = (from, to, span);
         unsupported()
     }
 
-    /// Copies the first octets of a range from one file to another, not durably: about as much data as a write has at most, and
-    /// any number of holes, so that nobody waits for long. The source may belong to another file system if it is open.
+    /// Copies the first octets of a range from one file to another, not durably: about as much data as a write has at
+    /// most, and any number of holes, so that nobody waits for long. The source may belong to another file system if it
+    /// is open.
     fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
         let _ = (from, to, span);
         unsupported()

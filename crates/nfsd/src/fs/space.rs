@@ -97,8 +97,8 @@ impl SparseData {
     }
 }
 
-/// How much of a file may be told, as pieces. Each of them takes some octets beside its data, and data is followed by what makes
-/// its octets a multiple of four.
+/// How much of a file may be told, as pieces. Each of them takes some octets beside its data, and data is followed by
+/// what makes its octets a multiple of four.
 #[derive(Clone, Copy, Debug)]
 pub struct PieceBudget {
     count: u64,
@@ -108,8 +108,8 @@ pub struct PieceBudget {
 }
 
 impl PieceBudget {
-    /// Pieces of at most `count` octets of the file, of which at most `most`, each of which takes `head` octets beside its data.
-    /// All of them together take at most `octets`.
+    /// Pieces of at most `count` octets of the file, of which at most `most`, each of which takes `head` octets beside
+    /// its data. All of them together take at most `octets`.
     pub fn new(count: u64, octets: usize, head: usize, most: usize) -> Self {
         Self { count, octets, head, most }
     }

@@ -1,5 +1,5 @@
-//! The contents of a file in memory: pages where something was written, holes elsewhere. Files that were cloned share pages until
-//! one of them is written to; each counts them as its own.
+//! The contents of a file in memory: pages where something was written, holes elsewhere. Files that were cloned share
+//! pages until one of them is written to; each counts them as its own.
 
 use crate::Content;
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
@@ -128,7 +128,8 @@ impl Pages {
         shared.pages.len() as i64 - self.pages.range(page_range(offset, shared.len)).count() as i64
     }
 
-    /// Puts pages in the place of a range that begins with a page. What is behind the range in its last page reads as zeroes then.
+    /// Puts pages in the place of a range that begins with a page. What is behind the range in its last page reads as
+    /// zeroes then.
     pub(super) fn put(&mut self, offset: u64, shared: Shared) {
         let replaced: Vec<_> = self.pages.range(page_range(offset, shared.len)).map(|(index, _)| *index).collect();
         for index in replaced {

@@ -94,7 +94,8 @@ impl MemoryFs {
         })
     }
 
-    /// Changes the contents of a file, and counts its pages anew. `change` says how many it may add to the room that there is.
+    /// Changes the contents of a file, and counts its pages anew. `change` says how many it may add to the room that
+    /// there is.
     fn change_pages<T>(
         &self,
         via: &Via,
@@ -160,8 +161,8 @@ impl MemoryFs {
             }
             let shared = source.share(span.from, span.length);
             let pages = writable(tree, to)?;
-            // Pages are shared as a whole: what stands behind the range in the last one would be lost. Linux's file systems
-            // refuse it, too.
+            // Pages are shared as a whole: what stands behind the range in the last one would be lost. Linux's file
+            // systems refuse it, too.
             if !is_whole(span.length) && span.to + span.length < pages.size() {
                 return Err(Fault::Invalid);
             }

@@ -56,8 +56,8 @@ impl Execution {
         })
     }
 
-    /// That no client of version 4 has the file delegated in a way that excludes this use of it, until the use is over. It is
-    /// called back: JUKEBOX, and the client asks again.
+    /// That no client of version 4 has the file delegated in a way that excludes this use of it, until the use is over.
+    /// It is called back: JUKEBOX, and the client asks again.
     async fn using(&self, file: &Opened, kind: claims::Kind) -> Result<claims::Using, Status> {
         self.server.using(file, None, kind).await.map_err(|_| Status::JUKEBOX)
     }

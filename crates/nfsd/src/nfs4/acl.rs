@@ -1,4 +1,5 @@
-//! Access control lists of NFS version 4 (RFC 8881 section 6) from and to POSIX ones, as far as the two can say the same.
+//! Access control lists of NFS version 4 (RFC 8881 section 6) from and to POSIX ones, as far as the two can say the
+//! same.
 //!
 //! ```text
 //! told:  the entries of each class in the order in which POSIX asks them: the owner; users; the file's group and further ones,
@@ -7,16 +8,16 @@
 //!        kept may allow less than what was set, and never more.
 //! ```
 //!
-//! The default list of a directory is told as entries that do nothing but being inherited, by files and directories. What no
-//! POSIX list can refuse to somebody is not accepted: reading attributes, and for the owner setting them.
+//! The default list of a directory is told as entries that do nothing but being inherited, by files and directories.
+//! What no POSIX list can refuse to somebody is not accepted: reading attributes, and for the owner setting them.
 
 use rpcrdma_nfs::{
     attr::{Acls, EXECUTE, MAX_NAMED, PosixAcl, READ, WRITE},
     v4::{Ace, Acl, MAX_ACES, Principal, Status, ace},
 };
 
-/// The most entries of a list that is set. Each may be compared with each, on a thread that serves others, too: this many take
-/// about a millisecond. Linux's server takes fewer.
+/// The most entries of a list that is set. Each may be compared with each, on a thread that serves others, too: this
+/// many take about a millisecond. Linux's server takes fewer.
 pub(super) const MAX_SET_ACES: usize = 512;
 
 /// What everybody may do with a file who finds it.
@@ -26,8 +27,8 @@ const OWNER: u32 = ANYBODY | ace::WRITE_ATTRIBUTES | ace::WRITE_ACL;
 /// Both flags that make an entry inherited. POSIX has one for the two.
 const INHERITED: u32 = ace::FILE_INHERIT | ace::DIRECTORY_INHERIT;
 
-/// The rights of a POSIX entry as an entry of version 4 has them. Whoever may change a directory and look up in it may remove
-/// what is there.
+/// The rights of a POSIX entry as an entry of version 4 has them. Whoever may change a directory and look up in it may
+/// remove what is there.
 fn rights_of(posix: u8, is_directory: bool) -> u32 {
     let mut rights = 0;
     if posix & READ != 0 {
@@ -138,8 +139,8 @@ impl Who {
         self == who || who == Self::Everyone
     }
 
-    /// Whether it may match a member. Of nobody is known here in which groups he is, and the owner may be any user. Who is the
-    /// owner, or has an entry of his own, is in no further class.
+    /// Whether it may match a member. Of nobody is known here in which groups he is, and the owner may be any user. Who
+    /// is the owner, or has an entry of his own, is in no further class.
     fn is_maybe(self, who: Self) -> bool {
         match (self, who) {
             (_, Self::Everyone) | (Self::Owner, _) => true,
@@ -177,7 +178,8 @@ impl Entry {
         let is_known = entry.flags & !(INHERITED | ace::INHERIT_ONLY | ace::IDENTIFIER_GROUP) == 0;
         // RFC 8881 section 6.2.1.4.1: what nothing inherits cannot be inherited alone, nor can it from a file.
         let is_meant = if inherited == 0 { !inherits_only } else { is_directory };
-        // Files and directories inherit the same here. To deny both is stricter than what is asked, to allow both is not.
+        // Files and directories inherit the same here. To deny both is stricter than what is asked, to allow both is
+        // not.
         let is_had = inherited == 0 || inherited == INHERITED || !allows;
         if !is_known || !is_meant || !is_had {
             return Err(Status::ATTRNOTSUPP);
@@ -190,8 +192,8 @@ impl Entry {
 /// The POSIX lists for one of version 4.
 ///
 /// # Errors
-/// BADOWNER for a name that is no number; ATTRNOTSUPP for what cannot be had, or only with more rights than it gives; FBIG if it
-/// is too long.
+/// BADOWNER for a name that is no number; ATTRNOTSUPP for what cannot be had, or only with more rights than it gives;
+/// FBIG if it is too long.
 pub(super) fn posix(acl: &Acl, is_directory: bool) -> Result<Acls, Status> {
     if acl.len() > MAX_SET_ACES {
         return Err(Status::FBIG);

@@ -1,7 +1,7 @@
 //! Minor version 0: clients without sessions (RFC 7530 sections 9.1.1, 9.5, 16.29, 16.33, 16.34, 16.37).
 //!
-//! There whoever calls says whose state a call is about: by a client id, or by a stateid, which begins with one. Either renews the
-//! client's lease.
+//! There whoever calls says whose state a call is about: by a client id, or by a stateid, which begins with one. Either
+//! renews the client's lease.
 
 use super::{
     callback::dial40::target,
@@ -32,7 +32,8 @@ impl Drop for Present {
 }
 
 impl Compound {
-    /// The client of an operation is there until what this gives is dropped, and [`client`](Self::client) gives it from now on.
+    /// The client of an operation is there until what this gives is dropped, and [`client`](Self::client) gives it from
+    /// now on.
     ///
     /// # Errors
     /// EXPIRED if it has come to its end in this moment.
@@ -57,8 +58,8 @@ impl Compound {
         self.renewed(self.shared.state.client_of_zero(id)?)
     }
 
-    /// Whose state a stateid is, which is none of the special ones: the session's, in minor version 0 the one that it names,
-    /// which has been heard of.
+    /// Whose state a stateid is, which is none of the special ones: the session's, in minor version 0 the one that it
+    /// names, which has been heard of.
     ///
     /// # Errors
     /// In minor version 0 STALE_STATEID, EXPIRED, BAD_STATEID.
@@ -69,7 +70,8 @@ impl Compound {
         self.renewed(self.shared.state.client_of_state(state)?)
     }
 
-    /// The stateid that an operation of minor version 0 came with: it has neither a current one nor a number for "the latest".
+    /// The stateid that an operation of minor version 0 came with: it has neither a current one nor a number for "the
+    /// latest".
     ///
     /// # Errors
     /// As [`client_of`](Self::client_of), and OLD_STATEID; BAD_STATEID for an open that was not confirmed.

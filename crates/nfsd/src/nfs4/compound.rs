@@ -49,8 +49,8 @@ pub(super) struct Compound {
     session: Option<InSession>,
     /// Whose state the operation is about, in minor version 0.
     pub(super) client_of_zero: Option<Arc<Client<Pin>>>,
-    /// Whether an OPEN may be answered with a delegation: in minor version 0 not if it has to be confirmed (RFC 7530 section
-    /// 9.1.11).
+    /// Whether an OPEN may be answered with a delegation: in minor version 0 not if it has to be confirmed (RFC 7530
+    /// section 9.1.11).
     pub(super) may_delegate: bool,
     /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the first.
     holds_memory: bool,

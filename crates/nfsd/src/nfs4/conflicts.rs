@@ -50,9 +50,9 @@ impl Shared {
             .unwrap_or(Err(InTheWay::Journal))
     }
 
-    /// Somebody is about to use a file: a client, or nobody in particular. What clients have delegated that is in the way is
-    /// called back, and waited for for a moment: most clients return it at once, while whoever is told to ask again does so
-    /// after 100 ms, or 5 s in version 3 (Linux).
+    /// Somebody is about to use a file: a client, or nobody in particular. What clients have delegated that is in the
+    /// way is called back, and waited for for a moment: most clients return it at once, while whoever is told to ask
+    /// again does so after 100 ms, or 5 s in version 3 (Linux).
     ///
     /// # Errors
     /// If it has not come back.

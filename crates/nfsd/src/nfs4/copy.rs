@@ -1,9 +1,9 @@
 //! Copies within the server: CLONE and COPY (RFC 7862 sections 4, 15.2, 15.13).
 //!
-//! The source is the saved file, the destination the current one; each has a stateid of its own. A short copy is made before COPY
-//! is answered, in pieces as large as a WRITE, and others come in between. A long one goes on afterwards ([`offload`]) if the
-//! client can be told of its end; if not, COPY is answered with what was copied in a few pieces, and the client asks for the rest.
-//! What was copied is uncommitted, as after a WRITE.
+//! The source is the saved file, the destination the current one; each has a stateid of its own. A short copy is made
+//! before COPY is answered, in pieces as large as a WRITE, and others come in between. A long one goes on afterwards
+//! ([`offload`]) if the client can be told of its end; if not, COPY is answered with what was copied in a few pieces,
+//! and the client asks for the rest. What was copied is uncommitted, as after a WRITE.
 //!
 //! [`offload`]: super::offload
 
@@ -23,8 +23,8 @@ use rpcrdma_nfs::{
     },
 };
 
-/// The most that COPY copies before it is answered, in octets: longer copies go on afterwards. Four of the largest WRITEs, which
-/// is what Linux's server copies at a time, too.
+/// The most that COPY copies before it is answered, in octets: longer copies go on afterwards. Four of the largest
+/// WRITEs, which is what Linux's server copies at a time, too.
 pub(super) const SYNCHRONOUS_OCTETS: u64 = 4 << 20;
 /// The most pieces that it copies in, in number: where pieces are small, since there are many holes, it copies less.
 const SYNCHRONOUS_PIECES: usize = 16;

@@ -71,8 +71,8 @@ impl Compound {
         Ok(by_rights.lasting(self.using(file, kind).await?))
     }
 
-    /// That a caller may do by the file's mode what another user has opened it for: without sessions a stateid is no secret, and
-    /// comes from whoever has guessed it.
+    /// That a caller may do by the file's mode what another user has opened it for: without sessions a stateid is no
+    /// secret, and comes from whoever has guessed it.
     async fn check_rights(&self, file: &Opened, access: Access) -> Result<(), Status> {
         let needed = if access == Access::READ { Rights::READ } else { Rights::MODIFY };
         let told = file.file_system.access(file.caller.clone(), file.file, needed).await;

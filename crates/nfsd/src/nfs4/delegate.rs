@@ -1,9 +1,9 @@
-//! Delegations that come with opens, and their return: what OPEN wishes and gets, DELEGRETURN (RFC 8881 sections 10.4, 18.6,
-//! 18.16.3).
+//! Delegations that come with opens, and their return: what OPEN wishes and gets, DELEGRETURN (RFC 8881 sections 10.4,
+//! 18.6, 18.16.3).
 //!
-//! Asked in this order: whether the client can be called, the table of claims, the host, and what the client may hold. What a
-//! step got goes back if a later one fails; the OPEN is answered without a delegation then, and says why if the client wished
-//! for one.
+//! Asked in this order: whether the client can be called, the table of claims, the host, and what the client may hold.
+//! What a step got goes back if a later one fails; the OPEN is answered without a delegation then, and says why if the
+//! client wished for one.
 
 use super::{
     compound::Compound,

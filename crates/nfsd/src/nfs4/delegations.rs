@@ -1,9 +1,9 @@
-//! What the protocol knows of delegations: how each is named, when it was called back, and what its holder has said of the
-//! file (RFC 8881 sections 10.4.3 to 10.4.6).
+//! What the protocol knows of delegations: how each is named, when it was called back, and what its holder has said of
+//! the file (RFC 8881 sections 10.4.3 to 10.4.6).
 //!
-//! The table of claims decides who is in whose way; this knows to whom to say so. A client has at most one delegation of a
-//! file, and as many recalls of a client are under way at a time as [`RECALLS_OF_CLIENT`] says: the others wait here, each
-//! in the memory that its delegation has anyhow. Nothing sleeps, and nothing is dropped under the lock.
+//! The table of claims decides who is in whose way; this knows to whom to say so. A client has at most one delegation
+//! of a file, and as many recalls of a client are under way at a time as [`RECALLS_OF_CLIENT`] says: the others wait
+//! here, each in the memory that its delegation has anyhow. Nothing sleeps, and nothing is dropped under the lock.
 
 use super::{
     service::{Pin, Shared},
@@ -180,8 +180,8 @@ impl Delegations {
         drop(ended);
     }
 
-    /// A delegation is wanted back. Says whether somebody has to make [its recall](Self::next): not if it was wanted back
-    /// before, or others are under way that take it along. Without `call` the holder knows already.
+    /// A delegation is wanted back. Says whether somebody has to make [its recall](Self::next): not if it was wanted
+    /// back before, or others are under way that take it along. Without `call` the holder knows already.
     pub(super) fn recall(&self, key: Key, now: Timestamp, call: bool) -> bool {
         let mut inner = self.lock();
         let Some(entry) = inner.all.get_mut(&key) else { return false };
@@ -199,7 +199,8 @@ impl Delegations {
         self.lock().all.get(&key).is_some_and(|entry| entry.delegated.guard.is_recalled())
     }
 
-    /// Whether a client decides on a file's locks by itself: it may write to it alone, and has not been asked to return that.
+    /// Whether a client decides on a file's locks by itself: it may write to it alone, and has not been asked to return
+    /// that.
     pub(super) fn locks_alone(&self, key: Key) -> bool {
         let inner = self.lock();
         inner.all.get(&key).is_some_and(|entry| entry.delegated.kind == Kind::Write && entry.recalled.is_none())

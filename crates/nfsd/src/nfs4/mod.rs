@@ -1,4 +1,5 @@
-//! The NFS version 4 service, minor versions 0, 1 and 2 (RFC 7530, RFC 8881, RFC 7862): from a COMPOUND to the file system and back.
+//! The NFS version 4 service, minor versions 0, 1 and 2 (RFC 7530, RFC 8881, RFC 7862): from a COMPOUND to the file
+//! system and back.
 //!
 //! ```text
 //! service.rs    the call: decodes it, finds its session and slot, keeps the answer

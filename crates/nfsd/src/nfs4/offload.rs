@@ -1,9 +1,10 @@
-//! Copies that go on after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8, 15.8, 15.9, 16.1).
+//! Copies that go on after COPY was answered: OFFLOAD_STATUS, OFFLOAD_CANCEL, CB_OFFLOAD (RFC 7862 sections 4.8, 15.8,
+//! 15.9, 16.1).
 //!
-//! Each piece of a copy takes its client's turn in the queue, and is made only if the stateids still allow it: a copy ends with
-//! the opens that it was asked for with, and with its client. One that was asked for with a delegation goes on by an open of the
-//! client's when that is returned. It is durable when the client is told that all of it was copied,
-//! unless something was lost meanwhile: then the verifier says so. A client that cannot be told can ask.
+//! Each piece of a copy takes its client's turn in the queue, and is made only if the stateids still allow it: a copy
+//! ends with the opens that it was asked for with, and with its client. One that was asked for with a delegation goes
+//! on by an open of the client's when that is returned. It is durable when the client is told that all of it was
+//! copied, unless something was lost meanwhile: then the verifier says so. A client that cannot be told can ask.
 
 use super::{
     callback::NoAnswer,
@@ -34,8 +35,8 @@ use rpcrdma_nfs::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How often the server tries to tell a client that a copy has ended, in number, and how long it waits in between: a client that
-/// has lost its connection is back within some seconds, or asks.
+/// How often the server tries to tell a client that a copy has ended, in number, and how long it waits in between: a
+/// client that has lost its connection is back within some seconds, or asks.
 pub(super) const TELLS: u32 = 5;
 pub(super) const TELL_AGAIN: Duration = Duration::from_secs(3);
 

@@ -29,8 +29,8 @@ use rpcrdma_nfs::{
 };
 use std::{fmt, sync::Arc};
 
-/// How often an OPEN begins anew since the file of its name was removed meanwhile, in number: after that it is STALE, as it would be
-/// for a name whose file can never be opened.
+/// How often an OPEN begins anew since the file of its name was removed meanwhile, in number: after that it is STALE,
+/// as it would be for a name whose file can never be opened.
 const MAX_REMOVED: usize = 4;
 
 /// What an open keeps.
@@ -126,7 +126,8 @@ impl Compound {
                 self.check_claim(delegation, &target.file, share)?;
             }
             match self.open_target(&target, args.owner.clone(), (share, wish.clone()), recorded.clone()).await {
-                // Somebody has removed the file since its name was looked up: the name is another's by now, or nobody's.
+                // Somebody has removed the file since its name was looked up: the name is another's by now, or
+                // nobody's.
                 Err(Status::STALE) if is_named && removed < MAX_REMOVED => removed += 1,
                 opened => break (target, opened?),
             }
@@ -135,9 +136,9 @@ impl Compound {
             recovery.reclaimed(&client);
         }
         let Target { file, directory, set, .. } = target;
-        // Linux decides by itself on locks of what it has delegated for writing. Where its processes wait for each other's locks,
-        // it waits for a call of the server's, which knows nothing of them, for 30 s; without the flag it tries again after a
-        // second.
+        // Linux decides by itself on locks of what it has delegated for writing. Where its processes wait for each
+        // other's locks, it waits for a call of the server's, which knows nothing of them, for 30 s; without the flag
+        // it tries again after a second.
         let locks_alone = || self.shared.delegations.locks_alone((client.id(), Self::key(&file)));
         // NFS4-8881-20.11-a
         let tells = self.minor > 0 && self.shared.can_call(&client) && !locks_alone();

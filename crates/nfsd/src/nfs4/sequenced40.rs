@@ -1,8 +1,10 @@
-//! Minor version 0: operations that come with the sequence number of an owner (RFC 7530 sections 9.1.7 to 9.1.11, 16.18).
+//! Minor version 0: operations that come with the sequence number of an owner (RFC 7530 sections 9.1.7 to 9.1.11,
+//! 16.18).
 //!
-//! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU are executed here one after the other for each owner, each of them once:
-//! an operation that comes again is answered as it was. What they do is the same as in later minor versions, and is done there
-//! (`open.rs`, `lock.rs`); beside it an open whose owner was not known waits for OPEN_CONFIRM, and stands for nothing until then.
+//! OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE, LOCK and LOCKU are executed here one after the other for each owner, each
+//! of them once: an operation that comes again is answered as it was. What they do is the same as in later minor
+//! versions, and is done there (`open.rs`, `lock.rs`); beside it an open whose owner was not known waits for
+//! OPEN_CONFIRM, and stands for nothing until then.
 
 use super::{
     compound::Compound,

@@ -135,8 +135,8 @@ pub(super) struct WantedOfNew {
 }
 
 impl Wanted {
-    /// For a new file in a directory. With an access control list it is made for its owner alone, as far as that lets him, so
-    /// that nobody can do with it meanwhile what the list does not allow.
+    /// For a new file in a directory. With an access control list it is made for its owner alone, as far as that lets
+    /// him, so that nobody can do with it meanwhile what the list does not allow.
     ///
     /// # Errors
     /// BADOWNER, ATTRNOTSUPP, FBIG for a list that cannot be had.
@@ -186,8 +186,8 @@ impl Compound {
         }
     }
 
-    /// Gives a file that was just made its access control lists. What came of it is in the set of attributes that were set: the
-    /// file is there either way, and lets nobody do more.
+    /// Gives a file that was just made its access control lists. What came of it is in the set of attributes that were
+    /// set: the file is there either way, and lets nobody do more.
     pub(super) async fn set_first_acls(&self, file: &Opened, acls: Option<Acls>, set: &mut Bitmap) {
         if let Some(acls) = acls
             && set_acls(file, acls).await.is_err()

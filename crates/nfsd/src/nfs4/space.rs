@@ -1,7 +1,8 @@
-//! Holes, space and advice: SEEK, READ_PLUS, ALLOCATE, DEALLOCATE, IO_ADVISE (RFC 7862 sections 15.1, 15.4, 15.5, 15.10, 15.11).
+//! Holes, space and advice: SEEK, READ_PLUS, ALLOCATE, DEALLOCATE, IO_ADVISE (RFC 7862 sections 15.1, 15.4, 15.5,
+//! 15.10, 15.11).
 //!
-//! READ_PLUS takes memory for its data as READ does, and may tell less than was asked for where its pieces would take more of
-//! the reply than the data that was asked for: so a client knows how large a reply can be.
+//! READ_PLUS takes memory for its data as READ does, and may tell less than was asked for where its pieces would take
+//! more of the reply than the data that was asked for: so a client knows how large a reply can be.
 
 use super::{
     compound::Compound,
@@ -19,16 +20,18 @@ use rpcrdma_nfs::{
 };
 use rpcrdma_xdr::padded;
 
-/// Octets of READ_PLUS's results before the pieces: the operation, its status, whether it is the end, and the number of pieces.
+/// Octets of READ_PLUS's results before the pieces: the operation, its status, whether it is the end, and the number of
+/// pieces.
 const READ_PLUS_OCTETS: usize = 16;
 /// Octets of a piece beside its data: its kind, where it begins, and the length of a hole (that of data takes less).
 const PIECE_OCTETS: usize = 20;
-/// The most pieces that READ_PLUS tells, in number. A hole and data of a page each in a mebibyte are 256; what is in smaller
-/// pieces costs more to find than to send.
+/// The most pieces that READ_PLUS tells, in number. A hole and data of a page each in a mebibyte are 256; what is in
+/// smaller pieces costs more to find than to send.
 const MAX_PIECES: usize = 256;
 const _: () = assert!(MAX_PIECES <= ops::MAX_PIECES);
 
-/// IO_ADVISE's hints: that there is none, and that a range will be read soon (`IO_ADVISE4_NORMAL`, `IO_ADVISE4_WILLNEED`).
+/// IO_ADVISE's hints: that there is none, and that a range will be read soon (`IO_ADVISE4_NORMAL`,
+/// `IO_ADVISE4_WILLNEED`).
 const NORMAL: u32 = 0;
 const WILL_NEED: u32 = 4;
 
@@ -124,8 +127,8 @@ impl Compound {
         file.file_system.deallocate(via, args.offset, args.length).await.map(drop).map_err(failure)
     }
 
-    /// Only what is read ahead is done: other advice would change how the file is read for everybody who has it open. Advice that
-    /// is not taken is no error (RFC 7862 section 15.5.3).
+    /// Only what is read ahead is done: other advice would change how the file is read for everybody who has it open.
+    /// Advice that is not taken is no error (RFC 7862 section 15.5.3).
     pub(super) async fn io_advise(&mut self, args: ops::IoAdvise) -> Answer<ops::IoAdviseOk> {
         let (file, client) = (self.file()?, self.client()?);
         self.check_has_data(&file).await?;

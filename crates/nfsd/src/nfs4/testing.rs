@@ -146,7 +146,8 @@ impl TestServer {
         Self::start_with(clock, Some(memory), Arc::new(tempfile::tempdir().unwrap()), Setup::default(), 1, queue)
     }
 
-    /// One that serves a directory, whose work waits in this queue. What goes on after its call was answered the test drives.
+    /// One that serves a directory, whose work waits in this queue. What goes on after its call was answered the test
+    /// drives.
     pub(crate) fn directory_in(queue: Arc<Queue>) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         std::fs::create_dir(scratch.path().join("served")).unwrap();

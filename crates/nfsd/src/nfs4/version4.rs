@@ -48,8 +48,8 @@ pub struct Version4 {
 pub struct Version4Error(#[from] JournalError);
 
 impl Version4 {
-    /// Minor versions 0, 1 and 2. What clients hold is on record in the state directory; what waits for its disk takes its turn in
-    /// `queue`.
+    /// Minor versions 0, 1 and 2. What clients hold is on record in the state directory; what waits for its disk takes
+    /// its turn in `queue`.
     pub fn new(state: &StateDirectory, queue: Arc<Queue>) -> Self {
         let directory = state.path().to_owned();
         Self {
@@ -139,8 +139,8 @@ impl Version4 {
         self
     }
 
-    /// What makes connections to clients of minor version 0, which are called over those. Without it they are not called, and
-    /// get no delegations.
+    /// What makes connections to clients of minor version 0, which are called over those. Without it they are not
+    /// called, and get no delegations.
     #[must_use]
     pub fn with_dialler(mut self, dial: Arc<dyn Dial>) -> Self {
         self.dial = Some(dial);

@@ -1,4 +1,5 @@
-//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276), and the rights to them that ACCESS tells.
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276), and the rights to them that ACCESS
+//! tells.
 
 use super::{
     compound::Compound,
@@ -24,7 +25,8 @@ const MAX_NAMES_OCTETS: usize = MAX_XATTR_NAMES * (NAME_OCTETS + 4);
 /// Octets of GETXATTR's results before the value: how many it has.
 const VALUE_OCTETS: usize = 4;
 
-/// Of the rights of ACCESS those to extended attributes, with the rights to the file that they need, as Linux's server has it.
+/// Of the rights of ACCESS those to extended attributes, with the rights to the file that they need, as Linux's server
+/// has it.
 const NEEDED: [(u32, Rights); 3] =
     [(access::XATTR_READ, Rights::READ), (access::XATTR_WRITE, Rights::MODIFY), (access::XATTR_LIST, Rights::READ)];
 
@@ -118,8 +120,8 @@ impl Compound {
     }
 }
 
-/// That octets can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says the file
-/// system.
+/// That octets can be a name, which is no name of a file: `/`, `.` and `..` are like others. How long it may be says
+/// the file system.
 fn check_name(name: &Name) -> Result<(), Status> {
     match name.as_slice() {
         octets if octets.is_empty() || octets.contains(&0) => Err(Status::INVAL),

@@ -1,6 +1,6 @@
-//! COMPOUNDs of NFS version 4, written from RFC 8881 and RFC 5662: calls that may be as wrong as the caller likes, and results
-//! that are read strictly. [`link`] carries them over TCP or iWARP, [`client`] is a decent client, and [`zero`] one of minor
-//! version 0.
+//! COMPOUNDs of NFS version 4, written from RFC 8881 and RFC 5662: calls that may be as wrong as the caller likes, and
+//! results that are read strictly. [`link`] carries them over TCP or iWARP, [`client`] is a decent client, and [`zero`]
+//! one of minor version 0.
 
 pub mod client;
 pub mod link;

@@ -1,5 +1,5 @@
-//! A client of minor version 0, written from RFC 7530: it has no session, confirms itself by SETCLIENTID_CONFIRM, and counts what
-//! its owners do.
+//! A client of minor version 0, written from RFC 7530: it has no session, confirms itself by SETCLIENTID_CONFIRM, and
+//! counts what its owners do.
 
 use super::{
     Compound, Results,
@@ -146,8 +146,8 @@ impl Zero {
         self.link.call(&call)
     }
 
-    /// Opens a file of the root by an OPEN that the owner has made, and confirms the owner where the server wants it. Says the
-    /// stateid and the handle.
+    /// Opens a file of the root by an OPEN that the owner has made, and confirms the owner where the server wants it.
+    /// Says the stateid and the handle.
     pub fn opened(&mut self, owner: &mut Owner, call: &Compound) -> (State, Vec<u8>) {
         let results = self.link.call(call);
         let (body, handle) = (results.body(op::OPEN), results.body(op::GETFH));

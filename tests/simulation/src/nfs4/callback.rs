@@ -1,5 +1,5 @@
-//! What the server's calls meet at a client: a program that takes recalls, now and then puts them off, and sees that calls come in
-//! their order.
+//! What the server's calls meet at a client: a program that takes recalls, now and then puts them off, and sees that
+//! calls come in their order.
 
 use super::Scene;
 use crate::lock;

@@ -1,5 +1,5 @@
-//! What clients do with delegations: files that one has to itself, or that several only read, until another wants them otherwise.
-//! A few return nothing, and lose it.
+//! What clients do with delegations: files that one has to itself, or that several only read, until another wants them
+//! otherwise. A few return nothing, and lose it.
 
 use super::{
     LEASE,

@@ -2,10 +2,12 @@
 //! memory. Connections are cut, the server is killed and comes back with its journal and no session; calls are sent again over the
 //! same and over other connections, by the same slot and number.
 //!
-//! Clients can be called: files are delegated to them and recalled, whatever becomes of the connections and the server meanwhile.
+//! Clients can be called: files are delegated to them and recalled, whatever becomes of the connections and the server
+//! meanwhile.
 //!
-//! [`checks`] judges from outside: what was executed against what was acknowledged, who holds a lock, a share or a delegation, what
-//! was written stably. Nobody waits for ever: a run ends in virtual time, or that is what it has found.
+//! [`checks`] judges from outside: what was executed against what was acknowledged, who holds a lock, a share or a
+//! delegation, what was written stably. Nobody waits for ever: a run ends in virtual time, or that is what it has
+//! found.
 
 mod callback;
 mod checks;

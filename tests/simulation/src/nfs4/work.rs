@@ -56,7 +56,8 @@ impl Worker {
                 worker.client.recover().await;
             }
         }
-        // What is left is given back, or it would be in the way of others for a lease. What is never given back is taken away.
+        // What is left is given back, or it would be in the way of others for a lease. What is never given back is
+        // taken away.
         while worker.outlast().await.is_err() {
             worker.client.recover().await;
         }

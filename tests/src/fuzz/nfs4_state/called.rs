@@ -1,4 +1,5 @@
-//! The end of a client's connection that the server calls: it does all that it is asked, at once, and remembers what that was.
+//! The end of a client's connection that the server calls: it does all that it is asked, at once, and remembers what
+//! that was.
 
 use rpcrdma_env::{BoxFuture, SeededRandom};
 use rpcrdma_nfs::v4::{

@@ -1,5 +1,6 @@
-//! What is in files: data, holes, reserved space, copies that are answered at once and copies that go on, extended attributes, and
-//! who may do what. Nobody has these files open, so that nothing but a grace period is in anybody's way.
+//! What is in files: data, holes, reserved space, copies that are answered at once and copies that go on, extended
+//! attributes, and who may do what. Nobody has these files open, so that nothing but a grace period is in anybody's
+//! way.
 
 use super::{
     Run,

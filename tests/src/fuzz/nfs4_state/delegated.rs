@@ -1,5 +1,6 @@
-//! Delegations of one file: who gets one, who has to wait for it, recalls, returns, and what is taken from those that do not return
-//! it. Whether a file is delegated is the server's to say; that nobody else is in the way then, and later is kept out, is not.
+//! Delegations of one file: who gets one, who has to wait for it, recalls, returns, and what is taken from those that
+//! do not return it. Whether a file is delegated is the server's to say; that nobody else is in the way then, and later
+//! is kept out, is not.
 
 use super::{
     Run,
@@ -42,8 +43,9 @@ impl Run {
         (0..CLIENTS).filter(excludes).collect()
     }
 
-    /// What a client was called for: to give back what it holds, and nothing else. How often it was. To be asked before the client
-    /// can lose that: one that could not be called is called when it can be, and that may be long after somebody wanted the file.
+    /// What a client was called for: to give back what it holds, and nothing else. How often it was. To be asked before
+    /// the client can lose that: one that could not be called is called when it can be, and that may be long after
+    /// somebody wanted the file.
     pub(super) fn hear(&mut self, holder: usize) -> usize {
         let heard = self.world.heard(holder);
         let held = self.model.clients[holder].as_ref().and_then(|known| known.delegation);
@@ -55,7 +57,8 @@ impl Run {
         heard.len()
     }
 
-    /// What becomes of those in the way of a use that was answered so, which has begun at a moment. Says whether it was done.
+    /// What becomes of those in the way of a use that was answered so, which has begun at a moment. Says whether it was
+    /// done.
     fn recalled(&mut self, what: &'static str, since: u64, holders: &[usize], status: Status) -> bool {
         self.world.drive();
         let live = holders.iter().any(|holder| self.model.is_live(*holder));

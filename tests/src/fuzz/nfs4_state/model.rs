@@ -253,8 +253,8 @@ impl Model {
         self.is_grace = false;
     }
 
-    /// A client that never says that it is done has reclaimed something. To be known again is not enough: who reclaims nothing
-    /// holds nothing that it could reclaim the next time, while others get it (RFC 7530 section 9.6.3.4).
+    /// A client that never says that it is done has reclaimed something. To be known again is not enough: who reclaims
+    /// nothing holds nothing that it could reclaim the next time, while others get it (RFC 7530 section 9.6.3.4).
     pub(super) fn reclaimed(&mut self, client: usize) {
         self.present.insert(client);
     }

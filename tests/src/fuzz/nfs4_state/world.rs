@@ -1,6 +1,6 @@
-//! The service of NFS version 4 in this process: virtual time, a file system of memory, a state directory that survives a
-//! restart. Everything it does is done when it is asked to. The clients' own connections stand until the next restart, and the
-//! server calls over them.
+//! The service of NFS version 4 in this process: virtual time, a file system of memory, a state directory that survives
+//! a restart. Everything it does is done when it is asked to. The clients' own connections stand until the next
+//! restart, and the server calls over them.
 
 use super::{called::Called, model::CLIENTS};
 use bytes::Bytes;

@@ -1,5 +1,6 @@
-//! A client of minor version 0: it has no session; its owners count what they do, an open of a new one has to be confirmed, and what
-//! comes again is answered and not executed. It has a file of its own, so that nobody is in its way but a grace period.
+//! A client of minor version 0: it has no session; its owners count what they do, an open of a new one has to be
+//! confirmed, and what comes again is answered and not executed. It has a file of its own, so that nobody is in its way
+//! but a grace period.
 
 use super::{
     Run,

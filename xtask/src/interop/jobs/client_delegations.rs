@@ -1,5 +1,6 @@
-//! A Linux client is given delegations, and gives them back when another client, of whichever version, or a program of the host wants
-//! the file: over the connection that it has opened itself, but for minor version 0, whose clients the server calls.
+//! A Linux client is given delegations, and gives them back when another client, of whichever version, or a program of
+//! the host wants the file: over the connection that it has opened itself, but for minor version 0, whose clients the
+//! server calls.
 
 use super::Job;
 use crate::interop::{
@@ -136,7 +137,8 @@ impl Pair<'_> {
         self.context.wait_for(words, COUNTED_WITHIN, || Ok(self.held()? == count))
     }
 
-    /// The holder reads a file and is given a delegation; somebody wants the file, and has it soon; the holder sees what became of it.
+    /// The holder reads a file and is given a delegation; somebody wants the file, and has it soon; the holder sees
+    /// what became of it.
     fn recalled(&self, cause: &Cause) -> anyhow::Result<()> {
         let Cause { file, does, finds } = cause;
         let (held, called) = (self.held()?, self.called("CB_RECALL")?);
@@ -221,7 +223,8 @@ fn reverse_direction(context: &Context, wire: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A program of the host writes: it does not wait, as the system's limit for that (`lease-break-time`) may be below a recall's.
+/// A program of the host writes: it does not wait, as the system's limit for that (`lease-break-time`) may be below a
+/// recall's.
 fn on_host(file: &Path, begin: Instant) -> anyhow::Result<()> {
     loop {
         match OpenOptions::new().write(true).truncate(true).open(file) {

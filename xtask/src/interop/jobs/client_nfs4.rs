@@ -21,8 +21,8 @@ pub(super) const JOB: Job = Job {
 /// How long the server may take to count that the guest holds nothing any more: it counts each second.
 const COUNTED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Operations that the script cannot do without, over each version and transport. LOCK is none of them: what is delegated to a client
-/// it locks by itself (`client-locks` has two clients).
+/// Operations that the script cannot do without, over each version and transport. LOCK is none of them: what is
+/// delegated to a client it locks by itself (`client-locks` has two clients).
 const NEEDED: [&str; 13] = [
     "EXCHANGE_ID",
     "CREATE_SESSION",

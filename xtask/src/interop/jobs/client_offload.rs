@@ -1,5 +1,5 @@
-//! What NFS 4.2 lets a server do by itself, as Linux asks for it: copies that never touch the wire, holes, extended attributes, and
-//! the ACLs of NFS version 4.
+//! What NFS 4.2 lets a server do by itself, as Linux asks for it: copies that never touch the wire, holes, extended
+//! attributes, and the ACLs of NFS version 4.
 
 use super::Job;
 use crate::interop::{

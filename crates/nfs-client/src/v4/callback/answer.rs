@@ -75,7 +75,8 @@ fn execute(client: Option<&Inner>, sequence: &CbSequence, args: &Args) -> Status
 }
 
 impl Inner {
-    /// CB_RECALL: the driver returns the delegation at once. One that is not known may stand in an answer that is under way.
+    /// CB_RECALL: the driver returns the delegation at once. One that is not known may stand in an answer that is under
+    /// way.
     fn recalled(&self, sequence: &CbSequence, recall: &CbRecall) -> Status {
         if let Some(file) = self.awaited.delegation(recall.state) {
             self.duties.give_back(file, recall.state);

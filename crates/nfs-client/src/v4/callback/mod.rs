@@ -1,8 +1,9 @@
-//! The calls of the server, which the transport brings in the reverse direction (RFC 8881 section 20, RFC 7862 section 16).
+//! The calls of the server, which the transport brings in the reverse direction (RFC 8881 section 20, RFC 7862 section
+//! 16).
 //!
 //! [`Callbacks`] is made before the transport, which is given its service, and given to the client with its
-//! [`Options`](super::Options). CB_NULL the router answers. All answers are known at once: nothing a server calls makes it wait, and
-//! nothing is kept for it but the last reply of each slot.
+//! [`Options`](super::Options). CB_NULL the router answers. All answers are known at once: nothing a server calls makes
+//! it wait, and nothing is kept for it but the last reply of each slot.
 
 mod answer;
 mod slots;

@@ -1,5 +1,5 @@
-//! The slots of a back channel: each call of the server is executed once, and its repetition gets the same answer (RFC 8881 section
-//! 2.10.6.1).
+//! The slots of a back channel: each call of the server is executed once, and its repetition gets the same answer (RFC
+//! 8881 section 2.10.6.1).
 
 use crate::v4::session::{BACK_CACHED_OCTETS, BACK_SLOTS};
 use rpcrdma_nfs::v4::{

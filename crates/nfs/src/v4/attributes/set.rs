@@ -35,8 +35,8 @@ impl SetFault {
         match self {
             // RFC 8881 section 5.5.
             Self::NotSupported(_) => Status::ATTRNOTSUPP,
-            // RFC 8881 section 18.30.3.
-            // RFC 8881 section 5.9 says nothing of no name; Linux's server takes it for a wrong argument in all minor versions.
+            // RFC 8881 section 18.30.3. RFC 8881 section 5.9 says nothing of no name; Linux's server takes it for a
+            // wrong argument in all minor versions.
             Self::ReadOnly(_) | Self::BadTime(_) | Self::NoOwner(_) => Status::INVAL,
             Self::BadOwner(_) => Status::BADOWNER,
             Self::BadXdr(_) => Status::BADXDR,

@@ -54,8 +54,8 @@ impl Rig {
         }
     }
 
-    /// How many descriptors of this process lead to the file. Once it is gone, a file of another test may have its inode: that
-    /// was made at another time.
+    /// How many descriptors of this process lead to the file. Once it is gone, a file of another test may have its
+    /// inode: that was made at another time.
     fn descriptors(&self, file: &host::Metadata) -> usize {
         let is_it = |found: host::Metadata| {
             (found.dev(), found.ino()) == (file.dev(), file.ino())

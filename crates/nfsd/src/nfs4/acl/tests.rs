@@ -56,7 +56,8 @@ impl Draw {
     }
 }
 
-/// Whether a list of version 4 allows a right, as RFC 8881 section 6.2.1 says: the first entry about the asker that has it decides.
+/// Whether a list of version 4 allows a right, as RFC 8881 section 6.2.1 says: the first entry about the asker that has
+/// it decides.
 fn allows(acl: &[Ace], asker: Asker<'_>, right: u32) -> bool {
     let matches = |entry: &&Ace| match Who::of(entry).unwrap() {
         Who::Owner => asker.uid == FILE.0,

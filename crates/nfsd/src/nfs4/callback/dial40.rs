@@ -1,10 +1,10 @@
-//! Calls to clients of minor version 0, over a TCP connection that the server makes (RFC 7530 sections 10.2, 15; draft nfs-ulb-v2
-//! section 6.1).
+//! Calls to clients of minor version 0, over a TCP connection that the server makes (RFC 7530 sections 10.2, 15; draft
+//! nfs-ulb-v2 section 6.1).
 //!
-//! Such a client says by SETCLIENTID where it wants to be called. Anybody can say so of anybody, so that only a client's own
-//! address is ever called: the one that it calls from, by `tcp` or `tcp6`, and so many times and over so many connections as the
-//! limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether somebody answers there. A
-//! connection is kept while it is used, and for a while after that.
+//! Such a client says by SETCLIENTID where it wants to be called. Anybody can say so of anybody, so that only a
+//! client's own address is ever called: the one that it calls from, by `tcp` or `tcp6`, and so many times and over so
+//! many connections as the limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether
+//! somebody answers there. A connection is kept while it is used, and for a while after that.
 
 use super::{
     super::{

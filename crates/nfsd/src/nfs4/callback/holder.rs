@@ -1,4 +1,5 @@
-//! Asking the holder of a delegation for writing what it knows of the file: CB_GETATTR (RFC 8881 sections 10.4.3, 20.1).
+//! Asking the holder of a delegation for writing what it knows of the file: CB_GETATTR (RFC 8881 sections 10.4.3,
+//! 20.1).
 //!
 //! However many want to know, the holder is asked by one call at a time. Who asks waits for [`RECALL_WAIT`] at most; a
 //! holder that has not said by then has its delegation called back.
@@ -82,8 +83,8 @@ async fn answered(answer: &mut watch::Receiver<Option<Saying>>) -> Saying {
 }
 
 impl Compound {
-    /// What a file is, with what the client says that has it delegated for writing, if that is another one and `asked` depends
-    /// on it.
+    /// What a file is, with what the client says that has it delegated for writing, if that is another one and `asked`
+    /// depends on it.
     ///
     /// # Errors
     /// DELAY if the holder does not say.

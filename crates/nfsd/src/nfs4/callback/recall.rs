@@ -1,9 +1,10 @@
 //! Calling delegations back: CB_RECALL, and what becomes of those that are not returned (RFC 8881 sections 10.4.4 to
 //! 10.4.6, 20.2).
 //!
-//! Each delegation is called back once, by a task of the program's ([`Tasks`](crate::nfs4::tasks::Tasks)). A holder that
-//! was not reached, or did not take the call, is called again when the server next looks for what is due; one that has not
-//! returned the delegation after a lease loses it, whatever it has answered. Who wants the file does not wait for any of it.
+//! Each delegation is called back once, by a task of the program's ([`Tasks`](crate::nfs4::tasks::Tasks)). A holder
+//! that was not reached, or did not take the call, is called again when the server next looks for what is due; one that
+//! has not returned the delegation after a lease loses it, whatever it has answered. Who wants the file does not wait
+//! for any of it.
 
 use crate::{
     Origin,

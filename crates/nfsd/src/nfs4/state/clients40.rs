@@ -1,11 +1,11 @@
 //! Clients of minor version 0: SETCLIENTID, SETCLIENTID_CONFIRM, RENEW (RFC 7530 sections 9.1.1, 16.29, 16.33, 16.34).
 //!
-//! Their records stand in the same table as the others, under names that no other minor version's have, so that the same limits,
-//! leases, conflicts and journal hold. An owner has at most one record that it confirmed and one that it did not; where
-//! only the callback changes, both are one record with something [pending](Registration::pending).
+//! Their records stand in the same table as the others, under names that no other minor version's have, so that the
+//! same limits, leases, conflicts and journal hold. An owner has at most one record that it confirmed and one that it
+//! did not; where only the callback changes, both are one record with something [pending](Registration::pending).
 //!
-//! An id of this boot that names no confirmed client is that of one that lost everything: EXPIRED. One of another boot, or of a
-//! client with sessions, is STALE_CLIENTID.
+//! An id of this boot that names no confirmed client is that of one that lost everything: EXPIRED. One of another boot,
+//! or of a client with sessions, is STALE_CLIENTID.
 
 use super::{
     super::callback::dial40::Calls,
@@ -27,8 +27,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// What stands before the name of an owner of minor version 0 in the table and in the journal: one host may give the same name
-/// to its clients of both kinds.
+/// What stands before the name of an owner of minor version 0 in the table and in the journal: one host may give the
+/// same name to its clients of both kinds.
 const NAME_PREFIX: &[u8] = b"NFSv4.0\0";
 
 /// The name of an owner in the table and in the journal.
@@ -177,7 +177,8 @@ impl<P> State<P> {
     /// SETCLIENTID_CONFIRM.
     ///
     /// # Errors
-    /// STALE_CLIENTID if no SETCLIENTID was answered so, or another has come since; CLID_INUSE if it was another principal's.
+    /// STALE_CLIENTID if no SETCLIENTID was answered so, or another has come since; CLID_INUSE if it was another
+    /// principal's.
     pub(crate) fn confirm_client_id(
         &self,
         id: ClientId,
@@ -218,8 +219,8 @@ impl<P> State<P> {
     /// The client of an id that came in minor version 0.
     ///
     /// # Errors
-    /// STALE_CLIENTID for an id of another boot or of a client with sessions; EXPIRED if the client of it is no more, or was
-    /// never confirmed.
+    /// STALE_CLIENTID for an id of another boot or of a client with sessions; EXPIRED if the client of it is no more,
+    /// or was never confirmed.
     pub(crate) fn client_of_zero(&self, id: ClientId) -> Result<Arc<Client<P>>, Status> {
         if epoch_of(id) != self.recovery.epoch() {
             return Err(Status::STALE_CLIENTID);
@@ -247,7 +248,8 @@ impl<P> State<P> {
         })
     }
 
-    /// Forgets owners that clients of minor version 0 have not used for a lease, with what they opened and did not confirm.
+    /// Forgets owners that clients of minor version 0 have not used for a lease, with what they opened and did not
+    /// confirm.
     pub(super) fn sweep_owners(&self, now: Timestamp) -> Vec<Release<P>> {
         let clients: Vec<_> = self.table().by_id.values().filter(|client| client.is_zero()).cloned().collect();
         let mut released = Vec::new();

@@ -1,10 +1,10 @@
-//! Copies of a client that go on after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has come, and how
-//! it has ended.
+//! Copies of a client that go on after COPY was answered (RFC 7862 sections 4.8, 15.2, 15.8, 15.9): how far each has
+//! come, and how it has ended.
 //!
-//! A copy is named by a stateid of its client's, which means nothing where stateids of opens are wanted. It is known until the
-//! client has taken note of its end, has cancelled it or is no more, or until its end is [`KEPT`] ago. Who copies asks before each
-//! piece whether it goes on, and holds [`Running`] as long as it writes: whoever cancels waits for that. A client has a few at a
-//! time, those that have ended and are still known among them. Nothing here sleeps.
+//! A copy is named by a stateid of its client's, which means nothing where stateids of opens are wanted. It is known
+//! until the client has taken note of its end, has cancelled it or is no more, or until its end is [`KEPT`] ago. Who
+//! copies asks before each piece whether it goes on, and holds [`Running`] as long as it writes: whoever cancels waits
+//! for that. A client has a few at a time, those that have ended and are still known among them. Nothing here sleeps.
 
 use super::{
     clients::{Client, Principal},
@@ -22,8 +22,9 @@ use std::{
 };
 use tokio::sync::watch;
 
-/// The most copies of a client that go on, or have ended and are still known, in number. Each reads and writes as fast as the
-/// client's share of the threads allows; one more would not be faster. Linux's client has one for each program that copies.
+/// The most copies of a client that go on, or have ended and are still known, in number. Each reads and writes as fast
+/// as the client's share of the threads allows; one more would not be faster. Linux's client has one for each program
+/// that copies.
 pub(crate) const MAX_COPIES: usize = 4;
 
 /// How long the end of a copy is known that the client could not be told of. Linux's client asks after some seconds.
@@ -171,9 +172,9 @@ impl<P> Client<P> {
         Ok(found.clone())
     }
 
-    /// The client wants a copy no more, which counts among its copies until nobody does anything for it: copies that end at once and
-    /// are cancelled would otherwise have any number of calls to their client under way. Only who has asked for it may say so
-    /// (RFC 7862 section 4.1.2).
+    /// The client wants a copy no more, which counts among its copies until nobody does anything for it: copies that
+    /// end at once and are cancelled would otherwise have any number of calls to their client under way. Only who has
+    /// asked for it may say so (RFC 7862 section 4.1.2).
     ///
     /// # Errors
     /// As [`copy`](Self::copy).

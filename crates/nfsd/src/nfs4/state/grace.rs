@@ -77,8 +77,8 @@ struct Grace {
     past: HashMap<Bytes, Known>,
     /// Those of them that may reclaim and have not said that they are done.
     awaited: HashSet<Bytes>,
-    /// Those of them that hold something that they have reclaimed and cannot say that they are done: clients of minor version 0.
-    /// They are waited for, and stay on record when the time is over.
+    /// Those of them that hold something that they have reclaimed and cannot say that they are done: clients of minor
+    /// version 0. They are waited for, and stay on record when the time is over.
     present: HashSet<Bytes>,
     /// Those that are late are being forgotten.
     is_ending: bool,
@@ -221,9 +221,9 @@ impl Recovery {
         }
     }
 
-    /// A client has got what it has reclaimed. Who cannot say that it is done stays on record for that alone: one that has
-    /// failed holds nothing, and what it held before may be others' until the next restart (RFC 7530 section 9.6.3.4.2). If
-    /// the grace period ends before this, the client is put on record again with what it opens next.
+    /// A client has got what it has reclaimed. Who cannot say that it is done stays on record for that alone: one that
+    /// has failed holds nothing, and what it held before may be others' until the next restart (RFC 7530 section
+    /// 9.6.3.4.2). If the grace period ends before this, the client is put on record again with what it opens next.
     pub(crate) fn reclaimed<P>(&self, client: &Client<P>) {
         let mut grace = lock(&self.grace);
         if client.is_zero() && grace.awaited.contains(client.owner()) {

@@ -1,5 +1,5 @@
-//! What a client of minor version 0 holds, by its owners: without sessions a stateid is all that tells whose sequence number a call
-//! comes with, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
+//! What a client of minor version 0 holds, by its owners: without sessions a stateid is all that tells whose sequence
+//! number a call comes with, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
 
 use super::{
     held::{Held, Kind, Wanted},
@@ -74,8 +74,8 @@ impl<P> Held<P> {
         }
     }
 
-    /// Whether a stateid may be used: 0 is no sequence number there, and an open has to be confirmed first. Whether it names
-    /// something at all is found out later.
+    /// Whether a stateid may be used: 0 is no sequence number there, and an open has to be confirmed first. Whether it
+    /// names something at all is found out later.
     ///
     /// # Errors
     /// OLD_STATEID, BAD_STATEID.

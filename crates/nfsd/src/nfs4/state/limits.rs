@@ -44,9 +44,9 @@ pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;
 /// What an owner of minor version 0 is counted as beside its name, in octets: its record, and the largest reply that it
 /// remembers, of a LOCK that another owner with the longest name stands in the way of.
 pub(crate) const OWNER_OCTETS: usize = 2_048;
-/// The most octets that the owners of a client of minor version 0 take, with the replies that they remember: some 16,000
-/// owners that were used within a lease, open or not. Linux has one for each user, and one for each process and file with
-/// locks.
+/// The most octets that the owners of a client of minor version 0 take, with the replies that they remember: some
+/// 16,000 owners that were used within a lease, open or not. Linux has one for each user, and one for each process and
+/// file with locks.
 pub(crate) const MAX_OWNER_OCTETS_OF_CLIENT: usize = 32 << 20;
 /// The same of all clients.
 pub(crate) const MAX_OWNER_OCTETS: usize = 4 * MAX_OWNER_OCTETS_OF_CLIENT;
@@ -61,16 +61,16 @@ pub(crate) const MAX_RECORDS: usize = 2 * MAX_CLIENTS;
 /// The journal is written anew when it has this many records more than are needed, and twice as many.
 pub(crate) const MAX_OBSOLETE_RECORDS: usize = 1_024;
 
-/// The most recalls of a client's delegations that are under way at a time, in number: a part of its back channel's slots
-/// (Linux has 16), so that other calls find one.
+/// The most recalls of a client's delegations that are under way at a time, in number: a part of its back channel's
+/// slots (Linux has 16), so that other calls find one.
 pub(crate) const RECALLS_OF_CLIENT: usize = 4;
-/// The most calls by which a client is asked at a time what it knows of files that it writes (CB_GETATTR), in number: as many as its
-/// back channel has slots for. Beyond that its delegations are called back instead.
+/// The most calls by which a client is asked at a time what it knows of files that it writes (CB_GETATTR), in number:
+/// as many as its back channel has slots for. Beyond that its delegations are called back instead.
 pub(crate) const ASKINGS_OF_CLIENT: usize = 16;
 /// For how long a client gets no delegations that has not returned one: whoever wanted the file has waited for a lease.
 pub(crate) const UNRELIABLE_TIME: Duration = Duration::from_secs(60 * 60);
-/// How long who wants a file waits for a delegation of it to be returned, or for what its holder says, before it is told to
-/// ask again: some round trips, and less than what it would pause then.
+/// How long who wants a file waits for a delegation of it to be returned, or for what its holder says, before it is
+/// told to ask again: some round trips, and less than what it would pause then.
 pub(crate) const RECALL_WAIT: Duration = Duration::from_millis(25);
 
 /// The limits of one server.

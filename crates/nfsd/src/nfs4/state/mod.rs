@@ -33,8 +33,9 @@
 //! something from the claims and an `Err` here gives it back, since its client may have ended in between.
 //!
 //! Locks are taken in this order: the table of clients, a client's sessions, a shard of sessions, a session's
-//! connections, its back channel, the index of connections; a client's lease, its copies, what it holds. Those of [`Recovery`] come
-//! last. None is held while the disk is waited for but the journal's own, which only functions that sleep take.
+//! connections, its back channel, the index of connections; a client's lease, its copies, what it holds. Those of
+//! [`Recovery`] come last. None is held while the disk is waited for but the journal's own, which only functions that
+//! sleep take.
 
 pub(crate) mod backchannel;
 pub(crate) mod channel;
@@ -162,8 +163,8 @@ impl<P> State<P> {
         Ok(if stay > 0 && stay == count { Taken::Stays } else { Taken::Gone(released) })
     }
 
-    /// Ends clients of which the journal says that they are expired, if they are still away. Gives what they held, and how many
-    /// have come back in the meantime.
+    /// Ends clients of which the journal says that they are expired, if they are still away. Gives what they held, and
+    /// how many have come back in the meantime.
     fn end_those_away(&self, clients: Vec<Arc<Client<P>>>, now: Timestamp) -> (Vec<Release<P>>, usize) {
         let (mut released, mut back) = (Vec::new(), 0);
         for client in clients {
@@ -186,8 +187,8 @@ impl<P> State<P> {
         }
     }
 
-    /// Takes states of a client away, as an administrator wishes or since delegations were not returned. The disk is waited
-    /// for once. Sleeps.
+    /// Takes states of a client away, as an administrator wishes or since delegations were not returned. The disk is
+    /// waited for once. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: they stay.

@@ -1,12 +1,13 @@
-//! Owners of opens and locks in minor version 0, with their sequence numbers (RFC 7530 sections 9.1.3, 9.1.7 to 9.1.11).
+//! Owners of opens and locks in minor version 0, with their sequence numbers (RFC 7530 sections 9.1.3, 9.1.7 to
+//! 9.1.11).
 //!
-//! An owner does one thing after the other: who wants to do one takes the owner's [turn](StateOwner::turn), and only calls of the
-//! same owner wait for it. The last call is remembered with its answer, so that it is answered once more and not executed.
-//! An owner that has nothing open, or no lock stateid, is forgotten a lease after it was used last; the next OPEN of it has
-//! to be confirmed then.
+//! An owner does one thing after the other: who wants to do one takes the owner's [turn](StateOwner::turn), and only
+//! calls of the same owner wait for it. The last call is remembered with its answer, so that it is answered once more
+//! and not executed. An owner that has nothing open, or no lock stateid, is forgotten a lease after it was used last;
+//! the next OPEN of it has to be confirmed then.
 //!
-//! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The lock of the table comes before that of
-//! [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
+//! Owns names and answers, each within [`OWNER_OCTETS`](super::limits::OWNER_OCTETS). The lock of the table comes
+//! before that of [`Held`]. Nothing sleeps; waiting for a turn is asynchronous.
 
 use super::{
     held::{Held, Totals},
@@ -69,7 +70,7 @@ impl Sequence {
     /// A call was executed, and its number used up, unless its status says that it was not.
     pub(crate) fn executed(&mut self, number: u32, remembered: Remembered, now: Timestamp) {
         self.used = self.used.max(now);
-        if advances(remembered.outcome.status()) {
+        if remembered.outcome.status().is_counted() {
             self.last = Some(number);
             self.remembered = Some(Box::new(remembered));
         }
@@ -79,22 +80,6 @@ impl Sequence {
     pub(crate) fn start_over(&mut self) {
         (self.last, self.remembered) = (None, None);
     }
-}
-
-/// Whether a status uses a number up.
-fn advances(status: Status) -> bool {
-    // NFS4-7530-9.1.7-b
-    !matches!(
-        status,
-        Status::STALE_CLIENTID
-            | Status::STALE_STATEID
-            | Status::BAD_STATEID
-            | Status::BAD_SEQID
-            | Status::BADXDR
-            | Status::RESOURCE
-            | Status::NOFILEHANDLE
-            | Status::MOVED
-    )
 }
 
 /// An owner of opens, or of locks.
@@ -214,7 +199,8 @@ impl Owners {
         }
     }
 
-    /// Forgets what was not used for a lease: owners that hold nothing, and opens that nobody confirmed. Looks twice in a lease.
+    /// Forgets what was not used for a lease: owners that hold nothing, and opens that nobody confirmed. Looks twice in
+    /// a lease.
     pub(super) fn sweep<P>(&self, held: &Held<P>, now: Timestamp) -> Vec<Release<P>> {
         let lease = self.limits.lease;
         let mut inner = self.lock();

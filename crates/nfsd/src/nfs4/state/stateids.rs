@@ -34,8 +34,8 @@ pub(crate) fn client_of(id: StateId) -> ClientId {
     ClientId(u64::from_be_bytes([a, b, c, d, e, f, g, h]))
 }
 
-/// Whether a stateid of minor version 0 is of this boot. In the others a session says which boot a call is of, and no such stateid
-/// is looked at.
+/// Whether a stateid of minor version 0 is of this boot. In the others a session says which boot a call is of, and no
+/// such stateid is looked at.
 ///
 /// # Errors
 /// STALE_STATEID.

@@ -1,5 +1,5 @@
-//! Access control lists and masks, asked of whole servers: of a directory's, whose file system has to have lists, and of memory,
-//! which has modes alone.
+//! Access control lists and masks, asked of whole servers: of a directory's, whose file system has to have lists, and
+//! of memory, which has modes alone.
 
 use super::{create_with, on_each};
 use crate::{
@@ -228,7 +228,8 @@ fn a_new_file_gets_the_list_that_it_is_made_with() {
     assert!(acl_of(&client, &directory).iter().all(|entry| entry.flags == 0));
 }
 
-/// What a program of the host would get, and no more: neither a mask nor the mode that is asked takes the place of the list.
+/// What a program of the host would get, and no more: neither a mask nor the mode that is asked takes the place of the
+/// list.
 ///
 /// proves: NFS4-8275-b, NFS4-8881-6.4-b
 #[test]

@@ -87,8 +87,8 @@ fn drive(driver: &mut Driver) {
     assert!(Pin::new(driver).poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
 
-/// A client that the server can call, and its end of the connection. It puts off what it is told of copies, as one whose COPY
-/// is still under way, until its test says otherwise.
+/// A client that the server can call, and its end of the connection. It puts off what it is told of copies, as one
+/// whose COPY is still under way, until its test says otherwise.
 fn client_of(server: &TestServer, driver: &mut Driver, name: &str) -> (TestClient, Arc<Back>) {
     let back = Back::new();
     back.answer_by(|heard| match heard.ops() {

@@ -1,4 +1,5 @@
-//! Extended attributes, as a client sees them: of files in memory, and of a directory's, whose file system has to have them.
+//! Extended attributes, as a client sees them: of files in memory, and of a directory's, whose file system has to have
+//! them.
 
 use super::*;
 use crate::nfs4::{

@@ -1,9 +1,9 @@
 //! What judges holders: knows what each of them has, as they were told, and what was written into each file.
 //!
-//! A holder tells what it got after it heard of it, and what it gives up before it says so to the server. So whoever is here
-//! has it in truth, and two who exclude each other were granted both; unless the server was in its right to take it away:
-//! when its holder was called and did nothing for a lease, or was not heard of for as long ([`Ledger::may_be_lost`]). Half
-//! a lease is what the ledger asks for: it knows the times only as clients see them.
+//! A holder tells what it got after it heard of it, and what it gives up before it says so to the server. So whoever is
+//! here has it in truth, and two who exclude each other were granted both; unless the server was in its right to take
+//! it away: when its holder was called and did nothing for a lease, or was not heard of for as long
+//! ([`Ledger::may_be_lost`]). Half a lease is what the ledger asks for: it knows the times only as clients see them.
 
 use rpcrdma_nfs::v4::Handle;
 use std::{

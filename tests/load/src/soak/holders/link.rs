@@ -1,5 +1,5 @@
-//! A holder's connection and session: calls by one slot, and the server's calls, which are answered at once and put aside for
-//! whoever does what they ask.
+//! A holder's connection and session: calls by one slot, and the server's calls, which are answered at once and put
+//! aside for whoever does what they ask.
 
 use anyhow::{Context as _, bail};
 use rpcrdma::{ClientOptions, Quiet, Reverse, Versions};
@@ -191,8 +191,8 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// Makes a client of this name and incarnation known that reclaims nothing. What a former incarnation had is gone as soon as
-    /// `forget` was called.
+    /// Makes a client of this name and incarnation known that reclaims nothing. What a former incarnation had is gone
+    /// as soon as `forget` was called.
     ///
     /// # Errors
     /// If the server does not let it.

@@ -1,8 +1,8 @@
-//! Holders: clients of NFS version 4 that share a few files, have them delegated, lock them, wait for each other, and are called
-//! by the server for what others want. Some give back late, some never, some vanish with all that they have.
+//! Holders: clients of NFS version 4 that share a few files, have them delegated, lock them, wait for each other, and
+//! are called by the server for what others want. Some give back late, some never, some vanish with all that they have.
 //!
-//! Each is one task that makes one call at a time and waits in none of them for another holder: what it wants and does not
-//! get it asks for again, and between two attempts it does what the server has asked of it. [`ledger`] judges.
+//! Each is one task that makes one call at a time and waits in none of them for another holder: what it wants and does
+//! not get it asks for again, and between two attempts it does what the server has asked of it. [`ledger`] judges.
 
 mod counts;
 mod ledger;
@@ -42,8 +42,8 @@ const RENEWED: Duration = Duration::from_secs(1);
 const PAUSE: u64 = 120;
 /// Before a client that could not connect tries again, or binds its connection again.
 const CONNECT_PAUSE: Duration = Duration::from_millis(300);
-/// What is given back late is given back within this, and what is locked is unlocked within that: less than a third of a lease, in
-/// milliseconds.
+/// What is given back late is given back within this, and what is locked is unlocked within that: less than a third of
+/// a lease, in milliseconds.
 const LATE: u64 = 1_800;
 const LOCKED: u64 = 600;
 /// Who was asked for a delegation has lost it after this at the latest: a lease, and what a busy machine adds.

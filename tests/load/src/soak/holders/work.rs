@@ -1,5 +1,5 @@
-//! What holders do: they open files and get them delegated, lock them and wait for that, write under what excludes others, remove
-//! names, and give back.
+//! What holders do: they open files and get them delegated, lock them and wait for that, write under what excludes
+//! others, remove names, and give back.
 
 use super::{DIRECTORY, EXPIRED, Held, Holder, LATE, LEASE, LOCKED, Manner, PAUSE, Thing, ledger::Claim, link::Gone};
 use crate::clients::CALL_LIMIT;
@@ -18,10 +18,12 @@ const FILES: u64 = 10;
 const MOST_HELD: usize = 6;
 /// Octets of a file: a number that is counted up.
 const OCTETS: u32 = 8;
-/// Before something is asked for again: a file that somebody gives back, and a lock of which one is told when it is free.
+/// Before something is asked for again: a file that somebody gives back, and a lock of which one is told when it is
+/// free.
 const RETRY: Duration = Duration::from_millis(100);
 const LOCK_RETRY: Duration = Duration::from_secs(1);
-/// How long somebody waits for what another has to give back, while all are at work: a lease, and what a busy machine adds.
+/// How long somebody waits for what another has to give back, while all are at work: a lease, and what a busy machine
+/// adds.
 const RECALL_PATIENCE: Duration = LEASE.saturating_mul(4);
 
 /// What a holder wants.

@@ -1,4 +1,5 @@
-//! SETCLIENTID and SETCLIENTID_CONFIRM in all cases of RFC 7530 sections 16.33.5 and 16.34.5, and whose ids are good where.
+//! SETCLIENTID and SETCLIENTID_CONFIRM in all cases of RFC 7530 sections 16.33.5 and 16.34.5, and whose ids are good
+//! where.
 
 use super::*;
 use crate::nfs4::state::{

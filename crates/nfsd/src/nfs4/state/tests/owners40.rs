@@ -1,4 +1,5 @@
-//! The sequence numbers of owners: what is next, what comes again, what uses a number up, and when an owner is forgotten.
+//! The sequence numbers of owners: what is next, what comes again, what uses a number up, and when an owner is
+//! forgotten.
 
 use super::*;
 use crate::nfs4::state::{

@@ -1,0 +1,38 @@
+//! How long a call waits for a server that says "try again later".
+
+use rpcrdma_env::Clock;
+use std::time::Duration;
+
+/// The first wait; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(100);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
+/// All waits of one call together, after which its caller learns of the status: servers ask for time to fetch a file
+/// from slow storage, to let lost writes be told, or until a grace period ends, and a server that asks for ever must
+/// not hold up a command for ever.
+const LIMIT: Duration = Duration::from_secs(10 * 60);
+
+/// The waits of one call: how long the next is, and how long all were so far.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    wait: Duration,
+    waited: Duration,
+}
+
+impl Patience {
+    pub(crate) fn new() -> Self {
+        Self { wait: FIRST_WAIT, waited: Duration::ZERO }
+    }
+
+    /// Waits. False, and at once, if the call has waited for as long as it may.
+    pub(crate) async fn wait(&mut self, clock: &dyn Clock) -> bool {
+        if self.waited >= LIMIT {
+            return false;
+        }
+        let wait = self.wait.min(LIMIT - self.waited);
+        clock.sleep_until(clock.now() + wait).await;
+        self.waited += wait;
+        self.wait = (wait * 2).min(LONGEST_WAIT);
+        true
+    }
+}
