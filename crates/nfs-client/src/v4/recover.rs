@@ -10,6 +10,7 @@ use super::{
     reply::{Failed, Reply, done},
     standing::{Ground, Known},
 };
+use crate::patience::Patience;
 use rpcrdma_nfs::v4::{
     Args, Op, Owner, Status,
     ops::{self, Claim, DelegationKind, OpenHow},
