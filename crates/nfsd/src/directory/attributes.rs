@@ -87,8 +87,6 @@ pub(super) fn fault(error: Errno) -> Fault {
         Errno::DQUOT => Fault::Quota,
         Errno::STALE => Fault::Stale,
         Errno::OPNOTSUPP => Fault::Unsupported,
-        Errno::NODATA => Fault::NoXattr,
-        Errno::TOOBIG => Fault::XattrTooLarge,
         Errno::AGAIN | Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::TIMEDOUT => Fault::Later,
         _ => Fault::Io,
     }
@@ -97,6 +95,12 @@ pub(super) fn fault(error: Errno) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Linux says ENODATA of a medium that has lost its data, too.
+    #[test]
+    fn lost_data_is_a_failure_of_the_disk() {
+        assert_eq!(fault(Errno::NODATA), Fault::Io);
+    }
 
     #[test]
     fn times_are_told_as_the_kernel_has_them() {

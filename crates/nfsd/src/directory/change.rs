@@ -55,7 +55,7 @@ impl Inner {
                 return Err(Fault::TooLarge);
             }
             let opened = match via.opened_as::<Open>().and_then(|open| open.descriptor(object::Mode::Write)) {
-                Some(opened) => opened.clone(),
+                Some(opened) => opened,
                 None => self.open(caller, object, object::Mode::Write, Owner::Always)?.0,
             };
             // As the caller, for the same reasons as when writing.

@@ -100,7 +100,7 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
     let (mut at, mut data, mut holes) = (span.from, 0, 0);
     // Up to where the destination has what the source has.
     let mut done = span.from;
-    let failed = loop {
+    let mut failed = loop {
         if at >= end || data >= PIECE_OCTETS || holes >= PIECE_HOLES {
             break None;
         }
@@ -119,8 +119,12 @@ fn copy_piece(source: &OwnedFd, target: &OwnedFd, span: &Span) -> Result<u64, Er
         // A hole at the end: the destination has to end there, whoever writes to it meanwhile. So it is not set to that
         // size.
         let last = span.to + (at - span.from) - 1;
-        if stat(target)?.stx_size > last || write_fully(target, &[0], last)? == 1 {
-            done = at;
+        let reaches = stat(target).map(|target| target.stx_size > last);
+        match reaches.and_then(|reaches| if reaches { Ok(1) } else { write_fully(target, &[0], last) }) {
+            Ok(0) => {}
+            Ok(_) => done = at,
+            // What was copied before it counts.
+            Err(error) => failed = failed.or(Some(error)),
         }
     }
     match failed {

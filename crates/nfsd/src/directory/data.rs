@@ -68,7 +68,7 @@ impl Inner {
         }
         let open = via.opened_as::<Open>();
         let (object, opened) = match open {
-            Some(open) => (open.object().clone(), open.descriptor(Mode::Read)?.clone()),
+            Some(open) => (open.object().clone(), open.descriptor(Mode::Read)?),
             None => {
                 let object = self.cache.get(via.file())?;
                 let opened = object.opened(&via.caller, Mode::Read)?;

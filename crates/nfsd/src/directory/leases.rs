@@ -149,6 +149,8 @@ impl Drop for Guard {
             if let Some(leases) = &mut leases {
                 leases.1.remove(&self.object.id);
             }
+            drop((ended, leases));
+            self.object.opens.return_borrowed();
         }
     }
 }
@@ -167,7 +169,7 @@ impl Inner {
         let fd = open.descriptor(Mode::Read).ok_or(Fault::Unsupported)?;
         let for_writing = open.descriptor(Mode::Write);
         // Another descriptor of ours would break it.
-        if kind == Kind::Write && !for_writing.is_some_and(|other| Arc::ptr_eq(fd, other)) {
+        if kind == Kind::Write && !for_writing.is_some_and(|other| Arc::ptr_eq(&fd, &other)) {
             return Err(Fault::Unsupported);
         }
         // Descriptors that are kept for callers' later use, and would keep the file from being leased.
@@ -187,7 +189,7 @@ impl Inner {
             None => {
                 sys::set_lease(fd.as_fd(), kernel(kind)).map_err(fault)?;
                 let holders = HashMap::from([(number, Some(broken))]);
-                *lease = Some(Lease { kind, fd: fd.clone(), holders, is_broken: false, is_given_up: false });
+                *lease = Some(Lease { kind, fd, holders, is_broken: false, is_given_up: false });
             }
         }
         leases.1.insert(object.id, object.clone());

@@ -16,7 +16,7 @@ use rustix::{fd::OwnedFd, fs::OFlags};
 use std::{
     any::Any,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -48,6 +48,14 @@ impl Opens {
     /// Whether there is one, and no other.
     fn is_only(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 1
+    }
+
+    /// The file is leased no more: nobody goes on by the lease's descriptor who only reads.
+    pub(super) fn return_borrowed(&self) {
+        let reading = self.lock().get(Access::Read as usize).and_then(Weak::upgrade);
+        if let Some(open) = reading {
+            open.return_borrowed();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, [Weak<Open>; 3]> {
@@ -108,8 +116,10 @@ impl Drop for Place {
 pub(super) struct Open {
     pin: Pin,
     access: Access,
-    read: Option<Arc<OwnedFd>>,
+    read: RwLock<Option<Arc<OwnedFd>>>,
     write: Option<Arc<OwnedFd>>,
+    /// What it reads by was the lease's when it was opened, and can write, too.
+    is_borrowed: bool,
     _place: Place,
 }
 
@@ -120,11 +130,24 @@ impl Open {
     }
 
     /// Its descriptor, if it is open for that.
-    pub(super) fn descriptor(&self, mode: Mode) -> Option<&Arc<OwnedFd>> {
+    pub(super) fn descriptor(&self, mode: Mode) -> Option<Arc<OwnedFd>> {
         match mode {
-            Mode::Read => self.read.as_ref(),
-            Mode::Write => self.write.as_ref(),
+            Mode::Read => self.read.read().unwrap_or_else(PoisonError::into_inner).clone(),
+            Mode::Write => self.write.clone(),
             Mode::Both => None,
+        }
+    }
+
+    /// The lease is gone: gives its descriptor back for one of its own that reads alone, so that it does not keep programs
+    /// of the host from executing the file.
+    fn return_borrowed(&self) {
+        if !self.is_borrowed {
+            return;
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        match reopen(&self.object().fd, flags) {
+            Ok(own) => *self.read.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(own)),
+            Err(error) => tracing::debug!(%error, "a file that is read goes on by a descriptor that can write it"),
         }
     }
 }
@@ -137,6 +160,11 @@ impl OpenFile for Open {
     fn access(&self) -> Access {
         self.access
     }
+}
+
+/// Whether both are there and are the same.
+fn same(one: Option<&Arc<OwnedFd>>, other: Option<&Arc<OwnedFd>>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| Arc::ptr_eq(one, other))
 }
 
 /// The host's locks on a file that is open. `None` if the server may not read it.
@@ -211,7 +239,8 @@ impl Inner {
         }
         // More would keep others from being served at all.
         let place = self.open_files.take().ok_or(Fault::Later)?;
-        let open = Arc::new(Open { pin, access, read, write, _place: place });
+        let is_borrowed = write.is_none() && same(read.as_ref(), object.leased.shared().as_ref());
+        let open = Arc::new(Open { pin, access, read: RwLock::new(read), write, is_borrowed, _place: place });
         *shared = Arc::downgrade(&open);
         Ok(open)
     }
@@ -221,7 +250,7 @@ impl Inner {
         match via.opened_as::<Open>() {
             Some(open) => {
                 let descriptor = open.descriptor(mode).ok_or(Fault::Denied)?;
-                Ok((open.object().clone(), descriptor.clone()))
+                Ok((open.object().clone(), descriptor))
             }
             None => {
                 let object = self.object(via.file())?;

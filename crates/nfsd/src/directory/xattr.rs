@@ -38,6 +38,16 @@ fn full_name(name: &[u8]) -> Result<Vec<u8>, Fault> {
     }
 }
 
+/// The cause of a failure of a call for extended attributes. Of other calls ENODATA says that a medium has lost its
+/// data.
+fn cause(error: Errno) -> Fault {
+    match error {
+        Errno::NODATA => Fault::NoXattr,
+        Errno::TOOBIG => Fault::XattrTooLarge,
+        error => fault(error),
+    }
+}
+
 /// The value of an extended attribute by its full name.
 pub(super) fn read(path: &str, name: &[u8]) -> Result<Vec<u8>, Errno> {
     // Room for none at all would ask for the size alone.
@@ -93,7 +103,7 @@ impl Inner {
         let assumed = self.identity.assume(caller).map_err(fault)?;
         let value = read(&path, &name);
         drop(assumed);
-        value.map(Bytes::from).map_err(fault)
+        value.map(Bytes::from).map_err(cause)
     }
 
     pub(super) fn list_xattrs(
@@ -156,7 +166,7 @@ impl Inner {
             let assumed = self.identity.assume(caller).map_err(fault)?;
             let changed = change(&own_path(&object.fd));
             drop(assumed);
-            changed.map_err(fault)
+            changed.map_err(cause)
         })?;
         Ok(changed)
     }

@@ -158,6 +158,7 @@ fn finish(
         // As Linux's server does: only the superuser makes files for others.
         (new.uid, new.gid) = (None, None);
     }
+    new.mode = new.mode.map(|mode| mode & !new.umask);
     if let Err(fault) = tree.set(caller, number, &new, now, true) {
         tree.unlink(number, now)?;
         return Err(fault);

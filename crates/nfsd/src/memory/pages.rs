@@ -83,15 +83,17 @@ impl Pages {
 
     /// What is at an offset before the end, and up to where, at most `end`.
     pub(super) fn extent(&self, at: u64, end: u64) -> (Content, u64) {
-        let mut index = at / PAGE;
+        let first = at / PAGE;
         let until = |index: u64| (index * PAGE).min(end);
-        if !self.pages.contains_key(&index) {
-            return (Content::Hole, self.pages.range(index..).next().map_or(end, |(next, _)| until(*next)));
+        let mut there = self.pages.range(first..end.div_ceil(PAGE)).map(|(index, _)| *index);
+        match there.next() {
+            None => (Content::Hole, end),
+            Some(next) if next > first => (Content::Hole, until(next)),
+            Some(_) => {
+                let run = there.zip(first + 1..).take_while(|(index, next)| index == next).count() as u64;
+                (Content::Data, until(first + 1 + run))
+            }
         }
-        while until(index) < end && self.pages.contains_key(&index) {
-            index += 1;
-        }
-        (Content::Data, until(index))
     }
 
     /// Gives each page of a range memory of its own. The file ends where the range does if it has ended before.

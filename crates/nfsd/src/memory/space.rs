@@ -190,15 +190,17 @@ impl MemoryFs {
             if span.from >= end {
                 return Ok(0);
             }
-            let (content, until) = source.extent(span.from, end);
+            // Of data no more is looked at than is copied.
+            let (content, until) = source.extent(span.from, end.min(span.from + PIECE_OCTETS));
             if content == Content::Hole {
+                let (_, until) = source.extent(span.from, end);
                 let pages = writable(tree, to)?;
                 let length = until - span.from;
                 pages.clear(span.to, length, false);
                 pages.set_size(pages.size().max(span.to + length));
                 return Ok(length);
             }
-            let mut data = vec![0; (until - span.from).min(PIECE_OCTETS) as usize];
+            let mut data = vec![0; (until - span.from) as usize];
             source.read(span.from, &mut data);
             let pages = writable(tree, to)?;
             if pages.missing(span.to, data.len() as u64) > room {

@@ -358,7 +358,7 @@ impl Tree {
             self.resize(caller, number, size, now, by_open)?;
         }
         let node = self.node_mut(number)?;
-        node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS & !new.umask);
+        node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS);
         node.uid = new.uid.unwrap_or(node.uid);
         node.gid = new.gid.unwrap_or(node.gid);
         let time = |old: Time, how: SetTime| match how {

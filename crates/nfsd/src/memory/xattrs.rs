@@ -15,10 +15,24 @@ const MAX_NAME_OCTETS: usize = 250;
 /// The most octets of all names of a file, each with one more, as Linux counts them.
 const MAX_LIST_OCTETS: usize = 64 << 10;
 
+/// Octets of memory that an extended attribute takes besides its name and value.
+const ENTRY_OCTETS: usize = 128;
+
+fn octets(name: &[u8], value: &[u8]) -> usize {
+    ENTRY_OCTETS + name.len() + value.len()
+}
+
+fn all_octets(xattrs: &BTreeMap<Bytes, Bytes>) -> usize {
+    xattrs.iter().map(|(name, value)| octets(name, value)).sum()
+}
+
+fn in_pages(octets: usize) -> u64 {
+    octets.div_ceil(PAGE_OCTETS) as u64
+}
+
 /// How many pages a file's extended attributes count as.
 pub(super) fn pages(xattrs: &BTreeMap<Bytes, Bytes>) -> u64 {
-    let octets: usize = xattrs.iter().map(|(name, value)| name.len() + value.len()).sum();
-    octets.div_ceil(PAGE_OCTETS) as u64
+    in_pages(all_octets(xattrs))
 }
 
 /// Where a name stands in a listing, whatever others there are: never 0.
@@ -78,38 +92,46 @@ impl Tree {
         if value.len() > MAX_XATTR_OCTETS {
             return Err(Fault::XattrTooLarge);
         }
-        let mut xattrs = self.xattrs(caller, number, WRITE)?.clone();
-        match (xattrs.contains_key(&name), how) {
+        let xattrs = self.xattrs(caller, number, WRITE)?;
+        let old = xattrs.get(&name);
+        match (old.is_some(), how) {
             (true, SetXattr::Create) => return Err(Fault::Exists),
             (false, SetXattr::Replace) => return Err(Fault::NoXattr),
             _ => {}
         }
-        // The call that they came with would stay in memory with them.
-        xattrs.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
         let names: usize = xattrs.keys().map(|name| name.len() + 1).sum();
-        if names > MAX_LIST_OCTETS {
+        if old.is_none() && names + name.len() + 1 > MAX_LIST_OCTETS {
             return Err(Fault::NoSpace);
         }
-        self.keep_xattrs(number, xattrs, now)
+        let was = all_octets(xattrs);
+        let freed = old.map_or(0, |value| octets(&name, value));
+        self.count_xattrs(was, was - freed + octets(&name, &value))?;
+        let node = self.node_mut(number)?;
+        // The call that they came with would stay in memory with them.
+        node.xattrs.insert(Bytes::copy_from_slice(&name), Bytes::copy_from_slice(&value));
+        node.change(now);
+        Ok(())
     }
 
     pub(super) fn remove_xattr(&mut self, caller: &Caller, number: u64, name: &[u8], now: Time) -> Result<(), Fault> {
         check_name(name)?;
-        let mut xattrs = self.xattrs(caller, number, WRITE)?.clone();
-        xattrs.remove(name).ok_or(Fault::NoXattr)?;
-        self.keep_xattrs(number, xattrs, now)
+        let xattrs = self.xattrs(caller, number, WRITE)?;
+        let value = xattrs.get(name).ok_or(Fault::NoXattr)?;
+        let was = all_octets(xattrs);
+        self.count_xattrs(was, was - octets(name, value))?;
+        let node = self.node_mut(number)?;
+        node.xattrs.remove(name);
+        node.change(now);
+        Ok(())
     }
 
-    fn keep_xattrs(&mut self, number: u64, xattrs: BTreeMap<Bytes, Bytes>, now: Time) -> Result<(), Fault> {
-        let node = self.node(number)?;
-        let taken = self.pages - pages(&node.xattrs) + pages(&xattrs);
+    /// The extended attributes of a file have so many octets in place of so many.
+    fn count_xattrs(&mut self, was: usize, now: usize) -> Result<(), Fault> {
+        let taken = self.pages - in_pages(was) + in_pages(now);
         if taken > self.max_pages && taken > self.pages {
             return Err(Fault::NoSpace);
         }
         self.pages = taken;
-        let node = self.node_mut(number)?;
-        node.xattrs = xattrs;
-        node.change(now);
         Ok(())
     }
 }
@@ -118,7 +140,6 @@ impl Tree {
 mod tests {
     use super::*;
     use crate::memory::tree::ROOT;
-    use rpcrdma_nfs::attr::NewAttributes;
 
     const PAGES: u64 = 4;
 
@@ -134,9 +155,10 @@ mod tests {
     #[test]
     fn values_count_as_pages_and_are_given_back() {
         let mut tree = tree();
-        set(&mut tree, ROOT, b"a", PAGE_OCTETS - 1).unwrap();
+        const REST: usize = ENTRY_OCTETS + 1;
+        set(&mut tree, ROOT, b"a", PAGE_OCTETS - REST).unwrap();
         assert_eq!(tree.pages, 1);
-        set(&mut tree, ROOT, b"b", 3 * PAGE_OCTETS - 1).unwrap();
+        set(&mut tree, ROOT, b"b", 3 * PAGE_OCTETS - REST).unwrap();
         assert_eq!(tree.pages, PAGES, "all that there are");
         assert_eq!(set(&mut tree, ROOT, b"c", 0), Err(Fault::NoSpace));
         set(&mut tree, ROOT, b"b", 0).unwrap();
@@ -146,7 +168,7 @@ mod tests {
         let number = tree.new_directory(ROOT, 0o700, &Caller::root(), Time::default());
         tree.enter(ROOT, Bytes::from_static(b"d"), number, Time::default()).unwrap();
         set(&mut tree, number, b"a", PAGE_OCTETS).unwrap();
-        assert_eq!(tree.pages, 3);
+        assert_eq!(tree.pages, 3, "with its name it is more than a page");
         tree.leave(ROOT, b"d", Time::default()).unwrap();
         tree.unlink(number, Time::default()).unwrap();
         assert_eq!(tree.pages, 1);
@@ -162,8 +184,13 @@ mod tests {
         assert_eq!(set(&mut tree, ROOT, &vec![b'n'; left], 0), Err(Fault::NoSpace), "with its end one octet too many");
         set(&mut tree, ROOT, &vec![b'n'; left - 1], 0).unwrap();
         assert_eq!(set(&mut tree, ROOT, &name(0), 7), Ok(()), "what is there can be set");
-        let changed = NewAttributes { mode: Some(0o666), umask: 0o022, ..NewAttributes::default() };
-        tree.set(&Caller::root(), ROOT, &changed, Time::default(), false).unwrap();
-        assert_eq!(tree.attributes(ROOT).unwrap().mode, 0o644);
+    }
+
+    /// Names without values take memory, too.
+    #[test]
+    fn many_short_names_count_as_what_they_take() {
+        let mut tree = Tree::new(1, 1 << 30, Time::default());
+        (0..1000).for_each(|number| set(&mut tree, ROOT, format!("{number:03}").as_bytes(), 0).unwrap());
+        assert_eq!(tree.pages, (1000 * (ENTRY_OCTETS as u64 + 3)).div_ceil(PAGE_OCTETS as u64));
     }
 }

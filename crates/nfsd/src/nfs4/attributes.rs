@@ -13,7 +13,7 @@ use crate::{
 use rpcrdma_nfs::{
     attr::{Attributes, NewAttributes},
     v4::{
-        Attribute, Bitmap, FileAttributes, StateId, Status,
+        Attribute, Bitmap, FileAttributes, MAX_ACES, StateId, Status,
         ops::{self, Answer},
     },
 };
@@ -21,17 +21,22 @@ use rpcrdma_nfs::{
 /// Attributes that cannot be compared besides those that cannot be read (RFC 8881 sections 18.15.3 and 18.31.3).
 const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
+/// Octets of the longest access control list: entries of four words each, with numbers for names.
+const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
+
 impl Compound {
     pub(super) async fn get_attributes(&mut self, args: ops::GetAttr) -> Answer<ops::GetAttrOk> {
         let file = self.file()?;
         let asked = self.asked(&file, args.asked).await?;
+        let most = match asked.set.contains(Attribute::Acl) {
+            // A list can be long, and a short call can ask for many: it counts as data does, from before it is read.
+            true => Some(self.buffer(LONGEST_ACL_OCTETS).await?),
+            false => None,
+        };
         let attributes = file.attributes().await.map_err(status)?;
         let attributes = self.seen(&file, asked.set, attributes).await?;
         let attributes = self.told(&asked, &file, &attributes).await?;
-        if asked.set.contains(Attribute::Acl) {
-            // A list can be long, and a short call can ask for many: it counts as data does.
-            self.counted = Some(self.buffer(attributes.octets.len()).await?);
-        }
+        self.counted = most.map(|most| self.fitted(most, attributes.octets.len()));
         Ok(ops::GetAttrOk { attributes })
     }
 

@@ -280,6 +280,15 @@ impl Compound {
         Ok(buffer)
     }
 
+    /// Memory for a result of `len` octets in place of what was taken for the most that it may have.
+    pub(super) fn fitted(&self, most: Buffer, len: usize) -> Buffer {
+        match len {
+            0 => Buffer::from_vec(Vec::new()),
+            // Where there is none, what is there is large enough.
+            _ => self.context.connection.allocator.try_allocate(len).unwrap_or(most),
+        }
+    }
+
     /// How many octets results may have on this connection and in this session, all together.
     pub(super) fn reply_limit(&self) -> usize {
         let connection = self.context.connection.limits.max_reply;

@@ -66,9 +66,11 @@ impl Compound {
     pub(super) async fn get_xattr(&mut self, args: ops::GetXattr) -> Answer<ops::GetXattrOk> {
         let file = self.file_with_xattrs()?;
         check_name(&args.name)?;
+        // The value counts as that much of the connection's memory until it was sent, and is not read before there is some:
+        // those who wait for it would hold theirs besides.
+        let most = self.buffer(VALUE_OCTETS + MAX_XATTR_OCTETS).await?;
         let value = file.file_system.xattr(file.caller.clone(), file.file, args.name.0).await.map_err(cause)?;
-        // The value counts as that much of the connection's memory until it was sent.
-        self.counted = Some(self.buffer(VALUE_OCTETS + value.len()).await?);
+        self.counted = Some(self.fitted(most, VALUE_OCTETS + value.len()));
         Ok(ops::GetXattrOk { value: Opaque(value) })
     }
 
@@ -98,6 +100,8 @@ impl Compound {
         let octets = max.min(room.saturating_sub(OUTCOME_OCTETS)).min(MAX_LISTING_OCTETS);
         let left = octets.checked_sub(EMPTY_LIST_OCTETS).ok_or(Status::TOOSMALL)?;
         let budget = ListingBudget::new(left.min(MAX_NAMES_OCTETS), NAME_OCTETS);
+        // Before the names, as for values.
+        let most = self.buffer(octets).await?;
         let listed = file.file_system.list_xattrs(file.caller.clone(), file.file, args.cookie, budget).await;
         let mut listed = listed.map_err(cause)?;
         if listed.names.is_empty() && !listed.end {
@@ -105,7 +109,7 @@ impl Compound {
         }
         let names: Vec<Name> = listed.names.drain(..).map(Name).collect();
         let taken = names.iter().map(|name| NAME_OCTETS + name.as_slice().len().next_multiple_of(4)).sum::<usize>();
-        self.counted = Some(self.buffer(EMPTY_LIST_OCTETS + taken).await?);
+        self.counted = Some(self.fitted(most, EMPTY_LIST_OCTETS + taken));
         Ok(ops::ListXattrsOk { cookie: listed.cookie, names: names.into(), end: listed.end })
     }
 

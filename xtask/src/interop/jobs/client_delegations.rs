@@ -15,8 +15,8 @@ use crate::interop::{
 use anyhow::ensure;
 use std::{
     fs::{self, OpenOptions},
-    io::Write as _,
-    os::unix::fs::PermissionsExt as _,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -36,6 +36,9 @@ pub(super) const JOB: Job = Job {
 const NAMES: [&str; 2] = ["holder", "other"];
 const HOLDER: usize = 0;
 const OTHER: usize = 1;
+
+/// `O_NONBLOCK`: whoever opens a file that is leased gets an error instead of waiting.
+const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 
 /// For how long the server waits for a delegation that it wants back, in seconds. Nothing here may wait for that.
 const LEASE: u64 = 60;
@@ -227,9 +230,11 @@ fn reverse_direction(context: &Context, wire: &Path) -> anyhow::Result<()> {
 /// recall's.
 fn on_host(file: &Path, begin: Instant) -> anyhow::Result<()> {
     loop {
-        match OpenOptions::new().write(true).truncate(true).open(file) {
+        match OpenOptions::new().write(true).truncate(true).custom_flags(NONBLOCK).open(file) {
             Ok(mut file) => return Ok(file.write_all(b"host\n")?),
-            Err(error) if begin.elapsed() > RECALLED_WITHIN => return Err(error.into()),
+            Err(error) if error.kind() != ErrorKind::WouldBlock || begin.elapsed() > RECALLED_WITHIN => {
+                return Err(error.into());
+            }
             Err(_) => thread::sleep(Duration::from_millis(100)),
         }
     }

@@ -1,46 +1,10 @@
 //! Clones on file systems that can share what is on the disk, and refusals on those that cannot.
 
-use super::*;
+use super::{disk::Disk, *};
 use crate::{Access, Caller, Fault, Span, Via, testing::wait};
-use std::{fs::File, os::unix::fs::FileExt, process::Command};
+use std::{fs::File, os::unix::fs::FileExt};
 
 const UNIT: u64 = 4_096;
-
-/// A file system of its own on a loop device.
-struct Mounted {
-    directory: tempfile::TempDir,
-}
-
-fn run(command: &str, args: &[&str]) -> Result<(), String> {
-    let output = Command::new(command).args(args).output().map_err(|error| format!("{command}: {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
-}
-
-impl Mounted {
-    /// `None`, with the reason on standard error, where it cannot be made.
-    fn new(make: &str, options: &[&str]) -> Option<Self> {
-        let directory = tempfile::tempdir().unwrap();
-        let image = directory.path().join("image");
-        File::create(&image).unwrap().set_len(512 << 20).unwrap();
-        host::create_dir(directory.path().join("mounted")).unwrap();
-        let (image, mounted) = (image.display().to_string(), directory.path().join("mounted").display().to_string());
-        let made = run(make, &[options, &[image.as_str()]].concat());
-        let made = made.and_then(|()| run("mount", &["-o", "loop", &image, &mounted]));
-        match made {
-            Ok(()) => Some(Self { directory }),
-            Err(reason) => {
-                eprintln!("not run: {make}: {reason}");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = run("umount", &["-l", &self.directory.path().join("mounted").display().to_string()]);
-    }
-}
 
 /// A directory with two files, of which the first has three units of data and some octets.
 fn serve(served: &Path, state: &Path) -> (DirectoryFs, [Via; 2]) {
@@ -63,9 +27,9 @@ fn clone(directory: &DirectoryFs, [from, to]: &[Via; 2], (start, at, length): (u
 }
 
 fn clones_on(make: &str, options: &[&str]) {
-    let Some(mounted) = Mounted::new(make, options) else { return };
-    let served = mounted.directory.path().join("mounted");
-    let (directory, ends) = serve(&served, &mounted.directory.path().join("state"));
+    let Some(disk) = Disk::of(make, options) else { return };
+    let served = disk.served();
+    let (directory, ends) = serve(&served, &disk.state());
     assert_eq!(directory.features().clone_octets, Some(UNIT as u32), "{make}");
     directory.inner.synchronised.lock().unwrap().clear();
     assert_eq!(clone(&directory, &ends, (UNIT, 2 * UNIT, 2 * UNIT)), Ok(()), "{make}");
@@ -86,7 +50,7 @@ fn clones_on(make: &str, options: &[&str]) {
     assert_eq!(host::metadata(served.join("to")).unwrap().len(), 22 * UNIT);
     // Two directories of the same file system, and one of another.
     host::create_dir(served.join("below")).unwrap();
-    let (_below, of_below) = serve(&served.join("below"), &mounted.directory.path().join("state"));
+    let (_below, of_below) = serve(&served.join("below"), &disk.state());
     let across = [of_below[0].clone(), ends[1].clone()];
     assert_eq!(clone(&directory, &across, (0, 0, UNIT)), Ok(()), "{make}");
     let elsewhere = tempfile::tempdir().unwrap();
@@ -113,12 +77,25 @@ fn ranges_are_cloned_on_btrfs() {
 /// proves: NFS4-7862-12.2.1-a
 #[test]
 fn a_file_system_that_cannot_clone_says_so() {
-    let Some(mounted) = Mounted::new("mkfs.ext4", &["-q", "-F"]) else { return };
-    let served = mounted.directory.path().join("mounted");
-    let (directory, ends) = serve(&served, &mounted.directory.path().join("state"));
+    let Some(disk) = Disk::of("mkfs.ext4", &["-q", "-F"]) else { return };
+    let served = disk.served();
+    let (directory, ends) = serve(&served, &disk.state());
     assert_eq!(directory.features().clone_octets, None);
     assert_eq!(clone(&directory, &ends, (0, 0, UNIT)), Err(Fault::Unsupported));
     assert_eq!(host::read(served.join("to")).unwrap(), vec![8; 9 * UNIT as usize]);
+}
+
+/// What was copied before a hole for which there is no room counts.
+#[test]
+fn a_copy_whose_last_hole_does_not_fit_says_how_much_there_is() {
+    const LARGEST: u64 = 0xFFF_FFFF_F000;
+    let Some(disk) = Disk::of("mkfs.ext4", &["-q", "-F", "-b", "4096"]) else { return };
+    let (directory, ends) = serve(&disk.served(), &disk.state());
+    File::options().write(true).open(disk.served().join("from")).unwrap().set_len(8 * UNIT).unwrap();
+    let copy = |to, length| wait(directory.copy(ends[0].clone(), ends[1].clone(), Span { from: 0, to, length }));
+    let copied = copy(LARGEST - 4 * UNIT, 8 * UNIT).unwrap();
+    assert_eq!(copied.count, 4 * UNIT, "the data, up to the end of its last block");
+    assert_eq!(copy(LARGEST, 8 * UNIT).map_err(|failed| failed.fault).err(), Some(Fault::TooLarge));
 }
 
 /// A file that was opened in a file system of another kind is none of ours, whatever its number.

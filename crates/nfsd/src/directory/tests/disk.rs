@@ -1,16 +1,24 @@
-//! A disk that runs full beneath its file system: ext4 on a loop device whose file lies on a small tmpfs.
+//! Disks of a test's own, on loop devices: one that runs full beneath its file system, since its file lies on a small
+//! tmpfs, and others with room and a file system that is asked for.
+//!
+//! Where no disk can be made a test says so and does nothing: without root, without loop devices, without the tool or
+//! the kernel's part for a file system. Whatever else goes wrong fails it.
 
 use rustix::process::geteuid;
 use std::{
     fs::{self as host, File},
     io::Write,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
-/// The room beneath, in MiB, and what the file system above believes to have.
+/// The room beneath a disk that runs full, and what the file system above believes to have, in octets.
 const LOWER: &str = "size=48m";
-const UPPER: &str = "256M";
+const UPPER: u64 = 256 << 20;
+/// The size of a disk with room: as little as all file systems take.
+const ROOM: u64 = 512 << 20;
+/// What is said where no disk can be made.
+const MISSING: [&str; 3] = ["loop", "No such file or directory (os error 2)", "unknown filesystem type"];
 
 /// The disk. Dropping it unmounts everything.
 pub(super) struct Disk {
@@ -27,37 +35,54 @@ fn run(command: &str, args: &[&str]) -> Result<(), String> {
 }
 
 impl Disk {
-    /// Makes the disk by `mkfs.ext4` with `options`. `None`, with the reason on standard error, where that cannot be done.
+    /// A disk that runs full, made by `mkfs.ext4` with `options`.
     pub(super) fn new(options: &[&str]) -> Option<Self> {
+        let options = [&["-q", "-F", "-E", "lazy_itable_init=0"], options].concat();
+        Self::made(|disk| {
+            disk.mount(&["-t", "tmpfs", "-o", LOWER, "none"], "lower")?;
+            disk.build("mkfs.ext4", &options, UPPER)
+        })
+    }
+
+    /// A disk with room, made by `make` with `options`.
+    pub(super) fn of(make: &str, options: &[&str]) -> Option<Self> {
+        Self::made(|disk| disk.build(make, options, ROOM))
+    }
+
+    fn made(build: impl FnOnce(&mut Self) -> Result<(), String>) -> Option<Self> {
         if !geteuid().is_root() {
             eprintln!("not run: only root can mount a disk");
             return None;
         }
         let mut disk = Self { scratch: tempfile::tempdir().unwrap(), mounted: Vec::new() };
-        match disk.build(options) {
+        host::create_dir(disk.path("lower")).unwrap();
+        host::create_dir(disk.path("upper")).unwrap();
+        match build(&mut disk) {
             Ok(()) => Some(disk),
-            Err(reason) if reason.contains("loop") => {
-                eprintln!("not run: no loop devices here: {reason}");
+            Err(reason) if MISSING.iter().any(|missing| reason.contains(missing)) => {
+                eprintln!("not run: {reason}");
                 None
             }
             Err(reason) => panic!("{reason}"),
         }
     }
 
-    fn build(&mut self, options: &[&str]) -> Result<(), String> {
-        let (lower, upper) = (self.path("lower"), self.path("upper"));
-        host::create_dir(&lower).and_then(|()| host::create_dir(&upper)).map_err(|error| error.to_string())?;
-        let text = |path: &Path| path.display().to_string();
-        run("mount", &["-t", "tmpfs", "-o", LOWER, "none", &text(&lower)])?;
-        self.mounted.push(lower.clone());
-        let image = text(&lower.join("image"));
-        let mut args = vec!["-q", "-F", "-E", "lazy_itable_init=0"];
-        args.extend(options);
-        args.extend([image.as_str(), UPPER]);
-        run("mkfs.ext4", &args)?;
-        run("mount", &["-o", "loop,errors=continue", &image, &text(&upper)])?;
-        self.mounted.push(upper.clone());
-        host::create_dir(upper.join("served")).map_err(|error| error.to_string())
+    fn build(&mut self, make: &str, options: &[&str], octets: u64) -> Result<(), String> {
+        let image = self.path("lower/image");
+        let sized = File::create(&image).and_then(|file| file.set_len(octets));
+        sized.map_err(|error| error.to_string())?;
+        let image = image.display().to_string();
+        run(make, &[options, &[image.as_str()]].concat())?;
+        let how = if make == "mkfs.ext4" { "loop,errors=continue" } else { "loop" };
+        self.mount(&["-o", how, &image], "upper")?;
+        host::create_dir(self.served()).map_err(|error| error.to_string())
+    }
+
+    fn mount(&mut self, what: &[&str], at: &str) -> Result<(), String> {
+        let at = self.path(at);
+        run("mount", &[what, &[&at.display().to_string()]].concat())?;
+        self.mounted.push(at);
+        Ok(())
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -7,7 +7,15 @@ use crate::nfs4::{
     change::tests::make,
     testing::{Setup, TestClient, TestServer, only},
 };
-use rpcrdma_nfs::v4::{Args, Attribute, ChangeInfo, Handle, Value, ops::CreateKind};
+use crate::testing::wait;
+use rpcrdma_env::{Allocator, BoxFuture, Buffer};
+use rpcrdma_nfs::v4::{Args, Arguments, Attribute, ChangeInfo, Handle, PROGRAM, VERSION, Value, ops::CreateKind};
+use rpcrdma_oncrpc::Outcome;
+use rpcrdma_xdr::{Encode, Encoder};
+use std::{
+    sync::Arc,
+    task::{Context, Waker},
+};
 
 fn get(client: &TestClient, file: &Handle, name: &[u8]) -> Result<Vec<u8>, Status> {
     let outcome = client.on(file, Args::GetXattr(ops::GetXattr { name: name.into() }));
@@ -275,4 +283,45 @@ fn a_value_that_does_not_fit_into_the_answer_is_too_big() {
     let outcomes = client.call(get(17));
     assert_eq!(outcomes.last().unwrap().status(), Status::REP_TOO_BIG);
     assert_eq!(outcomes.len(), 1 + 17);
+}
+
+/// Memory that is there when the test says so.
+#[derive(Default)]
+struct Awaited(tokio::sync::Notify);
+
+impl Allocator for Awaited {
+    fn try_allocate(&self, _: usize) -> Option<Buffer> {
+        None
+    }
+
+    fn allocate(&self, len: usize) -> BoxFuture<'_, Buffer> {
+        Box::pin(async move {
+            self.0.notified().await;
+            Buffer::from_vec(vec![0; len])
+        })
+    }
+}
+
+/// Who waits for memory holds no value meanwhile, which would be memory that nobody counts.
+///
+/// proves: NFS4-MEMORY-a
+#[test]
+fn a_value_is_read_when_there_is_memory_for_it() {
+    let server = TestServer::memory();
+    let (mut client, other) = (server.client("a"), server.client("b"));
+    let file = file(&server, &other, "f");
+    set(&other, &file, b"a", &[1; MAX_XATTR_OCTETS]).unwrap();
+    let memory = Arc::new(Awaited::default());
+    client.rpc.memory = memory.clone();
+    let get = Args::GetXattr(ops::GetXattr { name: "a".into() });
+    let put = Args::PutFh(ops::PutFh { file: file.clone() });
+    let mut encoder = Encoder::new();
+    Arguments::new(2, vec![client.sequence(0, false), put, get]).encode(&mut encoder);
+    let mut sent = client.rpc.send(PROGRAM, VERSION, 1, encoder.finish());
+    assert!(sent.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    remove(&other, &file, b"a").unwrap();
+    memory.0.notify_one();
+    let Outcome::Reply(reply) = wait(sent) else { panic!("no reply") };
+    let octets = reply.to_bytes();
+    assert_eq!(octets[octets.len() - 4..], Status::NOXATTR.0.to_be_bytes(), "it is asked for now");
 }

@@ -67,9 +67,13 @@ pub(super) enum Gone {
     /// The server has taken away what it was in its right to take.
     #[error("what it had was taken away")]
     Lost,
-    /// The server has answered what it must not.
+    /// The server has answered what it must not, if it is the same as before.
     #[error("{0}")]
     Wrong(String),
+    /// The ledger, which tells the servers before and after a restart apart, says that two have what excludes each other,
+    /// or that an acknowledged write is lost: no restart excuses that.
+    #[error("{0}")]
+    Broken(String),
 }
 
 /// A client's program: takes what it is told, and passes it on.

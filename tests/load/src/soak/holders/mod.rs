@@ -265,6 +265,10 @@ impl Holder {
     async fn begin_again(&mut self, gone: Gone) -> bool {
         let (is_restarted, is_silent) = (self.is_restarted(), self.link.heard.elapsed() >= LEASE / 2);
         match gone {
+            Gone::Broken(what) => {
+                self.fail(what);
+                return false;
+            }
             _ if is_restarted => self.count("begun anew after a restart"),
             Gone::Session(_) if is_silent => self.count("begun anew after a long pause"),
             Gone::Vanished => self.count("vanished, and come back"),

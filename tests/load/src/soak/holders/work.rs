@@ -200,7 +200,7 @@ impl Holder {
                 // What came is a part of a whole message.
                 let file = Handle::new(handle.file.as_slice()).ok_or(Gone::Wrong("a long handle".to_owned()))?;
                 let got = self.ledger.got(&file, self.who(), Self::access(claim), Instant::now());
-                got.map_err(Gone::Wrong)?;
+                got.map_err(Gone::Broken)?;
                 Ok(Some((file, open.state, open.delegation)))
             }
             (Some(failed), _) => match failed.status() {
@@ -231,7 +231,7 @@ impl Holder {
         if wish.what != Wanted::Has(claim) {
             return Err(Gone::Wrong(format!("{wish:?} brings {claim:?}")));
         }
-        self.ledger.got(&file, self.who(), claim, Instant::now()).map_err(Gone::Wrong)?;
+        self.ledger.got(&file, self.who(), claim, Instant::now()).map_err(Gone::Broken)?;
         self.done(&wish);
         let manner = match self.random.below(100) {
             0..60 => Manner::AtOnce,
@@ -260,7 +260,7 @@ impl Holder {
         let outcomes = self.on(&file, Args::Lock(lock)).await?;
         match (outcomes.last(), status_of(&outcomes)) {
             (Some(Outcome::Lock(Ok(locked))), _) => {
-                self.ledger.got(&file, self.who(), claim, Instant::now()).map_err(Gone::Wrong)?;
+                self.ledger.got(&file, self.who(), claim, Instant::now()).map_err(Gone::Broken)?;
                 self.done(&wish);
                 let until = Instant::now() + Duration::from_millis(self.random.below(LOCKED));
                 let open = (open_state, Self::access(claim));
@@ -301,7 +301,7 @@ impl Holder {
         let data = read.data.as_slice();
         octets.iter_mut().zip(data).for_each(|(octet, data)| *octet = *data);
         let value = u64::from_be_bytes(octets);
-        self.ledger.read(&held.file, value).map_err(Gone::Wrong)?;
+        self.ledger.read(&held.file, value).map_err(Gone::Broken)?;
         Ok(value)
     }
 
