@@ -25,6 +25,7 @@ mod identity;
 mod ids;
 mod index;
 mod index_files;
+mod jobs;
 mod kept;
 mod leases;
 mod listing;
@@ -37,6 +38,7 @@ mod posix_acl;
 mod resolve;
 mod seldom;
 mod stable;
+mod start;
 mod sys;
 mod uncommitted;
 mod upkeep;
@@ -45,10 +47,9 @@ mod xattr;
 use crate::{
     Access, Broken, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, HostLease,
     Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, SetXattr,
-    Sought, Span, SparseData, StateDirectory, Told, Usage, Via, Written, XattrNames,
-    claims::{FileKey, HostLocks, Kind},
-    failed,
-    queue::{After, Job, Lane},
+    Sought, Span, SparseData, Told, Usage, Via, Written, XattrNames,
+    claims::{HostLocks, Kind},
+    queue::Lane,
 };
 use access::Owner;
 use bytes::Bytes;
@@ -58,6 +59,7 @@ use identity::Identity;
 use ids::Ids;
 use index::Index;
 pub use index::IndexUse;
+use jobs::Step;
 use kept::Kept;
 use leases::Leases;
 pub use locks::OfdLocks;
@@ -65,76 +67,21 @@ use losses::Losses;
 use object::{Cache, Object};
 use opens::Room;
 use resolve::Cover;
-use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
+use rpcrdma_env::{BoxFuture, Buffer, Clock};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, NewAttributes, Stability, Time};
-use rustix::{
-    fd::OwnedFd,
-    fs::{self, Mode, OFlags, fstatfs, fstatvfs},
-    io::Errno,
-    process::{Resource, getrlimit},
-};
-use siphasher::sip::SipHasher24;
+use rustix::{fd::OwnedFd, fs::fstatvfs};
 use stable::Answers;
+pub use start::OpenError;
+use start::hash;
 use std::{
     fs::File,
-    hash::Hasher,
-    io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
-use tokio::sync::oneshot;
 use uncommitted::Uncommitted;
 
-/// The most files that are kept, if the process may open enough; see [`object_limit`].
-const MAX_OBJECTS: u64 = 4096;
-/// The most files that clients may have open; see [`open_limit`].
-const MAX_OPEN_FILES: usize = 65_536;
-/// The part of the files that are kept of which data may be uncommitted: one of so many.
-const UNCOMMITTED_PART: usize = 4;
 /// The most hard links to a file that Linux's usual file systems have: ext4's.
 const MAX_LINKS: u32 = 65_000;
-
-/// File systems whose directory positions stay valid: those of ext4, XFS, Btrfs, F2FS and ZFS, by magic number.
-const STABLE_COOKIES: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1];
-/// File systems that answer from memory what is in memory: those, tmpfs and overlayfs.
-const LOCAL: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, 0x0102_1994, 0x794C_7630];
-
-/// Why a directory cannot be served.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// It is not there, no directory, or cannot be read.
-    #[error("cannot serve {}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The kernel cannot resolve paths beneath a directory: it is older than Linux 5.6, or a sandbox forbids it.
-    #[error("the system has no openat2, without which a directory cannot be served safely")]
-    NoOpenat2,
-    /// The index in the state directory cannot be used.
-    #[error("cannot use {}", path.display())]
-    Index {
-        /// The index.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The directory is the state directory itself.
-    #[error("{} is the state directory: nobody may be served the secret in it", path.display())]
-    ServesState {
-        /// The directory.
-        path: PathBuf,
-    },
-    /// Another server serves the same directory with the same state.
-    #[error("another server is serving this directory with the state in {}", path.display())]
-    InUse {
-        /// The state directory.
-        path: PathBuf,
-    },
-}
 
 /// A directory of the host.
 #[derive(Clone)]
@@ -143,16 +90,6 @@ pub struct DirectoryFs {
     queue: Arc<Queue>,
     answers: Answers,
 }
-
-/// What became of the first part of a job.
-enum Step<T, F> {
-    /// All of it is done.
-    Done(Result<T, Failure<F>>),
-    /// The rest runs beside the file's next change.
-    Then(Rest<T, F>),
-}
-
-type Rest<T, F> = Box<dyn FnOnce(&Inner) -> Result<T, Failure<F>> + Send>;
 
 struct Inner {
     /// As it was given, for messages.
@@ -200,29 +137,6 @@ struct Inner {
 }
 
 impl DirectoryFs {
-    /// Serves the directory at `path`. Acts as the callers if the calling thread is the superuser's, else as itself.
-    ///
-    /// # Errors
-    /// If the directory or the index of its files in `state` cannot be used.
-    pub fn open(path: &Path, state: &StateDirectory, queue: Arc<Queue>, env: &Env) -> Result<Self, OpenError> {
-        Self::open_one_of(1, path, state, queue, env)
-    }
-
-    /// The same as one of so many directories that the program serves: they share the files that it may open evenly.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_one_of(
-        directories: usize,
-        path: &Path,
-        state: &StateDirectory,
-        queue: Arc<Queue>,
-        env: &Env,
-    ) -> Result<Self, OpenError> {
-        let part = u64::try_from(directories).unwrap_or(u64::MAX).max(1);
-        Self::open_with(path, state, queue, env, Ways { part, ..Ways::default() })
-    }
-
     /// The user whose callers own the files here, where the server is not the superuser: they may go on with what they
     /// have open whatever mode they give it. Everybody else has the rights of the server's user, as its modes say.
     pub fn owner(&self) -> Option<u32> {
@@ -247,189 +161,6 @@ impl DirectoryFs {
     pub fn index_use(&self) -> IndexUse {
         self.inner.index().usage()
     }
-
-    /// The same as [`open`](Self::open), where some of what the kernel offers may be left unused.
-    fn open_with(
-        path: &Path,
-        state: &StateDirectory,
-        queue: Arc<Queue>,
-        env: &Env,
-        ways: Ways,
-    ) -> Result<Self, OpenError> {
-        let directory = |source: Errno| OpenError::Directory { path: path.to_owned(), source: source.into() };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root_fd = fs::open(path, flags, Mode::empty()).map_err(directory)?;
-        match resolve::open_beneath(&root_fd, c".", OFlags::PATH | OFlags::DIRECTORY) {
-            Err(Errno::NOSYS | Errno::PERM) => return Err(OpenError::NoOpenat2),
-            other => other.map_err(directory)?,
-        };
-        let root_path_fd = resolve::reopen(&root_fd, OFlags::PATH | OFlags::DIRECTORY).map_err(directory)?;
-        let stat = attributes::stat(&root_fd).map_err(directory)?;
-        let space = fstatvfs(&root_fd).map_err(directory)?;
-        let kind = fstatfs(&root_fd).map_err(directory)?.f_type as u64;
-        let device = (stat.stx_dev_major, stat.stx_dev_minor);
-        let file_system = match space.f_fsid {
-            0 => u64::from(device.0) << 32 | u64::from(device.1),
-            id => id,
-        };
-        // Not the file system's alone: handles of one directory must not work in another.
-        let id = hash(&[file_system, stat.stx_ino, stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()]);
-        let hidden = Hidden::open(state.path())
-            .map_err(|errno| OpenError::Index { path: state.path().to_owned(), source: errno.into() })?;
-        if hidden.is(&stat) {
-            return Err(OpenError::ServesState { path: path.to_owned() });
-        }
-        let (index, lock) = index_files::open(state.path(), id)?;
-        let identity = Identity::current().map_err(directory)?;
-        let by_handle = ways.kernel_handles && identity.is_privileged() && resolve::has_kernel_handles(&root_fd);
-        let ids = match by_handle {
-            true => Ids::Kernel,
-            false if ways.proofs => Ids::without_opening(&root_fd, &stat),
-            false => Ids::Born,
-        };
-        let (acls, xattrs) = match ways.lists_and_xattrs {
-            true => (posix_acl::has_acls(&root_fd), xattr::has_xattrs(&root_fd)),
-            false => (false, false),
-        };
-        let root_id = ids.of(&root_path_fd, &stat);
-        let clone_octets = copy::clone_unit(&root_fd, space.f_bsize);
-        let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX) / ways.part;
-        let limit = object_limit(descriptors);
-        let inner = Inner {
-            path: path.to_owned(),
-            clock: env.clock.clone(),
-            root: Arc::new(Object::new(root_id, root_path_fd, attributes::file_type(&stat))),
-            root_fd,
-            root_device: device,
-            root_inode: stat.stx_ino,
-            id,
-            identity,
-            hidden,
-            ids,
-            stable_cookies: ways.positions && STABLE_COOKIES.contains(&kind),
-            local: LOCAL.contains(&kind),
-            max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
-            clone_octets,
-            acls,
-            xattrs,
-            cache: Cache::new(limit, env.clock.clone()),
-            uncommitted: Uncommitted::new((limit / UNCOMMITTED_PART).max(1)),
-            open_files: Room::new(open_limit(descriptors)),
-            leases: Leases::default(),
-            losses: Losses::default(),
-            sync_failures: seldom::Seldom::default(),
-            index: Mutex::new(index),
-            kept: Kept::default(),
-            index_failures: seldom::Seldom::default(),
-            #[cfg(test)]
-            synchronised: Mutex::default(),
-            acl_failures: seldom::Seldom::default(),
-            _lock: lock,
-        };
-        Ok(Self { inner: Arc::new(inner), queue, answers: Answers::Stable })
-    }
-
-    /// Runs a job on the program's threads. One that is dropped there fails its call.
-    fn run<T: Send + 'static, F: Default + Send + 'static>(
-        &self,
-        caller: &Caller,
-        lane: Lane,
-        job: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
-        self.queued(caller, lane, None, |inner| Step::Done(job(inner)))
-    }
-
-    /// Runs a job that changes something after all that change the same file and were given before.
-    fn run_in_turn<T: Send + 'static, F: Default + Send + 'static>(
-        &self,
-        caller: &Caller,
-        file: FileId,
-        job: impl FnOnce(&Inner) -> Step<T, F> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
-        self.queued(caller, Lane::Data, Some(file), job)
-    }
-
-    /// The same for a change of attributes or names, which is answered when the disk has it.
-    fn change<T: Send + 'static, F: Default + Send + 'static>(
-        &self,
-        caller: &Caller,
-        file: FileId,
-        change: impl FnOnce(&Inner) -> Result<T, Failure<F>> + Send + 'static,
-        wait: impl FnOnce(&Inner, Answers, T) -> Result<T, Failure<F>> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
-        let answers = self.answers;
-        self.run_in_turn(caller, file, move |inner| match change(inner) {
-            Ok(done) if answers == Answers::Stable => Step::Then(Box::new(move |inner| wait(inner, answers, done))),
-            done => Step::Done(done),
-        })
-    }
-
-    fn queued<T: Send + 'static, F: Default + Send + 'static>(
-        &self,
-        caller: &Caller,
-        lane: Lane,
-        turn: Option<FileId>,
-        job: impl FnOnce(&Inner) -> Step<T, F> + Send + 'static,
-    ) -> BoxFuture<'static, Result<T, Failure<F>>> {
-        let (sender, receiver) = oneshot::channel();
-        let inner = self.inner.clone();
-        let turn = turn.map(|file| FileKey { file_system: inner.id, file });
-        let work = Box::new(move || match job(&inner) {
-            Step::Done(result) => {
-                let _ = sender.send(result);
-                None
-            }
-            Step::Then(then) => {
-                let after: After = Box::new(move || {
-                    let _ = sender.send(then(&inner));
-                });
-                Some(after)
-            }
-        });
-        self.queue.run(caller.origin, Job { lane, turn, work });
-        Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) })
-    }
-}
-
-/// What is used of what the kernel offers.
-#[derive(Clone, Copy, Debug)]
-struct Ways {
-    /// Handles that it opens files by.
-    kernel_handles: bool,
-    /// Handles as proof of which file it is.
-    proofs: bool,
-    /// Positions in directories.
-    positions: bool,
-    /// Access control lists and extended attributes.
-    lists_and_xattrs: bool,
-    /// Of the files that the process may open: one of so many.
-    part: u64,
-}
-
-impl Default for Ways {
-    fn default() -> Self {
-        Self { kernel_handles: true, proofs: true, positions: true, lists_and_xattrs: true, part: 1 }
-    }
-}
-
-/// How many files are kept if the directory may have `descriptors` files open: their descriptors, with all that callers have
-/// opened, take at most half; the rest is for connections.
-fn object_limit(descriptors: u64) -> usize {
-    (descriptors / 2 / (1 + object::MAX_OPENED as u64)).min(MAX_OBJECTS) as usize
-}
-
-/// How many files clients may have open at a time, each for one access, if the directory may have `descriptors` files open:
-/// each takes at most two, and all of them a quarter.
-fn open_limit(descriptors: u64) -> usize {
-    usize::try_from(descriptors / 4 / 2).unwrap_or(usize::MAX).clamp(1, MAX_OPEN_FILES)
-}
-
-fn hash(words: &[u64]) -> u64 {
-    let mut hasher = SipHasher24::new_with_key(&[1; 16]);
-    for word in words {
-        hasher.write(&word.to_be_bytes());
-    }
-    hasher.finish()
 }
 
 impl FileSystem for DirectoryFs {
@@ -462,10 +193,7 @@ impl FileSystem for DirectoryFs {
     fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
         match self.inner.attributes_now(file) {
             Some(attributes) => Box::pin(std::future::ready(attributes)),
-            None => {
-                let job = self.run(&caller, Lane::Look, move |inner| inner.attributes(file).map_err(failed::<()>));
-                Box::pin(async { job.await.map_err(|failure| failure.fault) })
-            }
+            None => self.look(&caller, move |inner| inner.attributes(file)),
         }
     }
 
@@ -495,32 +223,19 @@ impl FileSystem for DirectoryFs {
 
     fn set_attributes(&self, via: Via, new: NewAttributes, guard: Option<Time>) -> BoxFuture<'_, Changed<Change>> {
         let file = via.file();
-        self.change(
-            &via.caller.clone(),
-            file,
-            move |inner| inner.set_attributes(&via, &new, guard),
-            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
-        )
+        self.change_one(&via.caller.clone(), file, move |inner| inner.set_attributes(&via, &new, guard))
     }
 
     fn acl(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Acls, Fault>> {
-        let job = self.run(&caller, Lane::Look, move |inner| inner.acl(file).map_err(failed::<()>));
-        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+        self.look(&caller, move |inner| inner.acl(file))
     }
 
     fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
-        self.change(
-            &caller.clone(),
-            file,
-            move |inner| inner.set_acl(&caller, file, &acls),
-            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
-        )
+        self.change_one(&caller.clone(), file, move |inner| inner.set_acl(&caller, file, &acls))
     }
 
     fn xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Result<Bytes, Fault>> {
-        let job =
-            self.run(&caller.clone(), Lane::Look, move |inner| inner.xattr(&caller, file, &name).map_err(failed::<()>));
-        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+        self.look(&caller.clone(), move |inner| inner.xattr(&caller, file, &name))
     }
 
     fn list_xattrs(
@@ -530,10 +245,7 @@ impl FileSystem for DirectoryFs {
         cookie: u64,
         budget: ListingBudget,
     ) -> BoxFuture<'_, Result<XattrNames, Fault>> {
-        let job = self.run(&caller.clone(), Lane::Look, move |inner| {
-            inner.list_xattrs(&caller, file, cookie, budget).map_err(failed::<()>)
-        });
-        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+        self.look(&caller.clone(), move |inner| inner.list_xattrs(&caller, file, cookie, budget))
     }
 
     fn set_xattr(
@@ -544,21 +256,11 @@ impl FileSystem for DirectoryFs {
         value: Bytes,
         how: SetXattr,
     ) -> BoxFuture<'_, Changed<Change>> {
-        self.change(
-            &caller.clone(),
-            file,
-            move |inner| inner.set_xattr(&caller, file, &name, &value, how),
-            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
-        )
+        self.change_one(&caller.clone(), file, move |inner| inner.set_xattr(&caller, file, &name, &value, how))
     }
 
     fn remove_xattr(&self, caller: Caller, file: FileId, name: Bytes) -> BoxFuture<'_, Changed<Change>> {
-        self.change(
-            &caller.clone(),
-            file,
-            move |inner| inner.remove_xattr(&caller, file, &name),
-            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
-        )
+        self.change_one(&caller.clone(), file, move |inner| inner.remove_xattr(&caller, file, &name))
     }
 
     fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
@@ -617,12 +319,7 @@ impl FileSystem for DirectoryFs {
         name: Bytes,
         is_directory: bool,
     ) -> BoxFuture<'_, Changed<Change>> {
-        self.change(
-            &caller.clone(),
-            directory,
-            move |inner| inner.remove(&caller, directory, &name, is_directory),
-            move |inner, answers, changed| answers.after(inner, &[directory], changed, |changed| changed),
-        )
+        self.change_one(&caller.clone(), directory, move |inner| inner.remove(&caller, directory, &name, is_directory))
     }
 
     fn rename(
@@ -697,22 +394,12 @@ impl FileSystem for DirectoryFs {
 
     fn allocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
         let file = via.file();
-        self.change(
-            &via.caller.clone(),
-            file,
-            move |inner| inner.allocate(&via, offset, length),
-            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
-        )
+        self.change_one(&via.caller.clone(), file, move |inner| inner.allocate(&via, offset, length))
     }
 
     fn deallocate(&self, via: Via, offset: u64, length: u64) -> BoxFuture<'_, Changed<Change>> {
         let file = via.file();
-        self.change(
-            &via.caller.clone(),
-            file,
-            move |inner| inner.deallocate(&via, offset, length),
-            move |inner, answers, changed| answers.after(inner, &[file], changed, |changed| changed),
-        )
+        self.change_one(&via.caller.clone(), file, move |inner| inner.deallocate(&via, offset, length))
     }
 
     fn clone_range(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Change>> {
@@ -737,14 +424,13 @@ impl FileSystem for DirectoryFs {
     }
 
     fn usage(&self, caller: Caller) -> BoxFuture<'_, Result<Usage, Fault>> {
-        let job = self.run(&caller, Lane::Look, |inner| {
-            let space = fstatvfs(&inner.root_fd).map_err(|error| failed::<()>(attributes::fault(error)))?;
+        self.look(&caller, |inner| {
+            let space = fstatvfs(&inner.root_fd).map_err(attributes::fault)?;
             let octets = |blocks: u64| blocks.saturating_mul(space.f_frsize);
             let available_octets = octets(space.f_bavail);
             let usage = Usage::new((octets(space.f_blocks), octets(space.f_bfree)), (space.f_files, space.f_ffree));
             Ok(Usage { available_octets, ..usage })
-        });
-        Box::pin(async { job.await.map_err(|failure| failure.fault) })
+        })
     }
 }
 

@@ -1,19 +1,25 @@
 //! What holds for a directory of the host alone: nothing outside is reached, handles survive a restart, and a server of
 //! an ordinary user does as well as one of the superuser's.
 
-use super::*;
+use super::{
+    start::{Ways, object_limit, open_limit},
+    *,
+};
 use crate::{
-    Cidr, Export, Identities, Nfsd, Queue, Squash, Workers,
+    Cidr, Export, Identities, Nfsd, Queue, Squash, StateDirectory, Workers,
     testing::{Client, SECRET, env, plain},
 };
+use rpcrdma_env::Env;
 use rpcrdma_nfs::v3::{self, Commit, CreateHow, Handle, NewAttributes, SetTime, Status, access};
 use rustix::{
-    process::{Gid, Uid, geteuid},
+    io::Errno,
+    process::{Gid, Resource, Uid, geteuid, getrlimit},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
 use std::{
-    fs as host,
+    fs as host, io,
     os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+    path::Path,
 };
 
 mod clones;
