@@ -18,11 +18,14 @@ pub(crate) struct Arguments {
     /// The first of them
     #[arg(long, value_name = "SEED", default_value_t = 0)]
     first: u64,
+    /// How far they are apart: 4 gives those of one kind
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    step: u64,
     /// Replay one seed: run it twice and compare, draw its ladder, write a capture and the log of its events
-    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first"])]
+    #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first", "step"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4; 4 with our clients in them
+    #[arg(long, value_name = "N", default_value_t = 4)]
     edition: u64,
     /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]
@@ -39,7 +42,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     command.args(["run", "--quiet", "--package", "rpcrdma-simulation", "--"]).current_dir(root);
     match arguments.seed {
         Some(seed) => command.arg("--seed").arg(seed.to_string()),
-        None => command.args(["--seeds", &arguments.seeds.to_string(), "--first", &arguments.first.to_string()]),
+        None => {
+            let Arguments { seeds, first, step, .. } = arguments;
+            command.args(["--seeds", &seeds.to_string(), "--first", &first.to_string(), "--step", &step.to_string()])
+        }
     };
     command.arg("--edition").arg(arguments.edition.to_string());
     if arguments.json {

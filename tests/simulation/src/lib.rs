@@ -5,7 +5,8 @@
 //! clocks jump, registrations fail, Reads are refused, completions come late, memory runs out: nothing unsafe may happen.
 //! Then faults are off, and everything must complete. At the end nothing may be left.
 //!
-//! A part of the seeds stands for runs of NFS version 4 (`nfs4/`) instead: the real server and lean clients over the same transport.
+//! A part of the seeds stands for runs of NFS version 4 (`nfs4/`) instead: the real server, and lean clients or those of
+//! `rpcrdma-nfs-client`, over the same transport.
 //!
 //! What judges stands outside of what is judged: [`watch`] sees all that goes between the transport and its provider, an
 //! [allocator](memory) knows each buffer's owner, a [ledger] knows each call, and the simulated network itself ends a

@@ -35,11 +35,14 @@ struct Arguments {
     /// The first of them
     #[arg(long, default_value_t = 0)]
     first: u64,
+    /// How far they are apart: 4 gives those of one kind
+    #[arg(long, default_value_t = 1)]
+    step: u64,
     /// Replay one seed: twice, compare, draw its ladder, and write a capture and the log of its events
-    #[arg(long, conflicts_with_all = ["seeds", "first"])]
+    #[arg(long, conflicts_with_all = ["seeds", "first", "step"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4
-    #[arg(long, default_value = "3", value_parser = edition)]
+    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4; 4 with our clients in them
+    #[arg(long, default_value = "4", value_parser = edition)]
     edition: Edition,
     /// Say what came of it in JSON, with how often each thing has happened
     #[arg(long)]
@@ -50,7 +53,7 @@ struct Arguments {
 }
 
 fn edition(number: &str) -> Result<Edition, String> {
-    number.parse().ok().and_then(Edition::of).ok_or_else(|| "there are editions 1 to 3".to_owned())
+    number.parse().ok().and_then(Edition::of).ok_or_else(|| "there are editions 1 to 4".to_owned())
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -82,7 +85,8 @@ fn many(arguments: &Arguments) -> anyhow::Result<bool> {
                     if index >= arguments.seeds {
                         return;
                     }
-                    let outcome = run(arguments.first.wrapping_add(index), arguments.edition, false);
+                    let outcome =
+                        run(arguments.first.wrapping_add(index.wrapping_mul(arguments.step)), arguments.edition, false);
                     tally::add(&mut counts.lock().unwrap_or_else(PoisonError::into_inner), &outcome.counts);
                     calls.fetch_add(outcome.calls as u64, Ordering::Relaxed);
                     if !outcome.findings.is_empty() {

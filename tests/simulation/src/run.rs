@@ -52,8 +52,8 @@ pub struct Outcome {
 
 /// Runs a seed as the edition has it. `keep` says whether to keep what goes between the hosts, for a capture.
 pub fn run(seed: u64, edition: Edition, keep: bool) -> Outcome {
-    if edition == Edition::Third && seed.is_multiple_of(nfs4::ONE_IN) {
-        return nfs4::run(seed);
+    if let Some(cast) = nfs4::Cast::of(seed, edition) {
+        return nfs4::run(seed, cast);
     }
     let world = World::new(seed);
     let clock = world.env().clock;

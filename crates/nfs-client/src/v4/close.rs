@@ -5,6 +5,7 @@ use super::{
     compound::{Plan, put},
     held::Held,
     reply::{Reply, done},
+    revoked::is_to_be_freed,
     standing::Ground,
 };
 use rpcrdma_nfs::v4::{Args, Op, Status, ops};
@@ -27,7 +28,7 @@ impl Nfs4 {
 
 impl Inner {
     /// Closes a file; what is lost of it is told.
-    pub(super) async fn close_held(&self, held: &Arc<Held>) -> Result<(), Error> {
+    pub(super) async fn close_held(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
         if held.is_closed() {
             return Ok(());
         }
@@ -47,6 +48,9 @@ impl Inner {
             closed => {
                 held.closed();
                 self.opens.remove(held);
+                if self.minor > 0 && closed.as_ref().is_err_and(|error| error.status().is_some_and(is_to_be_freed)) {
+                    held.stateids().into_iter().for_each(|(state, _)| self.duties.free(state));
+                }
                 if lost.is_ok() && closed.is_ok() {
                     self.owners.put(held.owner.clone());
                 }

@@ -6,6 +6,7 @@ use super::{
     compound::{self, Plan},
     duties::{PATH_DOWN, REVOKED},
     standing::Ground,
+    works::{Done, Works},
 };
 use futures_util::future::{Either, select};
 use rpcrdma_env::Timestamp;
@@ -14,37 +15,85 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 /// How often what SEQUENCE tells is looked at: a server that tells it with each reply makes no more work.
 const FLAGS_PAUSE: Duration = Duration::from_secs(1);
+/// It doubles up to this while nothing is found.
+const LONGEST_FLAGS_PAUSE: Duration = Duration::from_secs(64);
 
 /// What the driver keeps in mind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Course {
     /// When the lease was renewed, or that was tried, by a call of the driver's own.
     renewed: Timestamp,
-    /// When flags may be looked at again.
+    /// When flags may be looked at again, and how long after that.
     flags_from: Timestamp,
+    flags_pause: Duration,
+    /// Whether that is under way, and whether a renewal is.
+    is_heeding: bool,
+    is_renewing: bool,
     /// Whether the last renewal has failed, and whether the file system's move was told.
     has_failed: bool,
     has_moved: bool,
 }
 
+impl Course {
+    fn new(now: Timestamp) -> Self {
+        Self {
+            renewed: now,
+            flags_from: now,
+            flags_pause: FLAGS_PAUSE,
+            is_heeding: false,
+            is_renewing: false,
+            has_failed: false,
+            has_moved: false,
+        }
+    }
+
+    /// Something is done.
+    fn done(&mut self, done: Done, now: Timestamp) {
+        match done {
+            Done::Duty | Done::Finished => {}
+            Done::Heeded { has_found } => {
+                self.is_heeding = false;
+                self.flags_pause =
+                    if has_found { FLAGS_PAUSE } else { (self.flags_pause * 2).min(LONGEST_FLAGS_PAUSE) };
+                self.flags_from = now + self.flags_pause;
+            }
+            Done::Renewed(renewed) => {
+                self.is_renewing = false;
+                match renewed {
+                    Ok(()) => self.has_failed = false,
+                    Err(error) if !self.has_failed => {
+                        self.has_failed = true;
+                        tracing::warn!(%error, "the lease could not be renewed; what is held may be lost");
+                    }
+                    Err(error) => tracing::debug!(%error, "the lease could not be renewed again"),
+                }
+            }
+        }
+    }
+}
+
 impl Nfs4 {
     /// Keeps the lease and does what is left to do. To be polled for as long as the client is used; it completes when
     /// all clones of the client and all open files are dropped.
+    ///
+    /// Calls that open, lock and unlock files, and whose futures are dropped half way, are brought to their end here.
     pub fn driver(&self) -> impl Future<Output = ()> + Send + 'static {
         let (inner, duties) = (Arc::downgrade(&self.inner), self.inner.duties.clone());
         let clock = self.inner.env.clock.clone();
         async move {
-            let mut course = Course { renewed: clock.now(), ..Course::default() };
+            let _driven = duties.driven();
+            let (mut course, mut works) = (Course::new(clock.now()), Works::default());
             loop {
                 let Some(strong) = inner.upgrade() else { return };
-                let until = strong.drive(&mut course).await;
+                let until = strong.drive(&mut course, &mut works);
                 drop(strong);
                 if duties.has_ended() {
                     return;
                 }
                 let (woken, slept) = (pin!(duties.woken()), clock.sleep_until(until));
-                match select(woken, slept).await {
-                    Either::Left(_) | Either::Right(_) => {}
+                match select(pin!(works.next()), select(woken, slept)).await {
+                    Either::Left((done, _)) => course.done(done, clock.now()),
+                    Either::Right(_) => {}
                 }
             }
         }
@@ -60,6 +109,7 @@ impl Nfs4 {
         for held in self.inner.duties.take_closes() {
             self.inner.close_held(&held).await?;
         }
+        self.inner.duties.settled().await;
         let (client, session) = {
             let mut standing = self.inner.standing();
             let session = standing.session.take();
@@ -83,34 +133,51 @@ impl Nfs4 {
 }
 
 impl Inner {
-    /// Does what is due, and says when there is something again.
-    async fn drive(self: &Arc<Self>, course: &mut Course) -> Timestamp {
+    /// Begins what is due, and says when there is something again.
+    fn drive(self: &Arc<Self>, course: &mut Course, works: &mut Works) -> Timestamp {
+        let beginning = self.duties.begin();
         let left = self.duties.take();
-        for held in left.closes {
-            if let Err(error) = self.close_held(&held).await {
-                tracing::debug!(%error, "a file that nobody uses any more could not be closed");
-            }
+        for call in left.unfinished {
+            works.finish(&self.duties, call);
         }
         for (file, state) in left.returns {
-            self.return_delegation(&file, state).await;
+            let inner = self.clone();
+            works.duty(&self.duties, async move { inner.return_delegation(&file, state).await });
+        }
+        for held in left.closes {
+            let inner = self.clone();
+            works.duty(&self.duties, async move {
+                if let Err(error) = inner.close_held(&held).await {
+                    tracing::debug!(%error, "a file that nobody uses any more could not be closed");
+                }
+            });
         }
         for state in left.frees {
-            self.free_state(state).await;
+            let inner = self.clone();
+            works.duty(&self.duties, async move { inner.free_state(state).await });
         }
+        drop(beginning);
         let now = self.env.clock.now();
-        if now >= course.flags_from {
+        let may_heed = |course: &Course| !course.is_heeding && self.duties.has_flags();
+        if may_heed(course) && now >= course.flags_from {
             let flags = self.duties.take_flags();
-            if flags != 0 {
-                self.heed(flags, course).await;
-                course.flags_from = self.env.clock.now() + FLAGS_PAUSE;
+            course.is_heeding = true;
+            if flags & sequence_status::LEASE_MOVED != 0 && !course.has_moved {
+                course.has_moved = true;
+                tracing::warn!("a file system has moved to another server, and is not followed there");
             }
+            let inner = self.clone();
+            works.begin(async move { Done::Heeded { has_found: inner.heed(flags).await } });
         }
         let interval = self.server().renewal();
-        if self.renewal_due(course, interval) <= self.env.clock.now() {
-            self.renew(course).await;
+        if !course.is_renewing && self.renewal_due(course, interval) <= now {
+            (course.is_renewing, course.renewed) = (true, now);
+            let inner = self.clone();
+            works.begin(async move { Done::Renewed(inner.renew().await) });
         }
-        let due = self.renewal_due(course, interval);
-        if self.duties.has_flags() { due.min(course.flags_from) } else { due }
+        // A renewal that is under way is followed by the next when its time has come.
+        let due = self.renewal_due(course, interval).max(if course.is_renewing { now + interval } else { now });
+        if may_heed(course) { due.min(course.flags_from) } else { due }
     }
 
     /// Any call in a session renews the lease; in minor version 0 that is not so sure.
@@ -119,8 +186,7 @@ impl Inner {
         since + interval
     }
 
-    async fn renew(&self, course: &mut Course) {
-        course.renewed = self.env.clock.now();
+    async fn renew(&self) -> Result<(), Error> {
         let renewed = match self.minor {
             0 => {
                 let mut build = |ground: &Ground| Ok(vec![Args::Renew(ops::Renew { client: ground.client })]);
@@ -128,32 +194,19 @@ impl Inner {
             }
             _ => self.perform(Plan::looks(Op::Sequence), None, &mut |_| Ok(Vec::new())).await,
         };
-        let renewed = renewed.and_then(|reply| match reply.failed {
+        renewed.and_then(|reply| match reply.failed {
             Some(failed) if failed.status == Status::CB_PATH_DOWN => Ok(()),
             Some(_) => Err(reply.error()),
             None => Ok(()),
-        });
-        match renewed {
-            Ok(()) => course.has_failed = false,
-            Err(error) if !course.has_failed => {
-                course.has_failed = true;
-                tracing::warn!(%error, "the lease could not be renewed; what is held may be lost");
-            }
-            Err(error) => tracing::debug!(%error, "the lease could not be renewed again"),
-        }
+        })
     }
 
-    /// Does something about what SEQUENCE has told.
-    async fn heed(&self, flags: u32, course: &mut Course) {
-        if flags & sequence_status::LEASE_MOVED != 0 && !course.has_moved {
-            course.has_moved = true;
-            tracing::warn!("a file system has moved to another server, and is not followed there");
-        }
-        if flags & REVOKED != 0 {
-            self.find_revoked().await;
-        }
+    /// Does something about what SEQUENCE has told. False if there was nothing to be done, so that the server will
+    /// tell the same again.
+    async fn heed(&self, flags: u32) -> bool {
+        let has_found = flags & REVOKED == 0 || self.find_revoked().await;
         if self.options.callbacks.is_none() {
-            return;
+            return has_found;
         }
         if flags & sequence_status::BACKCHANNEL_FAULT != 0 {
             let mut standing = self.standing();
@@ -163,6 +216,7 @@ impl Inner {
             tracing::debug!("the server cannot call: the connection is bound to the session");
             self.standing().owes_binding = true;
         }
+        has_found
     }
 
     /// DELEGRETURN, of a delegation that was not asked for or is recalled.

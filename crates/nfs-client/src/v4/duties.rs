@@ -1,12 +1,15 @@
-//! What is left for a client's driver to do: files to close, stateids to free, delegations to return, and what SEQUENCE
-//! has told.
+//! What is left for a client's driver to do: calls to bring to their end, files to close, stateids to free, delegations
+//! to return, and what SEQUENCE has told.
 
 use super::held::Held;
-use rpcrdma_env::Timestamp;
+use rpcrdma_env::{BoxFuture, Timestamp};
 use rpcrdma_nfs::v4::{Handle, StateId, ops::sequence_status};
-use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
 };
 use tokio::sync::Notify;
 
@@ -21,13 +24,27 @@ pub(super) const PATH_DOWN: u32 = sequence_status::CB_PATH_DOWN | sequence_statu
 const KNOWN: u32 = REVOKED | PATH_DOWN | sequence_status::BACKCHANNEL_FAULT | sequence_status::LEASE_MOVED;
 /// The most stateids that wait for being freed; the server frees the others with the client.
 const MAX_FREES: usize = 4_096;
+/// The most calls without a caller. What further ones bring stays with the server until the lease ends.
+const MAX_UNFINISHED: usize = 1_024;
+/// The most delegations that wait for being returned: there are as many as opens that they came with, unasked.
+const MAX_RETURNS: usize = 4_096;
 
 /// What is left to do.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Left {
+    pub(super) unfinished: Vec<BoxFuture<'static, ()>>,
     pub(super) closes: Vec<Arc<Held>>,
     pub(super) frees: Vec<StateId>,
     pub(super) returns: Vec<(Handle, StateId)>,
+    drivers: u32,
+}
+
+impl fmt::Debug for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { unfinished, closes, frees, returns, .. } = self;
+        let counts = (unfinished.len(), closes.len(), frees.len(), returns.len());
+        write!(f, "Left({counts:?} calls, files, stateids and delegations)")
+    }
 }
 
 /// Where it is left.
@@ -39,11 +56,62 @@ pub(super) struct Duties {
     heard: AtomicU64,
     has_ended: AtomicBool,
     wake: Notify,
+    /// What the driver has begun and not done, and who waits for the end of it.
+    at_work: AtomicU32,
+    done: Notify,
+}
+
+/// Somebody drives, until this is dropped.
+pub(super) struct Driven(Arc<Duties>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        let mut left = self.0.left();
+        left.drivers = left.drivers.saturating_sub(1);
+        let unfinished = if left.drivers == 0 { std::mem::take(&mut left.unfinished) } else { Vec::new() };
+        drop(left);
+        // What they hold may leave something here.
+        drop(unfinished);
+        self.0.done.notify_waiters();
+    }
+}
+
+/// A piece of the driver's work, until this is dropped.
+pub(super) struct AtWork(Arc<Duties>);
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let _ = self.0.at_work.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| count.checked_sub(1));
+        self.0.done.notify_waiters();
+    }
 }
 
 impl Duties {
     fn left(&self) -> MutexGuard<'_, Left> {
         self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From now on there is somebody who does what is left.
+    pub(super) fn driven(self: &Arc<Self>) -> Driven {
+        self.left().drivers += 1;
+        Driven(self.clone())
+    }
+
+    /// A call whose caller has gone is to be brought to its end. Nobody who drives, nobody who does.
+    pub(super) fn finish(&self, call: BoxFuture<'static, ()>) {
+        let mut left = self.left();
+        let refused = match left.drivers > 0 && left.unfinished.len() < MAX_UNFINISHED {
+            true => {
+                left.unfinished.push(call);
+                None
+            }
+            false => Some(call),
+        };
+        drop(left);
+        match refused {
+            None => self.wake.notify_one(),
+            Some(_) => tracing::debug!("a call whose caller has gone is not brought to its end"),
+        }
     }
 
     /// A file that nobody uses any more is to be closed.
@@ -62,9 +130,13 @@ impl Duties {
         self.wake.notify_one();
     }
 
-    /// A delegation is to be returned.
+    /// A delegation is to be returned: once, however often it is recalled.
     pub(super) fn give_back(&self, file: Handle, state: StateId) {
-        self.left().returns.push((file, state));
+        let mut left = self.left();
+        if left.returns.len() < MAX_RETURNS && !left.returns.iter().any(|(_, known)| known.other == state.other) {
+            left.returns.push((file, state));
+        }
+        drop(left);
         self.wake.notify_one();
     }
 
@@ -86,13 +158,37 @@ impl Duties {
         Timestamp::from_nanos(self.heard.load(Ordering::Relaxed))
     }
 
+    /// All that is left to do, which is the driver's from now on.
     pub(super) fn take(&self) -> Left {
-        std::mem::take(&mut *self.left())
+        let mut left = self.left();
+        let drivers = left.drivers;
+        std::mem::replace(&mut *left, Left { drivers, ..Left::default() })
     }
 
     /// The files that are to be closed, which the driver then does not find.
     pub(super) fn take_closes(&self) -> Vec<Arc<Held>> {
         std::mem::take(&mut self.left().closes)
+    }
+
+    /// The driver begins something.
+    pub(super) fn begin(self: &Arc<Self>) -> AtWork {
+        self.at_work.fetch_add(1, Ordering::Relaxed);
+        AtWork(self.clone())
+    }
+
+    /// Waits until the driver has done all that was left to it, if there is one.
+    pub(super) async fn settled(&self) {
+        loop {
+            let done = self.done.notified();
+            let is_left = {
+                let left = self.left();
+                left.drivers > 0 && !(left.unfinished.is_empty() && left.closes.is_empty() && left.returns.is_empty())
+            };
+            if !is_left && self.at_work.load(Ordering::Relaxed) == 0 {
+                return;
+            }
+            done.await;
+        }
     }
 
     pub(super) fn has_flags(&self) -> bool {

@@ -40,6 +40,8 @@ struct State {
     version: u64,
     lost: Option<(Lost, Status)>,
     is_closed: bool,
+    /// Whether the server wants the open to be confirmed before it is used. Minor version 0.
+    owes_confirmation: bool,
     /// In which epoch it was opened or reclaimed.
     epoch: u64,
     /// The locks, once there were some.
@@ -78,11 +80,19 @@ impl Held {
         self.state().is_closed = true;
     }
 
-    /// Something is lost: the locks, if it is the locks' stateid that the server does not know, else all.
-    pub(super) fn lose(&self, what: Lost, status: Status) {
+    /// Something is lost: the locks, if it is the locks' stateid that the server does not know, else all. False if that
+    /// was known.
+    pub(super) fn lose(&self, what: Lost, status: Status) -> bool {
         let mut state = self.state();
-        state.version += 1;
-        state.lost.get_or_insert((what, status));
+        let is_new = match state.lost {
+            None => true,
+            Some((known, _)) => known == Lost::Locks && what == Lost::Open,
+        };
+        if is_new {
+            state.version += 1;
+            state.lost = Some((what, status));
+        }
+        is_new
     }
 
     /// What READ and WRITE go by, and so what is lost when the server does not know it any more.
@@ -115,7 +125,18 @@ impl Held {
     pub(super) fn confirmed(&self, open: StateId) {
         let mut state = self.state();
         state.open = open;
+        state.owes_confirmation = false;
         state.version += 1;
+    }
+
+    /// The server wants the open to be confirmed.
+    pub(super) fn owe_confirmation(&self) {
+        self.state().owes_confirmation = true;
+    }
+
+    /// Whether that is still to be done: an open that was reclaimed meanwhile needs it no more.
+    pub(super) fn owes_confirmation(&self) -> bool {
+        self.state().owes_confirmation
     }
 
     /// Whether it was opened or reclaimed in this epoch.
@@ -130,8 +151,12 @@ impl Held {
     /// The open was reclaimed; the locks were not.
     pub(super) fn opened_again(&self, open: StateId) {
         let mut state = self.state();
-        (state.open, state.lock) = (open, None);
+        (state.open, state.lock, state.owes_confirmation) = (open, None, false);
         state.version += 1;
+    }
+
+    pub(super) fn ranges(&self) -> Ranges {
+        self.state().ranges.clone()
     }
 
     /// What has to be locked again.
@@ -220,6 +245,7 @@ impl Opens {
             version: 0,
             lost: None,
             is_closed: false,
+            owes_confirmation: false,
             epoch,
             lock: None,
             ranges: Ranges::default(),

@@ -3,8 +3,9 @@
 use super::{
     Conflict, Error, Inner, Nfs4, Opened,
     compound::{Plan, put},
+    finish::{Caller, Finishing},
     held::Held,
-    ranges::Range,
+    ranges::{Range, Ranges},
     reply::{Reply, done},
     standing::Ground,
 };
@@ -87,27 +88,57 @@ impl Nfs4 {
     }
 }
 
+/// What of a lock is remembered: not that it was waited for.
+fn remembered(kind: LockKind) -> LockKind {
+    match kind {
+        LockKind::Read | LockKind::ReadWaiting => LockKind::Read,
+        LockKind::Write | LockKind::WriteWaiting => LockKind::Write,
+    }
+}
+
 /// What a server tells of a lock that stands in the way.
 fn conflict(denied: &LockDenied) -> Conflict {
     Conflict { offset: denied.offset, length: denied.length, kind: denied.kind }
 }
 
 impl Inner {
-    async fn lock(&self, held: &Arc<Held>, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
-        let remembered = match kind {
-            LockKind::Read | LockKind::ReadWaiting => LockKind::Read,
-            LockKind::Write | LockKind::WriteWaiting => LockKind::Write,
-        };
-        let Some(range) = Range::new(remembered, offset, length) else {
+    /// LOCK. If this is dropped when the call is under way, what it brings is given back.
+    async fn lock(self: &Arc<Self>, held: &Arc<Held>, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
+        let Some(range) = Range::new(remembered(kind), offset, length) else {
             return Err(self.refused(Op::Lock, Status::INVAL));
         };
-        let _turn = held.owner.turn.lock().await;
+        let (inner, held) = (self.clone(), held.clone());
+        Finishing::new(&self.duties, |caller| async move {
+            let _turn = held.owner.turn.lock().await;
+            let before = held.ranges();
+            inner.lock_in_turn(&held, kind, range, Some(&caller)).await?;
+            if caller.has_left() {
+                inner.as_before(&held, range, &before).await;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// The same for who has the owner's turn.
+    async fn lock_in_turn(
+        &self,
+        held: &Arc<Held>,
+        kind: LockKind,
+        range: Range,
+        caller: Option<&Caller>,
+    ) -> Result<(), Error> {
         let by_open = AtomicBool::new(false);
+        let mut is_tried = false;
         let mut build = |ground: &Ground| {
+            if caller.is_some_and(Caller::has_left) && !is_tried {
+                return Err(Error::Unsettled { operation: Op::Lock, times: 0 });
+            }
+            is_tried = true;
             self.still_held(Op::Lock, held)?;
             let (locker, first) = held.locker(ground);
             by_open.store(first, Ordering::Relaxed);
-            let lock = ops::Lock { kind, reclaim: false, offset, length, locker };
+            let lock = ops::Lock { kind, reclaim: false, offset: range.offset(), length: range.length(), locker };
             Ok(vec![put(&held.file), Args::Lock(lock)])
         };
         let mut seen = |reply: &Reply| held.counted(reply, Op::Lock, by_open.load(Ordering::Relaxed));
@@ -126,11 +157,36 @@ impl Inner {
         }
     }
 
-    async fn unlock(&self, held: &Arc<Held>, range: Range) -> Result<(), Error> {
+    /// Nobody waits for a lock any more: the range is as it was before.
+    async fn as_before(&self, held: &Arc<Held>, range: Range, before: &Ranges) {
+        let (kept, gone) = before.split(range);
+        for range in kept {
+            if let Err(error) = self.lock_in_turn(held, range.kind, range, None).await {
+                tracing::debug!(%error, "a lock that nobody waits for could not be made what it was before");
+            }
+        }
+        for range in gone {
+            if let Err(error) = self.unlock_in_turn(held, range).await {
+                tracing::debug!(%error, "a lock that nobody waits for could not be given back");
+            }
+        }
+    }
+
+    /// LOCKU. If this is dropped when the call is under way, it is brought to its end.
+    async fn unlock(self: &Arc<Self>, held: &Arc<Held>, range: Range) -> Result<(), Error> {
+        let (inner, held) = (self.clone(), held.clone());
+        Finishing::new(&self.duties, |_| async move {
+            let _turn = held.owner.turn.lock().await;
+            inner.unlock_in_turn(&held, range).await
+        })
+        .await
+    }
+
+    /// The same for who has the owner's turn.
+    async fn unlock_in_turn(&self, held: &Arc<Held>, range: Range) -> Result<(), Error> {
         if held.locked().is_empty() {
             return self.still_held(Op::LockU, held);
         }
-        let _turn = held.owner.turn.lock().await;
         let has_locks = AtomicBool::new(true);
         let mut build = |ground: &Ground| {
             self.still_held(Op::LockU, held)?;
@@ -142,7 +198,7 @@ impl Inner {
             let unlock = ops::LockU { kind: range.kind, sequence, state, offset, length };
             Ok(vec![put(&held.file), Args::LockU(unlock)])
         };
-        let mut seen = |reply: &Reply| held.counted(reply, Op::LockU, false);
+        let mut seen = |reply: &Reply| has_locks.load(Ordering::Relaxed) && held.counted(reply, Op::LockU, false);
         let plan = Plan::changes(Op::LockU);
         let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
         if has_locks.into_inner() {
@@ -153,7 +209,7 @@ impl Inner {
     }
 
     /// Unlocks what is locked, as some servers close no file with locks.
-    pub(super) async fn unlock_all(&self, held: &Arc<Held>) -> Result<(), Error> {
+    pub(super) async fn unlock_all(self: &Arc<Self>, held: &Arc<Held>) -> Result<(), Error> {
         for range in held.locked() {
             match self.unlock(held, range).await {
                 Ok(()) => {}

@@ -24,6 +24,7 @@ mod driver;
 mod duties;
 mod error;
 mod exchange;
+mod finish;
 mod held;
 mod list;
 mod lock;
@@ -44,6 +45,7 @@ mod space;
 mod standing;
 mod transfer;
 mod version;
+mod works;
 mod xattr;
 mod zero;
 

@@ -3,6 +3,7 @@
 use super::{
     Error, Inner, Nfs4, attributes,
     compound::{Plan, get_attributes, put},
+    finish::{Caller, Finishing},
     held::Held,
     owner::OpenOwner,
     reply::{Reply, done},
@@ -15,7 +16,10 @@ use rpcrdma_nfs::{
         ops::{self, Claim, CreateExclusive, CreateHow, Delegation, OpenHow, OpenOk, open_result, share},
     },
 };
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 /// What a file is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +91,22 @@ pub(super) enum Target<'a> {
     File(&'a Handle),
 }
 
+/// The same for a call that may outlive its caller.
+#[derive(Clone, Debug)]
+enum Place {
+    Name(Handle, Name),
+    File(Handle),
+}
+
+impl From<Target<'_>> for Place {
+    fn from(target: Target<'_>) -> Self {
+        match target {
+            Target::Name(directory, name) => Self::Name(directory.clone(), name.clone()),
+            Target::File(file) => Self::File(file.clone()),
+        }
+    }
+}
+
 /// An open, and the reply that it came with.
 pub(super) struct Opening {
     pub(super) opened: Opened,
@@ -118,7 +138,7 @@ impl Nfs4 {
     }
 
     async fn open_target(&self, target: Target<'_>, access: Access, how: How) -> Result<(Opened, Attributes), Error> {
-        let opening = self.opening(target, access, how, &|_| Vec::new()).await?;
+        let opening = self.opening(target, access, how, Vec::new()).await?;
         let attributes = match opening.attributes {
             Ok(attributes) => attributes,
             Err(_) => self.getattr(opening.opened.file()).await.map_err(|error| of_made(how, error))?,
@@ -126,22 +146,46 @@ impl Nfs4 {
         Ok((opening.opened, attributes))
     }
 
-    /// Opens a file, with more operations in the same call, and does what an open brings with it.
-    pub(super) async fn opening(
+    /// Opens a file, with more operations in the same call, and does what an open brings with it. If this is dropped
+    /// when the call is under way, the file is closed as soon as it is open.
+    pub(super) fn opening(
         &self,
         target: Target<'_>,
         access: Access,
         how: How,
-        more: &(dyn Fn(&Ground) -> Vec<Args> + Sync),
+        more: Vec<Args>,
+    ) -> Finishing<Result<Opening, Error>> {
+        let (nfs, target) = (self.clone(), Place::from(target));
+        Finishing::new(&self.inner.duties, |caller| async move {
+            let opening = nfs.open_now(&target, access, how, &more, &caller).await?;
+            if caller.has_left() && opening.reply.has_done(Op::Close) {
+                opening.opened.held.closed();
+                nfs.inner.opens.remove(&opening.opened.held);
+                nfs.inner.owners.put(opening.opened.held.owner.clone());
+            }
+            Ok(opening)
+        })
+    }
+
+    async fn open_now(
+        &self,
+        target: &Place,
+        access: Access,
+        how: How,
+        more: &[Args],
+        caller: &Caller,
     ) -> Result<Opening, Error> {
         let inner = &self.inner;
         let asked = how;
         let (how, wanted) = inner.open_how(how);
         let owner = inner.owners.take();
         let turn = owner.turn.lock().await;
-        let mut epoch = 0;
+        let (mut epoch, mut is_tried) = (0, false);
         let mut build = |ground: &Ground| {
-            epoch = ground.epoch;
+            if caller.has_left() && !is_tried {
+                return Err(Error::Unsettled { operation: Op::Open, times: 0 });
+            }
+            (epoch, is_tried) = (ground.epoch, true);
             Ok(inner.open_ops(ground, target, access, &how, &owner, more))
         };
         // An open of a file that is there may as well be executed again, and what is read with it is too much to be
@@ -160,8 +204,8 @@ impl Nfs4 {
         let file = match done!(reply, GetFh) {
             Ok(ok) => ok.file,
             Err(error) => match target {
-                Target::File(file) => file.clone(),
-                Target::Name(..) => return Err(of_made(asked, error)),
+                Place::File(file) => file.clone(),
+                Place::Name(..) => return Err(of_made(asked, error)),
             },
         };
         let attributes = attributes::next(&mut reply);
@@ -227,15 +271,15 @@ impl Inner {
     fn open_ops(
         &self,
         ground: &Ground,
-        target: Target<'_>,
+        target: &Place,
         access: Access,
         how: &OpenHow,
         owner: &OpenOwner,
-        more: &(dyn Fn(&Ground) -> Vec<Args> + Sync),
+        more: &[Args],
     ) -> Vec<Args> {
         let (place, claim) = match target {
-            Target::Name(directory, name) => (directory, Claim::Null(name.clone())),
-            Target::File(file) => (file, Claim::Handle),
+            Place::Name(directory, name) => (directory, Claim::Null(name.clone())),
+            Place::File(file) => (file, Claim::Handle),
         };
         let wants = if self.minor > 0 { share::WANT_NONE } else { 0 };
         let open = ops::Open {
@@ -247,39 +291,53 @@ impl Inner {
             claim,
         };
         let mut ops = vec![put(place), Args::Open(open), Args::GetFh, get_attributes()];
-        ops.extend(more(ground));
+        ops.extend_from_slice(more);
         ops
     }
 
     /// Confirms an open, and gives back a delegation that came with it.
     async fn after_open(&self, held: &Arc<Held>, opened: &OpenOk) -> Result<(), Error> {
-        match &opened.delegation {
-            Delegation::None | Delegation::NoneExtended(_) => {}
-            Delegation::Read(delegation) | Delegation::ReadAttributes(delegation) => {
-                self.unwanted(held, delegation.state).await;
-            }
-            Delegation::Write(delegation) | Delegation::WriteAttributes(delegation) => {
-                self.unwanted(held, delegation.state).await;
-            }
+        if let Some(state) = delegated(&opened.delegation) {
+            self.awaited.delegated(&held.file, state);
+            self.return_delegation(&held.file, state).await;
         }
         if opened.flags & open_result::CONFIRM == 0 || self.minor > 0 {
             return Ok(());
         }
+        held.owe_confirmation();
         let _turn = held.owner.turn.lock().await;
+        let is_asked = AtomicBool::new(false);
         let mut build = |ground: &Ground| {
+            is_asked.store(held.owes_confirmation(), Ordering::Relaxed);
+            if !held.owes_confirmation() {
+                return Ok(vec![put(&held.file)]);
+            }
             let confirm = ops::OpenConfirm { state: held.open_state(ground), sequence: held.owner.begin() };
             Ok(vec![put(&held.file), Args::OpenConfirm(confirm)])
         };
-        let mut seen = |reply: &Reply| held.owner.seen(reply, Op::OpenConfirm);
+        let mut seen = |reply: &Reply| is_asked.load(Ordering::Relaxed) && held.owner.seen(reply, Op::OpenConfirm);
         let plan = Plan::changes(Op::OpenConfirm);
         let mut reply = self.perform_with(plan, Some(held), None, &mut build, &mut seen).await?;
-        held.confirmed(done!(reply, OpenConfirm)?.state);
+        if is_asked.into_inner() {
+            held.confirmed(done!(reply, OpenConfirm)?.state);
+        }
         Ok(())
     }
 
-    /// A delegation that nobody asked for.
-    async fn unwanted(&self, held: &Held, state: StateId) {
-        self.awaited.delegated(&held.file, state);
-        self.return_delegation(&held.file, state).await;
+    /// A delegation that came with a reclaimed open, which the driver gives back.
+    pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
+        if let Some(state) = delegated(delegation) {
+            self.awaited.delegated(&held.file, state);
+            self.duties.give_back(held.file.clone(), state);
+        }
+    }
+}
+
+/// What names a delegation that nobody asked for.
+fn delegated(delegation: &Delegation) -> Option<StateId> {
+    match delegation {
+        Delegation::None | Delegation::NoneExtended(_) => None,
+        Delegation::Read(delegation) | Delegation::ReadAttributes(delegation) => Some(delegation.state),
+        Delegation::Write(delegation) | Delegation::WriteAttributes(delegation) => Some(delegation.state),
     }
 }

@@ -68,6 +68,17 @@ impl Ranges {
         self.0.push(new);
     }
 
+    /// What of a range is locked, piece by piece, and what is not.
+    pub(super) fn split(&self, range: Range) -> (Vec<Range>, Vec<Range>) {
+        let (mut locked, mut rest) = (Vec::new(), Self(vec![range]));
+        for known in self.0.iter().filter(|known| known.first <= range.last && known.last >= range.first) {
+            let (first, last) = (known.first.max(range.first), known.last.min(range.last));
+            locked.push(Range { first, last, ..*known });
+            rest.clear(*known);
+        }
+        (locked, rest.0)
+    }
+
     pub(super) fn all(&self) -> &[Range] {
         &self.0
     }

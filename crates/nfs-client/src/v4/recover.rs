@@ -78,6 +78,8 @@ impl Inner {
         let (known, was_known) = match made {
             Ok(made) => made,
             Err(error) if is_later(&error) => return Ok(Step::Later(error)),
+            // The server has restarted between the two calls of minor version 0.
+            Err(error) if error.status() == Some(Status::STALE_CLIENTID) => return Ok(Step::Next),
             Err(error) => return Err(error),
         };
         let mut standing = self.standing();
@@ -193,10 +195,33 @@ impl Inner {
             Ok(ok) => {
                 tracing::info!("an open file was reclaimed");
                 held.opened_again(ok.state);
+                self.not_wanted(held, &ok.delegation);
+                if self.minor == 0 && ok.flags & ops::open_result::CONFIRM != 0 {
+                    let confirmed = self.confirm_reclaimed(ground, held).await?;
+                    if !matches!(confirmed, Mended::No) || held.is_gone() {
+                        return Ok(confirmed);
+                    }
+                }
             }
             Err(error) => return Ok(self.not_reclaimed(ground, plan, (held, Lost::Open), &reply, error)),
         }
         self.reclaim_locks(ground, held).await
+    }
+
+    /// OPEN_CONFIRM, which some servers want of what was reclaimed, too. Minor version 0.
+    async fn confirm_reclaimed(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {
+        let confirm = ops::OpenConfirm { state: held.open_state(ground), sequence: held.owner.begin() };
+        let plan = Plan::changes(Op::OpenConfirm);
+        let ops = vec![compound::put(&held.file), Args::OpenConfirm(confirm)];
+        let mut reply = self.attempt(ground, plan, ops, None).await?;
+        held.owner.seen(&reply, Op::OpenConfirm);
+        match done!(reply, OpenConfirm) {
+            Ok(ok) => {
+                held.confirmed(ok.state);
+                Ok(Mended::No)
+            }
+            Err(error) => Ok(self.not_reclaimed(ground, plan, (held, Lost::Open), &reply, error)),
+        }
     }
 
     async fn reclaim_locks(&self, ground: &Ground, held: &Arc<Held>) -> Result<Mended, Error> {

@@ -6,10 +6,15 @@ use rpcrdma_nfs::v4::{Args, List, Op, StateId, Status, ops};
 /// How many stateids are asked about in a call.
 const TESTED_AT_ONCE: usize = 64;
 
+/// Whether a server that says this of a stateid keeps it until it is freed, and tells of it until then.
+pub(super) fn is_to_be_freed(status: Status) -> bool {
+    matches!(status, Status::EXPIRED | Status::ADMIN_REVOKED | Status::DELEG_REVOKED)
+}
+
 impl Inner {
-    /// Asks about all that is held; what is gone is lost, and freed.
-    pub(super) async fn find_revoked(&self) {
-        let held = self.opens.all();
+    /// Asks about all that is held; what is gone is lost, and freed. False if nothing was.
+    pub(super) async fn find_revoked(&self) -> bool {
+        let (held, mut has_found) = (self.opens.all(), false);
         let states: Vec<_> =
             held.iter().flat_map(|held| held.stateids().into_iter().map(move |state| (held, state))).collect();
         for tested in states.chunks(TESTED_AT_ONCE) {
@@ -18,19 +23,25 @@ impl Inner {
                 Ok(statuses) => statuses,
                 Err(error) => {
                     tracing::info!(%error, "the server has revoked something and does not say what");
-                    return;
+                    return has_found;
                 }
             };
             for ((held, (state, what)), status) in tested.iter().zip(statuses) {
                 // One that has changed meanwhile is there, under its new number.
-                if matches!(status, Status::OK | Status::OLD_STATEID) || held.is_gone() {
+                if matches!(status, Status::OK | Status::OLD_STATEID) {
                     continue;
                 }
-                tracing::warn!(%status, %what, "the server has revoked state");
-                held.lose(*what, status);
-                self.free_state(*state).await;
+                if held.lose(*what, status) {
+                    tracing::warn!(%status, %what, "the server has revoked state");
+                    has_found = true;
+                }
+                if is_to_be_freed(status) {
+                    self.free_state(*state).await;
+                    has_found = true;
+                }
             }
         }
+        has_found
     }
 
     async fn test(&self, states: &[StateId]) -> Result<Vec<Status>, Error> {

@@ -49,9 +49,9 @@ impl Nfs4 {
         if self.inner.minor == 0 {
             return self.read_unopened(directory, name, count).await;
         }
-        let more = |_: &super::standing::Ground| vec![read_first(count), close_current()];
+        let more = vec![read_first(count), close_current()];
         let target = Target::Name(directory, name);
-        let mut opening = self.opening(target, Access::Read, How::Existing, &more).await?;
+        let mut opening = self.opening(target, Access::Read, How::Existing, more).await?;
         let (attributes, ReadOk { end, data }) = self.first_read(&mut opening, count).await?;
         let file = opening.opened.file().clone();
         self.close_unless(opening).await?;
@@ -71,7 +71,7 @@ impl Nfs4 {
             return Ok((opened, attributes, read));
         }
         let target = Target::Name(directory, name);
-        let mut opening = self.opening(target, Access::Read, How::Existing, &|_| vec![read_first(count)]).await?;
+        let mut opening = self.opening(target, Access::Read, How::Existing, vec![read_first(count)]).await?;
         let (attributes, read) = self.first_read(&mut opening, count).await?;
         Ok((opening.opened, attributes, read))
     }
@@ -85,15 +85,12 @@ impl Nfs4 {
         stability: Stability,
         data: Bytes,
     ) -> Result<(Handle, WriteOk), Error> {
-        let more = |_: &super::standing::Ground| {
-            let write = ops::Write { state: StateId::CURRENT, offset: 0, stability, data: data.clone() };
-            vec![Args::Write(write), close_current()]
+        let write = ops::Write { state: StateId::CURRENT, offset: 0, stability, data: data.clone() };
+        let more = match self.inner.minor {
+            0 => Vec::new(),
+            _ => vec![Args::Write(write), close_current()],
         };
-        let target = Target::Name(directory, name);
-        let mut opening = match self.inner.minor {
-            0 => self.opening(target, Access::Write, how, &|_| Vec::new()).await?,
-            _ => self.opening(target, Access::Write, how, &more).await?,
-        };
+        let mut opening = self.opening(Target::Name(directory, name), Access::Write, how, more).await?;
         let written = match done!(opening.reply, Write) {
             Ok(written) => {
                 check_written(&written, data.len(), stability)?;

@@ -172,7 +172,7 @@ async fn revoked_state_is_found_and_freed() {
     let lost = nfs.read(&revoked, 0, 10).await.unwrap_err();
     assert!(matches!(lost, Error::Lost { what: Lost::Open, status: Status::ADMIN_REVOKED, .. }), "{lost:?}");
     nfs.read(&kept, 0, 10).await.unwrap();
-    // A server that never ceases to say so makes no more work than a little each second.
+    // A server that never ceases to say so makes little work, and less and less.
     wire.after(|_, results| {
         if let Some(Outcome::Sequence(Ok(told))) = results.results.first_mut() {
             told.status |= !sequence_status::RESTART_RECLAIM_NEEDED;
@@ -181,7 +181,8 @@ async fn revoked_state_is_found_and_freed() {
     });
     nfs.root().await.unwrap();
     tokio::time::sleep(Duration::from_secs(20)).await;
-    assert!((10..100).contains(&wire.calls().len()));
+    let calls = wire.calls().len();
+    assert!((3..20).contains(&calls), "{calls}");
 }
 
 /// A stateid that the server revokes in the middle of its use.

@@ -3,12 +3,12 @@
 //! What a client gives up is taken out before it says so to the server, and what it gets is put in when it hears of it. So nobody
 //! else may get it in between, whatever the server has lost meanwhile.
 
-use super::LEASE;
+use super::{LEASE, ours::client_of};
 use crate::{lock, record::Record};
 use rpcrdma_env::{Clock, Timestamp};
 use rpcrdma_nfs::v4::{Handle, Op, Status};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::{Arc, Mutex},
 };
 
@@ -71,6 +71,10 @@ struct Inner {
     /// Who has a file open, and whether to write, by file, client and number.
     users: BTreeMap<(usize, usize, u64), bool>,
     numbers: u64,
+    /// How often a client of ours was away for so long that what it holds may have been taken away.
+    departures: BTreeMap<usize, u64>,
+    /// What callers had then, until they have used it again or given it up.
+    doubtful: BTreeSet<(Thing, usize)>,
 }
 
 /// The checks of a run.
@@ -125,9 +129,15 @@ impl Checks {
 
     /// A client has been given something that excludes others.
     pub(super) fn got(&self, thing: Thing, client: usize) {
-        let former = lock(&self.inner).holders.insert(thing, client);
+        let mut inner = lock(&self.inner);
+        let former = inner.holders.insert(thing, client);
+        let may_be_lost = former.is_some_and(|former| inner.doubtful.contains(&(thing, former)));
+        inner.doubtful.remove(&(thing, client));
+        drop(inner);
         self.note(format!("client {client} has {thing:?}"));
-        if let Some(former) = former {
+        if let Some(former) = former
+            && !may_be_lost
+        {
             self.found(format!("client {client} is given {thing:?}, which client {former} has"));
         }
     }
@@ -141,7 +151,14 @@ impl Checks {
             }
             return;
         }
-        if lock(&self.inner).holders.remove(&thing) != Some(client) {
+        let mut inner = lock(&self.inner);
+        let may_be_lost = inner.doubtful.remove(&(thing, client));
+        let has_it = inner.holders.get(&thing) == Some(&client);
+        if has_it {
+            inner.holders.remove(&thing);
+        }
+        drop(inner);
+        if !has_it && !may_be_lost {
             self.found(format!("client {client} gives up {thing:?}, which it does not have"));
         }
     }
@@ -153,6 +170,38 @@ impl Checks {
         inner.holders.retain(|_, holder| *holder != client);
         inner.delegations.retain(|(_, holder), _| *holder != client);
         inner.users.retain(|(_, user, _), _| *user != client);
+    }
+
+    /// Nobody hears of a client of ours for longer than its lease: what its callers have may be taken away.
+    pub(super) fn leaves(&self, client: usize) {
+        let mut inner = lock(&self.inner);
+        *inner.departures.entry(client).or_default() += 1;
+        let held = inner.holders.iter().filter(|(_, holder)| client_of(**holder) == client);
+        let held: Vec<_> = held.map(|(thing, holder)| (*thing, *holder)).collect();
+        inner.doubtful.extend(held);
+    }
+
+    /// How often that was.
+    pub(super) fn departures(&self, client: usize) -> u64 {
+        lock(&self.inner).departures.get(&client).copied().unwrap_or_default()
+    }
+
+    /// Whether a caller has it, and nobody else has got it meanwhile.
+    pub(super) fn has(&self, thing: Thing, caller: usize) -> bool {
+        lock(&self.inner).holders.get(&thing) == Some(&caller)
+    }
+
+    /// The server has let a caller use it.
+    pub(super) fn confirms(&self, thing: Thing, caller: usize) {
+        lock(&self.inner).doubtful.remove(&(thing, caller));
+    }
+
+    /// A client of ours is killed, and all of its callers with it.
+    pub(super) fn forgets_all(&self, client: usize) {
+        let mut inner = lock(&self.inner);
+        inner.holders.retain(|_, holder| client_of(*holder) != client);
+        inner.doubtful.retain(|(_, holder)| client_of(*holder) != client);
+        inner.users.retain(|(_, user, _), _| client_of(*user) != client);
     }
 
     /// A client has a shared file open: nobody else has it delegated in a way that excludes that.

@@ -5,6 +5,8 @@
 //! Clients can be called: files are delegated to them and recalled, whatever becomes of the connections and the server
 //! meanwhile.
 //!
+//! In runs of the fourth edition the clients are those of `rpcrdma-nfs-client` ([`ours`]).
+//!
 //! [`checks`] judges from outside: what was executed against what was acknowledged, who holds a lock, a share or a
 //! delegation, what was written stably. Nobody waits for ever: a run ends in virtual time, or that is what it has
 //! found.
@@ -13,10 +15,12 @@ mod callback;
 mod checks;
 mod client;
 mod delegations;
+mod ours;
 mod server;
 mod work;
 
 use crate::{
+    plan::Edition,
     record::{EventLog, Record},
     run::{Outcome, words},
     tally::Tally,
@@ -34,7 +38,9 @@ use std::{
 use work::Worker;
 
 /// One seed in so many is a run of this kind.
-pub(crate) const ONE_IN: u64 = 4;
+const ONE_IN: u64 = 4;
+/// And one with clients of ours: the seeds with this remainder.
+const OURS: u64 = 2;
 /// Clients at most.
 const MAX_CLIENTS: u64 = 3;
 /// What each of them does, in number.
@@ -63,8 +69,28 @@ pub(crate) struct Scene {
     pub(crate) tally: Arc<Tally>,
 }
 
+/// Who are the clients of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cast {
+    /// Lean ones.
+    Lean,
+    /// Those of `rpcrdma-nfs-client`.
+    Ours,
+}
+
+impl Cast {
+    /// Who they are in a seed's run, if it is one of NFS version 4.
+    pub(crate) fn of(seed: u64, edition: Edition) -> Option<Self> {
+        match (edition, seed % ONE_IN) {
+            (Edition::Third | Edition::Fourth, 0) => Some(Self::Lean),
+            (Edition::Fourth, OURS) => Some(Self::Ours),
+            _ => None,
+        }
+    }
+}
+
 /// Runs a seed.
-pub(crate) fn run(seed: u64) -> Outcome {
+pub(crate) fn run(seed: u64, cast: Cast) -> Outcome {
     let world = World::new(seed);
     let record = Record::new(world.env().clock);
     let tally = Arc::new(Tally::default());
@@ -78,7 +104,13 @@ pub(crate) fn run(seed: u64) -> Outcome {
     };
     let checks = Arc::new(Checks::new(record.clone(), world.env().clock));
     let scene = Scene { world: world.clone(), config: config.with_link(link), checks, tally: tally.clone() };
-    let ran = catch_unwind(AssertUnwindSafe(|| world.try_block_on(play(&scene, &random))));
+    let play = async {
+        match cast {
+            Cast::Lean => play(&scene, &random).await,
+            Cast::Ours => ours::play(&scene, &random).await,
+        }
+    };
+    let ran = catch_unwind(AssertUnwindSafe(|| world.try_block_on(play)));
     match ran {
         Ok(Ok(())) => {}
         Ok(Err(deadlock)) => record.found(deadlock.to_string()),

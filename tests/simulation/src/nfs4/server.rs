@@ -23,7 +23,7 @@ pub(super) const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20_049);
 /// Calls of the server's on a connection at a time.
 const CALLBACK_CREDITS: u32 = 16;
 /// Octets of its file system, and for calls.
-const STORAGE_OCTETS: u64 = 16 << 20;
+const STORAGE_OCTETS: u64 = 128 << 20;
 const MEMORY_OCTETS: usize = 8 << 20;
 
 /// A state directory, in memory if the system has a place for that: it is waited for often.
@@ -39,6 +39,7 @@ struct Executions(Scene);
 impl Observer for Executions {
     fn operation(&self, op: Option<Op>, status: Status, _: Duration) {
         if let Some(op) = op {
+            self.0.checks.note(format!("the server: {op}: {status}"));
             self.0.checks.executed(op, status);
         }
     }

@@ -103,11 +103,13 @@ pub enum Edition {
     Second,
     /// The same, and one seed in four is a run of NFS version 4.
     Third,
+    /// The same, and one more in four is a run of NFS version 4 with the clients of `rpcrdma-nfs-client`.
+    Fourth,
 }
 
 impl Edition {
     /// What is run unless another is asked for.
-    pub const LATEST: Self = Self::Third;
+    pub const LATEST: Self = Self::Fourth;
 
     /// The edition of a number, counted from 1.
     pub fn of(number: u64) -> Option<Self> {
@@ -115,6 +117,7 @@ impl Edition {
             1 => Some(Self::First),
             2 => Some(Self::Second),
             3 => Some(Self::Third),
+            4 => Some(Self::Fourth),
             _ => None,
         }
     }
@@ -143,7 +146,7 @@ impl Plan {
         let plan = first::draw(seed);
         match edition {
             Edition::First => plan,
-            Edition::Second | Edition::Third => second::extend(plan, seed),
+            Edition::Second | Edition::Third | Edition::Fourth => second::extend(plan, seed),
         }
     }
 }

@@ -1,0 +1,521 @@
+//! What a caller does with a client of ours, and what it holds the answers against.
+//!
+//! What it has is told to the checks when it hears of it, and taken back before it says so to the server or goes away.
+
+use crate::{
+    lock,
+    nfs4::{
+        LEASE, Scene,
+        checks::{Checks, Thing},
+        delegations::NAMES as SHARED,
+    },
+};
+use bytes::Bytes;
+use futures_util::future::{Either, select};
+use rpcrdma_env::{Random, SeededRandom};
+use rpcrdma_nfs::{
+    attr::NewAttributes,
+    v4::{
+        Handle, Name, Op, Status,
+        ops::{LockKind, Stability},
+    },
+};
+use rpcrdma_nfs_client::v4::{Access, Error, How, Lost, Nfs4, Opened, Span};
+use std::{
+    pin::pin,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+/// Counters, one behind the other in a file, and their octets: the lean clients have the same.
+const COUNTERS: u64 = 2;
+const COUNTER_OCTETS: u64 = 8;
+/// Callers of a client are told apart by the last digit of their number.
+const CALLERS: usize = 10;
+/// Octets that are written in a piece, and pieces of a file.
+const MAX_PIECE: u64 = 20_000;
+const MAX_PIECES: u64 = 4;
+/// The same of a file that the server copies by and by, which it does with more than 4 MiB.
+const LARGE_PIECE: u64 = 1_000_000;
+const LARGE_PIECES: usize = 5;
+/// One time in so many what a caller does is left in the middle.
+const LEFT_ONE_IN: u64 = 6;
+/// One copy in so many is of a large file.
+const LARGE_ONE_IN: u64 = 8;
+/// How long a caller waits at most before it goes away, in microseconds.
+const MAX_WAIT_MICROS: u64 = 4_000;
+/// How often a caller asks for a file that somebody denies.
+const PATIENCE: u64 = 40;
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// A file as it was acknowledged.
+#[derive(Debug)]
+pub(super) struct Written {
+    name: String,
+    octets: Vec<u8>,
+}
+
+/// A caller.
+pub(super) struct Caller {
+    scene: Scene,
+    /// Its client's number, and its own among all.
+    client: usize,
+    number: usize,
+    /// Its client begins anew now and then: names tell by this.
+    life: u64,
+    nfs: Nfs4,
+    random: SeededRandom,
+    written: Arc<Mutex<Vec<Written>>>,
+    made: Vec<String>,
+    count: u64,
+}
+
+/// Something that excludes others: given up when this is dropped.
+struct Has {
+    checks: Arc<Checks>,
+    thing: Thing,
+    caller: usize,
+}
+
+impl Has {
+    fn new(checks: &Arc<Checks>, thing: Thing, caller: usize) -> Self {
+        checks.got(thing, caller);
+        Self { checks: checks.clone(), thing, caller }
+    }
+}
+
+impl Drop for Has {
+    fn drop(&mut self) {
+        self.checks.gives_up(self.thing, self.caller);
+    }
+}
+
+/// A call that is not to be executed twice, and whose outcome nobody knows if this is dropped before it is.
+struct Outstanding {
+    checks: Arc<Checks>,
+    op: Op,
+    is_known: bool,
+}
+
+impl Outstanding {
+    fn new(checks: &Arc<Checks>, op: Op) -> Self {
+        Self { checks: checks.clone(), op, is_known: false }
+    }
+
+    fn acknowledged(mut self) {
+        self.is_known = true;
+        self.checks.acknowledged(self.op);
+    }
+}
+
+impl Drop for Outstanding {
+    fn drop(&mut self) {
+        if !self.is_known {
+            self.checks.unsure(self.op);
+        }
+    }
+}
+
+/// An open file, and how often its client had been away for long when it was opened.
+struct File {
+    opened: Opened,
+    departures: u64,
+}
+
+impl Caller {
+    pub(super) fn new(
+        scene: &Scene,
+        client: usize,
+        index: usize,
+        nfs: Nfs4,
+        random: SeededRandom,
+        written: Arc<Mutex<Vec<Written>>>,
+    ) -> Self {
+        let (number, life) = (client * CALLERS + index, random.next_u64());
+        Self { scene: scene.clone(), client, number, life, nfs, random, written, made: Vec::new(), count: 0 }
+    }
+
+    pub(super) async fn run(mut self, rounds: u64) {
+        let world = self.scene.world.clone();
+        for _ in 0..rounds {
+            let wait = match self.random.below(LEFT_ONE_IN) {
+                0 => Some(Duration::from_micros(self.random.below(MAX_WAIT_MICROS))),
+                _ => None,
+            };
+            let done = match wait {
+                None => self.act().await,
+                Some(wait) => {
+                    let tally = self.scene.tally.clone();
+                    match select(pin!(self.act()), pin!(world.sleep(wait))).await {
+                        Either::Left((done, _)) => done,
+                        Either::Right(_) => {
+                            tally.count("ours: a caller goes away in the middle");
+                            Ok(())
+                        }
+                    }
+                }
+            };
+            if let Err(error) = done {
+                // Nobody could be reached for longer than the transport waits, or than an open waits to be confirmed.
+                if is_of_absence(&error) && self.checks().departures(self.client) > 0 {
+                    self.scene.tally.count("ours: a call fails for an absence");
+                    continue;
+                }
+                self.scene.checks.found(format!("caller {}: {error}", self.number));
+            }
+        }
+    }
+
+    /// Does one thing. An error is one that there is no reason for.
+    async fn act(&mut self) -> Result<(), Error> {
+        match self.random.below(16) {
+            0 | 1 => self.make().await,
+            2 => self.remove().await,
+            3..=7 => self.count_up().await,
+            8..=10 => self.write_file().await,
+            11 => self.read_file().await,
+            12 => self.small_file().await,
+            13 => self.copy_file().await,
+            _ => self.visit().await,
+        }
+    }
+
+    fn checks(&self) -> &Arc<Checks> {
+        &self.scene.checks
+    }
+
+    async fn root(&self) -> Result<Handle, Error> {
+        Ok(self.nfs.root().await?.file)
+    }
+
+    fn unique(&mut self) -> String {
+        self.count += 1;
+        format!("{}-{:016x}-{}", self.number, self.life, self.count)
+    }
+
+    async fn open(&self, name: &str, access: Access, how: How) -> Result<File, Error> {
+        let departures = self.checks().departures(self.client);
+        let root = self.root().await?;
+        let (opened, _) = self.nfs.open(&root, &called(name), access, how).await?;
+        self.checks().called();
+        Ok(File { opened, departures })
+    }
+
+    /// An open that somebody may deny, for now.
+    async fn open_patiently(&self, name: &str, access: Access, how: How) -> Result<Option<File>, Error> {
+        for _ in 0..PATIENCE {
+            match self.open(name, access, how).await {
+                Err(error) if error.status() == Some(Status::SHARE_DENIED) => {
+                    self.scene.tally.count("ours: somebody else denies it");
+                    self.scene.world.sleep(PAUSE).await;
+                }
+                opened => return opened.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    /// That something is lost is told only to a client that was away for long.
+    fn excuse<T>(&self, file: &File, result: Result<T, Error>) -> Result<Option<T>, Error> {
+        match result {
+            Err(Error::Lost { what, .. }) if self.checks().departures(self.client) != file.departures => {
+                self.scene.tally.count(match what {
+                    Lost::Open => "ours: an open is told to be lost",
+                    Lost::Locks => "ours: locks are told to be lost",
+                });
+                Ok(None)
+            }
+            result => result.map(Some),
+        }
+    }
+
+    /// Makes a directory by a name that nobody else ever uses: that it is there already means that it was made twice.
+    async fn make(&mut self) -> Result<(), Error> {
+        let (name, root) = (self.unique(), self.root().await?);
+        let outstanding = Outstanding::new(self.checks(), Op::Create);
+        self.nfs.mkdir(&root, &called(&name), &NewAttributes::default()).await?;
+        outstanding.acknowledged();
+        self.made.push(name);
+        Ok(())
+    }
+
+    /// Removes one of them: that it is not there means that it was removed twice.
+    async fn remove(&mut self) -> Result<(), Error> {
+        let Some(name) = self.made.pop() else { return Ok(()) };
+        let root = self.root().await?;
+        let outstanding = Outstanding::new(self.checks(), Op::Remove);
+        self.nfs.remove(&root, &called(&name)).await?;
+        outstanding.acknowledged();
+        Ok(())
+    }
+
+    /// Locks a counter, counts it up, perhaps keeps it for longer than a lease, and gives it back.
+    async fn count_up(&mut self) -> Result<(), Error> {
+        let counter = self.random.below(COUNTERS);
+        let thing = Thing::Counter(counter as usize);
+        let offset = counter * COUNTER_OCTETS;
+        let how = How::Unchecked(NewAttributes::default());
+        let Some(file) = self.open_patiently("counters", Access::Both, how).await? else { return Ok(()) };
+        let locked = match self.random.below(2) {
+            0 => self.nfs.lock(&file.opened, LockKind::Write, offset, COUNTER_OCTETS).await,
+            _ => self.nfs.lock_when_free(&file.opened, LockKind::Write, offset, COUNTER_OCTETS).await,
+        };
+        match locked {
+            Err(Error::Locked { .. }) => {
+                self.scene.tally.count("ours: somebody else has the lock");
+                return self.close(file).await;
+            }
+            locked => {
+                if self.excuse(&file, locked)?.is_none() {
+                    return self.close(file).await;
+                }
+            }
+        }
+        let has = Has::new(self.checks(), thing, self.number);
+        let held = self.random.below(4) == 0;
+        if self.count_once(&file, &has, counter, offset).await?.is_some() && held {
+            self.scene.tally.count("ours: held for longer than a lease");
+            self.scene.world.sleep(LEASE.mul_f64(1.0 + self.random.below(200) as f64 / 100.0)).await;
+            self.count_once(&file, &has, counter, offset).await?;
+        }
+        drop(has);
+        if self.random.below(2) == 0 {
+            let unlocked = self.nfs.unlock(&file.opened, offset, COUNTER_OCTETS).await;
+            self.excuse(&file, unlocked)?;
+        }
+        if self.random.below(4) == 0 {
+            // The driver closes it.
+            return Ok(());
+        }
+        self.close(file).await
+    }
+
+    /// Counts up under a lock. `None`: the lock is lost.
+    async fn count_once(&mut self, file: &File, has: &Has, counter: u64, offset: u64) -> Result<Option<()>, Error> {
+        let number = counter as usize;
+        // Who has lost the lock by now must not read or write by it any more.
+        let is_lost = !self.checks().has(has.thing, self.number);
+        let read = self.nfs.read(&file.opened, offset, COUNTER_OCTETS as u32).await;
+        let Some(read) = self.excuse(file, read)? else { return Ok(None) };
+        let mut octets = [0; COUNTER_OCTETS as usize];
+        octets[..read.data.len()].copy_from_slice(&read.data);
+        let value = u64::from_be_bytes(octets);
+        if is_lost {
+            self.checks().found(format!("caller {} reads {:?} by a lock that another has", self.number, has.thing));
+            return Ok(None);
+        }
+        // It may have been lost and counted up meanwhile, which the write finds.
+        if !self.checks().has(has.thing, self.number) {
+            return self.write_lost(file, has, offset, value).await;
+        }
+        self.checks().read(number, value);
+        let next = value + 1;
+        self.checks().wrote(number, next, false);
+        let data = Bytes::copy_from_slice(&next.to_be_bytes());
+        let written = self.nfs.write(&file.opened, offset, Stability::FileSync, data).await;
+        if self.excuse(file, written)?.is_none() {
+            return Ok(None);
+        }
+        if self.checks().has(has.thing, self.number) {
+            self.checks().wrote(number, next, true);
+            self.checks().confirms(has.thing, self.number);
+            self.scene.tally.count("ours: counted up");
+        }
+        Ok(Some(()))
+    }
+
+    /// Writes by a lock that another has: it must not succeed.
+    async fn write_lost(&self, file: &File, has: &Has, offset: u64, value: u64) -> Result<Option<()>, Error> {
+        let data = Bytes::copy_from_slice(&value.to_be_bytes());
+        let written = self.nfs.write(&file.opened, offset, Stability::FileSync, data).await;
+        if self.excuse(file, written)?.is_some() {
+            self.checks().found(format!("caller {} writes {:?} by a lock that another has", self.number, has.thing));
+        }
+        Ok(None)
+    }
+
+    async fn close(&self, file: File) -> Result<(), Error> {
+        let File { opened, departures } = file;
+        match self.nfs.close(opened).await {
+            Err(Error::Lost { .. }) if self.checks().departures(self.client) != departures => Ok(()),
+            closed => closed,
+        }
+    }
+
+    /// Makes a file of its own, and writes to it in pieces.
+    async fn write_file(&mut self) -> Result<(), Error> {
+        let pieces: Vec<_> = (0..1 + self.random.below(MAX_PIECES))
+            .map(|_| (1 + self.random.below(MAX_PIECE), self.random.next_u64() as u8, self.random.below(3)))
+            .collect();
+        self.write_pieces(pieces).await
+    }
+
+    async fn write_pieces(&mut self, pieces: Vec<(u64, u8, u64)>) -> Result<(), Error> {
+        let name = self.unique();
+        let how = match self.random.below(2) {
+            0 => How::Guarded(NewAttributes::default()),
+            _ => How::Exclusive(NewAttributes::default()),
+        };
+        let file = self.open(&name, Access::Both, how).await?;
+        let mut octets = Vec::new();
+        for (len, with, stability) in pieces {
+            let piece: Vec<u8> = (0..len).map(|at| with.wrapping_add(at as u8)).collect();
+            loop {
+                let data = Bytes::copy_from_slice(&piece);
+                let stability = if stability == 0 { Stability::Unstable } else { Stability::FileSync };
+                let written = self.nfs.write(&file.opened, octets.len() as u64, stability, data).await;
+                let Some(written) = self.excuse(&file, written)? else { return self.close(file).await };
+                if u64::from(written.count) < len {
+                    self.checks()
+                        .found(format!("caller {}: {} of {len} octets are written", self.number, written.count));
+                }
+                if stability != Stability::Unstable
+                    || self.nfs.commit(file.opened.file(), 0, 0).await? == written.verifier
+                {
+                    break;
+                }
+                self.scene.tally.count("ours: written once more");
+            }
+            octets.extend(piece);
+        }
+        self.close(file).await?;
+        self.scene.tally.count("ours: a file is written");
+        lock(&self.written).push(Written { name, octets });
+        Ok(())
+    }
+
+    /// One of the files that are written, which nobody else changes.
+    fn some_file(&self) -> Option<Written> {
+        let mut written = lock(&self.written);
+        let at = self.random.below(written.len().max(1) as u64) as usize;
+        (at < written.len()).then(|| written.swap_remove(at))
+    }
+
+    /// Reads a file that was written. It is there for others again when all is done, or if this is left.
+    async fn read_file(&mut self) -> Result<(), Error> {
+        let Some(written) = self.some_file() else { return Ok(()) };
+        let kept = Kept { all: self.written.clone(), written: Some(written) };
+        let Some(written) = &kept.written else { return Ok(()) };
+        written.read(&self.scene, &self.nfs).await
+    }
+
+    /// A small file in one call, written and read.
+    async fn small_file(&mut self) -> Result<(), Error> {
+        let (name, root) = (self.unique(), self.root().await?);
+        let octets = Bytes::from(vec![self.random.next_u64() as u8; 1 + self.random.below(3_000) as usize]);
+        let how = How::Exclusive(NewAttributes::default());
+        let (_, written) =
+            self.nfs.write_small(&root, &called(&name), how, Stability::FileSync, octets.clone()).await?;
+        if written.count as usize != octets.len() {
+            self.checks().found(format!("caller {}: {} octets are written", self.number, written.count));
+        }
+        let read = self.nfs.read_small(&root, &called(&name), 4_000).await?;
+        if read.data != octets || !read.end {
+            self.checks().found(format!("caller {}: {name} has {} other octets", self.number, read.data.len()));
+        }
+        lock(&self.written).push(Written { name, octets: octets.to_vec() });
+        Ok(())
+    }
+
+    /// Lets the server copy a file, now and then one that is so large that the server tells of its end by calling.
+    async fn copy_file(&mut self) -> Result<(), Error> {
+        if self.nfs.minor() < 2 {
+            return Ok(());
+        }
+        if self.random.below(LARGE_ONE_IN) == 0 {
+            self.write_pieces(vec![(LARGE_PIECE, self.random.next_u64() as u8, 1); LARGE_PIECES]).await?;
+        }
+        let Some(source) = self.some_file() else { return Ok(()) };
+        let kept = Kept { all: self.written.clone(), written: Some(source) };
+        let Some(source) = &kept.written else { return Ok(()) };
+        let from = self.open(&source.name, Access::Read, How::Existing).await?;
+        let name = self.unique();
+        let to = self.open(&name, Access::Both, How::Exclusive(NewAttributes::default())).await?;
+        let (mut done, all) = (0, source.octets.len() as u64);
+        while done < all {
+            let span = Span { source_offset: done, offset: done, count: all - done };
+            let copied = self.nfs.copy(&from.opened, &to.opened, span).await;
+            let Some(copied) = self.excuse(&from, copied)? else { return Ok(()) };
+            done += copied.count;
+        }
+        self.close(from).await?;
+        self.close(to).await?;
+        self.scene.tally.count("ours: a file is copied");
+        lock(&self.written).push(Written { name, octets: source.octets.clone() });
+        Ok(())
+    }
+
+    /// Opens a file that a lean client may have delegated, and looks at it.
+    async fn visit(&mut self) -> Result<(), Error> {
+        let file = self.random.below(SHARED.len() as u64) as usize;
+        let writes = self.random.below(2) == 0;
+        let access = if writes { Access::Both } else { Access::Read };
+        let how = How::Unchecked(NewAttributes::default());
+        let Some(opened) = self.open_patiently(SHARED[file], access, how).await? else { return Ok(()) };
+        self.scene.tally.count("ours: a visit");
+        let using = self.checks().uses(file, self.number, writes);
+        let read = self.nfs.read(&opened.opened, 0, COUNTER_OCTETS as u32).await;
+        self.excuse(&opened, read)?;
+        drop(using);
+        self.close(opened).await
+    }
+}
+
+/// Whether a client that was away for long may be told this.
+fn is_of_absence(error: &Error) -> bool {
+    match error {
+        Error::Call { .. } | Error::Lost { operation: Op::OpenConfirm, .. } => true,
+        Error::AfterCreation(error) => is_of_absence(error),
+        _ => false,
+    }
+}
+
+/// Which client of ours a caller is of.
+pub(in crate::nfs4) fn client_of(caller: usize) -> usize {
+    caller / CALLERS
+}
+
+/// A file that is put back when this is dropped.
+struct Kept {
+    all: Arc<Mutex<Vec<Written>>>,
+    written: Option<Written>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        lock(&self.all).extend(self.written.take());
+    }
+}
+
+impl Written {
+    /// When all is done: what was acknowledged is there.
+    pub(super) async fn judge(&self, scene: &Scene, nfs: &Nfs4) {
+        if let Err(error) = self.read(scene, nfs).await {
+            scene.checks.found(format!("{}: {error}", self.name));
+        }
+    }
+
+    async fn read(&self, scene: &Scene, nfs: &Nfs4) -> Result<(), Error> {
+        let root = nfs.root().await?.file;
+        let file = nfs.lookup(&root, &called(&self.name)).await?.file;
+        let mut octets = Vec::new();
+        loop {
+            let read = nfs.read(&file, octets.len() as u64, 256 << 10).await?;
+            octets.extend_from_slice(&read.data);
+            if read.end {
+                break;
+            }
+        }
+        scene.tally.count("ours: a file is read");
+        if octets != self.octets {
+            let at = octets.iter().zip(&self.octets).position(|(is, was)| is != was);
+            let (has, had) = (octets.len(), self.octets.len());
+            scene.checks.found(format!("{} has {has} octets of {had}, others from {at:?} on", self.name));
+        }
+        Ok(())
+    }
+}
+
+fn called(text: &str) -> Name {
+    Name(Bytes::copy_from_slice(text.as_bytes()))
+}

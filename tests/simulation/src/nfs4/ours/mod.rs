@@ -1,0 +1,76 @@
+//! Runs in which the clients of NFS version 4 are those of `rpcrdma-nfs-client`, in minor versions 0 to 2, over either
+//! version of the transport, with their drivers and their callbacks. Beside them there may be a lean client, which has
+//! files delegated that ours want.
+//!
+//! Each client has callers that share it, so that calls of one are in the way of those of another. Callers go away in
+//! the middle of what they do. Connections are cut, the server is killed and comes back; clients are killed, and are
+//! away for longer than their lease: what they lose then they have to be told, and must not use.
+//!
+//! At the end each client says goodbye, and the server must not find that it has anything left.
+
+mod caller;
+mod host;
+mod hurt;
+
+pub(super) use caller::client_of;
+
+use super::{MAX_MISHAPS, PATIENCE, SERVER, Scene, client_ip, server::Server, work::Worker};
+use host::Host;
+use hurt::Mishap;
+use rpcrdma_env::{Random, SeededRandom};
+use std::{sync::Arc, time::Duration};
+
+/// Clients of ours at most.
+const MAX_OURS: u64 = 3;
+/// What a lean client does beside them, in number.
+const LEAN_ROUNDS: u64 = 6;
+/// The number of the client that judges at the end.
+const JUDGE: usize = MAX_OURS as usize + 1;
+/// How long drivers may take to give back what nobody uses any more.
+const GIVING_BACK: Duration = Duration::from_secs(240);
+
+pub(super) async fn play(scene: &Scene, random: &Arc<SeededRandom>) {
+    let Scene { world, checks, tally, .. } = scene;
+    tally.count("ours: a run");
+    let mut server = Server::new(scene);
+    world.sleep(Duration::from_millis(1)).await;
+    let lean = (random.below(2) == 0).then(|| {
+        let own = SeededRandom::new(random.next_u64());
+        world.spawn(Worker::run(scene.clone(), 0, own, LEAN_ROUNDS))
+    });
+    let count = 1 + random.below(MAX_OURS) as usize;
+    let mut hosts: Vec<_> = (1..=count).map(|number| Host::new(scene, number, random.next_u64())).collect();
+    for _ in 0..random.below(MAX_MISHAPS + 1) {
+        world.sleep(Duration::from_millis(1 << random.below(15))).await;
+        let host = random.below(count as u64) as usize;
+        match Mishap::draw(&**random) {
+            Mishap::Cut => world.cut(client_ip(host + 1), SERVER),
+            Mishap::Away(lasting) => hosts[host].is_away(lasting).await,
+            Mishap::Restart(away) => {
+                checks.note("the server restarts");
+                server.restart(away).await;
+            }
+            Mishap::Killed(away) => hosts[host].restart(away).await,
+        }
+    }
+    let until = world.now() + PATIENCE;
+    let is_busy =
+        |hosts: &[Host]| hosts.iter().any(Host::is_busy) || lean.as_ref().is_some_and(|worker| !worker.is_finished());
+    while is_busy(&hosts) && world.now() < until {
+        world.sleep(Duration::from_millis(50)).await;
+    }
+    if is_busy(&hosts) {
+        checks.found("a client of ours waits for ever");
+    }
+    for host in &hosts {
+        host.judge_contents().await;
+    }
+    world.sleep(GIVING_BACK).await;
+    for host in &mut hosts {
+        host.end().await;
+    }
+    if !checks.is_wrong() {
+        Worker::judge(scene.clone(), JUDGE).await;
+    }
+    server.stop();
+}
