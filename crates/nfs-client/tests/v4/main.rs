@@ -3,6 +3,7 @@
 
 mod callbacks;
 mod every;
+mod extras;
 mod fabric;
 mod files;
 mod hostile;
