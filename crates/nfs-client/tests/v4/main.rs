@@ -4,6 +4,7 @@
 mod callbacks;
 mod dropped;
 mod every;
+mod extras;
 mod fabric;
 mod files;
 mod hostile;
