@@ -33,8 +33,8 @@ mod write;
 pub use denied::{Denied, Owner};
 pub use error::Error;
 pub use files::{
-    Access, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, MAX_HANDLE_OCTETS, Name, Node,
-    NodeKind, Place, ReadOk, Space, Verifier, WriteOk,
+    Access, Batch, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, MAX_HANDLE_OCTETS, Name,
+    NewFile, Node, NodeKind, Place, ReadOk, Space, Verifier, WriteOk,
 };
 pub use list::{Listing, MAX_ENTRIES};
 pub use mount::{Mount, MountError, split_export};

@@ -8,12 +8,14 @@
 
 mod file;
 mod names;
+mod small;
 mod told;
 mod v3;
 mod v4;
 
 pub use file::{Access, File};
 pub use names::{Handle, MAX_HANDLE_OCTETS, Name, Node, Place};
+pub use small::{Batch, NewFile};
 pub(crate) use told::Page;
 pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};
 
