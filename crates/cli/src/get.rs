@@ -33,7 +33,7 @@ use rustix::{
     fs::{CWD, FileType as LocalType, Mode, Timespec, Timestamps},
     io::Errno,
 };
-use small::{Basket, CALLS, Done, Wanted};
+use small::{Basket, CALLS, Done, WRITERS, Wanted};
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -48,6 +48,7 @@ use std::{
     pin::pin,
     sync::Arc,
 };
+use tokio::sync::Semaphore;
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut signals = Signals::new()?;
@@ -79,6 +80,7 @@ struct Copier {
     /// Directories and what they shall have when they are full.
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
     counterparts: RefCell<Counterparts>,
+    writers: Semaphore,
 }
 
 /// A name that can stand for one file in one directory.
@@ -95,7 +97,7 @@ impl Copier {
     fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
         let (known, later, directories, counterparts) = Default::default();
         let tally = RefCell::new(tally.placed(placing));
-        Self { placing, random, tally, known, later, directories, counterparts }
+        Self { placing, random, tally, known, later, directories, counterparts, writers: Semaphore::new(WRITERS) }
     }
 
     /// Copies everything that is asked for.
@@ -175,7 +177,9 @@ impl Copier {
             let mut entries = pin!(entries(session, &directory, &local));
             let (mut ahead, mut is_listed) = (VecDeque::new(), false);
             loop {
-                while copies.has_room() && let Some((found, local)) = ahead.pop_front() {
+                while copies.has_room()
+                    && let Some((found, local)) = ahead.pop_front()
+                {
                     copies.begin(found, local);
                 }
                 if is_listed && ahead.is_empty() {

@@ -23,6 +23,9 @@ pub(super) const SMALL_OCTETS: u64 = 64 << 10;
 /// Such calls under way. Each brings 256 KiB at most, however many files these are.
 pub(super) const CALLS: usize = 32;
 
+/// Threads that write at a time: more stand in each other's way, since they make files in one directory.
+pub(super) const WRITERS: usize = 2;
+
 /// A file that is to be copied, or was, and what came of it.
 pub(super) type Done = (PathBuf, Result<()>);
 
@@ -139,12 +142,17 @@ impl Copier {
         done
     }
 
-    /// Writes what has come, beside the calls that are under way.
-    async fn placed(&self, arrived: Vec<Arrived>) -> Vec<Placed> {
+    /// Writes what has come, beside the calls that are under way: a single file here, which takes less time than to wake
+    /// another thread.
+    async fn placed(&self, mut arrived: Vec<Arrived>) -> Vec<Placed> {
         let (placing, random) = (self.placing, self.random.clone());
-        let place = move || -> Vec<Placed> {
-            arrived.into_iter().map(|arrived| place(arrived, placing, &*random)).collect()
-        };
+        if arrived.len() <= 1 {
+            return arrived.pop().map(|arrived| place(arrived, placing, &*random)).into_iter().collect();
+        }
+        // Never closed.
+        let _writes = self.writers.acquire().await;
+        let place =
+            move || -> Vec<Placed> { arrived.into_iter().map(|arrived| place(arrived, placing, &*random)).collect() };
         match tokio::task::spawn_blocking(place).await {
             Ok(placed) => placed,
             // It was cancelled, which happens when the command ends, or has panicked.

@@ -5,8 +5,8 @@
 //! written without an open, as version 3 does.
 
 use super::{
-    Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, NewFile, Node, NodeKind, Page, Place, ReadOk,
-    Space, Verifier, WriteOk,
+    Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, NewFile, Node, NodeKind, Page, Place,
+    ReadOk, Space, Verifier, WriteOk,
 };
 use crate::{
     Cause, Error,
