@@ -6,6 +6,7 @@
 
 mod later;
 mod regular;
+mod small;
 mod target;
 
 use crate::{
@@ -20,20 +21,22 @@ use crate::{
 };
 use anyhow::{Context, Result, bail, ensure};
 use futures_util::{
-    StreamExt,
-    future::{Either, select},
-    stream::FuturesUnordered,
+    Stream, StreamExt,
+    future::{Either, LocalBoxFuture, select},
+    stream::{self, FuturesUnordered},
 };
 use later::{FileId, Known, Later, Turn};
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{Attributes, FileType, Time};
-use rpcrdma_nfs_client::{Found, Handle};
+use rpcrdma_nfs_client::{Batch, Found, Handle};
 use rustix::{
     fs::{CWD, FileType as LocalType, Mode, Timespec, Timestamps},
     io::Errno,
 };
+use small::{Basket, CALLS, Done, WRITERS, Wanted};
 use std::{
     cell::RefCell,
+    collections::VecDeque,
     ffi::OsStr,
     fs::{self, File, Permissions},
     io,
@@ -45,6 +48,7 @@ use std::{
     pin::pin,
     sync::Arc,
 };
+use tokio::sync::Semaphore;
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut signals = Signals::new()?;
@@ -64,6 +68,9 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
     copier.tally.into_inner().finish(args.client.json, args.quiet, done)
 }
 
+/// How many names of a directory are known before their files are copied, so that neither waits for the other.
+const LISTED_AHEAD: usize = 2_048;
+
 struct Copier {
     placing: Placing,
     random: Arc<dyn Random>,
@@ -73,6 +80,7 @@ struct Copier {
     /// Directories and what they shall have when they are full.
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
     counterparts: RefCell<Counterparts>,
+    writers: Semaphore,
 }
 
 /// A name that can stand for one file in one directory.
@@ -89,7 +97,7 @@ impl Copier {
     fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
         let (known, later, directories, counterparts) = Default::default();
         let tally = RefCell::new(tally.placed(placing));
-        Self { placing, random, tally, known, later, directories, counterparts }
+        Self { placing, random, tally, known, later, directories, counterparts, writers: Semaphore::new(WRITERS) }
     }
 
     /// Copies everything that is asked for.
@@ -143,17 +151,18 @@ impl Copier {
         }
     }
 
-    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted.
+    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted. Directories are listed
+    /// while files are copied, [`LISTED_AHEAD`] names before them.
     ///
     /// # Errors
     /// Only if going on is hopeless.
     async fn tree(&self, session: &Arc<Session>, found: Found, local: PathBuf) -> Result<()> {
-        let mut files = FuturesUnordered::new();
+        let mut copies = Copies::new(self, session);
         let mut directories = Vec::new();
         if found.attributes.file_type == FileType::Directory {
             directories.push((found.file, found.attributes, local, 1));
-        } else if let Some(copy) = self.other(session, found, local) {
-            files.push(copy);
+        } else {
+            copies.begin(found, local);
         }
         while let Some((directory, attributes, local, depth)) = directories.pop() {
             if depth > MAX_DEPTH {
@@ -165,75 +174,63 @@ impl Copier {
             }
             self.tally.borrow_mut().directories += 1;
             self.directories.borrow_mut().push((local.clone(), attributes));
-            let mut listing = session.files.list(&directory, session.transfer);
+            let mut entries = pin!(entries(session, &directory, &local));
+            let (mut ahead, mut is_listed) = (VecDeque::new(), false);
             loop {
-                let next = async {
-                    let Some(entry) = listing.next().await? else { return Ok(None) };
-                    let local = local.join(checked_name(entry.name.as_slice())?);
-                    anyhow::Ok(Some((session.files.found(&directory, entry).await?, local)))
-                };
-                let (found, local) = match next.await {
-                    Ok(Some(next)) => next,
-                    Ok(None) => break,
-                    Err(error) => {
-                        self.check(&local, error)?;
-                        // A listing that has failed does not go on; a single bad name or lost file does.
-                        if listing.has_failed() { break } else { continue }
-                    }
-                };
-                if found.attributes.file_type == FileType::Directory {
-                    directories.push((found.file, found.attributes, local, depth + 1));
-                } else if let Some(copy) = self.other(session, found, local) {
-                    files.push(copy);
+                while copies.has_room()
+                    && let Some((found, local)) = ahead.pop_front()
+                {
+                    copies.begin(found, local);
                 }
-                while files.len() >= FILES {
-                    if let Some(done) = files.next().await {
-                        self.done(done)?;
-                    }
+                if is_listed && ahead.is_empty() {
+                    break;
+                }
+                copies.go();
+                tokio::select! {
+                    biased;
+                    next = entries.next(), if !is_listed && ahead.len() < LISTED_AHEAD => match next {
+                        None => is_listed = true,
+                        Some(Err(error)) => self.check(&local, error)?,
+                        Some(Ok((found, local))) if found.attributes.file_type == FileType::Directory => {
+                            directories.push((found.file, found.attributes, local, depth + 1));
+                        }
+                        Some(Ok(next)) => ahead.push_back(next),
+                    },
+                    Some(done) = copies.next() => self.all_done(done)?,
                 }
             }
         }
-        while let Some(done) = files.next().await {
-            self.done(done)?;
+        copies.go_all();
+        while let Some(done) = copies.next().await {
+            self.all_done(done)?;
         }
         Ok(())
     }
 
-    /// Copies what is no directory; links wait until the end.
-    fn other(
-        &self,
-        session: &Arc<Session>,
-        found: Found,
-        local: PathBuf,
-    ) -> Option<impl Future<Output = (PathBuf, Result<()>)> + use<'_>> {
+    /// Begins with what is no directory: links wait until the end.
+    fn turn(&self, session: &Session, found: &Found, local: &Path) -> Option<FileId> {
         let id = FileId::new(session, &found.attributes);
-        match self.known.borrow_mut().begin(id, found.attributes.links, &local) {
-            Ok(Turn::Copy) => {}
-            Ok(Turn::Link) => {
-                self.later.borrow_mut().push(Later::HardLink { id, local });
-                return None;
-            }
-            Ok(Turn::Again) => {
-                self.note(&local, "is asked for twice");
-                return None;
-            }
-            Err(error) => {
-                self.failed(&local, &error);
-                return None;
-            }
+        match self.known.borrow_mut().begin(id, found.attributes.links, local) {
+            Ok(Turn::Copy) => return Some(id),
+            Ok(Turn::Link) => self.later.borrow_mut().push(Later::HardLink { id, local: local.to_owned() }),
+            Ok(Turn::Again) => self.note(local, "is asked for twice"),
+            Err(error) => self.failed(local, &error),
         }
-        let session = session.clone();
-        Some(async move {
-            let is_link = found.attributes.file_type == FileType::Symlink;
-            let copied = self.one(&session, found, &local).await;
-            match &copied {
-                // A symbolic link is there later.
-                Ok(()) if is_link => {}
-                Ok(()) => self.known.borrow_mut().copied(id),
-                Err(_) => self.known.borrow_mut().failed(id, &local),
-            }
-            (local, copied)
-        })
+        None
+    }
+
+    /// Copies a file that is not [`small`].
+    async fn large(&self, session: &Session, wanted: Wanted) -> Vec<Done> {
+        let Wanted { found, local, id } = wanted;
+        let is_link = found.attributes.file_type == FileType::Symlink;
+        let copied = self.one(session, found, &local).await;
+        match &copied {
+            // A symbolic link is there later.
+            Ok(()) if is_link => {}
+            Ok(()) => self.known.borrow_mut().copied(id),
+            Err(_) => self.known.borrow_mut().failed(id, &local),
+        }
+        vec![(local, copied)]
     }
 
     async fn one(&self, session: &Session, found: Found, local: &Path) -> Result<()> {
@@ -256,8 +253,8 @@ impl Copier {
         Ok(())
     }
 
-    fn done(&self, (local, result): (PathBuf, Result<()>)) -> Result<()> {
-        result.or_else(|error| self.check(&local, error))
+    fn all_done(&self, done: Vec<Done>) -> Result<()> {
+        done.into_iter().try_for_each(|(local, result)| result.or_else(|error| self.check(&local, error)))
     }
 
     fn check(&self, local: &Path, error: anyhow::Error) -> Result<()> {
@@ -271,6 +268,86 @@ impl Copier {
 
     fn note(&self, local: &Path, what: &str) {
         self.tally.borrow().note(local.as_os_str().as_bytes(), what);
+    }
+}
+
+/// What is in a directory, and where each goes. A listing that has failed does not go on; a single bad name or lost file
+/// does.
+fn entries<'a>(
+    session: &'a Session,
+    directory: &'a Handle,
+    local: &'a Path,
+) -> impl Stream<Item = Result<(Found, PathBuf)>> + use<'a> {
+    let listing = session.files.list(directory, session.transfer);
+    stream::unfold(Some(listing), async move |listing| {
+        let mut listing = listing?;
+        let next = async {
+            let Some(entry) = listing.next().await? else { return Ok(None) };
+            let local = local.join(checked_name(entry.name.as_slice())?);
+            anyhow::Ok(Some((session.files.found(directory, entry).await?, local)))
+        };
+        let next = next.await.transpose()?;
+        let goes_on = next.is_ok() || !listing.has_failed();
+        Some((next, goes_on.then_some(listing)))
+    })
+}
+
+/// The copies that are under way: a few of large files, and many small ones.
+struct Copies<'a> {
+    copier: &'a Copier,
+    session: &'a Arc<Session>,
+    batch: Batch,
+    large: FuturesUnordered<LocalBoxFuture<'a, Vec<Done>>>,
+    small: FuturesUnordered<LocalBoxFuture<'a, Vec<Done>>>,
+    basket: Basket,
+}
+
+impl<'a> Copies<'a> {
+    fn new(copier: &'a Copier, session: &'a Arc<Session>) -> Self {
+        let (large, small, basket) = Default::default();
+        Self { copier, session, batch: session.files.batch(), large, small, basket }
+    }
+
+    fn has_room(&self) -> bool {
+        self.large.len() < FILES && self.small.len() < CALLS
+    }
+
+    /// Begins with a file.
+    fn begin(&mut self, found: Found, local: PathBuf) {
+        let copier = self.copier;
+        let Some(id) = copier.turn(self.session, &found, &local) else { return };
+        let wanted = Wanted { found, local, id };
+        if !copier.is_small(&wanted.found, &wanted.local, self.batch) {
+            self.large.push(Box::pin(copier.large(self.session, wanted)));
+        } else if copier.is_there(&wanted.found, &wanted.local) {
+            copier.tally.borrow_mut().passed_over(wanted.found.attributes.size);
+            copier.known.borrow_mut().copied(wanted.id);
+        } else if let Some(full) = self.basket.put(wanted, self.batch) {
+            self.small.push(Box::pin(copier.basket(self.session, full)));
+        }
+    }
+
+    /// Begins with what waits for more, rather than doing nothing.
+    fn go(&mut self) {
+        if self.large.is_empty() && self.small.is_empty() {
+            self.go_all();
+        }
+    }
+
+    fn go_all(&mut self) {
+        if !self.basket.is_empty() {
+            let basket = self.basket.take();
+            self.small.push(Box::pin(self.copier.basket(self.session, basket)));
+        }
+    }
+
+    /// What is done next; nothing if nothing is under way.
+    async fn next(&mut self) -> Option<Vec<Done>> {
+        tokio::select! {
+            Some(done) = self.small.next() => Some(done),
+            Some(done) = self.large.next() => Some(done),
+            else => None,
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! read is what the user has named or lies below it, whatever somebody puts in its place meanwhile ([`source`]).
 
 mod node;
+mod small;
 mod source;
 mod target;
 mod upload;
@@ -27,6 +28,7 @@ use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Error, Handle, Name};
 use rustix::fs::FileType as LocalType;
+use small::{SMALL_FILES, SMALL_OCTETS};
 use source::{Facts, Local};
 use std::{
     cell::{Cell, RefCell},
@@ -114,6 +116,15 @@ fn argument(local: &Local, path: &Path, recursive: bool, target: &Target) -> Res
     Ok((facts, directory, name))
 }
 
+/// What ends next of small and of other copies; nothing if there are none.
+async fn next_of<F: Future>(small: &mut FuturesUnordered<F>, others: &mut FuturesUnordered<F>) -> Option<F::Output> {
+    tokio::select! {
+        Some(done) = small.next() => Some(done),
+        Some(done) = others.next() => Some(done),
+        else => None,
+    }
+}
+
 /// A further name of a file that has been copied.
 #[derive(Clone)]
 struct LaterLink {
@@ -184,11 +195,11 @@ impl Copier<'_> {
     /// # Errors
     /// Only if going on is hopeless.
     async fn tree(&self, local: Local, facts: Facts, directory: Handle, name: Name) -> Result<()> {
-        let mut files = FuturesUnordered::new();
+        let (mut small, mut files) = (FuturesUnordered::new(), FuturesUnordered::new());
         let mut directories = Vec::new();
         if facts.kind == LocalType::Directory {
             directories.push((local, facts, directory, name, 1));
-        } else if let Some(copy) = self.other(local, facts, directory, name) {
+        } else if let Some(copy) = self.other(local, facts, directory, name, false) {
             files.push(copy);
         }
         while let Some((local, facts, directory, name, depth)) = directories.pop() {
@@ -225,29 +236,34 @@ impl Copier<'_> {
                 let name = entry.own_name();
                 if facts.kind == LocalType::Directory {
                     directories.push((entry, facts, made.clone(), name, depth + 1));
-                } else if let Some(copy) = self.other(entry, facts, made.clone(), name) {
-                    files.push(copy);
+                } else {
+                    let is_small = facts.kind == LocalType::RegularFile && facts.size <= SMALL_OCTETS;
+                    if let Some(copy) = self.other(entry, facts, made.clone(), name, is_new) {
+                        if is_small { small.push(copy) } else { files.push(copy) }
+                    }
                 }
-                while files.len() >= FILES {
-                    if let Some(done) = files.next().await {
+                while files.len() >= FILES || small.len() >= SMALL_FILES {
+                    if let Some(done) = next_of(&mut small, &mut files).await {
                         self.done(done)?;
                     }
                 }
             }
         }
-        while let Some(done) = files.next().await {
+        while let Some(done) = next_of(&mut small, &mut files).await {
             self.done(done)?;
         }
         Ok(())
     }
 
-    /// Copies what is no directory; further names of a file wait until the end.
+    /// Copies what is no directory; further names of a file wait until the end. `is_fresh`: see
+    /// [`regular`](Self::regular).
     fn other(
         &self,
         local: Local,
         facts: Facts,
         directory: Handle,
         name: Name,
+        is_fresh: bool,
     ) -> Option<impl Future<Output = (PathBuf, Result<()>)> + use<'_>> {
         let id = facts.id;
         if facts.links > 1 {
@@ -258,7 +274,7 @@ impl Copier<'_> {
             self.first_names.borrow_mut().insert(id, None);
         }
         Some(async move {
-            let result = self.one(&local, &facts, &directory, &name).await;
+            let result = self.one(&local, &facts, &directory, &name, is_fresh).await;
             let result = result.map(|file| {
                 if facts.links > 1 {
                     self.first_names.borrow_mut().insert(id, Some(file));
@@ -268,9 +284,16 @@ impl Copier<'_> {
         })
     }
 
-    async fn one(&self, local: &Local, facts: &Facts, directory: &Handle, name: &Name) -> Result<Handle> {
+    async fn one(
+        &self,
+        local: &Local,
+        facts: &Facts,
+        directory: &Handle,
+        name: &Name,
+        is_fresh: bool,
+    ) -> Result<Handle> {
         match facts.kind {
-            LocalType::RegularFile => self.regular(local, directory, name).await,
+            LocalType::RegularFile => self.regular(local, directory, name, is_fresh).await,
             LocalType::Symlink => {
                 let target = Bytes::from(local.link_target()?);
                 self.symlink(facts, directory, name, target).await

@@ -27,6 +27,7 @@ pub struct Writer {
     file: File,
     block: usize,
     depth: usize,
+    stability: Stability,
     under_way: FuturesUnordered<BoxFuture<'static, Result<Vec<Kept>, Error>>>,
     kept: Vec<Kept>,
     kept_octets: usize,
@@ -39,10 +40,18 @@ impl Writer {
             file,
             block: usize::try_from(block).unwrap_or(usize::MAX).max(1),
             depth: depth.max(1),
+            stability: Stability::Unstable,
             under_way: FuturesUnordered::new(),
             kept: Vec::new(),
             kept_octets: 0,
         }
+    }
+
+    /// Each call is to make durable what it writes, its attributes aside: that spares the COMMIT of a file that is written
+    /// by one call.
+    #[must_use]
+    pub fn durably(self) -> Self {
+        Self { stability: Stability::DataSync, ..self }
     }
 
     /// Puts octets at `offset`. Returns as soon as there is room in the window.
@@ -80,7 +89,7 @@ impl Writer {
             }
             let block = data.split_to(self.block.min(data.len()));
             let len = block.len() as u64;
-            self.under_way.push(Box::pin(write_whole(self.file.clone(), offset, block)));
+            self.under_way.push(Box::pin(write_whole(self.file.clone(), offset, self.stability, block)));
             offset = offset.saturating_add(len);
         }
         Ok(())
@@ -119,10 +128,10 @@ impl Writer {
 }
 
 /// Writes all octets though the server takes fewer at a time. Returns those that are not durable yet.
-async fn write_whole(file: File, mut offset: u64, mut data: Bytes) -> Result<Vec<Kept>, Error> {
+async fn write_whole(file: File, mut offset: u64, stability: Stability, mut data: Bytes) -> Result<Vec<Kept>, Error> {
     let mut kept = Vec::with_capacity(1);
     while !data.is_empty() {
-        let ok = file.write(offset, Stability::Unstable, data.clone()).await?;
+        let ok = file.write(offset, stability, data.clone()).await?;
         // Between 1 and the octets given: the call has checked that.
         let written = data.split_to((ok.count as usize).min(data.len()));
         let len = written.len() as u64;

@@ -31,8 +31,8 @@ pub use directory::{DirectoryFs, IndexUse, OfdLocks, OpenError};
 pub use fs::{
     Access, Broken, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
     HostLease, Linked, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, MAX_XATTR_OCTETS, Made, New, NodeKind,
-    OpenFile, Piece, PieceBudget, ReadData, Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage, Via,
-    Workers, Written, XattrNames, failed,
+    OpenFile, Piece, PieceBudget, ReadData, Reading, Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage,
+    Via, Workers, Written, XattrNames, failed,
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;

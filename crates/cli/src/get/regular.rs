@@ -5,7 +5,7 @@ use super::{
     target::{Output, existing},
 };
 use crate::{
-    copy::{close_after, data_runs},
+    copy::close_after,
     octets::Octets,
     partial::{RESUME_SPAN, same_time},
     session::Session,
@@ -16,7 +16,7 @@ use rpcrdma_nfs_client::{Access, File, Found};
 use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path};
 
 /// Whether a local file has the size and the time of its source.
-fn is_copy(here: &Metadata, source: &Attributes) -> bool {
+pub(super) fn is_copy(here: &Metadata, source: &Attributes) -> bool {
     let modified = Time::new(here.mtime(), u32::try_from(here.mtime_nsec()).unwrap_or(0));
     here.len() == source.size && same_time(modified, source.modified)
 }
@@ -56,25 +56,17 @@ impl Copier {
 impl Download<'_> {
     async fn run(&mut self) -> Result<()> {
         let begin = self.output.as_ref().map_or(0, |output| output.offset);
-        // A file that uses less storage than it has octets has holes.
-        let sparse = self.source.used < self.source.size;
         let mut octets = Octets::new(self.session, self.file.clone(), self.source.size, begin, u64::MAX);
         let (mut len, mut checkpoint) = (begin, begin);
         while let Some(block) = octets.next().await? {
+            let source = self.source;
             let output = self.output()?;
             len = block.offset + block.data.len() as u64;
             if len - checkpoint > RESUME_SPAN {
                 output.checkpoint().await?;
                 checkpoint = block.offset;
             }
-            if sparse {
-                for run in data_runs(&block.data) {
-                    let offset = block.offset + run.start as u64;
-                    output.write_all_at(&block.data[run], offset)?;
-                }
-            } else {
-                output.write_all_at(&block.data, block.offset)?;
-            }
+            output.write_data(&block.data, block.offset, source)?;
             self.copier.tally.borrow_mut().moved(block.data.len());
         }
         self.output()?;

@@ -8,6 +8,7 @@
 use super::{set_file, times};
 use crate::{
     args::Placing,
+    copy::data_runs,
     failure,
     partial::{NAMES_TRIED, RESUME_SPAN, part_name, resume_at, temporary_name},
 };
@@ -68,6 +69,11 @@ pub(super) fn existing(target: &Path) -> Result<Option<Metadata>> {
     Ok(Some(found))
 }
 
+/// Where the part of a file lies that `--resume` goes on with.
+pub(super) fn part_path(target: &Path) -> Option<PathBuf> {
+    Some(target.with_file_name(OsStr::from_bytes(&part_name(target.file_name()?.as_bytes()))))
+}
+
 /// How what is there is written to: so that its other names, its owner and its rights stay, in place.
 fn way(found: Option<&Metadata>, placing: Placing) -> Way {
     match found {
@@ -94,8 +100,7 @@ impl Output {
         if !placing.resume || !beside || source.size == 0 {
             return Ok(None);
         }
-        let name = target.file_name().context("has no name of its own")?;
-        let path = target.with_file_name(OsStr::from_bytes(&part_name(name.as_bytes())));
+        let path = part_path(target).context("has no name of its own")?;
         match Self::part(target, path.clone(), source) {
             // Where no part can be made, the file may still be written in place.
             Err(error) if is_errno(&error, &[Errno::NAMETOOLONG]) || may_not_make(&error) && is_absent(&path) => {
@@ -180,8 +185,19 @@ impl Output {
         Ok(output)
     }
 
-    pub(super) fn write_all_at(&self, octets: &[u8], offset: u64) -> io::Result<()> {
+    fn write_all_at(&self, octets: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(octets, offset)
+    }
+
+    /// Writes what has come of the source, but for its holes: a file that uses less storage than it has octets has some.
+    pub(super) fn write_data(&self, octets: &[u8], offset: u64, source: &Attributes) -> io::Result<()> {
+        if source.used >= source.size {
+            return self.write_all_at(octets, offset);
+        }
+        data_runs(octets).into_iter().try_for_each(|run| {
+            let at = offset + run.start as u64;
+            self.write_all_at(&octets[run], at)
+        })
     }
 
     /// Waits until what was written is on the disk, where a later copy will count on it.
@@ -195,7 +211,16 @@ impl Output {
     }
 
     /// Gives the whole file of `len` octets its attributes and its name. Returns what is to be told.
-    pub(super) async fn finish(mut self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
+    pub(super) async fn finish(self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
+        if tells_late(rustix::fs::fstatfs(&self.file)?.f_type) {
+            let attributes = attributes.clone();
+            return tokio::task::spawn_blocking(move || self.finish_here(len, &attributes)).await?;
+        }
+        self.finish_here(len, attributes)
+    }
+
+    /// The same on this thread, which may wait for the disk.
+    pub(super) fn finish_here(mut self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
         self.file.set_len(len)?;
         let note = match set_file(&self.file, attributes) {
             Err(error) if self.is_somebody_elses()? && is_errno(&error, &[Errno::PERM]) => {
@@ -204,8 +229,7 @@ impl Output {
             set => set.map(|()| None)?,
         };
         if tells_late(rustix::fs::fstatfs(&self.file)?.f_type) {
-            let file = self.file.try_clone()?;
-            tokio::task::spawn_blocking(move || file.sync_data()).await?.context("writing it out")?;
+            self.file.sync_data().context("writing it out")?;
         }
         if self.path != self.target {
             fs::rename(&self.path, &self.target).context("cannot take the place of the file that is there")?;

@@ -231,6 +231,11 @@ impl Existing {
         size == 0 && links == 1 && uid == Some(owner)
     }
 
+    /// Whether it is this user's, by this name alone: another may take its place.
+    pub(super) fn is_alone_of(&self, uid: u32) -> bool {
+        self.attributes.links == 1 && self.attributes.uid == uid
+    }
+
     /// Whether it is the source itself, which is served to us by this machine: writing into it would cut it off.
     pub(super) fn is_source(&self, source: &Facts) -> bool {
         let same = self.attributes.file_id == source.id.1 && self.attributes.size == source.size;

@@ -6,6 +6,7 @@
 
 use super::{
     Copier, default_mode,
+    small::{SMALL_OCTETS, Small},
     source::{Facts, Local, Octets},
 };
 use crate::{
@@ -20,7 +21,7 @@ use rpcrdma_nfs_client::{File, Handle, Name, Writer};
 use std::time::Duration;
 
 /// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
-const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
+pub(super) const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
 
 /// A name on the server under which there is something that is not whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,17 +56,41 @@ impl Upload {
     }
 }
 
+/// All octets of a small file, if the first are all.
+fn all_of_small(octets: &Octets, first: Option<&(u64, Bytes)>) -> Option<Bytes> {
+    let data = match first {
+        None => Bytes::new(),
+        Some((0, data)) => data.clone(),
+        Some(_) => return None,
+    };
+    let is_all = octets.size() == Some(data.len() as u64) && data.len() as u64 <= SMALL_OCTETS;
+    is_all.then_some(data)
+}
+
 impl Copier<'_> {
     /// Copies a regular file. Nothing is made or changed on the server before its first octets have been read here.
-    pub(super) async fn regular(&self, local: &Local, directory: &Handle, name: &Name) -> Result<Handle> {
+    /// `is_fresh`: this run has made the directory, and nothing has the name yet.
+    pub(super) async fn regular(
+        &self,
+        local: &Local,
+        directory: &Handle,
+        name: &Name,
+        is_fresh: bool,
+    ) -> Result<Handle> {
         let (file, facts) = local.open_file()?;
         let mut octets = Octets::new(file, &facts, self.session.transfer.write)?;
-        let existing = self.existing(directory, name).await?;
+        let existing = if is_fresh { None } else { self.existing(directory, name).await? };
         if let Some(existing) = existing.as_ref().filter(|existing| self.placing.resume && existing.is_copy(&facts)) {
             self.tally.borrow_mut().passed_over(facts.size);
             return Ok(existing.node.file.clone());
         }
         let first = octets.next(&self.session.pool).await?;
+        if let Some(data) = all_of_small(&octets, first.as_ref())
+            && let Some(placed) =
+                self.place(Small { directory, name, facts: &facts, existing: existing.as_ref(), data }).await?
+        {
+            return Ok(placed);
+        }
         let resumable = octets.size().is_some_and(|size| size > 0).then_some(&facts);
         let (is_source, old_mode) = (
             existing.as_ref().is_some_and(|existing| existing.is_source(&facts)),
@@ -120,6 +145,10 @@ impl Copier<'_> {
     ) -> Result<()> {
         let pool = &self.session.pool;
         let mut writer = Writer::new(upload.file.clone(), octets.block, DEPTH);
+        if octets.size().is_some_and(|size| size <= octets.block.into()) {
+            // One call to write it, and none to make it durable.
+            writer = writer.durably();
+        }
         let mut next = first;
         if upload.offset > 0 {
             octets.go_to(upload.offset);

@@ -5,8 +5,8 @@
 //! written without an open, as version 3 does.
 
 use super::{
-    Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,
-    Space, Verifier, WriteOk,
+    Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, NewFile, Node, NodeKind, Page, Place,
+    ReadOk, Space, Verifier, WriteOk,
 };
 use crate::{
     Cause, Error,
@@ -186,6 +186,38 @@ pub(super) async fn open(nfs: &Nfs4, node: Node, access: Access) -> Result<File,
         tracing::debug!("a file has lost the name by which it was found, and is used without an open");
     }
     Ok(File::of_4(Open { nfs: nfs.clone(), by: Means::Handle(file) }))
+}
+
+/// Many files in each call. A file that cannot be read ends the call; those behind it are read by the next.
+pub(super) async fn gather(nfs: &Nfs4, files: &[(Handle, u32)]) -> Result<Vec<Option<ReadOk>>, Error> {
+    let wanted = files.iter().map(|(file, count)| Ok((handle(file)?, *count))).collect::<Result<Vec<_>, Error>>()?;
+    let mut gathered = Vec::with_capacity(files.len());
+    while let Some(rest) = wanted.get(gathered.len()..).filter(|rest| !rest.is_empty()) {
+        match nfs.gather(rest).await.map_err(Error::from) {
+            Ok(some) if !some.is_empty() => {
+                let read = some.into_iter().map(Result::ok);
+                gathered.extend(read.map(|read| read.map(|ops::ReadOk { data, end }| ReadOk { data, end })));
+            }
+            Err(error) if error.is_unreachable() => return Err(error),
+            _ => gathered.resize_with(wanted.len(), || None),
+        }
+    }
+    Ok(gathered)
+}
+
+/// Makes a small file in one call.
+pub(super) async fn place(nfs: &Nfs4, new: NewFile<'_>) -> Result<(Handle, Attributes), Error> {
+    let (directory, temporary, called) = (handle(new.directory)?, name(new.temporary), name(new.name));
+    let new = client::NewFile {
+        directory: &directory,
+        temporary: &temporary,
+        name: &called,
+        mode: new.mode,
+        attributes: &new.attributes,
+        data: new.data,
+    };
+    let (file, attributes) = nfs.place(&new).await?;
+    Ok(((&file).into(), attributes))
 }
 
 /// Opens the file of a name.

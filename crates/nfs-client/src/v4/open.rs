@@ -217,7 +217,9 @@ impl Nfs4 {
         let guard = Opened { inner: inner.clone(), held };
         inner.after_open(&guard.held, &opened).await.map_err(|error| of_made(asked, error))?;
         let rest = wanted.set.without(&opened.set);
-        if !rest.is_empty() && !matches!(how, OpenHow::Create(CreateHow::Unchecked(_))) {
+        // What the call sets itself counts: it comes after the open.
+        let is_settled = reply.has_done(Op::SetAttr) || matches!(how, OpenHow::Create(CreateHow::Unchecked(_)));
+        if !rest.is_empty() && !is_settled {
             self.set_rest(&guard, &wanted).await.map_err(|error| of_made(asked, error))?;
         }
         Ok(Opening { opened: guard, attributes, reply })

@@ -10,8 +10,8 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::Client;
 use std::sync::{Arc, atomic::AtomicU32};
 
-/// The most operations of a call that are asked for: more than any call here has.
-const OPERATIONS: u32 = 24;
+/// The most operations of a call that are asked for: as many as a call has that reads many small files.
+const OPERATIONS: u32 = 64;
 /// The largest reply that the server is asked to remember, in octets.
 const CACHED_OCTETS: u32 = 4_096;
 /// The largest message of the back channel: RPC-over-RDMA carries it inline, as it has no chunks in the reverse

@@ -146,7 +146,13 @@ impl Nfs4 {
 
     /// Closes the file unless that was done in the call that has opened it.
     async fn close_unless(&self, mut opening: Opening) -> Result<(), Error> {
-        if done!(opening.reply, Close).is_ok() {
+        let is_open = done!(opening.reply, Close).is_err();
+        self.close_if(opening, is_open).await
+    }
+
+    /// Closes a file that is still open, or counts it as closed.
+    pub(super) async fn close_if(&self, opening: Opening, is_open: bool) -> Result<(), Error> {
+        if !is_open {
             let held = &opening.opened.held;
             held.closed();
             self.inner.opens.remove(held);

@@ -46,8 +46,8 @@ mod xattr;
 
 use crate::{
     Access, Broken, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, HostLease,
-    Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Renamed, Rights, SetXattr,
-    Sought, Span, SparseData, Told, Usage, Via, Written, XattrNames,
+    Linked, Listing, ListingBudget, Made, New, OpenFile, PieceBudget, Queue, ReadData, Reading, Renamed, Rights,
+    SetXattr, Sought, Span, SparseData, Told, Usage, Via, Written, XattrNames,
     claims::{HostLocks, Kind},
     queue::Lane,
 };
@@ -288,6 +288,39 @@ impl FileSystem for DirectoryFs {
                 self.run(&via.caller.clone(), Lane::Data, move |inner| inner.read(&via, offset, count, buffer))
             }
         }
+    }
+
+    /// What is in memory is read at once, the others by one job.
+    fn read_each(&self, reads: Vec<Reading>) -> BoxFuture<'_, Vec<Told<ReadData>>> {
+        let mut done = Vec::with_capacity(reads.len());
+        let mut left = Vec::new();
+        for (at, Reading { via, offset, count, buffer }) in reads.into_iter().enumerate() {
+            match self.inner.read_now(&via, offset, count, buffer) {
+                Ok(data) => done.push(Some(Ok(data))),
+                Err(buffer) => {
+                    done.push(None);
+                    left.push((at, Reading { via, offset, count, buffer }));
+                }
+            }
+        }
+        let Some((_, first)) = left.first() else {
+            return Box::pin(std::future::ready(done.into_iter().flatten().collect()));
+        };
+        let caller = first.via.caller.clone();
+        let job = self.run(&caller, Lane::Data, move |inner| -> Told<Vec<(usize, Told<ReadData>)>> {
+            let read = left
+                .into_iter()
+                .map(|(at, Reading { via, offset, count, buffer })| (at, inner.read(&via, offset, count, buffer)));
+            Ok(read.collect())
+        });
+        Box::pin(async move {
+            for (at, read) in job.await.into_iter().flatten() {
+                if let Some(place) = done.get_mut(at) {
+                    *place = Some(read);
+                }
+            }
+            done.into_iter().map_while(|read| read).collect()
+        })
     }
 
     fn write(&self, via: Via, offset: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {

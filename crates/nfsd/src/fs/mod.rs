@@ -23,7 +23,7 @@ pub use listing::{Listing, ListingBudget, ListingEntry};
 pub use open::{Access, OpenFile, Via};
 pub use rights::Rights;
 pub use space::{Content, Copied, Piece, PieceBudget, Sought, Span, SparseData};
-pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Renamed, Usage, Written};
+pub use told::{CreateHow, Features, Found, Linked, Made, New, NodeKind, ReadData, Reading, Renamed, Usage, Written};
 pub(crate) use workers::InPlace;
 pub use workers::Workers;
 pub use xattr::{MAX_XATTR_OCTETS, SetXattr, XattrNames};
@@ -61,6 +61,18 @@ pub trait FileSystem: Send + Sync {
 
     /// Reads at most `count` octets from `offset` into `buffer`, which holds as many.
     fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>>;
+
+    /// Reads from several files, each as [`read`](Self::read) does, in their order. Fewer results than there were reads
+    /// mean that the rest was not read.
+    fn read_each(&self, reads: Vec<Reading>) -> BoxFuture<'_, Vec<Told<ReadData>>> {
+        Box::pin(async move {
+            let mut done = Vec::with_capacity(reads.len());
+            for Reading { via, offset, count, buffer } in reads {
+                done.push(self.read(via, offset, count, buffer).await);
+            }
+            done
+        })
+    }
 
     /// Entries after `cookie` (0: from the beginning), `.` and `..` among them, as many as `budget` has room for.
     fn list(

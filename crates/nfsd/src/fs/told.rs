@@ -1,6 +1,6 @@
 //! What a file system says of what it has done. Results carry attributes where they cost nothing extra.
 
-use crate::FileId;
+use crate::{FileId, Via};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::attr::{Attributes, Change, Device, NewAttributes, Stability, Time};
@@ -22,6 +22,19 @@ impl Found {
     pub fn new(file: FileId, attributes: Option<Attributes>, directory: Option<Attributes>) -> Self {
         Self { file, attributes, directory }
     }
+}
+
+/// One of several reads: what [`FileSystem::read`](crate::FileSystem::read) is given.
+#[derive(Debug)]
+pub struct Reading {
+    /// Which file, for whom.
+    pub via: Via,
+    /// From where.
+    pub offset: u64,
+    /// How many octets at most.
+    pub count: usize,
+    /// Where they go.
+    pub buffer: Buffer,
 }
 
 /// What was read.

@@ -6,6 +6,7 @@
 
 use super::{
     about::About,
+    ahead::Ahead,
     current::Current,
     missing::is_missing,
     service::{Pin, Shared, principal},
@@ -56,6 +57,8 @@ pub(super) struct Compound {
     holds_memory: bool,
     /// Memory that the results of the operation count as which is executed.
     pub(super) counted: Option<Buffer>,
+    /// What the next READs have brought.
+    pub(super) ahead: Ahead,
 }
 
 /// What SEQUENCE has said.
@@ -190,6 +193,7 @@ impl Compound {
             may_delegate: true,
             holds_memory: false,
             counted: None,
+            ahead: Ahead::new(),
         }
     }
 
@@ -339,7 +343,8 @@ impl Compound {
         let broken = call.broken_outcome();
         let Arguments { tag, announced, ops, .. } = call;
         let mut reply = Reply::new(tag, announced);
-        for (at, args) in ops.into_iter().enumerate() {
+        let (mut ops, mut at) = (ops.into_iter(), 0);
+        while let Some(args) = ops.next() {
             let (op, about) = (args.op(), About::of(&args));
             let (limit, too_big) = self.room();
             let may_not_fit = reply.octets().saturating_add(args.largest_results()) > limit;
@@ -349,6 +354,12 @@ impl Compound {
                 Ok(()) if may_not_fit && !only_looks(op) => Outcome::failed(op, too_big),
                 Ok(()) => {
                     let room = limit.saturating_sub(reply.octets());
+                    if let Args::Read(read) = &args
+                        && self.ahead.is_empty()
+                        && !ops.as_slice().is_empty()
+                    {
+                        Box::pin(self.read_ahead(read, ops.as_slice(), room)).await;
+                    }
                     self.execute(args, room).await
                 }
             };
@@ -358,6 +369,7 @@ impl Compound {
                 reply.status != Status::OK || reply.octets() <= limit,
                 "{op} has larger results than its largest"
             );
+            at += 1;
             let now = self.shared.now();
             self.shared.observer.operation(Some(op), reply.status, now.since(begun));
             begun = now;

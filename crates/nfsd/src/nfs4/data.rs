@@ -10,7 +10,7 @@ use super::{
     tell::{failure, status},
 };
 use crate::{
-    Failure, Fault, Rights, Via,
+    Failure, Fault, ReadData, Rights, Told, Via,
     claims::{Access, Kind},
     opened::Opened,
 };
@@ -23,7 +23,7 @@ use rpcrdma_nfs::{
 };
 
 /// Octets of READ's results before the data: the operation, its status, whether it is the end, and the length.
-const READ_RESULTS_OCTETS: usize = 16;
+pub(super) const READ_RESULTS_OCTETS: usize = 16;
 
 /// A READ of so many octets gets memory for all of them, however small the file is: asking costs as much.
 const UNASKED_READ_OCTETS: usize = 64 << 10;
@@ -95,6 +95,9 @@ impl Compound {
 
     pub(super) async fn read(&mut self, args: ops::Read, room: usize) -> Answer<ops::ReadOk> {
         let file = self.file()?;
+        if let Some(read) = self.ahead.pop_front() {
+            return self.was_read(&file, read).await;
+        }
         let via = self.via(&file, args.state, Access::READ).await?;
         // Without room for a word of data the results are executed and found too large.
         let room = (room.saturating_sub(READ_RESULTS_OCTETS) & !3).max(4);
@@ -106,9 +109,14 @@ impl Compound {
             count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         }
         let buffer = self.buffer(count).await?;
-        match file.file_system.read(via, args.offset, count, buffer).await {
+        let read = file.file_system.read(via, args.offset, count, buffer).await;
+        self.was_read(&file, read).await
+    }
+
+    async fn was_read(&self, file: &Opened, read: Told<ReadData>) -> Answer<ops::ReadOk> {
+        match read {
             Ok(read) => Ok(ops::ReadOk { end: read.end, data: read.buffer.freeze() }),
-            Err(failed) => Err(Box::pin(self.no_data(&file, failed)).await),
+            Err(failed) => Err(Box::pin(self.no_data(file, failed)).await),
         }
     }
 

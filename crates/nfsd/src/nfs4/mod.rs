@@ -13,6 +13,7 @@
 //! acl.rs        access control lists                xattr.rs   extended attributes
 //! open_arguments.rs                             which arguments of OPEN are understood
 //! open.rs open_create.rs reservations.rs lock.rs data.rs     what is held, read and written
+//! ahead.rs      READs of many small files, by one job
 //! space.rs copy.rs offload.rs                   holes and space; copies, and those that go on after their call
 //! delegate.rs delegations.rs                    what clients use by themselves
 //! state/        what is kept between calls, without any network
@@ -25,6 +26,7 @@
 
 mod about;
 mod acl;
+mod ahead;
 mod attributes;
 mod callback;
 mod change;

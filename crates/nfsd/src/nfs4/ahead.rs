@@ -1,0 +1,66 @@
+//! READs of several small files in one COMPOUND: PUTFH, READ, PUTFH, READ and so on, as clients send them that fetch many
+//! small files. One job reads all of them, since to wake a thread for each costs more than to read it.
+//!
+//! Nothing else changes: each file is asked for as if it stood alone (its handle, who denies reading, who has it
+//! delegated, memory for its data) before any is read, and the first of which that fails ends what is read together. Its
+//! own READ says why.
+
+use super::{compound::Compound, data::READ_RESULTS_OCTETS};
+use crate::{ReadData, Reading, Told, claims::Access};
+use rpcrdma_nfs::v4::{Args, StateId, ops};
+use rpcrdma_xdr::padded;
+use std::collections::VecDeque;
+
+/// The most READs of one job: others wait for its thread.
+const MAX_TOGETHER: usize = 32;
+/// The most octets of a READ that is one of several, and of all of them.
+const MAX_OCTETS: usize = 64 << 10;
+const MAX_OCTETS_TOGETHER: usize = 256 << 10;
+/// Octets of PUTFH's results.
+const PUTFH_RESULTS_OCTETS: usize = 8;
+
+/// What READs have brought that come later in the call, in their order.
+pub(super) type Ahead = VecDeque<Told<ReadData>>;
+
+/// The READs that begin with `first`, with the PUTFHs before them, as many as their results have room.
+fn together<'a>(
+    first: &'a ops::Read,
+    behind: &'a [Args],
+    room: usize,
+) -> impl Iterator<Item = (Option<&'a ops::PutFh>, &'a ops::Read)> {
+    let pairs = behind.chunks_exact(2).map_while(|pair| match pair {
+        [Args::PutFh(put), Args::Read(read)] => Some((Some(put), read)),
+        _ => None,
+    });
+    let (mut octets, mut results) = (0_usize, 0_usize);
+    std::iter::once((None, first)).chain(pairs).take(MAX_TOGETHER).take_while(move |(_, read)| {
+        let count = read.count as usize;
+        octets = octets.saturating_add(count);
+        results = results.saturating_add(padded(count) + READ_RESULTS_OCTETS + PUTFH_RESULTS_OCTETS);
+        read.state == StateId::ANONYMOUS && count <= MAX_OCTETS && octets <= MAX_OCTETS_TOGETHER && results <= room
+    })
+}
+
+impl Compound {
+    /// Reads what this READ and those directly behind it ask for, if there are several.
+    pub(super) async fn read_ahead(&mut self, first: &ops::Read, behind: &[Args], room: usize) {
+        let Ok(file) = self.file() else { return };
+        if together(first, behind, room).nth(1).is_none() {
+            return;
+        }
+        let mut reads = Vec::new();
+        for (put, read) in together(first, behind, room) {
+            let file = match put.map(|put| self.server.open_handle(&self.context, put.file.as_slice())) {
+                None => file.clone(),
+                Some(Ok(another)) if another.file_system.id() == file.file_system.id() => another,
+                Some(_) => break,
+            };
+            let Ok(via) = self.via(&file, read.state, Access::READ).await else { break };
+            let Ok(buffer) = self.buffer(read.count as usize).await else { break };
+            reads.push(Reading { via, offset: read.offset, count: read.count as usize, buffer });
+        }
+        if !reads.is_empty() {
+            self.ahead = file.file_system.read_each(reads).await.into();
+        }
+    }
+}
