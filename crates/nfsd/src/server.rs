@@ -191,7 +191,17 @@ impl Nfsd {
         self.server.version_4.get().map(|shared| {
             let (recalls, revocations) = shared.delegations.totals();
             let (copies, copied) = shared.copies.now();
-            Counts { recalls, revocations, copies, copied, ..shared.state.counts() }
+            let [expired_opens, expired_locks, expired_delegations] = shared.losses.totals();
+            Counts {
+                recalls,
+                revocations,
+                expired_opens,
+                expired_locks,
+                expired_delegations,
+                copies,
+                copied,
+                ..shared.state.counts()
+            }
         })
     }
 

@@ -8,8 +8,10 @@
 use super::{
     service::{Pin, Shared},
     state::{
+        Loss,
         clients::Client,
         limits::{ASKINGS_OF_CLIENT, RECALLS_OF_CLIENT, UNRELIABLE_TIME},
+        release::Why,
         session::Session,
     },
 };
@@ -147,12 +149,13 @@ impl Delegations {
     }
 
     /// A client has lost delegations, since it has not returned them. Gives what else it has.
-    pub(super) fn has_lost(&self, client: ClientId, count: usize, now: Timestamp) -> Vec<Key> {
+    pub(super) fn has_lost(&self, client: ClientId, count: usize, now: Timestamp) -> Vec<(Key, StateId)> {
         self.revocations.fetch_add(count as u64, Ordering::Relaxed);
         let mut inner = self.lock();
         inner.unreliable.retain(|_, since| now.since(*since) < UNRELIABLE_TIME);
         inner.unreliable.insert(client, now);
-        inner.all.keys().filter(|(holder, _)| *holder == client).copied().collect()
+        let of_client = inner.all.iter().filter(|((holder, _), _)| *holder == client);
+        of_client.map(|(key, entry)| (*key, entry.delegated.id)).collect()
     }
 
     /// Whether a client has not returned what it had, a short while ago.
@@ -206,9 +209,9 @@ impl Delegations {
         inner.all.get(&key).is_some_and(|entry| entry.delegated.kind == Kind::Write && entry.recalled.is_none())
     }
 
-    /// Whose delegation it is.
-    pub(super) fn holder(&self, key: Key) -> Option<Arc<Client<Pin>>> {
-        self.lock().all.get(&key).map(|entry| entry.delegated.client.clone())
+    /// Whose delegation it is, and how it is named.
+    pub(super) fn holder(&self, key: Key) -> Option<(Arc<Client<Pin>>, StateId)> {
+        self.lock().all.get(&key).map(|entry| (entry.delegated.client.clone(), entry.delegated.id))
     }
 
     /// The next recall of a client, if there is one. Who is told of none has ended what [`recall`](Self::recall) began.
@@ -258,13 +261,14 @@ impl Delegations {
     }
 
     /// What was wanted back at least so long ago, by client.
-    pub(super) fn due(&self, now: Timestamp, limit: std::time::Duration) -> Vec<(Arc<Client<Pin>>, Vec<StateId>)> {
+    pub(super) fn due(&self, now: Timestamp, limit: std::time::Duration) -> Vec<Loss<Pin>> {
         let inner = self.lock();
-        let mut due: HashMap<ClientId, (Arc<Client<Pin>>, Vec<StateId>)> = HashMap::new();
+        let mut due: HashMap<ClientId, Loss<Pin>> = HashMap::new();
         for entry in inner.recalled.iter().filter_map(|key| inner.all.get(key)) {
             if entry.recalled.is_some_and(|recalled| now.since(recalled) >= limit) {
                 let Delegated { client, id, .. } = &entry.delegated;
-                due.entry(client.id()).or_insert_with(|| (client.clone(), Vec::new())).1.push(*id);
+                let loss = || Loss { client: client.clone(), states: Vec::new(), why: Why::NotReturned };
+                due.entry(client.id()).or_insert_with(loss).states.push(id.other);
             }
         }
         due.into_values().collect()

@@ -19,6 +19,7 @@
 //! state/        what is kept between calls, without any network
 //! callback/     calls to clients: by which slot and connection, whether they answer; recalls, CB_NOTIFY_LOCK, CB_OFFLOAD
 //! tasks.rs      what goes on after its call was answered
+//! losses.rs     what clients have lost that were away: told, and counted
 //! ```
 //!
 //! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
@@ -41,6 +42,7 @@ mod delegations;
 mod directory;
 mod lock;
 mod look;
+mod losses;
 mod missing;
 mod observer;
 mod offload;

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{claims::FileKey, opened::Opened};
 use rpcrdma_nfs::v4::{
-    Args, Outcome, StateId, StateIdOther, Status,
+    Args, Op, Outcome, StateId, StateIdOther, Status,
     ops::{self, Answer, Claim, Locker, open_result},
 };
 use rpcrdma_xdr::{Encode, Encoder, Part};
@@ -145,7 +145,7 @@ impl Compound {
             return match &lock.locker {
                 Locker::New(new) => {
                     let new = new.clone();
-                    self.lock_by_new(call, &mut turn, lock, new).await
+                    Ok(self.lock_by_new(call, &mut turn, lock, new).await)
                 }
                 Locker::Known(_) => {
                     let outcome = Outcome::Lock(self.lock(lock).await);
@@ -176,14 +176,15 @@ impl Compound {
         Ok(ops::OpenConfirmOk { state })
     }
 
-    /// LOCK by an owner who says that he has not locked the file before: both owners have a number.
-    async fn lock_by_new(
-        &mut self,
-        call: Call,
-        turn: &mut Turn,
-        lock: ops::Lock,
-        new: ops::NewLocker,
-    ) -> Result<Outcome, Status> {
+    /// LOCK by an owner who says that he has not locked the file before: both owners have a number. The open-owner's is
+    /// used up however it ends, unless the status says that it was not.
+    async fn lock_by_new(&mut self, call: Call, turn: &mut Turn, lock: ops::Lock, new: ops::NewLocker) -> Outcome {
+        let locked = self.try_lock_by_new(&call, lock, new).await;
+        // NFS4-7530-9.1.7-b
+        self.executed(&call, turn, locked.unwrap_or_else(|status| Outcome::failed(Op::Lock, status)), None)
+    }
+
+    async fn try_lock_by_new(&mut self, call: &Call, lock: ops::Lock, new: ops::NewLocker) -> Result<Outcome, Status> {
         if new.owner.client != call.client.id() {
             self.shared.state.client_of_zero(new.owner.client)?;
             return Err(Status::BAD_STATEID);
@@ -202,7 +203,7 @@ impl Compound {
         let outcome = Outcome::Lock(self.lock(lock).await).in_minor(0);
         let known = Remembered { digest: call.digest, outcome: outcome.clone(), file: None };
         lockers_turn.executed(new.lock_sequence, known, self.shared.now());
-        Ok(self.executed(&call, turn, outcome, None))
+        Ok(outcome)
     }
 
     /// An operation was executed: it is remembered.

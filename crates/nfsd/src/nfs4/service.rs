@@ -5,6 +5,7 @@ use super::{
     compound::Compound,
     conflicts::InTheWay,
     delegations::Delegations,
+    losses::Losses,
     observer::Observer,
     reservations::Reservations,
     state::{
@@ -66,6 +67,8 @@ pub(crate) struct Shared {
     pub(super) delegates: bool,
     /// What is.
     pub(crate) delegations: Delegations,
+    /// What clients lose that are away.
+    pub(crate) losses: Losses,
     /// How much is copied on the server.
     pub(crate) copies: Arc<CopyCounts>,
 }
@@ -126,10 +129,13 @@ impl Shared {
 
     /// Does what is due: ends of leases and of the grace period, and delegations that were not returned. Sleeps.
     pub(crate) fn sweep(self: &Arc<Self>) {
-        let released = self.state.sweep(self.now());
-        self.release(Origin::LOCAL, released);
+        let ended = self.state.sweep(self.now());
+        self.losses.count(&ended);
+        self.release(Origin::LOCAL, ended);
+        self.release(Origin::LOCAL, self.state.sweep_owners(self.now()));
         self.claims.sweep();
         self.sweep_delegations();
+        self.losses.tell(self.now());
     }
 
     /// Takes from clients whose leases are over what they hold on a file, which somebody else wants. Sleeps.
@@ -144,6 +150,8 @@ impl Shared {
         let clients = holders.iter().map(client).collect::<Result<Vec<_>, _>>()?;
         match self.state.take_from(&clients, file, self.now()) {
             Ok(Taken::Gone(released)) => {
+                self.losses.count(&released);
+                self.losses.tell(self.now());
                 self.release(origin, released);
                 Ok(())
             }

@@ -3,6 +3,7 @@
 use super::{
     callback::{Dial, Dialler, Paths},
     delegations::Delegations,
+    losses::Losses,
     observer::{Observer, Unobserved},
     reservations::Reservations,
     service::{Pin, Shared},
@@ -176,6 +177,7 @@ impl Version4 {
             paths: Paths::default(),
             delegates: self.delegations,
             delegations: Delegations::default(),
+            losses: Losses::default(),
             copies: Arc::default(),
         });
         if shared.delegates {

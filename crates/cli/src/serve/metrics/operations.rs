@@ -178,6 +178,10 @@ fn describe() {
         "rpcrdma_nfs4_revocations_total",
         "Delegations that were taken from clients that did not return them"
     );
+    describe_counter!(
+        "rpcrdma_nfs4_expired_total",
+        "What was taken from clients of NFS version 4 that were away, by kind"
+    );
     describe_gauge!("rpcrdma_nfs4_copies", "Copies of NFS version 4 that go on after COPY was answered");
     describe_counter!("rpcrdma_nfs4_copied_bytes_total", "Bytes that COPY has copied on the server");
 }
@@ -194,6 +198,14 @@ pub(in crate::serve) fn watch_clients(nfsd: Arc<Nfsd>) {
             }
             counter!("rpcrdma_nfs4_recalls_total").absolute(counts.recalls);
             counter!("rpcrdma_nfs4_revocations_total").absolute(counts.revocations);
+            let expired = [
+                ("open", counts.expired_opens),
+                ("lock", counts.expired_locks),
+                ("delegation", counts.expired_delegations),
+            ];
+            for (kind, count) in expired {
+                counter!("rpcrdma_nfs4_expired_total", "kind" => kind).absolute(count);
+            }
             gauge!("rpcrdma_nfs4_copies").set(counts.copies as f64);
             counter!("rpcrdma_nfs4_copied_bytes_total").absolute(counts.copied);
             tokio::time::sleep(MEMORY_INTERVAL).await;

@@ -11,8 +11,8 @@ use crate::{
     claims::{self, FileKey, Recalls},
     nfs4::{
         delegations::{Key, Recall},
-        service::Shared,
-        state::{lease::Standing, release::Why},
+        service::{Pin, Shared},
+        state::{Loss, lease::Standing, release::Why},
     },
 };
 use rpcrdma_nfs::v4::{
@@ -32,15 +32,15 @@ impl Recalls for Shared {
 impl Shared {
     /// A delegation is wanted back.
     pub(in crate::nfs4) fn recall_delegation(self: &Arc<Self>, key: Key) {
-        let (now, Some(client)) = (self.now(), self.delegations.holder(key)) else { return };
+        let (now, Some((client, id))) = (self.now(), self.delegations.holder(key)) else { return };
         if client.lease.standing(now, self.limits()) != Standing::Live {
-            // It has not been heard of for a lease: nothing is gained by calling it. If it has come back, it is called.
+            // It has not been heard of for a lease: nothing is gained by calling it. It loses the delegation, and keeps
+            // what nobody wants. If it has come back, it is called.
             self.delegations.recall(key, now, false);
             self.delegations.unheard(key);
-            let shared = self.clone();
+            let (shared, loss) = (self.clone(), Loss { client, states: vec![id.other], why: Why::Expired });
             return self.tasks.spawn(async move {
-                let holder = claims::Client::V4(client.id().0);
-                let _ = shared.take_from_later(Origin::LOCAL, vec![holder], key.1).await;
+                let _ = shared.on_worker(Origin::LOCAL, move |shared| shared.take_delegations(&[loss])).await;
             });
         }
         if self.delegations.recall(key, now, true) {
@@ -79,25 +79,46 @@ impl Shared {
         }
     }
 
+    /// Takes delegations from clients, on the disk first. Gives how many each has lost. Sleeps.
+    fn take_delegations(&self, losses: &[Loss<Pin>]) -> Result<Vec<usize>, Status> {
+        let taken = self.state.revoke(losses, self.now())?;
+        let give_back = |(released, loss): (Vec<_>, &Loss<Pin>)| {
+            let count = released.len();
+            if loss.why == Why::Expired {
+                self.losses.count(&released);
+            }
+            self.release(Origin::LOCAL, released);
+            count
+        };
+        let counts = taken.into_iter().zip(losses).map(give_back).collect();
+        self.losses.tell(self.now());
+        Ok(counts)
+    }
+
     /// Calls those again who were not reached, and takes away what was not returned in time. Sleeps.
     pub(in crate::nfs4) fn sweep_delegations(self: &Arc<Self>) {
         let now = self.now();
-        for (client, ids) in self.delegations.due(now, self.limits().lease) {
-            let names: Vec<_> = ids.iter().map(|id| id.other).collect();
-            // NFS4-8881-10.4.6-a: on the disk before anybody else gets the file. If that fails it is tried again.
-            let Ok(released) = self.state.revoke(&client, &names, Why::NotReturned) else { continue };
-            if !released.is_empty() {
-                let others = self.delegations.has_lost(client.id(), released.len(), now);
-                tracing::warn!(
-                    client = client.id().0,
-                    delegations = released.len(),
-                    "a client has not returned delegations that others waited for: it has lost them"
-                );
-                // All at once, so that whoever wants another of its files does not wait for a lease of his own.
-                others.into_iter().for_each(|key| self.recall_delegation(key));
+        let due = self.delegations.due(now, self.limits().lease);
+        // NFS4-8881-10.4.6-a: on the disk before anybody else gets the files. If that fails it is tried again.
+        let counts = self.take_delegations(&due).unwrap_or_default();
+        let mut away = Vec::new();
+        for (Loss { client, .. }, count) in due.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
+            let others = self.delegations.has_lost(client.id(), count, now);
+            tracing::warn!(
+                client = client.id().0,
+                delegations = count,
+                "a client has not returned delegations that others waited for: it has lost them"
+            );
+            // All at once, so that whoever wants another of its files does not wait for a lease of his own.
+            if client.lease.standing(now, self.limits()) == Standing::Live {
+                others.into_iter().for_each(|(key, _)| self.recall_delegation(key));
+            } else {
+                let states = others.into_iter().map(|(_, id)| id.other).collect();
+                away.push(Loss { client, states, why: Why::Expired });
             }
-            self.release(Origin::LOCAL, released);
         }
+        // Nobody wants these yet: what cannot be taken now is when somebody does.
+        let _ = self.take_delegations(&away);
         self.delegations.again().into_iter().for_each(|client| self.call_for(client));
     }
 }

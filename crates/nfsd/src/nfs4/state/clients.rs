@@ -1,7 +1,7 @@
 //! Client records, and the table of them (RFC 8881 section 2.4).
 //!
-//! There are at most two records of an owner: one that a session has confirmed, and a later one that none has. The
-//! table has one lock, which SEQUENCE does not take.
+//! There are at most two records of an owner: one that was confirmed, by its first session or by SETCLIENTID_CONFIRM,
+//! and a later one that was not. The table has one lock, which SEQUENCE does not take.
 
 use super::{
     super::callback::Notices,
@@ -183,12 +183,12 @@ impl<P> Default for Table<P> {
 }
 
 impl<P> Table<P> {
-    /// Whether a session has confirmed the record.
+    /// Whether the record was confirmed.
     pub(super) fn is_confirmed(&self, client: &Client<P>) -> bool {
         self.confirmed.get(&client.owner) == Some(&client.id)
     }
 
-    /// The record of an owner that a session has confirmed.
+    /// The record of an owner that was confirmed.
     pub(super) fn confirmed(&self, owner: &Bytes) -> Option<Arc<Client<P>>> {
         self.by_id.get(self.confirmed.get(owner)?).cloned()
     }

@@ -1,7 +1,9 @@
 //! Clients of minor version 0: SETCLIENTID, SETCLIENTID_CONFIRM, RENEW (RFC 7530 sections 9.1.1, 16.29, 16.33, 16.34).
 //!
-//! Their records stand in the same table as the others, under names that no other minor version's have, so that the
-//! same limits, leases, conflicts and journal hold. An owner has at most one record that it confirmed and one that it
+//! Their records stand in the same table as the others, under names that no decent client of another minor version has,
+//! so that the same limits, leases, conflicts and journal hold. A client that does have such a name meets the record of
+//! another, as one would that says the name of a client of its own minor version: the principal tells them apart, and
+//! the record's id is of no use for sessions. An owner has at most one record that it confirmed and one that it
 //! did not; where only the callback changes, both are one record with something [pending](Registration::pending).
 //!
 //! An id of this boot that names no confirmed client is that of one that lost everything: EXPIRED. One of another boot,
@@ -28,7 +30,7 @@ use std::{
 };
 
 /// What stands before the name of an owner of minor version 0 in the table and in the journal: one host may give the
-/// same name to its clients of both kinds.
+/// same name to its clients of both kinds. Nothing keeps a client with sessions from saying it, but decency.
 const NAME_PREFIX: &[u8] = b"NFSv4.0\0";
 
 /// The name of an owner in the table and in the journal.
@@ -249,13 +251,16 @@ impl<P> State<P> {
     }
 
     /// Forgets owners that clients of minor version 0 have not used for a lease, with what they opened and did not
-    /// confirm.
-    pub(super) fn sweep_owners(&self, now: Timestamp) -> Vec<Release<P>> {
+    /// confirm. Such clients may reclaim again when they know of all that they have lost.
+    pub(crate) fn sweep_owners(&self, now: Timestamp) -> Vec<Release<P>> {
         let clients: Vec<_> = self.table().by_id.values().filter(|client| client.is_zero()).cloned().collect();
         let mut released = Vec::new();
         for client in &clients {
             if let Ok(zero) = client.zero() {
                 released.extend(zero.owners.sweep(&client.held, now));
+                if client.held.has_taken_note() {
+                    self.recovery.restore(client);
+                }
             }
         }
         released

@@ -26,6 +26,12 @@ pub struct Counts {
     pub recalls: u64,
     /// Delegations that were taken away since the server started, as they were not returned.
     pub revocations: u64,
+    /// Opens that were taken since the server started from clients that were away.
+    pub expired_opens: u64,
+    /// Stateids of locks that were taken so.
+    pub expired_locks: u64,
+    /// Delegations that were taken so.
+    pub expired_delegations: u64,
     /// Copies that go on after COPY was answered.
     pub copies: usize,
     /// Bytes that COPY has copied since the server started, by whichever of both ways.

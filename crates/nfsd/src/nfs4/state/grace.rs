@@ -251,8 +251,12 @@ impl Recovery {
     /// SERVERFAULT if the disk refuses.
     pub(crate) fn record<P>(&self, client: &Client<P>) -> Result<Recorded, Status> {
         let mut journal = self.journal();
-        // What was taken away stays noted until the client has freed it all.
-        let is_known = journal.known(client.owner()).is_some_and(|known| known.principal == client.principal());
+        // What was taken away stays noted until the client has freed it all. Who cannot say that he is done begins anew
+        // with what he opens after a restart: nobody reclaims then, and what he held before is gone.
+        let is_new_beginning = client.is_zero() && !client.has_losses();
+        let is_known = journal
+            .known(client.owner())
+            .is_some_and(|known| known.principal == client.principal() && !(known.revoked && is_new_beginning));
         if !is_known {
             self.write(&mut journal, &[note(client, false)])?;
         }
@@ -285,13 +289,24 @@ impl Recovery {
         Ok(())
     }
 
-    /// State is about to be taken from clients: they cannot reclaim until they have taken note. Sleeps.
+    /// Clients are about to lose something to others: those `in_part` cannot reclaim until they have taken note, and
+    /// `whole` lose all that they hold. Written at once, and only what the disk does not say already. Sleeps.
     ///
     /// # Errors
-    /// SERVERFAULT if the disk refuses: nothing may be taken.
-    pub(super) fn revoke<'a, P: 'a>(&self, clients: impl IntoIterator<Item = &'a Client<P>>) -> Result<(), Status> {
-        let records: Vec<_> = clients.into_iter().map(|client| note(client, true)).collect();
-        if records.is_empty() { Ok(()) } else { self.write(&mut self.journal(), &records) }
+    /// SERVERFAULT if the disk refuses: nothing may be taken, and nobody is noted.
+    pub(super) fn note_losses<'a, P: 'a>(
+        &self,
+        in_part: impl IntoIterator<Item = &'a Client<P>>,
+        whole: &[Arc<Client<P>>],
+    ) -> Result<(), Status> {
+        let mut journal = self.journal();
+        let is_known = |client: &&Arc<Client<P>>| {
+            journal.known(client.owner()).is_some_and(|known| known.principal == client.principal())
+        };
+        let revoked = in_part.into_iter().map(|client| note(client, true));
+        let mut records: Vec<_> = revoked.filter(|record| !journal.says(record)).collect();
+        records.extend(whole.iter().filter(is_known).map(|client| Record::Gone(client.owner().clone())));
+        if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
     /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again.
@@ -299,23 +314,15 @@ impl Recovery {
         lock(&self.later).push(Later::Restore(client.owner().clone()));
     }
 
-    /// Clients are about to lose all that they hold to others. Sleeps.
-    ///
-    /// # Errors
-    /// SERVERFAULT if the disk refuses: nothing may be taken.
-    pub(super) fn expire<P>(&self, clients: &[Arc<Client<P>>]) -> Result<(), Status> {
-        let mut journal = self.journal();
-        let known = clients
-            .iter()
-            .filter(|client| journal.known(client.owner()).is_some_and(|known| known.principal == client.principal()));
-        let records: Vec<_> = known.map(|client| Record::Gone(client.owner().clone())).collect();
-        if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
-    }
-
-    /// A client that was to be expired is there again. Sleeps. One that has not completed may have lost something before a
-    /// restart.
+    /// A client that was to lose all is there again, or its next incarnation is. Sleeps. One that has not completed may
+    /// have lost something before a restart.
     pub(super) fn note_again<P>(&self, client: &Client<P>) {
-        self.journal().write_later(note(client, client.has_losses() || !(client.is_complete() || client.is_zero())));
+        let mut journal = self.journal();
+        let record = note(client, client.has_losses() || !(client.is_complete() || client.is_zero()));
+        // It opens files without being put on record first. What the disk refuses now it may take later.
+        if self.write(&mut journal, std::slice::from_ref(&record)).is_err() {
+            journal.write_later(record);
+        }
     }
 
     /// A client that holds nothing is no more.

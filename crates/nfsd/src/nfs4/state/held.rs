@@ -220,6 +220,16 @@ impl<P> Inner<P> {
         true
     }
 
+    /// A client of minor version 0 is told that a state means nothing: if it was taken away, the client knows now.
+    fn take_note(&mut self, name: StateIdOther) {
+        let Some(by_owner) = &mut self.by_owner else { return };
+        if let Some(why) = by_owner.lost.remove(&name) {
+            let lost = &mut self.lost[why as usize];
+            *lost = lost.saturating_sub(1);
+            by_owner.has_taken_note = self.lost == [0; 3];
+        }
+    }
+
     /// Finds a state, by all rules of section 8.2.4 in their order.
     pub(super) fn find(&mut self, id: StateId, file: Option<FileKey>, wanted: Wanted) -> Result<&mut State<P>, Status> {
         if special(id)?.is_some() {
@@ -227,6 +237,9 @@ impl<P> Inner<P> {
         }
         if let Some(lost) = self.revoked.get(&id.other) {
             return Err(lost.why.status());
+        }
+        if !self.states.contains_key(&id.other) {
+            self.take_note(id.other);
         }
         let state = self.states.get_mut(&id.other).ok_or(Status::BAD_STATEID)?;
         let fits = file.is_none_or(|file| file == state.file);
@@ -247,18 +260,19 @@ impl<P> Inner<P> {
         // The name goes with the state, whatever stays known of it.
         self.names = self.names.saturating_sub(octets);
         self.totals.names.fetch_sub(octets, Ordering::Relaxed);
-        match why {
+        match (why, &mut self.by_owner) {
             // Minor version 0 has no FREE_STATEID: nobody would ever count it out.
-            Some(why @ Why::NotReturned) if self.by_owner.is_some() => {
+            (Some(why), Some(by_owner)) => {
+                by_owner.lose(name, why);
                 self.lost[why as usize] += 1;
                 self.count_out(number);
             }
-            Some(why) => {
+            (Some(why), None) => {
                 let locks = if let Kind::Open(open) = &state.kind { open.locks.clone() } else { Vec::new() };
                 self.revoked.insert(name, Lost { number, why, locks });
                 self.lost[why as usize] += 1;
             }
-            None => self.count_out(number),
+            (None, _) => self.count_out(number),
         }
         let what = match state.kind {
             Kind::Open(open) => {
@@ -338,6 +352,14 @@ impl<P> Held<P> {
     /// What SEQUENCE has to say of state that was taken away.
     pub(super) fn flags(&self) -> u32 {
         self.flags.load(Ordering::Relaxed)
+    }
+
+    /// Whether a client of minor version 0 has taken note of all that it lost, since this was asked last.
+    pub(super) fn has_taken_note(&self) -> bool {
+        let mut inner = self.lock();
+        let has = inner.by_owner.as_mut().is_some_and(|by_owner| std::mem::take(&mut by_owner.has_taken_note));
+        self.tell(&inner);
+        has && inner.lost == [0; 3]
     }
 
     fn tell(&self, inner: &Inner<P>) {

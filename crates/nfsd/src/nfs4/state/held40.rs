@@ -3,7 +3,7 @@
 
 use super::{
     held::{Held, Kind, Wanted},
-    release::Release,
+    release::{Release, Why},
     stateids::{check_sequence, next},
 };
 use crate::claims::FileKey;
@@ -18,9 +18,25 @@ pub(super) struct ByOwner {
     locks: HashMap<OwnerName, HashSet<StateIdOther>>,
     /// Opens that wait for OPEN_CONFIRM.
     unconfirmed: HashSet<StateIdOther>,
+    /// What was taken away and the client was not told of yet, up to [`MAX_LOST`].
+    pub(super) lost: HashMap<StateIdOther, Why>,
+    /// It was told of the last one.
+    pub(super) has_taken_note: bool,
 }
 
+/// The most delegations that were taken from a client of minor version 0 and are known until it is told so, by the
+/// first use that fails, in number. Who has lost more, and has not started again since, reclaims nothing after a
+/// restart of the server. A client that does not return one gets no others for an hour.
+pub(super) const MAX_LOST: usize = 256;
+
 impl ByOwner {
+    /// A state is taken away.
+    pub(super) fn lose(&mut self, name: StateIdOther, why: Why) {
+        if self.lost.len() < MAX_LOST {
+            self.lost.insert(name, why);
+        }
+    }
+
     pub(super) fn insert<P>(&mut self, name: StateIdOther, kind: &Kind<P>) {
         match kind {
             Kind::Open(open) => *self.opens.entry(open.owner.clone()).or_default() += 1,

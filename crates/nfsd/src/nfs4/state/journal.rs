@@ -216,6 +216,14 @@ impl Journal {
         self.owners.get(owner).copied()
     }
 
+    /// Whether the disk says this of an owner already.
+    pub(super) fn says(&self, record: &Record) -> bool {
+        match record {
+            Record::Owner(owner, known) => !self.has_waiting() && self.known(owner) == Some(*known),
+            Record::Boot { .. } | Record::Gone(_) => false,
+        }
+    }
+
     /// Writes records, and waits until the disk has them. If that fails nothing has changed.
     ///
     /// # Errors
@@ -309,7 +317,7 @@ fn put(out: &mut Vec<u8>, record: &Record) {
             body.extend_from_slice(owner);
         }
     }
-    // Owners have 1,024 octets at most.
+    // Owners have 1,032 octets at most: a name of 1,024, and what stands before it in minor version 0.
     let Ok(len) = u16::try_from(body.len()) else { return };
     out.extend_from_slice(&len.to_be_bytes());
     out.extend_from_slice(&(!len).to_be_bytes());

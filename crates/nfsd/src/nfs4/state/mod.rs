@@ -1,4 +1,5 @@
-//! The state of NFS 4.1 and 4.2 between calls: state machines without any network (RFC 8881 sections 2.4, 2.10, 8, 9).
+//! The state of NFS 4.0 to 4.2 between calls: state machines without any network (RFC 8881 sections 2.4, 2.10, 8, 9;
+//! RFC 7530 section 9).
 //!
 //! [`State`] is the whole of it, one for a server. `P` is what an open pins, the file system's open file. Time comes
 //! with each call. No function returns with a lock held, and none sleeps, except those whose documentation says so:
@@ -9,6 +10,9 @@
 //! | operation | here |
 //! |---|---|
 //! | EXCHANGE_ID | [`State::exchange_id`], with [`State::identity`] for the owner and scope |
+//! | SETCLIENTID, SETCLIENTID_CONFIRM, RENEW | [`State::set_client_id`], [`State::confirm_client_id`], [`State::client_of_zero`]; what is released is given back |
+//! | OPEN to LOCKU of minor version 0 | [`Owners`](owners40::Owners): whose turn it is, by which number; [`State::client_of_state`]; then as below |
+//! | OPEN_CONFIRM, RELEASE_LOCKOWNER | [`Held::confirm`](held::Held); `locked_files`, `forget_locks` |
 //! | CREATE_SESSION | [`State::create_session`]; what it releases is given back to the claims before it is answered |
 //! | DESTROY_SESSION, DESTROY_CLIENTID | [`State::destroy_session`], [`State::destroy_client`] |
 //! | BIND_CONN_TO_SESSION | [`State::bind_connection`] |
@@ -26,7 +30,7 @@
 //! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks
 //! here: with sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands
 //! in the way, [`State::take_from`] takes it from a client whose lease is over; [`State::revoke`] takes a delegation
-//! that is not returned. The program calls [`State::sweep`] every few seconds, and [`State::connection_ended`] when a
+//! that is not returned, or is wanted from such a client. The program calls [`State::sweep`] every few seconds, and [`State::connection_ended`] when a
 //! connection ends.
 //!
 //! Every [`Release`] has to be taken out of the claims, and its pins dropped: none comes twice. An operation that got
@@ -100,6 +104,16 @@ pub(crate) struct State<P> {
     totals: Arc<Totals>,
 }
 
+/// What a client loses that goes on.
+pub(crate) struct Loss<P> {
+    /// Who loses it.
+    pub(crate) client: Arc<Client<P>>,
+    /// What it loses.
+    pub(crate) states: Vec<StateIdOther>,
+    /// Why. What [expires](Why::Expired) stays if the client has come back in the meantime.
+    pub(crate) why: Why,
+}
+
 /// What becomes of something that stands in somebody's way.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<P> {
@@ -148,8 +162,7 @@ impl<P> State<P> {
         // Who cannot be told of a part of a loss loses all (RFC 7530 section 9.6.3).
         let (of_zero, in_part): (Vec<_>, Vec<_>) = clients.into_iter().partition(|client| client.is_zero());
         // NFS4-8881-8.4.3-a: on the disk before anybody else gets it.
-        self.recovery.revoke(in_part.iter().map(|client| &**client))?;
-        self.recovery.expire(&of_zero)?;
+        self.recovery.note_losses(in_part.iter().map(|client| &**client), &of_zero)?;
         let count = of_zero.len() + in_part.len();
         let (mut released, mut stay) = self.end_those_away(of_zero, now);
         for client in &in_part {
@@ -169,8 +182,16 @@ impl<P> State<P> {
         let (mut released, mut back) = (Vec::new(), 0);
         for client in clients {
             if client.lease.end_if(now, &self.limits, |standing| standing != Standing::Live) {
-                self.table().remove(&client);
+                let mut table = self.table();
+                table.remove(&client);
+                let next = table.confirmed(client.owner());
+                drop(table);
                 released.extend(self.purge(&client));
+                // The journal knows owners by name: what it has just forgotten was also the record of an incarnation
+                // that has taken the client's place in the meantime.
+                if let Some(next) = next.filter(|next| next.is_recorded()) {
+                    self.recovery.note_again(&next);
+                }
             } else {
                 self.recovery.note_again(&client);
                 back += 1;
@@ -187,21 +208,27 @@ impl<P> State<P> {
         }
     }
 
-    /// Takes states of a client away, as an administrator wishes or since delegations were not returned. The disk is
-    /// waited for once. Sleeps.
+    /// Takes states from clients that go on. Gives what each has lost. The disk is waited for once. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: they stay.
-    pub(crate) fn revoke(
-        &self,
-        client: &Client<P>,
-        states: &[StateIdOther],
-        why: Why,
-    ) -> Result<Vec<Release<P>>, Status> {
-        self.recovery.revoke([client])?;
-        let released = states.iter().flat_map(|state| client.held.revoke(*state, why)).collect();
-        self.mend(client);
-        Ok(released)
+    pub(crate) fn revoke(&self, losses: &[Loss<P>], now: Timestamp) -> Result<Vec<Vec<Release<P>>>, Status> {
+        // NFS4-8881-8.4.3-a
+        self.recovery.note_losses(losses.iter().map(|loss| &*loss.client), &[])?;
+        let take = |loss: &Loss<P>| {
+            let released = self.take(loss, now);
+            self.mend(&loss.client);
+            released
+        };
+        Ok(losses.iter().map(take).collect())
+    }
+
+    fn take(&self, Loss { client, states, why }: &Loss<P>, now: Timestamp) -> Vec<Release<P>> {
+        let take = || states.iter().flat_map(|state| client.held.revoke(*state, *why)).collect();
+        match why {
+            Why::Expired => client.lease.if_over(now, &self.limits, take).unwrap_or_default(),
+            Why::Admin | Why::NotReturned => take(),
+        }
     }
 
     /// FREE_STATEID.
@@ -216,7 +243,7 @@ impl<P> State<P> {
     }
 
     /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were
-    /// away for longer than the courtesy lasts, or whose place is wanted. Sleeps.
+    /// away for longer than the courtesy lasts, or whose place is wanted. Gives what these held. Sleeps.
     pub(crate) fn sweep(&self, now: Timestamp) -> Vec<Release<P>> {
         // It is tried again the next time, and the log says why it failed.
         let _ = self.recovery.upkeep(now);
@@ -233,12 +260,10 @@ impl<P> State<P> {
         }
         drop(table);
         // NFS4-8881-8.4.3-a
-        if self.recovery.expire(&due).is_err() {
+        if self.recovery.note_losses(None, &due).is_err() {
             return Vec::new();
         }
-        let (mut released, _) = self.end_those_away(due, now);
-        released.extend(self.sweep_owners(now));
-        released
+        self.end_those_away(due, now).0
     }
 }
 

@@ -4,9 +4,13 @@ use super::{
     delegation::{delegated, give_back, reached, some_file},
     *,
 };
-use crate::nfs4::{
-    state::limits::RECALLS_OF_CLIENT,
-    testing::holder::{Answers, Reached},
+use crate::{
+    nfs4::{
+        losses::MAX_TOLD,
+        state::limits::RECALLS_OF_CLIENT,
+        testing::holder::{Answers, Reached},
+    },
+    tests::warnings::warnings,
 };
 use rpcrdma_nfs::v4::ops::sequence_status;
 
@@ -181,8 +185,8 @@ fn who_was_away_for_a_lease_is_not_waited_for() {
     let server = TestServer::memory();
     let (client, other) = (server.client("a"), server.client("b"));
     let holder = reached(&server, &client);
-    some_file(&client, "f");
-    delegated(&client, "f", BOTH);
+    let file = some_file(&client, "f");
+    let (state, _) = delegated(&client, "f", BOTH);
     server.pass(91);
     other.walk("").unwrap();
     assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
@@ -190,6 +194,75 @@ fn who_was_away_for_a_lease_is_not_waited_for() {
     assert!(open(&other, "f", "o", WRITE, 0).is_ok(), "it was taken from it at once");
     assert_eq!(holder.calls(), 0);
     assert_ne!(flags(&client) & sequence_status::EXPIRED_SOME_STATE_REVOKED, 0);
+    assert_eq!(client.read(&file, state, 0, 7).unwrap(), b"content", "its open is in nobody's way");
+    assert_eq!(server.nfsd.version_4_counts().unwrap().expired_delegations, 1);
+}
+
+/// It is not called for the others, and nobody wants its opens.
+///
+/// proves: NFS4-8881-10.4.5-c
+#[test]
+fn who_has_lost_one_and_is_away_loses_all_its_delegations_and_nothing_else() {
+    let server = TestServer::memory();
+    let (client, other) = (server.client("a"), server.client("b"));
+    let holder = reached(&server, &client);
+    let names = ["f", "g", "h"];
+    let files = names.map(|name| some_file(&client, name));
+    let delegated = names.map(|name| delegated(&client, name, READ));
+    pass(&server, &[&other], 10);
+    assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
+    server.drive();
+    assert_eq!(holder.calls(), 1);
+    // It was heard of when it answered.
+    pass(&server, &[&other], 89);
+    let told = warnings(|| pass(&server, &[&other], 2));
+    let counts = server.nfsd.version_4_counts().unwrap();
+    assert_eq!((counts.revocations, counts.expired_delegations, counts.expired_opens), (1, 2, 0));
+    assert!(server.shared().delegations.is_empty() && server.shared().claims.delegations() == 0);
+    assert_eq!(holder.calls(), 1);
+    for (file, (state, delegation)) in files.iter().zip(delegated) {
+        assert_eq!(client.read(file, state, 0, 7).unwrap(), b"content");
+        assert!([Status::DELEG_REVOKED, Status::EXPIRED].contains(&test(&client, delegation)));
+    }
+    assert_eq!(told.len(), 2, "{told:#?}");
+    let fields = [&format!("client={}", client.id.0)[..], "opens=0", "locks=0", "delegations=2"];
+    assert!(fields.into_iter().all(|field| told[1].contains(field)), "{told:#?}");
+}
+
+/// The operator is told of some by themselves and of the others together, and no more than once a minute.
+#[test]
+fn what_is_taken_from_clients_that_are_away_is_told_and_counted() {
+    let server = TestServer::memory();
+    let other = server.client("other");
+    let clients: Vec<_> = (0..MAX_TOLD + 3).map(|number| server.client(&format!("{number}"))).collect();
+    let files: Vec<_> =
+        clients.iter().enumerate().map(|(number, client)| create(client, &format!("{number}"), "o")).collect();
+    let (locked, state) = create(&clients[0], "locked", "o");
+    lock::lock(&clients[0], &locked, lock::first(&clients[0], state, "l"), lock::WRITE, (0, 10)).unwrap();
+    pass(&server, &[&other], 91);
+    let wants = |name: &str| drop(open(&other, name, "o", READ, READ).unwrap());
+    let told = warnings(|| wants("0"));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    let fields = [&format!("client={}", clients[0].id.0)[..], "opens=1", "locks=0", "delegations=0"];
+    assert!(fields.into_iter().all(|field| told[0].contains(field)), "{told:#?}");
+    let told = warnings(|| {
+        pass(&server, &[&other], 45);
+        wants("locked");
+        (1..clients.len()).for_each(|number| wants(&number.to_string()));
+    });
+    assert_eq!(told, [""; 0], "a minute is not over");
+    let told = warnings(|| pass(&server, &[&other], 15));
+    assert_eq!(told.len(), MAX_TOLD + 1, "{told:#?}");
+    let fields = [&format!("client={}", clients[0].id.0)[..], "opens=1", "locks=1", "delegations=0"];
+    assert!(fields.into_iter().all(|field| told[0].contains(field)), "who has lost most comes first: {told:#?}");
+    assert!(["clients=3", "opens=3"].into_iter().all(|field| told[MAX_TOLD].contains(field)), "{told:#?}");
+    let counts = server.nfsd.version_4_counts().unwrap();
+    assert_eq!((counts.expired_opens, counts.expired_locks), (files.len() as u64 + 1, 1));
+    // Nobody wants what is left, until the courtesy is over.
+    create(&clients[1], "last", "o");
+    let told = warnings(|| pass(&server, &[&other], 90 + 24 * 3_600 + 15));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(told[0].contains("opens=1"), "{told:#?}");
 }
 
 #[test]

@@ -2,11 +2,12 @@
 
 use super::*;
 use crate::nfs4::{
+    state::owners40::OwnerOf,
     testing::Setup,
     testing40::{Client40, Counter, first, known, set_client_id},
 };
 use rpcrdma_nfs::v4::{
-    ClientId, StateIdOther,
+    ClientId, OwnerName, StateIdOther,
     ops::{DelegationKind, LockDenied, LockFailure, Locker, NewLocker, open_result},
 };
 
@@ -540,6 +541,33 @@ fn a_lock_owner_is_of_the_client_of_the_open() {
     }
     // The open of a client by another's call: the stateid says whose it is.
     assert_eq!(other.close(&owner, &file, state), Status::OK);
+}
+
+/// Only the statuses that RFC 7530 section 9.1.7 names leave an owner's number as it was.
+///
+/// proves: NFS4-7530-9.1.7-b
+#[test]
+fn a_lock_that_is_refused_before_it_is_tried_uses_up_the_open_owners_number() {
+    let server = TestServer::memory();
+    let (client, gone) = (Client40::new(&server, "a"), Client40::new(&server, "b"));
+    let owner = client.owner("o");
+    let (file, state) = client.create(&owner, "f");
+    // The id of a client that is no more.
+    Client40::of_incarnation(&server, "b", 0, 2);
+    let mut locker = client.owner("l");
+    locker.owner.client = gone.id;
+    let refused = client.lock(&file, first(&owner, state, &locker), (0, 1));
+    assert_eq!(refused, Err(LockFailure::Plain(Status::EXPIRED)));
+    // It has as many owners of locks as it may.
+    let record = server.shared().state.client_of_zero(client.id).unwrap();
+    let owners = &record.zero().unwrap().owners;
+    let name = |number: u32| OwnerName(format!("{number:01024}").into());
+    while owners.get(OwnerOf::Locks, &name(owners.counts().1 as u32)).is_ok() {}
+    let wish = first(&owner, state, &client.owner(&"l".repeat(1_024)));
+    assert_eq!(client.lock(&file, wish.clone(), (0, 1)), Err(LockFailure::Plain(Status::DELAY)));
+    let again = client.lock(&file, wish, (0, 1));
+    assert_eq!(again, Err(LockFailure::Plain(Status::DELAY)), "the same call has the same answer");
+    assert_eq!(client.close(&owner, &file, state), Status::OK, "the next number");
 }
 
 /// proves: NFS4-7530-MINORS-a

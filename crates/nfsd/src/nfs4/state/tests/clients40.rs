@@ -3,7 +3,11 @@
 
 use super::*;
 use crate::nfs4::state::{
+    Loss,
+    held::Wanted,
+    held40::MAX_LOST,
     owners::Opening,
+    release::Why,
     tests::{LEASE, ROOT, World, creation, file, limits, name, network, share, who},
 };
 use rpcrdma_nfs::v4::{
@@ -198,6 +202,92 @@ fn a_conflict_takes_all_from_a_client_that_was_away_and_the_journal_says_so() {
     }
     let next = world.restart();
     assert!(!next.state.recovery.is_grace(), "it may not reclaim");
+}
+
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn a_conflict_with_clients_of_both_kinds_is_written_at_once() {
+    let world = World::new();
+    let (zero, one) = (world.zero("a", 1), world.ready("b"));
+    world.open_of(&zero, 1);
+    one.open("o", 1, share(3, 0)).unwrap();
+    world.wait(LEASE + 1);
+    let (writes, holders) = (world.platter.writes(), [zero.id(), one.client.id()]);
+    let taken = world.state.take_from(&holders, file(1), world.now()).unwrap();
+    assert!(matches!(taken, super::super::Taken::Gone(released) if released.len() == 2));
+    assert_eq!(world.platter.writes(), writes + 1);
+}
+
+/// A client is expired on the disk by its name, and has started again meanwhile.
+///
+/// proves: NFS4-7530-9.6.2-a
+#[test]
+fn an_incarnation_that_comes_while_the_former_is_expired_stays_on_record() {
+    let world = World::new();
+    let former = world.zero("a", 1);
+    world.open_of(&former, 1);
+    world.wait(LEASE + 1);
+    let next = world.set(set("a", 2));
+    world.state.recovery.note_losses(None, std::slice::from_ref(&former)).unwrap();
+    let next = world.confirm(next).unwrap().client;
+    assert_eq!(world.state.end_those_away(vec![former], world.now()), (vec![], 0));
+    assert!(world.state.recovery.recorded(&next).is_some(), "it opens files as it is");
+    let last = world.restart();
+    assert!(last.state.recovery.reclaim(&last.zero("a", 3), last.now()).is_ok(), "and can reclaim them");
+}
+
+/// Nothing tells it of a loss but the first use of what it has lost, and nothing says that it has understood.
+///
+/// proves: NFS4-7530-9.6.2-a
+#[test]
+fn who_has_lost_a_delegation_may_reclaim_again_when_it_was_told() {
+    let reclaims = |world: &World| {
+        let next = world.restart();
+        next.state.recovery.reclaim(&next.zero("a", 1), next.now()).map(drop)
+    };
+    for count in [1, 2, MAX_LOST, MAX_LOST + 1] {
+        let world = World::new();
+        let client = world.zero("a", 1);
+        world.open_of(&client, 0);
+        let recorded = world.state.recovery.record(&client).unwrap();
+        let delegate = |number| client.held.delegate(&recorded, file(number), share(1, 0), 9).unwrap();
+        let ids: Vec<_> = (1..=count as u64).map(delegate).collect();
+        let states = ids.iter().map(|id| id.other).collect();
+        let loss = Loss { client: client.clone(), states, why: Why::NotReturned };
+        assert_eq!(world.state.revoke(&[loss], world.now()).unwrap()[0].len(), count);
+        assert_eq!(client.held.counts(), [1, 0, 0], "they are not counted any more");
+        let sweep = || (0..2).for_each(|_| drop(world.sweep()));
+        for (number, id) in ids.iter().enumerate() {
+            sweep();
+            assert_eq!(reclaims(&world), Err(Status::NO_GRACE), "{number} of {count}");
+            let used = client.held.check(*id, file(number as u64 + 1), Wanted::Any);
+            assert_eq!(used.err(), Some(Status::BAD_STATEID));
+            if count > 2 && number == 0 {
+                ids.iter().for_each(|id| drop(client.held.owner_of(*id)));
+                break;
+            }
+        }
+        sweep();
+        let expected = if count <= MAX_LOST { Ok(()) } else { Err(Status::NO_GRACE) };
+        assert_eq!(reclaims(&world), expected, "{count}");
+    }
+}
+
+/// proves: NFS4-7530-9.6.2-a
+#[test]
+fn who_has_lost_something_before_a_restart_reclaims_what_it_opens_after_it() {
+    let world = World::new();
+    let client = world.zero("a", 1);
+    let recorded = world.state.recovery.record(&client).unwrap();
+    let lost = client.held.delegate(&recorded, file(1), share(1, 0), 9).unwrap();
+    let loss = Loss { client: client.clone(), states: vec![lost.other], why: Why::NotReturned };
+    world.state.revoke(&[loss], world.now()).unwrap();
+    let next = world.restart();
+    let client = next.zero("a", 1);
+    assert_eq!(next.state.recovery.reclaim(&client, next.now()).err(), Some(Status::NO_GRACE));
+    next.open_of(&client, 2);
+    let last = next.restart();
+    assert!(last.state.recovery.reclaim(&last.zero("a", 1), last.now()).is_ok());
 }
 
 /// proves: NFS4-7530-9.6.2-a

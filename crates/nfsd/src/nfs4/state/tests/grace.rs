@@ -3,11 +3,11 @@
 use super::super::tests::{COURTESY, Guest, LEASE, World, at, file, limits, share, who};
 use super::*;
 use crate::nfs4::state::{
-    Taken,
+    Loss, Taken,
     exchange::ExchangeId,
     release::{Release, Why},
 };
-use rpcrdma_nfs::v4::Verifier;
+use rpcrdma_nfs::v4::{StateId, Verifier};
 use std::time::Duration;
 
 /// Servers with clients of these names, each with an open file, and then a restart.
@@ -189,22 +189,59 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     let world = World::new();
     let a = world.ready("a");
     let kept = a.open("o", 1, share(3, 0)).unwrap().id;
+    let revoke = |other| {
+        let loss = Loss { client: a.client.clone(), states: vec![other], why: Why::Admin };
+        world.state.revoke(&[loss], world.now()).map(|released| released[0].len())
+    };
     let unknown = rpcrdma_nfs::v4::StateIdOther([9; 12]);
-    assert_eq!(world.state.revoke(&a.client, &[unknown], Why::Admin), Ok(vec![]));
+    assert_eq!(revoke(unknown), Ok(0));
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     world.wait(LEASE + 1);
     assert_eq!(world.state.take_from(&[a.client.id()], file(2), world.now()), Ok(Taken::Gone(vec![])));
     world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
-    let writes = world.platter.writes();
-    assert_eq!(world.state.revoke(&a.client, &[kept.other], Why::Admin).unwrap().len(), 1);
-    assert_eq!(world.platter.writes(), writes + 1);
     world.platter.fail(Some(0));
+    assert_eq!(revoke(kept.other), Err(Status::SERVERFAULT));
+    assert_eq!(a.client.held.test(kept), Status::OK);
+    world.platter.fail(None);
+    let writes = world.platter.writes();
+    assert_eq!(revoke(kept.other), Ok(1));
+    assert!(world.platter.writes() > writes);
     let other = a.open("o", 3, share(1, 0)).unwrap().id;
-    assert_eq!(world.state.revoke(&a.client, &[other.other], Why::Admin), Err(Status::SERVERFAULT));
-    assert_eq!(a.client.held.test(other), Status::OK);
+    world.platter.fail(Some(0));
+    assert_eq!(revoke(other.other), Ok(1), "the disk says it already");
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
+}
+
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn what_many_lose_is_written_at_once_and_what_the_disk_says_not_again() {
+    let world = World::new();
+    let clients = ["a", "b", "c"].map(|owner| world.ready(owner));
+    let opens = clients.each_ref().map(|client| [1, 2].map(|file| client.open("o", file, share(1, 0)).unwrap().id));
+    let losses = |at: usize, why| {
+        let loss = |(client, opens): (&Guest<'_>, &[StateId; 2])| {
+            let states = vec![opens[at].other];
+            Loss { client: client.client.clone(), states, why }
+        };
+        clients.iter().zip(&opens).map(loss).collect::<Vec<_>>()
+    };
+    let revoke = |losses: &[Loss<u32>]| {
+        let released = world.state.revoke(losses, world.now()).unwrap();
+        released.iter().map(Vec::len).sum::<usize>()
+    };
+    let writes = world.platter.writes();
+    assert_eq!(revoke(&losses(0, Why::Expired)), 0, "they are there");
+    world.sweep();
+    assert_eq!(world.platter.writes(), writes + 2, "that they are about to lose something, and that they have not");
+    assert_eq!(revoke(&losses(0, Why::NotReturned)), 3);
+    assert_eq!(world.platter.writes(), writes + 3, "for all of them");
+    world.wait(LEASE + 1);
+    assert_eq!(revoke(&losses(1, Why::Expired)), 3);
+    world.sweep();
+    assert_eq!(world.platter.writes(), writes + 3, "the disk says so");
+    assert_eq!(reclaim(&world.restart().client("b")), Err(Status::NO_GRACE));
 }
 
 /// It has taken no note of what it lost before the restart, and somebody looks for more.

@@ -133,7 +133,9 @@ impl World {
     }
 
     pub(super) fn sweep(&self) -> Vec<Release<u32>> {
-        self.state.sweep(self.now())
+        let mut released = self.state.sweep(self.now());
+        released.extend(self.state.sweep_owners(self.now()));
+        released
     }
 }
 
