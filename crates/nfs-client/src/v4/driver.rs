@@ -60,6 +60,9 @@ impl Nfs4 {
         for held in self.inner.duties.take_closes() {
             self.inner.close_held(&held).await?;
         }
+        for (file, state) in self.inner.awaited.delegations() {
+            self.inner.return_delegation(&file, state).await;
+        }
         let (client, session) = {
             let mut standing = self.inner.standing();
             let session = standing.session.take();

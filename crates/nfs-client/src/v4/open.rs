@@ -197,6 +197,13 @@ fn of_made(how: How, error: Error) -> Error {
     if how == How::Existing { error } else { error.after_creation() }
 }
 
+impl Nfs4 {
+    /// How many delegations the server has given that are not given back ([`Options`](super::Options)).
+    pub fn delegations(&self) -> usize {
+        self.inner.awaited.delegations().len()
+    }
+}
+
 impl Inner {
     /// How the protocol says it, and which attributes a new file is to have.
     fn open_how(&self, how: How) -> (OpenHow, FileAttributes) {
@@ -237,10 +244,9 @@ impl Inner {
             Target::Name(directory, name) => (directory, Claim::Null(name.clone())),
             Target::File(file) => (file, Claim::Handle),
         };
-        let wants = if self.minor > 0 { share::WANT_NONE } else { 0 };
         let open = ops::Open {
             sequence: owner.begin(),
-            access: access.bits() | wants,
+            access: access.bits() | self.wants(),
             deny: 0,
             owner: Owner { client: ground.client, name: owner.name.clone() },
             how: how.clone(),
@@ -253,13 +259,10 @@ impl Inner {
 
     /// Confirms an open, and gives back a delegation that came with it.
     async fn after_open(&self, held: &Arc<Held>, opened: &OpenOk) -> Result<(), Error> {
-        match &opened.delegation {
-            Delegation::None | Delegation::NoneExtended(_) => {}
-            Delegation::Read(delegation) | Delegation::ReadAttributes(delegation) => {
-                self.unwanted(held, delegation.state).await;
-            }
-            Delegation::Write(delegation) | Delegation::WriteAttributes(delegation) => {
-                self.unwanted(held, delegation.state).await;
+        if let Some(state) = delegated(&opened.delegation) {
+            self.awaited.delegated(&held.file, state);
+            if !self.options.keeps_delegations {
+                self.return_delegation(&held.file, state).await;
             }
         }
         if opened.flags & open_result::CONFIRM == 0 || self.minor > 0 {
@@ -277,9 +280,17 @@ impl Inner {
         Ok(())
     }
 
-    /// A delegation that nobody asked for.
-    async fn unwanted(&self, held: &Held, state: StateId) {
-        self.awaited.delegated(&held.file, state);
-        self.return_delegation(&held.file, state).await;
+    /// What OPEN says of delegations: usually that none is wanted, which minor version 0 has no words for.
+    pub(super) fn wants(&self) -> u32 {
+        if self.minor > 0 && !self.options.keeps_delegations { share::WANT_NONE } else { 0 }
+    }
+}
+
+/// The delegation that came with an open.
+pub(super) fn delegated(delegation: &Delegation) -> Option<StateId> {
+    match delegation {
+        Delegation::None | Delegation::NoneExtended(_) => None,
+        Delegation::Read(given) | Delegation::ReadAttributes(given) => Some(given.state),
+        Delegation::Write(given) | Delegation::WriteAttributes(given) => Some(given.state),
     }
 }

@@ -7,6 +7,7 @@ use super::{
     compound::{self, Plan},
     held::Held,
     mend::Mended,
+    open::delegated,
     reply::{Failed, Reply, done},
     standing::{Ground, Known},
 };
@@ -180,7 +181,7 @@ impl Inner {
         let sequence = held.owner.begin();
         let open = ops::Open {
             sequence,
-            access: held.access,
+            access: held.access | self.wants(),
             deny: held.deny,
             owner: Owner { client: ground.client, name: held.owner.name.clone() },
             how: OpenHow::NoCreate,
@@ -193,6 +194,12 @@ impl Inner {
             Ok(ok) => {
                 tracing::info!("an open file was reclaimed");
                 held.opened_again(ok.state);
+                // Linux's nfsd delegates what is reclaimed, also where nobody had a delegation. It goes back when
+                // calls are made again.
+                if let Some(state) = delegated(&ok.delegation) {
+                    self.awaited.delegated(&held.file, state);
+                    self.duties.give_back(held.file.clone(), state);
+                }
             }
             Err(error) => return Ok(self.not_reclaimed(ground, plan, (held, Lost::Open), &reply, error)),
         }
