@@ -12,7 +12,7 @@ seq 20000 > "$work/numbers"
 server=$!
 until [ -s "$work/ready" ]; do sleep 0.1; done
 port() { sed -n "s/.*\"$1\":\[\"127.0.0.1:\([0-9]*\)\".*/\1/p" "$work/ready"; }
-at="nfs://127.0.0.1:$(port rdma)/numbers?mountport=$(port mountd)"
+at="nfs://127.0.0.1:$(port rdma)/numbers?version=3&mountport=$(port mountd)"
 for version in 2 1; do
     "$rpcrdma" put -q --capture "$work/put-$version.pcapng" "$work/numbers" "$at&rpcrdma=$version"
     "$rpcrdma" get -q --capture "$work/get-$version.pcapng" "$at&rpcrdma=$version" "$work/again"

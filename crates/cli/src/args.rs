@@ -21,12 +21,13 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 #[command(name = "rpcrdma", version, about, max_term_width = 100)]
 #[command(after_help = "\
 URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
-  version=auto|3|...   the version of NFS: 3, 4.0, 4.1 or 4.2 (auto: 3, even where the server has 4)
+  version=auto|3|...   the version of NFS: 3, 4.0, 4.1 or 4.2 (auto: the highest that the server has)
   transport=rdma|tcp   what carries it (rdma)
   fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
   device=NAME          with fabric=verbs: which device (the one that leads to the server)
   rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
-  mountport=N          where MOUNT answers over TCP, of version 3 alone (asks rpcbind, else 20048)
+  nconnect=N           over how many connections calls are spread, 1 to 16 (1)
+  mountport=N          where MOUNT answers over TCP, if version 3 is spoken (asks rpcbind, else 20048)
   nfsport=N            the same as :PORT
   uid=N, gid=N         as whom to call (the user who runs the command)
 PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets, a
@@ -357,7 +358,7 @@ pub(crate) struct PutArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PingArgs {
-    /// Which server; the path does not matter
+    /// Which server; the path does not matter but for the features that -v tells
     pub(crate) url: NfsUrl,
     /// How many times (until interrupted)
     #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -365,7 +366,7 @@ pub(crate) struct PingArgs {
     /// Seconds between two calls
     #[arg(short, value_name = "SECONDS", default_value = "1", value_parser = parse_seconds)]
     pub(crate) interval: Duration,
-    /// Print what the connection can do
+    /// Print what the connection, the session and the server can do
     #[arg(short)]
     pub(crate) verbose: bool,
     #[command(flatten)]

@@ -7,7 +7,12 @@
 use crate::names::{self, escaped};
 use rpcrdma_nfs_client::{Error, MountError};
 use serde_json::{Map, Value, json};
-use std::{fmt, io::Write, sync::OnceLock};
+use std::{
+    collections::BTreeSet,
+    fmt,
+    io::Write,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 /// Whether errors are told as JSON: one command runs in a process, and says so once, before it begins.
 static AS_JSON: OnceLock<bool> = OnceLock::new();
@@ -88,6 +93,14 @@ pub(crate) fn tell(error: &anyhow::Error) {
 /// Tells something that is no error, in either form.
 pub(crate) fn warning(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", warning_line(text));
+}
+
+/// The same for what several connections of a command would tell, each of them.
+pub(crate) fn warning_once(text: &str) {
+    static TOLD: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(text.to_owned()) {
+        warning(text);
+    }
 }
 
 /// The line that tells something that is no error.

@@ -2,6 +2,7 @@
 //!
 //! The only place in the workspace where a fabric, a clock and a runtime are chosen.
 
+mod agree;
 mod ahead;
 mod args;
 mod bench;
@@ -29,6 +30,7 @@ mod put;
 mod resolve;
 mod serve;
 mod session;
+mod several;
 mod stat;
 mod transports;
 mod url;

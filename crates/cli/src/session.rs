@@ -1,9 +1,10 @@
 //! From a URL to a file system: finding the ports, connecting, asking for the root.
 //!
 //! In version 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's, and
-//! the URL's path leads from there to what is exported.
+//! the URL's path leads from there to what is exported. Both name the same file by the same path.
 
 use crate::{
+    agree::{self, Spoken},
     ending, failure,
     names::{escaped, join},
     resolve::{at_port, first_that_answers, resolve},
@@ -18,10 +19,10 @@ use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::{mount, v3, v4};
 use rpcrdma_nfs_client::{
     Error, Files, Found, Handle, Mount, Nfs3, Transfer, split_export,
-    v4::{self as client4, Callbacks, Nfs4},
+    v4::{Callbacks, Nfs4},
 };
 use rpcrdma_oncrpc::{
-    Client, ClientFlavour, ClientTransport, Netid, SysAuth, SysCredential,
+    Client, ClientFlavour, ClientTransport, Netid, NoAuth, SysAuth, SysCredential,
     rpcbind::{RPCBIND_PORT, Rpcbind},
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -38,6 +39,21 @@ pub(crate) struct Session {
     pub(crate) pool: Pool,
     export: Vec<u8>,
     url: NfsUrl,
+    spoken: Spoken,
+}
+
+/// What carries the calls of a session.
+struct Carried {
+    transport: Arc<dyn ClientTransport>,
+    pool: Pool,
+}
+
+/// What MOUNT has told.
+struct Mounted {
+    export: Vec<u8>,
+    root: Handle,
+    /// What is left of the URL's path below the export.
+    path: Vec<u8>,
 }
 
 /// What is common to the sessions of one command.
@@ -67,7 +83,7 @@ impl Sessions {
     /// The session for a URL, shared by URLs that lie in the same export of the same server, and the path in it.
     pub(crate) async fn open(&mut self, url: &NfsUrl) -> Result<(Arc<Session>, Vec<u8>)> {
         for session in &self.open {
-            if session.url.same_server(url)
+            if session.serves(url)
                 && let Some(path) = below(&session.export, &url.path)
             {
                 return Ok((session.clone(), path.to_vec()));
@@ -85,90 +101,109 @@ impl Sessions {
     }
 
     async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
-        match spoken(url) {
-            Spoken::V3 => self.connect_3(url, address).await,
-            Spoken::V4(minor) => Ok((self.connect_4(url, address, minor).await?, url.path.clone())),
+        let server = at_port(address, url.nfs_port());
+        if url.version == NfsVersion::V3 {
+            let mounted = self.mount(url, address).await?;
+            let carried = self.transport(url, server, None).await?;
+            return self.session_3(url, mounted, carried).await;
+        }
+        let callbacks = url.version.has_callbacks().then(Callbacks::new);
+        let carried = self.transport(url, server, callbacks.as_ref()).await?;
+        let client = Client::new(carried.transport.clone(), identity(url), v4::PROGRAM, v4::VERSION);
+        match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
+            Ok(nfs) => Ok((self.session_4(url, server, nfs, carried.pool).await?, url.path.clone())),
+            Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() => {
+                let why = anyhow::Error::from(why);
+                let session = async { self.session_3(url, self.mount(url, address).await?, carried).await };
+                session.await.with_context(|| format!("{server} was asked for version 4 ({why:#}), then for version 3"))
+            }
+            Err(error) => Err(Error::from(error)).with_context(|| match url.version {
+                NfsVersion::Auto => format!("asking {server} for version 4"),
+                version => format!("asking {server} for version={version}"),
+            }),
         }
     }
 
     /// A session of version 4: nothing but NFS's own port.
-    async fn connect_4(&self, url: &NfsUrl, address: SocketAddr, minor: u32) -> Result<Session> {
-        let server = at_port(address, url.nfs_port());
-        // Servers of minor version 0 call at a port of the client's own, and it has none.
-        let callbacks = (minor > 0).then(Callbacks::new);
-        let (transport, pool) = self.transport(url, server, callbacks.as_ref()).await?;
-        let host = String::from_utf8_lossy(rustix::system::uname().nodename().to_bytes()).into_owned();
-        let mut options = client4::Options::new(host).with_minors(minor..=minor);
-        options.callbacks = callbacks;
-        let client = Client::new(transport, identity(url), v4::PROGRAM, v4::VERSION);
-        let connected = Nfs4::connect(client, &self.env, options).await;
-        let nfs =
-            connected.map_err(Error::from).with_context(|| format!("asking {server} for version={}", url.version))?;
+    async fn session_4(&self, url: &NfsUrl, server: SocketAddr, nfs: Nfs4, pool: Pool) -> Result<Session> {
         ending::later(&nfs);
         // Ends with the runtime.
         tokio::spawn(nfs.driver());
         let root = nfs.root().await.map_err(Error::from).with_context(|| format!("asking {server} for its root"))?;
+        let spoken = Spoken::V4(nfs.minor());
         let (root, files) = (Handle::from(&root.file), Files::from(nfs));
         let transfer = files.transfer(&root).await?;
-        Ok(Session { files, root, transfer, pool, export: b"/".to_vec(), url: url.clone() })
+        Ok(Session { files, root, transfer, pool, export: b"/".to_vec(), url: url.clone(), spoken })
     }
 
-    async fn connect_3(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
-        let identity = identity(url);
-        let (export, root, path) = self.mount(url, address, identity.clone()).await?;
-        let server = at_port(address, url.nfs_port());
-        let (transport, pool) = self.transport(url, server, None).await?;
-        let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), self.env.clock.clone());
+    async fn session_3(&self, url: &NfsUrl, mounted: Mounted, carried: Carried) -> Result<(Session, Vec<u8>)> {
+        let (Carried { transport, pool }, Mounted { export, root, path }) = (carried, mounted);
+        let server = transport.server();
+        let nfs = Nfs3::new(Client::new(transport, identity(url), v3::PROGRAM, v3::VERSION), self.env.clock.clone());
         let files = Files::from(nfs);
         let transfer = files.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
-        Ok((Session { files, root, transfer, pool, export, url: url.clone() }, path))
+        let (url, spoken) = (url.clone(), Spoken::V3);
+        Ok((Session { files, root, transfer, pool, export, url, spoken }, path))
     }
 
-    async fn transport(
-        &self,
-        url: &NfsUrl,
-        server: SocketAddr,
-        callbacks: Option<&Callbacks>,
-    ) -> Result<(Arc<dyn ClientTransport>, Pool)> {
-        Ok(match url.transport {
+    async fn transport(&self, url: &NfsUrl, server: SocketAddr, callbacks: Option<&Callbacks>) -> Result<Carried> {
+        self.tell_unused(url);
+        let (transport, pool) = match url.transport {
             Transport::Rdma => transports::rdma(server, &self.env, &self.options, url, callbacks).await?,
             Transport::Tcp => {
-                self.tell_unused(url);
                 let watch = &self.options.watch;
-                (transports::tcp(server, &self.env, watch, transports::NFS, callbacks).await?, Pool::new())
+                let (service, count) = (transports::NFS, url.connections);
+                (transports::tcp(server, &self.env, watch, count, service, callbacks).await?, Pool::new())
             }
-        })
+        };
+        Ok(Carried { transport, pool })
     }
 
-    /// Tells of options that are of RDMA alone.
+    /// Tells of options that do nothing for this URL: those of RDMA where TCP carries the calls, those of version 3
+    /// where version 4 is asked for.
     fn tell_unused(&self, url: &NfsUrl) {
         let host = escaped(url.host.as_bytes());
-        for option in self.options.of_rdma() {
-            failure::warning(&format!("{option} has no effect with transport=tcp, which carries the calls to {host}"));
+        if url.transport == Transport::Tcp {
+            for option in self.options.of_rdma() {
+                let told = format!("{option} has no effect with transport=tcp, which carries the calls to {host}");
+                failure::warning_once(&told);
+            }
+        }
+        if url.mount_port.is_some() && !url.version.allows(Spoken::V3) {
+            let version = url.version;
+            failure::warning_once(&format!("mountport= has no effect with version={version}, which needs no MOUNT"));
         }
     }
 
-    /// A connection to the URL's server without a mount or a session.
-    pub(crate) async fn transport_for(&self, url: &NfsUrl) -> Result<Arc<dyn ClientTransport>> {
+    /// A client of the URL's server without a mount or a session, for NULL calls. It calls version 4 if the URL allows
+    /// it: the server may not serve that, which [`version_3`] is for.
+    pub(crate) async fn bare(&self, url: &NfsUrl) -> Result<Bare> {
         let addresses = resolve(url).await?;
-        let attempt = async |address| Ok(self.transport(url, at_port(address, url.nfs_port()), None).await?.0);
-        first_that_answers(&addresses, attempt).await
+        let callbacks = url.version.has_callbacks().then(Callbacks::new);
+        let attempt = async |address| self.transport(url, at_port(address, url.nfs_port()), callbacks.as_ref()).await;
+        let Carried { transport, .. } = first_that_answers(&addresses, attempt).await?;
+        let version = if url.version == NfsVersion::V3 { v3::VERSION } else { v4::VERSION };
+        Ok(Bare { client: Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, version), callbacks })
     }
 
-    async fn mount(
-        &self,
-        url: &NfsUrl,
-        address: SocketAddr,
-        identity: Arc<dyn ClientFlavour>,
-    ) -> Result<(Vec<u8>, Handle, Vec<u8>)> {
+    /// A client of version 4 with a session, as the URL's user, over the connection of a bare one.
+    pub(crate) async fn over(&self, url: &NfsUrl, bare: &Client, callbacks: Option<&Callbacks>) -> Result<Nfs4> {
+        let nfs =
+            agree::version_4(&version_4(url, bare), &self.env, url.version, callbacks).await.map_err(Error::from)?;
+        ending::later(&nfs);
+        Ok(nfs)
+    }
+
+    async fn mount(&self, url: &NfsUrl, address: SocketAddr) -> Result<Mounted> {
         let port = match url.mount_port {
             Some(port) => port,
             None => self.mount_port(address).await,
         };
         let server = at_port(address, port);
-        let transport =
-            transports::tcp(server, &self.env, &self.options.watch, transports::MOUNT, None).await.context("MOUNT")?;
-        let mount = Mount::new(Client::new(transport, identity, mount::PROGRAM, mount::VERSION_3));
+        let transport = transports::tcp(server, &self.env, &self.options.watch, 1, transports::MOUNT, None)
+            .await
+            .context("MOUNT")?;
+        let mount = Mount::new(Client::new(transport, identity(url), mount::PROGRAM, mount::VERSION_3));
         let exports = mount.exports().await.with_context(|| format!("asking {server} for its exports"))?;
         let (export, path) = match split_export(&exports, &url.path) {
             Some((export, path)) => (export.to_vec(), path.to_vec()),
@@ -183,7 +218,7 @@ impl Sessions {
             }
         };
         let root = mount.mount(Bytes::from(export.clone())).await.with_context(|| server.to_string())?;
-        Ok((export, root.into(), path))
+        Ok(Mounted { export, root: root.into(), path })
     }
 
     /// What rpcbind says, or the usual port.
@@ -201,6 +236,11 @@ impl Sessions {
 }
 
 impl Session {
+    /// The version of NFS.
+    pub(crate) fn spoken(&self) -> Spoken {
+        self.spoken
+    }
+
     /// A path in the export, as users write it in URLs.
     pub(crate) fn shown(&self, path: &[u8]) -> Vec<u8> {
         let names = path.split(|&octet| octet == b'/').filter(|name| !name.is_empty());
@@ -213,38 +253,33 @@ impl Session {
     }
 }
 
-/// The version of NFS that a session speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spoken {
-    V3,
-    /// With this minor version.
-    V4(u32),
+/// A client that makes NULL calls, and what answers the server's calls over its connection.
+pub(crate) struct Bare {
+    pub(crate) client: Client,
+    pub(crate) callbacks: Option<Callbacks>,
 }
 
-/// Which version a URL asks for. Who says nothing gets version 3.
-fn spoken(url: &NfsUrl) -> Spoken {
-    match url.version {
-        NfsVersion::Auto | NfsVersion::V3 => Spoken::V3,
-        NfsVersion::V4_0 => Spoken::V4(0),
-        NfsVersion::V4_1 => Spoken::V4(1),
-        NfsVersion::V4_2 => Spoken::V4(2),
-    }
+/// The same client in version 3, for URLs that allow it.
+pub(crate) fn version_3(client: &Client) -> Client {
+    Client::new(client.transport().clone(), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION)
 }
 
-impl NfsUrl {
-    /// The version of the program that is called.
-    pub(crate) fn program_version(&self) -> u32 {
-        match spoken(self) {
-            Spoken::V3 => v3::VERSION,
-            Spoken::V4(_) => v4::VERSION,
-        }
-    }
+/// The same client in version 4, which calls as the URL's user.
+pub(crate) fn version_4(url: &NfsUrl, client: &Client) -> Client {
+    Client::new(client.transport().clone(), identity(url), v4::PROGRAM, v4::VERSION)
+}
 
-    fn same_server(&self, other: &NfsUrl) -> bool {
-        let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, url.mount_port);
+impl Session {
+    /// Whether it can be used for another URL, too: the same server, called by the same user over the same transport,
+    /// in a version that the URL allows.
+    fn serves(&self, url: &NfsUrl) -> bool {
+        // Where MOUNT answers is nothing to version 4.
+        let mount_port = |url: &NfsUrl| url.mount_port.filter(|_| self.spoken == Spoken::V3);
+        let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, mount_port(url));
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
-        let callers = |url: &NfsUrl| (url.uid, url.gid, spoken(url));
-        place(self) == place(other) && carried(self) == carried(other) && callers(self) == callers(other)
+        let callers = |url: &NfsUrl| (url.uid, url.gid);
+        let is_same = place(&self.url) == place(url) && carried(&self.url) == carried(url);
+        is_same && callers(&self.url) == callers(url) && url.version.allows(self.spoken)
     }
 }
 
@@ -276,34 +311,6 @@ fn identity(url: &NfsUrl) -> Arc<dyn ClientFlavour> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn url(text: &str) -> NfsUrl {
-        text.parse().unwrap()
-    }
-
-    #[test]
-    fn sessions_are_shared_by_urls_that_speak_the_same() {
-        let plain = url("nfs://host/a");
-        assert!(plain.same_server(&url("nfs://host/b?version=3")), "auto means version 3");
-        for other in ["?version=4.2", "?uid=7", "?gid=7", "?transport=tcp", "?rpcrdma=1", "?mountport=5"] {
-            assert!(!plain.same_server(&url(&format!("nfs://host/a{other}"))), "{other}");
-        }
-    }
-
-    #[test]
-    fn the_url_says_which_version_is_spoken() {
-        for (version, expected) in [
-            ("auto", Spoken::V3),
-            ("3", Spoken::V3),
-            ("4.0", Spoken::V4(0)),
-            ("4.1", Spoken::V4(1)),
-            ("4.2", Spoken::V4(2)),
-        ] {
-            let url = url(&format!("nfs://host/?version={version}"));
-            assert_eq!(spoken(&url), expected);
-            assert_eq!(url.program_version(), if expected == Spoken::V3 { 3 } else { 4 });
-        }
-    }
 
     #[test]
     fn a_path_lies_in_its_export_or_not() {

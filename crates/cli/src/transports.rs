@@ -1,6 +1,12 @@
-//! Client transports: the connection is made here, its driver runs as a task of the command's runtime.
+//! Client transports: what a connection is made of. Where its driver runs, and how many there are, is in `several.rs`.
 
-use crate::{capture::CaptureArgs, url::NfsUrl, versions as known, waiting::Watch};
+use crate::{
+    capture::CaptureArgs,
+    several::{self, Connected},
+    url::NfsUrl,
+    versions as known,
+    waiting::Watch,
+};
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use rpcrdma::{Observer, Reverse, Versions};
@@ -56,7 +62,8 @@ pub(crate) struct Options {
 impl Options {
     /// The options given that are of RDMA alone.
     pub(crate) fn of_rdma(&self) -> impl Iterator<Item = &'static str> {
-        let given = [(self.no_crc, "--no-crc"), (self.tap.is_some(), "--capture")];
+        let given =
+            [(self.no_crc, "--no-crc"), (self.tap.is_some(), "--capture"), (!self.busy_poll.is_zero(), "--busy-poll")];
         given.into_iter().filter_map(|(is_given, option)| is_given.then_some(option))
     }
 
@@ -83,18 +90,27 @@ fn answers(callbacks: Option<&Callbacks>, env: &Env) -> Option<Arc<dyn Handler>>
     callbacks.map(|callbacks| Arc::new(Router::new(env).with_service(callbacks.service())) as Arc<dyn Handler>)
 }
 
-/// RPC over record-marked TCP. `service` is what errors say that the server should speak.
+/// RPC over record-marked TCP, over so many connections. `service` is what errors say that the server should speak.
 pub(crate) async fn tcp(
     server: SocketAddr,
     env: &Env,
     watch: &Watch,
+    connections: u8,
     service: &'static str,
     callbacks: Option<&Callbacks>,
 ) -> Result<Arc<dyn ClientTransport>> {
     let mut options = ClientOptions::default();
     options.service = service;
     options.reverse = answers(callbacks, env).map(|handler| tcp::Reverse { handler, calls: CALLBACK_SLOTS as usize });
-    tcp_with(connector(server), env, watch, options).await
+    let connect = {
+        let (env, watch) = (env.clone(), watch.clone());
+        move |xids| {
+            let (env, watch, mut options) = (env.clone(), watch.clone(), options.clone());
+            options.xids = xids;
+            Box::pin(async move { tcp_with(connector(server), &env, &watch, options).await }) as _
+        }
+    };
+    several::connect(connections, env, connect).await
 }
 
 async fn tcp_with(
@@ -102,13 +118,12 @@ async fn tcp_with(
     env: &Env,
     watch: &Watch,
     options: ClientOptions,
-) -> Result<Arc<dyn ClientTransport>> {
+) -> Result<Connected> {
     let connecting = watch.connecting(connector.server(), env, options.connect);
     let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, options).await?;
     connecting.done();
     watch.add(&*transport, env);
-    tokio::spawn(driver);
-    Ok(transport)
+    Ok(Connected { transport, driver: Box::pin(driver) })
 }
 
 /// The same with one short attempt.
@@ -118,7 +133,9 @@ pub(crate) async fn tcp_once(server: SocketAddr, env: &Env, watch: &Watch) -> Re
     options.outage = RPCBIND_WAIT;
     options.silence = RPCBIND_WAIT;
     options.probe = RPCBIND_WAIT;
-    tcp_with(Arc::new(TcpConnector::new(server)), env, watch, options).await
+    let Connected { transport, driver } = tcp_with(Arc::new(TcpConnector::new(server)), env, watch, options).await?;
+    tokio::spawn(driver);
+    Ok(transport)
 }
 
 /// Opens a device.
@@ -169,11 +186,21 @@ pub(crate) async fn rdma(
         client.assume_version_1 = known::lacks_version_2(&file, server);
         observer = Arc::new(known::Remembering::new(file, server, observer));
     }
-    let connecting = options.watch.connecting(server, env, RDMA_SETUP);
-    let observer = connecting.observed(observer);
-    let (transport, driver) = rpcrdma::connect(fabric, server, env, client, observer).await?;
-    connecting.done();
-    options.watch.add(&*transport, env);
-    tokio::spawn(driver);
-    Ok((transport, pool))
+    let connect = {
+        let (env, watch) = (env.clone(), options.watch.clone());
+        move |xids| {
+            let (fabric, env, watch) = (fabric.clone(), env.clone(), watch.clone());
+            let (observer, mut client) = (observer.clone(), client.clone());
+            client.xids = xids;
+            Box::pin(async move {
+                let connecting = watch.connecting(server, &env, RDMA_SETUP);
+                let observer = connecting.observed(observer);
+                let (transport, driver) = rpcrdma::connect(fabric, server, &env, client, observer).await?;
+                connecting.done();
+                watch.add(&*transport, &env);
+                Ok(Connected { transport, driver: Box::pin(driver) })
+            }) as _
+        }
+    };
+    Ok((several::connect(url.connections, env, connect).await?, pool))
 }

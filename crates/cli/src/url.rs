@@ -1,6 +1,6 @@
 //! NFS URLs, as libnfs writes them: `nfs://HOST[:PORT]/PATH?NAME=VALUE&...`.
 
-use crate::transports::Carrier;
+use crate::{several::MAX_CONNECTIONS, transports::Carrier};
 use clap::ValueEnum;
 use rpcrdma::Versions;
 use std::{fmt, net::Ipv6Addr, str::FromStr};
@@ -20,7 +20,7 @@ pub(crate) enum Transport {
 /// The version of NFS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NfsVersion {
-    /// What client and server both speak.
+    /// The highest that client and server both speak.
     #[default]
     Auto,
     V3,
@@ -70,6 +70,8 @@ pub(crate) struct NfsUrl {
     pub(crate) mount_port: Option<u16>,
     /// The versions of RPC-over-RDMA.
     pub(crate) rpcrdma: Versions,
+    /// How many connections calls are spread over.
+    pub(crate) connections: u8,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
 }
@@ -129,6 +131,7 @@ impl FromStr for NfsUrl {
             device: None,
             mount_port: None,
             rpcrdma: Versions::Auto,
+            connections: 1,
             uid: None,
             gid: None,
         };
@@ -159,6 +162,10 @@ impl FromStr for NfsUrl {
                 "device" => url.device = Some(value.to_owned()),
                 "mountport" => url.mount_port = Some(parse_port(value)?),
                 "rpcrdma" => url.rpcrdma = parse_versions(value).map_err(BadUrl)?,
+                "nconnect" => match value.parse() {
+                    Ok(connections @ 1..=MAX_CONNECTIONS) => url.connections = connections,
+                    _ => return bad(format!("nconnect={value}: it is a number from 1 to {MAX_CONNECTIONS}")),
+                },
                 "nfsport" => match (url.port, parse_port(value)?) {
                     (Some(port), other) if port != other => {
                         return bad(format!("nfsport={other} contradicts the port {port} after the host"));
@@ -169,7 +176,7 @@ impl FromStr for NfsUrl {
                 "gid" => url.gid = Some(parse_number(name, value)?),
                 _ => {
                     return bad(format!(
-                        "{name}: known are version, transport, fabric, device, rpcrdma, mountport, nfsport, uid, gid"
+                        "{name}: known are version, transport, fabric, device, rpcrdma, nconnect, mountport, nfsport, uid, gid"
                     ));
                 }
             }
@@ -324,11 +331,11 @@ mod tests {
     #[test]
     fn every_part_is_read() {
         let url = url(
-            "nfs://[2001:db8::1]:1234/a%2fb/%ff?version=3&transport=rdma&device=mlx5_0&fabric=verbs&mountport=5&uid=7&gid=8",
+            "nfs://[2001:db8::1]:1234/a%2fb/%ff?version=3&transport=rdma&device=mlx5_0&fabric=verbs&mountport=5&uid=7&gid=8&nconnect=16",
         );
         assert_eq!((url.fabric, url.device.as_deref()), (Carrier::Verbs, Some("mlx5_0")));
         assert_eq!((url.host.as_str(), &url.zone), ("2001:db8::1", &None));
-        assert_eq!(url.port, Some(1234));
+        assert_eq!((url.port, url.connections), (Some(1234), 16));
         assert_eq!(url.path, b"/a/b/\xff");
         assert_eq!((url.mount_port, url.uid, url.gid), (Some(5), Some(7), Some(8)));
         assert_eq!(url.last_name(), Some(&b"\xff"[..]));
@@ -367,6 +374,8 @@ mod tests {
             ("nfs://host/?colour=red", "known are"),
             ("nfs://host/?uid=1&uid=2", "twice"),
             ("nfs://host/?uid=-1", "it is a number"),
+            ("nfs://host/?nconnect=0", "from 1 to 16"),
+            ("nfs://host/?nconnect=17", "from 1 to 16"),
             ("nfs://host:1/?nfsport=2", "contradicts"),
             ("nfs://host/?transport=tcp&rpcrdma=2", "of transport=rdma"),
             ("nfs://host/?fabric=iwarp&transport=tcp", "of transport=rdma"),

@@ -6,8 +6,20 @@ use common::{Server, contents, fails, run};
 use serde_json::Value;
 use std::fs;
 
-const KEYS: [&str; 10] =
-    ["op", "block", "depth", "ops_per_s", "mib_per_s", "p50_us", "p99_us", "cpu_s", "server_cpu_s", "rpcrdma"];
+const KEYS: [&str; 12] = [
+    "op",
+    "block",
+    "depth",
+    "ops_per_s",
+    "mib_per_s",
+    "p50_us",
+    "p99_us",
+    "cpu_s",
+    "server_cpu_s",
+    "rpcrdma",
+    "nfs",
+    "connections",
+];
 
 /// The lines of one short run, checked for sense.
 fn bench(args: &[&str]) -> Vec<Value> {
@@ -43,12 +55,21 @@ fn every_operation_is_measured() {
     fs::write(served.join("file"), &octets).unwrap();
     let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
     let pid = server.pid().to_string();
-    let urls = [(server.url("file"), Some(2)), (server.url_in("1", "file"), Some(1)), (server.tcp_url("file"), None)];
-    for (url, version) in urls {
+    let of = |url: String, rest: &str| format!("{url}&{rest}");
+    let urls = [
+        (server.url("file"), Some(2), "4.2", 1),
+        (server.url_in("1", "file"), Some(1), "4.2", 1),
+        (server.tcp_url("file"), None, "4.2", 1),
+        (of(server.url("file"), "version=3&nconnect=3"), Some(2), "3", 3),
+        (of(server.tcp_url("file"), "version=4.0&nconnect=2"), None, "4.0", 2),
+        (of(server.tcp_url("file"), "version=4.1&nconnect=2"), None, "4.1", 2),
+    ];
+    for (url, version, nfs, connections) in urls {
         for op in ["null", "getattr"] {
             let lines = bench(&[&url, "--op", op, "--depth", "4", "--server-pid", &pid]);
             assert_eq!((&lines[0]["op"], &lines[0]["depth"]), (&op.into(), &4.into()));
-            assert_eq!(lines[0]["rpcrdma"], Value::from(version));
+            assert_eq!((&lines[0]["rpcrdma"], &lines[0]["connections"]), (&version.into(), &connections.into()));
+            assert_eq!(lines[0]["nfs"], if op == "null" { Value::Null } else { nfs.into() });
             assert!(lines[0]["block"].is_null() && lines[0]["server_cpu_s"].is_f64());
         }
         for block in ["512", "4K", "1M"] {
@@ -120,7 +141,23 @@ fn both_versions_are_measured_side_by_side() {
     let output = run(["bench", "--versions", "--json", "--seconds", "0.01"]);
     let text = String::from_utf8(output.stdout).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let (of_nfs, lines): (Vec<Value>, Vec<Value>) = lines.into_iter().partition(|line| line["nfs"].is_string());
     assert_eq!(lines.len(), 4 * 8 * 2, "kinds of calls, lengths, versions");
+    assert_eq!(
+        of_nfs.len(),
+        (1 + 3 + 3) * 2 * 2,
+        "kinds of calls with their lengths, versions of NFS and of RPC-over-RDMA"
+    );
+    for group in of_nfs.chunks(4) {
+        let told: Vec<_> =
+            group.iter().map(|line| (line["nfs"].as_str().unwrap(), line["version"].as_u64().unwrap())).collect();
+        assert_eq!(told, [("3", 1), ("3", 2), ("4.2", 1), ("4.2", 2)]);
+        for line in group {
+            assert_eq!((&line["case"], &line["octets"]), (&group[0]["case"], &group[0]["octets"]));
+            assert_eq!(line["round_trips"], if line["case"] == "write" { 2.0 } else { 1.0 }, "one call each: {line}");
+            assert!(line["rounds"][0]["p50_us"].as_f64().unwrap() > 0.0, "{line}");
+        }
+    }
     for pair in lines.chunks(2) {
         let [one, two] = pair else { panic!("{pair:?}") };
         let number = |line: &Value, key: &str| line[key].as_f64().unwrap();
@@ -144,6 +181,6 @@ fn both_versions_are_measured_side_by_side() {
         }
     }
     let table = String::from_utf8(run(["bench", "--versions", "--seconds", "0.01"]).stdout).unwrap();
-    assert_eq!(table.lines().count(), 1 + 64);
+    assert_eq!(table.lines().count(), 1 + 64 + 28);
     assert!(table.lines().next().unwrap().contains("round trips"), "{table}");
 }

@@ -63,8 +63,8 @@ fn captured_at_both_ends(version: &str) {
     let text = |name: &str| path(name).to_str().unwrap().to_owned();
 
     let server = Server::start(&path("served"), &path("state"), &["--capture", &text("server.pcapng")]);
-    run(["get", "-q", "--capture", &text("get.pcapng"), &server.url_in(version, "data"), &text("copy")]);
-    run(["put", "-q", "--capture", &text("put.pcapng"), &text("copy"), &server.url_in(version, "again")]);
+    run(["get", "-q", "--capture", &text("get.pcapng"), &server.url_3_in(version, "data"), &text("copy")]);
+    run(["put", "-q", "--capture", &text("put.pcapng"), &text("copy"), &server.url_3_in(version, "again")]);
     let port = server.rdma.rsplit_once(':').unwrap().1.to_owned();
     assert_eq!(server.stop(), Some(0));
     assert_eq!(fs::read(path("served/again")).unwrap(), contents);
@@ -144,7 +144,7 @@ fn a_capture_overwrites_nothing_unasked_and_is_private() {
     fs::create_dir(path("served")).unwrap();
     let server = Server::start(&path("served"), &path("state"), &["--capture", &text("server.pcapng")]);
     assert_eq!(mode(&path("server.pcapng")), 0o600);
-    let url = server.url("");
+    let url = server.url_3("");
     run(["ls", "--capture", &text("new.pcapng"), &url]);
     assert_eq!(mode(&path("new.pcapng")), 0o600);
     let before = fs::read(path("new.pcapng")).unwrap();

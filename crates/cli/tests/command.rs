@@ -125,12 +125,16 @@ fn a_client_that_is_not_allowed_is_told_so_at_once() {
     fs::write(served.join("secret"), b"secret").unwrap();
     let more = ["--allow", "198.51.100.0/24", "--tcp", "127.0.0.1:0"];
     let server = Server::start(&served, &scratch.path().join("state"), &more);
-    for url in [server.url(""), server.tcp_url("")] {
+    for url in [server.url_3(""), server.tcp_url_3("")] {
         let error = fails(1, ["ls", &url]);
         assert!(error.contains("exports nothing, not /") && !error.contains("198.51.100"), "{error}");
     }
-    let error = fails(1, ["ping", "-c", "1", &server.url("")]);
-    assert!(error.contains("rejected the connection request"), "{error}");
+    let error = fails(1, ["ls", &server.tcp_url("")]);
+    assert!(error.contains("did not accept the credential") && !error.contains("198.51.100"), "{error}");
+    for command in [&["ls"][..], &["ping", "-c", "1"]] {
+        let error = fails(1, [command, &[&server.url("")]].concat());
+        assert!(error.contains("rejected the connection request"), "{error}");
+    }
     assert_eq!(server.stop(), Some(0));
 }
 
@@ -167,12 +171,14 @@ fn a_read_only_server_on_ipv6_is_read_and_not_written() {
     fs::write(served.join("file"), b"contents").unwrap();
     let state = scratch.path().join("state");
     let server = Server::start_at(&served, &state, "[::1]:0", "[::1]:0", &["--read-only", "--tcp", "[::1]:0"]);
-    for url in [server.url("file"), server.tcp_url("file")] {
+    let of_3 = [(server.url_3("file"), "NFS3ERR_ROFS"), (server.tcp_url_3("file"), "NFS3ERR_ROFS")];
+    let of_4 = [(server.url("file"), "NFS4ERR_ROFS"), (server.tcp_url("file"), "NFS4ERR_ROFS")];
+    for (url, status) in of_3.into_iter().chain(of_4) {
         assert_eq!(run(["cat", &url]).stdout, b"contents");
         let file = scratch.path().join("new");
         fs::write(&file, b"new").unwrap();
         let error = fails(1, ["put", file.to_str().unwrap(), &url]);
-        assert!(error.contains("NFS3ERR_ROFS"), "{error}");
+        assert!(error.contains(status), "{error}");
     }
     assert_eq!(fs::read(served.join("file")).unwrap(), b"contents");
     assert_eq!(server.stop(), Some(0));

@@ -99,7 +99,7 @@ fn single_files_are_copied_to_names_and_into_directories() {
     assert_eq!(fs::read(served.join("new")).unwrap(), b"contents");
     assert_eq!(fs::read(served.join("directory/file")).unwrap(), b"contents");
     let missing = fails(1, ["put".as_ref(), file.as_os_str(), server.url("none/new").as_ref()]);
-    assert!(missing.contains("NFS3ERR_NOENT"), "{missing}");
+    assert!(missing.contains("NFS4ERR_NOENT"), "{missing}");
 
     let out = scratch.path().join("out");
     run(["get".as_ref(), OsStr::new(&server.url("directory/file")), out.as_os_str()]);

@@ -25,7 +25,7 @@ fn a_write_beyond_the_limit_of_file_sizes_fails_and_the_server_goes_on() {
     let refused = rpcrdma().arg("put").arg(&large).arg(server.url("")).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1), "{said}");
-    assert!(said.contains("NFS3ERR_FBIG"), "{said}");
+    assert!(said.contains("NFS4ERR_FBIG"), "{said}");
     run(["put".as_ref(), small.as_os_str(), server.url("").as_ref()]);
     assert_eq!(run(["cat", &server.url("small")]).stdout, b"small");
 }

@@ -87,7 +87,7 @@ fn names_do_not_steer_the_terminal_that_shows_them() {
     fs::write(served.join(odd), b"odd").unwrap();
     std::os::unix::fs::symlink(odd, served.join("link")).unwrap();
     let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
-    let url = server.url("");
+    let url = server.url_3("");
     // A program gets the name as it is.
     assert!(run(["ls", &url]).stdout.contains(&0x1B));
     let command = format!("{} ls -l '{url}'", env!("CARGO_BIN_EXE_rpcrdma"));
@@ -158,7 +158,7 @@ fn a_tree_without_end_ends() {
     fs::create_dir_all(served.join("t/b")).unwrap();
     let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
     let handle = |path: &str| -> Vec<u8> {
-        let stat: Value = serde_json::from_slice(&run(["stat", "--json", &server.url(path)]).stdout).unwrap();
+        let stat: Value = serde_json::from_slice(&run(["stat", "--json", &server.url_3(path)]).stdout).unwrap();
         let hex = stat["handle"].as_str().unwrap().as_bytes().to_vec();
         hex.chunks(2).map(|two| u8::from_str_radix(std::str::from_utf8(two).unwrap(), 16).unwrap()).collect()
     };
@@ -193,9 +193,9 @@ fn names_cannot_be_turned_around_in_json() {
     let server = Server::start(&served, &scratch.path().join("state"), &["--no-root-squash"]);
     let percent: String = odd.bytes().map(|octet| format!("%{octet:02x}")).collect();
     for args in [
-        ["ls", "--json", &server.url("")],
-        ["stat", "--json", &server.url(&percent)],
-        ["df", "--json", &server.url(&percent)],
+        ["ls", "--json", &server.url_3("")],
+        ["stat", "--json", &server.url_3(&percent)],
+        ["df", "--json", &server.url_3(&percent)],
     ] {
         let shown = String::from_utf8(run(args).stdout).unwrap();
         assert!(shown.is_ascii() && shown.contains("\\u202e") && shown.contains("\\u009b"), "{shown}");
@@ -206,7 +206,7 @@ fn names_cannot_be_turned_around_in_json() {
     }
     let into = scratch.path().join("into");
     fs::create_dir_all(into.join(odd)).unwrap();
-    let error = fails(1, ["get", "--json", "-r", &server.url(""), into.to_str().unwrap()]);
+    let error = fails(1, ["get", "--json", "-r", &server.url_3(""), into.to_str().unwrap()]);
     assert!(error.is_ascii(), "{error}");
     server.stop();
 }

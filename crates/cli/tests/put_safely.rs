@@ -46,7 +46,7 @@ impl Stage {
     /// The URL of a proxy that changes calls.
     fn through(&self, path: &str, change: impl FnMut(&mut Vec<u8>) + Send + 'static) -> String {
         let server = self.server.tcp.as_ref().unwrap();
-        self.server.tcp_url(path).replace(server.as_str(), &proxy::calls(server, change))
+        self.server.tcp_url_3(path).replace(server.as_str(), &proxy::calls(server, change))
     }
 
     /// The same for one that lets only the first call of an NFS procedure through.
@@ -123,7 +123,7 @@ fn a_file_that_was_made_and_cannot_be_used_is_removed() {
     for more in [&[][..], &["--inplace"]] {
         let mut is_made = false;
         let proxy = proxy::between(server, move |record| forget_what_was_made(record, &mut is_made));
-        let url = stage.server.tcp_url("file").replace(server.as_str(), &proxy);
+        let url = stage.server.tcp_url_3("file").replace(server.as_str(), &proxy);
         let error = fails(1, [&["put"], more, &[local.to_str().unwrap(), &url]].concat());
         assert!(error.contains("LOOKUP") && error.contains("NFS3ERR_IO"), "{error}");
         assert!(stage.names().is_empty(), "{more:?}: {:?}", stage.names());
@@ -139,7 +139,7 @@ fn a_symbolic_link_that_cannot_be_replaced_stays() {
     let local = local.to_str().unwrap();
     fails(1, ["put", "-r", local, &stage.only_first("link", SYMLINK)]);
     assert_eq!(fs::read_link(stage.served.join("link")).unwrap(), PathBuf::from("old"));
-    run(["put", "-r", local, &stage.server.tcp_url("link")]);
+    run(["put", "-r", local, &stage.server.tcp_url_3("link")]);
     assert_eq!(fs::read_link(stage.served.join("link")).unwrap(), PathBuf::from("new"));
     assert_eq!(stage.names(), ["link"]);
 }
@@ -159,7 +159,7 @@ fn a_name_that_cannot_become_a_hard_link_stays() {
     fails(1, ["put", a, b, &stage.only_first("", LINK)]);
     assert_eq!(fs::read(stage.served.join("b")).unwrap(), b"old");
     for _ in 0..2 {
-        run(["put", a, b, &stage.server.tcp_url("")]);
+        run(["put", a, b, &stage.server.tcp_url_3("")]);
         let inode = |name| fs::metadata(stage.served.join(name)).unwrap().ino();
         assert_eq!(inode("a"), inode("b"));
         assert_eq!(stage.names(), ["a", "b"]);
@@ -216,7 +216,7 @@ fn an_argument_that_is_not_there_costs_nothing_else() {
     fs::set_permissions(&tree, Permissions::from_mode(0o755)).unwrap();
     let missing = stage.local("missing");
     let (tree, missing) = (tree.to_str().unwrap(), missing.to_str().unwrap());
-    let error = fails(1, ["put", "-r", tree, missing, &stage.server.tcp_url("")]);
+    let error = fails(1, ["put", "-r", tree, missing, &stage.server.tcp_url_3("")]);
     assert!(error.contains("missing: No such file"), "{error}");
     let copied = fs::metadata(stage.served.join("tree")).unwrap();
     assert_eq!(copied.mode() & 0o7777, 0o755);
@@ -230,7 +230,7 @@ fn a_file_is_not_written_into_itself() {
     let file = stage.served.join("file");
     fs::write(&file, contents(3 << 20)).unwrap();
     fs::hard_link(&file, stage.served.join("other")).unwrap();
-    let error = fails(1, ["put", file.to_str().unwrap(), &stage.server.tcp_url("other")]);
+    let error = fails(1, ["put", file.to_str().unwrap(), &stage.server.tcp_url_3("other")]);
     assert!(error.contains("is the same file as its source"), "{error}");
     assert!(fs::read(&file).unwrap() == contents(3 << 20), "it is not what it was");
 }
@@ -271,7 +271,7 @@ fn a_file_of_somebody_else_is_written_without_its_mode_and_times() {
     let file = stage.served.join("file");
     fs::write(&file, b"longer than new").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-    let url = format!("{}&uid=1000&gid=1000", stage.server.tcp_url("file"));
+    let url = format!("{}&uid=1000&gid=1000", stage.server.tcp_url_3("file"));
     let output = run(["put", local.to_str().unwrap(), &url]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(said.contains("mode and times were not kept"), "{said}");
@@ -324,7 +324,7 @@ fn resuming_into_a_directory_that_refuses_new_files_writes_in_place() {
     file.set_times(fs::FileTimes::new().set_accessed(modified)).unwrap();
     chown(&part, Some(caller), Some(caller)).unwrap();
     let (opened, closed) = (stage.local("opened"), stage.local("closed"));
-    let url = format!("{}&uid={caller}&gid={caller}", stage.server.tcp_url(""));
+    let url = format!("{}&uid={caller}&gid={caller}", stage.server.tcp_url_3(""));
     let put = ["put", "-r", "--resume", opened.to_str().unwrap(), closed.to_str().unwrap(), &url];
     let ended = rpcrdma().args(put).output().unwrap();
     let said = String::from_utf8_lossy(&ended.stderr);
@@ -347,7 +347,7 @@ fn special_files_that_are_there_already_are_done() {
     let make = |name: &str, kind, device| mknodat(CWD, tree.join(name), kind, mode, device).is_ok();
     assert!(make("pipe", FileType::Fifo, 0) && make("socket", FileType::Socket, 0));
     let has_device = make("null", FileType::CharacterDevice, makedev(1, 3));
-    let (from, url) = (tree.to_str().unwrap(), stage.server.tcp_url(""));
+    let (from, url) = (tree.to_str().unwrap(), stage.server.tcp_url_3(""));
     for _ in 0..2 {
         let said = run(["put", "-r", "--json", from, &url]).stdout;
         let said: serde_json::Value = serde_json::from_slice(&said).unwrap();

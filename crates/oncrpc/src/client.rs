@@ -46,6 +46,18 @@ impl Client {
         &self.transport
     }
 
+    /// The same client over another transport.
+    #[must_use]
+    pub fn over(mut self, transport: Arc<dyn ClientTransport>) -> Self {
+        self.transport = transport;
+        self
+    }
+
+    /// The version of the program that is called.
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
     /// The user and the group as whom calls are made, if the flavour names them.
     pub fn caller(&self) -> Option<(u32, u32)> {
         self.flavour.caller()

@@ -5,7 +5,8 @@
 //! * [`Router`] is the [`Handler`] that a server's transports hand whole messages to; it finds the [`Service`], and
 //!   keeps the replies of calls that must not be executed twice.
 //! * A service sees where a call came from in its [`CallContext`].
-//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma` carries them over RDMA.
+//! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma` carries them over RDMA. [`Spread`] makes one
+//!   transport of several.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
 //! * [`rpcbind`] registers and finds services.
 //!
@@ -26,6 +27,7 @@ mod router;
 pub mod rpcbind;
 mod service;
 mod silence;
+mod spread;
 pub mod tcp;
 mod transport;
 
@@ -50,6 +52,7 @@ pub use peek::{ArgumentWords, Replied, peek_call, peek_reply};
 pub use router::Router;
 pub use service::{Answer, Repetition, Service};
 pub use silence::{Listener, Silence, Waiting};
+pub use spread::Spread;
 pub use transport::{
     CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError, Reply,
     ReplyShape, Request, TransportError, TransportKind, XidSource,

@@ -212,6 +212,12 @@ pub trait ClientTransport: Send + Sync {
     fn silence(&self) -> Option<Arc<Silence>> {
         None
     }
+
+    /// The transports that it is made of, if it spreads calls over several ([`Spread`](crate::Spread)): for what has to
+    /// be said on each connection.
+    fn members(&self) -> Vec<Arc<dyn ClientTransport>> {
+        Vec::new()
+    }
 }
 
 /// Hands out XIDs: consecutive, from a random start for each connection object, so that a restarted client does not

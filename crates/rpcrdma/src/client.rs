@@ -91,7 +91,7 @@ pub async fn connect(
     options: ClientOptions,
     observer: Arc<dyn Observer>,
 ) -> Result<(Arc<RdmaTransport>, ClientDriver), TransportError> {
-    let xids = Arc::new(XidSource::new(&*env.random));
+    let xids = options.xids.clone().unwrap_or_else(|| Arc::new(XidSource::new(&*env.random)));
     let (caller, commands) = Caller::new(xids.clone(), server, options.max_message);
     let pool = fabric.pool();
     let versions = options.first_versions();

@@ -8,7 +8,7 @@ use rpcrdma_engine::{
 };
 use rpcrdma_fabric::Capabilities;
 use rpcrdma_oncrpc::{
-    ConnectionIds, Handler,
+    ConnectionIds, Handler, XidSource,
     outage::{DEFAULT_FIRST_ANSWER, DEFAULT_FIRST_SIGN, OutageLimits},
 };
 use std::{sync::Arc, time::Duration};
@@ -80,6 +80,8 @@ pub struct ClientOptions {
     pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
+    /// Where XIDs come from, if several transports are used as one ([`rpcrdma_oncrpc::Spread`]).
+    pub xids: Option<Arc<XidSource>>,
     /// Which versions of RPC-over-RDMA to speak.
     pub versions: Versions,
     /// With [`Versions::Auto`]: the server is thought to have no version 2, and not asked for it at first. If it turns out
@@ -110,6 +112,7 @@ impl Default for ClientOptions {
             first_sign: DEFAULT_FIRST_SIGN,
             service: "RPC",
             reverse: None,
+            xids: None,
             versions: Versions::One,
             assume_version_1: false,
             call_parts: DEFAULT_CALL_PARTS,

@@ -124,7 +124,7 @@ impl Server {
         let address = |key: &str| ready["ready"][key][0].as_str();
         let rdma = address("rdma").context("no address")?;
         let (_, mount_port) = address("mountd").and_then(|mount| mount.rsplit_once(':')).context("no port of MOUNT")?;
-        server.url = format!("nfs://{rdma}/bench?mountport={mount_port}");
+        server.url = format!("nfs://{rdma}/bench?version=3&mountport={mount_port}");
         Ok(server)
     }
 

@@ -65,7 +65,9 @@ pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Repo
         }
         let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
         let block = u32::try_from(block).ok();
-        anyhow::Ok(Report { op, block, depth: 1, elapsed: last - begin, sample, cpu_s, server_cpu_s, rpcrdma: None })
+        let elapsed = last - begin;
+        let (rpcrdma, nfs, connections) = (None, None, 1);
+        anyhow::Ok(Report { op, block, depth: 1, elapsed, sample, cpu_s, server_cpu_s, rpcrdma, nfs, connections })
     };
     let request = part(ANSWER, "baseline_request", |stream, octets| {
         stream.write_all(&[0; REQUEST_OCTETS])?;

@@ -4,19 +4,24 @@ use super::{
     Op,
     target::{open, pattern},
 };
-use crate::{session::Sessions, transports::Options, url::NfsUrl};
+use crate::{
+    agree::{Spoken, is_no_such_version},
+    session::{Sessions, version_3},
+    transports::Options,
+    url::{NfsUrl, NfsVersion},
+};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use hdrhistogram::Histogram;
 use rpcrdma_env::{Buffer, Memory};
-use rpcrdma_nfs::{attr::Stability, v3};
+use rpcrdma_nfs::attr::Stability;
 use rpcrdma_nfs_client::{File, Files, Handle, Node, Verifier};
-use rpcrdma_oncrpc::{Client, NoAuth};
+use rpcrdma_oncrpc::Client;
 use rpcrdma_xdr::ItemData;
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -39,12 +44,19 @@ pub(super) struct Load {
     /// How many blocks have been asked for, by all connections: they walk the file together.
     walked: AtomicU64,
     octets: Bytes,
+    /// What the connections speak.
+    spoken: OnceLock<Spoken>,
 }
 
 impl Load {
     pub(super) fn new(op: Op, block: u32, depth: usize, file: Option<(Node, u64)>) -> Self {
         let octets = if op == Op::Write { pattern(block) } else { Bytes::new() };
-        Self { op, block, depth, file, walked: AtomicU64::new(0), octets }
+        Self { op, block, depth, file, walked: AtomicU64::new(0), octets, spoken: OnceLock::new() }
+    }
+
+    /// The version of NFS, once a connection stands.
+    pub(super) fn spoken(&self) -> Option<Spoken> {
+        self.spoken.get().copied()
     }
 
     /// The next block of a file: offset and octets, fewer than a block at the end of the file.
@@ -152,11 +164,14 @@ enum Caller {
 async fn connect(load: &Load, options: Options, url: &NfsUrl) -> Result<Caller> {
     let mut sessions = Sessions::new(options)?;
     let Some((node, octets)) = load.file.clone() else {
-        let transport = sessions.transport_for(url).await?;
-        let client = Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, url.program_version());
-        return Ok(Caller::Null(client));
+        let client = sessions.bare(url).await?.client;
+        return Ok(Caller::Null(match client.null().await {
+            Err(error) if url.version == NfsVersion::Auto && is_no_such_version(&error) => version_3(&client),
+            answered => answered.map(|()| client)?,
+        }));
     };
     let (session, _) = sessions.open(url).await?;
+    let _ = load.spoken.set(session.spoken());
     if !load.op.moves_data() {
         return Ok(Caller::Attributes(session.files.clone(), node.file));
     }

@@ -74,7 +74,8 @@ pub(crate) struct BenchArgs {
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and replies
-    /// of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as much room
+    /// of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as much room;
+    /// and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
     #[arg(long, conflicts_with_all = ["url", "baseline", "overwrite", "server_pid", "capture", "no_crc"])]
     versions: bool,
     /// With --versions: the most Sends of a call in version 2, before it is put into memory that the server reads
@@ -243,6 +244,7 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
     let cpu = meter.start()?;
     go.send_replace(Some(begin + args.seconds.unwrap_or(TIME)));
     let mut all = Sample::new();
+    let nfs = load.spoken().map(|spoken| spoken.to_string());
     for worker in workers {
         all.add(worker.done.await.context("a connection's thread has died")??)?;
     }
@@ -263,6 +265,8 @@ async fn measure(args: &BenchArgs, url: &NfsUrl, op: Op, block: u32) -> Result<R
         cpu_s,
         server_cpu_s,
         rpcrdma: spoken.version(),
+        nfs,
+        connections: args.connections * u64::from(url.connections),
     })
 }
 

@@ -18,6 +18,10 @@ pub(super) struct Report {
     pub(super) server_cpu_s: Option<f64>,
     /// The version of RPC-over-RDMA, where that is what was measured.
     pub(super) rpcrdma: Option<u32>,
+    /// The version of NFS, where that was measured.
+    pub(super) nfs: Option<String>,
+    /// Connections, those of `nconnect=` counted each.
+    pub(super) connections: u64,
 }
 
 impl Report {
@@ -34,7 +38,7 @@ impl Report {
                 "ops_per_s": rounded(ops_per_s, 10.0), "mib_per_s": rounded(mib_per_s, 100.0),
                 "p50_us": rounded(p50, 10.0), "p99_us": rounded(p99, 10.0),
                 "cpu_s": rounded(self.cpu_s, 1000.0), "server_cpu_s": self.server_cpu_s.map(|s| rounded(s, 1000.0)),
-                "rpcrdma": self.rpcrdma,
+                "rpcrdma": self.rpcrdma, "nfs": self.nfs, "connections": self.connections,
             });
             writeln!(out, "{line}")?;
             return Ok(());
@@ -50,6 +54,9 @@ impl Report {
         write!(out, ", p50 {p50:.1} us, p99 {p99:.1} us, CPU {:.2} s", self.cpu_s)?;
         if let Some(server) = self.server_cpu_s {
             write!(out, " here and {server:.2} s in the server")?;
+        }
+        if let Some(version) = &self.nfs {
+            write!(out, ", NFS version {version}")?;
         }
         if let Some(version) = self.rpcrdma {
             write!(out, ", RPC-over-RDMA version {version}")?;

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses its share")]
 
+pub(crate) mod counting;
 pub(crate) mod proxy;
 
 use serde_json::Value;
@@ -117,7 +118,17 @@ impl Server {
         Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap_or_default(), tcp: first("tcp") }
     }
 
-    /// A URL of the served directory over RDMA.
+    /// A URL of the served directory over RDMA, in version 3 of NFS.
+    pub(crate) fn url_3(&self, path: &str) -> String {
+        format!("{}&version=3", self.url(path))
+    }
+
+    /// The same over TCP.
+    pub(crate) fn tcp_url_3(&self, path: &str) -> String {
+        format!("{}&version=3", self.tcp_url(path))
+    }
+
+    /// A URL of the served directory over RDMA, in the highest version of NFS that it is served in.
     pub(crate) fn url(&self, path: &str) -> String {
         let (_, mount_port) = self.mount.rsplit_once(':').unwrap();
         format!("nfs://{}/{path}?mountport={mount_port}", self.rdma)
@@ -126,6 +137,11 @@ impl Server {
     /// The same, to be spoken to in this version of RPC-over-RDMA.
     pub(crate) fn url_in(&self, version: &str, path: &str) -> String {
         format!("{}&rpcrdma={version}", self.url(path))
+    }
+
+    /// The same in version 3 of NFS.
+    pub(crate) fn url_3_in(&self, version: &str, path: &str) -> String {
+        format!("{}&rpcrdma={version}", self.url_3(path))
     }
 
     /// A URL of the served directory over TCP.

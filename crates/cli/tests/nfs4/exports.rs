@@ -72,17 +72,17 @@ fn version_3_mounts_each_export_by_its_name() {
     let scratch = tempfile::tempdir().unwrap();
     let server = several(scratch.path());
     for (path, wanted) in [("in/file", "inner"), ("in/below/apart/file", "apart")] {
-        assert_eq!(run(["cat", &server.url(path)]).stdout, wanted.as_bytes());
-        assert_eq!(run(["cat", &server.tcp_url(path)]).stdout, wanted.as_bytes());
+        assert_eq!(run(["cat", &server.url_3(path)]).stdout, wanted.as_bytes());
+        assert_eq!(run(["cat", &server.tcp_url_3(path)]).stdout, wanted.as_bytes());
     }
-    let error = fails(1, ["cat", &server.url("others/file")]);
+    let error = fails(1, ["cat", &server.url_3("others/file")]);
     assert!(error.contains("no such file"), "the directory that the export covers is empty: {error}");
     assert_eq!(server.stop(), Some(0));
     let at = |name: &str| scratch.path().join(name).display().to_string();
     let others = format!("--export={},pseudo=/others,{OTHERS}", at("others"));
     let server = Server::launch(&mut serve(scratch.path(), &[format!("--export={},pseudo=/a", at("inner")), others]));
-    assert_eq!(run(["cat", &server.url("a/file")]).stdout, b"inner");
-    let error = fails(1, ["cat", &server.url("others/file")]);
+    assert_eq!(run(["cat", &server.url_3("a/file")]).stdout, b"inner");
+    let error = fails(1, ["cat", &server.url_3("others/file")]);
     assert!(error.contains("exports /a, not /others/file"), "{error}");
     assert_eq!(server.stop(), Some(0));
 }
@@ -130,12 +130,12 @@ async fn nothing_changes_in_a_read_only_export_in_either_version() {
     };
     assert_eq!(client.on(&directory, Args::Open(open)).await.status(), Status::ROFS);
     for refused in [
-        vec!["rm".to_owned(), server.url("in/below/apart/file")],
-        vec!["mkdir".to_owned(), server.url("in/below/apart/new")],
+        vec!["rm".to_owned(), server.url_3("in/below/apart/file")],
+        vec!["mkdir".to_owned(), server.url_3("in/below/apart/new")],
         vec![
             "put".to_owned(),
             scratch.path().join("inner/file").display().to_string(),
-            server.url("in/below/apart/new"),
+            server.url_3("in/below/apart/new"),
         ],
     ] {
         let error = fails(1, &refused);
@@ -145,7 +145,7 @@ async fn nothing_changes_in_a_read_only_export_in_either_version() {
         fs::read_dir(scratch.path().join("apart")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!((names, fs::read(scratch.path().join("apart/file")).unwrap()), (vec!["file".into()], b"apart".to_vec()));
     // Beside it the same goes on.
-    run(["mkdir", &server.url("in/new")]);
+    run(["mkdir", &server.url_3("in/new")]);
     assert_eq!(server.stop(), Some(0));
 }
 

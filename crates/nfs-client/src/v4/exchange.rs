@@ -13,8 +13,9 @@ use rpcrdma_nfs::{
     Call as _,
     v4::{Args, Arguments, Op, Outcome, Results, SessionId, Status, Tag, ops},
 };
-use rpcrdma_oncrpc::{CallError, ItemRoom, REPLY_HEADER_OCTETS, ReplyShape, TransportError};
+use rpcrdma_oncrpc::{CallError, Client, ItemRoom, REPLY_HEADER_OCTETS, ReplyShape, TransportError};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload};
+use std::sync::atomic::Ordering;
 
 /// A reply and whether it may be the second of the same call.
 pub(super) struct Exchanged {
@@ -34,6 +35,17 @@ impl Inner {
         sink: Option<Buffer>,
         most: Option<usize>,
     ) -> Result<Exchanged, Error> {
+        self.exchange_over(&self.client, purpose, call, sink, most).await
+    }
+
+    async fn exchange_over(
+        &self,
+        client: &Client,
+        purpose: Op,
+        call: &Arguments,
+        sink: Option<Buffer>,
+        most: Option<usize>,
+    ) -> Result<Exchanged, Error> {
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
@@ -47,7 +59,8 @@ impl Inner {
         if let (Some(room), Some(buffer)) = (shape.items.first_mut(), sink) {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
         }
-        let (results, is_retransmitted) = self.call(call.is_repeatable(), encoder.finish(), shape, purpose).await?;
+        let args = encoder.finish();
+        let (results, is_retransmitted) = self.call(client, call.is_repeatable(), args, shape, purpose).await?;
         let mut decoder = results;
         let results = Results::decode(&mut decoder).map_err(|error| Error::call(purpose, error.into()))?;
         decoder.finish().map_err(|error| Error::call(purpose, error.into()))?;
@@ -56,14 +69,15 @@ impl Inner {
 
     async fn call(
         &self,
+        client: &Client,
         is_repeatable: bool,
         args: Payload,
         shape: ReplyShape,
         purpose: Op,
     ) -> Result<(Decoder, bool), Error> {
         let pending = match is_repeatable {
-            true => self.client.call_repeatable(Arguments::PROCEDURE, args, shape),
-            false => self.client.call(Arguments::PROCEDURE, args, shape),
+            true => client.call_repeatable(Arguments::PROCEDURE, args, shape),
+            false => client.call(Arguments::PROCEDURE, args, shape),
         };
         let answered = pending.await.map_err(|source| Error::call(purpose, source))?;
         self.duties.heard(self.env.clock.now());
@@ -72,9 +86,14 @@ impl Inner {
 
     /// One operation by itself, as those that make sessions are.
     pub(super) async fn alone(&self, args: Args) -> Alone {
+        self.alone_over(&self.client, args).await
+    }
+
+    /// The same over one connection of several.
+    pub(super) async fn alone_over(&self, client: &Client, args: Args) -> Alone {
         let op = args.op();
         let call = Arguments::new(self.minor, vec![args]);
-        let Exchanged { results, .. } = self.exchange(op, &call, None, None).await?;
+        let Exchanged { results, .. } = self.exchange_over(client, op, &call, None, None).await?;
         let failed = reply::check(&[op], &results).map_err(|what| Error::nonsense(op, what))?;
         match (failed, results.results.into_iter().next()) {
             (None, Some(outcome)) => Ok(outcome),
@@ -217,6 +236,7 @@ impl Inner {
         session.check(slot, told).map_err(|what| Error::nonsense(Op::Sequence, what))?;
         slot.advance();
         session.slots.follow(told);
+        session.status.store(told.status, Ordering::Relaxed);
         self.told(ground, told.status);
         Ok(())
     }
@@ -232,7 +252,7 @@ impl Inner {
         let most = self.most_results(session).min(session.fore.max_response_cached as usize);
         let shape = ReplyShape::inline(most.max(call.largest_results()));
         tracing::debug!(slot = slot.slot(), number = slot.number, "a slot is probed after a call without a reply");
-        let results = match self.call(false, encoder.finish(), shape, Op::Sequence).await {
+        let results = match self.call(&self.client, false, encoder.finish(), shape, Op::Sequence).await {
             // It was kept and is larger than what is kept: the number is used.
             Err(Error::Call { source: CallError::Transport(TransportError::ReplyTooLarge { .. }), .. }) => {
                 slot.advance();

@@ -11,6 +11,7 @@
 //!
 //! Nothing that a server sends is believed: results that do not fit the call are errors, and what is kept is bounded.
 
+mod about;
 mod acl;
 mod attributes;
 mod awaited;
@@ -47,6 +48,7 @@ mod version;
 mod xattr;
 mod zero;
 
+pub use about::{About, AboutSession, BackChannel, Feature, served_minors};
 pub use callback::{CALLBACK_SLOTS, Callbacks};
 pub use copy::{Copied, Span};
 pub use data::By;

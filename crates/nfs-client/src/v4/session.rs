@@ -2,11 +2,13 @@
 //! 18.36).
 
 use super::{Error, Inner, slots::Slots, standing::Known};
+use futures_util::future::join_all;
 use rpcrdma_nfs::v4::{
     Args, List, Op, Opaque, Outcome, SessionId, Status,
     ops::{self, CallbackSecurity, ChannelAttributes, ClientDirection, create_session, exchange_id},
 };
-use std::sync::Arc;
+use rpcrdma_oncrpc::Client;
+use std::sync::{Arc, atomic::AtomicU32};
 
 /// The most operations of a call that are asked for: more than any call here has.
 const OPERATIONS: u32 = 24;
@@ -31,6 +33,10 @@ pub(super) struct Session {
     pub(super) id: SessionId,
     pub(super) fore: ChannelAttributes,
     pub(super) slots: Slots,
+    /// Whether the server uses the connection for its own calls.
+    pub(super) has_back_channel: bool,
+    /// The flags that the last SEQUENCE has told.
+    pub(super) status: AtomicU32,
 }
 
 impl Inner {
@@ -88,7 +94,13 @@ impl Inner {
         if let Some(callbacks) = callbacks {
             callbacks.session_made(made.session);
         }
-        Ok(Session { id: made.session, fore: made.fore, slots: Slots::new(granted) })
+        Ok(Session {
+            id: made.session,
+            fore: made.fore,
+            slots: Slots::new(granted),
+            has_back_channel: made.flags & create_session::CONN_BACK_CHAN != 0,
+            status: AtomicU32::new(0),
+        })
     }
 
     /// What is asked of the channel for calls: all that the transport can carry.
@@ -102,12 +114,26 @@ impl Inner {
         }
     }
 
-    /// BIND_CONN_TO_SESSION: the connection is used for the session, and for the server's calls.
+    /// BIND_CONN_TO_SESSION: the connection is used for the session, and for the server's calls. Where there are
+    /// several, each is bound, as the server does not say which of them it misses; one that stands is enough to go on.
+    ///
+    /// At first none of the others is bound: the server takes each for the session with the first SEQUENCE that it
+    /// carries, as no protection of state was asked for (RFC 8881 section 2.10.3.1).
     pub(super) async fn bind(&self, session: &Arc<Session>) -> Result<(), Error> {
+        let members = self.client.transport().members();
+        if members.is_empty() {
+            return self.bind_over(&self.client, session).await;
+        }
+        let clients: Vec<_> = members.into_iter().map(|member| self.client.clone().over(member)).collect();
+        let bound = join_all(clients.iter().map(|client| self.bind_over(client, session))).await;
+        bound.into_iter().reduce(|one, other| one.or(other)).unwrap_or(Ok(()))
+    }
+
+    async fn bind_over(&self, client: &Client, session: &Arc<Session>) -> Result<(), Error> {
         let direction =
             if self.options.callbacks.is_some() { ClientDirection::BackOrBoth } else { ClientDirection::Fore };
         let bind = ops::BindConnToSession { session: session.id, direction, rdma_mode: false };
-        match self.alone(Args::BindConnToSession(bind)).await? {
+        match self.alone_over(client, Args::BindConnToSession(bind)).await? {
             Outcome::BindConnToSession(Ok(bound)) if bound.session == session.id => Ok(()),
             Outcome::BindConnToSession(Ok(_)) => {
                 Err(Error::nonsense(Op::BindConnToSession, "answered for another session"))

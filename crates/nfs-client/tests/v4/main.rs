@@ -2,6 +2,7 @@
 //! restarts, lost sessions and leases, and a server that lies.
 
 mod callbacks;
+mod connections;
 mod every;
 mod fabric;
 mod files;

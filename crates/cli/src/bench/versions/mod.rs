@@ -4,8 +4,11 @@
 //! and replies have nothing in them that could be placed directly, so that the versions differ most: version 1 moves what
 //! fits no Send by RDMA Read and Write, version 2 can go on in another Send. First each kind of call is made some times
 //! over connections that count, then it is timed over others that do not, in rounds in which the versions take turns.
+//!
+//! Versions 3 and 4.2 of NFS are compared in the same way over each: a file's attributes, and READ and WRITE of it.
 
 mod count;
+mod nfs;
 mod peer;
 mod programs;
 mod report;
@@ -30,7 +33,7 @@ use rpcrdma_nfs::{
     v3::{self, Handle, Verifier},
 };
 use rpcrdma_nfs_client::{Mount, Nfs3};
-use rpcrdma_oncrpc::{Client, NoAuth, ReplyShape};
+use rpcrdma_oncrpc::{Client, ClientTransport, NoAuth, ReplyShape};
 use rpcrdma_xdr::{Encoder, padded};
 use std::{
     io::{BufRead, BufReader},
@@ -62,10 +65,32 @@ enum Case {
     Listing,
     /// READDIRPLUS of a directory with three files, with the same room.
     ShortListing,
+    /// A file's attributes, in a version of NFS.
+    Attributes(nfs::Version),
+    /// READ of so many octets.
+    Read(nfs::Version),
+    /// WRITE of so many octets.
+    Write(nfs::Version),
 }
 
 impl Case {
-    const ALL: [Case; 4] = [Case::Call, Case::Reply, Case::Listing, Case::ShortListing];
+    /// All with their lengths, those together that take turns: over both versions of RPC-over-RDMA, in both of NFS.
+    fn groups(only: Option<u32>) -> Vec<(Vec<Case>, u32)> {
+        let transport = [Case::Call, Case::Reply, Case::Listing, Case::ShortListing];
+        let transport = transport.iter().flat_map(|case| SIZES.map(|octets| (vec![*case], octets)));
+        let both = |case: fn(nfs::Version) -> Case| nfs::Version::ALL.map(case).to_vec();
+        let sized = |case| nfs::SIZES.map(|octets| (both(case), octets));
+        let nfs = [(both(Case::Attributes), 0)].into_iter().chain(sized(Case::Read)).chain(sized(Case::Write));
+        transport.chain(nfs).filter(|(_, octets)| only.is_none_or(|only| only == *octets)).collect()
+    }
+
+    /// The version of NFS, where versions are compared.
+    fn nfs(self) -> Option<nfs::Version> {
+        match self {
+            Case::Call | Case::Reply | Case::Listing | Case::ShortListing => None,
+            Case::Attributes(version) | Case::Read(version) | Case::Write(version) => Some(version),
+        }
+    }
 
     fn name(self) -> &'static str {
         match self {
@@ -73,6 +98,9 @@ impl Case {
             Case::Reply => "reply",
             Case::Listing => "listing",
             Case::ShortListing => "short_listing",
+            Case::Attributes(_) => "getattr",
+            Case::Read(_) => "read",
+            Case::Write(_) => "write",
         }
     }
 }
@@ -94,8 +122,8 @@ pub(super) struct Plan {
 }
 
 pub(super) fn run(plan: &Plan) -> Result<()> {
-    let known = plan.octets.is_none_or(|octets| SIZES.contains(&octets));
-    ensure!(known, "--versions measures 512 octets to 64 KiB, in powers of two");
+    let known = plan.octets.is_none_or(|octets| SIZES.contains(&octets) || nfs::SIZES.contains(&octets));
+    ensure!(known, "--versions measures 512 octets to 64 KiB, in powers of two, and 1 MiB");
     let (own, others) = if plan.apart {
         let [own, others] = two_processors()?;
         (own, others)
@@ -141,9 +169,8 @@ async fn measure(addresses: Addresses, plan: Plan) -> Result<Vec<Line>> {
     // Asked over a connection that is not counted.
     let control = timing.first().context("no connection")?.echo.clone();
     let mut lines = Vec::new();
-    for case in Case::ALL {
-        let wanted = |octets: &u32| plan.octets.is_none_or(|only| only == *octets);
-        for octets in SIZES.into_iter().filter(wanted) {
+    for (cases, octets) in Case::groups(plan.octets) {
+        for case in cases {
             for (version, end) in (1..).zip(&counting) {
                 end.repeat(case, octets, COUNTED).await?;
                 let before = (counter.counts(), server(&control).await?.counts);
@@ -156,9 +183,10 @@ async fn measure(addresses: Addresses, plan: Plan) -> Result<Vec<Line>> {
     }
     let sample = plan.time / u32::try_from(ROUNDS)?;
     for round in 0..ROUNDS {
-        for pair in lines.chunks_mut(timing.len()) {
+        let is_same = |one: &Line, other: &Line| one.case.name() == other.case.name() && one.octets == other.octets;
+        for group in lines.chunk_by_mut(is_same) {
             // Whoever comes second finds warmer caches: the versions take turns in that, too.
-            let mut turns: Vec<_> = pair.iter_mut().zip(&timing).collect();
+            let mut turns: Vec<_> = group.iter_mut().zip(timing.iter().cycle()).collect();
             if round % 2 == 1 {
                 turns.reverse();
             }
@@ -181,6 +209,7 @@ struct End {
     nfs: Nfs3,
     large: Handle,
     small: Handle,
+    data: nfs::Data,
     octets: Bytes,
 }
 
@@ -201,7 +230,9 @@ impl End {
         let octets = Bytes::from(vec![1; SIZES.iter().copied().max().unwrap_or(0) as usize]);
         let large = mount.mount(large.into()).await?;
         let small = mount.mount(small.into()).await?;
-        Ok(Self { echo: client(PROGRAM, VERSION), nfs, large, small, octets })
+        let transport: Arc<dyn ClientTransport> = transport.clone();
+        let data = nfs::Data::open(&transport, env).await?;
+        Ok(Self { echo: client(PROGRAM, VERSION), nfs, large, small, data, octets })
     }
 
     async fn once(&self, case: Case, octets: u32) -> Result<()> {
@@ -217,6 +248,9 @@ impl End {
                 ensure!(!listing.entries.is_empty() && !ends, "too few names");
                 Ok(())
             }
+            Case::Attributes(version) => self.data.attributes(version).await,
+            Case::Read(version) => self.data.read(version, octets).await,
+            Case::Write(version) => self.data.write(version, octets).await,
         }
     }
 

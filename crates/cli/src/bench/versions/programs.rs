@@ -10,10 +10,12 @@ use anyhow::{Context, Result};
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env};
 use rpcrdma_nfs::{attr::NewAttributes, mount, v3};
-use rpcrdma_nfsd::{Caller, CreateHow, Export, FileSystem, MemoryFs, New, Nfsd, SECRET_OCTETS};
+use rpcrdma_nfsd::{
+    Caller, CreateHow, Export, FileSystem, MemoryFs, New, Nfsd, Queue, SECRET_OCTETS, StateDirectory, Version4,
+};
 use rpcrdma_oncrpc::{Answer, CallContext, Handler, Outcome, Router, Service};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Stream, StreamPart};
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 /// The program's number, of those that are free for anybody's use (RFC 5531 section 8.3), and its only version.
 pub(super) const PROGRAM: u32 = 0x2000_0004;
@@ -27,6 +29,11 @@ pub(super) const DIRECTORIES: [&str; 2] = ["/large", "/small"];
 const FILES: [u32; 2] = [1000, 3];
 /// Octets that a file system may take which holds nothing but empty files.
 const FILE_SYSTEM_OCTETS: u64 = 1 << 20;
+
+/// What is exported besides: a directory with one file that is read and written, its name, and its octets.
+pub(super) const DATA_DIRECTORY: &str = "/data";
+pub(super) const DATA: &str = "data";
+pub(super) const DATA_OCTETS: u32 = 1 << 20;
 
 /// Where the server listens.
 pub(super) struct Addresses {
@@ -131,19 +138,39 @@ pub(super) struct Programs {
     own: Router,
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
+    /// Where NFS version 4 keeps what a restart must not lose.
+    state: PathBuf,
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        // What is left of it is a secret and an empty journal, in a directory for such things.
+        let _ = std::fs::remove_dir_all(&self.state);
+    }
 }
 
 impl Programs {
-    /// Makes the file systems, and what serves them.
+    /// Makes the file systems, and what serves them. Upkeep becomes a task.
     pub(super) async fn new(env: &Env, counter: Arc<Counter>) -> Result<Self> {
         let mut exports = Vec::new();
         for (path, files) in DIRECTORIES.into_iter().zip(FILES) {
             exports.push(Export::new(path, Arc::new(file_system(files, env).await?)));
         }
+        exports.push(Export::new(DATA_DIRECTORY, Arc::new(data(env).await?)));
+        let name = format!("rpcrdma-bench-{}-{:016x}", std::process::id(), env.random.next_u64());
+        let path = std::env::temp_dir().join(name);
+        let state = StateDirectory::open(path.clone(), &*env.random).context("making a directory for version 4")?;
         let nfsd = Nfsd::new(exports, [0; SECRET_OCTETS], env)?;
+        let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), true, env)?;
+        tokio::spawn(nfsd.upkeep());
         let longest = SIZES.iter().copied().max().unwrap_or(0) as usize;
         let echo = Echo { octets: Bytes::from(vec![2; longest]), counter };
-        Ok(Self { own: Router::new(env).with_service(Arc::new(echo)), nfs: nfsd.nfs(), mount: nfsd.mount() })
+        Ok(Self {
+            own: Router::new(env).with_service(Arc::new(echo)),
+            nfs: nfsd.nfs(),
+            mount: nfsd.mount(),
+            state: path,
+        })
     }
 }
 
@@ -171,6 +198,19 @@ async fn file_system(files: u32, env: &Env) -> Result<MemoryFs> {
         let made = file_system.make(Caller::root(), file_system.root(), name, New::File(how)).await;
         made.map_err(|failure| failure.fault).context("filling a directory")?;
     }
+    Ok(file_system)
+}
+
+/// A file system whose root holds a file that everybody may read and write.
+async fn data(env: &Env) -> Result<MemoryFs> {
+    let file_system = MemoryFs::new(FILE_SYSTEM_OCTETS + u64::from(DATA_OCTETS), env);
+    let how = CreateHow::Guarded(NewAttributes {
+        mode: Some(0o666),
+        size: Some(DATA_OCTETS.into()),
+        ..NewAttributes::default()
+    });
+    let made = file_system.make(Caller::root(), file_system.root(), Bytes::from(DATA), New::File(how)).await;
+    made.map_err(|failure| failure.fault).context("making a file")?;
     Ok(file_system)
 }
 

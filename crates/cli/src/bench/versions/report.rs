@@ -1,6 +1,6 @@
 //! What was measured of both versions, for people and programs.
 
-use super::{Case, count::Counts};
+use super::{Case, count::Counts, nfs::Version};
 use anyhow::Result;
 use indicatif::BinaryBytes;
 use serde_json::json;
@@ -16,7 +16,7 @@ pub(super) struct Times {
     pub(super) server_cpu_us: f64,
 }
 
-/// One kind of call, of one length, over one version.
+/// One kind of call, of one length, over one version of RPC-over-RDMA.
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) case: Case,
@@ -55,6 +55,7 @@ impl Line {
         let rounds: Vec<_> = self.rounds.iter().map(times).collect();
         json!({
             "case": self.case.name(), "octets": self.octets, "version": self.version,
+            "nfs": self.case.nfs().map(Version::name),
             "round_trips": rounded(self.round_trips()),
             "sends": rounded(self.each(|counts| counts.sends)),
             "reads": rounded(self.each(|counts| counts.reads)),
@@ -68,9 +69,10 @@ impl Line {
 
     fn text(&self) -> String {
         format!(
-            "{:>13} {:>10} {:>7} {:>11.2} {:>5.2} {:>5.2} {:>6.2} {:>13.2} {:>13.2} {:>7.1} {:>7.1} {:>8.1} {:>10.1}",
+            "{:>13} {:>10} {:>4} {:>7} {:>11.2} {:>5.2} {:>5.2} {:>6.2} {:>13.2} {:>13.2} {:>7.1} {:>7.1} {:>8.1} {:>10.1}",
             self.case.name(),
             BinaryBytes(self.octets.into()).to_string(),
+            self.case.nfs().map_or("", Version::name),
             self.version,
             self.round_trips(),
             self.each(|counts| counts.sends),
@@ -93,9 +95,10 @@ pub(super) fn print(lines: &[Line], as_json: bool) -> Result<()> {
     if !as_json {
         writeln!(
             out,
-            "{:>13} {:>10} {:>7} {:>11} {:>5} {:>5} {:>6} {:>13} {:>13} {:>7} {:>7} {:>8} {:>10}",
+            "{:>13} {:>10} {:>4} {:>7} {:>11} {:>5} {:>5} {:>6} {:>13} {:>13} {:>7} {:>7} {:>8} {:>10}",
             "what",
             "octets",
+            "NFS",
             "version",
             "round trips",
             "Sends",

@@ -74,6 +74,8 @@ pub struct ClientOptions {
     pub service: &'static str,
     /// Calls from the server, if it may make any.
     pub reverse: Option<Reverse>,
+    /// Where XIDs come from, if several transports are used as one ([`Spread`](crate::Spread)).
+    pub xids: Option<Arc<XidSource>>,
 }
 
 impl ClientOptions {
@@ -99,6 +101,7 @@ impl Default for ClientOptions {
             max_pause: Duration::from_secs(5),
             service: "RPC",
             reverse: None,
+            xids: None,
         }
     }
 }
@@ -116,7 +119,7 @@ pub async fn connect(
 ) -> Result<(Arc<TcpTransport>, impl Future<Output = ()> + Send + 'static), TransportError> {
     let server = connector.server();
     let (sender, commands) = mpsc::unbounded_channel();
-    let xids = Arc::new(XidSource::new(&*env.random));
+    let xids = options.xids.clone().unwrap_or_else(|| Arc::new(XidSource::new(&*env.random)));
     let sought = Sought { server, service: options.service, over: TransportKind::Tcp };
     let listener = Listener::new(env.clock.now());
     let silence = listener.silence();

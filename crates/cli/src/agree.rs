@@ -1,0 +1,108 @@
+//! Agreeing with a server on a version of NFS: 4.2 first, then 4.1, 4.0, and at last 3, whose NULL or MOUNT the caller
+//! then asks for.
+//!
+//! Each step down is taken only on the server's word that it does not serve the version, and over the same connection:
+//! a server that is not there is sought once.
+
+use crate::url::NfsVersion;
+use rpcrdma_env::Env;
+use rpcrdma_nfs_client::v4::{Callbacks, Error, Nfs4, Options};
+use rpcrdma_oncrpc::{CallError, Client, Rejection};
+use std::{fmt, ops::RangeInclusive};
+
+/// The version of NFS that a session speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    V3,
+    /// With this minor version.
+    V4(u32),
+}
+
+impl fmt::Display for Spoken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Spoken::V3 => f.write_str("3"),
+            Spoken::V4(minor) => write!(f, "4.{minor}"),
+        }
+    }
+}
+
+impl NfsVersion {
+    /// The minor versions of version 4 that may be spoken, those that are tried first at the front. Those without
+    /// sessions stand alone: their servers would call at a port of the client's own, and it has none.
+    fn minors(self) -> &'static [RangeInclusive<u32>] {
+        match self {
+            NfsVersion::V3 => &[],
+            NfsVersion::V4_0 => &[0..=0],
+            NfsVersion::V4_1 => &[1..=1],
+            NfsVersion::V4_2 => &[2..=2],
+            NfsVersion::Auto => &[1..=2, 0..=0],
+        }
+    }
+
+    /// Whether a session of this version may be made for a URL that asks for `self`.
+    pub(crate) fn allows(self, spoken: Spoken) -> bool {
+        match spoken {
+            Spoken::V3 => matches!(self, NfsVersion::Auto | NfsVersion::V3),
+            Spoken::V4(spoken) => self.minors().iter().any(|minors| minors.contains(&spoken)),
+        }
+    }
+
+    /// Whether servers may call back by the session that is asked for.
+    pub(crate) fn has_callbacks(self) -> bool {
+        self.minors().iter().any(|minors| *minors.end() > 0)
+    }
+}
+
+/// A client of version 4, in the highest minor version that the URL and the server have in common.
+///
+/// # Errors
+/// [`Error::is_no_version_4`] says whether version 3 may be tried instead.
+pub(crate) async fn version_4(
+    client: &Client,
+    env: &Env,
+    version: NfsVersion,
+    callbacks: Option<&Callbacks>,
+) -> Result<Nfs4, Error> {
+    let host = String::from_utf8_lossy(rustix::system::uname().nodename().to_bytes()).into_owned();
+    let mut lowest = 0;
+    for minors in version.minors() {
+        lowest = *minors.start();
+        let mut options = Options::new(host.clone()).with_minors(minors.clone());
+        options.callbacks = callbacks.filter(|_| lowest > 0).cloned();
+        match Nfs4::connect(client.clone(), env, options).await {
+            Err(Error::NoMinor { .. }) => {}
+            connected => return connected,
+        }
+    }
+    Err(Error::NoMinor { lowest })
+}
+
+/// Whether a server says that it does not serve the version of the program that was called.
+pub(crate) fn is_no_such_version(error: &CallError) -> bool {
+    matches!(error, CallError::Rejected(Rejection::ProgramMismatch { .. } | Rejection::ProgramUnavailable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_allows_the_versions_that_it_names() {
+        use NfsVersion::{Auto, V3, V4_0, V4_1, V4_2};
+        let all = [Spoken::V3, Spoken::V4(0), Spoken::V4(1), Spoken::V4(2)];
+        assert!(all.into_iter().all(|spoken| Auto.allows(spoken)));
+        for (version, only) in [V3, V4_0, V4_1, V4_2].into_iter().zip(all) {
+            let allowed: Vec<_> = all.into_iter().filter(|spoken| version.allows(*spoken)).collect();
+            assert_eq!(allowed, [only], "{version}");
+        }
+        assert!([Auto, V4_1, V4_2].into_iter().all(NfsVersion::has_callbacks));
+        assert!(![V3, V4_0].into_iter().any(NfsVersion::has_callbacks));
+    }
+
+    #[test]
+    fn the_highest_minor_version_is_tried_first() {
+        let tried: Vec<u32> = NfsVersion::Auto.minors().iter().flat_map(|minors| minors.clone().rev()).collect();
+        assert_eq!(tried, [2, 1, 0]);
+    }
+}

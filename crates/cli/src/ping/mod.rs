@@ -1,0 +1,107 @@
+//! `rpcrdma ping`: NULL calls, one after the other. With `-v` what the connection, the session and the server can do.
+
+mod connection;
+mod served;
+
+use crate::{
+    agree::is_no_such_version,
+    args::PingArgs,
+    names,
+    session::{Bare, Sessions, version_3},
+    transports::Options,
+    url::NfsVersion,
+};
+use anyhow::{Context, Result};
+use connection::LastConnected;
+use serde_json::json;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub(crate) async fn run(args: PingArgs) -> Result<()> {
+    let observer = Arc::new(LastConnected::default());
+    let sessions = Sessions::new(Options { observer: Some(observer.clone()), ..args.client.clone().into() })?;
+    let begin = Instant::now();
+    let Bare { mut client, callbacks } = sessions.bare(&args.url).await?;
+    let connected = begin.elapsed();
+    let server = client.transport().server();
+    let (asked_for, mut times) = (args.url.rpcrdma, Vec::new());
+    let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
+    let mut failure = None;
+    for number in 1.. {
+        let begin = Instant::now();
+        let mut answered = tokio::select! {
+            biased;
+            answered = client.null() => answered,
+            _ = &mut interrupted => break,
+        };
+        if times.is_empty() && args.url.version == NfsVersion::Auto && answered.as_ref().is_err_and(is_no_such_version)
+        {
+            client = version_3(&client);
+            answered = client.null().await;
+        }
+        let time = begin.elapsed();
+        if let Err(error) = answered {
+            failure = Some(error);
+            break;
+        }
+        // Versions are settled with the first answer.
+        if args.verbose && times.is_empty() {
+            let (transport, agreed) = (&**client.transport(), observer.agreed());
+            let mut line = args.client.json.then(|| connection::object(transport, connected, &agreed, asked_for));
+            if line.is_none() {
+                connection::tell(transport, connected, &agreed, asked_for);
+            }
+            let served = served::Served::ask(&sessions, &args.url, &client, callbacks.as_ref()).await;
+            match &mut line {
+                Some(line) => {
+                    line["nfs"] = served.object();
+                    println!("{line}");
+                }
+                None => served.tell(),
+            }
+        }
+        times.push(time);
+        if args.client.json {
+            println!("{}", json!({ "seq": number, "us": micros(time) }));
+        } else {
+            println!("NULL answered by {server}: seq={number} time={:.0} us", micros(time));
+        }
+        if args.count.is_some_and(|count| number >= count) {
+            break;
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(args.interval) => {}
+            _ = &mut interrupted => break,
+        }
+    }
+    summary(&mut times, args.client.json);
+    match failure {
+        Some(source) => {
+            let error = rpcrdma_nfs_client::Error::Call { procedure: "NULL", source };
+            Err(error).with_context(|| names::escaped(args.url.host.as_bytes()))
+        }
+        None => Ok(()),
+    }
+}
+
+fn micros(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e7).round() / 10.0
+}
+
+fn summary(times: &mut [Duration], json: bool) {
+    times.sort_unstable();
+    let (Some(min), Some(max)) = (times.first(), times.last()) else { return };
+    let median = times[times.len() / 2];
+    if json {
+        println!(
+            "{}",
+            json!({ "answered": times.len(), "min_us": micros(*min), "median_us": micros(median), "max_us": micros(*max) })
+        );
+    } else {
+        let count = times.len();
+        println!("{count} answered, min/median/max {:.0}/{:.0}/{:.0} us", micros(*min), micros(median), micros(*max));
+    }
+}

@@ -1,0 +1,102 @@
+//! One connection to a server, or several that are used as one (`nconnect=`).
+//!
+//! The driver of a single connection is a task of the command's runtime. Of several each has a thread and a runtime of
+//! its own, so that checksums and copies of octets take several processors; they end with the command's runtime.
+
+use crate::failure;
+use anyhow::{Context, Result};
+use futures_util::future::{Either, join_all, select};
+use rpcrdma_env::{BoxFuture, Env};
+use rpcrdma_oncrpc::{ClientTransport, Spread, XidSource};
+use std::{sync::Arc, thread::JoinHandle};
+use tokio::sync::oneshot;
+
+/// The most connections of a URL: as many as Linux allows.
+pub(crate) const MAX_CONNECTIONS: u8 = 16;
+
+/// A transport that stands, and what has to be polled for it.
+pub(crate) struct Connected {
+    pub(crate) transport: Arc<dyn ClientTransport>,
+    pub(crate) driver: BoxFuture<'static, ()>,
+}
+
+/// Makes a connection; with where it takes XIDs from, if that is not its own affair.
+type Connect = dyn Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync;
+
+/// Makes so many connections. If the first stands and others do not, that is told, and they are done without.
+pub(crate) async fn connect(
+    count: u8,
+    env: &Env,
+    connect: impl Fn(Option<Arc<XidSource>>) -> BoxFuture<'static, Result<Connected>> + Send + Sync + 'static,
+) -> Result<Arc<dyn ClientTransport>> {
+    if count <= 1 {
+        let Connected { transport, driver } = connect(None).await?;
+        tokio::spawn(driver);
+        return Ok(transport);
+    }
+    let xids = Arc::new(XidSource::new(&*env.random));
+    let connect: Arc<Connect> = Arc::new(connect);
+    let first = on_thread(0, connect.clone(), xids.clone()).await?;
+    let others = join_all((1..count).map(|number| on_thread(number, connect.clone(), xids.clone()))).await;
+    let (made, failed): (Vec<_>, Vec<_>) = others.into_iter().partition(Result::is_ok);
+    if let Some(Err(error)) = failed.first() {
+        let made = made.len() + 1;
+        failure::warning_once(&format!("nconnect={count}: {made} of the connections are used: {error:#}"));
+    }
+    Ok(Arc::new(Spread::new(first, made.into_iter().flatten(), xids)))
+}
+
+/// A thread that ends when this is dropped.
+struct Thread {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Thread {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // One that has panicked has told that itself.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes a connection on a thread of its own, and drives it there.
+async fn on_thread(number: u8, connect: Arc<Connect>, xids: Arc<XidSource>) -> Result<Arc<dyn ClientTransport>> {
+    let (made, when_made) = oneshot::channel();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let work = move || {
+        let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime,
+            Err(error) => return drop(made.send(Err(error.into()))),
+        };
+        runtime.block_on(async {
+            let work = std::pin::pin!(async {
+                match connect(Some(xids)).await {
+                    Ok(Connected { transport, driver }) => {
+                        let sent = made.send(Ok(transport));
+                        // The runtime wakes its outermost future only after it has asked the system for events, a
+                        // task at once.
+                        if sent.is_ok() {
+                            let _ = tokio::spawn(driver).await;
+                        }
+                    }
+                    Err(error) => drop(made.send(Err(error))),
+                }
+            });
+            match select(work, stopped).await {
+                Either::Left(_) | Either::Right(_) => {}
+            }
+        });
+    };
+    let thread = std::thread::Builder::new().name(format!("nconnect {number}")).spawn(work);
+    let thread = Thread { stop: Some(stop), thread: Some(thread.context("starting a thread for a connection")?) };
+    let connected = when_made.await.context("a connection's thread has died")??;
+    tokio::spawn(async move {
+        let _thread = thread;
+        // Until the runtime ends, which drops it.
+        std::future::pending::<()>().await;
+    });
+    Ok(connected)
+}
