@@ -1,4 +1,5 @@
-# Linux serves /exports (in memory, root not squashed) over RDMA: version 3, mountd on port 20048, nfsd on port 20049.
+# Linux serves /exports (in memory, root not squashed) in all its versions of NFS, by the same path in each: over RDMA on port 20049, over
+# TCP on port 2049, mountd on port 20048.
 step make what is served
 mount -t tmpfs -o mode=0777,size=${EXPORT_SIZE:-300M} none /exports
 cd /exports
@@ -21,7 +22,7 @@ echo 10 >/proc/fs/nfsd/nfsv4gracetime
 # By itself it takes less than the protocol allows where memory is short.
 echo 1048576 >/proc/fs/nfsd/max_block_size
 rpcbind -w
-echo '/exports *(rw,insecure,no_root_squash,no_subtree_check,fsid=0,sync)' >/etc/exports
+echo '/exports *(rw,insecure,no_root_squash,no_subtree_check,fsid=1,sync)' >/etc/exports
 exportfs -ra
 rpc.statd --no-notify
 rpc.mountd --port 20048

@@ -23,7 +23,7 @@ suite() {
     mkdir -p /mnt
     case $2 in
     3) mount -t nfs -o "$options,mountport=$4,mountproto=tcp,nolock" "$HOST:$5" /mnt;;
-    *) mount -t nfs -o "$options" "$HOST:/" /mnt;;
+    *) mount -t nfs -o "$options" "$HOST:$5" /mnt;;
     esac
     mkdir "/mnt/suite-$2"
     # It ends with an error if a test fails: that is for the host to judge. A test that fails leaves files open, and what is

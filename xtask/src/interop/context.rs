@@ -196,6 +196,11 @@ impl<'a> Context<'a> {
         process::run(self, name, command)
     }
 
+    /// A time with the run's patience.
+    pub(super) fn patient(&self, time: Duration) -> Duration {
+        time.saturating_mul(u32::try_from(self.settings.patience).unwrap_or(u32::MAX))
+    }
+
     /// Waits until something is so, at most the time given and not beyond the budget.
     pub(super) fn wait_for(
         &self,
@@ -204,8 +209,7 @@ impl<'a> Context<'a> {
         mut so: impl FnMut() -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
         let begin = Instant::now();
-        let patience = u32::try_from(self.settings.patience).unwrap_or(u32::MAX);
-        let end = (begin + at_most.saturating_mul(patience)).min(self.deadline);
+        let end = (begin + self.patient(at_most)).min(self.deadline);
         while !so()? {
             if Instant::now() >= end {
                 anyhow::bail!(

@@ -1,5 +1,6 @@
-//! In which versions of NFS, and over what, Linux's client does a job. Each flavour of a job is a run with its own name,
-//! server and guest: in version 4, Linux gives a second mount of a server the connection of the first.
+//! In which versions of NFS, and over what, Linux's client does a job, or our client with Linux's server. Each flavour of
+//! a job is a run with its own name, server and guest: in version 4, Linux gives a second mount of a server the
+//! connection of the first.
 
 /// A version of NFS and what carries it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,8 +14,10 @@ pub(super) struct Flavour {
 }
 
 const V3: Flavour = Flavour { version: "3", transport: "rdma", name: "3" };
+const V4_0: Flavour = Flavour { version: "4.0", transport: "rdma", name: "4.0" };
 const V4_0_TCP: Flavour = Flavour { version: "4.0", transport: "tcp", name: "4.0-tcp" };
 const V4_1: Flavour = Flavour { version: "4.1", transport: "rdma", name: "4.1" };
+const V4_1_TCP: Flavour = Flavour { version: "4.1", transport: "tcp", name: "4.1-tcp" };
 const V4_2: Flavour = Flavour { version: "4.2", transport: "rdma", name: "4.2" };
 const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2-tcp" };
 
@@ -31,6 +34,16 @@ pub(super) const VERSION_4: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
 pub(super) const CALLED_BACK: &[Flavour] = &[V4_0_TCP, V4_1, V4_2, V4_2_TCP];
 /// Each version over RDMA, and 4.2 over TCP.
 pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
+/// Of our client: each version over RDMA, and those of version 4 over TCP.
+pub(super) const OURS: &[Flavour] = &[V3, V4_0, V4_1, V4_2, V4_0_TCP, V4_1_TCP, V4_2_TCP];
+/// Of our client: the oldest and the newest version, and the newest over TCP.
+pub(super) const ENDS: &[Flavour] = &[V3, V4_2, V4_2_TCP];
+/// Of our client: the oldest and the newest version, over RDMA.
+pub(super) const ENDS_OF_RDMA: &[Flavour] = &[V3, V4_2];
+/// Of our client: where it has state that a server forgets.
+pub(super) const STATEFUL: &[Flavour] = &[V4_0, V4_1, V4_2, V4_2_TCP];
+/// Those in which a server calls over the connection that our client has made.
+pub(super) const WITH_SESSIONS: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
 
 impl Flavour {
     pub(super) fn is_version_4(self) -> bool {

@@ -105,6 +105,11 @@ pub(super) fn build_device_tests(root: &Path) -> anyhow::Result<[PathBuf; 2]> {
     Ok([test("rpcrdma-verbs", "suite")?, test("rpcrdma-tests", "nfs_over_verbs")?])
 }
 
+/// Builds the program that keeps delegations until they are recalled, and says where it is.
+pub(super) fn build_delegated(root: &Path) -> anyhow::Result<PathBuf> {
+    build(root, &["build", "--package", "rpcrdma-tests", "--example", "delegated"]).context("the example delegated")
+}
+
 /// Runs cargo, and says where it put the program.
 fn build(root: &Path, arguments: &[&str]) -> anyhow::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());

@@ -1,7 +1,8 @@
-//! A guest whose Linux serves NFS over RDMA.
+//! A guest whose Linux serves NFS over RDMA and over TCP.
 
 use super::{
     context::Context,
+    flavour::Flavour,
     guest::{Guest, GuestOptions},
     ports,
     process::last_lines,
@@ -12,7 +13,13 @@ const SCRIPT: &str = include_str!("../../interop/guest/nfsd.sh");
 
 /// Where nfsd and mountd listen in the guest.
 const NFS_PORT: u16 = 20_049;
+const TCP_PORT: u16 = 2_049;
 const MOUNT_PORT: u16 = 20_048;
+
+/// Starts nfsd, and waits for its listener of RDMA: `$1` has the options of rpc.nfsd.
+const START: &str = "rpc.nfsd $1 --rdma=20049 4
+for i in $(seq 100); do ! grep -q rdma /proc/fs/nfsd/portlist || exit 0; sleep 0.1; done
+echo 'no RDMA listener'; exit 1";
 
 /// How the server is to be booted.
 pub(super) struct NfsdOptions {
@@ -35,17 +42,19 @@ impl NfsdOptions {
 /// Linux's nfsd, serving.
 pub(super) struct Nfsd {
     guest: Guest,
+    flavour: Flavour,
     port: u16,
+    tcp_port: u16,
     mount_port: u16,
 }
 
 impl Nfsd {
     pub(super) fn boot(context: &Context, options: NfsdOptions) -> anyhow::Result<Self> {
-        let (port, mount_port) = (ports::free()?, ports::free()?);
-        let guest = options.guest.forward(port, NFS_PORT).forward(mount_port, MOUNT_PORT);
+        let (port, tcp_port, mount_port) = (ports::free()?, ports::free()?, ports::free()?);
+        let guest = options.guest.forward(port, NFS_PORT).forward(tcp_port, TCP_PORT).forward(mount_port, MOUNT_PORT);
         let mut guest = context.boot(guest)?;
         guest.wait_for_mark("serves")?;
-        Ok(Self { guest, port, mount_port })
+        Ok(Self { guest, flavour: context.flavour(), port, tcp_port, mount_port })
     }
 
     /// Where it answers over RDMA on the host's loopback.
@@ -58,9 +67,50 @@ impl Nfsd {
         self.mount_port
     }
 
-    /// A URL of a path in the export, for our client.
+    /// Where it answers over the job's transport.
+    pub(super) fn address(&self) -> String {
+        format!("127.0.0.1:{}", if self.flavour.is_tcp() { self.tcp_port } else { self.port })
+    }
+
+    /// A URL of a path in the export, for our client in the job's version and over its transport.
     pub(super) fn url(&self, path: &str) -> String {
-        format!("nfs://127.0.0.1:{}/exports/{}?mountport={}", self.port, path.trim_start_matches('/'), self.mount_port)
+        self.url_in(self.flavour.version, self.flavour.transport, path)
+    }
+
+    /// The same in a version of NFS (`auto`: the newest that both have) and over a transport.
+    pub(super) fn url_in(&self, version: &str, transport: &str, path: &str) -> String {
+        let port = if transport == "tcp" { self.tcp_port } else { self.port };
+        self.url_at(port, version, transport, path)
+    }
+
+    /// A URL in the job's version and over its transport, where something stands before the server at this port.
+    pub(super) fn url_behind(&self, port: u16, path: &str) -> String {
+        self.url_at(port, self.flavour.version, self.flavour.transport, path)
+    }
+
+    fn url_at(&self, port: u16, version: &str, transport: &str, path: &str) -> String {
+        let path = path.trim_start_matches('/');
+        // Version 4 has no MOUNT.
+        let mount = match version {
+            "3" | "auto" => format!("&mountport={}", self.mount_port),
+            _ => String::new(),
+        };
+        format!("nfs://127.0.0.1:{port}/exports/{path}?version={version}&transport={transport}{mount}")
+    }
+
+    /// Stops nfsd: its threads and its listeners go, and with them all that it knew of clients but who they were.
+    pub(super) fn stop(&self) -> anyhow::Result<()> {
+        self.run("rpc.nfsd 0").map(drop)
+    }
+
+    /// Starts it again with these options of rpc.nfsd. In version 4 it begins with a time of grace.
+    pub(super) fn start(&self, options: &str) -> anyhow::Result<()> {
+        self.run(&format!("set -- '{options}'\n{START}")).map(drop)
+    }
+
+    /// Ends the time of grace, as nobody is there who could reclaim.
+    pub(super) fn end_grace(&self) -> anyhow::Result<()> {
+        self.run("echo Y >/proc/fs/nfsd/v4_end_grace").map(drop)
     }
 
     /// What its network interface saw, if that was asked for.

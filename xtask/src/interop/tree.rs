@@ -76,9 +76,19 @@ pub(super) fn same(context: &Context, name: &str, left: &Path, right: &Path) -> 
     if !look.ok {
         return Err(context.failed(format!("{} and {} differ", left.display(), right.display()), &look.out));
     }
+    same_listed(context, name, "%p %y %m %l\\n", left, right)
+}
+
+/// Fails if anything in two trees was last changed at another time.
+pub(super) fn same_times(context: &Context, name: &str, left: &Path, right: &Path) -> anyhow::Result<()> {
+    same_listed(context, name, "%p %T@\\n", left, right)
+}
+
+/// Fails if `find` lists two trees otherwise, in this format.
+fn same_listed(context: &Context, name: &str, format: &str, left: &Path, right: &Path) -> anyhow::Result<()> {
     let list = |side: &str, folder: &Path| -> anyhow::Result<Vec<String>> {
         let mut command = Command::new("find");
-        command.current_dir(folder).args([".", "-mindepth", "1", "-printf", "%p %y %m %l\\n"]);
+        command.current_dir(folder).args([".", "-mindepth", "1", "-printf", format]);
         let found = context.run(&format!("{name}-{side}"), command)?.expect_success()?;
         let mut lines: Vec<_> = found.stdout.lines().map(str::to_owned).collect();
         lines.sort();

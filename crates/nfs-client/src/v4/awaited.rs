@@ -16,7 +16,7 @@ const MAX_EARLY: usize = 16;
 #[derive(Debug, Default)]
 struct Inner {
     locks: HashMap<(Handle, OwnerName), Arc<Notify>>,
-    delegations: HashMap<StateIdOther, Handle>,
+    delegations: HashMap<StateIdOther, (Handle, StateId)>,
     copies: HashMap<StateIdOther, Arc<Copying>>,
     early: VecDeque<(StateIdOther, OffloadOutcome)>,
     /// Calls of COPY that are not answered yet.
@@ -73,7 +73,7 @@ impl Awaited {
 
     /// The server has delegated a file.
     pub(super) fn delegated(&self, file: &Handle, state: StateId) {
-        self.inner().delegations.insert(state.other, file.clone());
+        self.inner().delegations.insert(state.other, (file.clone(), state));
     }
 
     /// The delegation was given back.
@@ -81,9 +81,14 @@ impl Awaited {
         self.inner().delegations.remove(&state.other);
     }
 
+    /// All that are not given back.
+    pub(super) fn delegations(&self) -> Vec<(Handle, StateId)> {
+        self.inner().delegations.values().cloned().collect()
+    }
+
     /// The file of a delegation.
     pub(super) fn delegation(&self, state: StateId) -> Option<Handle> {
-        self.inner().delegations.get(&state.other).cloned()
+        self.inner().delegations.get(&state.other).map(|(file, _)| file.clone())
     }
 
     /// COPY is called, and its end may be told before its answer comes.

@@ -110,6 +110,9 @@ impl Nfs4 {
             self.inner.close_held(&held).await?;
         }
         self.inner.duties.settled().await;
+        for (file, state) in self.inner.awaited.delegations() {
+            self.inner.return_delegation(&file, state).await;
+        }
         let (client, session) = {
             let mut standing = self.inner.standing();
             let session = standing.session.take();

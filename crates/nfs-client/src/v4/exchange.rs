@@ -49,6 +49,10 @@ impl Inner {
         let mut encoder = Encoder::new();
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
+        if call.ops.iter().any(|args| matches!(args, Args::ReadLink)) {
+            // Linux's nfsd places the wrong octets of a link's text, and takes the wrong ones out of its reply.
+            shape.items.clear();
+        }
         if let Some(most) = most {
             shape.max_len = shape.max_len.min(most);
         }

@@ -243,6 +243,13 @@ fn of_made(how: How, error: Error) -> Error {
     if how == How::Existing { error } else { error.after_creation() }
 }
 
+impl Nfs4 {
+    /// How many delegations the server has given that are not given back ([`Options`](super::Options)).
+    pub fn delegations(&self) -> usize {
+        self.inner.awaited.delegations().len()
+    }
+}
+
 impl Inner {
     /// How the protocol says it, and which attributes a new file is to have.
     fn open_how(&self, how: How) -> (OpenHow, FileAttributes) {
@@ -283,10 +290,9 @@ impl Inner {
             Place::Name(directory, name) => (directory, Claim::Null(name.clone())),
             Place::File(file) => (file, Claim::Handle),
         };
-        let wants = if self.minor > 0 { share::WANT_NONE } else { 0 };
         let open = ops::Open {
             sequence: owner.begin(),
-            access: access.bits() | wants,
+            access: access.bits() | self.wants(),
             deny: 0,
             owner: Owner { client: ground.client, name: owner.name.clone() },
             how: how.clone(),
@@ -301,7 +307,9 @@ impl Inner {
     async fn after_open(&self, held: &Arc<Held>, opened: &OpenOk) -> Result<(), Error> {
         if let Some(state) = delegated(&opened.delegation) {
             self.awaited.delegated(&held.file, state);
-            self.return_delegation(&held.file, state).await;
+            if !self.options.keeps_delegations {
+                self.return_delegation(&held.file, state).await;
+            }
         }
         if opened.flags & open_result::CONFIRM == 0 || self.minor > 0 {
             return Ok(());
@@ -326,20 +334,26 @@ impl Inner {
         Ok(())
     }
 
-    /// A delegation that came with a reclaimed open, which the driver gives back.
+    /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also where nobody had any. The driver gives it
+    /// back.
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
         if let Some(state) = delegated(delegation) {
             self.awaited.delegated(&held.file, state);
             self.duties.give_back(held.file.clone(), state);
         }
     }
+
+    /// What OPEN says of delegations: usually that none is wanted, which minor version 0 has no words for.
+    pub(super) fn wants(&self) -> u32 {
+        if self.minor > 0 && !self.options.keeps_delegations { share::WANT_NONE } else { 0 }
+    }
 }
 
-/// What names a delegation that nobody asked for.
-fn delegated(delegation: &Delegation) -> Option<StateId> {
+/// The delegation that came with an open.
+pub(super) fn delegated(delegation: &Delegation) -> Option<StateId> {
     match delegation {
         Delegation::None | Delegation::NoneExtended(_) => None,
-        Delegation::Read(delegation) | Delegation::ReadAttributes(delegation) => Some(delegation.state),
-        Delegation::Write(delegation) | Delegation::WriteAttributes(delegation) => Some(delegation.state),
+        Delegation::Read(given) | Delegation::ReadAttributes(given) => Some(given.state),
+        Delegation::Write(given) | Delegation::WriteAttributes(given) => Some(given.state),
     }
 }

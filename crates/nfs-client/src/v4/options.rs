@@ -15,12 +15,22 @@ pub struct Options {
     pub slots: u32,
     /// What answers the calls of the server, if the transport can bring them. Without it no callbacks are asked for.
     pub callbacks: Option<Callbacks>,
+    /// Whether delegations are kept that the server gives with an open, until it wants them back or the client ends.
+    /// Nothing is done by them: they show whether a server can call. Otherwise none is asked for, and what comes all
+    /// the same goes back at once.
+    pub keeps_delegations: bool,
 }
 
 impl Options {
     /// All minor versions, 64 slots, and no callbacks.
     pub fn new(host: impl Into<String>) -> Self {
-        Self { host: host.into(), minors: 0..=2, slots: super::slots::MAX_SLOTS, callbacks: None }
+        Self {
+            host: host.into(),
+            minors: 0..=2,
+            slots: super::slots::MAX_SLOTS,
+            callbacks: None,
+            keeps_delegations: false,
+        }
     }
 
     /// Only these minor versions.
@@ -34,6 +44,13 @@ impl Options {
     #[must_use]
     pub fn with_callbacks(mut self, callbacks: Callbacks) -> Self {
         self.callbacks = Some(callbacks);
+        self
+    }
+
+    /// Keeping delegations.
+    #[must_use]
+    pub fn with_delegations(mut self) -> Self {
+        self.keeps_delegations = true;
         self
     }
 }

@@ -11,7 +11,6 @@ use super::{
     data::check_written,
     open::{Opening, Target},
     reply::done,
-    standing::Ground,
 };
 use bytes::Bytes;
 use rpcrdma_nfs::{
@@ -55,9 +54,9 @@ impl Nfs4 {
     /// [`Error::AfterCreation`] if the file may be there under its temporary name, where the caller removes it; see
     /// [`Error`].
     pub async fn place(&self, new: &NewFile<'_>) -> Result<(Handle, Attributes), Error> {
-        let more = |_: &Ground| self.after_open(new);
+        let more = self.after_open(new);
         let how = How::Exclusive(NewAttributes { mode: Some(new.mode), ..Default::default() });
-        let mut opening = self.opening(Target::Name(new.directory, new.temporary), Access::Write, how, &more).await?;
+        let mut opening = self.opening(Target::Name(new.directory, new.temporary), Access::Write, how, more).await?;
         let file = opening.opened.file().clone();
         let told = self.placed(new, &mut opening);
         let closed = done!(opening.reply, Close).is_ok();
@@ -72,7 +71,7 @@ impl Nfs4 {
     fn after_open(&self, new: &NewFile<'_>) -> Vec<Args> {
         let mut size = v4::NewAttributes::default();
         size.size = Some(new.data.len() as u64);
-        let attributes = self.inner.changed(&NewAttributes { size: None, ..new.attributes.clone() });
+        let attributes = self.inner.changed(&NewAttributes { size: None, ..*new.attributes });
         let mut ops = Vec::with_capacity(OPERATIONS as usize);
         if !new.data.is_empty() {
             let stability = Stability::DataSync;

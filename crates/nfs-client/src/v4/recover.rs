@@ -182,7 +182,7 @@ impl Inner {
         let sequence = held.owner.begin();
         let open = ops::Open {
             sequence,
-            access: held.access,
+            access: held.access | self.wants(),
             deny: held.deny,
             owner: Owner { client: ground.client, name: held.owner.name.clone() },
             how: OpenHow::NoCreate,

@@ -8,7 +8,7 @@ use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};
 use rpcrdma_nfs::v4::{
     Ace, Args, Handle, List, Op, Outcome, Owner, OwnerName, SessionId, StateId, StateIdOther, Status,
     callback::{self, CbRecall, CbSequence, ReferringCall, ReferringCalls},
-    ops::{Delegation, LockKind, ReadDelegation, TRANSIENT_PROGRAM, create_session, sequence_status},
+    ops::{Delegation, LockKind, ReadDelegation, TRANSIENT_PROGRAM, create_session, sequence_status, share},
 };
 use rpcrdma_nfs_client::v4::{Access, Callbacks, How, Options};
 use rpcrdma_oncrpc::{Answer, CallContext, Connection, GoneSignal, Limits, Service, TransportKind};
@@ -48,11 +48,17 @@ fn of(minor: u32, ops: Vec<callback::Args>) -> callback::Arguments {
 
 /// A client that can be called, its service, and its session.
 async fn called() -> (House, rpcrdma_nfs_client::v4::Nfs4, Arc<crate::house::Wire>, Arc<dyn Service>, SessionId) {
+    called_with(Options::new("test")).await
+}
+
+async fn called_with(
+    options: Options,
+) -> (House, rpcrdma_nfs_client::v4::Nfs4, Arc<crate::house::Wire>, Arc<dyn Service>, SessionId) {
     let house = House::new();
     let callbacks = Callbacks::new();
     let service = callbacks.service();
     let wire = house.wire();
-    let options = Options::new("test").with_callbacks(callbacks);
+    let options = options.with_callbacks(callbacks);
     let session = Arc::new(Mutex::new(SessionId([0; 16])));
     let made = session.clone();
     wire.after(move |_, results| {
@@ -212,6 +218,52 @@ async fn delegations_are_given_back_over_the_connection_that_stands() {
     asking.abort();
     wire.honest();
     nfs.close(opened).await.unwrap();
+}
+
+/// Who keeps delegations gives them back when they are recalled, and at the end.
+#[tokio::test(start_paused = true)]
+async fn delegations_that_are_kept_go_back_when_they_are_recalled() {
+    let (_house, nfs, wire, service, session) = called_with(Options::new("test").with_delegations()).await;
+    let root = nfs.root().await.unwrap().file;
+    let mut given = 0;
+    wire.after(move |call, results| {
+        for (args, outcome) in call.ops.iter().zip(&mut results.results) {
+            if let (Args::Open(open), Outcome::Open(Ok(opened))) = (args, &mut *outcome) {
+                assert_eq!(open.access & share::WANT_MASK, 0, "no delegation is refused before it is given");
+                given += 1;
+                let state = StateId { sequence: 1, other: StateIdOther([given; 12]) };
+                let permissions = Ace { kind: 0, flags: 0, rights: 0, who: "EVERYONE@".into() };
+                opened.delegation = Delegation::Read(ReadDelegation { state, recalled: false, permissions });
+            }
+            // The house knows nothing of them.
+            if let Outcome::DelegReturn(returned) = outcome {
+                (*returned, results.status) = (Ok(()), Status::OK);
+            }
+        }
+        Fate::Arrives
+    });
+    wire.calls();
+    for file in ["a", "b"] {
+        let (opened, _) = nfs.open(&root, &name(file), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+        nfs.close(opened).await.unwrap();
+    }
+    let returned = || {
+        let calls = wire.calls();
+        let all = calls.into_iter().flat_map(|call| call.ops).filter_map(|args| match args {
+            Args::DelegReturn(returned) => Some(returned.state.other.0[0]),
+            _ => None,
+        });
+        all.collect::<Vec<_>>()
+    };
+    assert_eq!((nfs.delegations(), returned()), (2, vec![]));
+    let state = StateId { sequence: 1, other: StateIdOther([1; 12]) };
+    let recall = callback::Args::Recall(CbRecall { state, truncate: false, file: root.clone() });
+    let ops = vec![callback::Args::Sequence(sequence(session, 1, 0)), recall];
+    assert_eq!(call(&service, &of(2, ops)).await.status, Status::OK);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!((nfs.delegations(), returned()), (1, vec![1]));
+    nfs.end().await.unwrap();
+    assert_eq!((nfs.delegations(), returned()), (0, vec![2]));
 }
 
 /// The server calls when a lock can be had; it need not be tried again and again.

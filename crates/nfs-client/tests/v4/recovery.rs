@@ -6,8 +6,8 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_nfs::v4::{
-    Args, Arguments, Op, Outcome, Status,
-    ops::{LockKind, Stability, sequence_status},
+    Ace, Args, Arguments, Op, Outcome, StateId, StateIdOther, Status,
+    ops::{Delegation, LockKind, ReadDelegation, Stability, sequence_status, share},
 };
 use rpcrdma_nfs_client::v4::{Access, Error, How, Lost};
 use std::time::Duration;
@@ -53,6 +53,51 @@ async fn opens_and_locks_outlast_a_restart() {
         let (again, _) = nfs.open(&root, &name("other"), Access::Both, How::Existing).await.unwrap();
         nfs.close(again).await.unwrap();
         other.close(theirs).await.unwrap();
+    }
+}
+
+/// A delegation that comes with a reclaimed open, as Linux's nfsd gives one, is not wanted, and goes back.
+#[tokio::test(start_paused = true)]
+async fn a_delegation_of_what_is_reclaimed_is_given_back() {
+    for minor in 0..=2 {
+        println!("minor version {minor}");
+        let house = House::new();
+        let (nfs, wire) = house.client(minor).await;
+        let root = nfs.root().await.unwrap().file;
+        let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+        let state = StateId { sequence: 1, other: StateIdOther([7; 12]) };
+        house.restart(&[&wire]).await;
+        wire.calls();
+        wire.after(move |_, results| {
+            for outcome in &mut results.results {
+                if let Outcome::Open(Ok(opened)) = outcome {
+                    let permissions = Ace { kind: 0, flags: 0, rights: 0, who: "EVERYONE@".into() };
+                    opened.delegation = Delegation::Read(ReadDelegation { state, recalled: true, permissions });
+                }
+                // The house knows nothing of it.
+                if let Outcome::DelegReturn(returned) = outcome {
+                    (*returned, results.status) = (Ok(()), Status::OK);
+                }
+            }
+            Fate::Arrives
+        });
+        nfs.write(&opened, 0, Stability::FileSync, contents(10)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let calls = wire.calls();
+        let all = || calls.iter().flat_map(|call| &call.ops);
+        let wanted = all().filter_map(|args| match args {
+            Args::Open(open) => Some(open.access & share::WANT_MASK),
+            _ => None,
+        });
+        let none = if minor > 0 { share::WANT_NONE } else { 0 };
+        assert_eq!(wanted.collect::<Vec<_>>(), [none], "{:?}", ops(&calls));
+        let returned = all().filter_map(|args| match args {
+            Args::DelegReturn(returned) => Some(returned.state),
+            _ => None,
+        });
+        assert_eq!(returned.collect::<Vec<_>>(), [state], "{:?}", ops(&calls));
+        wire.honest();
+        nfs.close(opened).await.unwrap();
     }
 }
 

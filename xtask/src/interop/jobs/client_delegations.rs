@@ -205,12 +205,12 @@ impl Pair<'_> {
         let metrics = self.server.finish()?;
         let revoked = metrics.sum("rpcrdma_nfs4_revocations_total", &[]);
         ensure!(revoked == 0.0, "{revoked} delegations were revoked of a client that gives them back");
-        reverse_direction(self.context, &wires[HOLDER])
+        reverse_direction(self.context, &wires[HOLDER], CAUSES.len())
     }
 }
 
-/// The server's recalls and the holder's answers, as the holder's capture has them: our reader and tshark find each.
-fn reverse_direction(context: &Context, wire: &Path) -> anyhow::Result<()> {
+/// At least so many of the server's recalls and their answers, as a capture has them: our reader and tshark find each.
+pub(super) fn reverse_direction(context: &Context, wire: &Path, least: usize) -> anyhow::Result<()> {
     let mut command = context.command();
     command.arg("decode").arg(wire).args(["--procedure", "CB_RECALL"]);
     let shown = process::run(context, "decode-CB_RECALL", command)?.expect_success()?.stdout;
@@ -219,7 +219,7 @@ fn reverse_direction(context: &Context, wire: &Path) -> anyhow::Result<()> {
     let theirs = tshark::callbacks(context, wire, CB_RECALL)?;
     context.note(format!("CB_RECALL and answers: decode {ours:?}, tshark {theirs:?}"));
     for (who, (calls, answers)) in [("decode", ours), ("tshark", theirs)] {
-        let (least, see) = (CAUSES.len(), wire.display());
+        let see = wire.display();
         ensure!(calls >= least, "{who} shows {calls} CB_RECALL instead of {least} in {see}");
         ensure!(answers >= least, "{who} shows {answers} answers to CB_RECALL instead of {least} in {see}");
     }

@@ -36,7 +36,7 @@ pub(super) const SERVER: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
-    flavours: flavour::ONE,
+    flavours: flavour::ENDS_OF_RDMA,
     run: server,
 };
 
@@ -114,8 +114,7 @@ fn server(context: &Context) -> anyhow::Result<()> {
     let trees = context.folder("trees")?;
     let made = trees.join("made");
     tree::make(&made, context.seed())?;
-    let url =
-        |path: &str| format!("nfs://127.0.0.1:{}/exports/{path}?mountport={}", middlebox.port(), nfsd.mount_port());
+    let url = |path: &str| nfsd.url_behind(middlebox.port(), path);
     let mut numbers = Numbers(context.seed());
     // What this way of the copy has.
     let of = |parts: &[Part]| -> Vec<_> { PLACES.into_iter().filter(|(_, part, _)| parts.contains(part)).collect() };

@@ -32,10 +32,13 @@ mod faults_vanished;
 mod linux_crashes;
 mod linux_linux;
 mod server_commands;
+mod server_delegations;
 mod server_falls_back;
 mod server_large;
+mod server_restart;
 mod server_tree;
 mod server_uses;
+mod server_versions;
 mod verbs;
 
 /// One thing that is tried.
@@ -95,6 +98,9 @@ const JOBS: &[Job] = &[
     server_large::JOB,
     server_tree::JOB,
     server_uses::JOB,
+    server_versions::JOB,
+    server_restart::JOB,
+    server_delegations::JOB,
     verbs::ROCE,
     verbs::IWARP,
     verbs::LINUX,

@@ -1,4 +1,7 @@
-//! Our client's commands against Linux's nfsd, each judged by what the guest has afterwards.
+//! Each command of our client against Linux's nfsd, judged by what the guest has afterwards.
+//!
+//! [`COMMANDS`] has a line for each. The job fails where the program has a command that calls servers and that stands
+//! there not, and where one that stands there is none of the program's.
 
 use super::Job;
 use crate::interop::{
@@ -8,25 +11,63 @@ use crate::interop::{
     process::Finished,
     wire::Wire,
 };
-use anyhow::{Context as _, ensure};
-use std::fs;
+use anyhow::{Context as _, bail, ensure};
+use std::{fs, path::Path, process::Command};
 
 pub(super) const JOB: Job = Job {
     name: "server-commands",
-    about: "Linux's nfsd serves our ls, stat, cat, df, mkdir, put, get, mv, ln, rm and ping",
+    about: "Linux's nfsd serves each command of ours: ls, stat, cat, df, mkdir, put, get, mv, ln, rm, ping, bench",
     seconds: 240,
     guests: 1,
     scales: false,
-    flavours: flavour::ONE,
+    flavours: flavour::OURS,
     run,
 };
+
+/// What tries a command.
+type Try = fn(&Client<'_>) -> anyhow::Result<()>;
+
+/// The commands in the order in which they are tried: each finds what those before it have left.
+const COMMANDS: &[(&str, Try)] = &[
+    ("ls", ls),
+    ("stat", stat),
+    ("cat", cat),
+    ("df", df),
+    ("mkdir", mkdir),
+    ("put", put),
+    ("mv", mv),
+    ("ln", ln),
+    ("get", get),
+    ("bench", bench),
+    ("ping", ping),
+    ("rm", rm),
+];
+
+/// Commands that call no server.
+const ELSEWHERE: &[&str] = &["serve", "devices", "decode", "completions", "man", "help"];
 
 fn run(context: &Context) -> anyhow::Result<()> {
     let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()))?;
     let ours = Client { context, nfsd: &nfsd };
+    ours.all_are_tried()?;
+    for (name, command) in COMMANDS {
+        command(&ours).with_context(|| format!("{name}, NFS {}", context.flavour().version))?;
+    }
+    let see = nfsd.wire();
+    nfsd.finish()?;
+    let wire = Wire::read(context, &see)?;
+    context.note(wire.in_short());
+    ensure!(
+        (wire.connections == 0) == context.flavour().is_tcp(),
+        "{} connections of RDMA; see {}",
+        wire.connections,
+        see.display()
+    );
+    wire.judge_terminates(context, &see)
+}
 
-    // What the guest made.
-    let listed = ours.run("ls", &["ls", &nfsd.url("dir")])?;
+fn ls(ours: &Client<'_>) -> anyhow::Result<()> {
+    let listed = ours.run("ls", &["ls", &ours.url("dir")])?;
     let mut names: Vec<_> = listed.stdout.lines().collect();
     names.sort_unstable();
     ensure!(
@@ -35,61 +76,104 @@ fn run(context: &Context) -> anyhow::Result<()> {
         names.len(),
         listed.out.display()
     );
-    let long = ours.run("ls-long", &["ls", "-l", &nfsd.url("")])?;
+    let long = ours.run("ls-long", &["ls", "-l", &ours.url("")])?;
     ensure!(long.stdout.contains("link -> hello.txt") && long.stdout.contains("3145728"), "ls -l: {}", long.stdout);
-    let cat = ours.run("cat", &["cat", &nfsd.url("hello.txt"), &nfsd.url("dir/file-7")])?;
-    ensure!(cat.stdout == "hello from linux nfsd\nfile 7\n", "cat printed {:?}", cat.stdout);
-    let stat = ours.run("stat", &["stat", "--json", &nfsd.url("random.bin")])?.json()?;
-    ensure!(stat["size"] == 3_145_728, "stat: {stat}");
-    let df = ours.run("df", &["df", "--json", &nfsd.url("")])?;
-    let guest_df: u64 =
-        nfsd.run("stat -f -c '%S %b' /exports")?.split_whitespace().map(|n| n.parse().unwrap_or(0)).product();
-    ensure!(df.stdout.contains(&guest_df.to_string()), "df says {}, the guest has {guest_df} octets", df.stdout.trim());
+    Ok(())
+}
 
-    // What we make.
-    ours.run("mkdir", &["mkdir", &nfsd.url("made")])?;
-    let local = context.dir().join("local");
+fn stat(ours: &Client<'_>) -> anyhow::Result<()> {
+    let stat = ours.run("stat", &["stat", "--json", &ours.url("random.bin")])?.json()?;
+    let there = ours.nfsd.run("stat -c '%s %i' /exports/random.bin")?;
+    let (size, inode) = there.trim().split_once(' ').context("stat in the guest")?;
+    let told = stat["size"].as_u64().context("stat has no size")?;
+    ensure!(size.parse() == Ok(told), "stat: {stat}, the guest has {there}");
+    ensure!(stat.to_string().contains(inode), "stat tells no file id {inode}: {stat}");
+    Ok(())
+}
+
+fn cat(ours: &Client<'_>) -> anyhow::Result<()> {
+    let cat = ours.run("cat", &["cat", &ours.url("hello.txt"), &ours.url("dir/file-7")])?;
+    ensure!(cat.stdout == "hello from linux nfsd\nfile 7\n", "cat printed {:?}", cat.stdout);
+    ours.fails("cat-missing", &["cat", &ours.url("missing")], "no such file")
+}
+
+fn df(ours: &Client<'_>) -> anyhow::Result<()> {
+    let df = ours.run("df", &["df", "--json", &ours.url("")])?;
+    let there = ours.nfsd.run("stat -f -c '%S %b' /exports")?;
+    let there: u64 = there.split_whitespace().map(|number| number.parse().unwrap_or(0)).product();
+    ensure!(df.stdout.contains(&there.to_string()), "df says {}, the guest has {there} octets", df.stdout.trim());
+    Ok(())
+}
+
+fn mkdir(ours: &Client<'_>) -> anyhow::Result<()> {
+    ours.run("mkdir", &["mkdir", &ours.url("made")])?;
+    ours.guest_has("stat -c %F /exports/made", "directory\n")?;
+    ours.fails("mkdir-again", &["mkdir", &ours.url("hello.txt")], "exist")
+}
+
+fn put(ours: &Client<'_>) -> anyhow::Result<()> {
+    let local = ours.context.dir().join("local");
     fs::write(&local, "put by us\n")?;
-    let local = local.to_str().context("the job's folder has no UTF-8 name")?;
-    ours.run("put", &["put", "-q", local, &nfsd.url("made/put")])?;
-    ours.guest_has("cat /exports/made/put", "put by us\n")?;
-    ours.run("mv", &["mv", &nfsd.url("made/put"), &nfsd.url("made/moved")])?;
-    ours.run("ln", &["ln", &nfsd.url("made/moved"), &nfsd.url("made/hard")])?;
-    ours.run("ln-s", &["ln", "-s", "moved", &nfsd.url("made/soft")])?;
+    ours.run("put", &["put", "-q", text(&local)?, &ours.url("made/put")])?;
+    ours.guest_has("cat /exports/made/put", "put by us\n")
+}
+
+fn mv(ours: &Client<'_>) -> anyhow::Result<()> {
+    ours.run("mv", &["mv", &ours.url("made/put"), &ours.url("made/moved")])?;
+    ours.guest_has("ls /exports/made", "moved\n")
+}
+
+fn ln(ours: &Client<'_>) -> anyhow::Result<()> {
+    ours.run("ln", &["ln", &ours.url("made/moved"), &ours.url("made/hard")])?;
+    ours.run("ln-s", &["ln", "-s", "moved", &ours.url("made/soft")])?;
     ours.guest_has(
         "cd /exports/made; stat -c %h hard; readlink soft; cat soft; ls",
         "2\nmoved\nput by us\nhard\nmoved\nsoft\n",
-    )?;
-    let copy = context.dir().join("copy");
-    ours.run("get", &["get", "-q", &nfsd.url("random.bin"), copy.to_str().unwrap_or("copy")])?;
-    let sum = nfsd.run("sha256sum </exports/random.bin")?;
-    let mut here = std::process::Command::new("sh");
-    here.arg("-c").arg(format!("sha256sum <'{}'", copy.display()));
-    ensure!(context.run("sum", here)?.stdout == sum, "what get brought is not what the guest has");
-    fs::remove_file(&copy)?;
-    ours.run("rm", &["rm", &nfsd.url("made/hard")])?;
-    ours.run("rm-r", &["rm", "-r", &nfsd.url("made"), &nfsd.url("dir")])?;
-    ours.guest_has("ls /exports", "SHA256SUMS\nhello.txt\nlink\nrandom.bin\n")?;
+    )
+}
 
-    // What must fail, with the server's reason.
-    ours.fails("cat-missing", &["cat", &nfsd.url("missing")], "no such file")?;
-    ours.fails("mkdir-again", &["mkdir", &nfsd.url("hello.txt")], "exist")?;
-    ours.fails("rm-missing", &["rm", &nfsd.url("missing")], "no such file")?;
+fn get(ours: &Client<'_>) -> anyhow::Result<()> {
+    let copy = ours.context.dir().join("copy");
+    ours.run("get", &["get", "-q", &ours.url("random.bin"), text(&copy)?])?;
+    ours.same_as_in_guest(&copy, "/exports/random.bin")?;
+    Ok(fs::remove_file(&copy)?)
+}
 
-    let ping = ours.run("ping", &["ping", "-c", "5", "-i", "0.1", "-v", &nfsd.url("")])?;
-    context.note(ping.stdout.lines().next().unwrap_or("").to_owned());
+fn bench(ours: &Client<'_>) -> anyhow::Result<()> {
+    for operation in ["getattr", "read", "write"] {
+        let mut arguments = vec!["bench", "--json", "--seconds", "1", "--op", operation];
+        arguments.extend(if operation == "write" { &["--overwrite"][..] } else { &[] });
+        let url = ours.url("made/measured");
+        ours.nfsd.run("head -c 4M /dev/urandom >/exports/made/measured")?;
+        arguments.push(&url);
+        ours.run(&format!("bench-{operation}"), &arguments)?.json()?;
+    }
+    ours.nfsd.run("rm /exports/made/measured").map(drop)
+}
+
+fn ping(ours: &Client<'_>) -> anyhow::Result<()> {
+    let ping = ours.run("ping", &["ping", "-c", "5", "-i", "0.1", "-v", &ours.url("")])?;
+    ours.context.note(ping.stdout.lines().next().unwrap_or("").to_owned());
+    ensure!(ping.stdout.contains("5 answered"), "of 5 pings: {}; see {}", ping.stdout, ping.out.display());
     ensure!(
-        ping.stdout.contains("4096"),
+        ours.context.flavour().is_tcp() || ping.stdout.contains("4096"),
         "ping -v does not tell 4,096-octet messages: {}; see {}",
         ping.stdout,
         ping.out.display()
     );
+    Ok(())
+}
 
-    let see = nfsd.wire();
-    nfsd.finish()?;
-    let wire = Wire::read(context, &see)?;
-    context.note(wire.in_short());
-    wire.judge_terminates(context, &see)
+fn rm(ours: &Client<'_>) -> anyhow::Result<()> {
+    ours.run("rm", &["rm", &ours.url("made/hard")])?;
+    ours.guest_has("ls /exports/made", "moved\nsoft\n")?;
+    ours.run("rm-r", &["rm", "-r", &ours.url("made"), &ours.url("dir")])?;
+    ours.guest_has("ls /exports", "SHA256SUMS\nhello.txt\nlink\nrandom.bin\n")?;
+    ours.fails("rm-missing", &["rm", &ours.url("missing")], "no such file")
+}
+
+fn text(path: &Path) -> anyhow::Result<&str> {
+    path.to_str().context("the job's folder has no UTF-8 name")
 }
 
 struct Client<'a> {
@@ -98,6 +182,25 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
+    /// Fails unless [`COMMANDS`] and [`ELSEWHERE`] are what the program has.
+    fn all_are_tried(&self) -> anyhow::Result<()> {
+        let help = self.run("help", &["help"])?.stdout;
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        let found: Vec<_> = listed.filter_map(|line| line.split_whitespace().next()).collect();
+        let tried = |name: &str| COMMANDS.iter().any(|(command, _)| *command == name);
+        if let Some(untried) = found.iter().find(|name| !tried(name) && !ELSEWHERE.contains(name)) {
+            bail!("the program has a command {untried}, which is not tried here");
+        }
+        if let Some((lacking, _)) = COMMANDS.iter().find(|(name, _)| !found.contains(name)) {
+            bail!("the program has no command {lacking}");
+        }
+        Ok(())
+    }
+
+    fn url(&self, path: &str) -> String {
+        self.nfsd.url(path)
+    }
+
     fn run(&self, name: &str, arguments: &[&str]) -> anyhow::Result<Finished> {
         self.context
             .rpcrdma(name, arguments)?
@@ -114,6 +217,17 @@ impl Client<'_> {
     fn guest_has(&self, script: &str, wanted: &str) -> anyhow::Result<()> {
         let found = self.nfsd.run(script)?;
         ensure!(found == wanted, "{script}: the guest has {found:?}, not {wanted:?}");
+        Ok(())
+    }
+
+    /// Whether a file here has the octets of one in the guest.
+    fn same_as_in_guest(&self, here: &Path, there: &str) -> anyhow::Result<()> {
+        let there = self.nfsd.run(&format!("sha256sum {there}"))?;
+        let mut command = Command::new("sha256sum");
+        command.arg(here);
+        let found = self.context.run("sum", command)?.expect_success()?.stdout;
+        let sum = |said: &str| said.split_whitespace().next().map(str::to_owned);
+        ensure!(sum(&found).is_some() && sum(&found) == sum(&there), "{found} is not what the guest has: {there}");
         Ok(())
     }
 }

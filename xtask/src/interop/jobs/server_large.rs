@@ -19,7 +19,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
-    flavours: flavour::ONE,
+    flavours: flavour::ENDS,
     run,
 };
 

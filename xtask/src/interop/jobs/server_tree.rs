@@ -7,11 +7,11 @@ use std::path::Path;
 
 pub(super) const JOB: Job = Job {
     name: "server-tree",
-    about: "our put and get copy a tree to Linux's nfsd and back: all sizes, holes, links, odd and long names, modes",
+    about: "our put and get copy a tree to Linux's nfsd and back: all sizes, holes, links, odd and long names, modes, times",
     seconds: 240,
     guests: 1,
     scales: false,
-    flavours: flavour::ONE,
+    flavours: flavour::OURS,
     run,
 };
 
@@ -23,11 +23,16 @@ fn run(context: &Context) -> anyhow::Result<()> {
         context.rpcrdma(name, arguments)?.expect_success().with_context(|| format!("rpcrdma {}", arguments.join(" ")))
     };
     let text = |path: &Path| path.to_string_lossy().into_owned();
-    let capture = text(&context.dir().join("put.pcapng"));
-    ours("put", &["put", "-q", "-r", "--capture", &capture, &text(&made), &nfsd.url("")])?;
+    let copied = |command: &str, from: &str, to: &str| {
+        let capture = text(&context.dir().join(format!("{command}.pcapng")));
+        // TCP is not captured.
+        let captured: &[&str] = if context.flavour().is_tcp() { &[] } else { &["--capture", &capture] };
+        ours(command, &[&[command, "-q", "-r"], captured, &[from, to]].concat())
+    };
+    copied("put", &text(&made), &nfsd.url(""))?;
 
-    // By the guest's own eyes: names, kinds, sizes and checksums.
-    let list = "find . -mindepth 1 -printf '%p %y %m %l\\n' | sort; find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -name holes -printf '%s\\n'";
+    // By the guest's own eyes: names, kinds, modes, times, sizes and checksums.
+    let list = "find . -mindepth 1 -printf '%p %y %m %T@ %l\\n' | sort; find . -type f -print0 | sort -z | xargs -0 sha256sum; find . -name holes -printf '%s\\n'";
     let there = nfsd.run(&format!("cd /exports/made; export LC_ALL=C; {list}"))?;
     let mut here = std::process::Command::new("sh");
     here.current_dir(&made).env("LC_ALL", "C").arg("-c").arg(list);
@@ -42,9 +47,9 @@ fn run(context: &Context) -> anyhow::Result<()> {
     }
 
     let back = context.dir().join("trees/back");
-    let capture = text(&context.dir().join("get.pcapng"));
-    ours("get", &["get", "-q", "-r", "--capture", &capture, &nfsd.url("made"), &text(&back)])?;
+    copied("get", &nfsd.url("made"), &text(&back))?;
     tree::same(context, "compare", &made, &back)?;
+    tree::same_times(context, "times", &made, &back)?;
     ours("ls", &["ls", "-R", &nfsd.url("made")])?;
     ours("rm", &["rm", "-r", &nfsd.url("made")])?;
     ensure!(nfsd.run("test ! -e /exports/made && echo gone")?.trim() == "gone", "rm -r left something");

@@ -1,0 +1,100 @@
+//! Opens files of a server of NFS version 4 for reading, keeps the delegations that it is given, and waits until the
+//! server has called all of them back.
+//!
+//! `delegated rdma|tcp SERVER MINOR CAPTURE PATH...`: what goes over RDMA is written to the pcapng file CAPTURE. Prints
+//! `delegated N` when the files are open and N delegations were given, and `returned` when none of them is left.
+
+use rpcrdma::{ClientOptions, Quiet, Reverse, connect};
+use rpcrdma_capture::{CaptureWriter, capture};
+use rpcrdma_env::{Heap, TokioClock, tokio_env};
+use rpcrdma_iwarp::{Config, Iwarp};
+use rpcrdma_nfs::v4::{Handle, Name, PROGRAM, VERSION};
+use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Opened, Options};
+use rpcrdma_oncrpc::{
+    Client, ClientTransport, Handler, Router, SysAuth, SysCredential,
+    tcp::{self, TcpConnector},
+};
+use std::{error::Error, fs::File, net::SocketAddr, sync::Arc, time::Duration};
+
+/// How often it looks what is left.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// How often a file is opened until it is delegated: a server that has just been told where to call has to try first.
+const TRIES: u32 = 50;
+
+type Result<T> = std::result::Result<T, Box<dyn Error>>;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [transport, server, minor, file, paths @ ..] = &arguments[..] else {
+        return Err("delegated rdma|tcp SERVER MINOR CAPTURE PATH...".into());
+    };
+    let (server, minor): (SocketAddr, u32) = (server.parse()?, minor.parse()?);
+    let env = tokio_env()?;
+    let callbacks = Callbacks::new();
+    let handler: Arc<dyn Handler> = Arc::new(Router::new(&env).with_service(callbacks.service()));
+    let (tap, writer) = capture(Arc::new(TokioClock::new()), Default::default());
+    let file = File::create(file)?;
+    let writing = std::thread::spawn(move || CaptureWriter::run(writer, file));
+    let transport: Arc<dyn ClientTransport> = if transport == "tcp" {
+        let mut options = tcp::ClientOptions::default();
+        options.reverse = Some(tcp::Reverse { handler, calls: CALLBACK_SLOTS as usize });
+        let connector = Arc::new(TcpConnector::new(server));
+        let (transport, driver) = tcp::connect(connector, Arc::new(Heap), &env, options).await?;
+        tokio::spawn(driver);
+        transport
+    } else {
+        let mut config = Config::default();
+        config.tap = Some(tap.clone());
+        let mut options = ClientOptions::default();
+        options.reverse = Some(Reverse { handler, credits: CALLBACK_SLOTS });
+        let fabric = Arc::new(Iwarp::new(env.clone(), config));
+        let (transport, driver) = connect(fabric, server, &env, options, Arc::new(Quiet)).await?;
+        tokio::spawn(driver);
+        transport
+    };
+    let identity = Arc::new(SysAuth::new(SysCredential::default()));
+    let rpc = Client::new(transport, identity, PROGRAM, VERSION);
+    let options = Options::new("delegated").with_minors(minor..=minor).with_callbacks(callbacks).with_delegations();
+    let nfs = Nfs4::connect(rpc, &env, options).await?;
+    tokio::spawn(nfs.driver());
+
+    let mut open = Vec::new();
+    for path in paths {
+        open.push(delegated(&nfs, path).await?);
+    }
+    println!("delegated {}", nfs.delegations());
+    while nfs.delegations() > 0 {
+        tokio::time::sleep(LOOK).await;
+    }
+    println!("returned");
+    for opened in open {
+        nfs.close(opened).await?;
+    }
+    nfs.end().await?;
+    drop(nfs);
+    tap.finish();
+    writing.join().map_err(|_| "the capture's thread has panicked")??;
+    Ok(())
+}
+
+/// Opens a file until it is delegated.
+async fn delegated(nfs: &Nfs4, path: &str) -> Result<Opened> {
+    let mut folder: Handle = nfs.root().await?.file;
+    let mut names: Vec<&str> = path.split('/').filter(|name| !name.is_empty()).collect();
+    let last = Name::from(names.pop().ok_or("no path of a file")?);
+    for name in names {
+        folder = nfs.lookup(&folder, &Name::from(name)).await?.file;
+    }
+    let before = nfs.delegations();
+    for _ in 0..TRIES {
+        let (opened, _) = nfs.open(&folder, &last, Access::Read, How::Existing).await?;
+        if nfs.delegations() > before {
+            return Ok(opened);
+        }
+        nfs.close(opened).await?;
+        tokio::time::sleep(LOOK).await;
+    }
+    Err(format!("the server does not delegate {path}").into())
+}

@@ -1,0 +1,152 @@
+//! Linux's nfsd is stopped and started again while our client copies a tree there: it costs the time that the server is
+//! away and its time of grace, and nothing else.
+
+use super::Job;
+use crate::interop::{
+    context::Context,
+    flavour,
+    nfsd::{Nfsd, NfsdOptions},
+    process::{LOOK, Running},
+    tree,
+};
+use crate::numbers::Numbers;
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    fs,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+pub(super) const JOB: Job = Job {
+    name: "server-restart",
+    about: "Linux's nfsd is stopped and started again, with a time of grace, while our client copies a tree there",
+    seconds: 300,
+    guests: 1,
+    scales: false,
+    flavours: flavour::STATEFUL,
+    run,
+};
+
+/// Files in one folder, each small.
+const SMALL: usize = 1_200;
+/// A file that takes long, so that it is open for writing when nfsd goes.
+const LARGE: usize = 48 << 20;
+
+/// What of it the guest has when nfsd is stopped: small files, octets of the large one.
+const SMALL_AT: u64 = 150;
+const LARGE_AT: u64 = 4 << 20;
+
+/// How long nfsd is away each time.
+const AWAY: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
+
+/// How long a copy may take beside the time in which nfsd was away: its time of grace (10 s), in which it may wait for
+/// reclaims that are under way once more as long, the client's pause between attempts, and the copy itself.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where the copies are on the way, and that nothing else is left beside them.
+const SIZE_OF_LARGE: &str = "find /exports/large -type f -printf '%s\\n' 2>/dev/null | sort -n | tail -1";
+const COUNT_OF_SMALL: &str = "ls /exports/small 2>/dev/null | wc -l";
+
+fn run(context: &Context) -> anyhow::Result<()> {
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()))?;
+    let trees = context.folder("trees")?;
+    let mut numbers = Numbers(context.seed());
+    let (small, large) = (trees.join("small"), trees.join("large"));
+    for folder in [&small, &large] {
+        fs::create_dir_all(folder)?;
+    }
+    for number in 0..SMALL {
+        let size = tree::SIZES[number % 24];
+        fs::write(small.join(format!("file-{number}")), numbers.octets(size))?;
+    }
+    fs::write(large.join("file"), numbers.octets(LARGE))?;
+    fs::write(large.join("another"), numbers.octets(LARGE))?;
+
+    for (name, from, so_far, at, away) in
+        [("small", &small, COUNT_OF_SMALL, SMALL_AT, AWAY[0]), ("large", &large, SIZE_OF_LARGE, LARGE_AT, AWAY[1])]
+    {
+        let began = Instant::now();
+        let mut copy = Copy::start(context, &nfsd, name, from)?;
+        copy.until(&nfsd, so_far, at)?;
+        nfsd.stop()?;
+        thread::sleep(away);
+        ensure!(!copy.has_ended()?, "{name}: the copy was over before nfsd was away");
+        nfsd.start("")?;
+        copy.finish(away + PATIENCE)?;
+        context.note(format!("{name}: {:.1} s", began.elapsed().as_secs_f64()));
+        // By the guest's own eyes, and with nothing beside them.
+        let list = "find . -type f -print0 | sort -z | xargs -0 sha256sum";
+        let there = nfsd.run(&format!("cd /exports/{name}; export LC_ALL=C; {list}"))?;
+        let mut here = Command::new("sh");
+        here.current_dir(from).env("LC_ALL", "C").arg("-c").arg(list);
+        let here = context.run(&format!("list-{name}"), here)?.expect_success()?;
+        if here.stdout != there {
+            let see = context.dir().join(format!("{name}-in-guest"));
+            fs::write(&see, &there)?;
+            return Err(context.failed(format!("{name}: the guest has something else than was put"), &see));
+        }
+        let back = trees.join(format!("{name}-back"));
+        let (url, to) = (nfsd.url(name), back.to_string_lossy().into_owned());
+        context.rpcrdma(&format!("get-{name}"), ["get", "-q", "-r", &url, &to])?.expect_success().context("get")?;
+        tree::same(context, &format!("compare-{name}"), from, &back)?;
+    }
+    nfsd.finish()
+}
+
+/// `put -r` on its way.
+struct Copy<'a> {
+    context: &'a Context<'a>,
+    running: Running,
+    log: std::path::PathBuf,
+    name: &'a str,
+}
+
+impl<'a> Copy<'a> {
+    fn start(context: &'a Context<'a>, nfsd: &Nfsd, name: &'a str, from: &Path) -> anyhow::Result<Self> {
+        let log = context.dir().join(format!("put-{name}.err"));
+        let mut command = context.command();
+        command.args(["put", "-q", "-r"]).arg(from).arg(nfsd.url(""));
+        let running = Running::start(command, &log, &log)?;
+        Ok(Self { context, running, log, name })
+    }
+
+    /// Waits until a command in the guest prints at least this number.
+    fn until(&mut self, nfsd: &Nfsd, so_far: &str, at: u64) -> anyhow::Result<()> {
+        loop {
+            let found = nfsd.run(so_far)?;
+            if found.trim().parse::<u64>().unwrap_or(0) >= at {
+                self.context.note(format!("{}: nfsd stopped at {}", self.name, found.trim()));
+                return Ok(());
+            }
+            ensure!(
+                !self.has_ended()?,
+                "{}: the copy was over before nfsd was stopped, or failed; see {}",
+                self.name,
+                self.log.display()
+            );
+            if Instant::now() > self.context.deadline() {
+                bail!("{}: the budget ended before nfsd was stopped; see {}", self.name, self.log.display());
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    fn has_ended(&mut self) -> anyhow::Result<bool> {
+        Ok(self.running.ended()?.is_some())
+    }
+
+    /// Waits for its end, which must be good and in time.
+    fn finish(mut self, within: Duration) -> anyhow::Result<()> {
+        let words = format!("{}: the copy has ended; see {}", self.name, self.log.display());
+        let mut status = None;
+        self.context.wait_for(&words, within, || {
+            status = self.running.ended()?;
+            Ok(status.is_some())
+        })?;
+        let status = status.context("the copy")?;
+        ensure!(status.success(), "{}: the copy failed: {status}; see {}", self.name, self.log.display());
+        Ok(())
+    }
+}
