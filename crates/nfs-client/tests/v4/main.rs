@@ -5,6 +5,7 @@ mod callbacks;
 mod every;
 mod fabric;
 mod files;
+mod gathered;
 mod hostile;
 mod house;
 mod recovery;
