@@ -16,6 +16,7 @@ mod programs;
 mod ranges;
 mod requirements;
 mod sim;
+mod small;
 mod soak;
 
 /// Start the built programs and judge what they did.
@@ -40,6 +41,8 @@ enum Command {
     Requirements(requirements::Arguments),
     /// Run the transport in simulated worlds, each of them the world of a seed
     Sim(sim::Arguments),
+    /// Measure `get -r` and `put -r` of many small files
+    Small(small::Arguments),
     /// Let decent clients check every octet beside hostile peers, for as long as you ask
     Soak(soak::Arguments),
     /// Exercise one file with random operations and compare it with a model; runs in the guest
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
         Command::Mutants(arguments) => mutants::run(&arguments),
         Command::Requirements(arguments) => requirements::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Small(arguments) => small::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Soak(arguments) => soak::run(&arguments),
         Command::Fsx(arguments) => fsx::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Locks(arguments) => locks::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -41,7 +41,12 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
     pub(crate) fn new(root: &Path, name: &str) -> anyhow::Result<Self> {
-        let path = root.join("target").join(format!("{name}-{}", std::process::id()));
+        Self::in_folder(&root.join("target"), name)
+    }
+
+    /// The same elsewhere.
+    pub(crate) fn in_folder(folder: &Path, name: &str) -> anyhow::Result<Self> {
+        let path = folder.join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))
     }

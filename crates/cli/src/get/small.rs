@@ -155,8 +155,8 @@ impl Copier {
             move || -> Vec<Placed> { arrived.into_iter().map(|arrived| place(arrived, placing, &*random)).collect() };
         match tokio::task::spawn_blocking(place).await {
             Ok(placed) => placed,
-            // It was cancelled, which happens when the command ends, or has panicked.
-            Err(error) => std::panic::resume_unwind(Box::new(error)),
+            // It has panicked.
+            Err(error) => std::panic::resume_unwind(error.try_into_panic().unwrap_or_else(|error| Box::new(error))),
         }
     }
 

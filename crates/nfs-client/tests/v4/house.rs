@@ -51,6 +51,7 @@ pub(crate) enum Fate {
 }
 
 type Before = Box<dyn FnMut(&Arguments) -> Fate + Send>;
+type Change = Box<dyn FnMut(&mut Arguments) + Send>;
 type After = Box<dyn FnMut(&Arguments, &mut Results) -> Fate + Send>;
 
 /// What carries calls to the server.
@@ -59,6 +60,7 @@ pub(crate) struct Wire {
     handler: Mutex<Arc<dyn Handler>>,
     connection: Mutex<Arc<Connection>>,
     before: Mutex<Option<Before>>,
+    change: Mutex<Option<Change>>,
     after: Mutex<Option<After>>,
     /// The calls, and how many of their results there was separate room for.
     seen: Mutex<Vec<(Arguments, usize)>>,
@@ -90,6 +92,27 @@ impl Wire {
         *self.before.lock().unwrap() = Some(Box::new(script));
     }
 
+    /// Changes calls on their way.
+    pub(crate) fn change(&self, script: impl FnMut(&mut Arguments) + Send + 'static) {
+        *self.change.lock().unwrap() = Some(Box::new(script));
+    }
+
+    /// The message as it arrives.
+    fn changed(&self, call: Option<&Arguments>, message: Bytes) -> Bytes {
+        let (Some(call), Some(change)) = (call, &mut *self.change.lock().unwrap()) else { return message };
+        let encoded = |call: &Arguments| {
+            let mut encoder = Encoder::new();
+            call.encode(&mut encoder);
+            encoder.finish().to_bytes()
+        };
+        let head = message.len() - encoded(call).len();
+        let mut other = call.clone();
+        change(&mut other);
+        // As many as there are.
+        let other = Arguments { tag: other.tag.clone(), ..Arguments::new(other.minor, other.ops) };
+        Bytes::from([&message[..head], &encoded(&other)].concat())
+    }
+
     /// Interferes with results.
     pub(crate) fn after(&self, script: impl FnMut(&Arguments, &mut Results) -> Fate + Send + 'static) {
         *self.after.lock().unwrap() = Some(Box::new(script));
@@ -97,6 +120,7 @@ impl Wire {
 
     pub(crate) fn honest(&self) {
         *self.before.lock().unwrap() = None;
+        *self.change.lock().unwrap() = None;
         *self.after.lock().unwrap() = None;
     }
 
@@ -145,6 +169,7 @@ impl ClientTransport for Shared {
                 (Some(call), Some(before)) => before(call),
                 _ => Fate::Arrives,
             };
+            let message = wire.changed(call.as_ref(), message);
             match fate {
                 Fate::Arrives => {}
                 Fate::Fails => return drop(sender.send(Err(refused()))),
@@ -352,6 +377,7 @@ impl House {
             handler: Mutex::new(running.nfsd.nfs()),
             connection: Mutex::new(Arc::new(made)),
             before: Mutex::default(),
+            change: Mutex::default(),
             after: Mutex::default(),
             seen: Mutex::default(),
             limits: Mutex::new(Limits::new((1 << 20) + 8_192, (1 << 20) + 8_192)),

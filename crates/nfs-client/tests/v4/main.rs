@@ -8,6 +8,7 @@ mod every;
 mod extras;
 mod fabric;
 mod files;
+mod gathered;
 mod hostile;
 mod house;
 mod recovery;

@@ -22,7 +22,7 @@ use std::{
     fmt, mem,
     sync::{
         Arc, Mutex, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -170,6 +170,10 @@ pub(super) struct Delegations {
     numbers: AtomicU64,
     conflicts: Mutex<Conflicts>,
     connected: OnceLock<Connected>,
+    /// Whether a client has asked for one, ever.
+    is_asked: AtomicBool,
+    /// Who changes names in this moment without a look at what they stand for.
+    naming: AtomicUsize,
 }
 
 impl Delegations {
@@ -235,17 +239,32 @@ impl Drop for Delegation {
 
 /// Somebody uses a file. What that would conflict with is not delegated until this is dropped.
 #[must_use = "the use ends when its guard is dropped"]
-pub struct Using(Option<(Claims, FileKey, User, Kind)>);
+pub struct Using(Option<(Claims, Used)>);
+
+/// What is used.
+enum Used {
+    File(FileKey, User, Kind),
+    /// Names of files, whichever these are.
+    Names,
+}
 
 impl fmt::Debug for Using {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Using").field(&self.0.as_ref().map(|(_, file, ..)| file)).finish()
+        let file = self.0.as_ref().and_then(|(_, used)| match used {
+            Used::File(file, ..) => Some(file),
+            Used::Names => None,
+        });
+        f.debug_tuple("Using").field(&file).finish()
     }
 }
 
 impl Drop for Using {
     fn drop(&mut self) {
-        let Some((claims, file, user, kind)) = self.0.take() else { return };
+        let Some((claims, used)) = self.0.take() else { return };
+        let Used::File(file, user, kind) = used else {
+            claims.table.delegations.naming.fetch_sub(1, Ordering::SeqCst);
+            return;
+        };
         claims.table.delegations.on(file, |of_file| {
             if let Some(counts) = of_file.uses.get_mut(&user) {
                 let count = &mut counts[place(kind)];
@@ -291,7 +310,7 @@ impl Claims {
             recalled
         });
         if ends.is_empty() {
-            return Ok(Using(Some((self.clone(), file, user, kind))));
+            return Ok(Using(Some((self.clone(), Used::File(file, user, kind)))));
         }
         let now = self.table.clock.now();
         delegations.with_conflicts(|conflicts| conflicts.note(file, now, *quiet));
@@ -301,6 +320,16 @@ impl Claims {
         Err(Recalling { ends })
     }
 
+    /// Somebody is about to change names of files, whichever these are: as long as no client has asked for a delegation
+    /// there is none to call back, and the first that is asked for is not given while this lasts. Later there is
+    /// `None`: then it matters which files these are ([`recall`](Self::recall)).
+    pub fn undelegated(&self) -> Option<Using> {
+        let delegations = &self.table.delegations;
+        delegations.naming.fetch_add(1, Ordering::SeqCst);
+        let using = Using(Some((self.clone(), Used::Names)));
+        (!delegations.is_asked.load(Ordering::SeqCst)).then_some(using)
+    }
+
     /// Delegates a file to a client that has it open. `again` says that it had the delegation before a restart.
     ///
     /// # Errors
@@ -308,6 +337,11 @@ impl Claims {
     pub fn delegate(&self, file: FileKey, client: Client, kind: Kind, again: bool) -> Result<Delegation, NotDelegated> {
         let delegations = &self.table.delegations;
         let (_, quiet) = delegations.connected.get().ok_or(NotDelegated::Nobody)?;
+        // In this order: whoever does not see that somebody has asked is seen here.
+        delegations.is_asked.store(true, Ordering::SeqCst);
+        if !again && delegations.naming.load(Ordering::SeqCst) > 0 {
+            return Err(NotDelegated::Contention);
+        }
         let now = self.table.clock.now();
         let is_wanted = || delegations.with_conflicts(|conflicts| conflicts.has(&file, now, *quiet));
         if !again && is_wanted() {

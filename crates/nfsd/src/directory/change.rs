@@ -150,7 +150,10 @@ impl Inner {
         (to_directory, to): (FileId, &[u8]),
     ) -> Result<Renamed, Failure<Renamed>> {
         let first = self.directory(from_directory).map_err(failed)?;
-        let second = self.directory(to_directory).map_err(failed)?;
+        let second = match from_directory == to_directory {
+            true => first.clone(),
+            false => self.directory(to_directory).map_err(failed)?,
+        };
         self.check_not_hidden(&first, from, Fault::NotFound).map_err(failed)?;
         self.check_not_hidden(&second, to, Fault::Exists).map_err(failed)?;
         // Always in the same order, so that two renames cannot wait for each other.

@@ -56,6 +56,26 @@ fn what_others_have_open_is_not_delegated_and_the_own_opens_are_no_hindrance() {
     assert!(claims.is_empty());
 }
 
+/// Until a client asks for a delegation nobody has to know which files names stand for.
+#[test]
+fn the_first_delegation_waits_for_names_that_are_being_changed() {
+    let (claims, ..) = delegating();
+    let first = claims.undelegated().expect("nobody has asked");
+    let second = claims.undelegated().expect("nobody has asked");
+    drop(first);
+    assert_eq!(claims.delegate(file(1), client(1), Kind::Read, false).err(), Some(NotDelegated::Contention));
+    assert!(claims.undelegated().is_none(), "somebody has asked");
+    drop(second);
+    let delegation = claims.delegate(file(1), client(1), Kind::Read, false).expect("no name is being changed");
+    drop(delegation);
+    assert!(claims.undelegated().is_none(), "and may ask again at any moment");
+    assert!(claims.delegate(file(2), client(1), Kind::Read, false).is_ok());
+    // What was there before a restart is given back in any case.
+    let (claims, ..) = delegating();
+    let _naming = claims.undelegated().expect("nobody has asked");
+    assert!(claims.delegate(file(1), client(1), Kind::Read, true).is_ok());
+}
+
 #[test]
 fn what_is_used_in_this_moment_is_not_delegated() {
     let (claims, ..) = delegating();

@@ -114,3 +114,45 @@ fn a_failure_behind_data_changes_what_stands_before_it_whatever_the_tag_is() {
         assert_eq!(only!(results.results.pop().unwrap(), Read).unwrap().data, [7; 5][..]);
     }
 }
+
+/// A client that fetches many small files asks for many in one call: one job reads them.
+#[test]
+fn many_small_files_are_read_by_one_job() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = scratch.path().join("served");
+    fs::create_dir(&served).unwrap();
+    let state = StateDirectory::open(scratch.path().join("state"), &*env().random).unwrap();
+    let workers = Arc::new(Counted::default());
+    let directory = DirectoryFs::open(&served, &state, Queue::new(workers.clone()), &env()).unwrap();
+    let server = TestServer::serving(Arc::new(directory));
+    let client = server.client("a");
+    let names: Vec<_> = (0..20).map(|number| format!("file {number}")).collect();
+    for (number, name) in names.iter().enumerate() {
+        fs::write(served.join(name), vec![number as u8; 100 + number]).unwrap();
+    }
+    let files: Vec<_> = names.iter().map(|name| client.walk(name).unwrap()).collect();
+    let read = |count| Args::Read(ops::Read { state: StateId::ANONYMOUS, offset: 0, count });
+    let pair = |file: &Handle, count| [Args::PutFh(ops::PutFh { file: file.clone() }), read(count)];
+    let before = workers.0.load(Ordering::Relaxed);
+    let outcomes = client.call(files.iter().flat_map(|file| pair(file, 200)).collect());
+    assert_eq!(workers.0.load(Ordering::Relaxed) - before, 1);
+    let data = |outcome: &Outcome<rpcrdma_xdr::ItemData>| match outcome {
+        Outcome::Read(Ok(read)) => (read.end, read.data.as_slice().to_vec()),
+        other => panic!("{other:?}"),
+    };
+    let came: Vec<_> = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Read(_))).map(data).collect();
+    assert_eq!(came.len(), 20);
+    for (number, came) in came.iter().enumerate() {
+        assert_eq!(*came, (true, vec![number as u8; 100 + number]), "each file's own");
+    }
+    // Each fails by itself, and what comes before it counts.
+    let root = client.walk("").unwrap();
+    for (bad, status) in [(&root, Status::ISDIR), (&Handle::new(b"nothing").unwrap(), Status::BADHANDLE)] {
+        let ops: Vec<_> = [&files[1], &files[2], bad, &files[3]].into_iter().flat_map(|file| pair(file, 50)).collect();
+        let outcomes = client.call(ops);
+        assert_eq!(outcomes.last().unwrap().status(), status);
+        let came: Vec<_> =
+            outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Read(Ok(_)))).map(data).collect();
+        assert_eq!(came, [(false, vec![1; 50]), (false, vec![2; 50])]);
+    }
+}

@@ -1,0 +1,271 @@
+//! `cargo xtask small`: how long `get -r` and `put -r` of many small files take, with one program or several by turns.
+//!
+//! Each program serves and copies by itself: what is compared is what its user gets. All that is copied lies in memory by
+//! default, so that what is measured is the programs. A round has each program's turn of each kind, whatever else the
+//! machine does meets all; told are medians, and the processor time of client and server, which hears little of it.
+
+use crate::{figures::machine::Machine, programs};
+use anyhow::{Context as _, bail, ensure};
+use std::{
+    fmt::Write as _,
+    fs,
+    io::{BufRead as _, BufReader},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Instant,
+};
+
+/// Ticks in a second, of /proc/PID/stat: Linux tells all programs this many.
+const TICKS: f64 = 100.0;
+
+/// Measure `get -r` and `put -r` of many small files
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// A program to measure, the first being what the others are compared with; may be given several times (default: the
+    /// one that this repository builds)
+    #[arg(long = "program", value_name = "FILE")]
+    programs: Vec<PathBuf>,
+    /// How many files
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    files: usize,
+    /// Of how many octets each
+    #[arg(long, value_name = "N", default_value_t = 4_096)]
+    octets: usize,
+    /// Turns of each kind
+    #[arg(long, value_name = "N", default_value_t = 7)]
+    rounds: usize,
+    /// Where the files are
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    folder: PathBuf,
+    /// Let servers make names durable before they answer (without --async)
+    #[arg(long)]
+    durable: bool,
+}
+
+/// What a turn took, in seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Took {
+    wall: f64,
+    client: f64,
+    server: f64,
+}
+
+/// A program that serves.
+struct Served<'a> {
+    program: &'a Path,
+    server: Child,
+    nfs: String,
+    mount: String,
+    has_version_4: bool,
+    folder: PathBuf,
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
+/// One of the things that are timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Kind {
+    command: &'static str,
+    version: &'static str,
+}
+
+const KINDS: [Kind; 4] = [
+    Kind { command: "get", version: "3" },
+    Kind { command: "get", version: "4.2" },
+    Kind { command: "put", version: "3" },
+    Kind { command: "put", version: "4.2" },
+];
+
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
+    let programs = match arguments.programs.is_empty() {
+        true => vec![programs::release(root, "rpcrdma-cli")?],
+        false => arguments.programs.clone(),
+    };
+    let scratch = programs::Scratch::in_folder(&arguments.folder, "small")?;
+    let source = scratch.0.join("source");
+    make_files(&source, arguments)?;
+    let mut served = Vec::new();
+    for (number, program) in programs.iter().enumerate() {
+        let folder = scratch.0.join(number.to_string());
+        served.push(serve(program, folder, &source, arguments.durable)?);
+    }
+    let mut all: Vec<(usize, Kind, Vec<Took>)> = Vec::new();
+    for round in 0..arguments.rounds.max(1) {
+        eprintln!("round {}", round + 1);
+        for (number, served) in served.iter().enumerate() {
+            for kind in KINDS.into_iter().filter(|kind| kind.version == "3" || served.has_version_4) {
+                let took = served.take_turn(kind, &source, arguments.files)?;
+                match all.iter_mut().find(|(of, known, _)| (*of, *known) == (number, kind)) {
+                    Some((.., times)) => times.push(took),
+                    None => all.push((number, kind, vec![took])),
+                }
+            }
+        }
+    }
+    println!("{}", table(&Machine::this(&scratch.0).to_string(), arguments, &all));
+    Ok(())
+}
+
+fn make_files(source: &Path, arguments: &Arguments) -> anyhow::Result<()> {
+    fs::create_dir_all(source)?;
+    for number in 0..arguments.files {
+        let octets: Vec<u8> = (0..arguments.octets).map(|at| (at * 31 + number * 7) as u8 | 1).collect();
+        fs::write(source.join(format!("file-{number:06}")), octets)?;
+    }
+    Ok(())
+}
+
+fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, durable: bool) -> anyhow::Result<Served<'a>> {
+    fs::create_dir_all(folder.join("served"))?;
+    // The same files, which cost no memory again.
+    fs::create_dir(folder.join("served/source"))?;
+    for entry in fs::read_dir(source)? {
+        let entry = entry?;
+        fs::copy(entry.path(), folder.join("served/source").join(entry.file_name()))?;
+    }
+    let help = Command::new(program).args(["serve", "--help"]).output().context("cannot start the program")?;
+    let has_version_4 = String::from_utf8_lossy(&help.stdout).contains("--nfs <VERSIONS>");
+    let mut command = Command::new(program);
+    command.arg("serve").arg(folder.join("served")).arg("--state").arg(folder.join("state"));
+    command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]);
+    if !durable {
+        command.arg("--async");
+    }
+    if fs::metadata(&folder)?.uid() == 0 {
+        // What root puts there is root's.
+        command.arg("--no-root-squash");
+    }
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().context("cannot start a server")?;
+    let mut line = String::new();
+    let output = server.stdout.take().context("the server has no output")?;
+    BufReader::new(output).read_line(&mut line)?;
+    let found = addresses(&line);
+    let mut served = Served { program, server, nfs: String::new(), mount: String::new(), has_version_4, folder };
+    (served.nfs, served.mount) = found.with_context(|| format!("the server says: {line}"))?;
+    Ok(served)
+}
+
+/// Where NFS over RDMA and MOUNT are, as the server says when it is ready.
+fn addresses(line: &str) -> Option<(String, String)> {
+    let behind = |what: &str| Some(line.split(what).nth(1)?.split([',', ' ', '\n']).next()?.to_owned());
+    Some((behind("NFS/RDMA on ")?, behind("MOUNT on ")?))
+}
+
+impl Served<'_> {
+    fn take_turn(&self, kind: Kind, source: &Path, files: usize) -> anyhow::Result<Took> {
+        let Kind { command, version } = kind;
+        let copied = match command {
+            "get" => self.folder.join("got"),
+            _ => self.folder.join("served/put"),
+        };
+        fs::create_dir_all(&copied)?;
+        let mount = self.mount.rsplit(':').next().unwrap_or_default();
+        let mut url =
+            format!("nfs://{}/{}?mountport={mount}", self.nfs, if command == "get" { "source" } else { "put" });
+        if version != "3" {
+            let _ = write!(url, "&version={version}");
+        }
+        let mut client = Command::new(self.program);
+        client.args([command, "-r", "-q"]);
+        match command {
+            "get" => client.arg(&url).arg(&copied),
+            _ => client.arg(source).arg(&url),
+        };
+        let pid = self.server.id().to_string();
+        let (server, children, begin) = (used(&pid, 13)?, used("self", 15)?, Instant::now());
+        let status = client.status().context("cannot start the client")?;
+        let took = Took {
+            wall: begin.elapsed().as_secs_f64(),
+            client: used("self", 15)? - children,
+            server: used(&pid, 13)? - server,
+        };
+        ensure!(status.success(), "{command} in version {version} has failed");
+        let here = fs::read_dir(copied.join("source"))?.count();
+        if here != files {
+            bail!("{command} in version {version} has copied {here} files of {files}");
+        }
+        fs::remove_dir_all(&copied)?;
+        Ok(took)
+    }
+}
+
+/// Processor time of a process: the sum of two numbers of its line, which its own program's name stands before.
+fn used(process: &str, first: usize) -> anyhow::Result<f64> {
+    let line = fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let behind = line.rsplit(')').next().context("/proc/PID/stat")?;
+    // The first two numbers stand before.
+    let numbers: Vec<f64> = behind.split_whitespace().map(|number| number.parse().unwrap_or(0.0)).collect();
+    let at = first - 2;
+    match numbers.get(at..at + 2) {
+        Some([user, system]) => Ok((user + system) / TICKS),
+        _ => bail!("/proc/{process}/stat has another form"),
+    }
+}
+
+fn median(times: &[Took], of: fn(&Took) -> f64) -> f64 {
+    let mut values: Vec<f64> = times.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+fn table(machine: &str, arguments: &Arguments, all: &[(usize, Kind, Vec<Took>)]) -> String {
+    let Arguments { files, octets, rounds, durable, .. } = arguments;
+    let served = if *durable { "each name durable before its answer" } else { "`serve --async`" };
+    let mut out = format!(
+        "Machine: {machine}; {files} files of {octets} octets, {served}; medians of {rounds} turns.\n\n\
+         | program | command | version | s | client's CPU s | server's CPU s | times as fast as the first in version 3 | \
+         with 1/CPU |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
+    );
+    for (number, Kind { command, version }, times) in all {
+        let base = all.iter().find(|(of, kind, _)| *of == 0 && (kind.command, kind.version) == (command, "3"));
+        let base = base.map_or(&times[..], |(.., times)| times);
+        let cpu = |took: &Took| took.client + took.server;
+        let _ = writeln!(
+            out,
+            "| {} | {command} -r | {version} | {:.2} | {:.2} | {:.2} | **{:.2}** | {:.2} |",
+            number + 1,
+            median(times, |took| took.wall),
+            median(times, |took| took.client),
+            median(times, |took| took.server),
+            median(base, |took| took.wall) / median(times, |took| took.wall),
+            median(base, cpu) / median(times, cpu),
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_server_is_stands_in_what_it_says() {
+        let line = "ready: /srv over NFS/RDMA on 127.0.0.1:4000, MOUNT on 127.0.0.1:4001, NFS/TCP on 127.0.0.1:4002\n";
+        assert_eq!(addresses(line), Some(("127.0.0.1:4000".into(), "127.0.0.1:4001".into())));
+        assert_eq!(addresses("ready: nothing"), None);
+    }
+
+    #[test]
+    fn times_are_compared_with_the_first_program_in_version_3() {
+        let took = |wall| Took { wall, client: wall / 2.0, server: wall / 2.0 };
+        let kind = |version| Kind { command: "get", version };
+        let all = [(0, kind("3"), vec![took(3.0), took(9.0), took(2.0)]), (1, kind("4.2"), vec![took(1.0)])];
+        let arguments =
+            Arguments { programs: Vec::new(), files: 7, octets: 5, rounds: 3, folder: PathBuf::new(), durable: false };
+        let text = table("this", &arguments, &all);
+        assert_eq!(text.lines().last(), Some("| 2 | get -r | 4.2 | 1.00 | 0.50 | 0.50 | **3.00** | 3.00 |"));
+    }
+
+    #[test]
+    fn this_process_has_used_some_time() {
+        assert!(used("self", 13).unwrap() >= 0.0);
+        assert!(used("self", 15).is_ok() && used("nobody", 13).is_err());
+    }
+}
