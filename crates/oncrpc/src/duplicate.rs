@@ -6,7 +6,7 @@
 //! Nothing in it can fail.
 //!
 //! A duplicate of a call in progress is never executed. Over the call's own connection it is dropped: the answer is on
-//! its way. Over another one it waits for the answer: the first connection is most likely gone, and a client of a
+//! its way. Over another one, from whichever port of the client's address, it waits for the answer: the first connection is most likely gone, and a client of a
 //! reliable transport does not send a third time, so that dropping it would leave the client waiting for ever.
 
 mod kept;
@@ -39,7 +39,8 @@ const SHARDS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) client: IpAddr,
-    /// The client's port where it is a part of it: 0 where it is not, as it changes when a client connects again.
+    /// The client's port where kept replies are for it alone: 0 where they are not, as it changes when a client connects
+    /// again.
     pub(crate) port: u16,
     pub(crate) xid: u32,
     pub(crate) program: u32,
@@ -49,6 +50,13 @@ pub(crate) struct Key {
     pub(crate) len: usize,
     /// A checksum of the whole call.
     pub(crate) checksum: u64,
+}
+
+impl Key {
+    /// By what a call is found while it is executed: whichever port it comes from again, it is not executed twice.
+    fn executing(self) -> Self {
+        Self { port: 0, ..self }
+    }
 }
 
 /// A connection, among all of a server's transports.
@@ -119,7 +127,7 @@ impl DuplicateCache {
         if let Some(reply) = shard.kept.get(&key) {
             return Lookup::Done(reply.clone());
         }
-        match shard.in_progress.get_mut(&key) {
+        match shard.in_progress.get_mut(&key.executing()) {
             Some(Executing { origin: first, .. }) if *first == origin => Lookup::InProgress,
             Some(Executing { waiting, .. }) => {
                 waiting.retain(|waiter| !waiter.is_closed());
@@ -131,7 +139,7 @@ impl DuplicateCache {
                 Lookup::Wait(receiver)
             }
             None => {
-                shard.in_progress.insert(key, Executing { origin, waiting: Vec::new() });
+                shard.in_progress.insert(key.executing(), Executing { origin, waiting: Vec::new() });
                 Lookup::New(InProgress { cache: self.clone(), key, finished: false })
             }
         }
@@ -167,7 +175,9 @@ impl InProgress {
         let reply = copied(reply);
         let mut shard = self.cache.shard(&self.key);
         shard.kept.expire(now);
-        for waiting in shard.in_progress.remove(&self.key).into_iter().flat_map(|executing| executing.waiting) {
+        for waiting in
+            shard.in_progress.remove(&self.key.executing()).into_iter().flat_map(|executing| executing.waiting)
+        {
             // Whoever has stopped waiting asks again.
             let _ = waiting.send(reply.clone());
         }
@@ -179,7 +189,7 @@ impl InProgress {
 impl InProgress {
     /// The call was executed, and may be executed again: its reply goes to those who wait for it, and is not kept.
     pub(crate) fn pass_on(mut self, reply: &Payload) {
-        let waiting = self.cache.shard(&self.key).in_progress.remove(&self.key);
+        let waiting = self.cache.shard(&self.key).in_progress.remove(&self.key.executing());
         self.finished = true;
         for waiting in waiting.into_iter().flat_map(|executing| executing.waiting) {
             // Whoever has stopped waiting asks again.
@@ -191,7 +201,7 @@ impl InProgress {
 impl Drop for InProgress {
     fn drop(&mut self) {
         if !self.finished {
-            self.cache.shard(&self.key).in_progress.remove(&self.key);
+            self.cache.shard(&self.key).in_progress.remove(&self.key.executing());
         }
     }
 }
@@ -331,6 +341,33 @@ mod tests {
         let mut waiter = wait(2);
         drop(call);
         assert!(waiter.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed));
+    }
+
+    /// A client without sessions has lost its connection, and comes from another port while its call is executed.
+    ///
+    /// proves: RPC-DRC-b
+    #[test]
+    fn a_call_in_progress_is_not_executed_for_another_port() {
+        let cache = DuplicateCache::new(DUPLICATE_CACHE_OCTETS);
+        let [first, second] = [700, 701].map(|port| Key { port, ..key(1) });
+        for is_kept in [false, true] {
+            let Lookup::New(call) = cache.lookup(first, origin(1), NOW) else { panic!("the call was known") };
+            let Lookup::Wait(mut waiting) = cache.lookup(second, origin(2), NOW) else {
+                panic!("it is executed twice")
+            };
+            if is_kept {
+                call.finish(&reply(40), NOW)
+            } else {
+                call.pass_on(&reply(40))
+            }
+            assert_eq!(waiting.try_recv().unwrap().len(), 40);
+            assert_eq!(
+                (is_done(&cache, first, NOW), is_done(&cache, second, NOW)),
+                (is_kept, false),
+                "kept for its port"
+            );
+            assert_eq!(cache.in_progress(), 0);
+        }
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl Call for Arguments {
 
 impl Op {
     /// Whether it changes nothing, on the server or in what the server knows of its clients, but how long a lease
-    /// lasts.
+    /// lasts and what a session remembers of a call: its results may be found not to fit after it was executed.
     pub fn only_looks(self) -> bool {
         matches!(
             self,
@@ -242,6 +242,10 @@ impl Op {
                 | Op::Seek
                 | Op::GetXattr
                 | Op::ListXattrs
+                | Op::IoAdvise
+                | Op::OffloadStatus
+                | Op::Sequence
+                | Op::TestStateId
         )
     }
 }

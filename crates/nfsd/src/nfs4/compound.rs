@@ -145,40 +145,6 @@ fn may_stand_alone(op: Op) -> bool {
     matches!(op, Op::ExchangeId | Op::CreateSession | Op::DestroySession | Op::BindConnToSession | Op::DestroyClientId)
 }
 
-/// Operations that change nothing: their results may be found not to fit after they were executed.
-fn only_looks(op: Op) -> bool {
-    matches!(
-        op,
-        Op::Access
-            | Op::GetAttr
-            | Op::GetFh
-            | Op::GetXattr
-            | Op::IoAdvise
-            | Op::ListXattrs
-            | Op::LockT
-            | Op::Lookup
-            | Op::LookupP
-            | Op::NVerify
-            | Op::OffloadStatus
-            | Op::PutFh
-            | Op::PutPubFh
-            | Op::PutRootFh
-            | Op::Read
-            | Op::ReadDir
-            | Op::ReadLink
-            | Op::ReadPlus
-            | Op::Renew
-            | Op::RestoreFh
-            | Op::SaveFh
-            | Op::SecInfo
-            | Op::SecInfoNoName
-            | Op::Seek
-            | Op::Sequence
-            | Op::TestStateId
-            | Op::Verify
-    )
-}
-
 impl Compound {
     pub(super) fn new(server: Arc<Server>, shared: Arc<Shared>, context: CallContext, minor: u32) -> Self {
         Self {
@@ -351,7 +317,7 @@ impl Compound {
             let outcome = match self.check_place(&args, at, announced) {
                 Err(status) => Outcome::failed(op, status),
                 Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
-                Ok(()) if may_not_fit && !only_looks(op) => Outcome::failed(op, too_big),
+                Ok(()) if may_not_fit && !op.only_looks() => Outcome::failed(op, too_big),
                 Ok(()) => {
                     let room = limit.saturating_sub(reply.octets());
                     if let Args::Read(read) = &args
@@ -397,7 +363,7 @@ impl Compound {
         let status = outcome.status();
         match bound {
             Some((limit, too_big))
-                if status == Status::OK && only_looks(op) && reply.octets() + encoder.position() > limit =>
+                if status == Status::OK && op.only_looks() && reply.octets() + encoder.position() > limit =>
             {
                 reply.push(&Outcome::failed(op, too_big).in_minor(self.minor));
             }

@@ -82,8 +82,7 @@ impl Offload {
             return self.client.forget_copy(copying.id.other);
         }
         self.tell(&copying, ended).await;
-        copying.done();
-        if copying.is_cancelled() {
+        if copying.done() {
             self.client.forget_copy(copying.id.other);
         }
     }

@@ -4,7 +4,8 @@
 //! Such a client says by SETCLIENTID where it wants to be called. Anybody can say so of anybody, so that only a
 //! client's own address is ever called: the one that it calls from, by `tcp` or `tcp6`, and so many times and over so
 //! many connections as the limits here allow. The program makes the connections: [`Dial`]. CB_NULL shows whether
-//! somebody answers there. A connection is kept while it is used, and for a while after that.
+//! somebody answers there. A connection is kept while it is used, and for a while after that. A client that was not
+//! reached, or did not answer, is left alone for a while, however much there is to call it for.
 
 use super::{
     super::{
@@ -43,10 +44,21 @@ use std::{
 pub(crate) const MAX_DIALLED: usize = 64;
 /// The most of them to one address, in number: a host has one client, and a few behind an address share it.
 pub(crate) const MAX_DIALLED_OF_ADDRESS: usize = 4;
+/// The most of them to one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network,
+/// and leaves connections for others.
+pub(crate) const MAX_DIALLED_OF_NETWORK: usize = MAX_DIALLED / 2;
 /// The most attempts to connect to one address in a minute, in number: what somebody can make the server send there.
 pub(crate) const MAX_DIALS_IN_MINUTE: usize = 10;
 /// How long a connection is kept after its last call, in seconds: the files of a client are often recalled together.
 const IDLE_TIME: Duration = Duration::from_secs(10);
+/// How long a client is not called that was not reached or did not answer, in seconds: twice as long each time, so that
+/// it leaves attempts for others at its address.
+const FIRST_PAUSE: Duration = Duration::from_secs(5);
+/// The longest such pause, in seconds: shorter than the time between RENEWs by which a client is tried again.
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+/// A client that had less time than this for its answer, in seconds, since the connection took the rest, is not taken
+/// for one that does not answer.
+const LEAST_TIME: Duration = Duration::from_secs(5);
 /// How long after an attempt that failed RENEW brings about the next one, in seconds.
 const NEXT_ATTEMPT: Duration = Duration::from_secs(30);
 /// The largest record that is sent to a client or taken from it, in octets: a handle, and attributes of a file.
@@ -72,8 +84,8 @@ pub(in crate::nfs4) fn target(said: &CallbackClient, peer: IpAddr) -> Option<Soc
 #[derive(Default)]
 struct Counts {
     all: usize,
-    of: HashMap<ClientNetwork, usize>,
-    tried: HashMap<ClientNetwork, VecDeque<Timestamp>>,
+    of: HashMap<IpAddr, usize>,
+    tried: HashMap<IpAddr, VecDeque<Timestamp>>,
 }
 
 /// What makes connections, within the limits.
@@ -86,7 +98,7 @@ pub(crate) struct Dialler {
 /// A place for a connection.
 struct Permit {
     counts: Arc<Mutex<Counts>>,
-    network: ClientNetwork,
+    address: IpAddr,
 }
 
 fn lock(counts: &Mutex<Counts>) -> MutexGuard<'_, Counts> {
@@ -97,10 +109,10 @@ impl Drop for Permit {
     fn drop(&mut self) {
         let mut counts = lock(&self.counts);
         counts.all = counts.all.saturating_sub(1);
-        if let Some(count) = counts.of.get_mut(&self.network) {
+        if let Some(count) = counts.of.get_mut(&self.address) {
             *count = count.saturating_sub(1);
             if *count == 0 {
-                counts.of.remove(&self.network);
+                counts.of.remove(&self.address);
             }
         }
     }
@@ -113,21 +125,25 @@ impl Dialler {
 
     /// A place for one more connection, if there is one.
     fn permit(&self, to: SocketAddr, now: Timestamp) -> Option<Permit> {
-        let network = ClientNetwork::of(to.ip());
+        let address = to.ip().to_canonical();
+        let network = ClientNetwork::of(address);
         let mut counts = lock(&self.counts);
         counts.tried.retain(|_, tried| {
             tried.retain(|when| now.since(*when) < MINUTE);
             !tried.is_empty()
         });
-        let of_network = counts.of.get(&network).copied().unwrap_or(0);
-        let tried = counts.tried.get(&network).map_or(0, VecDeque::len);
-        if counts.all >= MAX_DIALLED || of_network >= MAX_DIALLED_OF_ADDRESS || tried >= MAX_DIALS_IN_MINUTE {
+        let of_address = counts.of.get(&address).copied().unwrap_or(0);
+        let beside = counts.of.iter().filter(|(other, _)| ClientNetwork::of(**other) == network);
+        let of_network: usize = beside.map(|(_, count)| count).sum();
+        let tried = counts.tried.get(&address).map_or(0, VecDeque::len);
+        let is_many = of_address >= MAX_DIALLED_OF_ADDRESS || of_network >= MAX_DIALLED_OF_NETWORK;
+        if counts.all >= MAX_DIALLED || is_many || tried >= MAX_DIALS_IN_MINUTE {
             return None;
         }
         counts.all += 1;
-        *counts.of.entry(network).or_default() += 1;
-        counts.tried.entry(network).or_default().push_back(now);
-        Some(Permit { counts: self.counts.clone(), network })
+        *counts.of.entry(address).or_default() += 1;
+        counts.tried.entry(address).or_default().push_back(now);
+        Some(Permit { counts: self.counts.clone(), address })
     }
 }
 
@@ -147,6 +163,42 @@ pub(crate) struct Calls {
     is_proven: AtomicBool,
     is_probing: AtomicBool,
     probed: Mutex<Timestamp>,
+    missed: Mutex<Option<Missed>>,
+}
+
+/// An address at which a client was not reached, or did not answer.
+struct Missed {
+    to: SocketAddr,
+    until: Timestamp,
+    pause: Duration,
+}
+
+impl Calls {
+    fn missed(&self) -> MutexGuard<'_, Option<Missed>> {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the client is left alone for now.
+    fn rests(&self, to: SocketAddr, now: Timestamp) -> bool {
+        self.missed().as_ref().is_some_and(|missed| missed.to == to && now < missed.until)
+    }
+
+    /// The client was not reached there, or did not answer.
+    fn miss(&self, to: SocketAddr, now: Timestamp) {
+        let mut missed = self.missed();
+        // Another call that has waited for the same has said so.
+        if missed.as_ref().is_some_and(|missed| missed.to == to && now < missed.until) {
+            return;
+        }
+        let again = missed.as_ref().filter(|missed| missed.to == to);
+        let pause = again.map_or(FIRST_PAUSE, |missed| missed.pause.saturating_mul(2).min(LONGEST_PAUSE));
+        *missed = Some(Missed { to, until: now + pause, pause });
+    }
+
+    /// The client has answered.
+    fn reached(&self) {
+        *self.missed() = None;
+    }
 }
 
 /// Connects once: a connection that is lost is made again by the next call, within the limits.
@@ -217,7 +269,10 @@ impl Shared {
     async fn answers_dialled(self: &Arc<Self>, client: &Arc<Client<Pin>>, said: Option<&Callback>) -> bool {
         let Some(said) = said else { return false };
         let until = self.now() + ANSWER_TIME;
-        let Ok((transport, _)) = self.line(client, said, until).await else { return false };
+        let (Ok(zero), Ok((transport, _))) = (client.zero(), self.line(client, said, until).await) else {
+            return false;
+        };
+        let begun = self.now();
         self.observer.callback(None, CallbackEvent::Sent);
         let rpc = RpcClient::new(transport.clone(), Arc::new(NoAuth), said.client.program, VERSION);
         let answered = match select(pin!(rpc.null()), self.clock.sleep_until(until)).await {
@@ -225,8 +280,10 @@ impl Shared {
             Either::Right(_) => false,
         };
         self.observer.callback(None, if answered { CallbackEvent::Answered } else { CallbackEvent::Lost });
-        if !answered {
-            Self::hang_up(client, &transport).await;
+        if answered {
+            zero.calls.reached();
+        } else if self.now() < until || until.since(begun) >= LEAST_TIME {
+            self.missed(client, said, &transport).await;
         }
         answered
     }
@@ -253,22 +310,23 @@ impl Shared {
             for op in ops {
                 self.observer.callback(Some(op.op()), CallbackEvent::Sent);
             }
-            let answer = self.exchange_dialled(transport.clone(), &said, ops, until).await;
-            let is_up = match &answer {
-                Ok(_) => true,
-                Err(Failed::Refused(status)) => return Err(NoAnswer::Refused(*status)),
-                Err(Failed::Lost | Failed::Late) => false,
-            };
-            if is_up {
-                zero.calls.is_proven.store(true, Ordering::Release);
-            } else {
-                Self::hang_up(client, &transport).await;
-            }
-            match answer {
-                Ok(outcomes) => return Ok(outcomes),
+            let begun = self.now();
+            match self.exchange_dialled(transport.clone(), &said, ops, until).await {
+                Ok(outcomes) => {
+                    zero.calls.is_proven.store(true, Ordering::Release);
+                    zero.calls.reached();
+                    return Ok(outcomes);
+                }
+                Err(Failed::Refused(status)) => return Err(NoAnswer::Refused(status)),
                 // The client may have ended a connection that was idle. What it is called for may be done twice.
-                Err(Failed::Lost) if is_first && !is_new => is_first = false,
-                Err(_) => {
+                Err(Failed::Lost) if is_first && !is_new => {
+                    Self::hang_up(client, &transport).await;
+                    is_first = false;
+                }
+                // The time went by before the connection was there.
+                Err(Failed::Late) if until.since(begun) < LEAST_TIME => return Err(NoAnswer::Lost),
+                Err(Failed::Lost | Failed::Late) => {
+                    self.missed(client, &said, &transport).await;
                     zero.calls.is_proven.store(false, Ordering::Release);
                     return Err(NoAnswer::Lost);
                 }
@@ -314,13 +372,20 @@ impl Shared {
         until: Timestamp,
     ) -> Result<(Arc<dyn ClientTransport>, bool), NoAnswer> {
         let (Some(to), Ok(zero)) = (said.to, client.zero()) else { return Err(NoAnswer::NoPath) };
-        let mut line = zero.calls.line.lock().await;
+        // Who makes the connection may need all the time that this call has.
+        let mut line = match select(pin!(zero.calls.line.lock()), self.clock.sleep_until(until)).await {
+            Either::Left((line, _)) if self.now() < until => line,
+            _ => return Err(NoAnswer::NoPath),
+        };
         if let Some(known) = line.as_mut().filter(|known| known.to == to) {
             known.used = self.now();
             return Ok((known.transport.clone(), false));
         }
         *line = None;
         let dial = self.dialler.dial.clone().ok_or(NoAnswer::NoPath)?;
+        if zero.calls.rests(to, self.now()) {
+            return Err(NoAnswer::NoPath);
+        }
         let permit = self.dialler.permit(to, self.now()).ok_or(NoAnswer::NoPath)?;
         let connector = Arc::new(Once { dial, from: said.from, to, was_asked: AtomicBool::new(false) });
         let mut options = tcp::ClientOptions::default();
@@ -332,10 +397,14 @@ impl Shared {
         let connecting = pin!(tcp::connect(connector, Arc::new(Heap), &env, options));
         let made = match select(connecting, self.clock.sleep_until(until)).await {
             Either::Left((made, _)) => made,
-            Either::Right(_) => return Err(NoAnswer::NoPath),
+            Either::Right(_) => {
+                zero.calls.miss(to, self.now());
+                return Err(NoAnswer::NoPath);
+            }
         };
         let (transport, driver) = made.map_err(|error| {
             tracing::debug!(%to, %error, "a client cannot be called");
+            zero.calls.miss(to, self.now());
             NoAnswer::NoPath
         })?;
         self.tasks.spawn(driver);
@@ -344,6 +413,14 @@ impl Shared {
         drop(line);
         self.tasks.spawn(end_when_idle(self.clock.clone(), Arc::downgrade(client)));
         Ok((transport, true))
+    }
+
+    /// A client does not answer: it is left alone for a while, and called over another connection then.
+    async fn missed(&self, client: &Client<Pin>, said: &Callback, transport: &Arc<dyn ClientTransport>) {
+        if let (Ok(zero), Some(to)) = (client.zero(), said.to) {
+            zero.calls.miss(to, self.now());
+        }
+        Self::hang_up(client, transport).await;
     }
 
     /// Ends a connection that is of no use.

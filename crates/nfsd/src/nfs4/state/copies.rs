@@ -16,7 +16,7 @@ use rpcrdma_nfs::v4::{StateId, StateIdOther, Status, ops::WriteResponse};
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -32,6 +32,11 @@ pub(crate) const KEPT: Duration = Duration::from_secs(10 * 60);
 
 /// The sequence number of a copy's stateid: it never changes.
 const SEQUENCE: u32 = 1;
+
+/// The client wants the copy no more.
+const CANCELLED: u8 = 1;
+/// Nobody does anything for the copy any more.
+const DONE: u8 = 2;
 
 /// How a copy has ended: as COPY would have answered, or why it has stopped.
 pub(crate) type Ended = Result<WriteResponse, Status>;
@@ -50,9 +55,8 @@ pub(crate) struct Copying {
     file: FileKey,
     principal: Principal,
     copied: AtomicU64,
-    is_cancelled: AtomicBool,
-    /// Nobody does anything for it any more.
-    is_done: AtomicBool,
+    /// [`CANCELLED`], [`DONE`]: in one place, so that of two who say so at once the later knows of the other.
+    flags: AtomicU8,
     ended: Mutex<Option<(Timestamp, Ended)>>,
     /// Whoever writes has the other end.
     stopped: watch::Receiver<()>,
@@ -82,7 +86,12 @@ impl Copying {
 
     /// Whether the client wants it no more.
     pub(crate) fn is_cancelled(&self) -> bool {
-        self.is_cancelled.load(Ordering::Acquire)
+        self.flags.load(Ordering::Acquire) & CANCELLED != 0
+    }
+
+    /// The client wants it no more. Says whether nobody does anything for it any more.
+    fn cancel(&self) -> bool {
+        self.flags.fetch_or(CANCELLED, Ordering::AcqRel) & DONE != 0
     }
 
     /// How it has ended, if it has.
@@ -95,9 +104,11 @@ impl Copying {
         *self.ended() = Some((now, ended));
     }
 
-    /// Nobody does anything for it any more: its end was told, or nobody tries to.
-    pub(crate) fn done(&self) {
-        self.is_done.store(true, Ordering::Release);
+    /// Nobody does anything for it any more: its end was told, or nobody tries to. Says whether the client wants it no
+    /// more, and it is to be forgotten.
+    #[must_use]
+    pub(crate) fn done(&self) -> bool {
+        self.flags.fetch_or(DONE, Ordering::AcqRel) & CANCELLED != 0
     }
 
     /// Completes when nobody writes for it any more.
@@ -107,7 +118,8 @@ impl Copying {
     }
 
     fn is_known(&self, now: Timestamp) -> bool {
-        !self.is_done.load(Ordering::Acquire) || self.ended().as_ref().is_none_or(|(when, _)| now.since(*when) < KEPT)
+        self.flags.load(Ordering::Acquire) & DONE == 0
+            || self.ended().as_ref().is_none_or(|(when, _)| now.since(*when) < KEPT)
     }
 }
 
@@ -150,8 +162,7 @@ impl<P> Client<P> {
             file,
             principal,
             copied: AtomicU64::new(0),
-            is_cancelled: AtomicBool::new(false),
-            is_done: AtomicBool::new(false),
+            flags: AtomicU8::new(0),
             ended: Mutex::default(),
             stopped,
         });
@@ -189,8 +200,7 @@ impl<P> Client<P> {
         if copy.principal != principal {
             return Err(Status::BAD_STATEID);
         }
-        copy.is_cancelled.store(true, Ordering::Release);
-        if copy.is_done.load(Ordering::Acquire) {
+        if copy.cancel() {
             self.forget_copy(id.other);
         }
         Ok(copy)

@@ -46,6 +46,10 @@ enum Manner {
     Refuses,
     /// It does what it is asked, where the others know no file.
     Honest,
+    /// It takes no connection, and refuses none.
+    Lost,
+    /// It takes a connection after nine seconds, and two for each answer.
+    Slow,
 }
 
 /// A client's callback program, and the network to it.
@@ -56,16 +60,23 @@ struct Called {
     dialled: Arc<Mutex<Vec<(IpAddr, SocketAddr)>>>,
     standing: Arc<AtomicUsize>,
     heard: Arc<Mutex<Vec<(Arguments, Credential)>>>,
+    steps: Arc<Steps>,
 }
 
 impl Called {
-    fn new(manner: Manner) -> Self {
+    fn new(manner: Manner, steps: Arc<Steps>) -> Self {
         Self {
             manner: Arc::new(Mutex::new(manner)),
             dialled: Arc::default(),
             standing: Arc::default(),
             heard: Arc::default(),
+            steps,
         }
+    }
+
+    fn after(&self, seconds: u64) -> Sleep {
+        let until = self.steps.nanos.load(Ordering::SeqCst) + seconds * 1_000_000_000;
+        Sleep(self.steps.clone(), Timestamp::from_nanos(until))
     }
 
     fn manner(&self) -> Manner {
@@ -91,6 +102,9 @@ impl Dial for Called {
         if self.manner() == Manner::Away {
             return Box::pin(std::future::ready(Err(io::ErrorKind::ConnectionRefused.into())));
         }
+        if self.manner() == Manner::Lost {
+            return Box::pin(std::future::pending());
+        }
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         // Who says nothing has the other end of this one, and reads it.
         let (ours, mut silent) =
@@ -110,7 +124,11 @@ impl Dial for Called {
             }
             called.standing.fetch_sub(1, Ordering::SeqCst);
         });
-        Box::pin(std::future::ready(Ok(Box::new(ours) as Box<dyn Io>)))
+        let taken = self.after(if manner == Manner::Slow { 9 } else { 0 });
+        Box::pin(async move {
+            taken.await;
+            Ok(Box::new(ours) as Box<dyn Io>)
+        })
     }
 }
 
@@ -142,7 +160,11 @@ impl Service for Called {
         self.heard.lock().unwrap().push((call, context.credential));
         let mut encoder = Encoder::new();
         results.encode(&mut encoder);
-        Box::pin(std::future::ready(Answer::Results(encoder.finish())))
+        let (answer, ready) = (encoder.finish(), self.after(if manner == Manner::Slow { 2 } else { 0 }));
+        Box::pin(async move {
+            ready.await;
+            Answer::Results(answer)
+        })
     }
 }
 
@@ -201,8 +223,8 @@ struct Stage {
 impl Stage {
     fn new(manner: Manner) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let (called, scratch) = (Called::new(manner), tempfile::tempdir().unwrap());
-        let steps = Arc::new(Steps::default());
+        let (steps, scratch) = (Arc::new(Steps::default()), tempfile::tempdir().unwrap());
+        let called = Called::new(manner, steps.clone());
         let env = Env { clock: Arc::new(StepClock(steps.clone())), random: Arc::new(SeededRandom::new(1)) };
         let state = StateDirectory::open(scratch.path(), &*env.random).unwrap();
         let version_4 = Version4::new(&state, Queue::in_place()).with_dialler(Arc::new(called.clone()));
@@ -266,6 +288,21 @@ impl Stage {
 
     fn call(&self, client: &Arc<Client<Pin>>, ops: Vec<Args>) -> Result<Vec<Outcome>, NoAnswer> {
         self.timed(client, ops).0
+    }
+
+    /// Calls that begin one second after the other, to their end, and how many seconds they took together.
+    fn together(&self, client: &Arc<Client<Pin>>, count: usize) -> (Vec<Result<Vec<Outcome>, NoAnswer>>, u64) {
+        let mut calls = Vec::new();
+        for _ in 0..count {
+            calls.push(self.runtime.spawn(self.shared().call_back(client, vec![recall()], Vec::new())));
+            self.pass(1);
+        }
+        let mut took = count as u64;
+        while !calls.iter().all(tokio::task::JoinHandle::is_finished) {
+            self.pass(1);
+            took += 1;
+        }
+        (calls.into_iter().map(|call| self.runtime.block_on(call).unwrap()).collect(), took)
     }
 
     /// The same, and how many seconds it took.
@@ -480,6 +517,82 @@ fn connections_are_limited_at_a_time_by_address_and_in_a_minute() {
     assert_eq!(lock(&dialler.counts).tried.len(), 1, "what is past is forgotten");
 }
 
+/// One host may have all addresses of a network, and its neighbours have theirs.
+///
+/// proves: NFS4-7530-15-c
+#[test]
+fn addresses_of_one_network_have_connections_each_and_not_all_together() {
+    let address = |last: u16| SocketAddr::new(std::net::Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last).into(), 2049);
+    let dialler = Dialler::default();
+    let mut standing = Vec::new();
+    for number in 0..MAX_DIALLED_OF_NETWORK {
+        let address = address((number / MAX_DIALLED_OF_ADDRESS) as u16);
+        standing.push(dialler.permit(address, Timestamp::ZERO).expect("each has its own"));
+    }
+    assert!(dialler.permit(address(99), Timestamp::ZERO).is_none(), "one past the limit of a network");
+    let other = SocketAddr::new("2001:db8:1::1".parse().unwrap(), 2049);
+    assert!(dialler.permit(other, Timestamp::ZERO).is_some());
+    standing.pop();
+    assert!(dialler.permit(address(99), Timestamp::ZERO).is_some());
+}
+
+/// Whatever there is to call it for, the server tries less and less often.
+///
+/// proves: NFS4-7530-15-c
+#[test]
+fn a_client_that_does_not_answer_leaves_attempts_for_others_at_its_address() {
+    for manner in [Manner::Away, Manner::HangsUp, Manner::Silent, Manner::Lost] {
+        let stage = Stage::new(manner);
+        let (_, client) = stage.client("a", "tcp", HERE);
+        stage.pass(1);
+        let mut seconds = 0;
+        while seconds < 60 {
+            let (answer, took) = stage.timed(&client, vec![recall()]);
+            assert!(answer.is_err());
+            stage.pass(2);
+            seconds += took + 2;
+        }
+        let dials = stage.called.dials();
+        assert!((2..=MAX_DIALS_IN_MINUTE / 2).contains(&dials), "{manner:?}: {dials}");
+        stage.called.set(Manner::Answers);
+        let (_, neighbour) = stage.client("b", "tcp", HERE);
+        stage.pass(1);
+        assert!(stage.shared().can_call(&neighbour), "{manner:?}");
+        // It is there again.
+        stage.pass(LONGEST_PAUSE.as_secs());
+        assert!(stage.call(&client, vec![recall()]).is_ok(), "{manner:?}");
+    }
+}
+
+/// proves: NFS4-7530-15-c
+#[test]
+fn who_waits_for_a_connection_that_is_not_made_makes_none_when_it_is_too_late() {
+    let stage = Stage::new(Manner::Away);
+    let (_, client) = stage.client("a", "tcp", HERE);
+    stage.pass(FIRST_PAUSE.as_secs() + 1);
+    stage.called.set(Manner::Lost);
+    let before = stage.called.dials();
+    let (answers, took) = stage.together(&client, 3);
+    assert_eq!(answers, vec![Err(NoAnswer::NoPath); 3]);
+    assert!(took <= ANSWER_TIME.as_secs() + 2, "{took} s");
+    assert_eq!(stage.called.dials(), before + 1);
+}
+
+/// The connection came late, and the client had no time for an answer: it is not the client's fault.
+#[test]
+fn a_connection_that_came_late_is_not_ended_for_that() {
+    let stage = Stage::new(Manner::Away);
+    let (_, client) = stage.client("a", "tcp", HERE);
+    stage.pass(FIRST_PAUSE.as_secs() + 1);
+    stage.called.set(Manner::Slow);
+    let before = stage.called.dials();
+    let (answers, _) = stage.together(&client, 1);
+    assert_eq!(answers, [Err(NoAnswer::Lost)]);
+    assert_eq!(stage.called.standing(), 1);
+    assert!(stage.call(&client, vec![recall()]).is_ok());
+    assert_eq!(stage.called.dials(), before + 1);
+}
+
 /// A client that says again and again where it wants to be called makes the server call no more often.
 ///
 /// proves: NFS4-7530-15-c
@@ -544,4 +657,36 @@ fn what_is_delegated_to_a_client_without_sessions_is_called_back_and_returned() 
     let give_back = ops::DelegReturn { state: delegation };
     assert_eq!(client.on(&file, Args::DelegReturn(give_back)).status(), Status::OK);
     assert_eq!(write("and is back"), Status::OK);
+}
+
+/// It cannot be told of a part of a loss, but a delegation may be taken from it alone.
+///
+/// proves: NFS4-7530-9.6.3-a
+#[test]
+fn a_client_without_sessions_that_is_away_loses_the_delegation_that_is_wanted_and_nothing_else() {
+    use rpcrdma_nfs::v4::ops::Delegation;
+    let stage = Stage::new(Manner::Honest);
+    let (client, _) = stage.client("a", "tcp", HERE);
+    let mut caller = Caller::of(&stage.nfsd);
+    caller.connection = 2;
+    let other = TestClient::new(caller, "b", 2, 1);
+    other.reclaim_complete();
+    let owner = client.owner("o");
+    let (file, state) = client.create(&owner, "f");
+    client.write(&file, state, b"data").unwrap();
+    assert_eq!(client.close(&owner, &file, state), Status::OK);
+    stage.settle();
+    let (_, opened) = client.open_as_is(client.to_open(&owner, "f", 1, 0)).unwrap();
+    let Delegation::Read(delegation) = &opened.delegation else { panic!("{:?}", opened.delegation) };
+    for _ in 0..7 {
+        stage.pass(13);
+        other.walk("").unwrap();
+    }
+    let write = || other.write(&file, StateId::ANONYMOUS, 0, b"more").err().unwrap_or(Status::OK);
+    assert_eq!(write(), Status::DELAY);
+    stage.settle();
+    assert_eq!(write(), Status::OK, "it was taken from it at once");
+    assert_eq!(client.read(&file, opened.state), Ok(b"more".to_vec()), "its open is in nobody's way");
+    assert_eq!(client.read(&file, delegation.state), Err(Status::BAD_STATEID));
+    assert_eq!(client.renew(), Status::OK);
 }

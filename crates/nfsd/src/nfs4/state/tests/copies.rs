@@ -60,7 +60,7 @@ fn the_end_of_a_copy_is_known_for_a_while() {
     world.wait(2 * KEPT.as_secs());
     assert_eq!(find(), Ok((9, None)), "one that goes on is known for as long as it does");
     running.copying.end(world.now(), DONE);
-    running.copying.done();
+    assert!(!running.copying.done());
     world.wait(KEPT.as_secs() - 1);
     assert_eq!(find(), Ok((9, Some(DONE))));
     world.wait(1);
@@ -74,7 +74,7 @@ fn what_has_ended_is_forgotten_when_it_is_cancelled() {
     let guest = world.ready("a");
     let running = begin(&guest, 1).unwrap();
     running.copying.end(world.now(), Err(Status::NOSPC));
-    running.copying.done();
+    assert!(!running.copying.done());
     guest.client.cancel_copy(running.copying.id, file(1), ROOT, world.now()).unwrap();
     assert_eq!(guest.client.known_copies().len(), 0);
 }
@@ -89,9 +89,30 @@ fn what_is_cancelled_counts_until_nobody_does_anything_for_it() {
         guest.client.cancel_copy(copying.id, file(1), ROOT, world.now()).unwrap();
     }
     assert!(begin(&guest, 1).is_none(), "the client is being told of as many as it may have");
-    copies[0].done();
+    assert!(copies[0].done(), "it is to be forgotten");
     guest.client.forget_copy(copies[0].id.other);
     assert!(begin(&guest, 1).is_some());
+}
+
+/// Of the two at least one knows of the other, so that the copy keeps its place for nobody.
+#[test]
+fn a_copy_that_is_cancelled_while_it_is_done_is_forgotten_by_one_of_both() {
+    let world = World::new();
+    let guest = world.ready("a");
+    for _ in 0..2_000 {
+        let copying = begin(&guest, 1).unwrap().copying.clone();
+        copying.end(world.now(), DONE);
+        let (client, now) = (&guest.client, world.now());
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                if copying.done() {
+                    client.forget_copy(copying.id.other);
+                }
+            });
+            scope.spawn(|| client.cancel_copy(copying.id, file(1), ROOT, now).unwrap());
+        });
+        assert_eq!(client.known_copies().len(), 0);
+    }
 }
 
 #[test]
