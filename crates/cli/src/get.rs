@@ -4,6 +4,7 @@
 //! through a symbolic link. Links made by this run are made last, so that no later file can pass through them.
 //! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`target`]).
 
+mod extra;
 mod later;
 mod regular;
 mod small;
@@ -55,7 +56,8 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.client.clone().into())?;
     let tally = Tally::new(args.quiet || args.client.json).of_tree(args.recursive).shared_with(sessions.watch());
     sessions.watch().set_quiet(args.quiet);
-    let copier = Copier::new(args.placing, sessions.random(), tally);
+    let mut copier = Copier::new(args.placing, sessions.random(), tally);
+    copier.xattrs = args.xattrs;
     let done = tokio::select! {
         biased;
         // Dropped, the other future takes its temporary files with it.
@@ -73,6 +75,8 @@ const LISTED_AHEAD: usize = 2_048;
 
 struct Copier {
     placing: Placing,
+    /// Extended attributes and lists are kept, too.
+    xattrs: bool,
     random: Arc<dyn Random>,
     tally: RefCell<Tally>,
     known: RefCell<Known>,
@@ -81,6 +85,8 @@ struct Copier {
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
     counterparts: RefCell<Counterparts>,
     writers: Semaphore,
+    /// Directories whose extended attributes are to come.
+    full: RefCell<Vec<extra::Full>>,
 }
 
 /// A name that can stand for one file in one directory.
@@ -95,9 +101,10 @@ pub(crate) fn checked_name(name: &[u8]) -> Result<&OsStr> {
 
 impl Copier {
     fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
-        let (known, later, directories, counterparts) = Default::default();
+        let (known, later, directories, counterparts, full) = Default::default();
         let tally = RefCell::new(tally.placed(placing));
-        Self { placing, random, tally, known, later, directories, counterparts, writers: Semaphore::new(WRITERS) }
+        let writers = Semaphore::new(WRITERS);
+        Self { placing, xattrs: false, full, random, tally, known, later, directories, counterparts, writers }
     }
 
     /// Copies everything that is asked for.
@@ -116,6 +123,7 @@ impl Copier {
                 checked.with_context(|| At::new(&url.path))
             })?;
         }
+        self.directory_extras().await?;
         self.finish();
         Ok(())
     }
@@ -174,6 +182,10 @@ impl Copier {
             }
             self.tally.borrow_mut().directories += 1;
             self.directories.borrow_mut().push((local.clone(), attributes));
+            if self.xattrs {
+                let (local, session, directory) = (local.clone(), session.clone(), directory.clone());
+                self.full.borrow_mut().push(extra::Full { local, session, directory });
+            }
             let mut entries = pin!(entries(session, &directory, &local));
             let (mut ahead, mut is_listed) = (VecDeque::new(), false);
             loop {

@@ -56,7 +56,7 @@ impl Copier {
 impl Download<'_> {
     async fn run(&mut self) -> Result<()> {
         let begin = self.output.as_ref().map_or(0, |output| output.offset);
-        let mut octets = Octets::new(self.session, self.file.clone(), self.source.size, begin, u64::MAX);
+        let mut octets = Octets::of(self.session, self.file.clone(), self.source, begin);
         let (mut len, mut checkpoint) = (begin, begin);
         while let Some(block) = octets.next().await? {
             let source = self.source;
@@ -70,7 +70,11 @@ impl Download<'_> {
             self.copier.tally.borrow_mut().moved(block.data.len());
         }
         self.output()?;
+        len = octets.len(len).await?;
         self.compare(len, begin).await?;
+        if let Some(output) = &self.output {
+            self.copier.file_extras(self.session, &self.file.handle(), output.file(), self.local).await?;
+        }
         if let Some(output) = self.output.take()
             && let Some(note) = output.finish(len, self.source).await?
         {

@@ -92,12 +92,13 @@ struct Placed {
 }
 
 impl Copier {
-    /// Whether a file is read in this way: it is small, and no part of it can be here.
+    /// Whether a file is read in this way: it is small, no part of it can be here, and it alone is asked for.
     pub(super) fn is_small(&self, found: &Found, local: &Path, batch: Batch) -> bool {
         let Attributes { file_type, size, .. } = found.attributes;
         file_type == FileType::Regular
             && size <= SMALL_OCTETS.min(batch.octets.into())
             && !self.placing.inplace
+            && !self.xattrs
             && (!self.placing.resume || part_path(local).is_some_and(|part| part.symlink_metadata().is_err()))
     }
 

@@ -185,6 +185,11 @@ impl Output {
         Ok(output)
     }
 
+    /// The file that is open.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     fn write_all_at(&self, octets: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(octets, offset)
     }

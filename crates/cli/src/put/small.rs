@@ -36,7 +36,8 @@ impl Copier<'_> {
         let Small { directory, name, facts, existing, data } = small;
         let may_replace =
             existing.is_none_or(|existing| self.own_uid.get().is_some_and(|uid| existing.is_alone_of(uid)));
-        if !may_replace || self.placing.inplace || self.placing.resume || !self.session.files.can_place() {
+        let is_plain = !self.xattrs && !self.placing.inplace && !self.placing.resume;
+        if !may_replace || !is_plain || !self.session.files.can_place() {
             return Ok(None);
         }
         let attributes = match (self.no_attributes, existing) {
