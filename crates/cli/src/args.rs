@@ -3,7 +3,7 @@
 use crate::{
     bench,
     capture::CaptureArgs,
-    devices, files, manual,
+    cp, devices, files, lock, manual,
     serve::{DEFAULT_NFS_VERSIONS, ExportOption, NfsVersions},
     transports::Carrier,
     url::NfsUrl,
@@ -36,7 +36,8 @@ link-local one with its interface: [fe80::1%25eth0]. All addresses of a name are
 -h prints sizes with units where there are sizes to read (ls, df), as in the tools of those names; --help is help.
 With --json, errors are objects on standard error: {\"error\": {\"path\", \"local\", \"procedure\", \"status\", \"message\"}}.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage; get and put: 128 and the number of the signal that ended them.")]
+Exit codes: 0 done, 1 failed, 2 wrong usage; get, put and cp: 128 and the number of the signal that ended them;
+lock: the command's, and some of its own.")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -56,6 +57,8 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Copy files to a server
     Put(PutArgs),
+    /// Copy files within a server, or from server to server
+    Cp(cp::CpArgs),
     /// Make directories
     Mkdir(files::MkdirArgs),
     /// Remove files
@@ -66,6 +69,8 @@ pub(crate) enum Command {
     Ln(files::LnArgs),
     /// Show how full file systems are
     Df(files::DfArgs),
+    /// Run a command while a file on a server is locked
+    Lock(lock::LockArgs),
     /// Ask a server whether it answers, and how fast
     Ping(PingArgs),
     /// Measure how fast a server answers
@@ -90,6 +95,8 @@ impl Command {
             Command::Cat(args) => args.client.json,
             Command::Get(args) => args.client.json,
             Command::Put(args) => args.client.json,
+            Command::Cp(args) => args.client.json,
+            Command::Lock(args) => args.client.json,
             Command::Mkdir(args) => args.connecting.json,
             Command::Rm(args) => args.connecting.json,
             Command::Mv(args) => args.connecting.json,
@@ -324,6 +331,10 @@ pub(crate) struct GetArgs {
     pub(crate) urls: Vec<NfsUrl>,
     /// Where to: a directory that exists, or the new name
     pub(crate) local: PathBuf,
+    /// Keep extended attributes (user.*) and access control lists, too, where both sides have them; what is not kept is
+    /// told of each file. Of a list that POSIX cannot say, what is kept may allow less and never more
+    #[arg(long)]
+    pub(crate) xattrs: bool,
     #[command(flatten)]
     pub(crate) placing: Placing,
     /// No progress bar
@@ -342,6 +353,10 @@ pub(crate) struct PutArgs {
     /// and directories get their sources' less what the umask takes
     #[arg(long, conflicts_with = "resume")]
     pub(crate) no_attributes: bool,
+    /// Keep extended attributes (user.*) and access control lists, too, where both sides have them; what is not kept is
+    /// told of each file. Of a list that POSIX cannot say, what is kept may allow less and never more
+    #[arg(long)]
+    pub(crate) xattrs: bool,
     /// What to copy
     #[arg(required = true)]
     pub(crate) local: Vec<PathBuf>,
@@ -413,7 +428,7 @@ pub(crate) enum Role {
 }
 
 /// A number of octets, with a suffix K, M, G or T for powers of 1024.
-fn parse_octets(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_octets(text: &str) -> Result<u64, String> {
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (&text[..at], 10),
         Some((at, 'M' | 'm')) => (&text[..at], 20),

@@ -97,6 +97,10 @@ pub(crate) struct Tally {
     pub(crate) errors: u64,
     /// Files of somebody else, which kept their modes and times.
     attributes_not_kept: u64,
+    /// Extended attributes and lists that were not kept.
+    extras_not_kept: u64,
+    /// Of the octets those that the server copied itself, where that can be.
+    by_server: Option<u64>,
     /// What could not be copied and why: the first of it.
     left_out: Vec<(String, String)>,
 }
@@ -130,6 +134,8 @@ impl Tally {
             skipped: 0,
             errors: 0,
             attributes_not_kept: 0,
+            extras_not_kept: 0,
+            by_server: None,
             left_out: vec![],
         }
     }
@@ -142,6 +148,11 @@ impl Tally {
     /// A tree is copied: its summary is told in any case.
     pub(crate) fn of_tree(self, is_tree: bool) -> Self {
         Self { is_tree, ..self }
+    }
+
+    /// Octets may be copied by a server itself, which is told.
+    pub(crate) fn with_servers(self) -> Self {
+        Self { by_server: Some(0), ..self }
     }
 
     /// What waits for a server is told in the progress line, if there is one.
@@ -165,6 +176,12 @@ impl Tally {
                 self.show_files();
             }
         }
+    }
+
+    /// Octets that the server has copied itself.
+    pub(crate) fn moved_by_server(&mut self, octets: u64) {
+        self.by_server = Some(self.by_server.unwrap_or(0).saturating_add(octets));
+        self.moved(usize::try_from(octets).unwrap_or(usize::MAX));
     }
 
     pub(crate) fn file_done(&mut self) {
@@ -225,6 +242,12 @@ impl Tally {
         self.note(what, note);
     }
 
+    /// Tells that an extended attribute or a list of a file was not kept.
+    pub(crate) fn extras_not_kept(&mut self, what: &[u8], note: &str) {
+        self.extras_not_kept += 1;
+        self.note(what, note);
+    }
+
     fn left_out(&mut self, what: &[u8], line: &str, error: &anyhow::Error) {
         self.errors += 1;
         self.print(line);
@@ -282,24 +305,35 @@ impl Tally {
     fn to_json(&self, seconds: f64) -> serde_json::Value {
         let left_out: Vec<_> =
             self.left_out.iter().map(|(path, reason)| serde_json::json!({ "path": path, "reason": reason })).collect();
-        serde_json::json!({
+        let mut told = serde_json::json!({
             "files": self.files, "directories": self.directories, "links": self.links, "special": self.special,
             "skipped": self.skipped, "octets": self.octets, "seconds": seconds, "errors": self.errors,
             "left_out": left_out, "left_out_more": self.errors - self.left_out.len() as u64,
-            "attributes_not_kept": self.attributes_not_kept,
-        })
+            "attributes_not_kept": self.attributes_not_kept, "extras_not_kept": self.extras_not_kept,
+        });
+        if let (Some(by_server), Some(told)) = (self.by_server, told.as_object_mut()) {
+            told.insert("octets_by_server".into(), by_server.into());
+            told.insert("octets_through_here".into(), self.octets.saturating_sub(by_server).into());
+        }
+        told
     }
 
     /// What was done, on one line.
     fn summary(&self, seconds: f64) -> String {
         let rate = HumanBytes((self.octets as f64 / seconds.max(1e-9)) as u64);
         let mut line = format!("{} files, {} in {seconds:.1} s ({rate}/s)", self.files, HumanBytes(self.octets));
+        if let Some(by_server) = self.by_server {
+            let through = self.octets.saturating_sub(by_server);
+            let (by_server, through) = (HumanBytes(by_server), HumanBytes(through));
+            line.push_str(&format!(", {by_server} of it by the server itself, {through} through here"));
+        }
         let counts = [
             (self.directories, "directories"),
             (self.links, "links"),
             (self.special, "special files"),
             (self.skipped, "files passed over"),
             (self.attributes_not_kept, "without their mode and times"),
+            (self.extras_not_kept, "extended attributes and lists not kept"),
             (self.errors, "left out"),
         ];
         for (count, what) in counts.into_iter().filter(|(count, _)| *count > 0) {

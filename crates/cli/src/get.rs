@@ -4,6 +4,7 @@
 //! through a symbolic link. Links made by this run are made last, so that no later file can pass through them.
 //! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`target`]).
 
+mod extra;
 mod later;
 mod regular;
 mod target;
@@ -51,7 +52,8 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut sessions = Sessions::new(args.client.clone().into())?;
     let tally = Tally::new(args.quiet || args.client.json).of_tree(args.recursive).shared_with(sessions.watch());
     sessions.watch().set_quiet(args.quiet);
-    let copier = Copier::new(args.placing, sessions.random(), tally);
+    let mut copier = Copier::new(args.placing, sessions.random(), tally);
+    copier.xattrs = args.xattrs;
     let done = tokio::select! {
         biased;
         // Dropped, the other future takes its temporary files with it.
@@ -66,6 +68,8 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
 
 struct Copier {
     placing: Placing,
+    /// Extended attributes and lists are kept, too.
+    xattrs: bool,
     random: Arc<dyn Random>,
     tally: RefCell<Tally>,
     known: RefCell<Known>,
@@ -73,6 +77,8 @@ struct Copier {
     /// Directories and what they shall have when they are full.
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
     counterparts: RefCell<Counterparts>,
+    /// Directories whose extended attributes are to come.
+    full: RefCell<Vec<extra::Full>>,
 }
 
 /// A name that can stand for one file in one directory.
@@ -87,9 +93,9 @@ pub(crate) fn checked_name(name: &[u8]) -> Result<&OsStr> {
 
 impl Copier {
     fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
-        let (known, later, directories, counterparts) = Default::default();
+        let (known, later, directories, counterparts, full) = Default::default();
         let tally = RefCell::new(tally.placed(placing));
-        Self { placing, random, tally, known, later, directories, counterparts }
+        Self { placing, xattrs: false, full, random, tally, known, later, directories, counterparts }
     }
 
     /// Copies everything that is asked for.
@@ -108,6 +114,7 @@ impl Copier {
                 checked.with_context(|| At::new(&url.path))
             })?;
         }
+        self.directory_extras().await?;
         self.finish();
         Ok(())
     }
@@ -165,6 +172,10 @@ impl Copier {
             }
             self.tally.borrow_mut().directories += 1;
             self.directories.borrow_mut().push((local.clone(), attributes));
+            if self.xattrs {
+                let (local, session, directory) = (local.clone(), session.clone(), directory.clone());
+                self.full.borrow_mut().push(extra::Full { local, session, directory });
+            }
             let mut listing = session.files.list(&directory, session.transfer);
             loop {
                 let next = async {

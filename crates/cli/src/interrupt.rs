@@ -14,6 +14,17 @@ impl Interrupted {
     }
 }
 
+impl Interrupted {
+    /// The signal.
+    pub(crate) fn signal(&self) -> rustix::process::Signal {
+        use rustix::process::Signal;
+        [Signal::INT, Signal::HUP]
+            .into_iter()
+            .find(|signal| signal.as_raw() == self.0.as_raw_value())
+            .unwrap_or(Signal::TERM)
+    }
+}
+
 impl fmt::Display for Interrupted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("interrupted")

@@ -10,13 +10,17 @@ mod capture;
 mod cat;
 mod copy;
 mod counterpart;
+mod cp;
 mod decode;
 mod devices;
 mod ending;
+mod extras;
 mod failure;
 mod files;
 mod get;
+mod holes;
 mod interrupt;
+mod lock;
 mod log;
 mod ls;
 mod manual;
@@ -70,6 +74,9 @@ fn main() -> ExitCode {
             if !error.is::<Failed>() {
                 failure::tell(&error);
             }
+            if let Some(lock::Code { code, .. }) = error.downcast_ref::<lock::Code>() {
+                return ExitCode::from(*code);
+            }
             if error.downcast_ref::<Usage>().is_some() {
                 return ExitCode::from(WRONG_USAGE);
             }
@@ -93,6 +100,8 @@ fn run(command: Command) -> Result<()> {
         Command::Cat(args) => captured(&args.client.capture.clone(), cat::run(args)),
         Command::Get(args) => captured(&args.client.capture.clone(), get::run(args)),
         Command::Put(args) => captured(&args.client.capture.clone(), put::run(args)),
+        Command::Cp(args) => captured(&args.client.capture.clone(), cp::run(args)),
+        Command::Lock(args) => captured(&args.client.capture.clone(), lock::run(args)),
         Command::Ping(args) => captured(&args.client.capture.clone(), ping::run(args)),
         Command::Mkdir(args) => captured(&args.connecting.capture.clone(), files::mkdir(args)),
         Command::Rm(args) => captured(&args.connecting.capture.clone(), files::rm(args)),

@@ -2,8 +2,10 @@
 
 use crate::{
     copy::{DEPTH, block_size},
+    holes::Segments,
     session::Session,
 };
+use rpcrdma_nfs::attr::Attributes;
 use rpcrdma_nfs_client::{Block, Error, File, Reader};
 
 /// In which blocks a file is read whose size is not known.
@@ -16,6 +18,19 @@ pub(crate) enum Octets {
     /// Of one that says it is empty: that may be one of /proc, whose size nobody knows, and of which a server thinks at
     /// each answer that it ends there. Read on until nothing comes.
     Unsized { file: File, offset: u64, end: u64, block: u32 },
+    /// Of one with holes, of which only what is between them is read.
+    Sparse(Box<Sparse>),
+}
+
+/// A file with holes that is being read.
+pub(crate) struct Sparse {
+    file: File,
+    size: u64,
+    largest: u32,
+    segments: Segments,
+    /// What is being read, and up to where it was read.
+    reader: Option<Reader>,
+    is_beyond: bool,
 }
 
 impl Octets {
@@ -30,10 +45,34 @@ impl Octets {
         Octets::Sized(Box::new(Reader::new(file, offset, end, block, depth).expecting(size)))
     }
 
+    /// The octets of `file`, which is open and has these attributes, from `offset` on. Where the server can tell holes
+    /// they are left out, and what follows comes with its offset.
+    pub(crate) fn of(session: &Session, file: File, attributes: &Attributes, offset: u64) -> Self {
+        // A file that uses less storage than it has octets has holes.
+        let has_holes = attributes.used < attributes.size;
+        let can_tell = session.files.version_4().is_some_and(|nfs| nfs.minor() >= 2);
+        if !has_holes || !can_tell {
+            return Self::new(session, file, attributes.size, offset, u64::MAX);
+        }
+        let size = attributes.size;
+        let segments = Segments::new(file.clone(), offset, size, true);
+        let largest = session.transfer.read;
+        Octets::Sparse(Box::new(Sparse { file, size, largest, segments, reader: None, is_beyond: false }))
+    }
+
+    /// How long the file is of which octets came up to `end`: behind them there may be a hole.
+    pub(crate) async fn len(&self, end: u64) -> Result<u64, Error> {
+        match self {
+            Octets::Sparse(sparse) => Ok(sparse.file.getattr().await?.size.min(end.max(sparse.size))),
+            _ => Ok(end),
+        }
+    }
+
     /// The next octets, in order, or `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Block>, Error> {
         match self {
             Octets::Sized(reader) => reader.next().await,
+            Octets::Sparse(sparse) => sparse.next().await,
             Octets::Unsized { file, offset, end, block } => {
                 let wanted = u32::try_from(end.saturating_sub(*offset)).unwrap_or(u32::MAX).min(*block);
                 if wanted == 0 {
@@ -48,6 +87,32 @@ impl Octets {
                 *offset = offset.saturating_add(found.data.len() as u64);
                 Ok((!found.data.is_empty()).then_some(found))
             }
+        }
+    }
+}
+
+impl Sparse {
+    async fn next(&mut self) -> Result<Option<Block>, Error> {
+        loop {
+            if let Some(reader) = &mut self.reader {
+                match reader.next().await? {
+                    Some(block) => return Ok(Some(block)),
+                    None if self.is_beyond => return Ok(None),
+                    None => self.reader = None,
+                }
+            }
+            let file = self.file.clone();
+            self.reader = Some(match self.segments.next().await? {
+                Some(data) => {
+                    let (block, depth) = block_size(data.end - data.start, self.largest, DEPTH);
+                    Reader::new(file, data.start, data.end, block, depth)
+                }
+                // What was appended meanwhile.
+                None => {
+                    self.is_beyond = true;
+                    Reader::new(file, self.size, u64::MAX, UNSIZED_BLOCK_OCTETS.min(self.largest), 1)
+                }
+            });
         }
     }
 }

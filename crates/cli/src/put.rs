@@ -3,6 +3,7 @@
 //! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`upload`]). What is
 //! read is what the user has named or lies below it, whatever somebody puts in its place meanwhile ([`source`]).
 
+mod extra;
 mod node;
 mod source;
 mod target;
@@ -57,6 +58,8 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
         session: &session,
         placing: args.placing,
         no_attributes: args.no_attributes,
+        xattrs: args.xattrs,
+        full: RefCell::default(),
         random: sessions.random(),
         tally: RefCell::new(tally),
         own_uid: Cell::default(),
@@ -128,6 +131,10 @@ struct Copier<'a> {
     placing: Placing,
     /// Files are not given the modes and times of their sources.
     no_attributes: bool,
+    /// Extended attributes and lists are kept, too.
+    xattrs: bool,
+    /// Directories that get their lists when they are full.
+    full: RefCell<Vec<extra::Full>>,
     random: Arc<dyn Random>,
     tally: RefCell<Tally>,
     /// Who we are to the server, once that is known.
@@ -211,6 +218,9 @@ impl Copier<'_> {
                 }
             };
             self.tally.borrow_mut().directories += 1;
+            if let Err(error) = self.directory_extras(&local, &made).await {
+                self.check(&local.path, error)?;
+            }
             if let Some(attributes) = self.directory_attributes(&facts, is_new) {
                 self.directories.borrow_mut().push((local.path.clone(), made.clone(), attributes));
             }
@@ -374,7 +384,7 @@ impl Copier<'_> {
             }
             self.directories.borrow_mut().pop();
         }
-        Ok(())
+        self.directory_lists().await
     }
 
     async fn hard_link(&self, first: &Handle, directory: &Handle, name: &Name) -> Result<()> {

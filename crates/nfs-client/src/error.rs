@@ -56,6 +56,14 @@ pub enum Error {
         /// How often it was sent.
         times: u32,
     },
+    /// The version of NFS that is spoken does not have it.
+    #[error("{procedure}: {what}")]
+    NotInVersion {
+        /// The operation that has it in version 4.
+        procedure: &'static str,
+        /// What does not have what, and which version has.
+        what: &'static str,
+    },
     /// What only version 4 knows: its state, its sessions and its minor versions.
     #[error(transparent)]
     Version4(v4::Error),
@@ -99,7 +107,8 @@ impl Error {
             Error::Status { procedure, .. }
             | Error::Call { procedure, .. }
             | Error::Nonsense { procedure, .. }
-            | Error::TooManyEntries { procedure, .. } => Some(procedure),
+            | Error::TooManyEntries { procedure, .. }
+            | Error::NotInVersion { procedure, .. } => Some(procedure),
             Error::AfterCreation(error) => error.procedure(),
             Error::TooManyLinks { .. } => Some("READLINK"),
             Error::NotDurable { .. } => Some("COMMIT"),
@@ -127,9 +136,25 @@ impl Error {
         self.cause() == Some(Cause::Stale)
     }
 
-    /// Whether the server says that it cannot do this.
+    /// Whether the server says that it cannot do this, or the version that is spoken does not have it.
     pub fn is_not_supported(&self) -> bool {
-        self.cause() == Some(Cause::NotSupported)
+        match self {
+            Error::NotInVersion { .. } | Error::Version4(v4::Error::NotInMinor { .. }) => true,
+            _ => self.cause() == Some(Cause::NotSupported),
+        }
+    }
+
+    /// The lock that stands in the way, if that is what is wrong.
+    pub fn conflict(&self) -> Option<&v4::Conflict> {
+        match self {
+            Error::Version4(v4::Error::Locked { denied, .. }) => Some(denied),
+            _ => None,
+        }
+    }
+
+    /// Whether the server has taken away what the file was open or locked by.
+    pub fn is_lost(&self) -> bool {
+        matches!(self, Error::Version4(v4::Error::Lost { .. }))
     }
 
     /// Whether the server says that an argument makes no sense.

@@ -33,8 +33,8 @@ mod write;
 pub use denied::{Denied, Owner};
 pub use error::Error;
 pub use files::{
-    Access, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, MAX_HANDLE_OCTETS, Name, Node,
-    NodeKind, Place, ReadOk, Space, Verifier, WriteOk,
+    Access, Copied, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, LockKind, MAX_HANDLE_OCTETS,
+    Name, Node, NodeKind, Place, ReadOk, SetXattr, Sought, Space, TO_THE_END, Verifier, WriteOk,
 };
 pub use list::{Listing, MAX_ENTRIES};
 pub use mount::{Mount, MountError, split_export};
@@ -42,4 +42,5 @@ pub use nfs3::Nfs3;
 pub use read::{Block, Reader};
 pub use status::{Cause, Status};
 pub use transfer::Transfer;
+pub use v4::Span;
 pub use write::Writer;

@@ -6,6 +6,7 @@
 //! * Work that may sleep in the kernel is given to the program's [`Workers`] in the order that the [`Queue`] says; the library
 //!   starts no thread.
 
+pub mod acls;
 mod borders;
 mod caller;
 pub mod claims;

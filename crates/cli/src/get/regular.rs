@@ -58,7 +58,7 @@ impl Download<'_> {
         let begin = self.output.as_ref().map_or(0, |output| output.offset);
         // A file that uses less storage than it has octets has holes.
         let sparse = self.source.used < self.source.size;
-        let mut octets = Octets::new(self.session, self.file.clone(), self.source.size, begin, u64::MAX);
+        let mut octets = Octets::of(self.session, self.file.clone(), self.source, begin);
         let (mut len, mut checkpoint) = (begin, begin);
         while let Some(block) = octets.next().await? {
             let output = self.output()?;
@@ -78,7 +78,11 @@ impl Download<'_> {
             self.copier.tally.borrow_mut().moved(block.data.len());
         }
         self.output()?;
+        len = octets.len(len).await?;
         self.compare(len, begin).await?;
+        if let Some(output) = &self.output {
+            self.copier.file_extras(self.session, &self.file.handle(), output.file(), self.local).await?;
+        }
         if let Some(output) = self.output.take()
             && let Some(note) = output.finish(len, self.source).await?
         {

@@ -180,6 +180,11 @@ impl Output {
         Ok(output)
     }
 
+    /// The file that is open.
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
     pub(super) fn write_all_at(&self, octets: &[u8], offset: u64) -> io::Result<()> {
         self.file.write_all_at(octets, offset)
     }

@@ -134,6 +134,11 @@ impl Local {
         Ok((File::from(file), facts))
     }
 
+    /// Opens a directory, without what is in it.
+    pub(super) fn open_directory_alone(&self) -> Result<OwnedFd> {
+        self.open(OFlags::DIRECTORY)
+    }
+
     /// Opens a directory. Gives what is in it one by one.
     pub(super) fn open_directory(&self) -> Result<impl Iterator<Item = Result<Local>> + use<>> {
         let directory = Rc::new(self.open(OFlags::DIRECTORY)?);
@@ -175,6 +180,11 @@ impl Octets {
             false => (Some(facts.size), block_size(facts.size, largest, DEPTH).0),
         };
         Ok(Self { file, block, size, run: 0..0 })
+    }
+
+    /// The file that is read.
+    pub(super) fn file(&self) -> &File {
+        &self.file
     }
 
     /// The size, once it is known: at the end at the latest.

@@ -142,6 +142,7 @@ impl Copier<'_> {
             next = octets.next(pool).await?;
         }
         writer.finish().await?;
+        self.file_extras(local, octets.file(), upload).await?;
         let size = octets.size().context("has no end")?;
         let size_alone = NewAttributes { size: Some(size), ..Default::default() };
         let all = match (self.no_attributes, upload.is_in_place()) {
@@ -161,7 +162,7 @@ impl Copier<'_> {
             None => upload.file.getattr().await?.size,
         };
         ensure!(now == size, "{size} octets were sent, the file on the server has {now}");
-        Ok(())
+        self.file_list(local, octets.file(), upload).await
     }
 
     /// Takes rights from a file that is written in place which the source does not give: nobody is to read through the old

@@ -43,6 +43,14 @@ impl File {
         Self(Opened::V4(open))
     }
 
+    /// The open of version 4, if that is what is spoken; else the error that says so.
+    pub(super) fn version_4(&self, procedure: &'static str, what: &'static str) -> Result<&v4::Open, Error> {
+        match &self.0 {
+            Opened::V3 { .. } => Err(Error::NotInVersion { procedure, what }),
+            Opened::V4(open) => Ok(open),
+        }
+    }
+
     /// The file's handle.
     pub fn handle(&self) -> Handle {
         match &self.0 {

@@ -4,18 +4,31 @@
 //! here). Each version has a module here that says how it is done by its calls; [`Reader`](crate::Reader),
 //! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] stand on top and are the same for all.
 //!
+//! What only some versions have is an error in the others that answers [`Error::is_not_supported`]: extended attributes
+//! ([`Files::xattrs`]), access control lists ([`Files::acl`]), holes ([`File::seek`]), copies that the server makes
+//! ([`File::copy`], [`File::clone_range`]) and locks ([`File::lock`]).
+//!
 //! What is read and written is opened first ([`Files::open`], [`Files::create`]) and closed at the end.
 
+mod acls;
+mod copies;
 mod file;
+mod holes;
+mod locks;
 mod names;
 mod told;
 mod v3;
 mod v4;
+mod xattrs;
 
+pub use copies::Copied;
 pub use file::{Access, File};
+pub use holes::Sought;
+pub use locks::{LockKind, TO_THE_END};
 pub use names::{Handle, MAX_HANDLE_OCTETS, Name, Node, Place};
 pub(crate) use told::Page;
 pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};
+pub use xattrs::SetXattr;
 
 use crate::{Error, Listing, Nfs3, Transfer, v4::Nfs4};
 use bytes::Bytes;
@@ -61,6 +74,11 @@ impl Files {
             Version::V3(_) => None,
             Version::V4(nfs) => Some(nfs),
         }
+    }
+
+    /// The operations of version 4, or the error that says that version 3 does not have what they do.
+    fn in_version_4(&self, procedure: &'static str, what: &'static str) -> Result<&Nfs4, Error> {
+        self.version_4().ok_or(Error::NotInVersion { procedure, what })
     }
 
     /// Whether the server is there.

@@ -30,11 +30,11 @@ pub(super) fn handle(handle: &Handle) -> Result<v4::Handle, Error> {
 }
 
 /// The error that a server would answer with.
-fn refused(operation: Op, status: Status) -> Error {
+pub(super) fn refused(operation: Op, status: Status) -> Error {
     Error::Status { procedure: operation.name(), status: status.into(), denied: None }
 }
 
-fn name(name: &Name) -> v4::Name {
+pub(super) fn name(name: &Name) -> v4::Name {
     v4::Name(name.0.clone())
 }
 
@@ -158,6 +158,15 @@ pub(super) async fn entries(
     Ok(Page { entries: entries.collect(), verifier: Verifier(page.verifier.0), end: page.end })
 }
 
+/// How durable something is, in no version's words.
+pub(super) fn stability_of(stability: ops::Stability) -> Stability {
+    match stability {
+        ops::Stability::Unstable => Stability::Unstable,
+        ops::Stability::DataSync => Stability::DataSync,
+        ops::Stability::FileSync => Stability::FileSync,
+    }
+}
+
 /// Opens a file that was found.
 pub(super) async fn open(nfs: &Nfs4, node: Node, access: Access) -> Result<File, Error> {
     let file = handle(&node.file)?;
@@ -224,6 +233,22 @@ impl Open {
         self.file().into()
     }
 
+    /// The client, and what the server knows the open by.
+    ///
+    /// # Errors
+    /// If there is no open: in minor version 0, of a file that has lost the name by which it was found.
+    pub(super) fn opened(&self, operation: Op) -> Result<(&Nfs4, &client::Opened), Error> {
+        match &self.by {
+            Means::Open(opened) => Ok((&self.nfs, opened)),
+            Means::Handle(_) => Err(refused(operation, Status::NOENT)),
+        }
+    }
+
+    /// The client, and by what the file is read.
+    pub(super) fn readable(&self) -> (&Nfs4, By<'_>) {
+        (&self.nfs, self.by())
+    }
+
     pub(super) async fn read(&self, offset: u64, count: u32) -> Result<ReadOk, Error> {
         let ops::ReadOk { data, end } = self.nfs.read(self.by(), offset, count).await?;
         Ok(ReadOk { data, end })
@@ -241,11 +266,7 @@ impl Open {
             Stability::FileSync => ops::Stability::FileSync,
         };
         let ok = self.nfs.write(self.by(), offset, stability, data).await?;
-        let committed = match ok.committed {
-            ops::Stability::Unstable => Stability::Unstable,
-            ops::Stability::DataSync => Stability::DataSync,
-            ops::Stability::FileSync => Stability::FileSync,
-        };
+        let committed = stability_of(ok.committed);
         Ok(WriteOk { count: ok.count, committed, verifier: Verifier(ok.verifier.0) })
     }
 

@@ -38,8 +38,8 @@ pub struct Copied {
     pub count: u64,
     /// How durable they are.
     pub committed: Stability,
-    /// As that of a WRITE.
-    pub verifier: Verifier,
+    /// As that of a WRITE; `None` if the server has not told it.
+    pub verifier: Option<Verifier>,
 }
 
 impl Nfs4 {
@@ -65,7 +65,7 @@ impl Nfs4 {
         let plan = Plan::changes(Op::Copy);
         let mut reply = self.inner.perform(plan, Some(&target.held), &mut build).await?;
         let response = done!(reply, Copy)?.response;
-        let Some(state) = response.callback else { return copied(response, span) };
+        let Some(state) = response.callback else { return copied(response, span, true) };
         let waits = self.inner.awaited.copy(state);
         drop(asking);
         self.copied(target.file(), state, waits, span).await
@@ -84,7 +84,7 @@ impl Nfs4 {
         loop {
             let ended = pin!(waits.copying.ended());
             match select(ended, clock.sleep_until(clock.now() + pause)).await {
-                Either::Left((OffloadOutcome::Done(response), _)) => return copied(response, span),
+                Either::Left((OffloadOutcome::Done(response), _)) => return copied(response, span, true),
                 Either::Left((OffloadOutcome::Failed { status, .. }, _)) => {
                     return Err(self.inner.refused(Op::Copy, status));
                 }
@@ -102,7 +102,7 @@ impl Nfs4 {
                         committed: Stability::Unstable,
                         verifier: Verifier::default(),
                     };
-                    return copied(response, span);
+                    return copied(response, span, false);
                 }
                 Some(status) => return Err(self.inner.refused(Op::Copy, status)),
             }
@@ -135,10 +135,10 @@ impl Nfs4 {
     }
 }
 
-fn copied(response: WriteResponse, span: Span) -> Result<Copied, Error> {
+fn copied(response: WriteResponse, span: Span, tells_verifier: bool) -> Result<Copied, Error> {
     let WriteResponse { count, committed, verifier, .. } = response;
     if span.count > 0 && count > span.count {
         return Err(Error::nonsense(Op::Copy, "copied more octets than it was asked to"));
     }
-    Ok(Copied { count, committed, verifier })
+    Ok(Copied { count, committed, verifier: tells_verifier.then_some(verifier) })
 }

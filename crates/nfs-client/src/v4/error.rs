@@ -1,7 +1,7 @@
 //! What can go wrong with an operation of NFS version 4.
 
 use crate::Denied;
-use rpcrdma_nfs::v4::{Op, Status, ops::LockKind};
+use rpcrdma_nfs::v4::{Op, OwnerName, Status, ops::LockKind};
 use rpcrdma_oncrpc::{CallError, Rejection};
 use std::fmt;
 
@@ -124,8 +124,11 @@ impl fmt::Display for Lost {
     }
 }
 
+/// The most octets of a lock's owner that are told.
+const MAX_OWNER_TOLD: usize = 128;
+
 /// A lock that stands in the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Where it begins.
     pub offset: u64,
@@ -133,6 +136,8 @@ pub struct Conflict {
     pub length: u64,
     /// Which lock.
     pub kind: LockKind,
+    /// Whose it is, in the words of whoever holds it; empty if the server does not tell.
+    pub owner: OwnerName,
 }
 
 impl fmt::Display for Conflict {
@@ -145,6 +150,13 @@ impl fmt::Display for Conflict {
         match self.offset.checked_add(self.length) {
             Some(end) => write!(f, " to octet {end}"),
             None => f.write_str(" to its end"),
+        }?;
+        // The owner's words come from another client, by a server that may say anything; of many clients they are none.
+        let owner = self.owner.as_slice();
+        let is_text = owner.iter().all(|octet| matches!(octet, b' '..=b'~'));
+        match owner.get(..MAX_OWNER_TOLD).unwrap_or(owner) {
+            told @ [_, ..] if is_text => write!(f, "; the holder calls itself \"{}\"", told.escape_ascii()),
+            _ => Ok(()),
         }
     }
 }

@@ -201,13 +201,20 @@ fn current(state: StateId, ground: &Ground) -> StateId {
 }
 
 /// All that a client holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Opens {
+    /// Who finds a file locked is told who holds the lock: the host.
+    host: String,
     made: AtomicU64,
     all: Mutex<BTreeMap<u64, Arc<Held>>>,
 }
 
 impl Opens {
+    /// Nothing yet, of a client on this host.
+    pub(super) fn of(host: String) -> Self {
+        Self { host, made: AtomicU64::default(), all: Mutex::default() }
+    }
+
     fn map(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Held>>> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,7 +233,7 @@ impl Opens {
             counter: Counter::default(),
             was_doubtful: false,
         };
-        let locker = OwnerName::from(format!("lock {number}").as_str());
+        let locker = OwnerName::from(format!("lock {number} of {}", self.host).as_str());
         let held = Held { number, file, access, deny: 0, owner, locker, state: Mutex::new(state) };
         let held = Arc::new(held);
         self.map().insert(number, held.clone());

@@ -78,6 +78,14 @@ impl Nfs4 {
         }
     }
 
+    /// Whether nothing is known to be lost of an open and its locks. Asks nobody.
+    ///
+    /// # Errors
+    /// [`Error::Lost`].
+    pub fn is_held(&self, opened: &Opened) -> Result<(), Error> {
+        self.inner.still_held(Op::Lock, &opened.held)
+    }
+
     /// LOCKU: unlocks a range.
     pub async fn unlock(&self, opened: &Opened, offset: u64, length: u64) -> Result<(), Error> {
         let Some(range) = Range::new(LockKind::Write, offset, length) else {
@@ -89,7 +97,8 @@ impl Nfs4 {
 
 /// What a server tells of a lock that stands in the way.
 fn conflict(denied: &LockDenied) -> Conflict {
-    Conflict { offset: denied.offset, length: denied.length, kind: denied.kind }
+    let LockDenied { offset, length, kind, ref owner } = *denied;
+    Conflict { offset, length, kind, owner: owner.name.clone() }
 }
 
 impl Inner {

@@ -65,6 +65,7 @@ use rpcrdma_oncrpc::Client;
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 /// A client of NFS version 4. Cloning shares the session.
@@ -109,6 +110,18 @@ impl Nfs4 {
     /// The minor version that is spoken.
     pub fn minor(&self) -> u32 {
         self.inner.minor
+    }
+
+    /// Whether both are clones of one client.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+
+    /// For how long the server surely keeps what is held, as far as it was heard from.
+    pub fn lease_left(&self) -> Duration {
+        let inner = &self.inner;
+        let silent = inner.env.clock.now().since(inner.duties.last_heard());
+        inner.server().lease.saturating_sub(silent)
     }
 
     /// The RPC client below.

@@ -1,6 +1,6 @@
 //! Agreeing with a server on a minor version: the highest that both speak.
 
-use super::{Error, Inner, Nfs4, Options};
+use super::{Error, Inner, Nfs4, Options, held::Opens};
 use rpcrdma_env::Env;
 use rpcrdma_nfs::v4::{ClientName, Op, Status, VERIFIER_OCTETS, Verifier};
 use rpcrdma_oncrpc::Client;
@@ -53,7 +53,7 @@ impl Inner {
             standing: Default::default(),
             repair: Default::default(),
             owners: Default::default(),
-            opens: Default::default(),
+            opens: Opens::of(host),
             duties: Default::default(),
             awaited: Default::default(),
             server: Default::default(),

@@ -17,30 +17,36 @@ use rpcrdma_nfs_client::{
 use rpcrdma_oncrpc::{Client, SysAuth, SysCredential};
 use std::sync::Arc;
 
-fn name(text: &str) -> Name {
+pub(crate) fn name(text: &str) -> Name {
     Name::from(text)
 }
 
-fn mode(mode: u32) -> NewAttributes {
+pub(crate) fn mode(mode: u32) -> NewAttributes {
     NewAttributes { mode: Some(mode), ..NewAttributes::default() }
 }
 
+/// A client of a version, or of a minor version of 4, and the root.
+pub(crate) async fn files_of(house: &House, minor: Option<u32>) -> (Files, Handle, Arc<Wire>) {
+    // The export is the root of all, in every version.
+    let (nfs, wire) = house.client(minor.unwrap_or(2)).await;
+    let root = Handle::from(&nfs.root().await.unwrap().file);
+    let files = match minor {
+        None => {
+            let identity = Arc::new(SysAuth::new(SysCredential::default()));
+            let client = Client::new(Arc::new(Shared(wire.clone())), identity, PROGRAM, v3::VERSION);
+            Files::from(Nfs3::new(client, house.env.clock.clone()))
+        }
+        Some(_) => Files::from(nfs),
+    };
+    (files, root, wire)
+}
+
 /// The same server in each version; minor versions of 4 have a number.
-async fn in_every_version(test: impl AsyncFn(&Files, &Handle, Option<u32>, &Arc<Wire>)) {
+pub(crate) async fn in_every_version(test: impl AsyncFn(&Files, &Handle, Option<u32>, &Arc<Wire>)) {
     for minor in [None, Some(0), Some(1), Some(2)] {
         println!("minor version {minor:?}");
         let house = House::new();
-        // The export is the root of all, in every version.
-        let (nfs, wire) = house.client(minor.unwrap_or(2)).await;
-        let root = Handle::from(&nfs.root().await.unwrap().file);
-        let files = match minor {
-            None => {
-                let identity = Arc::new(SysAuth::new(SysCredential::default()));
-                let client = Client::new(Arc::new(Shared(wire.clone())), identity, PROGRAM, v3::VERSION);
-                Files::from(Nfs3::new(client, house.env.clock.clone()))
-            }
-            Some(_) => Files::from(nfs),
-        };
+        let (files, root, wire) = files_of(&house, minor).await;
         assert_eq!(files.version_4().map(Nfs4::minor), minor);
         assert_eq!(files.version_3().is_some(), minor.is_none());
         files.null().await.unwrap();

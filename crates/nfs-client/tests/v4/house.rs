@@ -6,7 +6,9 @@ use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env, Heap, SeededRandom, TokioClock};
 use rpcrdma_nfs::v4::{Arguments, Op, PROGRAM, Results, VERSION};
 use rpcrdma_nfs_client::v4::{Callbacks, Nfs4, Options};
-use rpcrdma_nfsd::{Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4};
+use rpcrdma_nfsd::{
+    DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4,
+};
 use rpcrdma_oncrpc::{
     CallContext, CallHeader, CallInFlight, Cancelled, Client, ClientTransport, Connection, GoneSignal, Handler, Limits,
     Outcome, PendingCall, RemoteError, Reply, Request, Router, SysAuth, SysCredential, TransportError, TransportKind,
@@ -16,6 +18,7 @@ use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
 use std::{
     future::Future,
     net::SocketAddr,
+    path::Path,
     pin::Pin,
     sync::{
         Arc, Mutex,
@@ -245,7 +248,7 @@ fn connection(id: u64) -> (GoneSignal, Connection) {
 /// A server of ours, which can be restarted.
 pub(crate) struct House {
     pub(crate) env: Env,
-    storage: Arc<MemoryFs>,
+    storage: Arc<dyn FileSystem>,
     scratch: tempfile::TempDir,
     running: Mutex<Option<Running>>,
     version_4: fn(Version4) -> Version4,
@@ -276,6 +279,20 @@ impl House {
     pub(crate) fn with(version_4: fn(Version4) -> Version4) -> Self {
         let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) };
         let storage = Arc::new(MemoryFs::new(64 << 20, &env));
+        Self::of(env, storage, version_4)
+    }
+
+    /// A server of a directory of this machine, below which `test` may look at what is there.
+    pub(crate) fn on_disk(directory: &Path) -> Self {
+        let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) };
+        let [served, state] = ["served", "state of it"].map(|name| directory.join(name));
+        std::fs::create_dir(&served).unwrap();
+        let state = StateDirectory::open(state, &*env.random).unwrap();
+        let storage = DirectoryFs::open(&served, &state, Queue::in_place(), &env).unwrap();
+        Self::of(env, Arc::new(storage), |version_4| version_4)
+    }
+
+    fn of(env: Env, storage: Arc<dyn FileSystem>, version_4: fn(Version4) -> Version4) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let running = Mutex::new(Some(start(&env, &storage, &scratch, version_4, 1)));
         Self { env, storage, scratch, running, version_4, connections: AtomicU64::new(1) }
@@ -372,7 +389,7 @@ impl House {
 
 fn start(
     env: &Env,
-    storage: &Arc<MemoryFs>,
+    storage: &Arc<dyn FileSystem>,
     scratch: &tempfile::TempDir,
     change: fn(Version4) -> Version4,
     starts: u64,
@@ -380,8 +397,7 @@ fn start(
     let env = Env { clock: env.clock.clone(), random: Arc::new(SeededRandom::new(1_000 + starts)) };
     let state = StateDirectory::open(scratch.path().join("state"), &*env.random).unwrap();
     let identities = Identities { squash: Squash::None, ..Identities::default() };
-    let file_system: Arc<dyn FileSystem> = storage.clone();
-    let export = Export::new("/", file_system).with_identities(identities);
+    let export = Export::new("/", storage.clone()).with_identities(identities);
     let version_4 = Version4::new(&state, Queue::in_place()).with_lease(LEASE).with_grace(GRACE);
     let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap();
     let nfsd = nfsd.with_version_4(change(version_4), true, &env).unwrap();

@@ -4,6 +4,7 @@
 mod callbacks;
 mod connections;
 mod every;
+mod extras;
 mod fabric;
 mod files;
 mod hostile;

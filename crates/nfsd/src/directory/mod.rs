@@ -64,6 +64,7 @@ pub use locks::OfdLocks;
 use losses::Losses;
 use object::{Cache, Object};
 use opens::Room;
+pub use posix_acl::{parse as posix_acl_of_xattr, written as xattr_of_posix_acl};
 use resolve::Cover;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
 use rpcrdma_nfs::attr::{Acls, Attributes, Change, NewAttributes, Stability, Time};

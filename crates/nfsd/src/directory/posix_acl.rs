@@ -47,7 +47,7 @@ const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
 
 /// A list in the kernel's format. `None` if it is none.
-fn parse(octets: &[u8]) -> Option<PosixAcl> {
+pub fn parse(octets: &[u8]) -> Option<PosixAcl> {
     let (head, entries) = octets.split_first_chunk::<HEAD_OCTETS>()?;
     if u32::from_le_bytes(*head) != VERSION || entries.len() % ENTRY_OCTETS != 0 || octets.len() > MAX_OCTETS {
         return None;
@@ -82,7 +82,7 @@ fn parse(octets: &[u8]) -> Option<PosixAcl> {
 }
 
 /// A list in the kernel's format.
-fn written(acl: &PosixAcl) -> Vec<u8> {
+pub fn written(acl: &PosixAcl) -> Vec<u8> {
     let mut octets = VERSION.to_le_bytes().to_vec();
     let mut entry = |tag: u16, rights: u8, number: u32| {
         octets.extend(tag.to_le_bytes());

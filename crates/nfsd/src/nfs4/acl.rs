@@ -64,7 +64,7 @@ fn posix_of(rights: u32, is_directory: bool) -> u8 {
 }
 
 /// The list as it is told. `None` if it has more entries than clients read.
-pub(super) fn told(acls: &Acls, is_directory: bool) -> Option<Acl> {
+pub fn told(acls: &Acls, is_directory: bool) -> Option<Acl> {
     let mut entries = Vec::new();
     tell(&acls.access, is_directory, 0, &mut entries);
     if let Some(default) = &acls.default {
@@ -194,7 +194,7 @@ impl Entry {
 /// # Errors
 /// BADOWNER for a name that is no number; ATTRNOTSUPP for what cannot be had, or only with more rights than it gives;
 /// FBIG if it is too long.
-pub(super) fn posix(acl: &Acl, is_directory: bool) -> Result<Acls, Status> {
+pub fn posix(acl: &Acl, is_directory: bool) -> Result<Acls, Status> {
     if acl.len() > MAX_SET_ACES {
         return Err(Status::FBIG);
     }

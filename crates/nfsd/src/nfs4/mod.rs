@@ -66,6 +66,7 @@ mod told;
 mod version4;
 mod xattr;
 
+pub use acl::{posix as posix_of_acl, told as acl_of_posix};
 pub use callback::Dial;
 pub(crate) use conflicts::InTheWay;
 pub use observer::{CallbackEvent, Observer};

@@ -1,0 +1,273 @@
+//! One regular file: to a temporary name beside the target, which it leaves for the target's when it is whole. Where
+//! what is there has several names or belongs to somebody else, it is written into, so that they stay.
+
+use super::{ATTRIBUTES_NOT_KEPT, Copier, Item, default_mode, mode_and_times};
+use crate::{
+    copy::{close_after, is_hopeless},
+    extras,
+    partial::{NAMES_TRIED, temporary_name},
+};
+use anyhow::{Context, Result, bail, ensure};
+use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes};
+use rpcrdma_nfs_client::{Access, Cause, CreateHow, Error, File, Found, Handle, Name};
+use std::{sync::Arc, time::Duration};
+
+/// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
+const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
+
+/// A name on the target's server under which there is something that is not whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Unfinished {
+    pub(super) directory: Handle,
+    pub(super) name: Name,
+}
+
+/// A file that is being written.
+pub(super) struct Written {
+    pub(super) file: File,
+    /// What goes if the copy fails; `None` if it was there before.
+    unfinished: Option<Unfinished>,
+    /// It has the target's name already.
+    has_name: bool,
+    /// The mode that it has, or gets if it does not get its source's.
+    mode: u32,
+}
+
+impl Written {
+    fn is_in_place(&self) -> bool {
+        self.unfinished.is_none()
+    }
+}
+
+fn cause(error: &anyhow::Error) -> Option<Cause> {
+    error.chain().find_map(|cause| cause.downcast_ref::<Error>()).and_then(Error::cause)
+}
+
+impl Copier<'_> {
+    /// Copies a regular file. Nothing is made or changed before it could be opened.
+    pub(super) async fn regular(&self, item: &Item) -> Result<Handle> {
+        let existing = self.existing(item).await?;
+        if let Some(existing) = &existing {
+            let is_itself = self.is_one(&item.from, &item.found.attributes, &existing.attributes);
+            ensure!(!is_itself, "is what it is to be copied onto: the target is the same file");
+        }
+        let source = item.from.files.open(&item.found, Access::Read).await?;
+        let copied = self.from_open(item, &source, existing).await;
+        close_after(source, copied).await
+    }
+
+    async fn from_open(&self, item: &Item, source: &File, existing: Option<Found>) -> Result<Handle> {
+        let written = self.open(item, existing).await?;
+        let filled = self.fill(item, source, &written).await;
+        let filled = close_after(written.file.clone(), filled).await;
+        let placed = match (filled, &written.unfinished) {
+            (Ok(()), Some(Unfinished { name: beside, .. })) if !written.has_name => {
+                let renamed = self.to.files.rename(&item.directory, beside, &item.directory, &item.name).await;
+                renamed.context("cannot take the place of the file that is there")
+            }
+            (filled, _) => filled,
+        };
+        match placed {
+            Ok(()) => {
+                self.settle(written.unfinished.as_ref());
+                self.tally.borrow_mut().file_done();
+                Ok(written.file.handle())
+            }
+            Err(error) => {
+                self.abandon(item, &written, &error).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// What is there under the target's name.
+    ///
+    /// # Errors
+    /// If it is nothing that a file is written to.
+    async fn existing(&self, item: &Item) -> Result<Option<Found>> {
+        let found = match self.to.files.lookup(&item.directory, &item.name).await {
+            Err(error) if error.is_absent() => return Ok(None),
+            found => found?,
+        };
+        match found.attributes.file_type {
+            FileType::Regular => Ok(Some(found)),
+            FileType::Symlink => bail!("is a symbolic link at the target; nothing is written through it"),
+            other => bail!("is a {} at the target", crate::names::file_type(other)),
+        }
+    }
+
+    /// Makes the file that is written, or opens the one that is there.
+    async fn open(&self, item: &Item, existing: Option<Found>) -> Result<Written> {
+        let source_mode = item.found.attributes.mode;
+        let reason = match (&existing, self.temporary(item).await) {
+            (None, Ok(written)) => return Ok(Written { mode: default_mode(source_mode), ..written }),
+            (None, Err(error)) if cause(&error) == Some(Cause::NameTooLong) => {
+                let (file, unfinished, _) = self.make(item, item.name.clone()).await?;
+                let mode = default_mode(source_mode);
+                return Ok(Written { file, unfinished: Some(unfinished), has_name: true, mode });
+            }
+            (None, Err(error)) => return Err(error),
+            (Some(there), Ok(written)) => {
+                let Attributes { links, uid, mode, .. } = there.attributes;
+                let reason = match (links > 1, self.own_uid.get() == Some(uid)) {
+                    (true, _) => "it has several names",
+                    (false, false) => "it belongs to somebody else",
+                    (false, true) => return Ok(Written { mode: mode & 0o7777, ..written }),
+                };
+                let removed = self.remove(written.unfinished.as_ref()).await;
+                close_after(written.file, removed).await?;
+                reason
+            }
+            // Without the right to make a file there one may still have the right to write to this one.
+            (Some(_), Err(error)) => match cause(&error) {
+                Some(Cause::Denied | Cause::NotOwner) => "its directory cannot be written to",
+                Some(Cause::NameTooLong) => "there is no room for the longer name of a temporary file",
+                _ => return Err(error),
+            },
+        };
+        let Some(there) = existing else { bail!("is neither there nor made") };
+        self.note(&item.shown, &format!("is written in place at the target: {reason}"));
+        let mode = there.attributes.mode & 0o7777;
+        let file = self.to.files.open(there, Access::Write).await?;
+        Ok(Written { file, unfinished: None, has_name: true, mode })
+    }
+
+    /// Makes a file under a fresh name beside the target.
+    async fn temporary(&self, item: &Item) -> Result<Written> {
+        for _ in 0..NAMES_TRIED {
+            let name = Name::from(temporary_name(item.name.as_slice(), &*self.random).as_slice());
+            match self.make(item, name).await {
+                Err(error) if cause(&error) == Some(Cause::Exists) => {}
+                Err(error) => return Err(error.context("cannot make a temporary file beside it")),
+                Ok((file, unfinished, uid)) => {
+                    self.own_uid.set(Some(uid));
+                    return Ok(Written { file, unfinished: Some(unfinished), has_name: false, mode: 0o600 });
+                }
+            }
+        }
+        bail!("cannot find a free name for a temporary file beside it")
+    }
+
+    /// Makes a file, which is removed if it does not become whole, and says to whom it belongs.
+    async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, u32)> {
+        let unfinished = Unfinished { directory: item.directory.clone(), name };
+        let is_fresh = unfinished.name != item.name;
+        // Before it is there: an interruption must not come between. A name that is no fresh one may become somebody else's.
+        if is_fresh {
+            self.unfinished.borrow_mut().push(unfinished.clone());
+        }
+        // Nobody else opens it before it is whole.
+        let attributes = NewAttributes { mode: Some(0o600), ..Default::default() };
+        let how = CreateHow::Guarded(attributes);
+        let made = match self.to.files.create(&item.directory, &unfinished.name, how).await {
+            Ok(made) => made,
+            Err(error) => {
+                // What the server did not make is not ours to remove.
+                if error.has_made_nothing() {
+                    self.settle(Some(&unfinished));
+                }
+                return Err(error.into());
+            }
+        };
+        if !is_fresh {
+            self.unfinished.borrow_mut().push(unfinished.clone());
+        }
+        let uid = match made.attributes {
+            Some(attributes) => attributes.uid,
+            None => made.file.getattr().await?.uid,
+        };
+        Ok((made.file, unfinished, uid))
+    }
+
+    /// Copies the octets, and then what the file has besides.
+    async fn fill(&self, item: &Item, source: &File, written: &Written) -> Result<()> {
+        let (target, attributes) = (&written.file, &item.found.attributes);
+        if written.is_in_place() {
+            // What comes may be secret: who could read the old octets is not to read these.
+            let mode = (!self.args.no_attributes).then_some(written.mode & attributes.mode);
+            let shorter = NewAttributes { size: Some(0), ..Default::default() };
+            match target.setattr(NewAttributes { mode, ..shorter }).await {
+                Err(error) if error.is_denied() => target.setattr(shorter).await?,
+                set => set?,
+            };
+        }
+        let size = self.octets(item, source, target).await?;
+        if self.args.xattrs {
+            let told = extras::across(&item.from.files, &source.handle(), &self.to.files, &target.handle()).await?;
+            self.tell_not_kept(item, told);
+        }
+        let is_one_server = Arc::ptr_eq(&item.from, self.to);
+        let size_alone = NewAttributes { size: Some(size), ..Default::default() };
+        let all = match (self.args.no_attributes, written.is_in_place()) {
+            (false, _) => NewAttributes { size: Some(size), ..mode_and_times(attributes, is_one_server) },
+            (true, true) => size_alone,
+            (true, false) => NewAttributes { mode: Some(written.mode), ..size_alone },
+        };
+        let set = match target.setattr(all).await {
+            Err(error) if written.is_in_place() && error.is_denied() => {
+                self.tally.borrow_mut().attributes_not_kept(&item.shown, ATTRIBUTES_NOT_KEPT);
+                target.setattr(size_alone).await?
+            }
+            set => set?,
+        };
+        let now = match set {
+            Some(after) => after.size,
+            None => target.getattr().await?.size,
+        };
+        ensure!(now == size, "{size} octets were copied, the file at the target has {now}");
+        if self.args.xattrs {
+            // A list says more than a mode, which would change it.
+            let told = extras::acl_across(&item.from.files, &source.handle(), &self.to.files, &target.handle()).await?;
+            self.tell_not_kept(item, told);
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_not_kept(&self, item: &Item, told: Vec<String>) {
+        for what in told {
+            self.tally.borrow_mut().extras_not_kept(&item.shown, &what);
+        }
+    }
+
+    /// A copy has failed: removes what is of no use.
+    async fn abandon(&self, item: &Item, written: &Written, error: &anyhow::Error) {
+        if written.is_in_place() {
+            self.note(&item.shown, "was written in place at the target, and may not be whole now");
+        } else if !is_hopeless(error) {
+            // If it fails, it is tried once more at the end, and told.
+            let _ = tokio::time::timeout(CLEAN_UP_TIME, self.remove(written.unfinished.as_ref())).await;
+        }
+    }
+
+    async fn remove(&self, unfinished: Option<&Unfinished>) -> Result<()> {
+        if let Some(Unfinished { directory, name }) = unfinished {
+            self.to.files.remove(directory, name).await?;
+            self.settle(unfinished);
+        }
+        Ok(())
+    }
+
+    /// Something is whole, or gone.
+    pub(super) fn settle(&self, settled: Option<&Unfinished>) {
+        self.unfinished.borrow_mut().retain(|unfinished| Some(unfinished) != settled);
+    }
+
+    /// Removes what has not become whole.
+    pub(super) async fn clean_up(&self) {
+        let unfinished = self.unfinished.take();
+        let left = |name: &Name, why: &str| {
+            self.note(name.as_slice(), &format!("may be left at the target: {why}"));
+        };
+        let removed = async {
+            for Unfinished { directory, name } in &unfinished {
+                match self.to.files.remove(directory, name).await {
+                    Err(error) if !error.is_absent() => left(name, &format!("{:#}", anyhow::Error::from(error))),
+                    _ => {}
+                }
+            }
+        };
+        if tokio::time::timeout(CLEAN_UP_TIME, removed).await.is_err() {
+            unfinished.iter().for_each(|unfinished| left(&unfinished.name, "the server does not answer"));
+        }
+    }
+}

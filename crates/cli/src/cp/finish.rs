@@ -1,0 +1,163 @@
+//! What has no contents, and what is made when everything else is there: links, special files, and what directories have
+//! besides what is in them.
+
+use super::{ATTRIBUTES_NOT_KEPT, Copier, Filled, Item, file::Unfinished, times};
+use crate::{extras, partial::temporary_name};
+use anyhow::{Context, Result, bail, ensure};
+use rpcrdma_nfs::attr::{FileType, NewAttributes};
+use rpcrdma_nfs_client::{Error, Handle, Name, NodeKind};
+
+impl Copier<'_> {
+    pub(super) async fn symlink(&self, item: &Item) -> Result<Handle> {
+        let target = item.from.files.readlink(&item.found.file).await?;
+        let (nfs, none) = (&self.to.files, NewAttributes::default());
+        let link = match nfs.symlink(&item.directory, &item.name, none, target.clone()).await {
+            Err(error) if error.exists() => {
+                let beside = self.new_name(item);
+                let made = nfs.symlink(&item.directory, &beside.name, none, target).await;
+                self.settle_refused(&beside, &made);
+                let link = made?.file;
+                self.take_place(&beside, &item.name).await?;
+                link
+            }
+            made => made?.file,
+        };
+        self.tally.borrow_mut().links += 1;
+        if self.args.no_attributes {
+            return Ok(link);
+        }
+        match nfs.setattr(&link, times(&item.found.attributes), None).await {
+            // Some file systems keep no times of their own for links.
+            Err(error) if !error.is_not_supported() && !error.is_invalid() => Err(error.into()),
+            _ => Ok(link),
+        }
+    }
+
+    /// Makes a special file. One of the same kind that is there already counts as made.
+    pub(super) async fn node(&self, item: &Item) -> Result<Handle> {
+        let source = &item.found.attributes;
+        let kind = match source.file_type {
+            FileType::Fifo => NodeKind::Fifo,
+            FileType::Socket => NodeKind::Socket,
+            FileType::Character => NodeKind::Character(source.device),
+            FileType::Block => NodeKind::Block(source.device),
+            other => bail!("a {} is not copied", crate::names::file_type(other)),
+        };
+        let attributes = NewAttributes { mode: Some(source.mode & 0o777), ..Default::default() };
+        let file = match self.to.files.mknod(&item.directory, &item.name, kind, attributes).await {
+            Err(error) if error.exists() => {
+                let there = self.to.files.lookup(&item.directory, &item.name).await?;
+                let is_device = matches!(kind, NodeKind::Character(_) | NodeKind::Block(_));
+                let is_same = there.attributes.file_type == source.file_type
+                    && (!is_device || there.attributes.device == source.device);
+                let other = crate::names::file_type(there.attributes.file_type);
+                ensure!(is_same, "exists at the target and is another {other}");
+                there.file
+            }
+            made => made?.file,
+        };
+        self.tally.borrow_mut().special += 1;
+        Ok(file)
+    }
+
+    /// Makes further names, and gives directories what they have, the innermost first.
+    pub(super) async fn finish(&self) -> Result<()> {
+        loop {
+            // Taken one by one: what is left when the command ends is told.
+            let Some(item) = self.later.borrow().last().cloned() else { break };
+            let first = self.first_names.borrow().get(&item.id()).cloned().flatten();
+            let made = match first {
+                Some(first) => self.hard_link(&first, &item).await,
+                None => Err(anyhow::anyhow!("the file of which it is another name was not copied")),
+            };
+            match made {
+                Ok(()) => self.tally.borrow_mut().links += 1,
+                Err(error) => self.check(&item.shown, error)?,
+            }
+            self.later.borrow_mut().pop();
+        }
+        loop {
+            let Some(filled) = self.directories.borrow().last().cloned() else { break };
+            if let Err(error) = self.finish_directory(&filled).await {
+                self.check(&filled.item.shown, error)?;
+            }
+            self.directories.borrow_mut().pop();
+        }
+        Ok(())
+    }
+
+    async fn finish_directory(&self, Filled { item, made, attributes }: &Filled) -> Result<()> {
+        let (from, source) = (&item.from.files, &item.found.file);
+        if self.args.xattrs {
+            self.tell_not_kept(item, extras::across(from, source, &self.to.files, made).await?);
+        }
+        if let Some(attributes) = attributes {
+            match self.to.files.setattr(made, *attributes, None).await {
+                Err(error) if error.is_denied() => {
+                    self.tally.borrow_mut().attributes_not_kept(&item.shown, ATTRIBUTES_NOT_KEPT);
+                }
+                set => drop(set?),
+            }
+        }
+        if self.args.xattrs {
+            self.tell_not_kept(item, extras::acl_across(from, source, &self.to.files, made).await?);
+        }
+        Ok(())
+    }
+
+    /// The command has ended before [`Self::finish`] was through: tells what that leaves undone.
+    pub(super) fn tell_undone(&self) {
+        for item in self.later.borrow().iter() {
+            self.note(&item.shown, "was not made at the target: it is a further name of another file");
+        }
+        for filled in self.directories.borrow().iter() {
+            self.note(&filled.item.shown, "has not got its mode and times at the target");
+        }
+    }
+
+    async fn hard_link(&self, first: &Handle, item: &Item) -> Result<()> {
+        let nfs = &self.to.files;
+        match nfs.link(first, &item.directory, &item.name).await {
+            Err(error) if error.exists() => {
+                let there = nfs.lookup(&item.directory, &item.name).await?;
+                if there.file == *first {
+                    return Ok(());
+                }
+                let beside = self.new_name(item);
+                let made = nfs.link(first, &item.directory, &beside.name).await;
+                self.settle_refused(&beside, &made);
+                made?;
+                self.take_place(&beside, &item.name).await
+            }
+            other => Ok(other?),
+        }
+    }
+
+    /// A fresh name for a link that replaces something: what is there stays until the link is. It is cleaned up unless
+    /// the link takes its place.
+    fn new_name(&self, item: &Item) -> Unfinished {
+        let name = Name::from(temporary_name(item.name.as_slice(), &*self.random).as_slice());
+        let beside = Unfinished { directory: item.directory.clone(), name };
+        self.unfinished.borrow_mut().push(beside.clone());
+        beside
+    }
+
+    /// What the server has refused to make is not ours to remove.
+    fn settle_refused<T>(&self, beside: &Unfinished, made: &Result<T, Error>) {
+        if made.as_ref().is_err_and(Error::has_made_nothing) {
+            self.settle(Some(beside));
+        }
+    }
+
+    /// Gives a link the name it is for. If that was one more name of the same file, RENAME has done nothing, and the
+    /// temporary name is still there.
+    async fn take_place(&self, beside: &Unfinished, name: &Name) -> Result<()> {
+        let (nfs, directory) = (&self.to.files, &beside.directory);
+        nfs.rename(directory, &beside.name, directory, name).await.context("cannot take the place of what is there")?;
+        match nfs.remove(directory, &beside.name).await {
+            Err(error) if !error.is_absent() => return Err(error.into()),
+            _ => self.settle(Some(beside)),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,59 @@
+//! Holes of open files, and space for them: version 4.2.
+
+use super::File;
+use crate::Error;
+use rpcrdma_nfs::v4::{Op, ops::Content};
+
+/// Why nothing is told of holes.
+const NONE: &str = "version 3 of NFS knows nothing of holes; version 4.2 does";
+
+/// What is looked for in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// Octets that take space.
+    Data,
+    /// None: what reads as zeros. The end of the file counts as one.
+    Hole,
+}
+
+/// Holes and space.
+///
+/// ```
+/// # use rpcrdma_nfs_client::{Error, File, Sought};
+/// # async fn example(file: &File) -> Result<(), Error> {
+/// let mut at = 0;
+/// while let Some(data) = file.seek(at, Sought::Data).await? {
+///     at = file.seek(data, Sought::Hole).await?.unwrap_or(u64::MAX);
+///     println!("octets {data} to {at}");
+/// }
+/// file.deallocate(0, 1 << 20).await?;
+/// # Ok(())
+/// # }
+/// ```
+impl File {
+    /// Where the next data or the next hole begins, from `offset` on; `None` if none comes before the end of the file.
+    ///
+    /// # Errors
+    /// One that answers [`Error::is_not_supported`] where the version or the server cannot tell; see [`Error`], here
+    /// and below.
+    pub async fn seek(&self, offset: u64, sought: Sought) -> Result<Option<u64>, Error> {
+        let (nfs, by) = self.version_4("SEEK", NONE)?.readable();
+        let content = match sought {
+            Sought::Data => Content::Data,
+            Sought::Hole => Content::Hole,
+        };
+        Ok(nfs.seek(by, offset, content).await?)
+    }
+
+    /// Reserves space for a range. A file that ends before its end grows.
+    pub async fn allocate(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let (nfs, opened) = self.version_4("ALLOCATE", NONE)?.opened(Op::Allocate)?;
+        Ok(nfs.allocate(opened, offset, length).await?)
+    }
+
+    /// Makes a range a hole, which reads as zeros and takes no space. The size of the file stays.
+    pub async fn deallocate(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let (nfs, opened) = self.version_4("DEALLOCATE", NONE)?.opened(Op::Deallocate)?;
+        Ok(nfs.deallocate(opened, offset, length).await?)
+    }
+}

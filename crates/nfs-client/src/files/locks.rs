@@ -1,0 +1,107 @@
+//! Locks of ranges of open files: version 4.
+//!
+//! Version 3 has a protocol beside it for them, NLM, which is not spoken.
+
+use super::{File, Files};
+use crate::{
+    Error,
+    v4::{Conflict, Nfs4, Opened},
+};
+use rpcrdma_nfs::v4::{Op, ops};
+use std::time::Duration;
+
+/// Why there are none.
+const NONE: &str =
+    "version 3 of NFS has no locks of its own, and NLM, which has them, is not spoken yet; version 4 has";
+
+/// The length of a range that goes to the end of the file, wherever that is.
+pub const TO_THE_END: u64 = u64::MAX;
+
+/// Which lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockKind {
+    /// Others may have shared ones. The file has to be open to be read.
+    Shared,
+    /// Nobody else may have any. The file has to be open to be written.
+    Exclusive,
+}
+
+impl From<LockKind> for ops::LockKind {
+    fn from(kind: LockKind) -> Self {
+        match kind {
+            LockKind::Shared => Self::Read,
+            LockKind::Exclusive => Self::Write,
+        }
+    }
+}
+
+/// Locks. Each open of a file, with its clones, is one owner of locks: two opens exclude each other. They are advice to
+/// others who lock, unless the server enforces them.
+///
+/// ```
+/// # use rpcrdma_nfs_client::{Error, File, LockKind, TO_THE_END};
+/// # async fn example(file: &File) -> Result<(), Error> {
+/// match file.lock(LockKind::Exclusive, 0, TO_THE_END).await {
+///     Err(error) if error.conflict().is_some() => {
+///         println!("{error}: waiting");
+///         file.lock_when_free(LockKind::Exclusive, 0, TO_THE_END).await?;
+///     }
+///     locked => locked?,
+/// }
+/// // Nobody else has it now, unless it gets lost.
+/// file.is_held()?;
+/// file.unlock(0, TO_THE_END).await?;
+/// # Ok(())
+/// # }
+/// ```
+impl File {
+    fn lockable(&self, operation: Op) -> Result<(&Nfs4, &Opened), Error> {
+        self.version_4(operation.name(), NONE)?.opened(operation)
+    }
+
+    /// Locks a range; [`TO_THE_END`] as its length goes to the end of the file.
+    ///
+    /// # Errors
+    /// One with an [`Error::conflict`] if somebody else has locked some of it; one that answers
+    /// [`Error::is_not_supported`] in version 3; see [`Error`], here and below.
+    pub async fn lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
+        let (nfs, opened) = self.lockable(Op::Lock)?;
+        Ok(nfs.lock(opened, kind.into(), offset, length).await?)
+    }
+
+    /// The same as soon as it can be had, however long that takes.
+    pub async fn lock_when_free(&self, kind: LockKind, offset: u64, length: u64) -> Result<(), Error> {
+        let (nfs, opened) = self.lockable(Op::Lock)?;
+        Ok(nfs.lock_when_free(opened, kind.into(), offset, length).await?)
+    }
+
+    /// The lock that stands in the way of one, if one does.
+    pub async fn test_lock(&self, kind: LockKind, offset: u64, length: u64) -> Result<Option<Conflict>, Error> {
+        let (nfs, opened) = self.lockable(Op::LockT)?;
+        Ok(nfs.test_lock(opened, kind.into(), offset, length).await?)
+    }
+
+    /// Unlocks a range.
+    pub async fn unlock(&self, offset: u64, length: u64) -> Result<(), Error> {
+        let (nfs, opened) = self.lockable(Op::LockU)?;
+        Ok(nfs.unlock(opened, offset, length).await?)
+    }
+
+    /// Whether nothing is known to be lost of the open and its locks. Asks nobody: what the server takes away is found
+    /// out by the calls that are made, and by the driver's.
+    ///
+    /// # Errors
+    /// One that answers [`Error::is_lost`], or [`Error::is_not_supported`] in version 3.
+    pub fn is_held(&self) -> Result<(), Error> {
+        let (nfs, opened) = self.lockable(Op::Lock)?;
+        Ok(nfs.is_held(opened)?)
+    }
+}
+
+impl Files {
+    /// For how long the server surely keeps what is locked and open, as far as it was heard from; nothing is left when
+    /// it was silent for all of the lease. `None` in version 3, which has no leases.
+    pub fn lease_left(&self) -> Option<Duration> {
+        self.version_4().map(Nfs4::lease_left)
+    }
+}
