@@ -20,8 +20,9 @@ const CORE: &[&str] = &[
     "client-fsx-short-4.2",
     // Two guests, with an address each.
     "client-two",
-    // Our client with Linux's server.
+    // Our client with Linux's server, in the oldest and the newest version.
     "server-tree",
+    "server-commands-4.2",
     // Devices.
     "verbs-roce",
     // What goes wrong: a server that is killed under load.

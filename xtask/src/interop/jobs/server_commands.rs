@@ -8,15 +8,15 @@ use crate::interop::{
     context::Context,
     flavour,
     nfsd::{Nfsd, NfsdOptions},
-    process::Finished,
+    process::{Finished, Running},
     wire::Wire,
 };
 use anyhow::{Context as _, bail, ensure};
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 pub(super) const JOB: Job = Job {
     name: "server-commands",
-    about: "Linux's nfsd serves each command of ours: ls, stat, cat, df, mkdir, put, get, mv, ln, rm, ping, bench",
+    about: "Linux's nfsd serves each command of ours: ls, stat, cat, df, mkdir, put, get, mv, ln, rm, cp, lock, ping, bench",
     seconds: 240,
     guests: 1,
     scales: false,
@@ -38,10 +38,15 @@ const COMMANDS: &[(&str, Try)] = &[
     ("mv", mv),
     ("ln", ln),
     ("get", get),
+    ("cp", cp),
+    ("lock", lock),
     ("bench", bench),
     ("ping", ping),
     ("rm", rm),
 ];
+
+/// How long a file that nobody has locked may take to be locked.
+const LOCKED_WITHIN: Duration = Duration::from_secs(20);
 
 /// Commands that call no server.
 const ELSEWHERE: &[&str] = &["serve", "devices", "decode", "completions", "man", "help"];
@@ -137,6 +142,38 @@ fn get(ours: &Client<'_>) -> anyhow::Result<()> {
     ours.run("get", &["get", "-q", &ours.url("random.bin"), text(&copy)?])?;
     ours.same_as_in_guest(&copy, "/exports/random.bin")?;
     Ok(fs::remove_file(&copy)?)
+}
+
+fn cp(ours: &Client<'_>) -> anyhow::Result<()> {
+    ours.run("cp", &["cp", "-q", &ours.url("random.bin"), &ours.url("made/copied")])?;
+    ours.run("cp-r", &["cp", "-q", "-r", &ours.url("dir"), &ours.url("made")])?;
+    ours.guest_has("cd /exports; cmp random.bin made/copied; diff -r dir made/dir; rm -r made/copied made/dir", "")
+}
+
+fn lock(ours: &Client<'_>) -> anyhow::Result<()> {
+    let url = ours.url("made/moved");
+    if !ours.context.flavour().is_version_4() {
+        // Version 3 leaves locks to another protocol.
+        return ours.fails("lock", &["lock", &url, "--", "true"], "version 4");
+    }
+    let (held, go) = (ours.context.dir().join("held"), ours.context.dir().join("go"));
+    let script = "touch \"$0\"; while [ ! -e \"$1\" ]; do sleep 0.1; done; exit 7";
+    let mut command = ours.context.command();
+    command.args(["lock", &url, "--", "sh", "-c", script, text(&held)?, text(&go)?]);
+    let said = ours.context.dir().join("lock-held.err");
+    let mut holder = Running::start(command, &said, &said)?;
+    ours.context.wait_for("the file is locked", LOCKED_WITHIN, || Ok(holder.ended()?.is_some() || held.exists()))?;
+    ensure!(held.exists(), "lock ended without a lock; see {}", said.display());
+    // A lock of nfsd's, on this file.
+    let locks = "grep -c \"POSIX.*WRITE.*:$(stat -c %i /exports/made/moved) \" /proc/locks || true";
+    ours.guest_has(locks, "1\n")?;
+    let other = ours.context.rpcrdma("lock-taken", ["lock", "--nonblock", &url, "--", "true"])?;
+    ensure!(!other.ok, "a file was locked twice; see {}", other.err.display());
+    fs::write(&go, "")?;
+    let status = holder.wait_until(ours.context.deadline())?.context("lock did not end with its command")?;
+    ensure!(status.code() == Some(7), "lock ended with {status}; see {}", said.display());
+    ours.guest_has(locks, "0\n")?;
+    ours.run("lock-free", &["lock", "--nonblock", &url, "--", "true"]).map(drop)
 }
 
 fn bench(ours: &Client<'_>) -> anyhow::Result<()> {

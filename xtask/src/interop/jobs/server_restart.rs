@@ -30,9 +30,9 @@ pub(super) const JOB: Job = Job {
 };
 
 /// Files in one folder, each small.
-const SMALL: usize = 1_200;
+const SMALL: usize = 900;
 /// A file that takes long, so that it is open for writing when nfsd goes.
-const LARGE: usize = 48 << 20;
+const LARGE: usize = 32 << 20;
 
 /// What of it the guest has when nfsd is stopped: small files, octets of the large one.
 const SMALL_AT: u64 = 150;
@@ -50,7 +50,7 @@ const SIZE_OF_LARGE: &str = "find /exports/large -type f -printf '%s\\n' 2>/dev/
 const COUNT_OF_SMALL: &str = "ls /exports/small 2>/dev/null | wc -l";
 
 fn run(context: &Context) -> anyhow::Result<()> {
-    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()))?;
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).to_be_cut())?;
     let trees = context.folder("trees")?;
     let mut numbers = Numbers(context.seed());
     let (small, large) = (trees.join("small"), trees.join("large"));
@@ -92,7 +92,15 @@ fn run(context: &Context) -> anyhow::Result<()> {
         context.rpcrdma(&format!("get-{name}"), ["get", "-q", "-r", &url, &to])?.expect_success().context("get")?;
         tree::same(context, &format!("compare-{name}"), from, &back)?;
     }
-    nfsd.finish()
+    let wire = nfsd.wire();
+    nfsd.finish()?;
+    let mut command = context.command();
+    command.arg("decode").arg(&wire).args(["--procedure", "OPEN"]);
+    let shown = context.run("decode-OPEN", command)?.expect_success()?;
+    let reclaimed = shown.stdout.lines().filter(|line| line.contains("claim reclaim")).count();
+    context.note(format!("{reclaimed} opens were reclaimed"));
+    ensure!(reclaimed > 0, "no open was reclaimed; see {}", wire.display());
+    Ok(())
 }
 
 /// `put -r` on its way.
