@@ -111,6 +111,32 @@ fn a_mount_port_without_mount_is_told() {
     }
 }
 
+/// `mv` works within one session, and a session serves each URL that allows its version.
+#[test]
+fn urls_share_a_session_that_both_allow() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = start(scratch.path(), "3,4.0,4.1,4.2", &[]);
+    let of = |path: &str, rest: &str| format!("nfs://{}/{path}?{rest}", server.rdma);
+    let port = server.mount.rsplit_once(':').unwrap().1;
+    let of_3 = |path: &str, rest: &str| of(path, &format!("{rest}mountport={port}"));
+    run(["mv", &of("below/file", "version=4.2"), &of_3("moved", "")]);
+    run(["mv", &of("moved", ""), &of("below/file", "version=4.2")]);
+    run(["mv", &of_3("below/file", ""), &of_3("moved", "version=3&")]);
+    for (here, there) in [
+        (of("moved", "version=4.1"), of("x", "version=4.2")),
+        (of_3("moved", "version=3&"), of("x", "")),
+        (of("moved", "uid=7&gid=7"), of("x", "")),
+        (of("moved", "rpcrdma=1"), of("x", "")),
+    ] {
+        let error = fails(1, ["mv", &here, &there]);
+        assert!(!server_has(scratch.path(), "x"), "{error}");
+    }
+}
+
+fn server_has(scratch: &Path, name: &str) -> bool {
+    served(scratch).join(name).exists()
+}
+
 #[test]
 fn ping_tells_the_session_and_the_features() {
     let scratch = tempfile::tempdir().unwrap();

@@ -55,7 +55,7 @@ fn names_that_lead_elsewhere_are_errors() {
         let server = Server::start(&served, &state, &["--no-root-squash", "--tcp", "127.0.0.1:0"]);
         let proxy = between(server.tcp.as_ref().unwrap(), vec![(told.to_vec(), name.to_vec())]);
         let (_, mount) = server.mount.rsplit_once(':').unwrap();
-        let url = format!("nfs://{proxy}/tree-{case}?transport=tcp&mountport={mount}");
+        let url = format!("nfs://{proxy}/tree-{case}?version=3&transport=tcp&mountport={mount}");
         let get = ["get", "-r", &url, into.to_str().unwrap()];
         // The name of the directory above may be in any listing, and is passed over.
         if name == b".." {
@@ -106,7 +106,7 @@ fn names_do_not_steer_the_terminal_that_shows_them() {
 /// The URL of what a proxy makes of a server over TCP.
 fn url_of(proxy: &str, server: &Server, path: &str) -> String {
     let (_, mount) = server.mount.rsplit_once(':').unwrap();
-    format!("nfs://{proxy}/{path}?transport=tcp&mountport={mount}")
+    format!("nfs://{proxy}/{path}?version=3&transport=tcp&mountport={mount}")
 }
 
 /// The replies to READDIRPLUS alternate between the first two, whatever is asked for.

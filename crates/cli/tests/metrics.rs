@@ -49,10 +49,10 @@ fn calls_octets_and_connections_are_counted() {
     let more = ["--no-root-squash", "--metrics", &address, "--tcp", "127.0.0.1:0", "--allow", "127.0.0.0/8"];
     let server = Server::start(&served, &scratch.path().join("state"), &more);
     let local = scratch.path().join("local");
-    run(["get", &server.url_in("1", "large"), local.to_str().unwrap()]);
-    run(["cat", &server.url("small")]);
-    run(["cat", &server.tcp_url("small")]);
-    run(["put", local.to_str().unwrap(), &server.url("copy")]);
+    run(["get", &server.url_3_in("1", "large"), local.to_str().unwrap()]);
+    run(["cat", &server.url_3("small")]);
+    run(["cat", &server.tcp_url_3("small")]);
+    run(["put", local.to_str().unwrap(), &server.url_3("copy")]);
     // The last connection may still be ending.
     let begin = Instant::now();
     let mut text = scrape(&address);
@@ -111,9 +111,9 @@ fn calls_are_counted_by_the_status_of_their_answer() {
         assert!(before.lines().any(has), "{a} {b} {c} is there from the start");
         assert_eq!(calls(&before, &labels), 0.0);
     }
-    common::fails(1, ["cat", &server.url("nothing")]);
-    common::fails(1, ["cat", &server.tcp_url("nothing")]);
-    common::fails(1, ["ls", &server.tcp_url("nowhere/at/all")]);
+    common::fails(1, ["cat", &server.url_3("nothing")]);
+    common::fails(1, ["cat", &server.tcp_url_3("nothing")]);
+    common::fails(1, ["ls", &server.tcp_url_3("nowhere/at/all")]);
     // NULL of program 1, in version 2 of RPC, and garbage instead of GETATTR's arguments.
     let call = |program: u32, procedure: u32| {
         let words = [1 << 31 | 40, 7, 0, 2, program, 3, procedure, 0, 0, 0, 0];
