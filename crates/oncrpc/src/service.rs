@@ -39,7 +39,8 @@ pub enum Repetition {
     /// It is answered as the first was, whichever of its client's ports it comes from.
     Answered,
     /// The same, but over TCP it has to come from the same port: a client that connects again from another one may
-    /// count its calls from the start, and have other things done by the same words.
+    /// count its calls from the start, and have other things done by the same words. One that comes while the first is
+    /// executed waits for its answer, whichever port it comes from.
     AnsweredToPort,
 }
 
