@@ -71,7 +71,7 @@ impl Counted {
             sum("rpcrdma_calls_total{", &format!("procedure=\"{name}\""))
                 + sum("rpcrdma_nfs4_operations_total{", &format!("operation=\"{name}\""))
         });
-        (sum("rpcrdma_calls_total{", "program=\"nfs\""), of.collect())
+        (sum("rpcrdma_calls_total{", "program=\"nfs"), of.collect())
     }
 
     /// The calls that a command made.
@@ -104,6 +104,7 @@ fn a_small_file_costs_a_part_of_a_call_to_get_and_one_to_put() {
         let asked = ["LOOKUP", "COMMIT", "OPEN", "CLOSE", "WRITE", "READ"];
         let (calls, each) = counted.of(&asked, &["put", "-r", source.to_str().unwrap(), &url]);
         println!("put: {calls} calls, {asked:?}: {each:?}");
+        assert!(calls > 0, "they are counted");
         assert_eq!(seen(&served.join(&to).join("source")), seen(&source), "{version}");
         let files = FILES as u64;
         let most = match version {
@@ -180,14 +181,16 @@ fn what_is_whole_is_passed_over() {
     let source = served.join("source");
     fill(&source);
     for version in ["3", "4.2"] {
-        let here = scratch.path().join(format!("here {version}"));
+        let to = scratch.path().join(format!("to {version}"));
+        fs::create_dir(&to).unwrap();
+        let (to, here) = (to.to_str().unwrap(), to.join("source"));
         let url = counted.url(version, "source");
-        run(["get", "-r", &url, here.to_str().unwrap()]);
+        run(["get", "-r", &url, to]);
         for number in [0, 1, 5] {
             fs::remove_file(here.join(format!("file {number}"))).unwrap();
         }
         fs::write(here.join("file 6"), "another").unwrap();
-        let again = ["get", "-r", "--resume", &url, here.to_str().unwrap()];
+        let again = ["get", "-r", "--resume", &url, to];
         let (_, each) = counted.of(&["READ"], &again);
         assert_eq!(each, [4], "{version}");
         assert_eq!(seen(&here), seen(&source));
