@@ -45,8 +45,9 @@ impl Holder {
     fn start(scratch: &Path, name: &str, args: &[&str]) -> Self {
         let mark = scratch.join(name);
         let script = "touch \"$0\"; while [ -e \"$0\" ]; do sleep 0.02; done";
-        let child = rpcrdma().arg("lock").args(args).args(["--", "sh", "-c", script]).arg(&mark);
-        let child = child.stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = rpcrdma();
+        command.arg("lock").args(args).args(["--", "sh", "-c", script]).arg(&mark);
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let holder = Self { child, mark };
         until("the command does not run", || holder.mark.exists());
         holder
