@@ -245,7 +245,7 @@ async fn run_locked(args: &LockArgs, session: &Session, file: &File, signals: &m
             () = tokio::time::sleep(LOOK), if !is_lost => {
                 let Err(why) = is_held(session, file) else { continue };
                 is_lost = true;
-                failure::tell(&why.context(At::new(&args.url.path)).context("the lock is lost, others may have it now"));
+                tell_lost(args, why);
                 if !args.keep_running {
                     running.terminate();
                     kill_at = Some(tokio::time::Instant::now() + TIME_TO_END);
@@ -255,6 +255,11 @@ async fn run_locked(args: &LockArgs, session: &Session, file: &File, signals: &m
     }
     let code = running.code().context("waiting for the command")?;
     Ok(if is_lost && !args.keep_running { LOST } else { code })
+}
+
+fn tell_lost(args: &LockArgs, why: anyhow::Error) {
+    let lost = why.context(At::new(&args.url.path));
+    failure::tell(&lost.context("the lock is lost, others may have it now"));
 }
 
 /// Whether the lock is surely there.

@@ -11,6 +11,9 @@ use rpcrdma_nfs_client::{Block, Error, File, Reader};
 /// In which blocks a file is read whose size is not known.
 const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 
+/// Below this size a file's holes are not worth the calls that find them.
+const SPARSE_FROM_OCTETS: u64 = 256 << 10;
+
 /// The octets of a file, from an offset on.
 pub(crate) enum Octets {
     /// Of a file that tells its size.
@@ -49,7 +52,7 @@ impl Octets {
     /// they are left out, and what follows comes with its offset.
     pub(crate) fn of(session: &Session, file: File, attributes: &Attributes, offset: u64) -> Self {
         // A file that uses less storage than it has octets has holes.
-        let has_holes = attributes.used < attributes.size;
+        let has_holes = attributes.used < attributes.size && attributes.size >= SPARSE_FROM_OCTETS;
         let can_tell = session.files.version_4().is_some_and(|nfs| nfs.minor() >= 2);
         if !has_holes || !can_tell {
             return Self::new(session, file, attributes.size, offset, u64::MAX);

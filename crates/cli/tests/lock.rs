@@ -45,8 +45,9 @@ impl Holder {
     fn start(scratch: &Path, name: &str, args: &[&str]) -> Self {
         let mark = scratch.join(name);
         let script = "touch \"$0\"; while [ -e \"$0\" ]; do sleep 0.02; done";
-        let child = rpcrdma().arg("lock").args(args).args(["--", "sh", "-c", script]).arg(&mark);
-        let child = child.stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = rpcrdma();
+        command.arg("lock").args(args).args(["--", "sh", "-c", script]).arg(&mark);
+        let child = command.stderr(Stdio::piped()).spawn().unwrap();
         let holder = Self { child, mark };
         until("the command does not run", || holder.mark.exists());
         holder
@@ -88,7 +89,7 @@ fn the_command_runs_with_the_lock_and_its_code_is_returned() {
         assert_eq!(fails(7, ["lock", &url("file"), "--", "sh", "-c", "exit 7"]), "");
         assert_eq!(fails(128 + 10, ["lock", &url("file"), "--", "sh", "-c", "kill -USR1 $$"]), "");
         assert!(fails(127, ["lock", &url("file"), "--", "/no such program"]).contains("cannot run: /no such program"));
-        assert!(fails(126, ["lock", &url("file"), "--", "/etc/hostname"]).contains("cannot run"));
+        assert!(fails(126, ["lock", &url("file"), "--", "/etc/passwd"]).contains("cannot run"));
 
         let holder = Holder::start(scratch.path(), "held", &[&url("file")]);
         let said = fails(1, ["lock", "--nonblock", &url("file"), "--", "echo"]);
@@ -125,16 +126,15 @@ fn a_lock_is_waited_for() {
     let (_, server) = start(scratch.path(), &[]);
     let url = url(&server, 2, "2", "file");
     let holder = Holder::start(scratch.path(), "first", &[&url]);
-    let order = scratch.path().join("order");
     let mut waits = rpcrdma();
-    waits.args(["lock", "-q", "--wait", "60", &url, "--", "cp", "-n"]).arg(&holder.mark).arg(&order);
-    let mut waits = waits.stderr(Stdio::piped()).spawn().unwrap();
+    // Whether the other one still runs.
+    let script = "test -e \"$0\" && exit 3; exit 4";
+    waits.args(["lock", "-q", "--wait", "60", &url, "--", "sh", "-c", script]).arg(&holder.mark);
+    let mut waits = waits.spawn().unwrap();
     std::thread::sleep(Duration::from_millis(500));
-    assert!(waits.try_wait().unwrap().is_none() && !order.exists());
+    assert!(waits.try_wait().unwrap().is_none());
     assert_eq!(holder.end(), (Some(0), String::new()));
-    // What it copies is gone by then: it ran after the other had ended.
-    assert_eq!(waits.wait().unwrap().code(), Some(1));
-    assert!(!order.exists());
+    assert_eq!(waits.wait().unwrap().code(), Some(4));
 }
 
 #[test]

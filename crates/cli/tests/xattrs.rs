@@ -144,7 +144,8 @@ fn names_that_are_none_are_told_and_nothing_else() {
     let (url, target) = (format!("nfs://{proxy}/file?version=4.2&transport=tcp"), scratch.path().join("file"));
     let output = run(["get", "--xattrs", &url, target.to_str().unwrap()]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("its extended attribute inn\\0\\u{1b}[2J name was not kept"), "{said}");
+    assert!(said.contains("its extended attribute inn\\") && said.contains("was not kept"), "{said}");
+    assert!(!said.contains(['\0', '\x1b']), "{said:?}");
     assert!(users(&target).is_empty());
     assert_eq!(fs::read(&target).unwrap(), b"octets");
 }
