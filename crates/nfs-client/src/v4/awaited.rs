@@ -16,7 +16,10 @@ const MAX_EARLY: usize = 16;
 #[derive(Debug, Default)]
 struct Inner {
     locks: HashMap<(Handle, OwnerName), Arc<Notify>>,
-    delegations: HashMap<StateIdOther, Handle>,
+    /// Delegations that nobody asked for, and whether they are on their way back.
+    delegations: HashMap<StateIdOther, (Handle, bool)>,
+    /// Calls of OPEN that are not answered yet, in minor version 0.
+    opening: usize,
     copies: HashMap<StateIdOther, Arc<Copying>>,
     early: VecDeque<(StateIdOther, OffloadOutcome)>,
     /// Calls of COPY that are not answered yet.
@@ -71,9 +74,9 @@ impl Awaited {
         }
     }
 
-    /// The server has delegated a file.
+    /// The server has delegated a file, which is given back at once.
     pub(super) fn delegated(&self, file: &Handle, state: StateId) {
-        self.inner().delegations.insert(state.other, file.clone());
+        self.inner().delegations.insert(state.other, (file.clone(), false));
     }
 
     /// The delegation was given back.
@@ -81,9 +84,25 @@ impl Awaited {
         self.inner().delegations.remove(&state.other);
     }
 
-    /// The file of a delegation.
-    pub(super) fn delegation(&self, state: StateId) -> Option<Handle> {
-        self.inner().delegations.get(&state.other).cloned()
+    /// A delegation is recalled. `None`: there is none of this name.
+    pub(super) fn recalled(&self, state: StateId) -> Option<Recalled> {
+        let mut inner = self.inner();
+        let (file, is_on_its_way) = inner.delegations.get_mut(&state.other)?;
+        match std::mem::replace(is_on_its_way, true) {
+            true => Some(Recalled::OnItsWay),
+            false => Some(Recalled::Of(file.clone())),
+        }
+    }
+
+    /// OPEN is called in minor version 0, and what comes with it may be recalled before its answer comes.
+    pub(super) fn opens(self: &Arc<Self>) -> Opens {
+        self.inner().opening += 1;
+        Opens(self.clone())
+    }
+
+    /// Whether an OPEN of minor version 0 is not answered yet.
+    pub(super) fn is_opening(&self) -> bool {
+        self.inner().opening > 0
     }
 
     /// COPY is called, and its end may be told before its answer comes.
@@ -120,6 +139,24 @@ impl Awaited {
         }
         inner.early.push_back((state.other, outcome));
         true
+    }
+}
+
+/// What a recall is about.
+#[derive(Debug)]
+pub(super) enum Recalled {
+    /// A delegation of this file.
+    Of(Handle),
+    /// One that was recalled before.
+    OnItsWay,
+}
+
+/// Waits for the answer to OPEN while it lives.
+pub(super) struct Opens(Arc<Awaited>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.inner().opening -= 1;
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an embedder says of a client of version 4.
 
 use super::Callbacks;
-use std::ops::RangeInclusive;
+use std::{net::SocketAddr, ops::RangeInclusive};
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -15,12 +15,22 @@ pub struct Options {
     pub slots: u32,
     /// What answers the calls of the server, if the transport can bring them. Without it no callbacks are asked for.
     pub callbacks: Option<Callbacks>,
+    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the service
+    /// of the callbacks. Without it they cannot call. A server that can call may delegate files, which are given back
+    /// at once: each open then costs a call more.
+    pub callback_address: Option<SocketAddr>,
 }
 
 impl Options {
     /// All minor versions, 64 slots, and no callbacks.
     pub fn new(host: impl Into<String>) -> Self {
-        Self { host: host.into(), minors: 0..=2, slots: super::slots::MAX_SLOTS, callbacks: None }
+        Self {
+            host: host.into(),
+            minors: 0..=2,
+            slots: super::slots::MAX_SLOTS,
+            callbacks: None,
+            callback_address: None,
+        }
     }
 
     /// Only these minor versions.
@@ -34,6 +44,13 @@ impl Options {
     #[must_use]
     pub fn with_callbacks(mut self, callbacks: Callbacks) -> Self {
         self.callbacks = Some(callbacks);
+        self
+    }
+
+    /// Servers of minor version 0 call this address over TCP, where the callbacks' service is listened for.
+    #[must_use]
+    pub fn with_callback_address(mut self, address: SocketAddr) -> Self {
+        self.callback_address = Some(address);
         self
     }
 }
