@@ -329,9 +329,10 @@ impl Inner {
     /// A delegation that came with a reclaimed open, which the driver gives back.
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
         if let Some(state) = delegated(delegation) {
-            if self.duties.give_back(held.file.clone(), state) {
-                self.awaited.delegated(&held.file, state);
-                self.awaited.recalled(state);
+            self.awaited.delegated(&held.file, state);
+            self.awaited.recalled(state);
+            if !self.duties.give_back(held.file.clone(), state) {
+                self.awaited.returned(state);
             }
         }
     }

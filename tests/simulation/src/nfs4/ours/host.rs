@@ -120,7 +120,8 @@ impl Host {
     /// What was acknowledged is there.
     pub(super) async fn judge_contents(&self) {
         let Some(nfs) = lock(&self.process.nfs).clone() else { return };
-        for written in lock(&self.written).drain(..).collect::<Vec<_>>() {
+        let all = std::mem::take(&mut *lock(&self.written));
+        for written in all {
             written.judge(&self.scene, &nfs).await;
         }
     }
@@ -129,7 +130,8 @@ impl Host {
     pub(super) async fn end(&mut self) {
         let Scene { world, checks, .. } = self.scene.clone();
         let number = self.number;
-        if let Some(nfs) = lock(&self.process.nfs).take() {
+        let nfs = lock(&self.process.nfs).take();
+        if let Some(nfs) = nfs {
             let ending = world.spawn(async move { nfs.end().await });
             let until = world.now() + GOODBYE;
             while !ending.is_finished() && world.now() < until {
