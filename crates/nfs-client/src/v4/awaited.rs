@@ -13,10 +13,21 @@ use tokio::sync::Notify;
 /// The most ends of copies that are kept before the answer to COPY itself has come.
 const MAX_EARLY: usize = 16;
 
+/// A delegation.
+#[derive(Debug)]
+struct Delegated {
+    file: Handle,
+    state: StateId,
+    /// It is being given back.
+    is_on_its_way: bool,
+}
+
 #[derive(Debug, Default)]
 struct Inner {
     locks: HashMap<(Handle, OwnerName), Arc<Notify>>,
-    delegations: HashMap<StateIdOther, (Handle, StateId)>,
+    delegations: HashMap<StateIdOther, Delegated>,
+    /// Calls of OPEN that are not answered yet, in minor version 0.
+    opening: usize,
     copies: HashMap<StateIdOther, Arc<Copying>>,
     early: VecDeque<(StateIdOther, OffloadOutcome)>,
     /// Calls of COPY that are not answered yet.
@@ -71,9 +82,10 @@ impl Awaited {
         }
     }
 
-    /// The server has delegated a file.
+    /// The server has delegated a file, which is given back at once unless delegations are kept.
     pub(super) fn delegated(&self, file: &Handle, state: StateId) {
-        self.inner().delegations.insert(state.other, (file.clone(), state));
+        let delegated = Delegated { file: file.clone(), state, is_on_its_way: false };
+        self.inner().delegations.insert(state.other, delegated);
     }
 
     /// The delegation was given back.
@@ -83,12 +95,28 @@ impl Awaited {
 
     /// All that are not given back.
     pub(super) fn delegations(&self) -> Vec<(Handle, StateId)> {
-        self.inner().delegations.values().cloned().collect()
+        self.inner().delegations.values().map(|given| (given.file.clone(), given.state)).collect()
     }
 
-    /// The file of a delegation.
-    pub(super) fn delegation(&self, state: StateId) -> Option<Handle> {
-        self.inner().delegations.get(&state.other).map(|(file, _)| file.clone())
+    /// A delegation is recalled. `None`: there is none of this name.
+    pub(super) fn recalled(&self, state: StateId) -> Option<Recalled> {
+        let mut inner = self.inner();
+        let given = inner.delegations.get_mut(&state.other)?;
+        match std::mem::replace(&mut given.is_on_its_way, true) {
+            true => Some(Recalled::OnItsWay),
+            false => Some(Recalled::Of(given.file.clone())),
+        }
+    }
+
+    /// OPEN is called in minor version 0, and what comes with it may be recalled before its answer comes.
+    pub(super) fn opens(self: &Arc<Self>) -> Opens {
+        self.inner().opening += 1;
+        Opens(self.clone())
+    }
+
+    /// Whether an OPEN of minor version 0 is not answered yet.
+    pub(super) fn is_opening(&self) -> bool {
+        self.inner().opening > 0
     }
 
     /// COPY is called, and its end may be told before its answer comes.
@@ -125,6 +153,24 @@ impl Awaited {
         }
         inner.early.push_back((state.other, outcome));
         true
+    }
+}
+
+/// What a recall is about.
+#[derive(Debug)]
+pub(super) enum Recalled {
+    /// A delegation of this file.
+    Of(Handle),
+    /// One that was recalled before.
+    OnItsWay,
+}
+
+/// Waits for the answer to OPEN while it lives.
+pub(super) struct Opens(Arc<Awaited>);
+
+impl Drop for Opens {
+    fn drop(&mut self) {
+        self.0.inner().opening -= 1;
     }
 }
 

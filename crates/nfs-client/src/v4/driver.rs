@@ -5,6 +5,7 @@ use super::{
     Error, Inner, Nfs4,
     compound::{self, Plan},
     duties::{PATH_DOWN, REVOKED},
+    revoked::is_to_be_freed,
     standing::Ground,
     works::{Done, Works},
 };
@@ -230,6 +231,9 @@ impl Inner {
         let done = self.perform(plan, None, &mut |_| Ok(ops.to_vec())).await.and_then(|reply| reply.ok());
         if let Err(error) = done {
             tracing::debug!(%error, "a delegation could not be returned");
+            if self.minor > 0 && error.status().is_some_and(is_to_be_freed) {
+                self.duties.free(state);
+            }
         }
         self.awaited.returned(state);
     }

@@ -130,14 +130,16 @@ impl Duties {
         self.wake.notify_one();
     }
 
-    /// A delegation is to be returned: once, however often it is recalled.
-    pub(super) fn give_back(&self, file: Handle, state: StateId) {
+    /// A delegation is to be returned. False if too many are.
+    pub(super) fn give_back(&self, file: Handle, state: StateId) -> bool {
         let mut left = self.left();
-        if left.returns.len() < MAX_RETURNS && !left.returns.iter().any(|(_, known)| known.other == state.other) {
+        let has_room = left.returns.len() < MAX_RETURNS;
+        if has_room {
             left.returns.push((file, state));
         }
         drop(left);
         self.wake.notify_one();
+        has_room
     }
 
     /// What SEQUENCE has told.

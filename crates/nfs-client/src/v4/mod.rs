@@ -95,7 +95,7 @@ struct Inner {
     owners: owner::Owners,
     opens: held::Opens,
     duties: Arc<duties::Duties>,
-    awaited: awaited::Awaited,
+    awaited: Arc<awaited::Awaited>,
     /// What the server said of itself at first.
     server: Mutex<transfer::Server>,
 }
@@ -133,6 +133,11 @@ impl Nfs4 {
     /// The RPC client below.
     pub fn rpc(&self) -> &Client {
         &self.inner.client
+    }
+
+    /// By what the server names this client when it calls in minor version 0, if it can.
+    pub fn callback_ident(&self) -> Option<u32> {
+        self.inner.options.callbacks.as_ref().map(Callbacks::ident)
     }
 
     /// How many calls the session may have under way at a time, if there is a session.

@@ -191,6 +191,8 @@ impl Nfs4 {
         // An open of a file that is there may as well be executed again, and what is read with it is too much to be
         // remembered.
         let plan = Plan { is_kept: !matches!(how, OpenHow::NoCreate), ..Plan::changes(Op::Open) };
+        // Until what came with it is known.
+        let _opens = (inner.minor == 0).then(|| inner.awaited.opens());
         let reply = inner.perform_with(plan, None, None, &mut build, &mut |reply| owner.seen(reply, Op::Open)).await;
         drop(turn);
         let mut reply = reply?;
@@ -339,7 +341,10 @@ impl Inner {
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
         if let Some(state) = delegated(delegation) {
             self.awaited.delegated(&held.file, state);
-            self.duties.give_back(held.file.clone(), state);
+            self.awaited.recalled(state);
+            if !self.duties.give_back(held.file.clone(), state) {
+                self.awaited.returned(state);
+            }
         }
     }
 

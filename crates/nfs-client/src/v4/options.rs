@@ -1,7 +1,7 @@
 //! What an embedder says of a client of version 4.
 
 use super::Callbacks;
-use std::ops::RangeInclusive;
+use std::{net::SocketAddr, ops::RangeInclusive};
 
 /// How a client behaves.
 #[derive(Clone, Debug)]
@@ -19,6 +19,10 @@ pub struct Options {
     /// Nothing is done by them: they show whether a server can call. Otherwise none is asked for, and what comes all
     /// the same goes back at once.
     pub keeps_delegations: bool,
+    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the service
+    /// of the callbacks. Without it they cannot call. A server that can call may delegate files, which are given back
+    /// at once: each open then costs a call more.
+    pub callback_address: Option<SocketAddr>,
 }
 
 impl Options {
@@ -30,6 +34,7 @@ impl Options {
             slots: super::slots::MAX_SLOTS,
             callbacks: None,
             keeps_delegations: false,
+            callback_address: None,
         }
     }
 
@@ -51,6 +56,13 @@ impl Options {
     #[must_use]
     pub fn with_delegations(mut self) -> Self {
         self.keeps_delegations = true;
+        self
+    }
+
+    /// Servers of minor version 0 call this address over TCP, where the callbacks' service is listened for.
+    #[must_use]
+    pub fn with_callback_address(mut self, address: SocketAddr) -> Self {
+        self.callback_address = Some(address);
         self
     }
 }

@@ -1,13 +1,14 @@
 //! Minor version 0: making the client known (RFC 7530 sections 9.1.1, 16.33, 16.34).
 //!
-//! The server cannot call this client, which listens on no port of its own: it says so with an address that is none,
-//! and gets no delegations.
+//! The server calls by connections of its own. A client whose embedder listens nowhere says so with an address that is
+//! none, and gets no delegations.
 
 use super::{Error, Inner, standing::Known};
 use rpcrdma_nfs::v4::{
     Args, Op, Outcome,
     ops::{self, CallbackClient, ClientOwner, NetAddress},
 };
+use rpcrdma_oncrpc::{Netid, universal_address};
 
 /// An address that nobody has.
 const NO_ADDRESS: &str = "0.0.0.0.0.0";
@@ -15,11 +16,21 @@ const NO_ADDRESS: &str = "0.0.0.0.0.0";
 impl Inner {
     /// SETCLIENTID and SETCLIENTID_CONFIRM.
     pub(super) async fn set_client_id(&self) -> Result<Known, Error> {
-        let address = NetAddress { netid: "tcp".into(), address: NO_ADDRESS.into() };
+        let address = match (&self.options.callbacks, self.options.callback_address) {
+            (Some(_), Some(address)) => NetAddress {
+                netid: Netid::tcp(&address).as_str().into(),
+                address: universal_address(&address).as_str().into(),
+            },
+            _ => NetAddress { netid: "tcp".into(), address: NO_ADDRESS.into() },
+        };
+        let callback_ident = self.env.random.next_u32();
+        if let Some(callbacks) = &self.options.callbacks {
+            callbacks.called(callback_ident);
+        }
         let set = ops::SetClientId {
             owner: ClientOwner { verifier: self.verifier, name: self.name.clone() },
             callback: CallbackClient { program: ops::TRANSIENT_PROGRAM, address },
-            callback_ident: 0,
+            callback_ident,
         };
         let ops::SetClientIdOk { client, confirm } = match self.alone(Args::SetClientId(set)).await? {
             Outcome::SetClientId(Ok(known)) => known,

@@ -266,6 +266,52 @@ async fn delegations_that_are_kept_go_back_when_they_are_recalled() {
     assert_eq!((nfs.delegations(), returned()), (0, vec![2]));
 }
 
+/// A delegation that came with a reclaimed open is recalled again and again while it is on its way back: it is returned
+/// once, the open stays, and what is written by it meanwhile is there.
+#[tokio::test(start_paused = true)]
+async fn a_storm_of_recalls_is_one_return() {
+    const RECALLS: u32 = 500;
+    let (house, nfs, wire, service, _) = called().await;
+    let root = nfs.root().await.unwrap().file;
+    let (opened, _) = nfs.open(&root, &name("a"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+    let state = StateId { sequence: 1, other: StateIdOther([7; 12]) };
+    let session = Arc::new(Mutex::new(SessionId([0; 16])));
+    let made = session.clone();
+    wire.after(move |_, results| {
+        for outcome in &mut results.results {
+            match outcome {
+                Outcome::CreateSession(Ok(ok)) => *made.lock().unwrap() = ok.session,
+                Outcome::Open(Ok(opened)) => {
+                    let permissions = Ace { kind: 0, flags: 0, rights: 0, who: "EVERYONE@".into() };
+                    opened.delegation = Delegation::Read(ReadDelegation { state, recalled: true, permissions });
+                }
+                _ => {}
+            }
+        }
+        Fate::Arrives
+    });
+    let is_return = |call: &rpcrdma_nfs::v4::Arguments| call.ops.iter().any(|args| args.op() == Op::DelegReturn);
+    wire.before(move |call| if is_return(call) { Fate::Hangs } else { Fate::Arrives });
+    house.restart(&[&wire]).await;
+    let data = bytes::Bytes::from_static(b"written beside it");
+    let stability = rpcrdma_nfs::v4::ops::Stability::FileSync;
+    nfs.write(&opened, 0, stability, data.clone()).await.unwrap();
+    let session = *session.lock().unwrap();
+    for number in 1..=RECALLS {
+        let recall = CbRecall { state, truncate: false, file: opened.file().clone() };
+        let ops = vec![callback::Args::Sequence(sequence(session, number, 0)), callback::Args::Recall(recall)];
+        assert_eq!(call(&service, &of(2, ops)).await.status, Status::OK, "recall {number}");
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let returns = wire.calls().iter().filter(|call| is_return(call)).count();
+    assert_eq!(returns, 1);
+    nfs.write(&opened, 100, stability, data.clone()).await.unwrap();
+    assert_eq!(nfs.read(&opened, 100, 100).await.unwrap().data, data);
+    wire.honest();
+    nfs.close(opened).await.unwrap();
+}
+
 /// The server calls when a lock can be had; it need not be tried again and again.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_waited_for_until_the_server_calls() {

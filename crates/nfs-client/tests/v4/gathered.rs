@@ -107,7 +107,7 @@ async fn lies_are_not_gathered() {
         wire.after(move |_, results| {
             for outcome in &mut results.results {
                 if let Outcome::Read(Ok(read)) = outcome {
-                    (read.data, read.end) = (lie.clone().into(), false);
+                    (read.data, read.end) = (lie.clone(), false);
                 }
             }
             Fate::Arrives
@@ -196,7 +196,7 @@ async fn what_was_not_written_whole_does_not_take_its_place() {
     let root = nfs.root().await.unwrap().file;
     let attributes = NewAttributes { mode: Some(0o644), ..Default::default() };
     let (temporary, called) = (name(".file"), name("file"));
-    nfs.write_small(&root, &called, How::Guarded(attributes.clone()), Stability::FileSync, contents(9)).await.unwrap();
+    nfs.write_small(&root, &called, How::Guarded(attributes), Stability::FileSync, contents(9)).await.unwrap();
     // The wire cuts the data, as a server would that has no room for all of it.
     let (files, wire, _) = files(&house, 2).await;
     wire.change(|call| {

@@ -2,6 +2,7 @@
 //! restarts, lost sessions and leases, and a server that lies.
 
 mod callbacks;
+mod callbacks40;
 mod connections;
 mod dropped;
 mod every;

@@ -1,6 +1,6 @@
 //! What each operation of a CB_COMPOUND answers.
 
-use crate::v4::{Inner, session::BACK_OPERATIONS};
+use crate::v4::{Inner, awaited::Recalled, session::BACK_OPERATIONS};
 use rpcrdma_nfs::v4::{
     Status,
     callback::{self, Args, CbOffload, CbRecall, CbSequence, CbSequenceOk, Op, Outcome},
@@ -21,6 +21,28 @@ pub(super) fn outcomes(
         let status = execute(client, sequence, args);
         let outcome = if status == Status::OK { done(args) } else { Outcome::failed(args.op(), status) };
         outcomes.push(outcome);
+        if status != Status::OK {
+            return outcomes;
+        }
+    }
+    outcomes.extend(call.broken_outcome());
+    outcomes
+}
+
+/// The same in minor version 0, which has no sessions, and these two operations (RFC 7530 section 15.1).
+pub(super) fn outcomes_without_session(client: &Inner, call: &callback::Arguments) -> Vec<Outcome> {
+    if call.announced > BACK_OPERATIONS {
+        return call.ops.first().map(|args| Outcome::failed(args.op(), Status::RESOURCE)).into_iter().collect();
+    }
+    let mut outcomes = Vec::new();
+    for args in &call.ops {
+        let status = match args {
+            Args::Recall(recall) => client.gives_back(recall, || client.awaited.is_opening()),
+            // What is delegated is given back at once, and nothing is known of it that the server does not know.
+            Args::GetAttr(_) => Status::BADHANDLE,
+            _ => Status::OP_ILLEGAL,
+        };
+        outcomes.push(if status == Status::OK { done(args) } else { Outcome::failed(args.op(), status) });
         if status != Status::OK {
             return outcomes;
         }
@@ -78,16 +100,32 @@ impl Inner {
     /// CB_RECALL: the driver returns the delegation at once. One that is not known may stand in an answer that is under
     /// way.
     fn recalled(&self, sequence: &CbSequence, recall: &CbRecall) -> Status {
-        if let Some(file) = self.awaited.delegation(recall.state) {
-            self.duties.give_back(file, recall.state);
-            return Status::OK;
-        }
         let session = self.standing().session.clone();
-        let is_under_way = session.is_some_and(|session| {
-            let ours = sequence.referring.iter().filter(|calls| calls.session == session.id);
-            ours.flat_map(|calls| calls.calls.iter()).any(|call| session.slots.is_under_way(call.slot, call.sequence))
-        });
-        if is_under_way { Status::DELAY } else { Status::BAD_STATEID }
+        let is_under_way = || {
+            session.is_some_and(|session| {
+                let ours = sequence.referring.iter().filter(|calls| calls.session == session.id);
+                ours.flat_map(|calls| calls.calls.iter())
+                    .any(|call| session.slots.is_under_way(call.slot, call.sequence))
+            })
+        };
+        self.gives_back(recall, is_under_way)
+    }
+
+    /// The same where a delegation that is not known may still be on its way to us, as `is_under_way` says.
+    fn gives_back(&self, recall: &CbRecall, is_under_way: impl FnOnce() -> bool) -> Status {
+        match self.awaited.recalled(recall.state) {
+            Some(Recalled::OnItsWay) => Status::OK,
+            Some(Recalled::Of(file)) => match self.duties.give_back(file.clone(), recall.state) {
+                true => Status::OK,
+                // Later: there are too many.
+                false => {
+                    self.awaited.delegated(&file, recall.state);
+                    Status::DELAY
+                }
+            },
+            None if is_under_way() => Status::DELAY,
+            None => Status::BAD_STATEID,
+        }
     }
 
     fn slots_recalled(&self, sequence: &CbSequence, target_highest_slot: u32) {

@@ -4,6 +4,9 @@
 //! [`Callbacks`] is made before the transport, which is given its service, and given to the client with its
 //! [`Options`](super::Options). CB_NULL the router answers. All answers are known at once: nothing a server calls makes
 //! it wait, and nothing is kept for it but the last reply of each slot.
+//!
+//! In minor version 0 the server makes a connection of its own to call: the service belongs to a listener there, whose
+//! address stands in the client's options.
 
 mod answer;
 mod slots;
@@ -20,7 +23,10 @@ use slots::{BackSlots, Turn};
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 /// How many calls of the server are answered at a time: for the options of a transport.
@@ -39,6 +45,8 @@ pub struct Callbacks {
 struct Shared {
     client: Mutex<Weak<Inner>>,
     sessions: Mutex<VecDeque<(SessionId, BackSlots)>>,
+    /// By what the server names this client when it calls, in minor version 0.
+    ident: AtomicU32,
 }
 
 impl fmt::Debug for Callbacks {
@@ -68,6 +76,16 @@ impl Callbacks {
         *self.shared.client.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(client);
     }
 
+    /// The server names this client so when it calls, in minor version 0.
+    pub(super) fn called(&self, ident: u32) {
+        self.shared.ident.store(ident, Ordering::Relaxed);
+    }
+
+    /// By what that is.
+    pub(super) fn ident(&self) -> u32 {
+        self.shared.ident.load(Ordering::Relaxed)
+    }
+
     /// Calls may come by this session from now on.
     pub(super) fn session_made(&self, session: SessionId) {
         let mut sessions = self.shared.sessions();
@@ -95,6 +113,16 @@ impl Shared {
             encoder.finish()
         };
         let refused = |status| encoded(&callback::Results { status, tag: call.tag.clone(), results: Vec::new() });
+        if call.minor == 0
+            && let Some(client) = self.client().filter(|client| client.minor == 0)
+        {
+            // Whoever can reach the port can call: the number is known to the server alone.
+            if call.ident != self.ident.load(Ordering::Relaxed) {
+                return refused(Status::BADHANDLE);
+            }
+            let outcomes = answer::outcomes_without_session(&client, call);
+            return encoded(&callback::Results::of(call.tag.clone(), outcomes));
+        }
         if !(1..=rpcrdma_nfs::v4::MAX_MINOR).contains(&call.minor) {
             return refused(Status::MINOR_VERS_MISMATCH);
         }
