@@ -90,7 +90,7 @@ fn stat(ours: &Client<'_>) -> anyhow::Result<()> {
     let stat = ours.run("stat", &["stat", "--json", &ours.url("random.bin")])?.json()?;
     let there = ours.nfsd.run("stat -c '%s %i' /exports/random.bin")?;
     let (size, inode) = there.trim().split_once(' ').context("stat in the guest")?;
-    ensure!(stat["size"].to_string() == size, "stat: {stat}, the guest has {there}");
+    ensure!(stat["size"].as_u64() == size.parse().ok(), "stat: {stat}, the guest has {there}");
     ensure!(stat.to_string().contains(inode), "stat tells no file id {inode}: {stat}");
     Ok(())
 }

@@ -58,7 +58,7 @@ done
 echo \"so far: $found\"; exit 1";
 
 fn run(context: &Context) -> anyhow::Result<()> {
-    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).to_be_cut())?;
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).under_cuts())?;
     let trees = context.folder("trees")?;
     let mut numbers = Numbers(context.seed());
     let (small, large) = (trees.join("small"), trees.join("large"));
