@@ -19,8 +19,10 @@ use std::{error::Error, fs::File, net::SocketAddr, sync::Arc, time::Duration};
 /// How often it looks what is left.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How often a file is opened until it is delegated: a server that has just been told where to call has to try first.
-const TRIES: u32 = 50;
+/// How often, and with which pause, a file is opened until it is delegated: a server that has just started delegates
+/// nothing before its time of grace is over.
+const TRIES: u32 = 150;
+const PAUSE: Duration = Duration::from_millis(200);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -94,7 +96,7 @@ async fn delegated(nfs: &Nfs4, path: &str) -> Result<Opened> {
             return Ok(opened);
         }
         nfs.close(opened).await?;
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(PAUSE).await;
     }
     Err(format!("the server does not delegate {path}").into())
 }

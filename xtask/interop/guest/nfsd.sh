@@ -20,7 +20,8 @@ mount -t nfsd none /proc/fs/nfsd
 echo 10 >/proc/fs/nfsd/nfsv4leasetime
 echo 10 >/proc/fs/nfsd/nfsv4gracetime
 # Nothing is delegated in the time of grace of version 3's locks, which nobody here has.
-echo 1 >/proc/sys/fs/nfs/nlm_grace_period
+echo 3 >/proc/sys/fs/nfs/nlm_timeout
+echo 3 >/proc/sys/fs/nfs/nlm_grace_period
 # By itself it takes less than the protocol allows where memory is short.
 echo 1048576 >/proc/fs/nfsd/max_block_size
 rpcbind -w

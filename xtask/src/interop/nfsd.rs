@@ -33,7 +33,7 @@ impl NfsdOptions {
     }
 
     /// One whose connections end under load.
-    pub(super) fn to_be_cut(self) -> Self {
+    pub(super) fn under_cuts(self) -> Self {
         self.with(|guest| {
             guest.allow(
                 "WARNING: * ib_destroy_qp_user+*",

@@ -104,7 +104,7 @@ fn client(context: &Context) -> anyhow::Result<()> {
 }
 
 fn server(context: &Context) -> anyhow::Result<()> {
-    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).to_be_cut())?;
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).under_cuts())?;
     let middlebox = Middlebox::before(nfsd.port())?;
     let trees = context.folder("trees")?;
     let made = trees.join("made");

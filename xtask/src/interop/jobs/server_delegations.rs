@@ -28,7 +28,7 @@ pub(super) const JOB: Job = Job {
 const FILES: [&str; 4] = ["dir/file-1", "dir/file-2", "dir/file-3", "hello.txt"];
 
 /// How long the client may take to open them.
-const OPENED_WITHIN: Duration = Duration::from_secs(20);
+const OPENED_WITHIN: Duration = Duration::from_secs(40);
 
 /// How long a program may wait for a file that is delegated: below the lease of 10 s, after which nfsd takes delegations
 /// away.

@@ -6,11 +6,11 @@ use crate::interop::{
     context::Context,
     flavour,
     nfsd::{Nfsd, NfsdOptions},
-    process::{LOOK, Running},
+    process::Running,
     tree,
 };
 use crate::numbers::Numbers;
-use anyhow::{Context as _, bail, ensure};
+use anyhow::{Context as _, ensure};
 use std::{
     fs,
     path::Path,
@@ -32,7 +32,7 @@ pub(super) const JOB: Job = Job {
 /// Files in one folder, each small.
 const SMALL: usize = 900;
 /// A file that takes long, so that it is open for writing when nfsd goes.
-const LARGE: usize = 32 << 20;
+const LARGE: usize = 48 << 20;
 
 /// What of it the guest has when nfsd is stopped: small files, octets of the large one.
 const SMALL_AT: u64 = 150;
@@ -49,8 +49,16 @@ const PATIENCE: Duration = Duration::from_secs(90);
 const SIZE_OF_LARGE: &str = "find /exports/large -type f -printf '%s\\n' 2>/dev/null | sort -n | tail -1";
 const COUNT_OF_SMALL: &str = "ls /exports/small 2>/dev/null | wc -l";
 
+/// Stops nfsd as soon as the guest has so much, without the time that the host would take to see it.
+const STOP: &str = "for i in $(seq 900); do
+    found=$(so_far)
+    if [ \"${found:-0}\" -ge $at ]; then rpc.nfsd 0; echo $found; exit 0; fi
+    sleep 0.05
+done
+echo \"so far: $found\"; exit 1";
+
 fn run(context: &Context) -> anyhow::Result<()> {
-    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).to_be_cut())?;
+    let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()).under_cuts())?;
     let trees = context.folder("trees")?;
     let mut numbers = Numbers(context.seed());
     let (small, large) = (trees.join("small"), trees.join("large"));
@@ -69,10 +77,10 @@ fn run(context: &Context) -> anyhow::Result<()> {
     {
         let began = Instant::now();
         let mut copy = Copy::start(context, &nfsd, name, from)?;
-        copy.until(&nfsd, so_far, at)?;
-        nfsd.stop()?;
+        let found = nfsd.run(&format!("so_far() {{ {so_far}; }}; at={at}\n{STOP}"))?;
+        context.note(format!("{name}: nfsd stopped at {}", found.trim()));
         thread::sleep(away);
-        ensure!(!copy.has_ended()?, "{name}: the copy was over before nfsd was away");
+        ensure!(!copy.has_ended()?, "{name}: the copy was over before nfsd was away; see {}", copy.log.display());
         nfsd.start("")?;
         copy.finish(away + PATIENCE)?;
         context.note(format!("{name}: {:.1} s", began.elapsed().as_secs_f64()));
@@ -118,27 +126,6 @@ impl<'a> Copy<'a> {
         command.args(["put", "-q", "-r"]).arg(from).arg(nfsd.url(""));
         let running = Running::start(command, &log, &log)?;
         Ok(Self { context, running, log, name })
-    }
-
-    /// Waits until a command in the guest prints at least this number.
-    fn until(&mut self, nfsd: &Nfsd, so_far: &str, at: u64) -> anyhow::Result<()> {
-        loop {
-            let found = nfsd.run(so_far)?;
-            if found.trim().parse::<u64>().unwrap_or(0) >= at {
-                self.context.note(format!("{}: nfsd stopped at {}", self.name, found.trim()));
-                return Ok(());
-            }
-            ensure!(
-                !self.has_ended()?,
-                "{}: the copy was over before nfsd was stopped, or failed; see {}",
-                self.name,
-                self.log.display()
-            );
-            if Instant::now() > self.context.deadline() {
-                bail!("{}: the budget ended before nfsd was stopped; see {}", self.name, self.log.display());
-            }
-            thread::sleep(LOOK);
-        }
     }
 
     fn has_ended(&mut self) -> anyhow::Result<bool> {
