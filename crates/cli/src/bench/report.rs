@@ -55,6 +55,9 @@ impl Report {
         if let Some(server) = self.server_cpu_s {
             write!(out, " here and {server:.2} s in the server")?;
         }
+        if self.connections > 1 {
+            write!(out, ", {} connections", self.connections)?;
+        }
         if let Some(version) = &self.nfs {
             write!(out, ", NFS version {version}")?;
         }

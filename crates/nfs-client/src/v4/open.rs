@@ -5,14 +5,15 @@ use super::{
     compound::{Plan, get_attributes, put},
     finish::{Caller, Finishing},
     held::Held,
+    names::is_doubtful,
     owner::OpenOwner,
     reply::{Reply, done},
     standing::Ground,
 };
 use rpcrdma_nfs::{
-    attr::{Attributes, NewAttributes},
+    attr::{Attributes, FileType, NewAttributes},
     v4::{
-        Args, FileAttributes, Handle, Name, Op, Owner, StateId, VERIFIER_OCTETS, Verifier,
+        Args, FileAttributes, Handle, Name, Op, Owner, StateId, Status, VERIFIER_OCTETS, Verifier,
         ops::{self, Claim, CreateExclusive, CreateHow, Delegation, OpenHow, OpenOk, open_result, share},
     },
 };
@@ -200,6 +201,9 @@ impl Nfs4 {
             Ok(opened) => opened,
             Err(error) => {
                 inner.owners.put(owner);
+                if self.has_made(&reply, target, asked).await? {
+                    return Box::pin(self.opening(target, access, How::Existing, more)).await;
+                }
                 return Err(error);
             }
         };
@@ -225,6 +229,23 @@ impl Nfs4 {
             self.set_rest(&guard, &wanted).await.map_err(|error| of_made(asked, error))?;
         }
         Ok(Opening { opened: guard, attributes, reply })
+    }
+
+    /// Whether the file that is there already is the one that an earlier execution of the same call has made, whose
+    /// reply was lost with the session. A fresh file is empty and has one name: one that somebody else has made and
+    /// filled is not taken for ours.
+    async fn has_made(&self, reply: &Reply, target: Target<'_>, how: How) -> Result<bool, Error> {
+        let (How::Guarded(_), Target::Name(directory, name)) = (how, target) else { return Ok(false) };
+        if !is_doubtful(reply, Op::Open, Status::EXIST) {
+            return Ok(false);
+        }
+        let Some(found) = self.exists(directory, name).await? else { return Ok(false) };
+        let attributes = &found.attributes;
+        let is_made = attributes.file_type == FileType::Regular && attributes.size == 0 && attributes.links == 1;
+        if is_made {
+            tracing::debug!("a call had been executed before its reply was lost");
+        }
+        Ok(is_made)
     }
 
     /// What an exclusive create could not set on its own.

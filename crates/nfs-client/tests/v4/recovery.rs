@@ -149,6 +149,47 @@ async fn a_lost_session_is_replaced() {
     nfs.close(opened).await.unwrap();
 }
 
+/// A file that was made before the reply was lost with the session is the one that was asked for: no second is made, and
+/// none is left behind. One that somebody else has filled meanwhile is not taken for it.
+#[tokio::test(start_paused = true)]
+async fn a_file_that_an_open_made_before_its_session_was_lost_is_ours() {
+    for minor in [1, 2] {
+        for filled in [false, true] {
+            let house = House::new();
+            let (nfs, wire) = house.client(minor).await;
+            let (other, _) = house.client(minor).await;
+            let root = nfs.root().await.unwrap().file;
+            if filled {
+                let (theirs, _) =
+                    other.open(&root, &name("file"), Access::Write, How::Guarded(mode(0o644))).await.unwrap();
+                other.write(&theirs, 0, Stability::FileSync, Bytes::from_static(b"theirs")).await.unwrap();
+                other.close(theirs).await.unwrap();
+            }
+            let mut once = true;
+            wire.after(move |call, results| {
+                if once && call.ops.iter().any(|args| args.op() == Op::Open) {
+                    once = false;
+                    let lost = Status::BADSESSION;
+                    (results.status, results.results) = (lost, vec![Outcome::Sequence(Err(lost))]);
+                    return Fate::ComesTwice;
+                }
+                Fate::Arrives
+            });
+            let made = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await;
+            if filled {
+                assert_eq!(made.unwrap_err().status(), Some(Status::EXIST));
+                continue;
+            }
+            let (opened, _) = made.unwrap();
+            nfs.write(&opened, 0, Stability::FileSync, Bytes::from_static(b"octets")).await.unwrap();
+            nfs.close(opened).await.unwrap();
+            // Where nothing was lost, a file that is there is there.
+            let again = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await;
+            assert_eq!(again.unwrap_err().status(), Some(Status::EXIST));
+        }
+    }
+}
+
 /// The driver keeps the lease; without it, what another wants meanwhile is lost, and is said to be.
 #[tokio::test(start_paused = true)]
 async fn a_lease_is_kept_or_its_loss_is_told() {
