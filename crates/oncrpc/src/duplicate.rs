@@ -6,8 +6,9 @@
 //! Nothing in it can fail.
 //!
 //! A duplicate of a call in progress is never executed. Over the call's own connection it is dropped: the answer is on
-//! its way. Over another one, from whichever port of the client's address, it waits for the answer: the first connection is most likely gone, and a client of a
-//! reliable transport does not send a third time, so that dropping it would leave the client waiting for ever.
+//! its way. Over another one, from whichever port of the client's address, it waits for the answer: the first connection
+//! is most likely gone, and a client of a reliable transport does not send a third time, so that dropping it would leave
+//! the client waiting for ever.
 
 mod kept;
 
