@@ -202,7 +202,7 @@ impl Nfs4 {
             Err(error) => {
                 inner.owners.put(owner);
                 if self.has_made(&reply, target, asked).await? {
-                    return Box::pin(self.opening(target, access, How::Existing, more)).await;
+                    return Box::pin(self.open_now(target, access, How::Existing, more, caller)).await;
                 }
                 return Err(error);
             }
@@ -234,8 +234,8 @@ impl Nfs4 {
     /// Whether the file that is there already is the one that an earlier execution of the same call has made, whose
     /// reply was lost with the session. A fresh file is empty and has one name: one that somebody else has made and
     /// filled is not taken for ours.
-    async fn has_made(&self, reply: &Reply, target: Target<'_>, how: How) -> Result<bool, Error> {
-        let (How::Guarded(_), Target::Name(directory, name)) = (how, target) else { return Ok(false) };
+    async fn has_made(&self, reply: &Reply, target: &Place, how: How) -> Result<bool, Error> {
+        let (How::Guarded(_), Place::Name(directory, name)) = (how, target) else { return Ok(false) };
         if !is_doubtful(reply, Op::Open, Status::EXIST) {
             return Ok(false);
         }
