@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -87,8 +87,8 @@ struct Grace {
 enum Later {
     /// A client that holds nothing is no more.
     Forget(Bytes),
-    /// A client has taken note of all that it lost.
-    Restore(Bytes),
+    /// A client has taken note of all that it lost, if it has lost nothing since.
+    Restore(Bytes, Arc<AtomicU32>),
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -169,8 +169,9 @@ impl Recovery {
         for later in std::mem::take(&mut *lock(&self.later)) {
             match later {
                 Later::Forget(owner) if journal.known(&owner).is_some() => journal.write_later(Record::Gone(owner)),
-                Later::Restore(owner) => {
-                    if let Some(known) = journal.known(&owner).filter(|known| known.revoked) {
+                Later::Restore(owner, losses) => {
+                    let has_losses = losses.load(Ordering::Acquire) != 0;
+                    if let Some(known) = journal.known(&owner).filter(|known| known.revoked && !has_losses) {
                         journal.write_later(Record::Owner(owner, Known { revoked: false, ..known }));
                     }
                 }
@@ -311,7 +312,7 @@ impl Recovery {
 
     /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again.
     pub(super) fn restore<P>(&self, client: &Client<P>) {
-        lock(&self.later).push(Later::Restore(client.owner().clone()));
+        lock(&self.later).push(Later::Restore(client.owner().clone(), client.held.losses()));
     }
 
     /// A client that was to lose all is there again, or its next incarnation is. Sleeps. One that has not completed may

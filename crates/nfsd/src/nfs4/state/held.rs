@@ -126,7 +126,7 @@ impl Totals {
 /// What one client holds.
 pub(crate) struct Held<P> {
     /// The flags of SEQUENCE, so that it need not wait for who holds the lock.
-    flags: AtomicU32,
+    flags: Arc<AtomicU32>,
     inner: Mutex<Inner<P>>,
 }
 
@@ -313,7 +313,7 @@ impl<P> Held<P> {
             limits,
             totals,
         };
-        Self { flags: AtomicU32::new(0), inner: Mutex::new(inner) }
+        Self { flags: Arc::default(), inner: Mutex::new(inner) }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Inner<P>> {
@@ -351,7 +351,12 @@ impl<P> Held<P> {
 
     /// What SEQUENCE has to say of state that was taken away.
     pub(super) fn flags(&self) -> u32 {
-        self.flags.load(Ordering::Relaxed)
+        self.flags.load(Ordering::Acquire)
+    }
+
+    /// The same flags for who outlives it: 0 if the client has taken note of all that it lost.
+    pub(super) fn losses(&self) -> Arc<AtomicU32> {
+        self.flags.clone()
     }
 
     /// Whether a client of minor version 0 has taken note of all that it lost, since this was asked last.
@@ -364,7 +369,7 @@ impl<P> Held<P> {
 
     fn tell(&self, inner: &Inner<P>) {
         let flags = inner.lost.iter().zip(Why::ALL).filter(|(count, _)| **count > 0);
-        self.flags.store(flags.fold(0, |flags, (_, why)| flags | why.flag()), Ordering::Relaxed);
+        self.flags.store(flags.fold(0, |flags, (_, why)| flags | why.flag()), Ordering::Release);
     }
 
     /// The file and the owner of a lock stateid, whether or not a range is locked.

@@ -219,7 +219,10 @@ impl Journal {
     /// Whether the disk says this of an owner already.
     pub(super) fn says(&self, record: &Record) -> bool {
         match record {
-            Record::Owner(owner, known) => !self.has_waiting() && self.known(owner) == Some(*known),
+            Record::Owner(owner, known) => {
+                let waits = |record: &Record| matches!(record, Record::Owner(of, _) | Record::Gone(of) if of == owner);
+                !self.is_torn && !self.waiting.iter().any(waits) && self.known(owner) == Some(*known)
+            }
             Record::Boot { .. } | Record::Gone(_) => false,
         }
     }

@@ -30,8 +30,8 @@
 //! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks
 //! here: with sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands
 //! in the way, [`State::take_from`] takes it from a client whose lease is over; [`State::revoke`] takes a delegation
-//! that is not returned, or is wanted from such a client. The program calls [`State::sweep`] every few seconds, and [`State::connection_ended`] when a
-//! connection ends.
+//! that is not returned, or is wanted from such a client. The program calls [`State::sweep`] every few seconds, and
+//! [`State::connection_ended`] when a connection ends.
 //!
 //! Every [`Release`] has to be taken out of the claims, and its pins dropped: none comes twice. An operation that got
 //! something from the claims and an `Err` here gives it back, since its client may have ended in between.
@@ -201,9 +201,12 @@ impl<P> State<P> {
     }
 
     /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
-    /// before a restart, and stays.
+    /// before a restart, and stays. If something was taken, the journal says it still, unless the client has taken note
+    /// in between of what it had lost before.
     fn mend(&self, client: &Client<P>) {
-        if !client.has_losses() && (client.is_complete() || client.is_zero()) {
+        if client.has_losses() {
+            let _ = self.recovery.note_losses([client], &[]);
+        } else if client.is_complete() || client.is_zero() {
             self.recovery.restore(client);
         }
     }

@@ -244,6 +244,23 @@ fn what_many_lose_is_written_at_once_and_what_the_disk_says_not_again() {
     assert_eq!(reclaim(&world.restart().client("b")), Err(Status::NO_GRACE));
 }
 
+/// It frees what it has lost in the moment in which it loses something else.
+///
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn who_takes_note_while_it_loses_more_reclaims_nothing() {
+    let world = World::new();
+    let a = world.ready("a");
+    let held = &a.client.held;
+    let [first, second] = [1, 2].map(|file| a.open("o", file, share(1, 0)).unwrap().id);
+    let loss = |id: StateId| [Loss { client: a.client.clone(), states: vec![id.other], why: Why::Admin }];
+    world.state.revoke(&loss(first), world.now()).unwrap();
+    world.state.free_stateid(&a.client, first).unwrap();
+    assert_eq!(held.revoke(second.other, Why::Admin).len(), 1);
+    world.sweep();
+    assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE), "it was noted before it was lost");
+}
+
 /// It has taken no note of what it lost before the restart, and somebody looks for more.
 #[test]
 fn what_was_lost_before_a_restart_is_not_forgiven_by_a_conflict_over_nothing() {
