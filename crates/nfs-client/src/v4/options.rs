@@ -15,8 +15,8 @@ pub struct Options {
     pub slots: u32,
     /// What answers the calls of the server, if the transport can bring them. Without it no callbacks are asked for.
     pub callbacks: Option<Callbacks>,
-    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the service
-    /// of the callbacks. Without it they cannot call. A server that can call may delegate files, which are given back
+    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the
+    /// service of the callbacks. Without it they cannot call. A server that can call may delegate files, which are given back
     /// at once: each open then costs a call more.
     pub callback_address: Option<SocketAddr>,
 }
