@@ -67,8 +67,8 @@ pub(crate) async fn play<'a>(
 }
 
 impl Play<'_> {
-    /// Whether an answer is what the model says, where an error is one of these. Where calls may come twice, what is as a
-    /// call would have it passes for done by that call: nobody can tell.
+    /// Whether an answer is what the model says, where an error is one of these. Where calls may come twice, what is
+    /// as a call would have it passes for done by that call: nobody can tell.
     fn hold<T>(&self, what: &str, result: Result<T, Error>, refused: Option<&[Cause]>) -> Option<T> {
         match (result, refused) {
             (Ok(value), None) => Some(value),
