@@ -6,7 +6,7 @@
 //! # Writing a job
 //!
 //! A job is a function `fn(&Context) -> anyhow::Result<()>` in a file of its own in `jobs/`, with a line in `jobs::JOBS` and, if it
-//! is to be held for good, an entry in `interop.toml`. A job of Linux's client names the versions of NFS that it runs in, and what
+//! is to be held for good, an entry in `interop.toml`. A job of either client names the versions of NFS that it runs in, and what
 //! carries them (`flavours`, [`flavour`]): it is a job of its own in each. Which jobs a run does says [`rotation`]. What happens in the guest is a shell script in `xtask/interop/guest/`,
 //! taken in by `include_str!`; `lib.sh` goes before each of them (`step`, `fail`, `equal`, `nfs_mount`, `mark`, `await`, ...).
 //!
