@@ -36,6 +36,8 @@ const CANNOT_LOCK: u8 = 125;
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a command that has lost its lock has to end by itself.
 const TIME_TO_END: Duration = Duration::from_secs(10);
+/// How long giving the lock back may take: a server that is gone gives it up itself.
+const TIME_TO_GIVE_BACK: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -132,24 +134,16 @@ pub(crate) async fn run(args: LockArgs) -> Result<()> {
         }
     };
     let code = run_locked(&args, &session, &file, &mut signals).await;
-    let unlocked = async {
-        if file.is_held().is_ok() {
-            file.unlock(args.range.offset, args.range.length).await?;
+    // What is lost was told, and without a server there is nobody to give it back to.
+    if is_held(&session, &file).is_ok() {
+        let given_back = async {
+            let unlocked = file.unlock(args.range.offset, args.range.length).await;
+            close_after(file.clone(), unlocked.map_err(Into::into)).await
+        };
+        let given_back = tokio::time::timeout(TIME_TO_GIVE_BACK, given_back).await;
+        if let Err(error) = given_back.unwrap_or_else(|_| Err(anyhow::anyhow!("the server does not answer"))) {
+            tell_kept(&args, error);
         }
-        Ok(())
-    };
-    let unlocked = match session.files.lease_left() {
-        // Without a server there is nothing to give back.
-        Some(Duration::ZERO) => Ok(()),
-        _ => unlocked.await,
-    };
-    let closed = match file.is_held() {
-        Ok(()) => close_after(file.clone(), unlocked).await,
-        // Which was told.
-        Err(_) => Ok(()),
-    };
-    if let Err(error) = closed {
-        failure::tell(&error.context(At::new(&args.url.path)).context("the lock could not be given back"));
     }
     ends_with(code?)
 }
@@ -255,6 +249,11 @@ async fn run_locked(args: &LockArgs, session: &Session, file: &File, signals: &m
     }
     let code = running.code().context("waiting for the command")?;
     Ok(if is_lost && !args.keep_running { LOST } else { code })
+}
+
+fn tell_kept(args: &LockArgs, why: anyhow::Error) {
+    let kept = why.context(At::new(&args.url.path));
+    failure::tell(&kept.context("the lock could not be given back"));
 }
 
 fn tell_lost(args: &LockArgs, why: anyhow::Error) {

@@ -147,7 +147,7 @@ impl fmt::Display for Conflict {
             LockKind::Write | LockKind::WriteWaiting => "writing",
         };
         write!(f, "somebody else has locked the file for {kind} from octet {}", self.offset)?;
-        match self.offset.checked_add(self.length) {
+        match self.offset.checked_add(self.length).filter(|_| self.length < u64::MAX) {
             Some(end) => write!(f, " to octet {end}"),
             None => f.write_str(" to its end"),
         }?;
