@@ -52,11 +52,11 @@ impl Copier<'_> {
             ensure!(!is_itself, "is what it is to be copied onto: the target is the same file");
         }
         let source = item.from.files.open(&item.found, Access::Read).await?;
-        let copied = self.from_open(item, &source, existing).await;
+        let copied = self.copy_opened(item, &source, existing).await;
         close_after(source, copied).await
     }
 
-    async fn from_open(&self, item: &Item, source: &File, existing: Option<Found>) -> Result<Handle> {
+    async fn copy_opened(&self, item: &Item, source: &File, existing: Option<Found>) -> Result<Handle> {
         let written = self.open(item, existing).await?;
         let filled = self.fill(item, source, &written).await;
         let filled = close_after(written.file.clone(), filled).await;

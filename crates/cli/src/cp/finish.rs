@@ -96,7 +96,9 @@ impl Copier<'_> {
                 Err(error) if error.is_denied() => {
                     self.tally.borrow_mut().attributes_not_kept(&item.shown, ATTRIBUTES_NOT_KEPT);
                 }
-                set => drop(set?),
+                set => {
+                    set?;
+                }
             }
         }
         if self.args.xattrs {
