@@ -4,11 +4,13 @@ use crate::{
     Failed, ahead::Ahead, args::Placing, failure, interrupt::Interrupted, names, place::TooDeep, waiting::Watch,
 };
 use anyhow::{Context, Result};
+use futures_util::{Stream, StreamExt};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use rpcrdma_nfs_client::{Error, File};
 use rpcrdma_oncrpc::CallError;
 use std::{
     io::{IsTerminal, Write},
+    pin::pin,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -53,6 +55,23 @@ pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
             || cause.downcast_ref::<Error>().is_some_and(Error::is_unreachable)
             || matches!(cause.downcast_ref::<CallError>(), Some(CallError::Transport(_)))
     })
+}
+
+/// Does something while copies go on, and keeps what ends of them meanwhile. A copy that nobody looks at keeps what it holds,
+/// such as a slot of the session or the turn to repair it, for which what is done here may have to wait.
+pub(crate) async fn beside<T, Ended>(
+    doing: impl Future<Output = T>,
+    mut copies: impl Stream<Item = Ended> + Unpin,
+    ended: &mut Vec<Ended>,
+) -> T {
+    let mut doing = pin!(doing);
+    loop {
+        tokio::select! {
+            biased;
+            done = &mut doing => return done,
+            Some(one) = copies.next() => ended.push(one),
+        }
+    }
 }
 
 /// Closes a file that has been copied, or not. If both fail, why it was not copied is what counts.
@@ -368,6 +387,7 @@ impl Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::stream::FuturesUnordered;
 
     #[test]
     fn small_files_take_one_call_and_large_ones_a_window() {
@@ -376,6 +396,24 @@ mod tests {
         assert_eq!(block_size((1 << 20) + 1, 1 << 20, 8), (1 << 20, 2));
         assert_eq!(block_size(u64::MAX, 1 << 20, 8), (1 << 20, 8));
         assert_eq!(block_size(10, 0, 8), (1, 8));
+    }
+
+    /// As with a slot of the session: what is done waits for a copy that waits for nothing.
+    #[tokio::test]
+    async fn copies_go_on_beside_what_waits_for_them() {
+        let slot = tokio::sync::Mutex::new(());
+        let copy = async {
+            let _slot = slot.lock().await;
+            tokio::task::yield_now().await;
+            7
+        };
+        let mut copies = FuturesUnordered::from_iter([copy]);
+        let nobody = &mut std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(copies.poll_next_unpin(nobody).is_pending(), "it holds the slot");
+        let mut ended = Vec::new();
+        beside(async { drop(slot.lock().await) }, &mut copies, &mut ended).await;
+        assert_eq!(ended, [7]);
+        assert_eq!(beside(async { 8 }, &mut copies, &mut ended).await, 8, "where there is none");
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod finish;
 
 use crate::{
     args::ClientArgs,
-    copy::{FILES, Tally},
+    copy::{FILES, Tally, beside},
     failure::At,
     files::umask,
     get::checked_name,
@@ -293,7 +293,10 @@ impl Copier<'_> {
             if depth > MAX_DEPTH {
                 bail!(TooDeep);
             }
-            let made = match self.enter(&item).await {
+            let mut ended = Vec::new();
+            let made = beside(self.enter(&item), &mut files, &mut ended).await;
+            ended.drain(..).try_for_each(|done| self.done(done))?;
+            let made = match made {
                 Ok(made) => made,
                 Err(error) => {
                     self.check(&item.shown, error)?;
@@ -309,7 +312,9 @@ impl Copier<'_> {
                     let name = Name::from(entry.name.as_slice());
                     anyhow::Ok(Some((from.files.found(&source, entry).await?, name)))
                 };
-                let (found, name) = match next.await {
+                let next = beside(next, &mut files, &mut ended).await;
+                ended.drain(..).try_for_each(|done| self.done(done))?;
+                let (found, name) = match next {
                     Ok(Some(next)) => next,
                     Ok(None) => break,
                     Err(error) => {

@@ -12,7 +12,7 @@ mod upload;
 
 use crate::{
     args::{Placing, PutArgs},
-    copy::{FILES, Tally},
+    copy::{FILES, Tally, beside},
     counterpart::Counterparts,
     failure::At,
     files::umask,
@@ -24,7 +24,10 @@ use crate::{
 };
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{
+    StreamExt,
+    stream::{self, FuturesUnordered},
+};
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
 use rpcrdma_nfs_client::{Error, Handle, Name};
@@ -221,15 +224,22 @@ impl Copier<'_> {
                     continue;
                 }
             };
-            let (made, is_new) = match self.make_directory(&directory, &name).await {
+            let mut ended = Vec::new();
+            let making = async {
+                let (made, is_new) = self.make_directory(&directory, &name).await?;
+                self.tally.borrow_mut().directories += 1;
+                Ok((self.directory_extras(&local, &made).await, made, is_new))
+            };
+            let made = beside(making, stream::select(&mut small, &mut files), &mut ended).await;
+            ended.into_iter().try_for_each(|done| self.done(done))?;
+            let (extras, made, is_new) = match made {
                 Ok(made) => made,
                 Err(error) => {
                     self.check(&local.path, error)?;
                     continue;
                 }
             };
-            self.tally.borrow_mut().directories += 1;
-            if let Err(error) = self.directory_extras(&local, &made).await {
+            if let Err(error) = extras {
                 self.check(&local.path, error)?;
             }
             if let Some(attributes) = self.directory_attributes(&facts, is_new) {

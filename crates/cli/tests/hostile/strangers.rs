@@ -43,7 +43,7 @@ fn ask(stream: &mut TcpStream, call: Xdr) -> Status {
 #[test]
 fn strangers_are_told_so_and_nothing_else() {
     let (_scratch, server) = guarded(&[]);
-    run(["ls", &server.url("")]);
+    run(["ls", &server.url_3("")]);
     let mut mount = dial_from(STRANGER, &server.mount);
     assert_eq!(ask(&mut mount, rpc::call(1, rpc::MOUNT, 3, 0)), Status::Success(Vec::new()));
     let refused = Xdr::default().u32(ACCES).0;

@@ -65,12 +65,13 @@ pub use options::Options;
 pub use place::NewFile;
 pub use small::Small;
 
+use futures_util::future::WeakShared;
 use rpcrdma_env::Env;
 use rpcrdma_nfs::v4::{ClientName, Verifier};
 use rpcrdma_oncrpc::Client;
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
@@ -90,8 +91,9 @@ struct Inner {
     name: ClientName,
     verifier: Verifier,
     standing: Mutex<standing::Standing>,
-    /// Held by who repairs the standing.
-    repair: tokio::sync::Mutex<()>,
+    /// The work on the standing that goes on.
+    repair: Mutex<Option<WeakShared<recover::Repairing>>>,
+    me: Weak<Inner>,
     owners: owner::Owners,
     opens: held::Opens,
     duties: Arc<duties::Duties>,

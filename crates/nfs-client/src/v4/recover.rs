@@ -1,6 +1,7 @@
 //! Making the client, the session and what is held known to the server again, step by step, until calls can be made.
 //!
-//! Whoever needs it does it, one at a time; who goes away in the middle leaves the rest to the next.
+//! Whoever needs it does it, and all who need it at the same time do it together: there is one repair, which goes on as
+//! long as any of them drives it.
 
 use super::{
     Error, Inner, Lost,
@@ -11,12 +12,20 @@ use super::{
     standing::{Ground, Known},
 };
 use crate::patience::Patience;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, Shared, WeakShared},
+};
 use rpcrdma_nfs::v4::{
     Args, Op, Owner, Status,
     ops::{self, Claim, DelegationKind, OpenHow},
 };
 use rpcrdma_oncrpc::CallError;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
+
+/// Work on the standing, shared by all who wait for it.
+pub(super) type Repairing = BoxFuture<'static, Result<(), Error>>;
+type Repair = Shared<Repairing>;
 
 /// How many steps a repair may take: a server that forgets each one is given up.
 const MAX_STEPS: u32 = 24;
@@ -32,15 +41,32 @@ enum Step {
 impl Inner {
     /// What calls can stand on, once all that is owed is paid.
     pub(super) async fn ready(&self, purpose: Op) -> Result<Ground, Error> {
-        if let Some(ground) = self.standing().ground(self.minor) {
-            return Ok(ground);
-        }
-        let _turn = self.repair.lock().await;
-        let (mut patience, mut steps) = (Patience::new(), 0);
         loop {
             if let Some(ground) = self.standing().ground(self.minor) {
                 return Ok(ground);
             }
+            self.repair(purpose)?.await?;
+        }
+    }
+
+    /// The repair that goes on, or a new one. All who wait for it drive it: that one of them is not polled for a while,
+    /// such as a future in a set whose owner is busy, keeps nobody else waiting.
+    fn repair(&self, purpose: Op) -> Result<Repair, Error> {
+        let mut known = self.repair.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = known.as_ref().and_then(WeakShared::upgrade).filter(|repair| repair.peek().is_none());
+        if let Some(repair) = goes_on {
+            return Ok(repair);
+        }
+        let me = self.me.upgrade().ok_or(Error::Unsettled { operation: purpose, times: 0 })?;
+        let repair = async move { me.mend_standing(purpose).await }.boxed().shared();
+        // Weakly: who goes away in the middle leaves the rest to the next.
+        *known = repair.downgrade();
+        Ok(repair)
+    }
+
+    async fn mend_standing(&self, purpose: Op) -> Result<(), Error> {
+        let (mut patience, mut steps) = (Patience::new(), 0);
+        while self.standing().ground(self.minor).is_none() {
             match self.step().await? {
                 Step::Next if steps < MAX_STEPS => steps += 1,
                 Step::Next => return Err(Error::Unsettled { operation: purpose, times: steps }),
@@ -51,6 +77,7 @@ impl Inner {
                 }
             }
         }
+        Ok(())
     }
 
     async fn step(&self) -> Result<Step, Error> {

@@ -130,8 +130,10 @@ impl Inner {
     }
 
     async fn bind_over(&self, client: &Client, session: &Arc<Session>) -> Result<(), Error> {
+        // Its first SEQUENCE has bound it to the channel for calls already: who asks for the other one first then is
+        // refused (NFS4ERR_INVAL, by Linux's server and ours).
         let direction =
-            if self.options.callbacks.is_some() { ClientDirection::BackOrBoth } else { ClientDirection::Fore };
+            if self.options.callbacks.is_some() { ClientDirection::ForeOrBoth } else { ClientDirection::Fore };
         let bind = ops::BindConnToSession { session: session.id, direction, rdma_mode: false };
         match self.alone_over(client, Args::BindConnToSession(bind)).await? {
             Outcome::BindConnToSession(Ok(bound)) if bound.session == session.id => Ok(()),

@@ -4,7 +4,7 @@ use super::{Error, Inner, Nfs4, Options, held::Opens};
 use rpcrdma_env::Env;
 use rpcrdma_nfs::v4::{ClientName, Op, Status, VERIFIER_OCTETS, Verifier};
 use rpcrdma_oncrpc::Client;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// How much of the host's name stands in the client's: enough to recognise it, and far below what a name may have.
 const MAX_HOST_CHARACTERS: usize = 128;
@@ -18,7 +18,8 @@ impl Nfs4 {
     pub async fn connect(client: Client, env: &Env, options: Options) -> Result<Self, Error> {
         let (lowest, highest) = (*options.minors.start(), *options.minors.end());
         for minor in (lowest..=highest.min(rpcrdma_nfs::v4::MAX_MINOR)).rev() {
-            let inner = Arc::new(Inner::new(client.clone(), env.clone(), options.clone(), minor));
+            let inner =
+                Arc::new_cyclic(|me| Inner::new(client.clone(), env.clone(), options.clone(), minor, me.clone()));
             if let Some(callbacks) = &options.callbacks {
                 callbacks.attach(&inner);
             }
@@ -37,7 +38,7 @@ impl Nfs4 {
 }
 
 impl Inner {
-    fn new(client: Client, env: Env, options: Options, minor: u32) -> Self {
+    fn new(client: Client, env: Env, options: Options, minor: u32, me: Weak<Inner>) -> Self {
         let mut verifier = [0; VERIFIER_OCTETS];
         env.random.fill(&mut verifier);
         // Random, so that two clients of one host are two, and none takes over what another holds.
@@ -52,6 +53,7 @@ impl Inner {
             verifier: Verifier(verifier),
             standing: Default::default(),
             repair: Default::default(),
+            me,
             owners: Default::default(),
             opens: Opens::of(host),
             duties: Default::default(),

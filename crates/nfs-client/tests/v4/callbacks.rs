@@ -357,7 +357,7 @@ async fn the_back_channel_is_bound_again() {
         Args::BindConnToSession(bind) => Some(bind.direction),
         _ => None,
     });
-    assert_eq!(bound, Some(rpcrdma_nfs::v4::ops::ClientDirection::BackOrBoth));
+    assert_eq!(bound, Some(rpcrdma_nfs::v4::ops::ClientDirection::ForeOrBoth));
     // Without callbacks the session has no back channel, and says so.
     let wire = house.wire();
     let env = Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(5)) };

@@ -10,7 +10,10 @@ use rpcrdma_nfs::v4::{
     ops::{Delegation, LockKind, ReadDelegation, Stability, sequence_status, share},
 };
 use rpcrdma_nfs_client::v4::{Access, Error, How, Lost};
-use std::time::Duration;
+use std::{
+    task::{Context, Waker},
+    time::Duration,
+};
 
 fn count(calls: &[Arguments], op: Op) -> usize {
     calls.iter().filter(|call| call.ops.iter().any(|args| args.op() == op)).count()
@@ -54,6 +57,37 @@ async fn opens_and_locks_outlast_a_restart() {
         nfs.close(again).await.unwrap();
         other.close(theirs).await.unwrap();
     }
+}
+
+/// Whoever began a repair and is not polled any more, as in a set of futures whose owner waits for something else, keeps
+/// nobody from going on.
+#[tokio::test(start_paused = true)]
+async fn who_is_not_polled_keeps_nobody_waiting() {
+    for minor in 0..=2 {
+        let house = House::new();
+        let (nfs, wire) = house.client(minor).await;
+        let root = nfs.root().await.unwrap().file;
+        house.restart(&[&wire]).await;
+        let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
+        house.restart(&[&wire]).await;
+        wire.calls();
+        let mut starved = Box::pin(nfs.read(&opened, 0, 10));
+        let nobody = &mut Context::from_waker(Waker::noop());
+        loop {
+            assert!(starved.as_mut().poll(nobody).is_pending(), "minor version {minor}");
+            if wire.calls().iter().any(|call| call.ops.iter().any(|args| makes_known(args.op()))) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let read = tokio::time::timeout(2 * LEASE, nfs.read(&opened, 0, 10)).await;
+        read.unwrap_or_else(|_| panic!("minor version {minor}: it waits for who is not polled")).unwrap();
+        starved.await.unwrap();
+    }
+}
+
+fn makes_known(op: Op) -> bool {
+    matches!(op, Op::ExchangeId | Op::SetClientId)
 }
 
 /// A delegation that comes with a reclaimed open, as Linux's nfsd gives one, is not wanted, and goes back.
