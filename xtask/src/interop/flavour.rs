@@ -38,6 +38,8 @@ pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
 pub(super) const OURS: &[Flavour] = &[V3, V4_0, V4_1, V4_2, V4_0_TCP, V4_1_TCP, V4_2_TCP];
 /// Of our client: the oldest and the newest version, and the newest over TCP.
 pub(super) const ENDS: &[Flavour] = &[V3, V4_2, V4_2_TCP];
+/// Of our client: the oldest and the newest version, over RDMA.
+pub(super) const ENDS_OF_RDMA: &[Flavour] = &[V3, V4_2];
 /// Of our client: where it has state that a server forgets.
 pub(super) const STATEFUL: &[Flavour] = &[V4_0, V4_1, V4_2, V4_2_TCP];
 /// Those in which a server calls over the connection that our client has made.

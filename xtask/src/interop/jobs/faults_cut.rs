@@ -36,7 +36,7 @@ pub(super) const SERVER: Job = Job {
     seconds: 300,
     guests: 1,
     scales: false,
-    flavours: flavour::ONE,
+    flavours: flavour::ENDS_OF_RDMA,
     run: server,
 };
 
