@@ -118,6 +118,8 @@ fn a_failure_behind_data_changes_what_stands_before_it_whatever_the_tag_is() {
 /// A client that fetches many small files asks for many in one call: one job reads them.
 #[test]
 fn many_small_files_are_read_by_one_job() {
+    /// As many as the session has operations for.
+    const FILES: usize = 15;
     let scratch = tempfile::tempdir().unwrap();
     let served = scratch.path().join("served");
     fs::create_dir(&served).unwrap();
@@ -126,7 +128,7 @@ fn many_small_files_are_read_by_one_job() {
     let directory = DirectoryFs::open(&served, &state, Queue::new(workers.clone()), &env()).unwrap();
     let server = TestServer::serving(Arc::new(directory));
     let client = server.client("a");
-    let names: Vec<_> = (0..20).map(|number| format!("file {number}")).collect();
+    let names: Vec<_> = (0..FILES).map(|number| format!("file {number}")).collect();
     for (number, name) in names.iter().enumerate() {
         fs::write(served.join(name), vec![number as u8; 100 + number]).unwrap();
     }
@@ -141,7 +143,7 @@ fn many_small_files_are_read_by_one_job() {
         other => panic!("{other:?}"),
     };
     let came: Vec<_> = outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Read(_))).map(data).collect();
-    assert_eq!(came.len(), 20);
+    assert_eq!(came.len(), FILES);
     for (number, came) in came.iter().enumerate() {
         assert_eq!(*came, (true, vec![number as u8; 100 + number]), "each file's own");
     }
