@@ -54,7 +54,7 @@ impl Inner {
                 if lost.is_ok() && closed.is_ok() {
                     self.owners.put(held.owner.clone());
                 }
-                lost.and(closed)
+                lost.and(closed.map_err(of_lost))
             }
         }
     }
@@ -62,6 +62,10 @@ impl Inner {
     async fn close_open(&self, held: &Arc<Held>) -> Result<(), Error> {
         let _turn = held.owner.turn.lock().await;
         let mut build = |ground: &Ground| {
+            // What could not be reclaimed is not closed: in minor version 0 its stateid tells of a restart each time.
+            if let Some((Lost::Open, _)) = held.lost() {
+                self.still_held(Op::Close, held)?;
+            }
             let close = ops::Close { sequence: held.owner.begin(), state: held.open_state(ground) };
             Ok(vec![put(&held.file), Args::Close(close)])
         };
@@ -74,5 +78,13 @@ impl Inner {
             Err(error) if error.status() == Some(Status::BAD_STATEID) && reply.is_repeated => Ok(()),
             Err(error) => Err(error),
         }
+    }
+}
+
+/// An open that the server has taken away is lost, whichever call finds that out.
+fn of_lost(error: Error) -> Error {
+    match error.status() {
+        Some(status) if is_to_be_freed(status) => Error::Lost { operation: Op::Close, what: Lost::Open, status },
+        _ => error,
     }
 }

@@ -341,6 +341,7 @@ impl Inner {
         let _turn = held.owner.turn.lock().await;
         let is_asked = AtomicBool::new(false);
         let mut build = |ground: &Ground| {
+            self.still_held(Op::OpenConfirm, held)?;
             is_asked.store(held.owes_confirmation(), Ordering::Relaxed);
             if !held.owes_confirmation() {
                 return Ok(vec![put(&held.file)]);

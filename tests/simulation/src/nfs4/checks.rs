@@ -73,6 +73,8 @@ struct Inner {
     numbers: u64,
     /// How often a client of ours was away for so long that what it holds may have been taken away.
     departures: BTreeMap<usize, u64>,
+    /// How often the server was restarted.
+    restarts: u64,
     /// What callers had then, until they have used it again or given it up.
     doubtful: BTreeSet<(Thing, usize)>,
 }
@@ -181,7 +183,23 @@ impl Checks {
         inner.doubtful.extend(held);
     }
 
-    /// How often that was.
+    /// A caller has got something by a call that it made before its client was away: others may have it by now.
+    pub(super) fn doubts(&self, thing: Thing, caller: usize) {
+        lock(&self.inner).doubtful.insert((thing, caller));
+    }
+
+    /// The server begins anew.
+    pub(super) fn restarts(&self) {
+        self.note("the server restarts");
+        lock(&self.inner).restarts += 1;
+    }
+
+    /// How often it has.
+    pub(super) fn starts(&self) -> u64 {
+        lock(&self.inner).restarts
+    }
+
+    /// How often nobody heard of a client of ours for longer than its lease.
     pub(super) fn departures(&self, client: usize) -> u64 {
         lock(&self.inner).departures.get(&client).copied().unwrap_or_default()
     }

@@ -116,10 +116,11 @@ impl Drop for Outstanding {
     }
 }
 
-/// An open file, and how often its client had been away for long when it was opened.
+/// An open file, and how often by then its client had been away for long, and the server had been restarted.
 struct File {
     opened: Opened,
     departures: u64,
+    starts: u64,
 }
 
 impl Caller {
@@ -194,11 +195,11 @@ impl Caller {
     }
 
     async fn open(&self, name: &str, access: Access, how: How) -> Result<File, Error> {
-        let departures = self.checks().departures(self.client);
+        let (departures, starts) = (self.checks().departures(self.client), self.checks().starts());
         let root = self.root().await?;
         let (opened, _) = self.nfs.open(&root, &called(name), access, how).await?;
         self.checks().called();
-        Ok(File { opened, departures })
+        Ok(File { opened, departures, starts })
     }
 
     /// An open that somebody may deny, for now.
@@ -215,10 +216,17 @@ impl Caller {
         Ok(None)
     }
 
+    /// Whether the server may have taken a file: its client was away for long since, or before a restart, after which
+    /// nobody reclaims who has lost something and not taken note of it yet.
+    fn may_be_lost(&self, departures: u64, starts: u64) -> bool {
+        let now = self.checks().departures(self.client);
+        now != departures || now > 0 && self.checks().starts() != starts
+    }
+
     /// That something is lost is told only to a client that was away for long.
     fn excuse<T>(&self, file: &File, result: Result<T, Error>) -> Result<Option<T>, Error> {
         match result {
-            Err(Error::Lost { what, .. }) if self.checks().departures(self.client) != file.departures => {
+            Err(Error::Lost { what, .. }) if self.may_be_lost(file.departures, file.starts) => {
                 self.scene.tally.count(match what {
                     Lost::Open => "ours: an open is told to be lost",
                     Lost::Locks => "ours: locks are told to be lost",
@@ -272,6 +280,9 @@ impl Caller {
             }
         }
         let has = Has::new(self.checks(), thing, self.number);
+        if self.checks().departures(self.client) != file.departures {
+            self.checks().doubts(thing, self.number);
+        }
         let held = self.random.below(4) == 0;
         if self.count_once(&file, &has, counter, offset).await?.is_some() && held {
             self.scene.tally.count("ours: held for longer than a lease");
@@ -335,9 +346,9 @@ impl Caller {
     }
 
     async fn close(&self, file: File) -> Result<(), Error> {
-        let File { opened, departures } = file;
+        let File { opened, departures, starts } = file;
         match self.nfs.close(opened).await {
-            Err(Error::Lost { .. }) if self.checks().departures(self.client) != departures => Ok(()),
+            Err(Error::Lost { .. }) if self.may_be_lost(departures, starts) => Ok(()),
             closed => closed,
         }
     }

@@ -47,7 +47,7 @@ pub(super) async fn play(scene: &Scene, random: &Arc<SeededRandom>) {
             Mishap::Cut => world.cut(client_ip(host + 1), SERVER),
             Mishap::Away(lasting) => hosts[host].is_away(lasting).await,
             Mishap::Restart(away) => {
-                checks.note("the server restarts");
+                checks.restarts();
                 server.restart(away).await;
             }
             Mishap::Killed(away) => hosts[host].restart(away).await,
