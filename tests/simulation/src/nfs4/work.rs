@@ -243,12 +243,14 @@ impl Worker {
         number: usize,
         place: u64,
     ) -> Result<u64, Gone> {
-        loop {
+        for _ in 0..PATIENCE {
             if let Some(value) = self.read(file, state, place).await? {
                 self.client.scene.checks.read(number, value);
                 return Ok(value);
             }
         }
+        // What was taken away does not come back.
+        Err(Gone)
     }
 
     /// Counts a counter up, which nobody else can use meanwhile.
