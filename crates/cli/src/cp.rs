@@ -2,7 +2,7 @@
 //!
 //! Within a server of version 4.2 the server does it, so that the octets need not come here and go back ([`data`]); else,
 //! and from server to server, they go through this command. A file takes its place when it is whole, as with `put`
-//! ([`file`]). Names come from the source and are not trusted.
+//! ([`mod@file`]). Names come from the source and are not trusted.
 
 mod data;
 mod file;

@@ -80,7 +80,7 @@ fn document(list: &List) -> String {
     let mut text = String::from(
         "# What interoperates\n\n\
          Made by `cargo xtask interop --write-docs` from [interop.toml](../interop.toml). `cargo xtask interop` boots\n\
-         Linux in a guest and tries a core of these and, by the date, a third of the others; `--all` tries all. CI\n\
+         Linux in a guest and tries a core of these and, by the date, a quarter of the others; `--all` tries all. CI\n\
          runs it, and fails when one of those is missing or fails. Where a row names no device it is software iWARP\n\
          at both ends, and where it names no version of NFS, version 3. A job that names versions is run once in\n\
          each, and can be run so by itself: `client-tree-4.2`, `client-tree-4.2-tcp`. Linux speaks version 1 of\n\

@@ -89,12 +89,12 @@ const USUAL_OPS: u64 = 50_000;
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Run only jobs whose name contains one of these (otherwise a core, and a third of the others by the date)
+    /// Run only jobs whose name contains one of these (otherwise a core, and a quarter of the others by the date)
     filter: Vec<String>,
     /// Run all jobs
     #[arg(long)]
     all: bool,
-    /// Run the core and this third of the others: 1, 2 or 3 (otherwise that of the date)
+    /// Run the core and this quarter of the others: 1 to 4 (otherwise that of the date)
     #[arg(long, value_name = "N")]
     part: Option<u64>,
     /// Debian's kernel: a version or its beginning
