@@ -71,7 +71,7 @@ static QUIET: Mutex<()> = Mutex::new(());
 /// Operations a second of a client that does nothing but small READs, and one that writes.
 fn speed(stage: &Stage, op: &str) -> f64 {
     let mut bench = rpcrdma();
-    bench.args(["bench", &stage.server.url("measured"), "--op", op, "--block", "16K", "--depth", "4", "--overwrite"]);
+    bench.args(["bench", &stage.server.url_3("measured"), "--op", op, "--block", "16K", "--depth", "4", "--overwrite"]);
     let output = bench.args(["--seconds", MEASURED, "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
