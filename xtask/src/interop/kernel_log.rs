@@ -24,6 +24,10 @@ const EVERYWHERE: &[Allowed] = &[
     allowed("NFSD: starting *-second grace period*", "nfsd after its start"),
     allowed("NFSD: Unable to initialize client recovery tracking*", "the guest has no nfsdcld"),
     allowed("NFSD: no clients to reclaim, skipping NFSv4 grace period*", "version 4, unused"),
+    allowed(
+        "NFSD: Failed to remove expired client state directory *",
+        "nfsd's own records, of clients that it has forgotten over a restart",
+    ),
     allowed("clocksource: *", "emulated time under load"),
     allowed("hrtimer: interrupt took *", "emulated time under load"),
     allowed("TSC found unstable*", "emulated time under load"),
