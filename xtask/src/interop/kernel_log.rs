@@ -28,6 +28,10 @@ const EVERYWHERE: &[Allowed] = &[
         "NFSD: Failed to remove expired client state directory *",
         "nfsd's own records, of clients that it has forgotten over a restart",
     ),
+    allowed(
+        "NFS: SECINFO: security flavor 39000* is not supported",
+        "nfsd offers Kerberos, and no rpc.gssd runs in the guest",
+    ),
     allowed("clocksource: *", "emulated time under load"),
     allowed("hrtimer: interrupt took *", "emulated time under load"),
     allowed("TSC found unstable*", "emulated time under load"),

@@ -1,14 +1,15 @@
 //! The second reader: tshark reads each capture of a job, and may mark malformed only what it also marks between two Linux kernels.
 //!
-//! It knows version 1 of RPC-over-RDMA only. Messages of version 2 are data of RDMAP to it, and none of them is to be marked; where a client asks for
-//! version 2, is refused and goes on in version 1 on the same connection, it reads on from there.
+//! It knows version 1 of RPC-over-RDMA only. Messages of version 2 are data of RDMAP to it, once it has looked for the chunk lists of version 1 in
+//! them: some end before the lists do that it thinks to see ([`UNNAMED`]). Where a client asks for version 2, is refused and goes on in version 1 on
+//! the same connection, it reads on from there.
 //!
 //! The project's own reader goes over the same captures, for credits, CRCs and versions ([`Wire::judge`]).
 
 use super::{context::Context, crash::CONSOLE_LOG, process, wire::Wire};
 use anyhow::bail;
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::Command,
@@ -33,6 +34,9 @@ const KNOWN: &[(&str, &str)] = &[
     ),
 ];
 
+/// The kind of a packet in which tshark has found no protocol above RDMAP.
+const UNNAMED: &str = "[Malformed Packet]";
+
 /// How many packets of one kind tshark is asked about in detail; more than these need a reason in [`KNOWN`].
 const LOOKED_AT: usize = 50;
 
@@ -50,8 +54,9 @@ pub(super) fn judge_all(context: &Context) -> anyhow::Result<()> {
     find(context.dir(), 1, &mut captures);
     captures.sort();
     for capture in captures {
-        Wire::read(context, &capture)?.judge(&capture)?;
-        judge(context, &capture)?;
+        let wire = Wire::read(context, &capture)?;
+        wire.judge(&capture)?;
+        judge(context, &capture, &wire.versions.in_version_2)?;
     }
     Ok(())
 }
@@ -74,13 +79,14 @@ pub(super) fn flat_name(context: &Context, path: &Path) -> String {
     inside.display().to_string().replace(['/', '.'], "-")
 }
 
-fn judge(context: &Context, capture: &Path) -> anyhow::Result<()> {
+/// `in_version_2`: the ends of connections that speak version 2.
+fn judge(context: &Context, capture: &Path, in_version_2: &BTreeSet<String>) -> anyhow::Result<()> {
     let reference = context.image().reference();
     if !reference.exists() {
         bail!("{} is not there: run the job linux-linux", reference.display());
     }
-    let usual = malformed(context, &reference)?;
-    let mut found = malformed(context, capture)?;
+    let usual = malformed(context, &reference, &BTreeSet::new())?;
+    let mut found = malformed(context, capture, in_version_2)?;
     found.retain(|kind, _| !usual.contains_key(kind) && !KNOWN.iter().any(|(known, _)| known == kind));
     for (kind, frames) in found {
         let unexplained = not_lost(context, capture, &frames)?;
@@ -181,32 +187,52 @@ fn fragments(shown: &str) -> Vec<String> {
 /// What tshark marks as malformed: by kind, the packets' numbers.
 ///
 /// A packet may hold several messages, and tshark does not say which of them it means: one with a READ reply counts as that.
-fn malformed(context: &Context, capture: &Path) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
+fn malformed(
+    context: &Context,
+    capture: &Path,
+    in_version_2: &BTreeSet<String>,
+) -> anyhow::Result<BTreeMap<String, Vec<String>>> {
     let mut command = tshark(capture);
     // Where a port is used again soon, tshark takes the new connection's first frame for one of the old one's. No FPDU
     // begins like this: it would be longer than a segment.
     let marked = r#"_ws.malformed && !(tcp.payload[0:16] == "MPA ID Req Frame")"#;
     command.args(["-Y", marked, "-T", "fields"]);
-    for field in ["frame.number", "rpc.msgtyp", "nfs.procedure_v3", "nfs.opcode", "_ws.col.Info"] {
+    for field in FIELDS {
         command.args(["-e", field]);
     }
     let finished = process::run(context, &format!("tshark-{}", flat_name(context, capture)), command)?;
     let finished = finished.expect_success()?;
     let mut kinds: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for line in finished.stdout.lines() {
-        let Some((frame, kind)) = kind_of_line(line) else { continue };
+        let Some((frame, kind)) = kind_of_line(line, in_version_2) else { continue };
         kinds.entry(kind).or_default().push(frame.to_owned());
     }
     Ok(kinds)
 }
 
-/// A packet's number and its kind, from tshark's line about it.
-fn kind_of_line(line: &str) -> Option<(&str, String)> {
+/// What tshark is asked about each of them.
+const FIELDS: [&str; 9] = [
+    "frame.number",
+    "ip.src",
+    "tcp.srcport",
+    "ip.dst",
+    "tcp.dstport",
+    "rpc.msgtyp",
+    "nfs.procedure_v3",
+    "nfs.opcode",
+    "_ws.col.Info",
+];
+
+/// A packet's number and its kind, from tshark's line about it; none if it is a message of version 2.
+fn kind_of_line<'a>(line: &'a str, in_version_2: &BTreeSet<String>) -> Option<(&'a str, String)> {
     let fields: Vec<_> = line.split('\t').collect();
-    let [frame, messages, procedures, operations, info] = fields[..] else { return None };
+    let [frame, from, from_port, to, to_port, messages, procedures, operations, info] = fields[..] else { return None };
     let has = |list: &str, wanted| list.split(',').any(|found| found == wanted);
     let is_read_reply = has(messages, REPLY) && (has(procedures, READ) || has(operations, READ_4));
-    Some((frame, if is_read_reply { "a READ reply".to_owned() } else { kind(info) }))
+    let kind = if is_read_reply { "a READ reply".to_owned() } else { kind(info) };
+    let ends = [format!("{from}:{from_port}"), format!("{to}:{to_port}")];
+    let is_of_version_2 = kind == UNNAMED && ends.iter().any(|end| in_version_2.contains(end));
+    (!is_of_version_2).then_some((frame, kind))
 }
 
 /// What tshark says of a packet, without its numbers and without what it says of DDP segments before.
@@ -232,16 +258,36 @@ fn kind(info: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{called_and_answered, fragments, kind, kind_of_line};
+    use super::{UNNAMED, called_and_answered, fragments, kind, kind_of_line};
+    use std::collections::BTreeSet;
+
+    const ENDS: &str = "127.0.0.1\t2049\t127.0.0.1\t900";
+
+    fn line(frame: u32, messages: &str, procedures: &str, operations: &str, info: &str) -> String {
+        format!("{frame}\t{ENDS}\t{messages}\t{procedures}\t{operations}\t{info}")
+    }
 
     #[test]
     fn a_reply_of_read_is_one_in_both_versions() {
-        let kind = |line| kind_of_line(line).unwrap().1;
-        assert_eq!(kind("7\t1\t6\t\tV3 READ Reply"), "a READ reply");
-        assert_eq!(kind("84853\t1,1\t\t53,22,25,53,22,25\tSend with Invalidate [last DDP segment]"), "a READ reply");
-        assert_eq!(kind("8\t0\t\t53,22,25\tV4 Call READ"), "V# Call READ");
-        assert_eq!(kind("9\t1\t\t53,22,9\tV4 Reply"), "V# Reply");
-        assert_eq!(kind_of_line("9\t1"), None);
+        let kind = |line: String| kind_of_line(&line, &BTreeSet::new()).unwrap().1;
+        assert_eq!(kind(line(7, "1", "6", "", "V3 READ Reply")), "a READ reply");
+        assert_eq!(
+            kind(line(84853, "1,1", "", "53,22,25,53,22,25", "Send with Invalidate [last DDP segment]")),
+            "a READ reply"
+        );
+        assert_eq!(kind(line(8, "0", "", "53,22,25", "V4 Call READ")), "V# Call READ");
+        assert_eq!(kind(line(9, "1", "", "53,22,9", "V4 Reply")), "V# Reply");
+        assert_eq!(kind_of_line("9\t1", &BTreeSet::new()), None);
+    }
+
+    #[test]
+    fn what_tshark_cannot_know_is_not_held_against_a_connection_of_version_2() {
+        let unnamed = line(7, "", "", "", "29224 > 900 Send [last DDP segment][Malformed Packet]");
+        let named = line(8, "1", "", "", "V4 Reply[Malformed Packet]");
+        let of_2 = BTreeSet::from(["127.0.0.1:900".to_owned()]);
+        assert_eq!(kind_of_line(&unnamed, &of_2), None);
+        assert_eq!(kind_of_line(&unnamed, &BTreeSet::from(["127.0.0.1:901".to_owned()])).unwrap().1, UNNAMED);
+        assert_eq!(kind_of_line(&named, &of_2).unwrap().1, "V# Reply[Malformed Packet]");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! error about the version in version 1's form, which names version 1 alone; the same connection goes on with calls of version 1.
 
 use serde_json::Value;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Messages of version 2 that each end may send before it was granted any: the client its first, the server none.
 const FIRST_MESSAGES: [u64; 2] = [1, 0];
@@ -21,14 +22,18 @@ pub(super) struct Versions {
     pub(super) calls: [u64; 2],
     /// Connections on which calls were answered in version 1 and in version 2.
     pub(super) connections: [u64; 2],
+    /// Who connected, for connections on which the server spoke version 2.
+    pub(super) in_version_2: BTreeSet<String>,
     /// Messages of another version than their connection had settled, and messages of version 2 without credit.
     pub(super) wrong: Vec<String>,
 }
 
 /// One connection, while it is read. Sides are 0 for who connected, 1 for who listened.
 pub(super) struct Spoken {
-    /// Messages that each side may send in version 2.
+    /// Messages that each side may send in version 2, by the grants that it must have read.
     messages: [u64; 2],
+    /// What was granted to each side and may still be on its way to it.
+    unread: [VecDeque<Grant>; 2],
     /// The XID of the properties that it began with.
     asked: Option<u64>,
     /// The server has answered these with a refusal.
@@ -39,9 +44,39 @@ pub(super) struct Spoken {
     began: bool,
 }
 
+/// What a message of version 2 grants to its reader.
+struct Grant {
+    xid: Option<u64>,
+    more: u64,
+    most: u64,
+}
+
 impl Default for Spoken {
     fn default() -> Self {
-        Self { messages: FIRST_MESSAGES, asked: None, refused: false, answered: [false; 2], began: false }
+        Self {
+            messages: FIRST_MESSAGES,
+            unread: Default::default(),
+            asked: None,
+            refused: false,
+            answered: [false; 2],
+            began: false,
+        }
+    }
+}
+
+impl Spoken {
+    /// A side reads the next grant: no more than the maximum can be saved up. Returns whether there was one.
+    fn read(&mut self, side: usize) -> bool {
+        let Some(grant) = self.unread[side].pop_front() else { return false };
+        self.messages[side] = (self.messages[side] + grant.more).min(grant.most.max(grant.more));
+        true
+    }
+
+    /// The listener answers a message: it has read whatever came before that, and the message.
+    fn read_up_to(&mut self, xid: u64) {
+        if let Some(index) = self.unread[1].iter().position(|grant| grant.xid == Some(xid)) {
+            (0..=index).for_each(|_| _ = self.read(1));
+        }
     }
 }
 
@@ -56,6 +91,9 @@ impl Versions {
         let header = &record["header"];
         if is_version_2(header) {
             self.credits(record, connection, side);
+            if side == 1 {
+                self.in_version_2.extend(record["to"].as_str().map(str::to_owned));
+            }
         }
         let first = !std::mem::replace(&mut connection.began, true);
         if first && side == 0 && header["type"] == "RDMA2_CONNPROP" {
@@ -79,19 +117,28 @@ impl Versions {
     }
 
     /// Every message of version 2 costs one; a lone grant may be sent without any. Every one grants.
+    ///
+    /// A capture is made at one end: a grant that was recorded before a message of the other end may have crossed it on the way. So a
+    /// side reads a grant as late as it can have; what is found wrong is wrong in any case.
     fn credits(&mut self, record: &Value, connection: &mut Spoken, side: usize) {
         let header = &record["header"];
-        let left = connection.messages[side].checked_sub(1);
-        connection.messages[side] = left.unwrap_or(0);
-        let is_grant = header["type"] == "RDMA2_NOMSG" && header["xid"] == 0;
-        if left.is_none() && !is_grant {
-            let (number, xid) = (&record["connection"], &header["xid"]);
-            self.wrong.push(format!("connection {number}, xid {xid}: a message of version 2 without credit"));
+        let xid = header["xid"].as_u64();
+        let is_grant = header["type"] == "RDMA2_NOMSG" && xid == Some(0);
+        if let Some(xid) = xid.filter(|_| side == 1 && !is_grant) {
+            connection.read_up_to(xid);
+        }
+        while connection.messages[side] == 0 && connection.read(side) {}
+        match connection.messages[side].checked_sub(1) {
+            Some(left) => connection.messages[side] = left,
+            None if is_grant => {}
+            None => {
+                let (number, xid) = (&record["connection"], &header["xid"]);
+                self.wrong.push(format!("connection {number}, xid {xid}: a message of version 2 without credit"));
+            }
         }
         let half = |name: &str| header["credit"][name].as_u64().unwrap_or(0);
-        let (more, most) = (half("granted"), half("maximum"));
-        let other = &mut connection.messages[1 - side];
-        *other = (*other + more).min(most.max(more));
+        let grant = Grant { xid, more: half("granted"), most: half("maximum") };
+        connection.unread[1 - side].push_back(grant);
     }
 
     /// A call was answered.
@@ -177,10 +224,24 @@ mod tests {
         let versions = read(&[&begin[..], &served].concat());
         assert_eq!((versions.calls, versions.connections, versions.wrong.len()), ([0, 2], [0, 1], 0));
         assert_eq!(read(&[&begin[..], &[call(1), call(2), call(3)]].concat()).wrong.len(), 1);
-        // No more than the maximum can be saved up.
-        let saved: Vec<_> = (1..=5).flat_map(|_| [grant(1), grant(0)]).collect();
-        let calls: Vec<_> = (1..=3).map(call).collect();
-        assert_eq!(read(&[&begin[..], &[grant(1)], &calls].concat()).wrong.len(), 0);
-        assert_eq!(read(&[&begin[..], &saved, &calls].concat()).wrong.len(), 1);
+        // A grant may have crossed what is recorded after it.
+        let saved: Vec<_> = (1..=5).map(|_| grant(1)).collect();
+        let calls = |count| (1..=count).map(call).collect::<Vec<_>>();
+        assert_eq!(read(&[&begin[..], &saved, &calls(7)].concat()).wrong.len(), 0);
+        assert_eq!(read(&[&begin[..], &saved, &calls(8)].concat()).wrong.len(), 1);
+        // The listener has read what came before the call that it answers.
+        let many = calls(6);
+        let answers = |last| (1..=last).map(reply).collect::<Vec<_>>();
+        let server = |answers: &[Sent]| {
+            let mut connection = Spoken { messages: [9, 0], ..Spoken::default() };
+            let mut versions = Versions::default();
+            for (side, header) in many.iter().chain(answers) {
+                versions.credits(&json!({"connection": 1, "header": header}), &mut connection, *side);
+            }
+            versions.wrong.len()
+        };
+        assert_eq!(server(&answers(6)), 0, "each answer after the grant of its own call");
+        let backwards: Vec<_> = (1..=6).rev().map(reply).collect();
+        assert_eq!(server(&backwards), 3, "all six had been read: three could be saved up");
     }
 }
