@@ -169,7 +169,8 @@ impl Served<'_> {
         let mount = self.mount.rsplit(':').next().unwrap_or_default();
         let mut url =
             format!("nfs://{}/{}?mountport={mount}", self.nfs, if command == "get" { "source" } else { "put" });
-        if version != "3" {
+        // A program without version 4 speaks version 3 and may not know the option.
+        if self.has_version_4 {
             let _ = write!(url, "&version={version}");
         }
         let mut client = Command::new(self.program);

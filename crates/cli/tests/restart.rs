@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Server, contents, describe, rpcrdma};
+use common::{PATIENCE, Server, contents, describe, rpcrdma, served};
 use std::{
     fs,
     process::Stdio,
@@ -72,4 +72,38 @@ fn a_put_in_version_1_survives_kills_of_the_server() {
 #[test]
 fn a_put_over_tcp_survives_kills_of_the_server() {
     killed_during_put(Server::tcp_url, true);
+}
+
+/// In version 4 a server that starts again waits for those who held something. Who has said goodbye is not among them, whenever the
+/// server was stopped: nobody waits for the ten minutes.
+#[test]
+fn nobody_waits_after_a_restart_for_clients_that_have_left() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (served, state) = (served(scratch.path()), scratch.path().join("state"));
+    let file = scratch.path().join("file");
+    fs::write(&file, contents(5_000)).unwrap();
+    let serve = || Server::start(&served, &state, &["--no-root-squash", "--grace", "600"]);
+    for (round, version) in ["4.2", "4.1", "4.2"].into_iter().enumerate() {
+        let server = serve();
+        let name = format!("file-{round}");
+        let mut put = rpcrdma()
+            .args(["put".as_ref(), file.as_os_str(), format!("{}&version={version}", server.url(&name)).as_ref()])
+            .spawn()
+            .unwrap();
+        let begin = Instant::now();
+        let status = loop {
+            if let Some(status) = put.try_wait().unwrap() {
+                break status;
+            }
+            if begin.elapsed() > PATIENCE {
+                put.kill().unwrap();
+                panic!("in round {round} a file waits for clients that have left");
+            }
+            sleep(Duration::from_millis(10));
+        };
+        assert!(status.success());
+        // At once: what is done from time to time has not been done.
+        assert_eq!(server.stop(), Some(0));
+        assert_eq!(fs::read(served.join(name)).unwrap(), contents(5_000));
+    }
 }

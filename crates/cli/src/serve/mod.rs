@@ -165,6 +165,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
         tap,
         stopping,
     };
+    let settle = shared.nfsd.clone();
     let serving = thread::start(threads, &ports, on_device, shared)?;
     let registered = match args.rpcbind {
         true => Some(register::Registered::with_rpcbind(&ports, args.nfs, &env).await?),
@@ -184,6 +185,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
             registered.remove().await;
         }
         serving.wait().await;
+        settle.settle().await;
     };
     tokio::select! {
         biased;

@@ -20,7 +20,7 @@ use std::{
 };
 
 /// How long the command may take to do what takes it milliseconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A user without rights.
 const NOBODY: u32 = 65_534;

@@ -245,11 +245,17 @@ impl<P> State<P> {
         Ok(())
     }
 
+    /// Writes what was left for later. Sleeps.
+    pub(crate) fn settle(&self, now: Timestamp) {
+        // The log says why it failed, and what is on the disk is safe: a client too many is waited for.
+        let _ = self.recovery.upkeep(now);
+    }
+
     /// Ends the grace period when it is time, and clients: those that nobody confirmed for a lease, and those that were
     /// away for longer than the courtesy lasts, or whose place is wanted. Gives what these held. Sleeps.
     pub(crate) fn sweep(&self, now: Timestamp) -> Vec<Release<P>> {
-        // It is tried again the next time, and the log says why it failed.
-        let _ = self.recovery.upkeep(now);
+        // If it fails it is tried again the next time.
+        self.settle(now);
         let mut due = Vec::new();
         let mut table = self.table();
         let all: Vec<_> = table.by_id.values().cloned().collect();
