@@ -27,7 +27,7 @@ use crate::{
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
 use rpcrdma_nfs::{
     Call as _,
-    v4::{self, Args, Arguments, ClientId, Outcome, OwnerName, Results, StateId, Status},
+    v4::{self, Args, Arguments, ClientId, Op, Outcome, OwnerName, Results, StateId, Status},
 };
 use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
@@ -219,11 +219,38 @@ impl Service for Nfs4 {
         let compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
         let call = Call { call, octets, digest: digest.finish() };
         let is_repeatable = call.call.is_repeatable();
+        let answered =
+            move |results| if is_repeatable { Answer::Repeatable(results) } else { Answer::Results(results) };
+        let changes = call.call.ops.iter().filter(|args| goes_to_a_worker(args.op())).count();
+        if changes < SEVERAL {
+            return Box::pin(async move { answered(execute(compound, call).await) });
+        }
+        let (queue, origin) = (self.shared.queue.clone(), compound.origin());
         Box::pin(async move {
-            let results = execute(compound, call).await;
-            if is_repeatable { Answer::Repeatable(results) } else { Answer::Results(results) }
+            let results = queue.carry(origin, Box::pin(execute(compound, call))).await;
+            results.map_or(Answer::SystemErr, answered)
         })
     }
+}
+
+/// So many changes in a call are several: one thread makes them.
+const SEVERAL: usize = 2;
+
+/// Whether an operation changes files, which one of the program's workers does.
+fn goes_to_a_worker(op: Op) -> bool {
+    matches!(
+        op,
+        Op::Open
+            | Op::Create
+            | Op::Remove
+            | Op::Rename
+            | Op::Link
+            | Op::SetAttr
+            | Op::Write
+            | Op::Commit
+            | Op::SetXattr
+            | Op::RemoveXattr
+    )
 }
 
 /// A call that was decoded.

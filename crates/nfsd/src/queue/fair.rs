@@ -86,6 +86,11 @@ impl<T> Fair<T> {
         Some((Origin { client, connection }, entry))
     }
 
+    /// Whether another client has something waiting.
+    pub(super) fn has_another(&self, client: ClientNetwork) -> bool {
+        self.0.turns.iter().any(|waiting| *waiting != client)
+    }
+
     /// All entries, in no order.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = T> {
         let clients = std::mem::take(&mut self.0).waiting.into_values();
@@ -113,6 +118,7 @@ mod tests {
         {
             fair.push(origin(client, port), entry);
         }
+        assert!(fair.has_another(origin(1, 1).client) && fair.has_another(origin(3, 1).client));
         assert_eq!(order(&mut fair), ["a1", "c1", "b1", "c2", "a2", "b2", "a3"]);
         assert!(fair.0.waiting.is_empty() && fair.0.turns.is_empty(), "nothing is kept of who has nothing");
     }
@@ -127,6 +133,7 @@ mod tests {
         assert_eq!(fair.pop(|client| client != first).map(|(_, entry)| entry), Some("b1"));
         assert_eq!(order(&mut fair), ["a1", "c1", "b2", "a2"]);
         fair.push(origin(1, 1), "a3");
+        assert!(!fair.has_another(first));
         assert!(fair.pop(|_| false).is_none());
         assert_eq!(order(&mut fair), ["a3"]);
     }

@@ -10,11 +10,13 @@
 //! * one client has three quarters of the threads at most, and of those for data ([`SHARE`]);
 //! * jobs that change the same file run one after another and take no thread while they wait.
 //!   What follows a change, such as waiting for the disk, runs beside the next. Nobody has a file's
-//!   turn who waits for a thread.
+//!   turn who waits for a thread;
+//! * a call of several jobs takes one thread for them, as long as nobody else waits ([`carry`]).
 //!
 //! Owns jobs until they are begun. A job that panics fails its call alone. If the program drops a
 //! job that was not begun, it is about to end: all that waits is dropped with it.
 
+mod carry;
 mod fair;
 
 use crate::{Origin, Workers, claims::FileKey, fs::InPlace};
@@ -213,8 +215,10 @@ impl Queue {
 
     /// Runs a job when its turn has come.
     pub(crate) fn run(self: &Arc<Self>, origin: Origin, job: Job) {
-        self.state().add(origin, job);
-        self.start_waiting();
+        if let Err(job) = self.at_once(origin, job) {
+            self.state().add(origin, job);
+            self.start_waiting();
+        }
     }
 
     /// Runs what changes no file in particular, and tells what came of it: nothing if the program drops it.

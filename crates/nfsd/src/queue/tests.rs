@@ -297,3 +297,154 @@ fn what_is_asked_is_told_and_what_is_dropped_is_told_too() {
     assert_eq!(lost.try_recv(), Err(oneshot::error::TryRecvError::Closed));
     assert!(world.is_empty());
 }
+
+/// A call of these jobs, each of which changes a file.
+async fn jobs(queue: Arc<Queue>, told: Sender<&'static str>, files: Vec<(u8, &'static str)>) -> usize {
+    let count = files.len();
+    for (number, name) in files {
+        let (sender, receiver) = oneshot::channel();
+        let told = told.clone();
+        let work = Box::new(move || {
+            told.send(name).unwrap();
+            let _ = sender.send(());
+            None
+        });
+        queue.run(origin(1), Job { lane: Lane::Data, turn: Some(file(number)), work });
+        receiver.await.unwrap();
+    }
+    count
+}
+
+impl World {
+    /// Carries a call of the first client's jobs, up to where it waits for a thread.
+    fn carry(&self, files: &[(u8, &'static str)]) -> (Pending, std::sync::mpsc::Receiver<Option<usize>>) {
+        let (queue, jobs) = (self.queue.clone(), jobs(self.queue.clone(), self.told.clone(), files.to_vec()));
+        let (sender, result) = channel();
+        let mut call: Pending = Box::pin(async move {
+            let carried = queue.carry(origin(1), Box::pin(jobs)).await;
+            sender.send(carried).unwrap();
+        });
+        assert!(poll(&mut call).is_pending());
+        (call, result)
+    }
+
+    fn run_all(&self) -> usize {
+        let mut count = 0;
+        loop {
+            let threads = self.threads();
+            if threads.is_empty() {
+                return count;
+            }
+            count += threads.len();
+            threads.into_iter().for_each(|thread| thread());
+        }
+    }
+}
+
+type Pending = rpcrdma_env::BoxFuture<'static, ()>;
+
+fn poll(call: &mut Pending) -> std::task::Poll<()> {
+    call.as_mut().poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+}
+
+#[test]
+fn a_call_of_several_jobs_takes_one_thread() {
+    let world = World::new(8);
+    let (mut call, result) = world.carry(&[(1, "a"), (2, "b"), (1, "c")]);
+    assert_eq!(world.run_all(), 1);
+    assert_eq!(world.done(), ["a", "b", "c"]);
+    assert!(poll(&mut call).is_ready());
+    assert_eq!(result.recv(), Ok(Some(3)));
+    assert!(world.is_empty());
+}
+
+#[test]
+fn a_call_that_waits_for_a_file_leaves_its_thread() {
+    let world = World::new(8);
+    // Another's change of the second file is under way.
+    world.give(2, Lane::Data, Some(2), "other");
+    let others = world.threads();
+    let (mut call, result) = world.carry(&[(1, "a"), (2, "b"), (3, "c")]);
+    assert_eq!(world.run_all(), 1);
+    assert_eq!(world.done(), ["a"]);
+    // Its asker waits in its place.
+    assert!(poll(&mut call).is_pending());
+    assert_eq!(world.run_all(), 0, "nothing can be done before the file is free");
+    others.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["other", "b"]);
+    assert!(poll(&mut call).is_pending(), "each job has a turn of its own now");
+    assert_eq!(world.run_all(), 1);
+    assert!(poll(&mut call).is_ready());
+    assert_eq!((world.done(), result.recv()), (vec!["c"], Ok(Some(3))));
+    assert!(world.is_empty());
+}
+
+/// proves: NFS3-FAIR-a
+#[test]
+fn a_call_of_many_jobs_does_not_pass_others() {
+    // One thread, which is the call's first.
+    let world = World::new(1);
+    let (mut call, result) = world.carry(&[(1, "a"), (2, "b")]);
+    let first = world.threads();
+    world.give(2, Lane::Data, None, "other");
+    first.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["other", "a"], "what waits comes before the call's first job");
+    assert!(poll(&mut call).is_pending(), "each job has a turn of its own now");
+    assert_eq!(world.run_all(), 1);
+    assert!(poll(&mut call).is_ready());
+    assert_eq!((world.done(), result.recv()), (vec!["b"], Ok(Some(2))));
+    let many: Vec<_> = (0..40).map(|number| (number, "job")).collect();
+    let (mut call, result) = world.carry(&many);
+    assert_eq!(world.run_all(), 1);
+    assert_eq!(world.done().len(), 17, "those that may be done together, and one that has waited for its turn");
+    while poll(&mut call).is_pending() {
+        world.run_all();
+    }
+    assert_eq!((world.done().len(), result.recv()), (23, Ok(Some(40))));
+}
+
+#[test]
+fn a_call_that_panics_fails_alone() {
+    let world = World::new(8);
+    let queue = world.queue.clone();
+    let mut call: Pending = Box::pin(async move {
+        let panics: rpcrdma_env::BoxFuture<'static, ()> = Box::pin(async { panic!("on purpose") });
+        assert_eq!(queue.carry(origin(1), panics).await, None);
+    });
+    assert!(poll(&mut call).is_pending());
+    let thread = world.threads().remove(0);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(thread)).is_err());
+    assert!(poll(&mut call).is_ready());
+    assert!(world.is_empty());
+    // The thread carries nothing any more.
+    world.give(1, Lane::Data, None, "next");
+    assert_eq!((world.done(), world.run_all(), world.done()), (vec![], 1, vec!["next"]));
+}
+
+#[test]
+fn what_a_carried_call_changes_nobody_else_changes_meanwhile() {
+    let world = World::new(8);
+    let (queue, told) = (world.queue.clone(), world.told.clone());
+    let busy = Arc::new(Mutex::new(None));
+    let (seen, of) = (busy.clone(), world.queue.clone());
+    let mut call: Pending = Box::pin(async move {
+        let one: rpcrdma_env::BoxFuture<'static, ()> = Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            let asked = of.clone();
+            let work = Box::new(move || {
+                *seen.lock().unwrap() = Some(asked.state().files.get(&file(1)).is_some_and(|changes| changes.is_busy));
+                told.send("changed").unwrap();
+                let _ = sender.send(());
+                None
+            });
+            of.run(origin(1), Job { lane: Lane::Data, turn: Some(file(1)), work });
+            receiver.await.unwrap();
+        });
+        assert_eq!(queue.carry(origin(1), one).await, Some(()));
+    });
+    assert!(poll(&mut call).is_pending());
+    assert_eq!(world.run_all(), 1);
+    assert_eq!((*busy.lock().unwrap(), world.done()), (Some(true), vec!["changed"]));
+    assert!(poll(&mut call).is_ready());
+    assert!(world.is_empty(), "and its turn is over");
+}
