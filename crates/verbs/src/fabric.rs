@@ -2,7 +2,7 @@
 
 use crate::{
     abandoned::Abandoned,
-    channel::{Bring, Channel, Event, Id},
+    channel::{Bring, Event, Id},
     config::Config,
     context::Context,
     device::ports,
@@ -13,6 +13,7 @@ use crate::{
     listener::VerbsListener,
     opener::Opener,
     queue_pair::VerbsQueuePair,
+    resolve::resolved,
     shared_receives::SharedReceives,
     slabs::{SLAB_OCTETS, SlabPool, Slabs},
     sys::{Library, cm},
@@ -257,15 +258,12 @@ async fn towards(opener: &Opener, peer: SocketAddr) -> io::Result<(Arc<Shared>, 
         let shared = opener.shared().await.map_err(io::Error::other)?;
         let library = shared.context.library();
         let limit = shared.config.setup_timeout;
-        let id = Id::new(&Channel::new(library)?)?;
         let from = shared.config.local.map(|local| SocketAddr::new(local, 0));
-        let resolved = match id.resolve(from, peer, limit) {
-            Ok(()) => expect(&id, library, cm::ADDRESS_RESOLVED).await,
-            Err(error) => Err(error),
+        let resolved = resolved(library, &*shared.env.clock, (from, peer), limit).await;
+        let resolved = match resolved {
+            Ok(id) if shared.context.is(id.device()) => return Ok((shared, id)),
+            other => other,
         };
-        if resolved.is_ok() && shared.context.is(id.device()) {
-            return Ok((shared, id));
-        }
         // Without connections nobody was told that the device went away, and it may be back.
         if !shared.context.is_listed() {
             tracing::warn!(device = shared.context.name(), "the RDMA device is gone");

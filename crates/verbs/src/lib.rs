@@ -47,6 +47,7 @@ mod limits;
 mod listener;
 mod opener;
 mod queue_pair;
+mod resolve;
 mod shared_receives;
 mod slabs;
 mod status;

@@ -8,12 +8,13 @@ use crate::{
     config::{Config, Device},
     context::{Context, Devices},
     error::OpenError,
-    fabric::{Shared, event_error},
+    fabric::Shared,
+    resolve::resolved,
     slabs::{SLAB_OCTETS, Slabs},
-    sys::{Library, cm},
+    sys::Library,
 };
 use rpcrdma_env::Env;
-use rpcrdma_fabric::{Capabilities, within};
+use rpcrdma_fabric::Capabilities;
 use std::{
     io,
     net::{IpAddr, SocketAddr},
@@ -118,18 +119,13 @@ fn names(known: &[Context]) -> Vec<String> {
 
 /// An identifier that is tied to the device on which an address is, or that leads there.
 async fn find(library: &'static Library, env: &Env, config: &Config, address: IpAddr, local: bool) -> io::Result<Id> {
-    let channel = Channel::new(library)?;
-    let id = Id::new(&channel)?;
-    if local {
+    let id = if local {
+        let id = Id::new(&Channel::new(library)?)?;
         id.bind(SocketAddr::new(address, 0))?;
+        id
     } else {
         let from = config.local.map(|local| SocketAddr::new(local, 0));
-        id.resolve(from, SocketAddr::new(address, ANY_PORT), config.setup_timeout)?;
-        let event =
-            within(&*env.clock, config.setup_timeout, channel.wait()).await.ok_or(io::ErrorKind::TimedOut)??;
-        if event.kind != cm::ADDRESS_RESOLVED {
-            return Err(event_error(library, &event));
-        }
-    }
+        resolved(library, &*env.clock, (from, SocketAddr::new(address, ANY_PORT)), config.setup_timeout).await?
+    };
     if id.device().is_null() { Err(io::ErrorKind::NotFound.into()) } else { Ok(id) }
 }

@@ -1,0 +1,44 @@
+//! Which device leads to an address.
+//!
+//! The connection manager asks the network for the peer's hardware address if the kernel does not know it. It may be told in vain: the
+//! kernel (6.12.117 with soft-RoCE does so) knows the address after a millisecond, and lets whoever asked wait until his time is over. So the
+//! question is asked again before that, and then answered from what the kernel knows.
+
+use crate::{
+    channel::{Channel, Id},
+    fabric::event_error,
+    sys::{Library, cm},
+};
+use rpcrdma_env::Clock;
+use rpcrdma_fabric::within;
+use std::{io, net::SocketAddr, time::Duration};
+
+/// How long an answer is waited for before the question is asked again: many times what a network takes.
+const ATTEMPT: Duration = Duration::from_secs(1);
+
+/// An identifier that is tied to the device which leads from an address of ours, if one is named, to a peer.
+///
+/// # Errors
+/// What the connection manager says, `TimedOut` if it says nothing for as long as `limit`.
+pub(crate) async fn resolved(
+    library: &'static Library,
+    clock: &dyn Clock,
+    (from, peer): (Option<SocketAddr>, SocketAddr),
+    limit: Duration,
+) -> io::Result<Id> {
+    let until = clock.now() + limit;
+    loop {
+        let attempt = ATTEMPT.min(until.since(clock.now()));
+        let id = Id::new(&Channel::new(library)?)?;
+        id.resolve(from, peer, attempt)?;
+        let error = match within(clock, attempt, id.channel().wait()).await.transpose()? {
+            Some(event) if event.kind == cm::ADDRESS_RESOLVED => return Ok(id),
+            Some(event) => event_error(library, &event),
+            None => io::ErrorKind::TimedOut.into(),
+        };
+        if error.kind() != io::ErrorKind::TimedOut || clock.now() >= until {
+            return Err(error);
+        }
+        tracing::debug!(%peer, "the way to the peer is asked for again");
+    }
+}
