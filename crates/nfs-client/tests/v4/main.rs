@@ -12,6 +12,7 @@ mod files;
 mod gathered;
 mod hostile;
 mod house;
+mod lies;
 mod recovery;
 mod slots;
 mod tcp;
