@@ -13,6 +13,7 @@ mod gathered;
 mod hostile;
 mod house;
 mod lies;
+mod offload;
 mod recovery;
 mod slots;
 mod tcp;
