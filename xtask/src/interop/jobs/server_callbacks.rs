@@ -1,6 +1,9 @@
 //! Minor version 0, where Linux's nfsd makes a connection of its own to call our client: it asks by CB_NULL whether the
 //! client answers, delegates files when it does, and recalls them over that connection. The guest has an address in a
 //! network of the job's own, and our client listens at the host's address there.
+//!
+//! From minor version 1 on nfsd sends no CB_NULL: it takes the back channel of a session for one that answers
+//! (`server_delegations`).
 
 use super::{
     Job,
