@@ -3,18 +3,28 @@
 //!
 //! `delegated rdma|tcp SERVER MINOR CAPTURE PATH...`: what goes over RDMA is written to the pcapng file CAPTURE. Prints
 //! `delegated N` when the files are open and N delegations were given, and `returned` when none of them is left.
+//!
+//! In minor version 0 the server makes a connection of its own to call: `delegated --listen IP rdma|tcp SERVER 0 ...`
+//! listens at this address, at a port that is free, and says so to the server.
 
 use rpcrdma::{ClientOptions, Quiet, Reverse, connect};
 use rpcrdma_capture::{CaptureWriter, capture};
-use rpcrdma_env::{Heap, TokioClock, tokio_env};
+use rpcrdma_env::{Env, Heap, TokioClock, tokio_env};
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::v4::{Handle, Name, PROGRAM, VERSION};
 use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Opened, Options};
 use rpcrdma_oncrpc::{
     Client, ClientTransport, Handler, Router, SysAuth, SysCredential,
-    tcp::{self, TcpConnector},
+    tcp::{self, Endpoint, TcpConnector},
 };
-use std::{error::Error, fs::File, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    fs::File,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
+use tokio::net::TcpListener;
 
 /// How often it looks what is left.
 const LOOK: Duration = Duration::from_millis(20);
@@ -29,13 +39,21 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [transport, server, minor, file, paths @ ..] = &arguments[..] else {
-        return Err("delegated rdma|tcp SERVER MINOR CAPTURE PATH...".into());
+    let (listen, arguments): (Option<IpAddr>, _) = match &arguments[..] {
+        [option, address, others @ ..] if option == "--listen" => (Some(address.parse()?), others),
+        others => (None, others),
+    };
+    let [transport, server, minor, file, paths @ ..] = arguments else {
+        return Err("delegated [--listen IP] rdma|tcp SERVER MINOR CAPTURE PATH...".into());
     };
     let (server, minor): (SocketAddr, u32) = (server.parse()?, minor.parse()?);
     let env = tokio_env()?;
     let callbacks = Callbacks::new();
     let handler: Arc<dyn Handler> = Arc::new(Router::new(&env).with_service(callbacks.service()));
+    let listens_at = match listen {
+        Some(address) => Some(listen_at(address, handler.clone(), &env).await?),
+        None => None,
+    };
     let (tap, writer) = capture(Arc::new(TokioClock::new()), Default::default());
     let file = File::create(file)?;
     let writing = std::thread::spawn(move || CaptureWriter::run(writer, file));
@@ -58,7 +76,10 @@ async fn main() -> Result<()> {
     };
     let identity = Arc::new(SysAuth::new(SysCredential::default()));
     let rpc = Client::new(transport, identity, PROGRAM, VERSION);
-    let options = Options::new("delegated").with_minors(minor..=minor).with_callbacks(callbacks).with_delegations();
+    let mut options = Options::new("delegated").with_minors(minor..=minor).with_callbacks(callbacks).with_delegations();
+    if let Some(address) = listens_at {
+        options = options.with_callback_address(address);
+    }
     let nfs = Nfs4::connect(rpc, &env, options).await?;
     tokio::spawn(nfs.driver());
 
@@ -79,6 +100,23 @@ async fn main() -> Result<()> {
     tap.finish();
     writing.join().map_err(|_| "the capture's thread has panicked")??;
     Ok(())
+}
+
+/// Answers the calls that come over connections of the server's own, and says where.
+async fn listen_at(address: IpAddr, handler: Arc<dyn Handler>, env: &Env) -> Result<SocketAddr> {
+    let listener = TcpListener::bind((address, 0)).await?;
+    let (local, clock) = (listener.local_addr()?, env.clock.clone());
+    tokio::spawn(async move {
+        for id in 1.. {
+            let Ok((io, peer)) = listener.accept().await else { continue };
+            let endpoint = Endpoint { peer, local, id, allocator: Arc::new(Heap) };
+            let (_, driver) = tcp::serve(io, endpoint, handler.clone(), clock.clone(), tcp::ServerOptions::default());
+            tokio::spawn(async move {
+                let _ = driver.await;
+            });
+        }
+    });
+    Ok(local)
 }
 
 /// Opens a file until it is delegated.

@@ -42,6 +42,8 @@ pub(super) const ENDS: &[Flavour] = &[V3, V4_2, V4_2_TCP];
 pub(super) const ENDS_OF_RDMA: &[Flavour] = &[V3, V4_2];
 /// Of our client: where it has state that a server forgets.
 pub(super) const STATEFUL: &[Flavour] = &[V4_0, V4_1, V4_2, V4_2_TCP];
+/// Those in which a server makes a connection of its own to call our client.
+pub(super) const CALLED_APART: &[Flavour] = &[V4_0, V4_0_TCP];
 /// Those in which a server calls over the connection that our client has made.
 pub(super) const WITH_SESSIONS: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
 

@@ -15,6 +15,7 @@ use std::{
     cell::Cell,
     io::Read as _,
     net::{Ipv4Addr, SocketAddr, TcpStream},
+    path::Path,
     process::Command,
     time::Duration,
 };
@@ -123,9 +124,14 @@ impl<'a> Network<'a> {
 
     /// `rpcrdma` on the host's side of this network, to be given arguments and run by [`Context::run`].
     pub(super) fn rpcrdma(&self) -> Command {
-        let mut command = namespace::command(Some(self.namespace.name()), self.context.program());
+        let mut command = self.command(self.context.program());
         command.env("XDG_CACHE_HOME", self.context.cache());
         command
+    }
+
+    /// Any program on the host's side of this network.
+    pub(super) fn command(&self, program: &Path) -> Command {
+        namespace::command(Some(self.namespace.name()), program)
     }
 
     /// Calls a guest from the host, and reads what it says until it ends the connection.

@@ -118,6 +118,16 @@ pub(super) fn callbacks(context: &Context, capture: &Path, operation: u32) -> an
     Ok(called_and_answered(&finished.expect_success()?.stdout, operation))
 }
 
+/// How often tshark finds CB_NULL in a capture: calls, and answers.
+pub(super) fn callback_nulls(context: &Context, capture: &Path) -> anyhow::Result<(usize, usize)> {
+    let mut command = tshark(capture);
+    // The program that a client names for its callbacks, as Linux's and ours do.
+    command.args(["-Y", "rpc.program == 0x40000000 && rpc.procedure == 0 && !_ws.malformed"]);
+    command.args(["-T", "fields", "-e", "rpc.msgtyp", "-e", "rpc.procedure"]);
+    let finished = process::run(context, &format!("tshark-nulls-{}", flat_name(context, capture)), command)?;
+    Ok(called_and_answered(&finished.expect_success()?.stdout, 0))
+}
+
 /// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one
 /// list: one with a call and an answer counts as both.
 fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {

@@ -13,6 +13,9 @@ use tokio::sync::Notify;
 /// The most ends of copies that are kept before the answer to COPY itself has come.
 const MAX_EARLY: usize = 16;
 
+/// The most delegations that are kept: a server may give one with each open, and what it gives is remembered.
+const MAX_DELEGATIONS: usize = 4_096;
+
 /// A delegation.
 #[derive(Debug)]
 struct Delegated {
@@ -91,6 +94,11 @@ impl Awaited {
     /// The delegation was given back.
     pub(super) fn returned(&self, state: StateId) {
         self.inner().delegations.remove(&state.other);
+    }
+
+    /// Whether one that has just come goes back, as there are enough.
+    pub(super) fn has_too_many_delegations(&self) -> bool {
+        self.inner().delegations.len() > MAX_DELEGATIONS
     }
 
     /// All that are not given back.

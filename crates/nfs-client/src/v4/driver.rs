@@ -219,6 +219,12 @@ impl Inner {
         } else if flags & PATH_DOWN != 0 {
             tracing::debug!("the server cannot call: the connection is bound to the session");
             self.standing().owes_binding = true;
+        } else {
+            return has_found;
+        }
+        // Now, and not with the next call of whoever: somebody may wait for what this client holds (V2-4.5.5-d).
+        if let Err(error) = self.ready(Op::BindConnToSession).await {
+            tracing::debug!(%error, "the server still cannot call");
         }
         has_found
     }

@@ -271,6 +271,7 @@ impl Inner {
                 slot.advance();
                 Ok(None)
             }
+            Err(Status::OK) => Err(Error::nonsense(Op::Sequence, "returned no results")),
             Err(status) => Ok(Some(Failed { op: Op::Sequence, at: 0, status })),
         }
     }

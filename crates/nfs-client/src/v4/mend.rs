@@ -85,6 +85,9 @@ impl Inner {
         match status {
             Status::DELAY | Status::GRACE => return Mended::Later,
             Status::RETRY_UNCACHED_REP | Status::SEQ_FALSE_RETRY => return Mended::Again,
+            // What is given back and is not there needs no repair of what else is held. That the server has restarted
+            // the next call about that tells.
+            Status::STALE_STATEID | Status::EXPIRED if failed.op == Op::DelegReturn => return Mended::No,
             Status::STALE_CLIENTID => self.standing().drop_client(ground.epoch),
             Status::BADSESSION | Status::DEADSESSION => self.standing().drop_session(ground.epoch, false),
             Status::SEQ_MISORDERED | Status::BADSLOT | Status::BAD_HIGH_SLOT if failed.op == Op::Sequence => {

@@ -218,6 +218,9 @@ impl Nfs4 {
         if opened.flags & open_result::NO_OPEN_STATEID != 0 {
             return Err(Error::nonsense(Op::Open, "gave a delegation in place of an open, which nobody asked for"));
         }
+        if opened.state.is_special() {
+            return Err(Error::nonsense(Op::Open, "named the open by a stateid that names none"));
+        }
         let held = inner.opens.add(file, access.bits(), owner, opened.state, epoch);
         // Whatever happens from here on, the file is closed some time.
         let guard = Opened { inner: inner.clone(), held };
@@ -328,9 +331,10 @@ impl Inner {
 
     /// Confirms an open, and gives back a delegation that came with it.
     async fn after_open(&self, held: &Arc<Held>, opened: &OpenOk) -> Result<(), Error> {
-        if let Some(state) = delegated(&opened.delegation) {
+        if let Some(Given { state, is_recalled }) = delegated(&opened.delegation) {
             self.awaited.delegated(&held.file, state);
-            if !self.options.keeps_delegations {
+            let is_kept = self.options.keeps_delegations && !is_recalled;
+            if !is_kept || self.awaited.has_too_many_delegations() {
                 self.return_delegation(&held.file, state).await;
             }
         }
@@ -361,7 +365,7 @@ impl Inner {
     /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also where nobody had any. The driver gives it
     /// back.
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
-        if let Some(state) = delegated(delegation) {
+        if let Some(Given { state, .. }) = delegated(delegation) {
             self.awaited.delegated(&held.file, state);
             self.awaited.recalled(state);
             if !self.duties.give_back(held.file.clone(), state) {
@@ -376,11 +380,23 @@ impl Inner {
     }
 }
 
-/// The delegation that came with an open.
-pub(super) fn delegated(delegation: &Delegation) -> Option<StateId> {
+/// A delegation that came with an open.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    pub(super) state: StateId,
+    /// The server wants it back already, and does not call for it again.
+    pub(super) is_recalled: bool,
+}
+
+/// The delegation that came with an open, if one did.
+pub(super) fn delegated(delegation: &Delegation) -> Option<Given> {
     match delegation {
         Delegation::None | Delegation::NoneExtended(_) => None,
-        Delegation::Read(given) | Delegation::ReadAttributes(given) => Some(given.state),
-        Delegation::Write(given) | Delegation::WriteAttributes(given) => Some(given.state),
+        Delegation::Read(given) | Delegation::ReadAttributes(given) => {
+            Some(Given { state: given.state, is_recalled: given.recalled })
+        }
+        Delegation::Write(given) | Delegation::WriteAttributes(given) => {
+            Some(Given { state: given.state, is_recalled: given.recalled })
+        }
     }
 }

@@ -21,6 +21,10 @@ struct Slot {
 }
 
 const FRESH: Slot = Slot { next: 1, busy: false, doubtful: false };
+/// A slot that the server has given up, as it has told: it begins anew there, too, if it comes back. That is found out
+/// before it is used: where the server has kept it after all, a call of number 1 may be a repetition to it, which gets
+/// the reply to another call.
+const GIVEN_UP: Slot = Slot { next: 1, busy: false, doubtful: true };
 
 #[derive(Debug)]
 struct Table {
@@ -94,7 +98,7 @@ impl Slots {
     pub(super) fn follow(&self, told: &SequenceOk) {
         let mut table = self.table();
         let kept = (told.highest_slot as usize).saturating_add(1);
-        table.slots.iter_mut().skip(kept).filter(|slot| !slot.busy).for_each(|slot| *slot = FRESH);
+        table.slots.iter_mut().skip(kept).filter(|slot| !slot.busy).for_each(|slot| *slot = GIVEN_UP);
         let wanted = (told.target_highest_slot as usize).saturating_add(1).min(kept);
         let was = table.usable;
         table.usable = wanted.clamp(1, table.slots.len());
@@ -196,7 +200,13 @@ mod tests {
         assert_eq!(slots.try_take().unwrap().number, 2, "it was kept");
         slots.follow(&told(0, 0));
         slots.follow(&told(3, 3));
-        assert_eq!(slots.try_take().unwrap().number, 1, "it was given up and begins anew");
+        let given_up = slots.try_take().unwrap();
+        assert_eq!(
+            (given_up.number, given_up.is_doubtful),
+            (1, true),
+            "it was given up and begins anew, if that is so"
+        );
+        drop(given_up);
         slots.shrink(0);
         assert!(slots.try_take().is_none());
         drop(first);

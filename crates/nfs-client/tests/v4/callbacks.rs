@@ -22,7 +22,7 @@ use std::{
 const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 1);
 
 /// What the service answers to a call.
-async fn call(service: &Arc<dyn Service>, call: &callback::Arguments) -> callback::Results {
+pub(crate) async fn call(service: &Arc<dyn Service>, call: &callback::Arguments) -> callback::Results {
     let mut encoder = Encoder::new();
     call.encode(&mut encoder);
     let (_signal, gone) = GoneSignal::new();
@@ -38,16 +38,17 @@ async fn call(service: &Arc<dyn Service>, call: &callback::Arguments) -> callbac
     }
 }
 
-fn sequence(session: SessionId, sequence: u32, slot: u32) -> CbSequence {
+pub(crate) fn sequence(session: SessionId, sequence: u32, slot: u32) -> CbSequence {
     CbSequence { session, sequence, slot, highest_slot: 15, cache: false, referring: List(Vec::new()) }
 }
 
-fn of(minor: u32, ops: Vec<callback::Args>) -> callback::Arguments {
+pub(crate) fn of(minor: u32, ops: Vec<callback::Args>) -> callback::Arguments {
     callback::Arguments::new(minor, 0, ops)
 }
 
 /// A client that can be called, its service, and its session.
-async fn called() -> (House, rpcrdma_nfs_client::v4::Nfs4, Arc<crate::house::Wire>, Arc<dyn Service>, SessionId) {
+pub(crate) async fn called()
+-> (House, rpcrdma_nfs_client::v4::Nfs4, Arc<crate::house::Wire>, Arc<dyn Service>, SessionId) {
     called_with(Options::new("test")).await
 }
 

@@ -21,7 +21,10 @@ use std::{
     future::poll_fn,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -32,6 +35,8 @@ const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 /// The server's process: its tasks end with it.
 struct Process {
     tasks: Arc<Mutex<Vec<Task<()>>>>,
+    /// How many connections it has accepted.
+    accepted: Arc<AtomicU64>,
 }
 
 impl Process {
@@ -44,9 +49,10 @@ impl Process {
         let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), true, &env).unwrap();
         let tasks = Arc::new(Mutex::new(Vec::new()));
         tasks.lock().unwrap().push(world.spawn(nfsd.upkeep()));
-        let listening = world.spawn(listen(world.clone(), nfsd, env, versions, tasks.clone()));
-        tasks.lock().unwrap().push(listening);
-        Self { tasks }
+        let accepted = Arc::<AtomicU64>::default();
+        let listening = listen(world.clone(), nfsd, (env, versions), tasks.clone(), accepted.clone());
+        tasks.lock().unwrap().push(world.spawn(listening));
+        Self { tasks, accepted }
     }
 
     fn kill(self) {
@@ -54,18 +60,27 @@ impl Process {
     }
 }
 
-async fn listen(world: World, nfsd: Nfsd, env: Env, versions: Versions, tasks: Arc<Mutex<Vec<Task<()>>>>) {
+async fn listen(
+    world: World,
+    nfsd: Nfsd,
+    (env, versions): (Env, Versions),
+    tasks: Arc<Mutex<Vec<Task<()>>>>,
+    accepted: Arc<AtomicU64>,
+) {
     let fabric = world.fabric_with(SERVER, SimConfig::default());
     let mut options = ServerOptions::default();
     (options.versions, options.reverse_credits) = (versions, 16);
+    let nfsd = Arc::new(nfsd);
     let server = Server::new(&fabric, nfsd.nfs(), ServerMemory::budget(16 << 20), env, options, Arc::new(Quiet));
     let mut listener = fabric.listen(ADDRESS).await.unwrap();
     loop {
         let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-        let server = server.clone();
+        accepted.fetch_add(1, Ordering::Relaxed);
+        let (server, nfsd) = (server.clone(), nfsd.clone());
         let connection = world.spawn(async move {
-            if let Ok((_, driver)) = server.accept(pending).await {
+            if let Ok((connection, driver)) = server.accept(pending).await {
                 let _ = driver.await;
+                nfsd.connection_ended(connection.id());
             }
         });
         tasks.lock().unwrap().push(connection);
@@ -73,6 +88,10 @@ async fn listen(world: World, nfsd: Nfsd, env: Env, versions: Versions, tasks: A
 }
 
 async fn client(world: &World, minor: u32, versions: Versions) -> Nfs4 {
+    client_with(world, versions, Options::new("test").with_minors(minor..=minor)).await
+}
+
+async fn client_with(world: &World, versions: Versions, options_of_nfs: Options) -> Nfs4 {
     let env = world.env();
     let callbacks = Callbacks::new();
     let handler = Arc::new(Router::new(&env).with_service(callbacks.service()));
@@ -85,8 +104,7 @@ async fn client(world: &World, minor: u32, versions: Versions) -> Nfs4 {
     });
     let identity = Arc::new(SysAuth::new(SysCredential::default()));
     let rpc = Client::new(transport, identity, PROGRAM, VERSION);
-    let options = Options::new("test").with_minors(minor..=minor).with_callbacks(callbacks);
-    let nfs = Nfs4::connect(rpc, &env, options).await.unwrap();
+    let nfs = Nfs4::connect(rpc, &env, options_of_nfs.with_callbacks(callbacks)).await.unwrap();
     world.spawn(nfs.driver());
     nfs
 }
@@ -160,4 +178,65 @@ fn cut_connections_and_restarts_cost_time_and_nothing_else() {
         nfs.unlock(&opened, 0, u64::MAX).await.unwrap();
         nfs.close(opened).await.unwrap();
     });
+}
+
+/// Who holds a delegation and does nothing can be called, as long as he holds it: over the connection that he has, and
+/// soon after that was lost over another, which nobody's call had to make.
+///
+/// proves: V2-4.5.5-d
+#[test]
+fn a_connection_is_there_for_as_long_as_a_delegation_is_held() {
+    /// Ends a while before the next renewal.
+    const IDLE: Duration = Duration::from_secs(6 * 3_600 + 10);
+    /// More than the pause between renewals of a lease of 90 s, and less than two of them.
+    const FOUND_SOON: Duration = Duration::from_secs(35);
+    /// Less than up to the renewal after that.
+    const RECALLED_WITHIN: Duration = Duration::from_secs(10);
+    for versions in [Versions::One, Versions::Two] {
+        for minor in [1, 2] {
+            for is_cut in [false, true] {
+                let world = World::new(3);
+                let storage = Arc::new(MemoryFs::new(64 << 20, &world.env()));
+                let scratch = tempfile::tempdir().unwrap();
+                let process = Process::start(&world, &storage, scratch.path(), versions);
+                world.block_on(async {
+                    world.sleep(Duration::from_millis(1)).await;
+                    let options = || Options::new("test").with_minors(minor..=minor);
+                    let holder = client_with(&world, versions, options().with_delegations()).await;
+                    let root = holder.root().await.unwrap().file;
+                    let mut tries = 0;
+                    let opened = loop {
+                        let how = How::Unchecked(mode(0o666));
+                        let (opened, _) = holder.open(&root, &name("f"), Access::Read, how).await.unwrap();
+                        if holder.delegations() > 0 {
+                            break opened;
+                        }
+                        holder.close(opened).await.unwrap();
+                        tries += 1;
+                        assert!(tries < 100, "the server delegates nothing");
+                        world.sleep(Duration::from_secs(1)).await;
+                    };
+                    assert_eq!(process.accepted.load(Ordering::Relaxed), 1);
+                    world.sleep(IDLE).await;
+                    assert_eq!((holder.delegations(), process.accepted.load(Ordering::Relaxed)), (1, 1));
+                    if is_cut {
+                        world.cut(CLIENT, SERVER);
+                        world.sleep(FOUND_SOON).await;
+                        assert_eq!(process.accepted.load(Ordering::Relaxed), 2, "the connection is made again");
+                    }
+                    let other = client_with(&world, versions, options()).await;
+                    let began = world.env().clock.now();
+                    let (theirs, _) = other.open(&root, &name("f"), Access::Write, How::Existing).await.unwrap();
+                    let took = world.env().clock.now().since(began);
+                    assert!(took < RECALLED_WITHIN, "{versions:?}, 4.{minor}, cut: {is_cut}: {took:?}");
+                    // The answer to what gives it back may come after the other's.
+                    world.sleep(Duration::from_secs(1)).await;
+                    assert_eq!((holder.delegations(), other.delegations()), (0, 0));
+                    other.write(&theirs, 0, Stability::FileSync, contents(10)).await.unwrap();
+                    assert_eq!(holder.read(&opened, 0, 10).await.unwrap().data, contents(10)[..]);
+                });
+                process.kill();
+            }
+        }
+    }
 }

@@ -53,6 +53,7 @@ pub(crate) enum Fate {
 type Before = Box<dyn FnMut(&Arguments) -> Fate + Send>;
 type Change = Box<dyn FnMut(&mut Arguments) + Send>;
 type After = Box<dyn FnMut(&Arguments, &mut Results) -> Fate + Send>;
+type Mangle = Box<dyn FnMut(&Arguments, Vec<u8>) -> Vec<u8> + Send>;
 
 /// What carries calls to the server.
 pub(crate) struct Wire {
@@ -62,6 +63,7 @@ pub(crate) struct Wire {
     before: Mutex<Option<Before>>,
     change: Mutex<Option<Change>>,
     after: Mutex<Option<After>>,
+    mangle: Mutex<Option<Mangle>>,
     /// The calls, and how many of their results there was separate room for.
     seen: Mutex<Vec<(Arguments, usize)>>,
     limits: Mutex<Limits>,
@@ -118,7 +120,13 @@ impl Wire {
         *self.after.lock().unwrap() = Some(Box::new(script));
     }
 
+    /// Changes the octets of results, after [`after`](Self::after): what no results could be encoded as.
+    pub(crate) fn mangle(&self, script: impl FnMut(&Arguments, Vec<u8>) -> Vec<u8> + Send + 'static) {
+        *self.mangle.lock().unwrap() = Some(Box::new(script));
+    }
+
     pub(crate) fn honest(&self) {
+        *self.mangle.lock().unwrap() = None;
         *self.before.lock().unwrap() = None;
         *self.change.lock().unwrap() = None;
         *self.after.lock().unwrap() = None;
@@ -201,6 +209,10 @@ impl ClientTransport for Shared {
                         Fate::Arrives | Fate::ComesTwice => {}
                     }
                 }
+            }
+            if let (Some(call), Some(mangle)) = (&call, &mut *wire.mangle.lock().unwrap()) {
+                let results = mangle(call, reply[HEAD..].to_vec());
+                reply = Bytes::from([&reply[..HEAD], &results].concat());
             }
             let reply = match reply.len() > max_reply {
                 true => Err(TransportError::ReplyTooLarge { len: reply.len(), max: max_reply }),
@@ -379,6 +391,7 @@ impl House {
             before: Mutex::default(),
             change: Mutex::default(),
             after: Mutex::default(),
+            mangle: Mutex::default(),
             seen: Mutex::default(),
             limits: Mutex::new(Limits::new((1 << 20) + 8_192, (1 << 20) + 8_192)),
         };

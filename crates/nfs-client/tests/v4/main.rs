@@ -12,6 +12,8 @@ mod files;
 mod gathered;
 mod hostile;
 mod house;
+mod lies;
+mod offload;
 mod recovery;
 mod slots;
 mod tcp;

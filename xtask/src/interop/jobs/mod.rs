@@ -31,6 +31,7 @@ mod faults_slow;
 mod faults_vanished;
 mod linux_crashes;
 mod linux_linux;
+mod server_callbacks;
 mod server_commands;
 mod server_delegations;
 mod server_falls_back;
@@ -101,6 +102,7 @@ const JOBS: &[Job] = &[
     server_versions::JOB,
     server_restart::JOB,
     server_delegations::JOB,
+    server_callbacks::JOB,
     verbs::ROCE,
     verbs::IWARP,
     verbs::LINUX,

@@ -11,6 +11,7 @@ use crate::interop::{
 use anyhow::{Context as _, bail, ensure};
 use std::{
     fs,
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -25,7 +26,7 @@ pub(super) const JOB: Job = Job {
 };
 
 /// The files that are delegated.
-const FILES: [&str; 4] = ["dir/file-1", "dir/file-2", "dir/file-3", "hello.txt"];
+pub(super) const FILES: [&str; 4] = ["dir/file-1", "dir/file-2", "dir/file-3", "hello.txt"];
 
 /// How long the client may take to open them.
 const OPENED_WITHIN: Duration = Duration::from_secs(40);
@@ -38,10 +39,30 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let program = host::build_delegated(&host::root())?;
     let nfsd = context.nfsd(NfsdOptions::new().with(|guest| guest.capture()))?;
     let flavour = context.flavour();
-    let (capture, out) = (context.dir().join("ours.pcapng"), context.dir().join("delegated.out"));
-    let mut command = std::process::Command::new(program);
+    let capture = context.dir().join("ours.pcapng");
+    let mut command = Command::new(program);
     command.args([flavour.transport, &nfsd.address(), flavour.version.trim_start_matches("4.")]).arg(&capture);
     command.args(FILES.map(|file| format!("/exports/{file}")));
+    recalled(context, command, |script| nfsd.run(script))?;
+
+    let wire = nfsd.wire();
+    nfsd.finish()?;
+    if !flavour.is_tcp() {
+        reverse_direction(context, &capture, FILES.len())?;
+    } else {
+        fs::remove_file(&capture)?;
+    }
+    reverse_direction(context, &wire, FILES.len())
+}
+
+/// Runs the program that opens [`FILES`] and keeps their delegations, until programs in the guest have wanted all of
+/// them back: `guest` runs a script there.
+pub(super) fn recalled(
+    context: &Context,
+    command: Command,
+    guest: impl Fn(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<()> {
+    let out = context.dir().join("delegated.out");
     let mut running = Running::start(command, &out, &context.dir().join("delegated.err"))?;
     let said = || fs::read_to_string(&out).unwrap_or_default();
     let delegated = format!("delegated {}\n", FILES.len());
@@ -58,7 +79,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
 
     for file in FILES {
         let begin = Instant::now();
-        nfsd.run(&format!("echo more >>/exports/{file}; tail -1 /exports/{file} | grep -q more"))
+        guest(&format!("echo more >>/exports/{file}; tail -1 /exports/{file} | grep -q more"))
             .with_context(|| format!("writing {file} in the guest"))?;
         let took = begin.elapsed();
         context.note(format!("{file} {:.1} s", took.as_secs_f64()));
@@ -68,13 +89,5 @@ fn run(context: &Context) -> anyhow::Result<()> {
         bail!("the client waits for more recalls: {}", why());
     };
     ensure!(status.success() && said().contains("returned\n"), "the client: {status}: {}", why());
-
-    let wire = nfsd.wire();
-    nfsd.finish()?;
-    if !flavour.is_tcp() {
-        reverse_direction(context, &capture, FILES.len())?;
-    } else {
-        fs::remove_file(&capture)?;
-    }
-    reverse_direction(context, &wire, FILES.len())
+    Ok(())
 }
