@@ -13,6 +13,8 @@ mod gathered;
 mod hostile;
 mod house;
 mod recovery;
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod slots;
 mod tcp;
 mod versions;
