@@ -15,6 +15,7 @@ use crate::{
     files::umask,
     get::checked_name,
     interrupt::Signals,
+    links::Unfinished,
     names::{escaped, join},
     place::{MAX_DEPTH, Target, TooDeep, split_last},
     session::{Session, Sessions},
@@ -71,12 +72,8 @@ pub(crate) async fn run(args: CpArgs) -> Result<()> {
     let tally = Tally::new(args.quiet || args.client.json).of_tree(args.recursive || args.verbose);
     let tally = tally.with_servers().shared_with(sessions.watch());
     sessions.watch().set_quiet(args.quiet);
-    let opened = tokio::select! {
-        biased;
-        interrupted = signals.next() => return Err(interrupted.into()),
-        opened = sessions.open(&args.target) => opened.with_context(|| At::new(&args.target.path))?,
-    };
-    let (to, path) = opened;
+    let opened = signals.unless_interrupted(sessions.open(&args.target)).await?;
+    let (to, path) = opened.with_context(|| At::new(&args.target.path))?;
     let copier = Copier {
         to: &to,
         args: &args,
@@ -91,16 +88,9 @@ pub(crate) async fn run(args: CpArgs) -> Result<()> {
         made: RefCell::default(),
         directories: RefCell::default(),
     };
-    let done = tokio::select! {
-        biased;
-        interrupted = signals.next() => Err(interrupted.into()),
-        done = copier.all(&mut sessions, &path) => done,
-    };
-    tokio::select! {
-        biased;
-        _ = signals.next() => {}
-        () = copier.clean_up() => {}
-    }
+    let done = signals.unless_interrupted(copier.all(&mut sessions, &path)).await;
+    let done = done.unwrap_or_else(|interrupted| Err(interrupted.into()));
+    let _ = signals.unless_interrupted(copier.clean_up()).await;
     if done.is_err() {
         copier.tell_undone();
     }
@@ -158,7 +148,7 @@ struct Copier<'a> {
     /// Who we are to the target's server, once that is known.
     own_uid: Cell<Option<u32>>,
     /// What is to be removed if it does not become whole.
-    unfinished: RefCell<Vec<file::Unfinished>>,
+    unfinished: RefCell<Vec<Unfinished>>,
     /// Where each file goes.
     places: RefCell<HashMap<(Handle, Name), FileId>>,
     /// Where a file with several names was copied to first; without a handle until it is there.

@@ -1,4 +1,5 @@
-//! Signals that end `get` and `put`: they take their temporary files with them, and exit with 128 and the signal's number.
+//! Signals that end `get`, `put` and `cp`, which take their temporary files with them, and `lock`, which gives the lock
+//! back: they exit with 128 and the signal's number.
 
 use std::{fmt, io};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -53,6 +54,15 @@ impl Signals {
             hang_up: if is_ignored(SignalKind::hangup()) { None } else { Some(signal(SignalKind::hangup())?) },
             _too_large: signal(SignalKind::from_raw(TOO_LARGE))?,
         })
+    }
+
+    /// What comes of `doing`, unless a signal that ends the command comes first.
+    pub(crate) async fn unless_interrupted<T>(&mut self, doing: impl Future<Output = T>) -> Result<T, Interrupted> {
+        tokio::select! {
+            biased;
+            interrupted = self.next() => Err(interrupted),
+            done = doing => Ok(done),
+        }
     }
 
     /// The next signal that ends the command.

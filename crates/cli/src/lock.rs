@@ -118,12 +118,7 @@ fn ends_with(code: u8) -> Result<()> {
 
 pub(crate) async fn run(args: LockArgs) -> Result<()> {
     let mut signals = Signals::new()?;
-    let locked = tokio::select! {
-        biased;
-        interrupted = signals.next() => return Err(interrupted.into()),
-        locked = locked(&args) => locked,
-    };
-    let (session, file) = match locked {
+    let (session, file) = match signals.unless_interrupted(locked(&args)).await? {
         Ok(Some(locked)) => locked,
         Ok(None) => return ends_with(CONFLICT),
         Err(error) if error.is::<Usage>() || error.is::<Interrupted>() => return Err(error),

@@ -20,6 +20,7 @@ mod files;
 mod get;
 mod holes;
 mod interrupt;
+mod links;
 mod lock;
 mod log;
 mod ls;

@@ -17,8 +17,8 @@ use crate::{
     failure::At,
     files::umask,
     interrupt::Signals,
+    links::{Links, Unfinished},
     names::join,
-    partial::temporary_name,
     place::{MAX_DEPTH, Target},
     session::{Session, Sessions},
 };
@@ -30,7 +30,7 @@ use futures_util::{
 };
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
-use rpcrdma_nfs_client::{Error, Handle, Name};
+use rpcrdma_nfs_client::{Handle, Name};
 use rustix::fs::FileType as LocalType;
 use small::{SMALL_FILES, SMALL_OCTETS};
 use source::{Facts, Local};
@@ -42,7 +42,6 @@ use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
-use upload::Unfinished;
 
 pub(crate) async fn run(args: PutArgs) -> Result<()> {
     let mut signals = Signals::new()?;
@@ -53,12 +52,8 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
     if let Some(ahead) = tally.ahead() {
         ahead.walk_local(args.local.clone());
     }
-    let opened = tokio::select! {
-        biased;
-        interrupted = signals.next() => return Err(interrupted.into()),
-        opened = sessions.open(&args.url) => opened.with_context(|| At::new(&args.url.path))?,
-    };
-    let (session, path) = opened;
+    let opened = signals.unless_interrupted(sessions.open(&args.url)).await?;
+    let (session, path) = opened.with_context(|| At::new(&args.url.path))?;
     let copier = Copier {
         session: &session,
         placing: args.placing,
@@ -74,16 +69,9 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
         directories: RefCell::default(),
         counterparts: RefCell::default(),
     };
-    let done = tokio::select! {
-        biased;
-        interrupted = signals.next() => Err(interrupted.into()),
-        done = copier.all(&args, &path) => done,
-    };
-    tokio::select! {
-        biased;
-        _ = signals.next() => {}
-        () = copier.clean_up() => {}
-    }
+    let done = signals.unless_interrupted(copier.all(&args, &path)).await;
+    let done = done.unwrap_or_else(|interrupted| Err(interrupted.into()));
+    let _ = signals.unless_interrupted(copier.clean_up()).await;
     if done.is_err() {
         copier.tell_undone();
     }
@@ -347,16 +335,10 @@ impl Copier<'_> {
 
     async fn symlink(&self, facts: &Facts, directory: &Handle, name: &Name, target: Bytes) -> Result<Handle> {
         let nfs = &self.session.files;
-        let link = match nfs.symlink(directory, name, NewAttributes::default(), target.clone()).await {
-            Err(error) if error.exists() => {
-                let beside = self.new_name(directory, name);
-                let made = nfs.symlink(directory, &beside.name, NewAttributes::default(), target).await;
-                self.settle_refused(&beside, &made);
-                let link = made?.file;
-                self.take_place(&beside, name).await?;
-                link
-            }
-            other => other?.file,
+        let make = async |name: &Name| nfs.symlink(directory, name, NewAttributes::default(), target.clone()).await;
+        let link = match make(name).await {
+            Err(error) if error.exists() => self.links().replace(directory, name, make).await?.file,
+            made => made?.file,
         };
         self.tally.borrow_mut().links += 1;
         if self.no_attributes {
@@ -399,7 +381,7 @@ impl Copier<'_> {
             let Some(link) = self.later.borrow().last().cloned() else { break };
             let first = self.first_names.borrow().get(&link.first).cloned().flatten();
             let made = match first {
-                Some(first) => self.hard_link(&first, &link.directory, &link.name).await,
+                Some(first) => self.links().hard_link(&first, &link.directory, &link.name).await,
                 None => Err(anyhow::anyhow!("the file of which it is another name was not copied")),
             };
             match made {
@@ -420,49 +402,12 @@ impl Copier<'_> {
         self.directory_lists().await
     }
 
-    async fn hard_link(&self, first: &Handle, directory: &Handle, name: &Name) -> Result<()> {
-        let nfs = &self.session.files;
-        match nfs.link(first, directory, name).await {
-            Err(error) if error.exists() => {
-                let found = nfs.lookup(directory, name).await?;
-                if found.file == *first {
-                    return Ok(());
-                }
-                let beside = self.new_name(directory, name);
-                let made = nfs.link(first, directory, &beside.name).await;
-                self.settle_refused(&beside, &made);
-                made?;
-                self.take_place(&beside, name).await
-            }
-            other => Ok(other?),
-        }
-    }
-
-    /// A fresh name for a link that replaces something: what is there stays until the link is. It is cleaned up unless
-    /// the link takes its place.
+    /// A fresh name beside a target. It is cleaned up until it is settled.
     fn new_name(&self, directory: &Handle, target: &Name) -> Unfinished {
-        let name = Name::from(temporary_name(target.as_slice(), &*self.random).as_slice());
-        let beside = Unfinished { directory: directory.clone(), name, unsure: false };
-        self.unfinished.borrow_mut().push(beside.clone());
-        beside
+        self.links().new_name(directory, target)
     }
 
-    /// What the server has refused to make is not ours to remove.
-    fn settle_refused<T>(&self, beside: &Unfinished, made: &Result<T, Error>) {
-        if made.as_ref().is_err_and(Error::has_made_nothing) {
-            self.settle(Some(beside));
-        }
-    }
-
-    /// Gives a link the name it is for. If that was one more name of the same file, RENAME has done nothing, and the
-    /// temporary name is still there.
-    async fn take_place(&self, beside: &Unfinished, name: &Name) -> Result<()> {
-        let (nfs, directory) = (&self.session.files, &beside.directory);
-        nfs.rename(directory, &beside.name, directory, name).await.context("cannot take the place of what is there")?;
-        match nfs.remove(directory, &beside.name).await {
-            Err(error) if !error.is_absent() => return Err(error.into()),
-            _ => self.settle(Some(beside)),
-        }
-        Ok(())
+    fn links(&self) -> Links<'_> {
+        Links { files: &self.session.files, random: &*self.random, unfinished: &self.unfinished }
     }
 }

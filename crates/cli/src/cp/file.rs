@@ -5,6 +5,7 @@ use super::{ATTRIBUTES_NOT_KEPT, Copier, Item, default_mode, mode_and_times};
 use crate::{
     copy::{close_after, is_hopeless},
     extras,
+    links::Unfinished,
     partial::{NAMES_TRIED, temporary_name},
 };
 use anyhow::{Context, Result, bail, ensure};
@@ -14,13 +15,6 @@ use std::{sync::Arc, time::Duration};
 
 /// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
 const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
-
-/// A name on the target's server under which there is something that is not whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unfinished {
-    pub(super) directory: Handle,
-    pub(super) name: Name,
-}
 
 /// A file that is being written.
 pub(super) struct Written {
@@ -150,7 +144,7 @@ impl Copier<'_> {
 
     /// Makes a file, which is removed if it does not become whole, and says to whom it belongs.
     async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, u32)> {
-        let unfinished = Unfinished { directory: item.directory.clone(), name };
+        let unfinished = Unfinished { directory: item.directory.clone(), name, unsure: false };
         let is_fresh = unfinished.name != item.name;
         // Before it is there: an interruption must not come between. A name that is no fresh one may become somebody else's.
         if is_fresh {
@@ -240,7 +234,7 @@ impl Copier<'_> {
     }
 
     async fn remove(&self, unfinished: Option<&Unfinished>) -> Result<()> {
-        if let Some(Unfinished { directory, name }) = unfinished {
+        if let Some(Unfinished { directory, name, .. }) = unfinished {
             self.to.files.remove(directory, name).await?;
             self.settle(unfinished);
         }
@@ -259,7 +253,7 @@ impl Copier<'_> {
             self.note(name.as_slice(), &format!("may be left at the target: {why}"));
         };
         let removed = async {
-            for Unfinished { directory, name } in &unfinished {
+            for Unfinished { directory, name, .. } in &unfinished {
                 match self.to.files.remove(directory, name).await {
                     Err(error) if !error.is_absent() => left(name, &format!("{:#}", anyhow::Error::from(error))),
                     _ => {}

@@ -1,25 +1,19 @@
 //! What has no contents, and what is made when everything else is there: links, special files, and what directories have
 //! besides what is in them.
 
-use super::{ATTRIBUTES_NOT_KEPT, Copier, Filled, Item, file::Unfinished, times};
-use crate::{extras, partial::temporary_name};
-use anyhow::{Context, Result, bail, ensure};
+use super::{ATTRIBUTES_NOT_KEPT, Copier, Filled, Item, times};
+use crate::{extras, links::Links};
+use anyhow::{Result, bail, ensure};
 use rpcrdma_nfs::attr::{FileType, NewAttributes};
-use rpcrdma_nfs_client::{Error, Handle, Name, NodeKind};
+use rpcrdma_nfs_client::{Handle, Name, NodeKind};
 
 impl Copier<'_> {
     pub(super) async fn symlink(&self, item: &Item) -> Result<Handle> {
         let target = item.from.files.readlink(&item.found.file).await?;
         let (nfs, none) = (&self.to.files, NewAttributes::default());
-        let link = match nfs.symlink(&item.directory, &item.name, none, target.clone()).await {
-            Err(error) if error.exists() => {
-                let beside = self.new_name(item);
-                let made = nfs.symlink(&item.directory, &beside.name, none, target).await;
-                self.settle_refused(&beside, &made);
-                let link = made?.file;
-                self.take_place(&beside, &item.name).await?;
-                link
-            }
+        let make = async |name: &Name| nfs.symlink(&item.directory, name, none, target.clone()).await;
+        let link = match make(&item.name).await {
+            Err(error) if error.exists() => self.links().replace(&item.directory, &item.name, make).await?.file,
             made => made?.file,
         };
         self.tally.borrow_mut().links += 1;
@@ -67,7 +61,7 @@ impl Copier<'_> {
             let Some(item) = self.later.borrow().last().cloned() else { break };
             let first = self.first_names.borrow().get(&item.id()).cloned().flatten();
             let made = match first {
-                Some(first) => self.hard_link(&first, &item).await,
+                Some(first) => self.links().hard_link(&first, &item.directory, &item.name).await,
                 None => Err(anyhow::anyhow!("the file of which it is another name was not copied")),
             };
             match made {
@@ -117,49 +111,7 @@ impl Copier<'_> {
         }
     }
 
-    async fn hard_link(&self, first: &Handle, item: &Item) -> Result<()> {
-        let nfs = &self.to.files;
-        match nfs.link(first, &item.directory, &item.name).await {
-            Err(error) if error.exists() => {
-                let there = nfs.lookup(&item.directory, &item.name).await?;
-                if there.file == *first {
-                    return Ok(());
-                }
-                let beside = self.new_name(item);
-                let made = nfs.link(first, &item.directory, &beside.name).await;
-                self.settle_refused(&beside, &made);
-                made?;
-                self.take_place(&beside, &item.name).await
-            }
-            other => Ok(other?),
-        }
-    }
-
-    /// A fresh name for a link that replaces something: what is there stays until the link is. It is cleaned up unless
-    /// the link takes its place.
-    fn new_name(&self, item: &Item) -> Unfinished {
-        let name = Name::from(temporary_name(item.name.as_slice(), &*self.random).as_slice());
-        let beside = Unfinished { directory: item.directory.clone(), name };
-        self.unfinished.borrow_mut().push(beside.clone());
-        beside
-    }
-
-    /// What the server has refused to make is not ours to remove.
-    fn settle_refused<T>(&self, beside: &Unfinished, made: &Result<T, Error>) {
-        if made.as_ref().is_err_and(Error::has_made_nothing) {
-            self.settle(Some(beside));
-        }
-    }
-
-    /// Gives a link the name it is for. If that was one more name of the same file, RENAME has done nothing, and the
-    /// temporary name is still there.
-    async fn take_place(&self, beside: &Unfinished, name: &Name) -> Result<()> {
-        let (nfs, directory) = (&self.to.files, &beside.directory);
-        nfs.rename(directory, &beside.name, directory, name).await.context("cannot take the place of what is there")?;
-        match nfs.remove(directory, &beside.name).await {
-            Err(error) if !error.is_absent() => return Err(error.into()),
-            _ => self.settle(Some(beside)),
-        }
-        Ok(())
+    fn links(&self) -> Links<'_> {
+        Links { files: &self.to.files, random: &*self.random, unfinished: &self.unfinished }
     }
 }

@@ -3,10 +3,11 @@
 use super::{
     Copier,
     source::{Facts, Local},
-    upload::{Unfinished, Upload},
+    upload::Upload,
 };
 use crate::{
     copy::close_after,
+    links::Unfinished,
     names::escaped,
     partial::{NAMES_TRIED, part_name, resume_at, same_time, temporary_name},
 };

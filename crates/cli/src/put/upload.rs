@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     copy::{DEPTH, close_after, is_hopeless},
+    links::Unfinished,
     names::escaped,
     partial::RESUME_SPAN,
 };
@@ -22,15 +23,6 @@ use std::time::Duration;
 
 /// How long removing what is not whole may take when a copy fails or is interrupted: the server may be what is wrong.
 pub(super) const CLEAN_UP_TIME: Duration = Duration::from_secs(5);
-
-/// A name on the server under which there is something that is not whole.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Unfinished {
-    pub(super) directory: Handle,
-    pub(super) name: Name,
-    /// Somebody else may have made what is there: the name is no fresh one, and the server has not told whether it made it.
-    pub(super) unsure: bool,
-}
 
 /// A file on the server that is being written.
 pub(super) struct Upload {

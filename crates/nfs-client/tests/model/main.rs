@@ -5,3 +5,5 @@ mod fabric;
 mod house;
 mod play;
 mod real;
+#[path = "../simulated/mod.rs"]
+mod simulated;

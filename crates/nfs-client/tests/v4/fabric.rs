@@ -4,10 +4,10 @@
 use crate::{
     every::{contents, every_operation, mode, more_of_minor_2, name},
     house::SECRET,
+    simulated::{CLIENT, Process, SERVER, transport},
 };
-use rpcrdma::{ClientOptions, Quiet, Reverse, Server, ServerMemory, ServerOptions, Versions, connect};
-use rpcrdma_env::{Buffer, Env};
-use rpcrdma_fabric::Fabric;
+use rpcrdma::{ClientOptions, Reverse, ServerOptions, Versions};
+use rpcrdma_env::Buffer;
 use rpcrdma_nfs::v4::{
     PROGRAM, VERSION,
     ops::{LockKind, Stability},
@@ -15,76 +15,25 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_nfs_client::v4::{Access, CALLBACK_SLOTS, Callbacks, How, Nfs4, Options};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4};
 use rpcrdma_oncrpc::{Client, Router, SysAuth, SysCredential};
-use rpcrdma_sim::{SimConfig, Task, World};
+use rpcrdma_sim::{SimConfig, World};
 use rpcrdma_xdr::ItemData;
 use std::{
-    future::poll_fn,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::Path,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
-const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
-
-/// The server's process: its tasks end with it.
-struct Process {
-    tasks: Arc<Mutex<Vec<Task<()>>>>,
-    /// How many connections it has accepted.
-    accepted: Arc<AtomicU64>,
-}
-
-impl Process {
-    fn start(world: &World, storage: &Arc<MemoryFs>, scratch: &Path, versions: Versions) -> Self {
-        let env = world.env();
-        let state = StateDirectory::open(scratch.join("state"), &*env.random).unwrap();
-        let identities = Identities { squash: Squash::None, ..Identities::default() };
-        let export = Export::new("/", storage.clone()).with_identities(identities);
-        let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap();
-        let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), true, &env).unwrap();
-        let tasks = Arc::new(Mutex::new(Vec::new()));
-        tasks.lock().unwrap().push(world.spawn(nfsd.upkeep()));
-        let accepted = Arc::<AtomicU64>::default();
-        let listening = listen(world.clone(), nfsd, (env, versions), tasks.clone(), accepted.clone());
-        tasks.lock().unwrap().push(world.spawn(listening));
-        Self { tasks, accepted }
-    }
-
-    fn kill(self) {
-        self.tasks.lock().unwrap().drain(..).for_each(|task| task.abort());
-    }
-}
-
-async fn listen(
-    world: World,
-    nfsd: Nfsd,
-    (env, versions): (Env, Versions),
-    tasks: Arc<Mutex<Vec<Task<()>>>>,
-    accepted: Arc<AtomicU64>,
-) {
-    let fabric = world.fabric_with(SERVER, SimConfig::default());
+/// The server's process. What it has on the disk outlives it.
+fn start(world: &World, storage: &Arc<MemoryFs>, scratch: &Path, versions: Versions) -> Process {
+    let env = world.env();
+    let state = StateDirectory::open(scratch.join("state"), &*env.random).unwrap();
+    let identities = Identities { squash: Squash::None, ..Identities::default() };
+    let export = Export::new("/", storage.clone()).with_identities(identities);
+    let nfsd = Nfsd::new(vec![export], SECRET, &env).unwrap();
+    let nfsd = nfsd.with_version_4(Version4::new(&state, Queue::in_place()), true, &env).unwrap();
     let mut options = ServerOptions::default();
     (options.versions, options.reverse_credits) = (versions, 16);
-    let nfsd = Arc::new(nfsd);
-    let server = Server::new(&fabric, nfsd.nfs(), ServerMemory::budget(16 << 20), env, options, Arc::new(Quiet));
-    let mut listener = fabric.listen(ADDRESS).await.unwrap();
-    loop {
-        let Ok(pending) = poll_fn(|cx| listener.poll_accept(cx)).await else { continue };
-        accepted.fetch_add(1, Ordering::Relaxed);
-        let (server, nfsd) = (server.clone(), nfsd.clone());
-        let connection = world.spawn(async move {
-            if let Ok((connection, driver)) = server.accept(pending).await {
-                let _ = driver.await;
-                nfsd.connection_ended(connection.id());
-            }
-        });
-        tasks.lock().unwrap().push(connection);
-    }
+    Process::start(world, Arc::new(nfsd), SimConfig::default(), options)
 }
 
 async fn client(world: &World, minor: u32, versions: Versions) -> Nfs4 {
@@ -97,11 +46,7 @@ async fn client_with(world: &World, versions: Versions, options_of_nfs: Options)
     let handler = Arc::new(Router::new(&env).with_service(callbacks.service()));
     let mut options = ClientOptions::default();
     (options.versions, options.reverse) = (versions, Some(Reverse { handler, credits: CALLBACK_SLOTS }));
-    let fabric = Arc::new(world.fabric_with(CLIENT, SimConfig::default()));
-    let (transport, driver) = connect(fabric, ADDRESS, &env, options, Arc::new(Quiet)).await.unwrap();
-    world.spawn(async move {
-        let _ = driver.await;
-    });
+    let transport = transport(world, SimConfig::default(), options).await;
     let identity = Arc::new(SysAuth::new(SysCredential::default()));
     let rpc = Client::new(transport, identity, PROGRAM, VERSION);
     let nfs = Nfs4::connect(rpc, &env, options_of_nfs.with_callbacks(callbacks)).await.unwrap();
@@ -117,14 +62,14 @@ fn everywhere(seed: u64, test: impl AsyncFn(&World, &Nfs4, &dyn Fn())) {
             let world = World::new(seed);
             let storage = Arc::new(MemoryFs::new(64 << 20, &world.env()));
             let scratch = tempfile::tempdir().unwrap();
-            let process = Mutex::new(Some(Process::start(&world, &storage, scratch.path(), versions)));
+            let process = Mutex::new(Some(start(&world, &storage, scratch.path(), versions)));
             world.block_on(async {
                 world.sleep(Duration::from_millis(1)).await;
                 let nfs = client(&world, minor, versions).await;
                 let restart = || {
                     let mut process = process.lock().unwrap();
                     process.take().unwrap().kill();
-                    *process = Some(Process::start(&world, &storage, scratch.path(), versions));
+                    *process = Some(start(&world, &storage, scratch.path(), versions));
                 };
                 test(&world, &nfs, &restart).await;
             });
@@ -198,7 +143,7 @@ fn a_connection_is_there_for_as_long_as_a_delegation_is_held() {
                 let world = World::new(3);
                 let storage = Arc::new(MemoryFs::new(64 << 20, &world.env()));
                 let scratch = tempfile::tempdir().unwrap();
-                let process = Process::start(&world, &storage, scratch.path(), versions);
+                let process = start(&world, &storage, scratch.path(), versions);
                 world.block_on(async {
                     world.sleep(Duration::from_millis(1)).await;
                     let options = || Options::new("test").with_minors(minor..=minor);
@@ -216,13 +161,13 @@ fn a_connection_is_there_for_as_long_as_a_delegation_is_held() {
                         assert!(tries < 100, "the server delegates nothing");
                         world.sleep(Duration::from_secs(1)).await;
                     };
-                    assert_eq!(process.accepted.load(Ordering::Relaxed), 1);
+                    assert_eq!(process.accepted(), 1);
                     world.sleep(IDLE).await;
-                    assert_eq!((holder.delegations(), process.accepted.load(Ordering::Relaxed)), (1, 1));
+                    assert_eq!((holder.delegations(), process.accepted()), (1, 1));
                     if is_cut {
                         world.cut(CLIENT, SERVER);
                         world.sleep(FOUND_SOON).await;
-                        assert_eq!(process.accepted.load(Ordering::Relaxed), 2, "the connection is made again");
+                        assert_eq!(process.accepted(), 2, "the connection is made again");
                     }
                     let other = client_with(&world, versions, options()).await;
                     let began = world.env().clock.now();

@@ -15,6 +15,8 @@ mod house;
 mod lies;
 mod offload;
 mod recovery;
+#[path = "../simulated/mod.rs"]
+mod simulated;
 mod slots;
 mod tcp;
 mod versions;

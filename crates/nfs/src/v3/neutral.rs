@@ -57,23 +57,31 @@ impl From<Specification> for attr::Device {
     }
 }
 
+/// The attributes that both have, each as the other tells it.
+macro_rules! same_attributes {
+    ($told:ident => $($there:ident)::+ { $($also:tt)* }) => {
+        $($there)::+ {
+            file_type: $told.file_type.into(),
+            mode: $told.mode,
+            links: $told.links,
+            uid: $told.uid,
+            gid: $told.gid,
+            size: $told.size,
+            used: $told.used,
+            device: $told.device.into(),
+            file_system: $told.file_system,
+            file_id: $told.file_id,
+            accessed: $told.accessed.into(),
+            modified: $told.modified.into(),
+            changed: $told.changed.into(),
+            $($also)*
+        }
+    };
+}
+
 impl From<attr::Attributes> for Attributes {
     fn from(told: attr::Attributes) -> Self {
-        Attributes {
-            file_type: told.file_type.into(),
-            mode: told.mode,
-            links: told.links,
-            uid: told.uid,
-            gid: told.gid,
-            size: told.size,
-            used: told.used,
-            device: told.device.into(),
-            file_system: told.file_system,
-            file_id: told.file_id,
-            accessed: told.accessed.into(),
-            modified: told.modified.into(),
-            changed: told.changed.into(),
-        }
+        same_attributes!(told => Attributes {})
     }
 }
 
@@ -81,24 +89,8 @@ impl From<Attributes> for attr::Attributes {
     /// This version tells neither when a file was made nor a change number, for which the time of the last change of
     /// the attributes stands.
     fn from(told: Attributes) -> Self {
-        let changed = attr::Time::from(told.changed);
-        attr::Attributes {
-            file_type: told.file_type.into(),
-            mode: told.mode,
-            links: told.links,
-            uid: told.uid,
-            gid: told.gid,
-            size: told.size,
-            used: told.used,
-            device: told.device.into(),
-            file_system: told.file_system,
-            file_id: told.file_id,
-            accessed: told.accessed.into(),
-            modified: told.modified.into(),
-            changed,
-            created: None,
-            change: changed.as_change(),
-        }
+        let change = attr::Time::from(told.changed).as_change();
+        same_attributes!(told => attr::Attributes { created: None, change })
     }
 }
 

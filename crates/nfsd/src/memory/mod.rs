@@ -3,20 +3,24 @@
 //! One lock over all files, never held across an await. Contents are gone when it is dropped; handles of an earlier one
 //! are stale, because its id is random.
 
+mod data;
+mod make;
+mod names;
 mod pages;
 mod space;
 mod tree;
 mod xattrs;
 
 use crate::{
-    Access, Broken, Caller, Changed, Content, Copied, CreateHow, Failure, Fault, Features, FileId, FileSystem, Found,
-    HostLease, Linked, Listing, ListingBudget, ListingEntry, Made, New, NodeKind, OpenFile, PieceBudget, ReadData,
-    Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage, Via, Written, XattrNames, claims::Kind, failed,
+    Access, Broken, Caller, Changed, Content, Copied, Failure, Fault, Features, FileId, FileSystem, Found, HostLease,
+    Linked, Listing, ListingBudget, ListingEntry, Made, New, OpenFile, PieceBudget, ReadData, Renamed, Rights,
+    SetXattr, Sought, Span, SparseData, Told, Usage, Via, Written, XattrNames, claims::Kind, failed,
 };
 use bytes::Bytes;
-use pages::{PAGE_OCTETS, Pages};
+use data::{is_open, may_read, may_write};
+use pages::PAGE_OCTETS;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
-use rpcrdma_nfs::attr::{Attributes, Change, Device, FileType, NewAttributes, Stability, Time};
+use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, Stability, Time};
 use std::{
     future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -92,94 +96,6 @@ impl MemoryFs {
             Ok(open)
         })
     }
-
-    /// Also says whether it was made, and not there before.
-    fn create(
-        &self,
-        tree: &mut Tree,
-        caller: &Caller,
-        directory: u64,
-        name: Bytes,
-        new: New,
-    ) -> Result<(u64, bool), Fault> {
-        let now = self.now();
-        match (tree.find(directory, &name), &new) {
-            (Err(Fault::NotFound), _) => {}
-            (Err(fault), _) => return Err(fault),
-            (Ok(old), New::File(how)) => return existing(tree, caller, old, how, now),
-            (Ok(_), _) => return Err(Fault::Exists),
-        }
-        tree.check(caller, directory, WRITE | EXECUTE)?;
-        if tree.count() >= MAX_FILES {
-            return Err(Fault::NoSpace);
-        }
-        let (attributes, default_mode, body) = match new {
-            New::File(CreateHow::Unchecked(new) | CreateHow::Guarded(new)) => {
-                (new, 0o644, Body::File(Pages::default(), None))
-            }
-            New::File(CreateHow::Exclusive(verifier, new)) => {
-                (new, 0o600, Body::File(Pages::default(), Some(verifier)))
-            }
-            New::Directory(new) => {
-                let number = tree.new_directory(directory, 0o755, caller, now);
-                return finish(tree, caller, directory, name, number, new, now).map(|number| (number, true));
-            }
-            New::Symlink(new, path) => (NewAttributes { mode: None, ..new }, 0o777, Body::Symlink(path)),
-            New::Node(kind, new) => {
-                let none = Device::default();
-                let (file_type, device) = match kind {
-                    NodeKind::Block(device) => (FileType::Block, device),
-                    NodeKind::Character(device) => (FileType::Character, device),
-                    NodeKind::Socket => (FileType::Socket, none),
-                    NodeKind::Fifo => (FileType::Fifo, none),
-                };
-                if device != none && caller.uid != 0 {
-                    return Err(Fault::NotOwner);
-                }
-                (new, 0o644, Body::Special(file_type, device))
-            }
-        };
-        let number = tree.add(body, default_mode, 1, caller, now);
-        finish(tree, caller, directory, name, number, attributes, now).map(|number| (number, true))
-    }
-}
-
-/// Enters a new node by its name, or forgets it if its attributes cannot be set.
-fn finish(
-    tree: &mut Tree,
-    caller: &Caller,
-    directory: u64,
-    name: Bytes,
-    number: u64,
-    mut new: NewAttributes,
-    now: Time,
-) -> Result<u64, Fault> {
-    if caller.uid != 0 {
-        // As Linux's server does: only the superuser makes files for others.
-        (new.uid, new.gid) = (None, None);
-    }
-    new.mode = new.mode.map(|mode| mode & !new.umask);
-    if let Err(fault) = tree.set(caller, number, &new, now, true) {
-        tree.unlink(number, now)?;
-        return Err(fault);
-    }
-    tree.enter(directory, name, number, now)?;
-    Ok(number)
-}
-
-/// CREATE of a name that is there.
-fn existing(tree: &mut Tree, caller: &Caller, old: u64, how: &CreateHow, now: Time) -> Result<(u64, bool), Fault> {
-    match (how, &tree.node(old)?.body) {
-        (CreateHow::Unchecked(new), Body::File(..)) => {
-            let size_alone = NewAttributes { size: new.size, ..NewAttributes::default() };
-            if new.size.is_some() {
-                tree.set(caller, old, &size_alone, now, false)?;
-            }
-            Ok((old, false))
-        }
-        (CreateHow::Exclusive(verifier, _), Body::File(_, Some(made_with))) if made_with == verifier => Ok((old, true)),
-        _ => Err(Fault::Exists),
-    }
 }
 
 fn lock(tree: &Mutex<Tree>) -> MutexGuard<'_, Tree> {
@@ -207,21 +123,6 @@ impl Drop for Open {
     fn drop(&mut self) {
         lock(&self.tree).close(self.number);
     }
-}
-
-/// Programs that may be executed have to be read for that, and owners may always: whoever opened a file before its mode
-/// forbade it goes on.
-fn may_read(node: &Node, caller: &Caller) -> bool {
-    node.allows(caller, READ) || node.allows(caller, EXECUTE) || node.is_owner(caller)
-}
-
-fn may_write(node: &Node, caller: &Caller) -> bool {
-    node.allows(caller, WRITE) || node.is_owner(caller)
-}
-
-/// Whether a file is open for this, so that nobody's rights are asked.
-fn is_open(via: &Via, may: fn(Access) -> bool) -> bool {
-    via.opened_as::<Open>().is_some_and(|open| may(open.access))
 }
 
 impl FileSystem for MemoryFs {
@@ -369,52 +270,12 @@ impl FileSystem for MemoryFs {
         Box::pin(ready(self.open_if(file, access, may)))
     }
 
-    fn read(&self, via: Via, offset: u64, count: usize, mut buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
-        Box::pin(ready(self.look(via.file(), |tree, number| {
-            let node = tree.node(number)?;
-            let pages = match &node.body {
-                Body::File(pages, _) => pages,
-                Body::Directory(_) => return Err(Fault::IsDirectory),
-                _ => return Err(Fault::Invalid),
-            };
-            if !is_open(&via, Access::reads) && !may_read(node, &via.caller) {
-                return Err(Fault::Denied);
-            }
-            let count = count.min(buffer.capacity());
-            let len = pages.read(offset, &mut buffer.octets_mut()[..count]);
-            buffer.set_len(len);
-            let end = offset.saturating_add(len as u64) >= pages.size();
-            Ok(ReadData::new(buffer, end, tree.attributes(number)))
-        })))
+    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
+        Box::pin(ready(self.read_now(&via, offset, count, buffer)))
     }
 
     fn write(&self, via: Via, offset: u64, data: Bytes, _: Stability) -> BoxFuture<'_, Changed<Written>> {
-        let now = self.now();
-        let changed = self.change(via.file(), |tree, number| {
-            if offset.checked_add(data.len() as u64).is_none_or(|end| end > MAX_FILE_OCTETS) {
-                return Err(Fault::TooLarge);
-            }
-            let room = tree.max_pages - tree.pages;
-            let node = tree.node_mut(number)?;
-            if !is_open(&via, Access::writes) && !may_write(node, &via.caller) {
-                return Err(Fault::Denied);
-            }
-            let file_type = node.file_type();
-            let Body::File(pages, _) = &mut node.body else {
-                return Err(if file_type == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid });
-            };
-            let added = pages.missing(offset, data.len() as u64);
-            if added > room {
-                return Err(Fault::NoSpace);
-            }
-            pages.write(offset, &data);
-            node.touch(now);
-            tree.pages += added;
-            Ok(data.len())
-        });
-        // As durable as it will ever be.
-        let written = |(count, file)| Written::new(count, Stability::FileSync, file);
-        Box::pin(ready(changed.map(written)))
+        Box::pin(ready(self.write_now(&via, offset, &data)))
     }
 
     fn commit(&self, via: Via, _: u64, _: u32) -> BoxFuture<'_, Changed<Change>> {
@@ -426,16 +287,7 @@ impl FileSystem for MemoryFs {
     }
 
     fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
-        let changed = self.change(directory, |tree, directory| {
-            tree.names(directory)?;
-            tree.check(&caller, directory, EXECUTE)?;
-            let (number, is_new) = self.create(tree, &caller, directory, name, new)?;
-            Ok((number, is_new, tree.attributes(number)))
-        });
-        Box::pin(ready(changed.map(|((number, is_new, attributes), directory)| Made {
-            is_new,
-            ..Made::new(file_id(number), attributes, directory)
-        })))
+        Box::pin(ready(self.make_now(&caller, directory, name, new)))
     }
 
     fn remove(
@@ -445,23 +297,7 @@ impl FileSystem for MemoryFs {
         name: Bytes,
         is_directory: bool,
     ) -> BoxFuture<'_, Changed<Change>> {
-        let now = self.now();
-        let changed = self.change(directory, |tree, directory| {
-            tree.names(directory)?;
-            tree.check(&caller, directory, EXECUTE)?;
-            let victim = tree.find(directory, &name)?;
-            tree.may_unlink(&caller, directory, victim)?;
-            match (&tree.node(victim)?.body, is_directory) {
-                (Body::Directory(names), true) if !names.by_name.is_empty() => return Err(Fault::NotEmpty),
-                (Body::Directory(_), false) => return Err(Fault::IsDirectory),
-                (Body::Directory(_), true) => {}
-                (_, true) => return Err(Fault::NotDirectory),
-                (_, false) => {}
-            }
-            tree.leave(directory, &name, now)?;
-            tree.unlink(victim, now)
-        });
-        Box::pin(ready(changed.map(|((), directory)| directory)))
+        Box::pin(ready(self.remove_now(&caller, directory, &name, is_directory)))
     }
 
     fn rename(
@@ -470,23 +306,7 @@ impl FileSystem for MemoryFs {
         from: (FileId, Bytes),
         to: (FileId, Bytes),
     ) -> BoxFuture<'_, Result<Renamed, Failure<Renamed>>> {
-        let now = self.now();
-        let mut tree = self.lock();
-        let numbers = tree.number(from.0).and_then(|first| Ok((first, tree.number(to.0)?)));
-        let (first, second) = match numbers {
-            Ok(numbers) => numbers,
-            Err(fault) => return Box::pin(ready(Err(failed(fault)))),
-        };
-        let (before_first, before_second) = (tree.weak(first), tree.weak(second));
-        let renamed = rename(&mut tree, &caller, (first, &from.1), (second, to.1), now);
-        let info = Renamed {
-            from_directory: tree.since(before_first, first),
-            to_directory: tree.since(before_second, second),
-        };
-        Box::pin(ready(match renamed {
-            Ok(()) => Ok(info),
-            Err(fault) => Err(Failure { fault, info }),
-        }))
+        Box::pin(ready(self.rename_now(&caller, from, to)))
     }
 
     fn link(
@@ -496,28 +316,7 @@ impl FileSystem for MemoryFs {
         directory: FileId,
         name: Bytes,
     ) -> BoxFuture<'_, Result<Linked, Failure<Linked>>> {
-        let now = self.now();
-        let file = match self.lock().number(file) {
-            Ok(number) => number,
-            Err(fault) => return Box::pin(ready(Err(failed(fault)))),
-        };
-        let changed = self.change(directory, |tree, directory| {
-            tree.names(directory)?;
-            tree.check(&caller, directory, WRITE | EXECUTE)?;
-            if tree.find(directory, &name).is_ok() {
-                return Err(Fault::Exists);
-            }
-            if tree.node(file)?.file_type() == FileType::Directory {
-                return Err(Fault::NotOwner);
-            }
-            tree.add_link(file, now)?;
-            tree.enter(directory, name, file, now)
-        });
-        let attributes = self.lock().attributes(file);
-        Box::pin(ready(match changed {
-            Ok(((), directory)) => Ok(Linked { attributes, directory }),
-            Err(Failure { fault, info: directory }) => Err(Failure { fault, info: Linked { attributes, directory } }),
-        }))
+        Box::pin(ready(self.link_now(&caller, file, directory, name)))
     }
 
     fn list(
@@ -589,39 +388,4 @@ impl FileSystem for MemoryFs {
         let octets = (tree.max_pages * PAGE_OCTETS as u64, free);
         Box::pin(ready(Ok(Usage::new(octets, (MAX_FILES, MAX_FILES.saturating_sub(tree.count()))))))
     }
-}
-
-fn rename(
-    tree: &mut Tree,
-    caller: &Caller,
-    (first, from): (u64, &[u8]),
-    (second, to): (u64, Bytes),
-    now: Time,
-) -> Result<(), Fault> {
-    tree.names(first)?;
-    tree.names(second)?;
-    let moved = tree.find(first, from)?;
-    tree.may_unlink(caller, first, moved)?;
-    tree.check(caller, second, WRITE | EXECUTE)?;
-    let is_directory = tree.node(moved)?.file_type() == FileType::Directory;
-    if is_directory && tree.is_below(second, moved)? {
-        return Err(Fault::Invalid);
-    }
-    if let Ok(replaced) = tree.find(second, &to) {
-        if replaced == moved {
-            return Ok(());
-        }
-        tree.may_unlink(caller, second, replaced)?;
-        match (&tree.node(replaced)?.body, is_directory) {
-            (Body::Directory(names), true) if !names.by_name.is_empty() => return Err(Fault::NotEmpty),
-            (Body::Directory(_), false) => return Err(Fault::IsDirectory),
-            (Body::Directory(_), true) => {}
-            (_, true) => return Err(Fault::NotDirectory),
-            (_, false) => {}
-        }
-        tree.leave(second, &to, now)?;
-        tree.unlink(replaced, now)?;
-    }
-    tree.leave(first, from, now)?;
-    tree.enter(second, to, moved, now)
 }

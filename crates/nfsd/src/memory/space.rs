@@ -1,49 +1,20 @@
 //! Holes, space and copies of files in memory.
 
 use super::{
-    MAX_FILE_OCTETS, MemoryFs, Open, is_open, may_read, may_write,
-    pages::{PAGE_OCTETS, Pages},
-    tree::{Body, Node, Tree},
+    MemoryFs, Open,
+    data::{check_end, readable, writable},
+    pages::PAGE_OCTETS,
+    tree::Tree,
 };
-use crate::{Access, Changed, Content, Copied, Fault, Piece, PieceBudget, Sought, Span, SparseData, Told, Via};
+use crate::{Changed, Content, Copied, Fault, Piece, PieceBudget, Sought, Span, SparseData, Told, Via};
 use rpcrdma_env::Buffer;
-use rpcrdma_nfs::attr::{Change, FileType, Stability};
+use rpcrdma_nfs::attr::{Change, Stability};
 use std::sync::Arc;
 
 /// The most data of a piece of a copy, in octets.
 const PIECE_OCTETS: u64 = 1 << 20;
 
 const PAGE: u64 = PAGE_OCTETS as u64;
-
-fn not_regular(node: &Node) -> Fault {
-    if node.file_type() == FileType::Directory { Fault::IsDirectory } else { Fault::Invalid }
-}
-
-/// The contents of a file that may be read.
-fn readable<'a>(tree: &'a Tree, via: &Via) -> Result<&'a Pages, Fault> {
-    let node = tree.node(tree.number(via.file())?)?;
-    let Body::File(pages, _) = &node.body else { return Err(not_regular(node)) };
-    if is_open(via, Access::reads) || may_read(node, &via.caller) { Ok(pages) } else { Err(Fault::Denied) }
-}
-
-/// The contents of a file that may be written.
-fn writable<'a>(tree: &'a mut Tree, via: &Via) -> Result<&'a mut Pages, Fault> {
-    let number = tree.number(via.file())?;
-    let node = tree.node_mut(number)?;
-    let may = is_open(via, Access::writes) || may_write(node, &via.caller);
-    if !matches!(node.body, Body::File(..)) {
-        return Err(not_regular(node));
-    }
-    match &mut node.body {
-        Body::File(pages, _) if may => Ok(pages),
-        _ => Err(Fault::Denied),
-    }
-}
-
-fn check_end(offset: u64, length: u64) -> Result<(), Fault> {
-    let is_possible = offset.checked_add(length).is_some_and(|end| end <= MAX_FILE_OCTETS);
-    if is_possible { Ok(()) } else { Err(Fault::TooLarge) }
-}
 
 impl MemoryFs {
     pub(super) fn seek_now(&self, via: &Via, offset: u64, what: Content) -> Told<Sought> {

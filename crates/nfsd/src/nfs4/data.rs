@@ -4,7 +4,7 @@ use super::{
     compound::Compound,
     service::Shared,
     state::{
-        held::Wanted,
+        checked::Wanted,
         stateids::{Special, special},
     },
     tell::{failure, status},

@@ -11,9 +11,9 @@ use super::{
     open::Pinned,
     service::{Pin, Shared},
     state::{
+        checked::Wanted,
         clients::Client,
         grace::Recorded,
-        held::Wanted,
         owners::{BOTH, Share},
     },
 };

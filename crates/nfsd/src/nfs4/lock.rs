@@ -9,7 +9,7 @@ use super::{
     conflicts::{InTheWay, MAX_TAKEN},
     open::Pinned,
     service::{Pin, Shared},
-    state::{held::Wanted, owners::LockBy},
+    state::{checked::Wanted, owners::LockBy},
     tell::failure,
 };
 use crate::{

@@ -160,7 +160,7 @@ impl Offload {
                 if end.access != Access::READ {
                     return Err(Status::OPENMODE);
                 }
-                let checked = self.client.held.check(state, end.key, super::state::held::Wanted::Any)?;
+                let checked = self.client.held.check(state, end.key, super::state::checked::Wanted::Any)?;
                 checked.owner.map(|owner| Shared::holder(self.client.id(), &owner))
             }
         };

@@ -3,7 +3,7 @@
 //! An open has one guard, whatever number of OPENs it is the union of. The guard says at least what the open says, at any moment:
 //! an OPEN claims before it is noted, and what is given up is noted first.
 
-use super::{service::Pin, state::clients::Client, state::held::Wanted};
+use super::{service::Pin, state::checked::Wanted, state::clients::Client};
 use crate::claims::{Access, Deny, FileKey, Share};
 use rpcrdma_nfs::v4::{StateId, StateIdOther};
 use std::{

@@ -10,8 +10,8 @@ use super::{
     compound::Compound,
     service::Pin,
     state::{
+        checked::Wanted,
         clients::Client,
-        held::Wanted,
         owners40::{OwnerOf, Remembered, StateOwner, Turn},
     },
 };

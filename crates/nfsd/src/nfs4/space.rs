@@ -6,7 +6,7 @@
 
 use super::{
     compound::Compound,
-    state::{held::Wanted, stateids::special},
+    state::{checked::Wanted, stateids::special},
     tell::{failure, status},
 };
 use crate::{Content, Piece, PieceBudget, claims::Access, opened::Opened};

@@ -9,11 +9,9 @@
 //! server.drive()                               what the server has handed over to be done by and by
 //! ```
 
-// Not every test needs all of it.
-#![allow(dead_code)]
-
 pub(crate) mod back;
 pub(in crate::nfs4) mod holder;
+pub(in crate::nfs4) mod memory;
 
 use super::{Version4, service::Shared};
 use crate::{

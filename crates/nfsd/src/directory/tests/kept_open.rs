@@ -3,6 +3,7 @@
 use super::*;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v3::{Stability, Write};
+use rustix::io::Errno;
 use std::{
     process::Command,
     sync::atomic::{AtomicU64, Ordering},

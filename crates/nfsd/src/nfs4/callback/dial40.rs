@@ -462,5 +462,4 @@ async fn end_when_idle(clock: Arc<dyn rpcrdma_env::Clock>, client: Weak<Client<P
 }
 
 #[cfg(test)]
-#[path = "tests/dial40.rs"]
 mod tests;

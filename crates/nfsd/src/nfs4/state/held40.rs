@@ -2,7 +2,8 @@
 //! number a call comes with, and owners are released by name (RFC 7530 sections 9.1.4, 9.1.10, 9.1.11).
 
 use super::{
-    held::{Held, Kind, Wanted},
+    checked::Wanted,
+    held::{Held, Kind},
     release::{Release, Why},
     stateids::{check_sequence, next},
 };

@@ -43,6 +43,7 @@
 
 pub(crate) mod backchannel;
 pub(crate) mod channel;
+pub(crate) mod checked;
 pub(crate) mod clients;
 pub(crate) mod clients40;
 pub(crate) mod connections;

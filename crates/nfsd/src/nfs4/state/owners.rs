@@ -5,8 +5,9 @@
 //! decided before; what comes of an error here is given back there by the caller.
 
 use super::{
+    checked::Wanted,
     grace::Recorded,
-    held::{Held, Inner, Kind, State, Wanted},
+    held::{Held, Inner, Kind, State},
     release::Release,
     stateids::next,
 };

@@ -122,7 +122,7 @@ impl Slots {
 
     /// Wants slots above `target` back. It never rises again: a slot that came back would count from 1, and an old call
     /// could count as new.
-    #[allow(dead_code, reason = "as the session's")]
+    #[cfg(test)]
     pub(super) fn aim(&self, target: u32) {
         self.target.fetch_min(target, Ordering::Relaxed);
     }

@@ -1,33 +1,30 @@
 //! Copies that go on after COPY was answered: their pieces, and how they end.
 
+mod disk;
+mod ends;
+
 use super::{
     copy::{End, copy_args, copy_with, whole},
     delegation::{delegated, give_back},
     *,
 };
 use crate::{
-    Access, Caller, Changed, Copied, Fault, FileId, FileSystem, Found, Listing, ListingBudget, Made, MemoryFs, New,
-    OpenFile, Queue, ReadData, Span, Told, Via, Workers, Written, failed,
+    Queue, Workers,
     nfs4::{
         state::copies::{KEPT, MAX_COPIES},
         tasks::Driver,
         testing::back::{Back, Heard, Said},
     },
 };
-use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Buffer};
-use rpcrdma_nfs::{
-    attr::{self, Attributes, Change},
-    v4::{
-        callback::{self, CbOffload, OffloadOutcome},
-        ops::OffloadStatusOk,
-    },
+use rpcrdma_nfs::v4::{
+    callback::{self, CbOffload, OffloadOutcome},
+    ops::OffloadStatusOk,
 };
 use std::{
     pin::Pin,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     task::{Context, Waker},
     time::Duration,
@@ -271,133 +268,6 @@ fn a_copy_that_is_cancelled_has_stopped_when_that_is_answered() {
     assert_eq!(world.server.shared().state.client(world.client.id).unwrap().known_copies().len(), 0);
 }
 
-/// proves: NFS4-COPY-ENDS-a
-#[test]
-fn a_copy_ends_with_the_opens_that_it_was_asked_for_with() {
-    for closes_source in [true, false] {
-        let mut world = World::new();
-        let state = world.begin();
-        world.steps.hold();
-        world.drive();
-        let end = if closes_source { &world.from } else { &world.to };
-        assert_eq!(close(&world.client, &end.0, end.1), Status::OK);
-        world.steps.go_on();
-        world.drive();
-        assert_eq!(world.status(state), Ok((MIB, Some(Status::BAD_STATEID))), "the next piece was not made");
-    }
-}
-
-/// What somebody else calls back is no reason to end a copy: Linux asks by the delegation that it has.
-/// proves: NFS4-COPY-ENDS-a
-#[test]
-fn a_copy_outlives_the_delegation_that_it_was_asked_for_with_but_not_the_open() {
-    for is_closed in [false, true] {
-        let mut world = World::new();
-        let (file, open) = world.from.clone();
-        let commit = Args::Commit(ops::Commit { offset: 0, count: 0 });
-        assert_eq!(world.client.on(&file, commit).status(), Status::OK);
-        assert_eq!(close(&world.client, &file, open), Status::OK);
-        let (open, delegation) = delegated(&world.client, "from", READ);
-        world.from.1 = delegation;
-        let state = world.begin();
-        world.steps.hold();
-        world.drive();
-        assert_eq!(give_back(&world.client, &file, delegation), Status::OK);
-        if is_closed {
-            assert_eq!(close(&world.client, &file, open), Status::OK);
-        }
-        world.steps.go_on();
-        world.drive();
-        let ended = if is_closed { (MIB, Some(Status::BAD_STATEID)) } else { (6 * MIB, Some(Status::OK)) };
-        assert_eq!(world.status(state), Ok(ended));
-    }
-}
-
-/// proves: NFS4-COPY-ENDS-a
-#[test]
-fn a_copy_ends_when_its_open_may_write_no_more() {
-    let mut world = World::new();
-    let (_, writing) = open(&world.client, "to", "p", WRITE, 0).unwrap();
-    let (_, both) = open(&world.client, "to", "p", READ, 0).unwrap();
-    assert_eq!(writing.other, both.other);
-    world.to.1 = both;
-    let state = world.begin();
-    world.steps.hold();
-    world.drive();
-    downgrade(&world.client, &world.to.0, both, READ, 0).unwrap();
-    world.steps.go_on();
-    world.drive();
-    assert_eq!(world.status(state), Ok((MIB, Some(Status::OPENMODE))));
-}
-
-/// An open that was counted on by another OPEN is the same open.
-#[test]
-fn a_copy_goes_on_when_its_open_is_opened_again() {
-    let mut world = World::new();
-    let state = world.begin();
-    let (_, again) = open(&world.client, "to", "o", BOTH, 0).unwrap();
-    assert_eq!((again.other, again.sequence), (world.to.1.other, 2));
-    world.drive();
-    assert_eq!(world.status(state), Ok((6 * MIB, Some(Status::OK))));
-}
-
-/// proves: NFS4-COPY-ENDS-a
-#[test]
-fn a_copy_ends_when_another_denies_what_it_does_without_an_open() {
-    let mut world = World::new();
-    world.to.1 = StateId::ANONYMOUS;
-    let again = open(&world.client, "to", "o", BOTH | ops::share::WANT_NONE, 0).unwrap().1;
-    close(&world.client, &world.to.0, again);
-    let state = world.begin();
-    world.steps.hold();
-    world.drive();
-    world.steps.go_on();
-    world.steps.hold();
-    world.drive();
-    assert_eq!(world.status(state), Ok((MIB, None)));
-    world.steps.go_on();
-    let other = world.server.client("b");
-    open(&other, "to", "o", READ, WRITE).unwrap();
-    world.drive();
-    assert_eq!(world.status(state), Ok((2 * MIB, Some(Status::LOCKED))));
-}
-
-/// proves: NFS4-COPY-ENDS-a
-#[test]
-fn a_copy_ends_with_its_client() {
-    let mut world = World::new();
-    // Nothing that it has open would end it.
-    (world.from.1, world.to.1) = (StateId::ANONYMOUS, StateId::ANONYMOUS);
-    world.begin();
-    world.steps.hold();
-    world.drive();
-    let former = world.server.shared().state.client(world.client.id).unwrap();
-    world.steps.go_on();
-    // The client has restarted.
-    let client = world.server.client_as("a", 2, 0, 2);
-    client.reclaim_complete();
-    assert!(former.held.is_ended());
-    world.drive();
-    let (file, _) = open(&client, "to", "o", READ, 0).unwrap();
-    assert_eq!(super::space::size(&client, &file), MIB);
-    assert_eq!(former.known_copies().len(), 0);
-}
-
-/// proves: NFS4-COPY-ENDS-a
-#[test]
-fn a_copy_is_not_known_after_a_restart() {
-    let world = World::new();
-    let state = world.begin();
-    let World { server, driver, client, .. } = world;
-    // What goes on ends with its program.
-    drop((driver, client));
-    let server = server.restart();
-    let client = server.client_as("a", 2, 0, 2);
-    client.reclaim_complete();
-    let (file, _) = open(&client, "to", "o", BOTH, 0).unwrap();
-    assert_eq!(status(&client, &file, state), Err(Status::BAD_STATEID));
-}
-
 /// proves: NFS4-LIMITS-COPIES-a
 #[test]
 fn one_copy_too_many_is_made_before_it_is_answered() {
@@ -438,140 +308,4 @@ fn a_copy_that_is_demanded_at_once_is_made_at_once_and_so_is_a_short_one() {
             .callback
             .is_some()
     );
-}
-
-/// The source is cut while it is copied.
-#[test]
-fn a_copy_ends_where_its_source_does() {
-    let mut world = World::new();
-    let state = world.begin();
-    std::fs::File::options()
-        .write(true)
-        .open(world.server.served().join("from"))
-        .unwrap()
-        .set_len(2 * MIB + 5)
-        .unwrap();
-    world.drive();
-    assert_eq!(world.status(state), Ok((2 * MIB + 5, Some(Status::OK))));
-}
-
-/// Memory that is said to lose what was written, and that cannot always keep it.
-struct Losing {
-    memory: MemoryFs,
-    losses: AtomicU64,
-    /// What comes of a COMMIT.
-    kept: Mutex<Result<(), Fault>>,
-    /// The losses that a COMMIT sees.
-    loses: AtomicU64,
-}
-
-impl FileSystem for Losing {
-    fn root(&self) -> FileId {
-        self.memory.root()
-    }
-
-    fn id(&self) -> u64 {
-        self.memory.id()
-    }
-
-    fn losses(&self) -> u64 {
-        self.losses.load(Ordering::Relaxed)
-    }
-
-    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
-        self.memory.attributes(caller, file)
-    }
-
-    fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
-        self.memory.lookup(caller, directory, name)
-    }
-
-    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
-        self.memory.read(via, offset, count, buffer)
-    }
-
-    fn list(
-        &self,
-        caller: Caller,
-        directory: FileId,
-        cookie: u64,
-        verifier: [u8; 8],
-        budget: ListingBudget,
-    ) -> BoxFuture<'_, Told<Listing>> {
-        self.memory.list(caller, directory, cookie, verifier, budget)
-    }
-
-    fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
-        self.memory.open(caller, file, access)
-    }
-
-    fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
-        self.memory.make(caller, directory, name, new)
-    }
-
-    fn write(&self, via: Via, offset: u64, data: Bytes, stability: attr::Stability) -> BoxFuture<'_, Changed<Written>> {
-        self.memory.write(via, offset, data, stability)
-    }
-
-    fn copy(&self, from: Via, to: Via, span: Span) -> BoxFuture<'_, Changed<Copied>> {
-        self.memory.copy(from, to, span)
-    }
-
-    fn commit(&self, via: Via, offset: u64, count: u32) -> BoxFuture<'_, Changed<Change>> {
-        self.losses.fetch_add(self.loses.load(Ordering::Relaxed), Ordering::Relaxed);
-        match *self.kept.lock().unwrap() {
-            Ok(()) => self.memory.commit(via, offset, count),
-            Err(fault) => Box::pin(std::future::ready(Err(failed(fault)))),
-        }
-    }
-}
-
-/// proves: NFS4-COPY-LOSS-a
-#[test]
-fn a_client_learns_what_was_lost_of_a_copy() {
-    for (kept, loses, ended) in [
-        (Ok(()), 0, Ok(ops::Stability::FileSync)),
-        // The verifier is another one by now, or will be: a COMMIT of the client's will tell it.
-        (Ok(()), 1, Ok(ops::Stability::Unstable)),
-        (Err(Fault::Io), 1, Ok(ops::Stability::Unstable)),
-        (Err(Fault::Later), 0, Ok(ops::Stability::Unstable)),
-        (Err(Fault::NoSpace), 0, Err(Status::NOSPC)),
-    ] {
-        let memory = MemoryFs::new(64 << 20, &crate::testing::env());
-        let file_system = Losing { memory, losses: 7.into(), kept: Mutex::new(kept), loses: loses.into() };
-        let server = TestServer::serving(Arc::new(file_system));
-        let mut driver = server.shared().tasks.driver().unwrap();
-        let (client, _) = client_of(&server, &mut driver, "a");
-        let (from, to) = (made(&client, "from"), made(&client, "to"));
-        for at in 0..5 {
-            client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
-        }
-        let ends = (&from, &to);
-        let verifier = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.verifier;
-        drive(&mut driver);
-        let client = server.shared().state.client(client.id).unwrap();
-        let outcome = client.known_copies().remove(0).outcome().unwrap();
-        assert_eq!(outcome.map(|response| response.committed), ended, "{kept:?} {loses}");
-        assert!(outcome.is_err() || outcome.unwrap().verifier == verifier, "that of before the copy");
-    }
-}
-
-/// A copy whose failure nobody waits for is not a silent one.
-#[test]
-fn a_disk_that_is_full_is_told_to_the_client_and_in_the_log() {
-    let memory = MemoryFs::new(7 << 20, &crate::testing::env());
-    let server = TestServer::serving(Arc::new(memory));
-    let mut driver = server.shared().tasks.driver().unwrap();
-    let (client, _) = client_of(&server, &mut driver, "a");
-    let (from, to) = (made(&client, "from"), made(&client, "to"));
-    for at in 0..5 {
-        client.write(&from.0, from.1, at * MIB, &vec![1; MIB as usize]).unwrap();
-    }
-    let ends = (&from, &to);
-    let state = copy_with(&client, ends, copy_args(ends, (0, 0, 0), false)).unwrap().response.callback.unwrap();
-    let told = crate::tests::warnings::warnings(|| {
-        drive(&mut driver);
-    });
-    assert_eq!(status(&client, &to.0, state), Ok((2 * MIB, Some(Status::NOSPC))));
-    assert!(told.len() == 1 && told[0].contains("NOSPC") && told[0].contains("procedure=\"COPY\""), "{told:?}");
 }

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::{
-    Access, Caller, Changed, Fault, FileId, FileSystem, Found, Listing, ListingBudget, Made, MemoryFs, New, OpenFile,
-    ReadData, Squash, Told, Via, failed, nfs4::testing::Setup,
+    Access, Caller, Fault, FileId, FileSystem, MemoryFs, OpenFile, Squash, Told, failed,
+    nfs4::testing::{Setup, memory::as_memory},
 };
 use bytes::Bytes;
-use rpcrdma_env::{BoxFuture, Buffer};
+use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
-    attr, v3,
+    v3,
     v4::{Attribute, Bitmap, StateIdOther, Verifier},
 };
 use std::{
@@ -293,40 +293,7 @@ struct Fleeting {
 }
 
 impl FileSystem for Fleeting {
-    fn root(&self) -> FileId {
-        self.memory.root()
-    }
-
-    fn id(&self) -> u64 {
-        self.memory.id()
-    }
-
-    fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<attr::Attributes, Fault>> {
-        self.memory.attributes(caller, file)
-    }
-
-    fn lookup(&self, caller: Caller, directory: FileId, name: Bytes) -> BoxFuture<'_, Told<Found>> {
-        self.memory.lookup(caller, directory, name)
-    }
-
-    fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> BoxFuture<'_, Told<ReadData>> {
-        self.memory.read(via, offset, count, buffer)
-    }
-
-    fn list(
-        &self,
-        caller: Caller,
-        directory: FileId,
-        cookie: u64,
-        verifier: [u8; 8],
-        budget: ListingBudget,
-    ) -> BoxFuture<'_, Told<Listing>> {
-        self.memory.list(caller, directory, cookie, verifier, budget)
-    }
-
-    fn make(&self, caller: Caller, directory: FileId, name: Bytes, new: New) -> BoxFuture<'_, Changed<Made>> {
-        self.memory.make(caller, directory, name, new)
-    }
+    as_memory!();
 
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         let is_removed = |left: usize| left.checked_sub(1);

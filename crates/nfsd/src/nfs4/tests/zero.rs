@@ -1,5 +1,8 @@
 //! Minor version 0: clients without sessions, asked of whole servers.
 
+mod away;
+mod numbers;
+
 use super::*;
 use crate::nfs4::{
     state::owners40::OwnerOf,
@@ -14,6 +17,12 @@ use rpcrdma_nfs::v4::{
 fn on_both(test: impl Fn(TestServer)) {
     test(TestServer::memory());
     test(TestServer::directory());
+}
+
+impl Client40 {
+    fn shared_opens(&self, server: &TestServer) -> usize {
+        server.nfsd.version_4_counts().unwrap().opens
+    }
 }
 
 /// proves: NFS4-7530-9.1.11-a, NFS4-7530-9.1.4-a
@@ -98,108 +107,6 @@ fn an_open_of_an_owner_that_was_not_confirmed_takes_the_place_of_the_one_before(
     assert_eq!(client.shared_opens(&server), 1, "the other client's");
 }
 
-impl Client40 {
-    fn shared_opens(&self, server: &TestServer) -> usize {
-        server.nfsd.version_4_counts().unwrap().opens
-    }
-}
-
-/// Every operation with a number, once more by the same number, and by wrong ones.
-///
-/// proves: NFS4-7530-9.1.7-a, NFS4-7530-9.1.8-a, NFS4-7530-9.1.10-b
-#[test]
-fn an_operation_that_comes_again_is_answered_and_not_executed() {
-    on_both(|server| {
-        let client = Client40::new(&server, "a");
-        let (owner, locker) = (client.owner("o"), client.owner("l"));
-        let how = CreateHow::Guarded(FileAttributes::of(&[Value::Mode(0o644)]));
-        let open = ops::Open { how: OpenHow::Create(how), ..client.to_open(&owner, "f", BOTH, 0) };
-        let (file, opened) = client.open_as_is(open.clone()).unwrap();
-        // Another call of the same words: the reply cache does not know it.
-        let again = client.open_as_is(open).unwrap();
-        assert_eq!(format!("{again:?}"), format!("{:?}", (&file, &opened)), "the file is current, too");
-        let twice = |client: &Client40, owner: &Counter, op: Args| {
-            let (one, two) = (client.on(&file, op.clone()), client.on(&file, op));
-            assert_eq!(format!("{one:?}"), format!("{two:?}"));
-            let _ = owner;
-            one
-        };
-        let confirm = ops::OpenConfirm { state: opened.state, sequence: owner.next() };
-        let state = only!(twice(&client, &owner, Args::OpenConfirm(confirm)), OpenConfirm).unwrap().state;
-        let lock =
-            |locker| Args::Lock(ops::Lock { kind: ops::LockKind::Write, reclaim: false, offset: 0, length: 5, locker });
-        let locked = only!(twice(&client, &owner, lock(first(&owner, state, &locker))), Lock).unwrap().state;
-        let locked = only!(twice(&client, &locker, lock(known(&locker, locked))), Lock).unwrap().state;
-        let unlock =
-            ops::LockU { kind: ops::LockKind::Write, sequence: locker.next(), state: locked, offset: 0, length: 9 };
-        let locked = only!(twice(&client, &locker, Args::LockU(unlock)), LockU).unwrap().state;
-        assert_eq!(locked.sequence, 3, "LOCK, LOCK, LOCKU");
-        let widened = client.open(&owner, "f", READ, 0).unwrap().1;
-        let down = ops::OpenDowngrade { state: widened, sequence: owner.next(), access: READ, deny: 0 };
-        let state = only!(twice(&client, &owner, Args::OpenDowngrade(down)), OpenDowngrade).unwrap().state;
-        let close = ops::Close { sequence: owner.next(), state };
-        only!(twice(&client, &owner, Args::Close(close)), Close).unwrap();
-        assert_eq!(
-            client.on(&file, Args::Close(ops::Close { sequence: owner.next(), state })).status(),
-            Status::BAD_STATEID
-        );
-        // A failure that used its number up comes again as well.
-        owner.last.set(owner.last.get() - 1);
-        let missing = client.to_open(&owner, "missing", READ, 0);
-        assert_eq!(client.open_as_is(missing.clone()).err(), Some(Status::NOENT));
-        client.create(&client.owner("p"), "missing");
-        assert_eq!(client.open_as_is(missing).err(), Some(Status::NOENT), "it is not looked at again");
-        assert!(client.open(&owner, "missing", READ, 0).is_ok());
-    });
-}
-
-/// proves: NFS4-7530-9.1.7-a, NFS4-7530-9.1.9-b
-#[test]
-fn a_number_that_is_neither_the_next_nor_the_last_is_refused() {
-    let server = TestServer::memory();
-    let client = Client40::new(&server, "a");
-    let (owner, locker) = (client.owner("o"), client.owner("l"));
-    let (file, state) = client.create(&owner, "f");
-    let locked = client.lock(&file, first(&owner, state, &locker), (0, 10)).unwrap();
-    let (last, last_lock) = (owner.last.get(), locker.last.get());
-    for wrong in [last.wrapping_add(2), last.wrapping_sub(1), 0, u32::MAX] {
-        let with = || owner.last.set(wrong.wrapping_sub(1));
-        with();
-        assert_eq!(client.open(&owner, "f", READ, 0).err(), Some(Status::BAD_SEQID), "{wrong}");
-        with();
-        assert_eq!(client.close(&owner, &file, state), Status::BAD_SEQID);
-        with();
-        assert_eq!(client.downgrade(&owner, &file, state, READ), Err(Status::BAD_SEQID));
-        with();
-        let refused = client.lock(&file, first(&owner, state, &client.owner("m")), (50, 1));
-        assert_eq!(refused, Err(LockFailure::Plain(Status::BAD_SEQID)));
-        locker.last.set(wrong.wrapping_add(40));
-        assert_eq!(client.unlock(&locker, &file, locked), Err(Status::BAD_SEQID));
-    }
-    // The last number of all, for something else.
-    owner.last.set(last - 1);
-    assert_eq!(client.close(&owner, &file, state), Status::BAD_SEQID);
-    locker.last.set(last_lock - 1);
-    assert_eq!(client.unlock(&locker, &file, locked), Err(Status::BAD_SEQID));
-    // The number of the lock owner counts as well, as long as it has a stateid.
-    owner.last.set(last);
-    let by = |lock_sequence| {
-        Locker::New(NewLocker {
-            open_sequence: owner.next(),
-            open_state: state,
-            lock_sequence,
-            owner: locker.owner.clone(),
-        })
-    };
-    for wrong in [last_lock, last_lock + 2] {
-        owner.last.set(last);
-        assert_eq!(client.lock(&file, by(wrong), (50, 1)), Err(LockFailure::Plain(Status::BAD_SEQID)));
-    }
-    owner.last.set(last);
-    assert!(client.lock(&file, by(last_lock + 1), (50, 1)).is_ok());
-    assert_eq!(client.close(&owner, &file, state), Status::OK, "what was refused has used no number up");
-}
-
 /// proves: NFS4-7530-9.1.4-a, NFS4-7530-9.1.4.4-a
 #[test]
 fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() {
@@ -231,25 +138,6 @@ fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() 
     owner.last.set(owner.last.get() - 1);
     assert_eq!(client.close(&owner, &file, StateId::ANONYMOUS), Status::BAD_STATEID);
     owner.last.set(owner.last.get() - 1);
-    assert_eq!(client.close(&owner, &file, state), Status::OK);
-}
-
-/// proves: NFS4-7530-9.1.7-b
-#[test]
-fn without_a_current_file_no_number_is_used_up() {
-    let server = TestServer::memory();
-    let client = Client40::new(&server, "a");
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
-    let next = owner.next();
-    for op in [
-        Args::Open(ops::Open { sequence: next, ..client.to_open(&owner, "f", READ, 0) }),
-        Args::Close(ops::Close { sequence: next, state }),
-        Args::OpenDowngrade(ops::OpenDowngrade { state, sequence: next, access: READ, deny: 0 }),
-    ] {
-        assert_eq!(client.one(op).status(), Status::NOFILEHANDLE);
-    }
-    owner.last.set(next - 1);
     assert_eq!(client.close(&owner, &file, state), Status::OK);
 }
 
@@ -290,118 +178,6 @@ fn clients_of_different_minor_versions_exclude_each_other_and_share_no_state() {
         assert_eq!(zero.close(&owner, &file, state), Status::OK);
         assert!(open(&one, "f", "o", WRITE, 0).is_ok());
     });
-}
-
-/// proves: NFS4-7530-9.5-a, NFS4-7530-9.6.3-a
-#[test]
-fn a_client_that_was_away_loses_all_with_the_first_conflict() {
-    on_both(|server| {
-        let (away, other) = (Client40::new(&server, "a"), server.client("b"));
-        let owner = away.owner("o");
-        let (file, state) = away.create(&owner, "f");
-        away.close(&owner, &file, state);
-        let (_, denying) = away.open(&owner, "f", BOTH, WRITE).unwrap();
-        let (second, other_state) = away.create(&owner, "g");
-        server.pass(80);
-        assert_eq!(away.read(&file, denying), Ok(vec![]), "reading renews the lease");
-        server.pass(80);
-        assert_eq!(away.renew(), Status::OK, "and so does RENEW");
-        server.pass(80);
-        assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::SHARE_DENIED));
-        server.pass(20);
-        assert!(open(&other, "f", "o", WRITE, 0).is_ok());
-        assert_eq!(away.read(&file, denying), Err(Status::EXPIRED));
-        assert_eq!(away.read(&second, other_state), Err(Status::EXPIRED), "what nobody wanted, too");
-        assert_eq!(away.close(&owner, &second, other_state), Status::EXPIRED);
-        assert_eq!(away.renew(), Status::EXPIRED);
-        assert_eq!(away.open(&owner, "g", READ, 0).err(), Some(Status::EXPIRED));
-        let back = Client40::new(&server, "a");
-        assert!(back.open(&back.owner("o"), "g", READ, 0).is_ok());
-    });
-}
-
-/// proves: NFS4-7530-9.6.2-a, NFS4-7530-9.1.11-b
-#[test]
-fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() {
-    let server = TestServer::directory();
-    let client = Client40::new(&server, "a");
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
-    let locker = client.owner("l");
-    client.lock(&file, first(&owner, state, &locker), (0, 10)).unwrap();
-    drop(client);
-
-    let server = server.restart();
-    let client = Client40::new(&server, "a");
-    let stranger = Client40::new(&server, "b");
-    assert_eq!(client.read(&file, state), Err(Status::STALE_STATEID));
-    let reclaim = |client: &Client40, owner: &Counter| {
-        let claim = Claim::Previous(DelegationKind::None);
-        let open = ops::Open { claim, ..client.to_open(owner, "", BOTH, 0) };
-        only!(client.on(&file, Args::Open(open)), Open)
-    };
-    let (owner, of_stranger) = (client.owner("o"), stranger.owner("o"));
-    let opened = reclaim(&client, &owner).unwrap();
-    assert_eq!(opened.flags & open_result::CONFIRM, 0, "a reclaim is not to be confirmed");
-    assert_eq!(reclaim(&stranger, &of_stranger).err(), Some(Status::RECLAIM_BAD));
-    let again = |client: &Client40, reclaim, locker| {
-        let lock = ops::Lock { kind: ops::LockKind::Write, reclaim, offset: 0, length: 10, locker };
-        client.on(&file, Args::Lock(lock)).status()
-    };
-    let locker = client.owner("l");
-    assert_eq!(again(&client, true, first(&owner, opened.state, &locker)), Status::OK);
-    assert_eq!(client.open(&owner, "f", READ, 0).err(), Some(Status::GRACE));
-    assert_eq!(stranger.open(&of_stranger, "f", READ, 0).err(), Some(Status::GRACE));
-    assert_eq!(stranger.read(&file, StateId::ANONYMOUS), Err(Status::GRACE));
-    server.pass(80);
-    let refused = stranger.open(&of_stranger, "f", READ, 0).err();
-    assert_eq!(refused, Some(Status::GRACE), "nobody says he is done");
-    assert_eq!((client.renew(), stranger.renew()), (Status::OK, Status::OK));
-    server.pass(20);
-    assert_eq!(reclaim(&client, &owner).err(), Some(Status::NO_GRACE));
-    assert_eq!(client.read(&file, opened.state), Ok(vec![]));
-    assert!(client.open(&owner, "f", READ, 0).is_ok());
-    assert!(stranger.open(&of_stranger, "f", READ, 0).is_ok());
-
-    // Once more: it has stayed on record.
-    drop((client, stranger));
-    let server = server.restart();
-    let client = Client40::new(&server, "a");
-    assert!(reclaim(&client, &client.owner("o")).is_ok());
-}
-
-/// Two restarts: who reclaimed nothing after the first may not get after the second what another had in between.
-///
-/// proves: NFS4-7530-9.6.2-b
-#[test]
-fn who_has_come_back_without_reclaiming_reclaims_nothing_after_the_next_restart() {
-    let server = TestServer::directory();
-    let names = ["silent", "failed", "reclaims"];
-    let files = names.map(|name| {
-        let client = Client40::new(&server, name);
-        client.create(&client.owner("o"), name).0
-    });
-    let reclaim = |client: &Client40, at: Args| {
-        let claim = Claim::Previous(DelegationKind::None);
-        let open = ops::Open { claim, ..client.to_open(&client.owner("o"), "", BOTH, 0) };
-        only!(client.last(vec![at, Args::Open(open)]), Open).err().unwrap_or(Status::OK)
-    };
-    let put = |at: usize| Args::PutFh(ops::PutFh { file: files[at].clone() });
-
-    let server = server.restart();
-    let clients = names.map(|name| Client40::new(&server, name));
-    assert_eq!(reclaim(&clients[1], Args::PutRootFh), Status::ISDIR);
-    assert_eq!(reclaim(&clients[2], put(2)), Status::OK);
-    server.pass(100);
-    let other = server.client("other");
-    for file in &files[..2] {
-        assert!(other.read(file, StateId::ANONYMOUS, 0, 1).is_ok(), "the grace period is over");
-    }
-    drop((clients, other));
-
-    let server = server.restart();
-    let told = [0, 1, 2].map(|at| reclaim(&Client40::new(&server, names[at]), put(at)));
-    assert_eq!(told, [Status::RECLAIM_BAD, Status::RECLAIM_BAD, Status::OK]);
 }
 
 /// proves: NFS4-7530-DRC-a
@@ -498,33 +274,6 @@ fn who_has_not_opened_a_file_needs_the_right_to_use_the_stateid_of_another() {
     });
 }
 
-/// proves: NFS4-7530-9.1.9-c
-#[test]
-fn a_lock_that_was_denied_is_told_again_and_its_owner_may_begin_anew() {
-    let server = TestServer::memory();
-    let client = Client40::new(&server, "a");
-    let (one, two) = (client.owner("one"), client.owner("two"));
-    let (file, of_one) = client.create(&one, "f");
-    let (_, of_two) = client.open(&two, "f", BOTH, 0).unwrap();
-    let (holder, wants) = (client.owner("holder"), client.owner("wants"));
-    let held = client.lock(&file, first(&one, of_one, &holder), (10, 10)).unwrap();
-    let denied = LockFailure::Told(LockDenied {
-        offset: 10,
-        length: 10,
-        kind: ops::LockKind::Write,
-        owner: holder.owner.clone(),
-    });
-    let wish = first(&two, of_two, &wants);
-    assert_eq!(client.lock(&file, wish.clone(), (0, 15)), Err(denied.clone()));
-    let held = client.unlock(&holder, &file, held).unwrap();
-    assert_eq!(client.lock(&file, wish, (0, 15)), Err(denied), "the same call has the same answer");
-    // It holds nothing, so any number is its first.
-    wants.last.set(900);
-    assert!(client.lock(&file, first(&two, of_two, &wants), (0, 15)).is_ok());
-    assert_eq!(client.close(&one, &file, of_one), Status::OK);
-    assert_eq!(client.unlock(&holder, &file, held), Err(Status::BAD_STATEID), "locks end with the open");
-}
-
 /// proves: NFS4-7530-9.1.1-b
 #[test]
 fn a_lock_owner_is_of_the_client_of_the_open() {
@@ -541,33 +290,6 @@ fn a_lock_owner_is_of_the_client_of_the_open() {
     }
     // The open of a client by another's call: the stateid says whose it is.
     assert_eq!(other.close(&owner, &file, state), Status::OK);
-}
-
-/// Only the statuses that RFC 7530 section 9.1.7 names leave an owner's number as it was.
-///
-/// proves: NFS4-7530-9.1.7-b
-#[test]
-fn a_lock_that_is_refused_before_it_is_tried_uses_up_the_open_owners_number() {
-    let server = TestServer::memory();
-    let (client, gone) = (Client40::new(&server, "a"), Client40::new(&server, "b"));
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
-    // The id of a client that is no more.
-    Client40::of_incarnation(&server, "b", 0, 2);
-    let mut locker = client.owner("l");
-    locker.owner.client = gone.id;
-    let refused = client.lock(&file, first(&owner, state, &locker), (0, 1));
-    assert_eq!(refused, Err(LockFailure::Plain(Status::EXPIRED)));
-    // It has as many owners of locks as it may.
-    let record = server.shared().state.client_of_zero(client.id).unwrap();
-    let owners = &record.zero().unwrap().owners;
-    let name = |number: u32| OwnerName(format!("{number:01024}").into());
-    while owners.get(OwnerOf::Locks, &name(owners.counts().1 as u32)).is_ok() {}
-    let wish = first(&owner, state, &client.owner(&"l".repeat(1_024)));
-    assert_eq!(client.lock(&file, wish.clone(), (0, 1)), Err(LockFailure::Plain(Status::DELAY)));
-    let again = client.lock(&file, wish, (0, 1));
-    assert_eq!(again, Err(LockFailure::Plain(Status::DELAY)), "the same call has the same answer");
-    assert_eq!(client.close(&owner, &file, state), Status::OK, "the next number");
 }
 
 /// proves: NFS4-7530-MINORS-a

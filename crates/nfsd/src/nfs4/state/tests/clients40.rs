@@ -4,7 +4,7 @@
 use super::*;
 use crate::nfs4::state::{
     Loss,
-    held::Wanted,
+    checked::Wanted,
     held40::MAX_LOST,
     owners::Opening,
     release::Why,

@@ -1,7 +1,7 @@
 //! Opens and locks by their owners, and what a stateid is worth.
 
 use super::*;
-use crate::nfs4::state::{held::Wanted, owners::LockBy, release::Released};
+use crate::nfs4::state::{checked::Wanted, owners::LockBy, release::Released};
 use rpcrdma_nfs::v4::{StateId, StateIdOther};
 
 fn with(id: StateId, sequence: u32) -> StateId {

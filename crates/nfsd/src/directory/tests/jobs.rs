@@ -1,0 +1,68 @@
+//! What goes to the program's threads, and what happens if it gets lost there.
+
+use super::*;
+use crate::Workers;
+use rustix::io::Errno;
+use std::{
+    io,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+/// Counts the jobs.
+#[derive(Default)]
+struct Counted(AtomicUsize);
+
+impl Workers for Counted {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        self.0.fetch_add(1, Relaxed);
+        job();
+    }
+}
+
+#[test]
+fn what_is_in_memory_is_told_without_another_thread() {
+    let scratch = Scratch::new(Ways::default());
+    let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
+    let workers = Arc::new(Counted::default());
+    let directory = DirectoryFs::open(&scratch.served(), &state, Queue::new(workers.clone()), &env()).unwrap();
+    host::write(scratch.served().join("probe"), "probe").unwrap();
+    let probe = host::File::open(scratch.served().join("probe")).unwrap();
+    let mut octet = [0];
+    let no_wait = rustix::io::ReadWriteFlags::NOWAIT;
+    let probed = rustix::io::preadv2(&probe, &mut [io::IoSliceMut::new(&mut octet)], 0, no_wait);
+    if !directory.inner.local || probed == Err(Errno::OPNOTSUPP) {
+        return; // tmpfs, for one, has no such read.
+    }
+    let identities = Identities { squash: Squash::None, ..Identities::default() };
+    let export = Export::new("/", Arc::new(directory)).with_identities(identities);
+    let client = Client::of(&Nfsd::new(vec![export], SECRET, &env()).unwrap());
+    let file = client.new_file(&client.root(), "file");
+    client.write(&file, 0, vec![7; 100_000]).unwrap();
+    client.read(&file, 0, 100).unwrap();
+    let before = workers.0.load(Relaxed);
+    for offset in [0, 4096, 99_990, 100_000, 200_000] {
+        client.read(&file, offset, 4096).unwrap();
+    }
+    client.attributes(&file).unwrap();
+    assert_eq!(workers.0.load(Relaxed), before);
+    assert!(client.as_user(77, 77, &[]).read(&file, 0, 10).is_ok());
+    assert_eq!(workers.0.load(Relaxed), before + 1, "another caller opens for himself");
+}
+
+/// Loses every job.
+struct Lost;
+
+impl Workers for Lost {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        drop(job);
+    }
+}
+
+#[test]
+fn a_job_that_is_dropped_fails_its_call() {
+    let scratch = Scratch::new(Ways::default());
+    let state = StateDirectory::open(scratch.directory.path().join("state"), &*env().random).unwrap();
+    let lost = DirectoryFs::open(&scratch.served(), &state, Queue::new(Arc::new(Lost)), &env()).unwrap();
+    let client = Client::serving(Arc::new(lost));
+    assert_eq!(client.lookup(&client.root(), "x").map(|_| ()), Err(Status::SERVERFAULT));
+}

@@ -1,0 +1,113 @@
+//! What the stateid that an operation came with stands for: which kind of state, whose, and what is open by it.
+
+use super::{
+    held::{Held, Kind},
+    owners::Share,
+};
+use crate::claims::FileKey;
+use rpcrdma_nfs::v4::{OwnerName, StateId, Status};
+
+/// Which kind of state an operation needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// Any: READ, WRITE, SETATTR.
+    Any,
+    /// An open: CLOSE, OPEN_DOWNGRADE, the first LOCK of an owner.
+    Open,
+    /// Locks: LOCK and LOCKU.
+    Lock,
+    /// A delegation: DELEGRETURN.
+    Delegation,
+}
+
+/// What a valid stateid stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Checked<P> {
+    /// Which kind, never [`Wanted::Any`].
+    pub(crate) kind: Wanted,
+    /// The owner: of the open, or of the locks. A delegation has none.
+    pub(crate) owner: Option<OwnerName>,
+    /// What is shared and denied: of the open that locks belong to.
+    pub(crate) share: Share,
+    /// The stateid with its present sequence number.
+    pub(crate) id: StateId,
+    pins: Vec<(u8, P)>,
+}
+
+impl<P> Checked<P> {
+    /// What was opened with at least this access.
+    pub(crate) fn pin(&self, access: u8) -> Option<&P> {
+        with_access(&self.pins, access)
+    }
+}
+
+fn with_access<P>(pins: &[(u8, P)], access: u8) -> Option<&P> {
+    pins.iter().find(|(has, _)| has & access == access).map(|(_, pin)| pin)
+}
+
+impl<P: Clone> Held<P> {
+    /// What a stateid that an operation came with stands for, on the file that it is about. [Special](super::stateids::special) stateids are
+    /// the caller's business, and stand for nothing here.
+    ///
+    /// # Errors
+    /// BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED, DELEG_REVOKED.
+    pub(crate) fn check(&self, id: StateId, file: FileKey, wanted: Wanted) -> Result<Checked<P>, Status> {
+        let mut inner = self.lock();
+        let state = inner.find(id, Some(file), wanted)?;
+        let id = StateId { sequence: state.sequence, other: id.other };
+        let open = match &state.kind {
+            Kind::Open(open) => (Wanted::Open, open.owner.clone(), id.other),
+            Kind::Lock(lock) => (Wanted::Lock, lock.owner.clone(), lock.open),
+            Kind::Delegation(delegation) => {
+                let share = delegation.share;
+                let pins = vec![(share.access(), delegation.pin.clone())];
+                return Ok(Checked { kind: Wanted::Delegation, owner: None, share, id, pins });
+            }
+        };
+        let (kind, owner, open) = open;
+        match inner.states.get(&open).map(|state| &state.kind) {
+            Some(Kind::Open(open)) => {
+                Ok(Checked { kind, owner: Some(owner), share: open.share, id, pins: open.pins.clone() })
+            }
+            // Locks never outlive their open.
+            _ => Err(Status::SERVERFAULT),
+        }
+    }
+
+    /// Whether a stateid is that of a delegation of the client's.
+    pub(crate) fn is_delegation(&self, id: StateId) -> bool {
+        matches!(self.lock().states.get(&id.other).map(|state| &state.kind), Some(Kind::Delegation(_)))
+    }
+
+    /// An open of a file with at least this access, whichever owner's it is.
+    pub(crate) fn open_of(&self, file: FileKey, access: u8) -> Option<StateId> {
+        let inner = self.lock();
+        let mut states = inner.states.iter().filter(|(_, state)| state.file == file);
+        states.find_map(|(&other, state)| match &state.kind {
+            Kind::Open(open) if with_access(&open.pins, access).is_some() => Some(StateId { sequence: 0, other }),
+            _ => None,
+        })
+    }
+
+    /// What was opened with at least this access by a stateid, as [`check`](Self::check) and [`pin`](Checked::pin) find it,
+    /// for READ and WRITE, of which there are many; `None` if it was not opened so.
+    ///
+    /// # Errors
+    /// As [`check`](Self::check).
+    pub(crate) fn pin(&self, id: StateId, file: FileKey, access: u8) -> Result<Option<P>, Status> {
+        let mut inner = self.lock();
+        let open = match &inner.find(id, Some(file), Wanted::Any)?.kind {
+            Kind::Open(open) => return Ok(with_access(&open.pins, access).cloned()),
+            Kind::Delegation(delegation) => {
+                let has = delegation.share.access();
+                return Ok((has & access == access).then(|| delegation.pin.clone()));
+            }
+            Kind::Lock(lock) => lock.open,
+        };
+        match inner.states.get(&open).map(|state| &state.kind) {
+            Some(Kind::Open(open)) => Ok(with_access(&open.pins, access).cloned()),
+            // Locks never outlive their open.
+            _ => Err(Status::SERVERFAULT),
+        }
+    }
+}
