@@ -15,4 +15,5 @@ mod house;
 mod recovery;
 mod slots;
 mod tcp;
+mod unanswered;
 mod versions;
