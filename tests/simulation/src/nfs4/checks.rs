@@ -209,9 +209,12 @@ impl Checks {
         lock(&self.inner).holders.get(&thing) == Some(&caller)
     }
 
-    /// The server has let a caller use it.
-    pub(super) fn confirms(&self, thing: Thing, caller: usize) {
-        lock(&self.inner).doubtful.remove(&(thing, caller));
+    /// The server has let a caller use it, by a call that was made after its client had been away so often. What was
+    /// called before the last time says nothing: the answer may have been on its way when the client went.
+    pub(super) fn confirms(&self, thing: Thing, caller: usize, departures: u64) {
+        if self.departures(client_of(caller)) == departures {
+            lock(&self.inner).doubtful.remove(&(thing, caller));
+        }
     }
 
     /// A client of ours is killed, and all of its callers with it.
@@ -370,6 +373,21 @@ mod tests {
         assert!(!checks.is_wrong());
         checks.got(Thing::Counter(0), 0);
         assert!(checks.is_wrong());
+    }
+
+    #[test]
+    fn what_a_client_that_was_away_has_is_doubtful_until_it_has_used_it_since() {
+        let (first, second) = (11, 12);
+        let had_before = |called_at: u64| {
+            let checks = checks();
+            checks.got(Thing::Counter(0), first);
+            checks.leaves(client_of(first));
+            checks.confirms(Thing::Counter(0), first, called_at);
+            checks.got(Thing::Counter(0), second);
+            checks.is_wrong()
+        };
+        assert!(!had_before(0), "the answer of a call of before comes when the client has gone");
+        assert!(had_before(1), "it was used since");
     }
 
     #[test]

@@ -321,6 +321,7 @@ impl Caller {
         }
         self.checks().read(number, value);
         let next = value + 1;
+        let departures = self.checks().departures(self.client);
         self.checks().wrote(number, next, false);
         let data = Bytes::copy_from_slice(&next.to_be_bytes());
         let written = self.nfs.write(&file.opened, offset, Stability::FileSync, data).await;
@@ -329,7 +330,7 @@ impl Caller {
         }
         if self.checks().has(has.thing, self.number) {
             self.checks().wrote(number, next, true);
-            self.checks().confirms(has.thing, self.number);
+            self.checks().confirms(has.thing, self.number, departures);
             self.scene.tally.count("ours: counted up");
         }
         Ok(Some(()))
@@ -500,10 +501,19 @@ impl Drop for Kept {
 
 impl Written {
     /// When all is done: what was acknowledged is there.
-    pub(super) async fn judge(&self, scene: &Scene, nfs: &Nfs4) {
-        if let Err(error) = self.read(scene, nfs).await {
-            scene.checks.found(format!("{}: {error}", self.name));
+    pub(super) async fn judge(&self, scene: &Scene, client: usize, nfs: &Nfs4) {
+        for _ in 0..PATIENCE {
+            match self.read(scene, nfs).await {
+                // The transport gives up only now what it tried all the time that the client was away.
+                Err(error) if is_of_absence(&error) && scene.checks.departures(client) > 0 => {
+                    scene.tally.count("ours: a call fails for an absence");
+                    scene.world.sleep(PAUSE).await;
+                }
+                Err(error) => return scene.checks.found(format!("{}: {error}", self.name)),
+                Ok(()) => return,
+            }
         }
+        scene.checks.found(format!("{} cannot be read any more", self.name));
     }
 
     async fn read(&self, scene: &Scene, nfs: &Nfs4) -> Result<(), Error> {
