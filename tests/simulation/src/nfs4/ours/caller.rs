@@ -78,8 +78,11 @@ struct Has {
 }
 
 impl Has {
-    fn new(checks: &Arc<Checks>, thing: Thing, caller: usize) -> Self {
-        checks.got(thing, caller);
+    fn new(checks: &Arc<Checks>, thing: Thing, caller: usize, is_late: bool) -> Self {
+        match is_late {
+            true => checks.got_late(thing, caller),
+            false => checks.got(thing, caller),
+        }
         Self { checks: checks.clone(), thing, caller }
     }
 }
@@ -279,10 +282,8 @@ impl Caller {
                 }
             }
         }
-        let has = Has::new(self.checks(), thing, self.number);
-        if self.checks().departures(self.client) != file.departures {
-            self.checks().doubts(thing, self.number);
-        }
+        let is_late = self.checks().departures(self.client) != file.departures;
+        let has = Has::new(self.checks(), thing, self.number, is_late);
         let held = self.random.below(4) == 0;
         if self.count_once(&file, &has, counter, offset).await?.is_some() && held {
             self.scene.tally.count("ours: held for longer than a lease");
