@@ -13,6 +13,7 @@ mod gathered;
 mod hostile;
 mod house;
 mod recovery;
+mod revoked;
 mod slots;
 mod tcp;
 mod unanswered;
