@@ -107,6 +107,7 @@ impl Nfs4 {
     /// # Errors
     /// See [`Error`].
     pub async fn end(&self) -> Result<(), Error> {
+        self.inner.duties.ending(true);
         for held in self.inner.duties.take_closes() {
             self.inner.close_held(&held).await?;
         }
@@ -116,6 +117,8 @@ impl Nfs4 {
         }
         let (client, session) = {
             let mut standing = self.inner.standing();
+            // It may have had to make itself known to come so far.
+            self.inner.duties.ending(true);
             let session = standing.session.take();
             (standing.client.take(), session)
         };
@@ -151,7 +154,7 @@ impl Inner {
         for held in left.closes {
             let inner = self.clone();
             works.duty(&self.duties, async move {
-                if let Err(error) = inner.close_held(&held).await {
+                if let Err(error) = inner.close_in_the_end(&held).await {
                     tracing::debug!(%error, "a file that nobody uses any more could not be closed");
                 }
             });
@@ -162,7 +165,9 @@ impl Inner {
         }
         drop(beginning);
         let now = self.env.clock.now();
-        let may_heed = |course: &Course| !course.is_heeding && self.duties.has_flags();
+        // Who says goodbye makes itself known no more: a session that is made anew would be in the way.
+        let is_ending = self.duties.is_ending();
+        let may_heed = |course: &Course| !course.is_heeding && !is_ending && self.duties.has_flags();
         if may_heed(course) && now >= course.flags_from {
             let flags = self.duties.take_flags();
             course.is_heeding = true;
@@ -170,17 +175,26 @@ impl Inner {
                 course.has_moved = true;
                 tracing::warn!("a file system has moved to another server, and is not followed there");
             }
-            let inner = self.clone();
-            works.begin(async move { Done::Heeded { has_found: inner.heed(flags).await } });
+            let (inner, at_work) = (self.clone(), self.duties.begin());
+            works.begin(async move {
+                let has_found = inner.heed(flags).await;
+                drop(at_work);
+                Done::Heeded { has_found }
+            });
         }
         let interval = self.server().renewal();
-        if !course.is_renewing && self.renewal_due(course, interval) <= now {
+        if !course.is_renewing && !is_ending && self.renewal_due(course, interval) <= now {
             (course.is_renewing, course.renewed) = (true, now);
-            let inner = self.clone();
-            works.begin(async move { Done::Renewed(inner.renew().await) });
+            let (inner, at_work) = (self.clone(), self.duties.begin());
+            works.begin(async move {
+                let renewed = inner.renew().await;
+                drop(at_work);
+                Done::Renewed(renewed)
+            });
         }
         // A renewal that is under way is followed by the next when its time has come.
-        let due = self.renewal_due(course, interval).max(if course.is_renewing { now + interval } else { now });
+        let due =
+            self.renewal_due(course, interval).max(if course.is_renewing || is_ending { now + interval } else { now });
         if may_heed(course) { due.min(course.flags_from) } else { due }
     }
 

@@ -55,6 +55,7 @@ pub(super) struct Duties {
     /// When the server was heard of last, in nanoseconds of the clock.
     heard: AtomicU64,
     has_ended: AtomicBool,
+    is_ending: AtomicBool,
     wake: Notify,
     /// What the driver has begun and not done, and who waits for the end of it.
     at_work: AtomicU32,
@@ -209,6 +210,16 @@ impl Duties {
 
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// The client says goodbye, and means it until it makes itself known again: what cannot be done now is not tried
+    /// again.
+    pub(super) fn ending(&self, is_ending: bool) {
+        self.is_ending.store(is_ending, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_ending(&self) -> bool {
+        self.is_ending.load(Ordering::Relaxed)
     }
 
     /// Something was left to do, or the client is gone.

@@ -2,7 +2,7 @@
 
 use crate::Denied;
 use rpcrdma_nfs::v4::{Op, OwnerName, Status, ops::LockKind};
-use rpcrdma_oncrpc::{CallError, Rejection};
+use rpcrdma_oncrpc::{CallError, Rejection, TransportError};
 use std::fmt;
 
 /// Why an operation failed.
@@ -198,6 +198,17 @@ impl Error {
     /// Whether the server says that the caller may not do this.
     pub fn is_denied(&self) -> bool {
         self.status().is_some_and(is_denial)
+    }
+
+    /// Whether nobody knows what the server has made of the call: the transport has given up waiting for the reply.
+    pub(super) fn is_unanswered(&self) -> bool {
+        let Self::Call { source: CallError::Transport(error), .. } = self else { return false };
+        !matches!(error, TransportError::Closed)
+    }
+
+    /// Whether it is OPEN itself that has failed, and not what comes after it.
+    pub(super) fn is_of_open(&self) -> bool {
+        matches!(self, Self::Call { operation: Op::Open, .. })
     }
 
     /// The server executed `operation` as `caller` and says no.

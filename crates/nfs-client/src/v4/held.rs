@@ -121,6 +121,11 @@ impl Held {
         lock.into_iter().chain([(state.open, Lost::Open)]).collect()
     }
 
+    /// Whether it still has the name of this stateid, whatever its number is by now.
+    pub(super) fn has_name(&self, state: StateId, what: Lost) -> bool {
+        self.stateids().iter().any(|(now, of)| now.other == state.other && *of == what)
+    }
+
     /// OPEN_CONFIRM or CLOSE has changed the open's stateid.
     pub(super) fn confirmed(&self, open: StateId) {
         let mut state = self.state();

@@ -47,6 +47,7 @@ mod small;
 mod space;
 mod standing;
 mod transfer;
+mod unanswered;
 mod version;
 mod works;
 mod xattr;

@@ -94,7 +94,7 @@ pub(super) enum Target<'a> {
 
 /// The same for a call that may outlive its caller.
 #[derive(Clone, Debug)]
-enum Place {
+pub(super) enum Place {
     Name(Handle, Name),
     File(Handle),
 }
@@ -106,6 +106,13 @@ impl From<Target<'_>> for Place {
             Target::File(file) => Self::File(file.clone()),
         }
     }
+}
+
+/// Who opens, and whether the server may have been asked to.
+#[derive(Debug)]
+pub(super) struct By {
+    owner: Arc<OpenOwner>,
+    is_tried: bool,
 }
 
 /// An open, and the reply that it came with.
@@ -176,17 +183,35 @@ impl Nfs4 {
         more: &[Args],
         caller: &Caller,
     ) -> Result<Opening, Error> {
+        let mut by = By { owner: self.inner.owners.take(), is_tried: false };
+        let opening = self.open_by(&mut by, target, access, how, more, caller).await;
+        if by.is_tried && opening.as_ref().is_err_and(|error| error.is_unanswered() && error.is_of_open()) {
+            self.take_back(by, target.clone(), access);
+        }
+        opening
+    }
+
+    pub(super) async fn open_by(
+        &self,
+        by: &mut By,
+        target: &Place,
+        access: Access,
+        how: How,
+        more: &[Args],
+        caller: &Caller,
+    ) -> Result<Opening, Error> {
         let inner = &self.inner;
         let asked = how;
         let (how, wanted) = inner.open_how(how);
-        let owner = inner.owners.take();
+        let By { owner, is_tried } = by;
+        let owner = owner.clone();
         let turn = owner.turn.lock().await;
-        let (mut epoch, mut is_tried) = (0, false);
+        let mut epoch = 0;
         let mut build = |ground: &Ground| {
-            if caller.has_left() && !is_tried {
+            if caller.has_left() && !*is_tried {
                 return Err(Error::Unsettled { operation: Op::Open, times: 0 });
             }
-            (epoch, is_tried) = (ground.epoch, true);
+            (epoch, *is_tried) = (ground.epoch, true);
             Ok(inner.open_ops(ground, target, access, &how, &owner, more))
         };
         // An open of a file that is there may as well be executed again, and what is read with it is too much to be

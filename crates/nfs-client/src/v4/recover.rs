@@ -116,6 +116,7 @@ impl Inner {
             standing.state_of = Some(known.id);
         }
         standing.client = Some(known);
+        self.duties.ending(false);
         Ok(Step::Next)
     }
 

@@ -15,8 +15,10 @@ mod house;
 mod lies;
 mod offload;
 mod recovery;
+mod revoked;
 #[path = "../simulated/mod.rs"]
 mod simulated;
 mod slots;
 mod tcp;
+mod unanswered;
 mod versions;

@@ -183,8 +183,17 @@ impl Checks {
         inner.doubtful.extend(held);
     }
 
-    /// A caller has got something by a call that it made before its client was away: others may have it by now.
-    pub(super) fn doubts(&self, thing: Thing, caller: usize) {
+    /// A caller hears of something by a call that it made before its client was away. Whoever has got it since keeps it:
+    /// then the caller must not be able to use it.
+    pub(super) fn got_late(&self, thing: Thing, caller: usize) {
+        let is_anothers = {
+            let inner = lock(&self.inner);
+            inner.holders.get(&thing).is_some_and(|holder| !inner.doubtful.contains(&(thing, *holder)))
+        };
+        match is_anothers {
+            true => self.note(format!("client {caller} hears late of {thing:?}")),
+            false => self.got(thing, caller),
+        }
         lock(&self.inner).doubtful.insert((thing, caller));
     }
 
@@ -209,9 +218,12 @@ impl Checks {
         lock(&self.inner).holders.get(&thing) == Some(&caller)
     }
 
-    /// The server has let a caller use it.
-    pub(super) fn confirms(&self, thing: Thing, caller: usize) {
-        lock(&self.inner).doubtful.remove(&(thing, caller));
+    /// The server has let a caller use it, by a call that was made after its client had been away so often. What was
+    /// called before the last time says nothing: the answer may have been on its way when the client went.
+    pub(super) fn confirms(&self, thing: Thing, caller: usize, departures: u64) {
+        if self.departures(client_of(caller)) == departures {
+            lock(&self.inner).doubtful.remove(&(thing, caller));
+        }
     }
 
     /// A client of ours is killed, and all of its callers with it.
@@ -370,6 +382,38 @@ mod tests {
         assert!(!checks.is_wrong());
         checks.got(Thing::Counter(0), 0);
         assert!(checks.is_wrong());
+    }
+
+    #[test]
+    fn what_a_client_that_was_away_has_is_doubtful_until_it_has_used_it_since() {
+        let (first, second) = (11, 12);
+        let had_before = |called_at: u64| {
+            let checks = checks();
+            checks.got(Thing::Counter(0), first);
+            checks.leaves(client_of(first));
+            checks.confirms(Thing::Counter(0), first, called_at);
+            checks.got(Thing::Counter(0), second);
+            checks.is_wrong()
+        };
+        assert!(!had_before(0), "the answer of a call of before comes when the client has gone");
+        assert!(had_before(1), "it was used since");
+    }
+
+    #[test]
+    fn who_hears_late_of_a_lock_takes_it_from_nobody() {
+        let (late, present) = (31, 11);
+        let checks = checks();
+        checks.leaves(client_of(late));
+        checks.got(Thing::Counter(1), present);
+        checks.got_late(Thing::Counter(1), late);
+        assert!(checks.has(Thing::Counter(1), present) && !checks.has(Thing::Counter(1), late));
+        checks.gives_up(Thing::Counter(1), late);
+        checks.gives_up(Thing::Counter(1), present);
+        // What nobody has meanwhile is the caller's, and may be taken from it again.
+        checks.got_late(Thing::Counter(1), late);
+        assert!(checks.has(Thing::Counter(1), late));
+        checks.got(Thing::Counter(1), present);
+        assert!(!checks.is_wrong());
     }
 
     #[test]

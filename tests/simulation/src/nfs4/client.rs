@@ -68,6 +68,9 @@ pub(super) struct Client {
     /// The server says that it cannot call, and that a delegation was taken away.
     is_down: bool,
     pub(super) has_lost: bool,
+    /// Something was taken away, or would have been by now, and was not freed: after a restart the server lets nobody
+    /// reclaim of whom it knows that (RFC 8881 section 8.4.3).
+    pub(super) owes_note: bool,
 }
 
 pub(super) type Outcomes = Vec<Outcome<ItemData>>;
@@ -94,6 +97,7 @@ impl Client {
             program,
             is_down: false,
             has_lost: false,
+            owes_note: false,
         };
         client.recover().await;
         client
@@ -232,7 +236,7 @@ impl Client {
         self.scene.tally.count("nfs4: a client begins anew");
         self.scene.checks.forgets(self.number);
         self.holdings.clear();
-        self.id = None;
+        (self.id, self.owes_note) = (None, false);
         self.recover().await;
     }
 
@@ -267,12 +271,13 @@ impl Client {
         }
         // The server knows nothing of this client any more.
         self.id = None;
+        self.owes_note |= self.holdings.keys().any(|thing| self.may_be_lost(*thing));
         for thing in self.holdings.keys().copied().collect::<Vec<_>>() {
             self.reclaim(thing).await?;
         }
         let complete = Args::ReclaimComplete(ops::ReclaimComplete { one_file_system: false });
         match self.call(true, vec![complete]).await?.as_deref() {
-            Some([Outcome::ReclaimComplete(Ok(()))]) => {}
+            Some([Outcome::ReclaimComplete(Ok(()))]) => self.owes_note = false,
             other => self.scene.checks.found(format!("RECLAIM_COMPLETE: {other:?}")),
         }
         self.id = Some(known.client);
@@ -302,7 +307,7 @@ impl Client {
                     let (state, is_wanted) = match &open.delegation {
                         ops::Delegation::Read(read) if !delegated.is_write => (read.state, read.recalled),
                         ops::Delegation::Write(write) if delegated.is_write => (write.state, write.recalled),
-                        other => return self.lost(thing, &format!("{other:?}")),
+                        other => return self.lost(thing, None, &format!("{other:?}")),
                     };
                     self.scene.tally.count("nfs4: a delegation is reclaimed");
                     // It is asked for with the answer.
@@ -314,7 +319,10 @@ impl Client {
                 }
                 open.state
             }
-            other => return self.lost(thing, &format!("{other:?}")),
+            other => {
+                let status = other.as_ref().map(|outcome| outcome.status());
+                return self.lost(thing, status, &format!("{other:?}"));
+            }
         };
         if let Some((_, (offset, length))) = holding.lock {
             let owner = self.owner("locks");
@@ -323,7 +331,7 @@ impl Client {
             let lock = ops::Lock { kind, reclaim: true, offset, length, locker };
             let state = match self.on(&holding.file, Args::Lock(lock)).await? {
                 Some(Outcome::Lock(Ok(lock))) => lock.state,
-                other => return self.lost(thing, &format!("{other:?}")),
+                other => return self.lost(thing, other.as_ref().map(lock_status), &format!("{other:?}")),
             };
             holding.lock = Some((state, (offset, length)));
         }
@@ -331,11 +339,18 @@ impl Client {
         Ok(())
     }
 
-    fn lost(&mut self, thing: Thing, why: &str) -> Result<(), Gone> {
+    /// Whether the server may have taken it away: a delegation that it has called for, and that was not returned.
+    pub(super) fn may_be_lost(&self, thing: Thing) -> bool {
+        matches!(thing, Thing::Delegated(file) if self.scene.checks.may_be_lost(file, self.number))
+    }
+
+    fn lost(&mut self, thing: Thing, status: Option<Status>, why: &str) -> Result<(), Gone> {
         let checks = &self.scene.checks;
-        match thing {
-            // It was taken away, or would have been.
-            Thing::Delegated(file) if checks.may_be_lost(file, self.number) => {}
+        match status {
+            _ if self.may_be_lost(thing) => {}
+            Some(Status::NO_GRACE) if self.owes_note => {
+                self.scene.tally.count("nfs4: who has taken no note of a loss reclaims nothing");
+            }
             _ => checks.found(format!("client {} does not get {thing:?} back: {why}", self.number)),
         }
         checks.gives_up(thing, self.number);

@@ -199,6 +199,7 @@ impl Worker {
                 continue;
             }
             self.client.scene.tally.count("nfs4: a delegation is taken away");
+            self.client.owes_note = true;
             let Thing::Delegated(file) = thing else { continue };
             if !checks.may_be_lost(file, number) {
                 checks.found(format!("client {number} has lost {thing:?}, which it would have returned: {status}"));
@@ -213,6 +214,7 @@ impl Worker {
             checks.gives_up(thing, number);
             let free = Args::FreeStateId(ops::FreeStateId { state });
             self.expect_ok(&holding.file, free).await?;
+            self.client.owes_note = false;
             self.expect_ok(&holding.file, Args::Close(ops::Close { sequence: 0, state: holding.open })).await?;
         }
         Ok(())

@@ -199,6 +199,7 @@ impl Worker {
                 octets[..data.len()].copy_from_slice(data);
                 Ok(Some(u64::from_be_bytes(octets)))
             }
+            Some(outcome) if self.is_taken_away(state, outcome.status()) => Err(Gone),
             Some(outcome) => {
                 self.denied("READ", outcome.status());
                 Ok(None)
@@ -269,9 +270,22 @@ impl Worker {
         checks.wrote(number, value, false);
         match self.client.on(file, Args::Write(write)).await? {
             Some(Outcome::Write(Ok(_))) => checks.wrote(number, value, true),
+            Some(outcome) if self.is_taken_away(state, outcome.status()) => return Err(Gone),
             other => checks.found(format!("client {client}: a write that excludes others is answered with {other:?}")),
         }
         Ok(())
+    }
+
+    /// Whether an answer is that of a delegation which was not returned in time: its holder may learn that by using it,
+    /// before it has looked for what is lost.
+    fn is_taken_away(&self, state: StateId, status: Status) -> bool {
+        let is_it = |holding: &Holding| holding.delegated.as_ref().is_some_and(|held| held.state.other == state.other);
+        let mut things = self.client.holdings.iter().filter(|(_, holding)| is_it(holding)).map(|(thing, _)| *thing);
+        let is_taken = status == Status::DELEG_REVOKED && things.any(|thing| self.client.may_be_lost(thing));
+        if is_taken {
+            self.client.scene.tally.count("nfs4: who uses a delegation learns that it was taken away");
+        }
+        is_taken
     }
 
     /// A range, if it can be had within some time.

@@ -78,8 +78,11 @@ struct Has {
 }
 
 impl Has {
-    fn new(checks: &Arc<Checks>, thing: Thing, caller: usize) -> Self {
-        checks.got(thing, caller);
+    fn new(checks: &Arc<Checks>, thing: Thing, caller: usize, is_late: bool) -> Self {
+        match is_late {
+            true => checks.got_late(thing, caller),
+            false => checks.got(thing, caller),
+        }
         Self { checks: checks.clone(), thing, caller }
     }
 }
@@ -279,10 +282,8 @@ impl Caller {
                 }
             }
         }
-        let has = Has::new(self.checks(), thing, self.number);
-        if self.checks().departures(self.client) != file.departures {
-            self.checks().doubts(thing, self.number);
-        }
+        let is_late = self.checks().departures(self.client) != file.departures;
+        let has = Has::new(self.checks(), thing, self.number, is_late);
         let held = self.random.below(4) == 0;
         if self.count_once(&file, &has, counter, offset).await?.is_some() && held {
             self.scene.tally.count("ours: held for longer than a lease");
@@ -321,6 +322,7 @@ impl Caller {
         }
         self.checks().read(number, value);
         let next = value + 1;
+        let departures = self.checks().departures(self.client);
         self.checks().wrote(number, next, false);
         let data = Bytes::copy_from_slice(&next.to_be_bytes());
         let written = self.nfs.write(&file.opened, offset, Stability::FileSync, data).await;
@@ -329,7 +331,7 @@ impl Caller {
         }
         if self.checks().has(has.thing, self.number) {
             self.checks().wrote(number, next, true);
-            self.checks().confirms(has.thing, self.number);
+            self.checks().confirms(has.thing, self.number, departures);
             self.scene.tally.count("ours: counted up");
         }
         Ok(Some(()))
@@ -500,10 +502,19 @@ impl Drop for Kept {
 
 impl Written {
     /// When all is done: what was acknowledged is there.
-    pub(super) async fn judge(&self, scene: &Scene, nfs: &Nfs4) {
-        if let Err(error) = self.read(scene, nfs).await {
-            scene.checks.found(format!("{}: {error}", self.name));
+    pub(super) async fn judge(&self, scene: &Scene, client: usize, nfs: &Nfs4) {
+        for _ in 0..PATIENCE {
+            match self.read(scene, nfs).await {
+                // The transport gives up only now what it tried all the time that the client was away.
+                Err(error) if is_of_absence(&error) && scene.checks.departures(client) > 0 => {
+                    scene.tally.count("ours: a call fails for an absence");
+                    scene.world.sleep(PAUSE).await;
+                }
+                Err(error) => return scene.checks.found(format!("{}: {error}", self.name)),
+                Ok(()) => return,
+            }
         }
+        scene.checks.found(format!("{} cannot be read any more", self.name));
     }
 
     async fn read(&self, scene: &Scene, nfs: &Nfs4) -> Result<(), Error> {

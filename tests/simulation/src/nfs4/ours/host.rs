@@ -122,7 +122,7 @@ impl Host {
         let Some(nfs) = lock(&self.process.nfs).clone() else { return };
         let all = std::mem::take(&mut *lock(&self.written));
         for written in all {
-            written.judge(&self.scene, &nfs).await;
+            written.judge(&self.scene, self.number, &nfs).await;
         }
     }
 
