@@ -29,12 +29,12 @@ use futures_util::{
 use later::{FileId, Known, Later, Turn};
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{Attributes, FileType, Time};
-use rpcrdma_nfs_client::{Batch, Found, Handle};
+use rpcrdma_nfs_client::{Found, Handle};
 use rustix::{
     fs::{CWD, FileType as LocalType, Mode, Timespec, Timestamps},
     io::Errno,
 };
-use small::{Basket, CALLS, Done, WRITERS, Wanted};
+use small::{CALLS, Done, Wanted};
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -49,7 +49,6 @@ use std::{
     pin::pin,
     sync::Arc,
 };
-use tokio::sync::Semaphore;
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut signals = Signals::new()?;
@@ -84,7 +83,6 @@ struct Copier {
     /// Directories and what they shall have when they are full.
     directories: RefCell<Vec<(PathBuf, Attributes)>>,
     counterparts: RefCell<Counterparts>,
-    writers: Semaphore,
     /// Directories whose extended attributes are to come.
     full: RefCell<Vec<extra::Full>>,
 }
@@ -103,8 +101,7 @@ impl Copier {
     fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
         let (known, later, directories, counterparts, full) = Default::default();
         let tally = RefCell::new(tally.placed(placing));
-        let writers = Semaphore::new(WRITERS);
-        Self { placing, xattrs: false, full, random, tally, known, later, directories, counterparts, writers }
+        Self { placing, xattrs: false, full, random, tally, known, later, directories, counterparts }
     }
 
     /// Copies everything that is asked for.
@@ -197,7 +194,6 @@ impl Copier {
                 if is_listed && ahead.is_empty() {
                     break;
                 }
-                copies.go();
                 tokio::select! {
                     biased;
                     next = entries.next(), if !is_listed && ahead.len() < LISTED_AHEAD => match next {
@@ -208,13 +204,12 @@ impl Copier {
                         }
                         Some(Ok(next)) => ahead.push_back(next),
                     },
-                    Some(done) = copies.next() => self.all_done(done)?,
+                    Some(done) = copies.next() => self.done(done)?,
                 }
             }
         }
-        copies.go_all();
         while let Some(done) = copies.next().await {
-            self.all_done(done)?;
+            self.done(done)?;
         }
         Ok(())
     }
@@ -232,7 +227,7 @@ impl Copier {
     }
 
     /// Copies a file that is not [`small`].
-    async fn large(&self, session: &Session, wanted: Wanted) -> Vec<Done> {
+    async fn large(&self, session: &Session, wanted: Wanted) -> Done {
         let Wanted { found, local, id } = wanted;
         let is_link = found.attributes.file_type == FileType::Symlink;
         let copied = self.one(session, found, &local).await;
@@ -242,7 +237,7 @@ impl Copier {
             Ok(()) => self.known.borrow_mut().copied(id),
             Err(_) => self.known.borrow_mut().failed(id, &local),
         }
-        vec![(local, copied)]
+        (local, copied)
     }
 
     async fn one(&self, session: &Session, found: Found, local: &Path) -> Result<()> {
@@ -265,8 +260,8 @@ impl Copier {
         Ok(())
     }
 
-    fn all_done(&self, done: Vec<Done>) -> Result<()> {
-        done.into_iter().try_for_each(|(local, result)| result.or_else(|error| self.check(&local, error)))
+    fn done(&self, (local, result): Done) -> Result<()> {
+        result.or_else(|error| self.check(&local, error))
     }
 
     fn check(&self, local: &Path, error: anyhow::Error) -> Result<()> {
@@ -308,16 +303,16 @@ fn entries<'a>(
 struct Copies<'a> {
     copier: &'a Copier,
     session: &'a Arc<Session>,
-    batch: Batch,
-    large: FuturesUnordered<LocalBoxFuture<'a, Vec<Done>>>,
-    small: FuturesUnordered<LocalBoxFuture<'a, Vec<Done>>>,
-    basket: Basket,
+    /// The most octets of a file that one call brings.
+    most: u32,
+    large: FuturesUnordered<LocalBoxFuture<'a, Done>>,
+    small: FuturesUnordered<LocalBoxFuture<'a, Done>>,
 }
 
 impl<'a> Copies<'a> {
     fn new(copier: &'a Copier, session: &'a Arc<Session>) -> Self {
-        let (large, small, basket) = Default::default();
-        Self { copier, session, batch: session.files.batch(), large, small, basket }
+        let (large, small) = Default::default();
+        Self { copier, session, most: session.files.batch().octets, large, small }
     }
 
     fn has_room(&self) -> bool {
@@ -329,32 +324,18 @@ impl<'a> Copies<'a> {
         let copier = self.copier;
         let Some(id) = copier.turn(self.session, &found, &local) else { return };
         let wanted = Wanted { found, local, id };
-        if !copier.is_small(&wanted.found, &wanted.local, self.batch) {
+        if !copier.is_small(&wanted.found, &wanted.local, self.most) {
             self.large.push(Box::pin(copier.large(self.session, wanted)));
         } else if copier.is_there(&wanted.found, &wanted.local) {
             copier.tally.borrow_mut().passed_over(wanted.found.attributes.size);
             copier.known.borrow_mut().copied(wanted.id);
-        } else if let Some(full) = self.basket.put(wanted, self.batch) {
-            self.small.push(Box::pin(copier.basket(self.session, full)));
-        }
-    }
-
-    /// Begins with what waits for more, rather than doing nothing.
-    fn go(&mut self) {
-        if self.large.is_empty() && self.small.is_empty() {
-            self.go_all();
-        }
-    }
-
-    fn go_all(&mut self) {
-        if !self.basket.is_empty() {
-            let basket = self.basket.take();
-            self.small.push(Box::pin(self.copier.basket(self.session, basket)));
+        } else {
+            self.small.push(Box::pin(copier.small(self.session, wanted)));
         }
     }
 
     /// What is done next; nothing if nothing is under way.
-    async fn next(&mut self) -> Option<Vec<Done>> {
+    async fn next(&mut self) -> Option<Done> {
         tokio::select! {
             Some(done) = self.small.next() => Some(done),
             Some(done) = self.large.next() => Some(done),

@@ -42,6 +42,9 @@ impl Nfs4 {
     /// READs the first octets of files, of each as many as stand beside it. The call ends at the first that cannot be
     /// read: those behind it have no result.
     ///
+    /// Not for any server: of several READs in one COMPOUND Linux's nfsd (6.12) answers some with other octets than the
+    /// file's.
+    ///
     /// # Errors
     /// See [`Error`]: if the call has no results at all.
     pub async fn gather(&self, files: &[(Handle, u32)]) -> Result<Gathered, Error> {

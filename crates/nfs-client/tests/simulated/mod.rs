@@ -20,9 +20,11 @@ const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 
 /// The server's process: its tasks end with it.
 pub(crate) struct Process {
-    tasks: Arc<Mutex<Vec<Task<()>>>>,
+    tasks: Tasks,
     accepted: Arc<AtomicU64>,
 }
+
+type Tasks = Arc<Mutex<Vec<Task<()>>>>;
 
 impl Process {
     pub(crate) fn start(world: &World, nfsd: Arc<Nfsd>, config: SimConfig, options: ServerOptions) -> Self {
@@ -50,7 +52,7 @@ async fn listen(
     nfsd: Arc<Nfsd>,
     config: SimConfig,
     options: ServerOptions,
-    (tasks, accepted): (Arc<Mutex<Vec<Task<()>>>>, Arc<AtomicU64>),
+    (tasks, accepted): (Tasks, Arc<AtomicU64>),
 ) {
     let fabric = world.fabric_with(SERVER, config);
     let memory = ServerMemory::budget(16 << 20);
