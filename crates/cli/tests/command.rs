@@ -183,3 +183,31 @@ fn a_read_only_server_on_ipv6_is_read_and_not_written() {
     assert_eq!(fs::read(served.join("file")).unwrap(), b"contents");
     assert_eq!(server.stop(), Some(0));
 }
+
+/// Whoever reads what a command prints may have seen enough: that is no failure, and says nothing.
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = served(scratch.path());
+    for number in 0..3_000 {
+        fs::write(served.join(format!("a-name-that-takes-room-{number}")), b"contents").unwrap();
+    }
+    let server = Server::start(&served, &scratch.path().join("state"), &[]);
+    let url = server.url("");
+    let file = server.url("a-name-that-takes-room-1");
+    for args in [
+        &["ping", "-v", "-c", "3", "-i", "0.01", &url][..],
+        &["ping", "--json", "-c", "3", "-i", "0.01", &url],
+        &["ls", &url],
+        &["ls", "-l", &url],
+        &["stat", &file],
+        &["cat", &file],
+        &["df", &url],
+    ] {
+        let mut command = rpcrdma().args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        drop(command.stdout.take());
+        let output = command.wait_with_output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(!error.contains("panicked") && output.status.success(), "{args:?}: {error}");
+    }
+}

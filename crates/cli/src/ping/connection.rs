@@ -5,6 +5,7 @@ use rpcrdma::{Event, Negotiated, NoVersion2, Observer, Versions};
 use rpcrdma_oncrpc::ClientTransport;
 use serde_json::{Value, json};
 use std::{
+    io::{self, Write},
     net::SocketAddr,
     sync::{Mutex, PoisonError},
     time::Duration,
@@ -90,35 +91,45 @@ pub(super) fn object(
 }
 
 /// The same for people.
-pub(super) fn tell(transport: &dyn ClientTransport, connected: Duration, agreed: &Agreed, asked_for: Versions) {
+pub(super) fn tell(
+    transport: &dyn ClientTransport,
+    connected: Duration,
+    agreed: &Agreed,
+    asked_for: Versions,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let (server, limits, time) = (transport.server(), transport.limits(), micros(connected));
-    print!("connected to {server} over {} in {time:.0} us", transport.kind());
+    write!(out, "connected to {server} over {} in {time:.0} us", transport.kind())?;
     match transport.members().len() {
-        0 | 1 => println!(),
-        connections => println!(", by {connections} connections"),
+        0 | 1 => writeln!(out)?,
+        connections => writeln!(out, ", by {connections} connections")?,
     }
-    println!("largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply);
+    writeln!(out, "largest call {} octets, largest reply {} octets", limits.max_call, limits.max_reply)?;
     if let Some(Negotiated { version, link, peer, .. }) = &agreed.negotiated {
         let (send, receive) = (link.send_inline, link.receive_inline);
-        println!("RPC-over-RDMA version {version}, inline up to {send} octets there and {receive} back");
+        writeln!(out, "RPC-over-RDMA version {version}, inline up to {send} octets there and {receive} back")?;
         match agreed.version_2(asked_for) {
-            Some("refused") => println!("version 2 was asked for and refused"),
-            Some("unanswered") => println!("version 2 was asked for, which was not answered"),
-            Some("not asked for") => println!(
+            Some("refused") => writeln!(out, "version 2 was asked for and refused")?,
+            Some("unanswered") => writeln!(out, "version 2 was asked for, which was not answered")?,
+            Some("not asked for") => writeln!(
+                out,
                 "version 2 was not asked for: it is remembered that this server has none; rpcrdma=2 in the URL asks again"
-            ),
+            )?,
             _ => {}
         }
         if let Some(peer) = peer {
-            println!(
+            writeln!(
+                out,
                 "the server sends up to {} octets at once, receives {}, takes {} segments of up to {} octets",
                 peer.send_size, peer.receive_size, peer.segment_count, peer.segment_size
-            );
+            )?;
         }
-        println!(
+        writeln!(
+            out,
             "remote invalidation {}; the server may have {} RDMA Reads under way",
             if link.send_invalidates { "agreed" } else { "not offered by the server" },
             agreed.ird
-        );
+        )?;
     }
+    Ok(())
 }

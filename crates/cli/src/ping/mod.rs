@@ -15,6 +15,7 @@ use anyhow::{Context, Result};
 use connection::LastConnected;
 use serde_json::json;
 use std::{
+    io::{self, Write},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -28,7 +29,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
     let server = client.transport().server();
     let (asked_for, mut times) = (args.url.rpcrdma, Vec::new());
     let mut interrupted = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut failure = None;
+    let (mut failure, mut out) = (None, io::stdout());
     for number in 1.. {
         let begin = Instant::now();
         let mut answered = tokio::select! {
@@ -51,22 +52,22 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
             let (transport, agreed) = (&**client.transport(), observer.agreed());
             let mut line = args.client.json.then(|| connection::object(transport, connected, &agreed, asked_for));
             if line.is_none() {
-                connection::tell(transport, connected, &agreed, asked_for);
+                connection::tell(transport, connected, &agreed, asked_for, &mut out)?;
             }
             let served = served::Served::ask(&sessions, &args.url, &client, callbacks.as_ref()).await;
             match &mut line {
                 Some(line) => {
                     line["nfs"] = served.object();
-                    println!("{line}");
+                    writeln!(out, "{line}")?;
                 }
-                None => served.tell(),
+                None => served.tell(&mut out)?,
             }
         }
         times.push(time);
         if args.client.json {
-            println!("{}", json!({ "seq": number, "us": micros(time) }));
+            writeln!(out, "{}", json!({ "seq": number, "us": micros(time) }))?;
         } else {
-            println!("NULL answered by {server}: seq={number} time={:.0} us", micros(time));
+            writeln!(out, "NULL answered by {server}: seq={number} time={:.0} us", micros(time))?;
         }
         if args.count.is_some_and(|count| number >= count) {
             break;
@@ -77,7 +78,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
             _ = &mut interrupted => break,
         }
     }
-    summary(&mut times, args.client.json);
+    summary(&mut times, args.client.json, &mut out)?;
     match failure {
         Some(source) => {
             let error = rpcrdma_nfs_client::Error::Call { procedure: "NULL", source };
@@ -91,17 +92,25 @@ fn micros(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e7).round() / 10.0
 }
 
-fn summary(times: &mut [Duration], json: bool) {
+fn summary(times: &mut [Duration], json: bool, out: &mut impl Write) -> io::Result<()> {
     times.sort_unstable();
-    let (Some(min), Some(max)) = (times.first(), times.last()) else { return };
+    let (Some(min), Some(max)) = (times.first(), times.last()) else { return Ok(()) };
     let median = times[times.len() / 2];
     if json {
-        println!(
+        writeln!(
+            out,
             "{}",
             json!({ "answered": times.len(), "min_us": micros(*min), "median_us": micros(median), "max_us": micros(*max) })
-        );
+        )?;
     } else {
         let count = times.len();
-        println!("{count} answered, min/median/max {:.0}/{:.0}/{:.0} us", micros(*min), micros(median), micros(*max));
+        writeln!(
+            out,
+            "{count} answered, min/median/max {:.0}/{:.0}/{:.0} us",
+            micros(*min),
+            micros(median),
+            micros(*max)
+        )?;
     }
+    Ok(())
 }

@@ -14,6 +14,7 @@ use rpcrdma_nfs_client::{
 };
 use rpcrdma_oncrpc::Client;
 use serde_json::{Value, json};
+use std::io::{self, Write};
 
 /// What is known of a server.
 pub(super) struct Served {
@@ -81,40 +82,45 @@ impl Served {
     }
 
     /// For people.
-    pub(super) fn tell(&self) {
+    pub(super) fn tell(&self, out: &mut impl Write) -> io::Result<()> {
         let Self { spoken, .. } = self;
         match &self.versions {
-            Ok(versions) => println!("NFS version {spoken}; the server serves {}", versions.join(", ")),
-            Err(error) => println!("NFS version {spoken}; what else the server serves it does not say: {error:#}"),
+            Ok(versions) => writeln!(out, "NFS version {spoken}; the server serves {}", versions.join(", "))?,
+            Err(error) => {
+                writeln!(out, "NFS version {spoken}; what else the server serves it does not say: {error:#}")?
+            }
         }
         match &self.about {
             None => {}
-            Some(Err(error)) => println!("no session: {error:#}"),
-            Some(Ok(about)) => tell_about(about),
+            Some(Err(error)) => writeln!(out, "no session: {error:#}")?,
+            Some(Ok(about)) => tell_about(about, out)?,
         }
         match &self.features {
             None => {}
-            Some(Err(error)) => println!("features are not known: {error:#}"),
+            Some(Err(error)) => writeln!(out, "features are not known: {error:#}")?,
             Some(Ok(features)) => {
                 let names = |has| {
                     let names = Feature::ALL.iter().filter(|feature| features.contains(feature) == has);
                     let names: Vec<_> = names.map(|feature| feature.name()).collect();
                     if names.is_empty() { "none".to_owned() } else { names.join(" ") }
                 };
-                println!("features: {}; not there: {}", names(true), names(false));
+                writeln!(out, "features: {}; not there: {}", names(true), names(false))?;
             }
         }
+        Ok(())
     }
 }
 
-fn tell_about(about: &About) {
+fn tell_about(about: &About, out: &mut impl Write) -> io::Result<()> {
     if let Some(session) = &about.session {
         let AboutSession { slots, max_call, max_reply, max_kept_reply, max_operations, back_channel, .. } = *session;
-        println!("session of {slots} slots, {max_operations} operations in a call");
-        println!(
+        writeln!(out, "session of {slots} slots, {max_operations} operations in a call")?;
+        writeln!(
+            out,
             "calls up to {max_call} octets, replies up to {max_reply}, kept for a repetition up to {max_kept_reply}"
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "back channel {}",
             match back_channel {
                 BackChannel::NotAsked => "not asked for",
@@ -122,9 +128,9 @@ fn tell_about(about: &About) {
                 BackChannel::Broken => "broken: the server says that it cannot call",
                 BackChannel::Works => "stands, and the server has no complaint",
             }
-        );
+        )?;
     }
-    println!("the server keeps what a silent client holds for {} s", about.lease.as_secs());
+    writeln!(out, "the server keeps what a silent client holds for {} s", about.lease.as_secs())
 }
 
 /// As programs read it.
