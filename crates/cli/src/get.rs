@@ -9,6 +9,7 @@ mod later;
 mod regular;
 mod small;
 mod target;
+mod writing;
 
 use crate::{
     args::{GetArgs, Placing},
@@ -36,7 +37,7 @@ use rustix::{
 };
 use small::{CALLS, Done, Wanted};
 use std::{
-    cell::RefCell,
+    cell::{OnceCell, RefCell},
     collections::VecDeque,
     ffi::OsStr,
     fs::{self, File, Permissions},
@@ -49,6 +50,7 @@ use std::{
     pin::pin,
     sync::Arc,
 };
+use writing::Writing;
 
 pub(crate) async fn run(args: GetArgs) -> Result<()> {
     let mut signals = Signals::new()?;
@@ -70,7 +72,7 @@ pub(crate) async fn run(args: GetArgs) -> Result<()> {
 }
 
 /// How many names of a directory are known before their files are copied, so that neither waits for the other.
-const LISTED_AHEAD: usize = 2_048;
+const LISTED_AHEAD: usize = 512;
 
 struct Copier {
     placing: Placing,
@@ -85,6 +87,7 @@ struct Copier {
     counterparts: RefCell<Counterparts>,
     /// Directories whose extended attributes are to come.
     full: RefCell<Vec<extra::Full>>,
+    writing: OnceCell<Writing>,
 }
 
 /// A name that can stand for one file in one directory.
@@ -100,8 +103,9 @@ pub(crate) fn checked_name(name: &[u8]) -> Result<&OsStr> {
 impl Copier {
     fn new(placing: Placing, random: Arc<dyn Random>, tally: Tally) -> Self {
         let (known, later, directories, counterparts, full) = Default::default();
+        let writing = OnceCell::new();
         let tally = RefCell::new(tally.placed(placing));
-        Self { placing, xattrs: false, full, random, tally, known, later, directories, counterparts }
+        Self { placing, xattrs: false, full, random, tally, known, later, directories, counterparts, writing }
     }
 
     /// Copies everything that is asked for.
@@ -167,16 +171,19 @@ impl Copier {
         if found.attributes.file_type == FileType::Directory {
             directories.push((found.file, found.attributes, local, 1));
         } else {
-            copies.begin(found, local);
+            copies.begin(found, local, false);
         }
         while let Some((directory, attributes, local, depth)) = directories.pop() {
             if depth > MAX_DEPTH {
                 bail!(TooDeep);
             }
-            if let Err(error) = make_directory(&local) {
-                self.failed(&local, &error);
-                continue;
-            }
+            let is_new = match make_directory(&local) {
+                Ok(is_new) => is_new,
+                Err(error) => {
+                    self.failed(&local, &error);
+                    continue;
+                }
+            };
             self.tally.borrow_mut().directories += 1;
             self.directories.borrow_mut().push((local.clone(), attributes));
             if self.xattrs {
@@ -189,7 +196,7 @@ impl Copier {
                 while copies.has_room()
                     && let Some((found, local)) = ahead.pop_front()
                 {
-                    copies.begin(found, local);
+                    copies.begin(found, local, is_new);
                 }
                 if is_listed && ahead.is_empty() {
                     break;
@@ -228,7 +235,7 @@ impl Copier {
 
     /// Copies a file that is not [`small`].
     async fn large(&self, session: &Session, wanted: Wanted) -> Done {
-        let Wanted { found, local, id } = wanted;
+        let Wanted { found, local, id, .. } = wanted;
         let is_link = found.attributes.file_type == FileType::Symlink;
         let copied = self.one(session, found, &local).await;
         match &copied {
@@ -319,11 +326,11 @@ impl<'a> Copies<'a> {
         self.large.len() < FILES && self.small.len() < CALLS
     }
 
-    /// Begins with a file.
-    fn begin(&mut self, found: Found, local: PathBuf) {
+    /// Begins with a file. `is_in_new`: this run has made the directory that it goes into.
+    fn begin(&mut self, found: Found, local: PathBuf, is_in_new: bool) {
         let copier = self.copier;
         let Some(id) = copier.turn(self.session, &found, &local) else { return };
-        let wanted = Wanted { found, local, id };
+        let wanted = Wanted { found, local, is_in_new, id };
         if !copier.is_small(&wanted.found, &wanted.local, self.most) {
             self.large.push(Box::pin(copier.large(self.session, wanted)));
         } else if copier.is_there(&wanted.found, &wanted.local) {
@@ -344,14 +351,17 @@ impl<'a> Copies<'a> {
     }
 }
 
-/// Makes a directory that nobody else gets into before it has its own mode, at the end.
-fn make_directory(local: &Path) -> Result<()> {
+/// Makes a directory that nobody else gets into before it has its own mode, at the end. Says whether it was not there.
+fn make_directory(local: &Path) -> Result<bool> {
     match fs::DirBuilder::new().mode(0o700).create(local) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             ensure!(fs::symlink_metadata(local)?.is_dir(), "exists and is no directory");
-            Ok(())
+            Ok(false)
         }
-        other => Ok(other?),
+        made => {
+            made?;
+            Ok(true)
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! Small files from a server: each is read by one call, without an open, and many such calls are under way. A file is
-//! written here by the thread that serves the connection: that takes less time than to wake another.
+//! Small files from a server: each is read by one call, without an open, and many such calls are under way. Another
+//! thread writes them here ([`Writing`]).
 //!
 //! This is a short cut. A file that did not come in this way, whole and as its directory told it, is copied as every
 //! other ([`Copier::regular`]), which also tells what is wrong with it.
@@ -8,10 +8,12 @@ use super::{
     Copier,
     later::FileId,
     regular::is_copy,
-    target::{Output, existing, part_path},
+    target::{existing, part_path},
+    writing::{Placed, Whole, Writing},
 };
 use crate::session::Session;
 use anyhow::Result;
+use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, FileType};
 use rpcrdma_nfs_client::{Found, ReadOk};
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The largest file that is read in this way.
 pub(super) const SMALL_OCTETS: u64 = 64 << 10;
 /// Such calls under way.
-pub(super) const CALLS: usize = 32;
+pub(super) const CALLS: usize = 96;
 
 /// A file that is to be copied, or was, and what came of it.
 pub(super) type Done = (PathBuf, Result<()>);
@@ -28,6 +30,8 @@ pub(super) type Done = (PathBuf, Result<()>);
 pub(super) struct Wanted {
     pub(super) found: Found,
     pub(super) local: PathBuf,
+    /// This run has made the directory that it goes into.
+    pub(super) is_in_new: bool,
     pub(super) id: FileId,
 }
 
@@ -68,32 +72,32 @@ impl Copier {
             Err(_) => None,
         };
         let copied = match read {
-            Some(ReadOk { data, .. }) => self.place(&wanted, &data),
+            Some(ReadOk { data, .. }) => self.place(&wanted, data).await,
             None => self.regular(session, &wanted.found, &wanted.local).await,
         };
         self.ended(wanted, copied)
     }
 
     /// Writes one that has come whole.
-    fn place(&self, Wanted { found, local, .. }: &Wanted, data: &[u8]) -> Result<()> {
-        let source = &found.attributes;
-        let output = Output::open(local, self.placing, source, &*self.random)?;
-        if let Some(reason) = output.in_place {
-            self.note(local, &format!("is written in place: {reason}"));
-        }
-        if let Err(error) = output.write_data(data, 0, source) {
-            if let Some(note) = output.remains() {
-                self.note(local, &note);
-            }
-            return Err(error.into());
-        }
-        if let Some(note) = output.finish_here(data.len() as u64, source)? {
-            self.note(local, note);
-        }
+    async fn place(&self, Wanted { found, local, is_in_new, .. }: &Wanted, data: Bytes) -> Result<()> {
+        let (len, source) = (data.len(), found.attributes.clone());
+        let whole = Whole { local: local.clone(), is_in_new: *is_in_new, source, data };
+        let Placed { notes, result } = self.writing()?.place(whole).await;
+        notes.iter().for_each(|note| self.note(local, note));
+        result?;
         let mut tally = self.tally.borrow_mut();
-        tally.moved(data.len());
+        tally.moved(len);
         tally.file_done();
         Ok(())
+    }
+
+    /// The thread that writes, which begins with the first file.
+    fn writing(&self) -> Result<&Writing> {
+        if let Some(writing) = self.writing.get() {
+            return Ok(writing);
+        }
+        let writing = Writing::start(self.placing, self.random.clone())?;
+        Ok(self.writing.get_or_init(|| writing))
     }
 
     /// Remembers what became of a file.
@@ -109,14 +113,13 @@ impl Copier {
 #[cfg(test)]
 mod tests {
     use super::{super::tests::sample_attributes, *};
-    use bytes::Bytes;
     use rpcrdma_nfs_client::Handle;
 
     fn wanted(size: u64) -> Wanted {
         let mut attributes = sample_attributes(FileType::Regular);
         attributes.size = size;
         let found = Found { file: Handle::new(b"f").unwrap(), attributes, place: None };
-        Wanted { found, local: PathBuf::from("f"), id: FileId::sample() }
+        Wanted { found, local: PathBuf::from("f"), is_in_new: false, id: FileId::sample() }
     }
 
     #[test]

@@ -20,6 +20,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
+    cell::Cell,
     ffi::OsStr,
     fs::{self, File, Metadata, OpenOptions, Permissions},
     io,
@@ -44,6 +45,8 @@ pub(super) struct Output {
     finished: bool,
     /// From where on it is written.
     pub(super) offset: u64,
+    /// Octets that the file has so far.
+    len: Cell<u64>,
     /// Why it is written in place, where nobody has asked for that.
     pub(super) in_place: Option<&'static str>,
 }
@@ -110,6 +113,17 @@ impl Output {
         }
     }
 
+    /// Opens the file that becomes `target` in a directory that this run has made: nothing that matters is there.
+    pub(super) fn open_in_new(target: &Path, random: &dyn Random) -> Result<Self> {
+        match Self::temporary(target, random) {
+            Err(error) if is_errno(&error, &[Errno::NAMETOOLONG]) => {
+                let file = careful(&mut OpenOptions::new()).create_new(true).open(target)?;
+                Ok(Self::new(file, target.to_owned(), target))
+            }
+            other => other,
+        }
+    }
+
     /// Opens the file that becomes `target`. What is there is changed only where it is written in place, and its old
     /// contents are gone then: call this when the first octets have come.
     pub(super) fn open(target: &Path, placing: Placing, source: &Attributes, random: &dyn Random) -> Result<Self> {
@@ -135,7 +149,17 @@ impl Output {
 
     fn new(file: File, path: PathBuf, target: &Path) -> Self {
         let target = target.to_owned();
-        Self { file, path, target, made: true, kept: false, finished: false, offset: 0, in_place: None }
+        Self {
+            file,
+            path,
+            target,
+            made: true,
+            kept: false,
+            finished: false,
+            offset: 0,
+            len: Cell::new(0),
+            in_place: None,
+        }
     }
 
     fn temporary(target: &Path, random: &dyn Random) -> Result<Self> {
@@ -181,7 +205,7 @@ impl Output {
         let marked = Timestamps { last_access: times(source).last_modification, last_modification: omitted };
         rustix::fs::futimens(&file, &marked).context("setting the times")?;
         let mut output = Self::new(file, path.clone(), target);
-        (output.kept, output.offset) = (true, offset);
+        (output.kept, output.offset, output.len) = (true, offset, Cell::new(offset));
         Ok(output)
     }
 
@@ -191,7 +215,9 @@ impl Output {
     }
 
     fn write_all_at(&self, octets: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(octets, offset)
+        self.file.write_all_at(octets, offset)?;
+        self.len.set(self.len.get().max(offset + octets.len() as u64));
+        Ok(())
     }
 
     /// Writes what has come of the source, but for its holes: a file that uses less storage than it has octets has some.
@@ -217,23 +243,36 @@ impl Output {
 
     /// Gives the whole file of `len` octets its attributes and its name. Returns what is to be told.
     pub(super) async fn finish(self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
-        if tells_late(rustix::fs::fstatfs(&self.file)?.f_type) {
+        let tells_late = self.tells_late()?;
+        if tells_late {
             let attributes = attributes.clone();
-            return tokio::task::spawn_blocking(move || self.finish_here(len, &attributes)).await?;
+            return tokio::task::spawn_blocking(move || self.finish_here(len, &attributes, tells_late)).await?;
         }
-        self.finish_here(len, attributes)
+        self.finish_here(len, attributes, tells_late)
+    }
+
+    /// Whether its file system may tell that there is no room, or another error, only after a write has succeeded.
+    pub(super) fn tells_late(&self) -> Result<bool> {
+        Ok(tells_late(rustix::fs::fstatfs(&self.file)?.f_type))
     }
 
     /// The same on this thread, which may wait for the disk.
-    pub(super) fn finish_here(mut self, len: u64, attributes: &Attributes) -> Result<Option<&'static str>> {
-        self.file.set_len(len)?;
+    pub(super) fn finish_here(
+        mut self,
+        len: u64,
+        attributes: &Attributes,
+        tells_late: bool,
+    ) -> Result<Option<&'static str>> {
+        if self.len.get() != len {
+            self.file.set_len(len)?;
+        }
         let note = match set_file(&self.file, attributes) {
             Err(error) if self.is_somebody_elses()? && is_errno(&error, &[Errno::PERM]) => {
                 Some("mode and times were not kept: the file belongs to somebody else")
             }
             set => set.map(|()| None)?,
         };
-        if tells_late(rustix::fs::fstatfs(&self.file)?.f_type) {
+        if tells_late {
             self.file.sync_data().context("writing it out")?;
         }
         if self.path != self.target {

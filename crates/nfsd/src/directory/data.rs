@@ -1,10 +1,11 @@
 //! Reading and writing files.
 //!
-//! A read is tried without waiting on the thread that asks, if the file is open for the caller already; the buffer goes
-//! on to a file system thread if the pages are not there.
+//! A read is tried without waiting on the thread that asks, if the file is known; the buffer goes on to a file system
+//! thread if the pages are not there.
 
 use super::{
     Inner, Object,
+    access::Owner,
     attributes::{fault, stat},
     object::Mode,
     opens::Open,
@@ -70,14 +71,24 @@ impl Inner {
         let (object, opened) = match open {
             Some(open) => (open.object().clone(), open.descriptor(Mode::Read)?),
             None => {
-                let object = self.cache.get(via.file())?;
-                let opened = object.opened(&via.caller, Mode::Read)?;
+                let object = match self.cache.get(via.file()) {
+                    Some(object) => object,
+                    None if self.in_memory => self.object(via.file()).ok()?,
+                    None => return None,
+                };
+                let opened = match object.opened(&via.caller, Mode::Read) {
+                    Some(opened) => opened,
+                    // The inode is in memory as long as the object is: nothing waits for a disk.
+                    None => self.open(&via.caller, &object, Mode::Read, Owner::Always).ok()?.0,
+                };
                 (object, opened)
             }
         };
         let wanted = out.len();
         let len = match wanted {
             0 => 0,
+            // Its kernel does not know how not to wait, and has nothing to wait for.
+            _ if self.in_memory => read_fully(&opened, out, offset).ok()?,
             _ => preadv2(&opened, &mut [IoSliceMut::new(out)], offset, ReadWriteFlags::NOWAIT).ok()?,
         };
         // Only now, so that the attributes are those after the read, and nothing is told that the caller may no

@@ -3,8 +3,8 @@
 //! Who could read the secret in it could make handles, so it is as if it were not there: no name leads to it, no listing
 //! shows it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is taken,
 //! though: making something of that name is EXIST. Directories above it cannot be renamed by clients (NFS3ERR_ACCES), nor
-//! removed, since they are not empty. It is known by device and inode, whatever its path is. Owns a descriptor of the state directory,
-//! so that the inode is not used again. What cannot be asked for counts as hidden.
+//! removed, since they are not empty. It is known by device and inode, whatever its path is. Owns a descriptor of the
+//! state directory, so that the inode is not used again. What cannot be asked for counts as hidden.
 
 use super::{
     Inner, Object,
@@ -17,9 +17,8 @@ use rpcrdma_nfs::attr::FileType;
 use rustix::{
     fd::OwnedFd,
     fs::{self, AtFlags, Mode, OFlags, Statx, StatxFlags, readlink, statx},
-    io::Errno,
 };
-use std::{os::unix::fs::MetadataExt, path::Path};
+use std::{collections::HashSet, io, os::unix::fs::MetadataExt, path::Path};
 
 /// The state directory.
 pub(super) struct Hidden {
@@ -28,14 +27,17 @@ pub(super) struct Hidden {
     inode: u64,
     /// The owner of what is in it.
     uid: u32,
+    /// The inodes of what was in it when it was hidden.
+    at_start: HashSet<u64>,
 }
 
 impl Hidden {
-    pub(super) fn open(path: &Path) -> Result<Self, Errno> {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
         let fd = fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let stat = stat(&fd)?;
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
-        Ok(Self { fd, device, inode: stat.stx_ino, uid: stat.stx_uid })
+        let at_start = inodes(&fd)?.collect();
+        Ok(Self { fd, device, inode: stat.stx_ino, uid: stat.stx_uid, at_start })
     }
 
     /// Whether this is the directory itself.
@@ -79,16 +81,26 @@ impl Hidden {
         path.strip_prefix(own.to_bytes()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
-    /// Whether a file that was opened by its handle is one of those in the directory. The server makes no directories there.
+    /// Whether a file that was opened by its handle is one of those in the directory. The server makes no directories
+    /// there. No handle leads to what came there later: no name was ever found that does. The directory is read again
+    /// all the same, as an inode that was there once may be another file's today.
     pub(super) fn holds(&self, stat: &Statx) -> bool {
-        if !self.is_device_of(stat) || stat.stx_uid != self.uid || file_type(stat) == FileType::Directory {
+        if !self.at_start.contains(&stat.stx_ino)
+            || !self.is_device_of(stat)
+            || stat.stx_uid != self.uid
+            || file_type(stat) == FileType::Directory
+        {
             return false;
         }
-        let is_same = |entry: std::io::Result<std::fs::DirEntry>| {
-            entry.and_then(|entry| entry.metadata()).is_ok_and(|metadata| metadata.ino() == stat.stx_ino)
-        };
-        std::fs::read_dir(own_path(&self.fd)).map_or(true, |mut entries| entries.any(is_same))
+        inodes(&self.fd).map_or(true, |mut inodes| inodes.any(|inode| inode == stat.stx_ino))
     }
+}
+
+/// The inodes of what is in a directory, but for what goes away meanwhile.
+fn inodes(directory: &OwnedFd) -> io::Result<impl Iterator<Item = u64>> {
+    // Some file systems list other numbers than they tell of a file.
+    let inode = |entry: io::Result<std::fs::DirEntry>| Some(entry.ok()?.metadata().ok()?.ino());
+    Ok(std::fs::read_dir(own_path(directory))?.filter_map(inode))
 }
 
 impl Inner {

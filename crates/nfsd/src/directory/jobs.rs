@@ -79,7 +79,7 @@ impl DirectoryFs {
                 Some(after)
             }
         });
-        self.queue.run(caller.origin, Job { lane, turn, work });
+        self.queue.run(caller.origin, Job::new(lane, turn, work));
         Box::pin(async move { receiver.await.unwrap_or_else(|_| Err(failed(Fault::Internal))) })
     }
 

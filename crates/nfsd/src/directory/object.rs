@@ -291,6 +291,14 @@ impl Cache {
         object
     }
 
+    #[cfg(test)]
+    pub(super) fn objects(&self) -> Vec<Arc<Object>> {
+        self.shards
+            .iter()
+            .flat_map(|shard| lock(shard).objects.values().map(|(object, _)| object.clone()).collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Closes what nobody has used for long and what was removed, and says which files were removed.
     pub(super) fn sweep(&self) -> Vec<FileId> {
         let now = self.clock.now();

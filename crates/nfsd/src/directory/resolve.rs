@@ -15,7 +15,7 @@ use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, FileType};
 use rustix::{
     fd::OwnedFd,
-    fs::{Mode, OFlags, ResolveFlags, Statx, open, openat, openat2, readlink},
+    fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, open, openat, openat2, readlink, statx},
     io::Errno,
     path::Arg,
 };
@@ -222,6 +222,10 @@ impl Inner {
 
     /// Whether a directory lies in the served one, by the kernel's word. One that was removed lies nowhere.
     fn is_beneath(&self, directory: &OwnedFd) -> Result<bool, Fault> {
+        // To put paths together takes the kernel much longer than to look a few steps up.
+        if let Some(is_beneath) = self.is_near(directory).map_err(fault)? {
+            return Ok(is_beneath);
+        }
         let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
         match (path(&self.root_fd), path(directory)) {
             (Ok(root), Ok(path)) => {
@@ -239,6 +243,25 @@ impl Inner {
             // A path that is too long for the kernel to tell, for one.
             _ => self.climb(directory).map_err(fault),
         }
+    }
+
+    /// The same, if the served directory or the hidden one is a few steps above.
+    fn is_near(&self, directory: &OwnedFd) -> Result<Option<bool>, Errno> {
+        let own = stat(directory)?;
+        if own.stx_nlink == 0 || self.hidden.is(&own) {
+            return Ok(Some(false));
+        }
+        for above in ["..", "../..", "../../.."] {
+            // Somebody may be moving it.
+            let Ok(stat) = statx(directory, above, AtFlags::empty(), StatxFlags::BASIC_STATS) else { break };
+            if self.hidden.is(&stat) {
+                return Ok(Some(false));
+            }
+            if (stat.stx_ino, (stat.stx_dev_major, stat.stx_dev_minor)) == (self.root_inode, self.root_device) {
+                return Ok(Some(true));
+            }
+        }
+        Ok(None)
     }
 
     /// The same, found out by going up.
@@ -366,7 +389,12 @@ impl Inner {
                     return None;
                 }
                 let id = self.ids.of(&fd, &stat);
-                Some((id, self.told(id, &stat)))
+                let attributes = self.told(id, &stat);
+                // Who lists files with their attributes is likely to read them: they are found without the disk then.
+                if !is_indexed(id) && attributes.file_type == FileType::Regular {
+                    self.cache.insert(Object::new(id, fd, FileType::Regular));
+                }
+                Some((id, attributes))
             }
         }
     }

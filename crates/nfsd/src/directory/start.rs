@@ -28,7 +28,9 @@ const UNCOMMITTED_PART: usize = 4;
 /// File systems whose directory positions stay valid: those of ext4, XFS, Btrfs, F2FS and ZFS, by magic number.
 const STABLE_COOKIES: [u64; 5] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1];
 /// File systems that answer from memory what is in memory: those, tmpfs and overlayfs.
-const LOCAL: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, 0x0102_1994, 0x794C_7630];
+const LOCAL: [u64; 7] = [0xEF53, 0x5846_5342, 0x9123_683E, 0xF2F5_2010, 0x2FC1_2FC1, TMPFS, 0x794C_7630];
+/// What has no disk.
+const TMPFS: u64 = 0x0102_1994;
 
 /// Why a directory cannot be served.
 #[derive(Debug, thiserror::Error)]
@@ -138,8 +140,8 @@ impl DirectoryFs {
         };
         // Not the file system's alone: handles of one directory must not work in another.
         let id = hash(&[file_system, stat.stx_ino, stat.stx_btime.tv_sec as u64, stat.stx_btime.tv_nsec.into()]);
-        let hidden = Hidden::open(state.path())
-            .map_err(|errno| OpenError::Index { path: state.path().to_owned(), source: errno.into() })?;
+        let hidden =
+            Hidden::open(state.path()).map_err(|source| OpenError::Index { path: state.path().to_owned(), source })?;
         if hidden.is(&stat) {
             return Err(OpenError::ServesState { path: path.to_owned() });
         }
@@ -172,6 +174,7 @@ impl DirectoryFs {
             ids,
             stable_cookies: ways.positions && STABLE_COOKIES.contains(&kind),
             local: LOCAL.contains(&kind),
+            in_memory: kind == TMPFS,
             max_name_octets: u32::try_from(space.f_namemax).unwrap_or(u32::MAX),
             clone_octets,
             acls,

@@ -27,7 +27,7 @@ use crate::{
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
 use rpcrdma_nfs::{
     Call as _,
-    v4::{self, Args, Arguments, ClientId, Op, Outcome, OwnerName, Results, StateId, Status},
+    v4::{self, Args, Arguments, ClientId, Handle, Op, Outcome, OwnerName, Results, StateId, Status},
 };
 use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
@@ -216,6 +216,9 @@ impl Service for Nfs4 {
         if !self.shared.minors.contains(&call.minor) {
             return ready(whole(&Results::refused(call.tag, Status::MINOR_VERS_MISMATCH)));
         }
+        let directory = changed_directory(&call.ops)
+            .and_then(|handle| self.server.open_handle(&context, handle.as_slice()).ok())
+            .map(|directory| Compound::key(&directory));
         let compound = Compound::new(self.server.clone(), self.shared.clone(), context, call.minor);
         let call = Call { call, octets, digest: digest.finish() };
         let is_repeatable = call.call.is_repeatable();
@@ -227,7 +230,7 @@ impl Service for Nfs4 {
         }
         let (queue, origin) = (self.shared.queue.clone(), compound.origin());
         Box::pin(async move {
-            let results = queue.carry(origin, Box::pin(execute(compound, call))).await;
+            let results = queue.carry(origin, directory, Box::pin(execute(compound, call))).await;
             results.map_or(Answer::SystemErr, answered)
         })
     }
@@ -251,6 +254,21 @@ fn goes_to_a_worker(op: Op) -> bool {
             | Op::SetXattr
             | Op::RemoveXattr
     )
+}
+
+/// The directory in which a call makes, renames or removes the first name, if the call says which.
+fn changed_directory(ops: &[Args]) -> Option<&Handle> {
+    let mut current = None;
+    for op in ops {
+        match op {
+            Args::PutFh(put) => current = Some(&put.file),
+            Args::Open(_) | Args::Create(_) | Args::Remove(_) | Args::Rename(_) | Args::Link(_) => return current,
+            Args::Sequence(_) | Args::SaveFh | Args::GetAttr(_) | Args::Access(_) | Args::Verify(_) => {}
+            // Somewhere else, or something that may take long.
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// A call that was decoded.

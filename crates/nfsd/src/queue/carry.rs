@@ -1,17 +1,21 @@
-//! Calls of several jobs that are carried out on one thread, since to wake a thread for each, and the asker again after it, costs more
-//! than most of them do.
+//! Calls of several jobs that are carried out on one thread, since to wake a thread for each, and the asker again after
+//! it, costs more than most of them do.
 //!
-//! The call itself is a job of its client's. While it runs on a thread, what it asks of the queue is done at once, on that thread. It
-//! goes back to its asker, who waits for what is to come without a thread, as soon as it has to wait for anything: a file's turn, memory,
-//! a client that is called. It goes back, too, when it has done [`TOGETHER`] jobs or another client's work waits: from then on each of its
-//! jobs waits for its turn as every other.
+//! The call itself is a job of its client's. While it runs on a thread, what it asks of the queue is done at once, on
+//! that thread. It goes back to its asker, who waits for what is to come without a thread, as soon as it has to wait for
+//! anything: a file's turn, memory, a client that is called. It goes back, too, when it has done [`TOGETHER`] jobs or
+//! another client's work waits: from then on each of its jobs waits for its turn as every other.
+//!
+//! Calls that change the same directory wait for each other before they take a thread, and not in the middle: the call
+//! has the directory's turn from its beginning. It gives it up before it waits for the disk, before it changes another
+//! file while another client wants the directory, and when it goes back.
 
-use super::{After, Job, Lane, Queue};
+use super::{After, Changes, Job, Lane, Queue};
 use crate::{Origin, claims::FileKey};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     sync::Arc,
     task::{Context, Poll, Waker},
 };
@@ -31,6 +35,18 @@ struct Carrying {
 
 thread_local! {
     static CARRYING: Cell<Option<Carrying>> = const { Cell::new(None) };
+    /// The turn that the call has from its beginning.
+    static DIRECTORY: RefCell<Option<Turn>> = const { RefCell::new(None) };
+}
+
+/// The directory whose turn the call on this thread has.
+fn directory() -> Option<FileKey> {
+    DIRECTORY.with_borrow(|turn| turn.as_ref().and_then(|turn| turn.file))
+}
+
+/// Ends the turn that the call on this thread has, if it has one still.
+fn end_directory() {
+    drop(DIRECTORY.take());
 }
 
 /// Puts back what this thread carried before.
@@ -49,6 +65,26 @@ impl Drop for Restore {
     }
 }
 
+/// The call on this thread has the turn of a directory, until this is dropped.
+struct HasTurn {
+    /// What the thread had before.
+    before: Option<Turn>,
+}
+
+impl HasTurn {
+    fn of(turn: Option<Turn>) -> Self {
+        Self { before: DIRECTORY.replace(turn) }
+    }
+}
+
+impl Drop for HasTurn {
+    fn drop(&mut self) {
+        if let Some(turn) = DIRECTORY.replace(self.before.take()) {
+            turn.end_with_the_job();
+        }
+    }
+}
+
 /// How a call comes back from a thread.
 enum Back<T> {
     Done(T),
@@ -56,24 +92,32 @@ enum Back<T> {
     Waits(BoxFuture<'static, T>),
 }
 
-/// The turn of a file's changes, held by a job that is done at once.
-struct Turn<'a> {
-    queue: &'a Arc<Queue>,
+/// The turn of a file's changes, until it is dropped.
+struct Turn {
+    queue: Arc<Queue>,
+    /// Nothing once it has ended.
     file: Option<FileKey>,
 }
 
-impl Turn<'_> {
-    fn end(&mut self) {
+impl Turn {
+    fn new(queue: &Arc<Queue>, file: FileKey) -> Self {
+        Self { queue: queue.clone(), file: Some(file) }
+    }
+
+    /// Ends it, and leaves it to the thread, whose job ends now, to begin what has waited for it.
+    fn end_with_the_job(mut self) {
         if let Some(file) = self.file.take() {
             self.queue.state().end_turn(file, &self.queue.limits);
-            self.queue.start_waiting();
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
-        self.end();
+        if let Some(file) = self.file.take() {
+            self.queue.state().end_turn(file, &self.queue.limits);
+            self.queue.start_waiting();
+        }
     }
 }
 
@@ -82,27 +126,30 @@ impl Queue {
         Arc::as_ptr(self).addr()
     }
 
-    /// Carries out a call of several jobs, in its client's turn. Nothing comes of it if the program drops it, or it panics.
+    /// Carries out a call of several jobs, in its client's turn, and in that of the directory that it changes, if there
+    /// is one. Nothing comes of it if the program drops it, or it panics.
     pub(crate) async fn carry<T: Send + 'static>(
         self: &Arc<Self>,
         origin: Origin,
+        directory: Option<FileKey>,
         mut call: BoxFuture<'static, T>,
     ) -> Option<T> {
         let (sender, receiver) = oneshot::channel();
-        let queue = self.address();
+        let queue = self.clone();
         let work = Box::new(move || -> Option<After> {
-            let carrying = Carrying { queue, client: origin.client, left: TOGETHER };
+            let carrying = Carrying { queue: queue.address(), client: origin.client, left: TOGETHER };
+            let has_turn = HasTurn::of(directory.map(|file| Turn::new(&queue, file)));
             let restore = Restore::replace(Some(carrying));
             // Whoever gets it back polls it again: nobody has to be woken before.
             let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            drop(restore);
+            drop((restore, has_turn));
             let _ = sender.send(match polled {
                 Poll::Ready(done) => Back::Done(done),
                 Poll::Pending => Back::Waits(call),
             });
             None
         });
-        self.run(origin, Job { lane: Lane::Data, turn: None, work });
+        self.run(origin, Job { ends_turn: true, ..Job::new(Lane::Data, directory, work) });
         match receiver.await.ok()? {
             Back::Done(done) => Some(done),
             Back::Waits(call) => Some(call.await),
@@ -118,23 +165,30 @@ impl Queue {
         if carrying.queue != self.address() || carrying.client != origin.client || carrying.left == 0 {
             return Err(job);
         }
+        let has_directory = job.turn.is_some() && job.turn == directory();
         let mut state = self.state();
-        let is_free = job.turn.is_none_or(|file| !state.files.contains_key(&file));
+        let is_free = has_directory || job.turn.is_none_or(|file| !state.files.contains_key(&file));
         if !is_free || state.waiting.iter().any(|waiting| waiting.has_another(origin.client)) {
             return Err(job);
         }
-        if let Some(file) = job.turn {
+        let is_wanted = |directory| {
+            state.files.get(&directory).is_some_and(|changes: &Changes| changes.waiting.has_another(origin.client))
+        };
+        let gives_up = !has_directory && directory().is_some_and(is_wanted);
+        let turn = job.turn.filter(|_| !has_directory).map(|file| {
             state.files.entry(file).or_default().is_busy = true;
-        }
+            Turn::new(self, file)
+        });
         drop(state);
-        let mut turn = Turn { queue: self, file: job.turn };
+        if gives_up {
+            end_directory();
+        }
         // What the job itself asks for waits for its turn.
         let restore = Restore::replace(None);
         if let Some(after) = (job.work)() {
-            turn.end();
+            drop((turn, DIRECTORY.take()));
             after();
         }
-        drop(turn);
         drop(restore);
         carrying.left -= 1;
         CARRYING.set(Some(carrying));

@@ -53,6 +53,14 @@ pub(crate) struct Job {
     /// The file whose changes this is one of.
     pub(crate) turn: Option<FileKey>,
     pub(crate) work: Box<dyn FnOnce() -> Option<After> + Send>,
+    /// The work ends its turn by itself ([`carry`]).
+    ends_turn: bool,
+}
+
+impl Job {
+    pub(crate) fn new(lane: Lane, turn: Option<FileKey>, work: Box<dyn FnOnce() -> Option<After> + Send>) -> Self {
+        Self { lane, turn, work, ends_turn: false }
+    }
 }
 
 /// How many jobs may be under way.
@@ -232,7 +240,7 @@ impl Queue {
             let _ = sender.send(work());
             None
         });
-        self.run(origin, Job { lane: Lane::Data, turn: None, work });
+        self.run(origin, Job::new(Lane::Data, None, work));
         receiver
     }
 
@@ -254,18 +262,22 @@ struct Running {
     turn: Option<FileKey>,
     /// The work, until it has begun.
     work: Option<Box<dyn FnOnce() -> Option<After> + Send>>,
+    ends_turn: bool,
     ended: bool,
 }
 
 impl Running {
     fn new(queue: Arc<Queue>, origin: Origin, job: Job) -> Self {
-        let Job { lane, turn, work } = job;
-        Self { queue, client: origin.client, lane, turn, work: Some(work), ended: false }
+        let Job { lane, turn, work, ends_turn } = job;
+        Self { queue, client: origin.client, lane, turn, work: Some(work), ends_turn, ended: false }
     }
 
     /// Does the work, and that of others after it, as long as there is some.
     fn work(mut self) {
         loop {
+            if self.ends_turn {
+                self.turn = None;
+            }
             let after = self.work.take().and_then(|work| work());
             if let Some(after) = after {
                 self.end_turn();

@@ -41,7 +41,7 @@ impl World {
             told.send(name).unwrap();
             None
         });
-        self.queue.run(origin(client), Job { lane, turn: turn.map(file), work });
+        self.queue.run(origin(client), Job::new(lane, turn.map(file), work));
     }
 
     /// The threads that have been asked for.
@@ -214,7 +214,7 @@ fn what_follows_a_change_runs_beside_the_next_change() {
         });
         Some(after)
     });
-    world.queue.run(origin(1), Job { lane: Lane::Data, turn: Some(file(1)), work });
+    world.queue.run(origin(1), Job::new(Lane::Data, Some(file(1)), work));
     world.give(1, Lane::Data, Some(1), "next");
     let first = std::thread::spawn(world.threads().remove(0));
     while world.workers.kept.lock().unwrap().is_empty() {
@@ -231,9 +231,7 @@ fn what_follows_a_change_runs_beside_the_next_change() {
 #[test]
 fn a_panic_fails_one_job_and_the_file_goes_on() {
     let world = World::new(1);
-    world
-        .queue
-        .run(origin(1), Job { lane: Lane::Data, turn: Some(file(1)), work: Box::new(|| panic!("a fault in a job")) });
+    world.queue.run(origin(1), Job::new(Lane::Data, Some(file(1)), Box::new(|| panic!("a fault in a job"))));
     world.give(1, Lane::Data, Some(1), "same file");
     world.give(1, Lane::Look, None, "look");
     let thread = world.threads().remove(0);
@@ -268,7 +266,7 @@ fn a_program_without_threads_of_its_own_has_everything_at_once() {
             told.send(client).unwrap();
             None
         });
-        queue.run(origin(client), Job { lane: Lane::Data, turn: None, work });
+        queue.run(origin(client), Job::new(Lane::Data, None, work));
     }
     assert_eq!(done.try_iter().count(), 100);
 }
@@ -309,7 +307,7 @@ async fn jobs(queue: Arc<Queue>, told: Sender<&'static str>, files: Vec<(u8, &'s
             let _ = sender.send(());
             None
         });
-        queue.run(origin(1), Job { lane: Lane::Data, turn: Some(file(number)), work });
+        queue.run(origin(1), Job::new(Lane::Data, Some(file(number)), work));
         receiver.await.unwrap();
     }
     count
@@ -318,10 +316,19 @@ async fn jobs(queue: Arc<Queue>, told: Sender<&'static str>, files: Vec<(u8, &'s
 impl World {
     /// Carries a call of the first client's jobs, up to where it waits for a thread.
     fn carry(&self, files: &[(u8, &'static str)]) -> (Pending, std::sync::mpsc::Receiver<Option<usize>>) {
+        self.carry_in(None, files)
+    }
+
+    /// The same, of a call that changes a directory.
+    fn carry_in(
+        &self,
+        directory: Option<u8>,
+        files: &[(u8, &'static str)],
+    ) -> (Pending, std::sync::mpsc::Receiver<Option<usize>>) {
         let (queue, jobs) = (self.queue.clone(), jobs(self.queue.clone(), self.told.clone(), files.to_vec()));
         let (sender, result) = channel();
         let mut call: Pending = Box::pin(async move {
-            let carried = queue.carry(origin(1), Box::pin(jobs)).await;
+            let carried = queue.carry(origin(1), directory.map(file), Box::pin(jobs)).await;
             sender.send(carried).unwrap();
         });
         assert!(poll(&mut call).is_pending());
@@ -409,7 +416,7 @@ fn a_call_that_panics_fails_alone() {
     let queue = world.queue.clone();
     let mut call: Pending = Box::pin(async move {
         let panics: rpcrdma_env::BoxFuture<'static, ()> = Box::pin(async { panic!("on purpose") });
-        assert_eq!(queue.carry(origin(1), panics).await, None);
+        assert_eq!(queue.carry(origin(1), None, panics).await, None);
     });
     assert!(poll(&mut call).is_pending());
     let thread = world.threads().remove(0);
@@ -437,14 +444,105 @@ fn what_a_carried_call_changes_nobody_else_changes_meanwhile() {
                 let _ = sender.send(());
                 None
             });
-            of.run(origin(1), Job { lane: Lane::Data, turn: Some(file(1)), work });
+            of.run(origin(1), Job::new(Lane::Data, Some(file(1)), work));
             receiver.await.unwrap();
         });
-        assert_eq!(queue.carry(origin(1), one).await, Some(()));
+        assert_eq!(queue.carry(origin(1), None, one).await, Some(()));
     });
     assert!(poll(&mut call).is_pending());
     assert_eq!(world.run_all(), 1);
     assert_eq!((*busy.lock().unwrap(), world.done()), (Some(true), vec!["changed"]));
     assert!(poll(&mut call).is_ready());
     assert!(world.is_empty(), "and its turn is over");
+}
+
+/// Files in the same directory are made at a time, and none of the calls comes back in the middle.
+#[test]
+fn calls_that_change_the_same_directory_follow_each_other_on_one_thread() {
+    let world = World::new(8);
+    let (mut first, one) = world.carry_in(Some(1), &[(1, "a1"), (2, "a2"), (1, "a3")]);
+    let (mut second, two) = world.carry_in(Some(1), &[(1, "b1"), (3, "b2"), (1, "b3")]);
+    let threads = world.threads();
+    assert_eq!(threads.len(), 1, "who waits for the directory takes no thread");
+    threads.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["a1", "a2", "a3", "b1", "b2", "b3"]);
+    assert!(poll(&mut first).is_ready() && poll(&mut second).is_ready());
+    assert_eq!((one.recv(), two.recv()), (Ok(Some(3)), Ok(Some(3))));
+    assert!(world.is_empty());
+}
+
+/// What waits for the disk does not keep the directory from others.
+#[test]
+fn a_call_gives_the_directory_up_before_it_waits_for_the_disk() {
+    let world = World::new(8);
+    let (queue, told) = (world.queue.clone(), world.told.clone());
+    let mut call: Pending = Box::pin(async move {
+        let of = queue.clone();
+        let writes: rpcrdma_env::BoxFuture<'static, ()> = Box::pin(async move {
+            let (sender, receiver) = oneshot::channel();
+            let work = Box::new(move || {
+                told.send("written").unwrap();
+                let after: After = Box::new(move || {
+                    told.send("on the disk").unwrap();
+                    let _ = sender.send(());
+                });
+                Some(after)
+            });
+            of.run(origin(1), Job::new(Lane::Data, Some(file(2)), work));
+            receiver.await.unwrap();
+        });
+        assert_eq!(queue.carry(origin(1), Some(file(1)), writes).await, Some(()));
+    });
+    assert!(poll(&mut call).is_pending());
+    world.give(1, Lane::Data, Some(1), "next");
+    let first = world.threads();
+    assert_eq!(first.len(), 1, "the directory is the call's");
+    // On one thread both follow each other; the next has been given to another before the disk was waited for.
+    first.into_iter().for_each(|thread| thread());
+    let next = world.threads();
+    assert_eq!((next.len(), world.done()), (1, vec!["written", "on the disk"]));
+    next.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["next"]);
+    assert!(poll(&mut call).is_ready());
+    assert!(world.is_empty());
+}
+
+/// proves: NFS3-FAIR-a
+#[test]
+fn a_call_gives_the_directory_up_when_another_client_wants_it() {
+    let world = World::new(8);
+    let (mut call, result) = world.carry_in(Some(1), &[(2, "data"), (1, "name")]);
+    let first = world.threads();
+    world.give(2, Lane::Data, Some(1), "other");
+    first.into_iter().for_each(|thread| thread());
+    assert_eq!(world.done(), ["data"], "the other's change of the directory comes before the call's");
+    assert!(poll(&mut call).is_pending());
+    assert_eq!(world.run_all(), 1);
+    assert_eq!(world.done(), ["other", "name"]);
+    assert!(poll(&mut call).is_ready());
+    assert_eq!(result.recv(), Ok(Some(2)));
+    assert!(world.is_empty());
+}
+
+#[test]
+fn a_directorys_turn_ends_with_a_call_that_panics_or_is_dropped() {
+    let world = World::new(8);
+    for is_dropped in [false, true] {
+        let queue = world.queue.clone();
+        let mut call: Pending = Box::pin(async move {
+            let panics: rpcrdma_env::BoxFuture<'static, ()> = Box::pin(async { panic!("on purpose") });
+            assert_eq!(queue.carry(origin(1), Some(file(1)), panics).await, None);
+        });
+        assert!(poll(&mut call).is_pending());
+        let thread = world.threads().remove(0);
+        if is_dropped {
+            drop(thread);
+        } else {
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(thread)).is_err());
+        }
+        assert!(poll(&mut call).is_ready());
+        world.give(1, Lane::Data, Some(1), "next");
+        assert_eq!((world.run_all(), world.done()), (1, vec!["next"]));
+        assert!(world.is_empty());
+    }
 }
