@@ -261,10 +261,12 @@ impl Tally {
         self.note(what, note);
     }
 
-    /// Tells that an extended attribute or a list of a file was not kept.
-    pub(crate) fn extras_not_kept(&mut self, what: &[u8], note: &str) {
-        self.extras_not_kept += 1;
-        self.note(what, note);
+    /// Tells which extended attributes and lists of a file were not kept.
+    pub(crate) fn extras_not_kept(&mut self, what: &[u8], notes: &[String]) {
+        for note in notes {
+            self.extras_not_kept += 1;
+            self.note(what, note);
+        }
     }
 
     fn left_out(&mut self, what: &[u8], line: &str, error: &anyhow::Error) {

@@ -319,7 +319,7 @@ struct Copies<'a> {
 impl<'a> Copies<'a> {
     fn new(copier: &'a Copier, session: &'a Arc<Session>) -> Self {
         let (large, small) = Default::default();
-        Self { copier, session, most: session.files.batch().octets, large, small }
+        Self { copier, session, most: session.files.most_small(), large, small }
     }
 
     fn has_room(&self) -> bool {

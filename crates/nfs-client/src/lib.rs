@@ -33,9 +33,8 @@ mod write;
 pub use denied::{Denied, Owner};
 pub use error::Error;
 pub use files::{
-    Access, Batch, Copied, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, LockKind,
-    MAX_HANDLE_OCTETS, Name, NewFile, Node, NodeKind, Place, ReadOk, SetXattr, Sought, Space, TO_THE_END, Verifier,
-    WriteOk,
+    Access, Copied, CreateHow, Created, CreatedFile, Entry, File, Files, Found, Handle, LockKind, MAX_HANDLE_OCTETS,
+    Name, NewFile, Node, NodeKind, Place, ReadOk, SetXattr, Sought, Space, TO_THE_END, Verifier, WriteOk,
 };
 pub use list::{Listing, MAX_ENTRIES};
 pub use mount::{Mount, MountError, split_export};

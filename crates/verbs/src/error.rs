@@ -43,7 +43,18 @@ pub enum OpenError {
         /// Their names.
         known: Vec<String>,
     },
-    /// An address that is on no RDMA device.
+    /// The connection manager found no device that leads to a peer, or the network did not tell where the peer is.
+    #[error(
+        "no way to {peer} over an RDMA device was found; see that {peer} answers `ping`, and that `rpcrdma devices` shows the network interface that `ip route get {peer}` names"
+    )]
+    NoWay {
+        /// The peer's address.
+        peer: IpAddr,
+        /// What the connection manager says.
+        #[source]
+        error: io::Error,
+    },
+    /// An address of this machine that is on no RDMA device.
     #[error("{address} is on no RDMA device; `rpcrdma devices` shows which network interfaces have one")]
     NotOnDevice {
         /// The address.

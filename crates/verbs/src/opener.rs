@@ -95,15 +95,22 @@ async fn choose(env: &Env, config: &Config) -> Result<Context, OpenError> {
 
 /// The device on which an address of ours is, or that leads to an address.
 async fn by_address(env: &Env, config: &Config, address: IpAddr, local: bool) -> Result<Context, OpenError> {
+    let failed = |error| no_device(address, local, error);
     match find(Library::get()?, env, config, address, local).await {
-        Ok(id) => {
-            Context::of(id).ok_or_else(|| OpenError::NotOnDevice { address, error: io::ErrorKind::NotFound.into() })
-        }
+        Ok(id) => Context::of(id).ok_or_else(|| failed(io::ErrorKind::NotFound.into())),
         Err(error) => {
             // If there is none at all, that is what to say.
             listed()?;
-            Err(OpenError::NotOnDevice { address, error })
+            Err(failed(error))
         }
+    }
+}
+
+/// What to say when no device was found for an address of ours, or for a peer's.
+fn no_device(address: IpAddr, is_ours: bool, error: io::Error) -> OpenError {
+    match is_ours {
+        true => OpenError::NotOnDevice { address, error },
+        false => OpenError::NoWay { peer: address, error },
     }
 }
 
@@ -128,4 +135,18 @@ async fn find(library: &'static Library, env: &Env, config: &Config, address: Ip
         resolved(library, &*env.clock, (from, SocketAddr::new(address, ANY_PORT)), config.setup_timeout).await?
     };
     if id.device().is_null() { Err(io::ErrorKind::NotFound.into()) } else { Ok(id) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_was_not_found_is_told_apart_from_an_address_on_no_device() {
+        let address = IpAddr::from([192, 0, 2, 9]);
+        let ours = no_device(address, true, io::ErrorKind::NotFound.into()).to_string();
+        assert!(ours.starts_with("192.0.2.9 is on no RDMA device"), "{ours}");
+        let theirs = no_device(address, false, io::ErrorKind::TimedOut.into()).to_string();
+        assert!(theirs.starts_with("no way to 192.0.2.9 over an RDMA device was found"), "{theirs}");
+    }
 }

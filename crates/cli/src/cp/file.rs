@@ -188,7 +188,7 @@ impl Copier<'_> {
         let size = self.octets(item, source, target).await?;
         if self.args.xattrs {
             let told = extras::across(&item.from.files, &source.handle(), &self.to.files, &target.handle()).await?;
-            self.tell_not_kept(item, told);
+            self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
         }
         let is_one_server = Arc::ptr_eq(&item.from, self.to);
         let size_alone = NewAttributes { size: Some(size), ..Default::default() };
@@ -212,15 +212,9 @@ impl Copier<'_> {
         if self.args.xattrs {
             // A list says more than a mode, which would change it.
             let told = extras::acl_across(&item.from.files, &source.handle(), &self.to.files, &target.handle()).await?;
-            self.tell_not_kept(item, told);
+            self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
         }
         Ok(())
-    }
-
-    pub(super) fn tell_not_kept(&self, item: &Item, told: Vec<String>) {
-        for what in told {
-            self.tally.borrow_mut().extras_not_kept(&item.shown, &what);
-        }
     }
 
     /// A copy has failed: removes what is of no use.

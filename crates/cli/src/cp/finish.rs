@@ -83,7 +83,8 @@ impl Copier<'_> {
     async fn finish_directory(&self, Filled { item, made, attributes }: &Filled) -> Result<()> {
         let (from, source) = (&item.from.files, &item.found.file);
         if self.args.xattrs {
-            self.tell_not_kept(item, extras::across(from, source, &self.to.files, made).await?);
+            let told = extras::across(from, source, &self.to.files, made).await?;
+            self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
         }
         if let Some(attributes) = attributes {
             match self.to.files.setattr(made, *attributes, None).await {
@@ -96,7 +97,8 @@ impl Copier<'_> {
             }
         }
         if self.args.xattrs {
-            self.tell_not_kept(item, extras::acl_across(from, source, &self.to.files, made).await?);
+            let told = extras::acl_across(from, source, &self.to.files, made).await?;
+            self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ impl Copier {
     pub(super) async fn file_extras(&self, session: &Session, file: &Handle, here: &File, local: &Path) -> Result<()> {
         if self.xattrs {
             let told = extras::fetched(&session.files, file, false, here).await?;
-            self.tell_not_kept(local, told);
+            self.tally.borrow_mut().extras_not_kept(local.as_os_str().as_bytes(), &told);
         }
         Ok(())
     }
@@ -38,16 +38,10 @@ impl Copier {
                 extras::fetched(&session.files, &directory, true, here).await
             };
             match kept.await {
-                Ok(told) => self.tell_not_kept(&local, told),
+                Ok(told) => self.tally.borrow_mut().extras_not_kept(local.as_os_str().as_bytes(), &told),
                 Err(error) => self.check(&local, error)?,
             }
         }
         Ok(())
-    }
-
-    fn tell_not_kept(&self, local: &Path, told: Vec<String>) {
-        for what in told {
-            self.tally.borrow_mut().extras_not_kept(local.as_os_str().as_bytes(), &what);
-        }
     }
 }

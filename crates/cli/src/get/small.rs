@@ -65,15 +65,10 @@ impl Copier {
 
     /// Copies a file that is read in one call.
     pub(super) async fn small(&self, session: &Session, wanted: Wanted) -> Done {
-        let asked = [(wanted.found.file.clone(), wanted.count())];
-        let read = match session.files.gather(&asked).await {
-            Ok(read) => read.into_iter().next().flatten().filter(|read| wanted.is_whole(read)),
-            Err(error) if error.is_unreachable() => return self.ended(wanted, Err(error.into())),
-            Err(_) => None,
-        };
-        let copied = match read {
-            Some(ReadOk { data, .. }) => self.place(&wanted, data).await,
-            None => self.regular(session, &wanted.found, &wanted.local).await,
+        let copied = match session.files.read_small(&wanted.found.file, wanted.count()).await {
+            Ok(read) if wanted.is_whole(&read) => self.place(&wanted, read.data).await,
+            Err(error) if error.is_unreachable() => Err(error.into()),
+            Ok(_) | Err(_) => self.regular(session, &wanted.found, &wanted.local).await,
         };
         self.ended(wanted, copied)
     }

@@ -5,11 +5,7 @@ use crate::extras;
 use anyhow::Result;
 use rpcrdma_nfs::v4::Acl;
 use rpcrdma_nfs_client::Handle;
-use std::{
-    fs::File,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-};
+use std::{fs::File, os::unix::ffi::OsStrExt, path::PathBuf};
 
 /// The list of a directory, which it gets when it is full: before, what is made in it would inherit it.
 pub(super) struct Full {
@@ -23,7 +19,7 @@ impl Copier<'_> {
     pub(super) async fn file_extras(&self, local: &Local, here: &File, upload: &Upload) -> Result<()> {
         if self.xattrs {
             let told = extras::sent(here, &self.session.files, &upload.file.handle()).await?;
-            self.tell_not_kept(&local.path, told);
+            self.tally.borrow_mut().extras_not_kept(local.path.as_os_str().as_bytes(), &told);
         }
         Ok(())
     }
@@ -36,7 +32,7 @@ impl Copier<'_> {
                 Ok(Some(acl)) => extras::list_sent(&self.session.files, &upload.file.handle(), &acl).await?,
                 Err(why) => vec![why],
             };
-            self.tell_not_kept(&local.path, told);
+            self.tally.borrow_mut().extras_not_kept(local.path.as_os_str().as_bytes(), &told);
         }
         Ok(())
     }
@@ -55,7 +51,7 @@ impl Copier<'_> {
             }
             Err(why) => told.push(why),
         }
-        self.tell_not_kept(&local.path, told);
+        self.tally.borrow_mut().extras_not_kept(local.path.as_os_str().as_bytes(), &told);
         Ok(())
     }
 
@@ -63,16 +59,10 @@ impl Copier<'_> {
     pub(super) async fn directory_lists(&self) -> Result<()> {
         for Full { local, made, acl } in self.full.take() {
             match extras::list_sent(&self.session.files, &made, &acl).await {
-                Ok(told) => self.tell_not_kept(&local, told),
+                Ok(told) => self.tally.borrow_mut().extras_not_kept(local.as_os_str().as_bytes(), &told),
                 Err(error) => self.check(&local, error)?,
             }
         }
         Ok(())
-    }
-
-    fn tell_not_kept(&self, local: &Path, told: Vec<String>) {
-        for what in told {
-            self.tally.borrow_mut().extras_not_kept(local.as_os_str().as_bytes(), &what);
-        }
     }
 }

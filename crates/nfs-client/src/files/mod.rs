@@ -27,7 +27,7 @@ pub use file::{Access, File};
 pub use holes::Sought;
 pub use locks::{LockKind, TO_THE_END};
 pub use names::{Handle, MAX_HANDLE_OCTETS, Name, Node, Place};
-pub use small::{Batch, NewFile};
+pub use small::NewFile;
 pub(crate) use told::Page;
 pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};
 pub use xattrs::SetXattr;

@@ -1,4 +1,4 @@
-//! Small files: many read in one call, or each made by one, where the version has such calls.
+//! Small files: each is read by one call, and made by one where the version has such a call.
 //!
 //! These are short cuts. Whatever they could not do is done by [`Files::open`], [`Files::create`] and so on, which also
 //! tell what is wrong.
@@ -7,15 +7,6 @@ use super::{Files, Handle, Name, ReadOk, Version, v3, v4};
 use crate::Error;
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, NewAttributes};
-
-/// How much one [`Files::gather`] reads at best.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// Files: one at least.
-    pub files: usize,
-    /// Octets of all of them: one at least.
-    pub octets: u32,
-}
 
 /// A small file that is to be made and put in its place.
 #[derive(Clone, Debug)]
@@ -35,26 +26,28 @@ pub struct NewFile<'a> {
 }
 
 impl Files {
-    /// How much to read in one [`gather`](Self::gather).
-    pub fn batch(&self) -> Batch {
+    /// The most octets that one [`read_small`](Self::read_small) brings: of a larger file it is of no use.
+    pub fn most_small(&self) -> u32 {
         match &self.0 {
-            // A call reads one file.
-            Version::V3(_) => Batch { files: 1, octets: u32::MAX },
-            // In version 4 it could read many. Of several READs in one COMPOUND Linux's nfsd answers some with other
-            // octets than the file's (seen with 6.12, over RDMA and TCP), and nothing tells which.
-            Version::V4(nfs) => Batch { files: 1, octets: nfs.gathers().1 },
+            // A server that gives less tells that there is more.
+            Version::V3(_) => u32::MAX,
+            Version::V4(nfs) => nfs.transfer().read,
         }
     }
 
-    /// Reads the first octets of files that were found, of each as many as stand beside it. `None` stands for one that
-    /// could not be read in this way.
+    /// Reads the first `count` octets of a file that was found, in one call and without an open.
+    ///
+    /// One READ sees a file as it is at one moment, an open would add nothing, and the server judges by the same rules:
+    /// it asks whoever denies others to read, and whoever has the file delegated (RFC 8881 section 9.1.4.3). One file
+    /// in a call: of several READs in one COMPOUND Linux's nfsd answers some with other octets than the file's (seen
+    /// with 6.12, over RDMA and TCP), and nothing tells which.
     ///
     /// # Errors
-    /// If the server cannot be reached.
-    pub async fn gather(&self, files: &[(Handle, u32)]) -> Result<Vec<Option<ReadOk>>, Error> {
+    /// See [`Error`]. What could not be read in this way may be read with an open.
+    pub async fn read_small(&self, file: &Handle, count: u32) -> Result<ReadOk, Error> {
         match &self.0 {
-            Version::V3(nfs) => v3::gather(nfs, files).await,
-            Version::V4(nfs) => v4::gather(nfs, files).await,
+            Version::V3(nfs) => v3::read(nfs, &v3::handle("READ", file)?, 0, count).await,
+            Version::V4(nfs) => v4::read_small(nfs, file, count).await,
         }
     }
 

@@ -176,19 +176,6 @@ pub(super) async fn read(nfs: &Nfs3, file: &v3::Handle, offset: u64, count: u32)
     Ok(ReadOk { data: ok.data, end: ok.end })
 }
 
-/// One READ after the other.
-pub(super) async fn gather(nfs: &Nfs3, files: &[(Handle, u32)]) -> Result<Vec<Option<ReadOk>>, Error> {
-    let mut gathered = Vec::with_capacity(files.len());
-    for (file, count) in files {
-        gathered.push(match read(nfs, &handle("READ", file)?, 0, *count).await {
-            Ok(read) => Some(read),
-            Err(error) if error.is_unreachable() => return Err(error),
-            Err(_) => None,
-        });
-    }
-    Ok(gathered)
-}
-
 pub(super) async fn read_into(
     nfs: &Nfs3,
     file: &v3::Handle,

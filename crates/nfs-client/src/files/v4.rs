@@ -188,21 +188,10 @@ pub(super) async fn open(nfs: &Nfs4, node: Node, access: Access) -> Result<File,
     Ok(File::of_4(Open { nfs: nfs.clone(), by: Means::Handle(file) }))
 }
 
-/// Many files in each call. A file that cannot be read ends the call; those behind it are read by the next.
-pub(super) async fn gather(nfs: &Nfs4, files: &[(Handle, u32)]) -> Result<Vec<Option<ReadOk>>, Error> {
-    let wanted = files.iter().map(|(file, count)| Ok((handle(file)?, *count))).collect::<Result<Vec<_>, Error>>()?;
-    let mut gathered = Vec::with_capacity(files.len());
-    while let Some(rest) = wanted.get(gathered.len()..).filter(|rest| !rest.is_empty()) {
-        match nfs.gather(rest).await.map_err(Error::from) {
-            Ok(some) if !some.is_empty() => {
-                let read = some.into_iter().map(Result::ok);
-                gathered.extend(read.map(|read| read.map(|ops::ReadOk { data, end }| ReadOk { data, end })));
-            }
-            Err(error) if error.is_unreachable() => return Err(error),
-            _ => gathered.resize_with(wanted.len(), || None),
-        }
-    }
-    Ok(gathered)
+/// Reads the first octets of a file without an open.
+pub(super) async fn read_small(nfs: &Nfs4, file: &Handle, count: u32) -> Result<ReadOk, Error> {
+    let ops::ReadOk { data, end } = nfs.read(&handle(file)?, 0, count).await?;
+    Ok(ReadOk { data, end })
 }
 
 /// Makes a small file in one call.

@@ -1,7 +1,7 @@
 //! Putting a COMPOUND together.
 //!
 //! A call has at most one argument and one result that may be placed directly: one Read chunk beside that of Position
-//! Zero, one Write chunk (ULB-5.1.2.2-b). Of several results that could be placed none is: they come in the reply.
+//! Zero, one Write chunk (ULB-5.1.2.2-b).
 
 use rpcrdma_nfs::v4::{Args, Attribute, Bitmap, Handle, Name, Op, ops};
 
@@ -16,30 +16,22 @@ pub(super) struct Plan {
     pub(super) is_kept: bool,
     /// Whether nobody can tell beforehand how large the reply becomes: what the session allows is offered then.
     pub(super) is_guessed: bool,
-    /// Whether what was done counts, though an operation after it has failed.
-    pub(super) is_in_parts: bool,
 }
 
 impl Plan {
     /// A call that only looks.
     pub(super) fn looks(purpose: Op) -> Self {
-        Self { purpose, changes: false, is_kept: false, is_guessed: false, is_in_parts: false }
+        Self { purpose, changes: false, is_kept: false, is_guessed: false }
     }
 
     /// A call that must not be executed twice.
     pub(super) fn changes(purpose: Op) -> Self {
-        Self { purpose, changes: true, is_kept: true, is_guessed: false, is_in_parts: false }
+        Self { purpose, changes: true, is_kept: true, is_guessed: false }
     }
 
     /// The same where nobody can tell how large the reply becomes.
     pub(super) fn guessed(mut self) -> Self {
         self.is_guessed = true;
-        self
-    }
-
-    /// The same for a call of several parts, each of which counts by itself.
-    pub(super) fn in_parts(mut self) -> Self {
-        self.is_in_parts = true;
         self
     }
 }
@@ -80,8 +72,14 @@ pub(super) const ATTRIBUTES: Bitmap = Bitmap::of(&[
     Attribute::TimeCreate,
 ]);
 
+/// Whether a call of these operations needs one chunk of a kind at most.
+pub(super) fn has_one_of_a_kind(ops: &[Args]) -> bool {
+    let (arguments, results) = eligible(ops);
+    arguments <= 1 && results <= 1
+}
+
 /// How many arguments and results of these operations may be placed directly.
-pub(super) fn eligible(ops: &[Args]) -> (usize, usize) {
+fn eligible(ops: &[Args]) -> (usize, usize) {
     let arguments = ops.iter().filter(|args| match args {
         Args::Create(create) => matches!(create.kind, ops::CreateKind::Symlink(_)),
         args => args.op().eligible_argument().is_some(),

@@ -2,7 +2,7 @@
 
 use super::{
     Error, Inner,
-    compound::{Plan, eligible},
+    compound::{Plan, has_one_of_a_kind},
     reply::{self, Failed, Reply},
     session::Session,
     slots::Taken,
@@ -55,10 +55,6 @@ impl Inner {
         }
         if let Some(most) = most {
             shape.max_len = shape.max_len.min(most);
-        }
-        // One chunk of a kind: of several none is placed.
-        if shape.items.len() > 1 {
-            shape.items.clear();
         }
         if let (Some(room), Some(buffer)) = (shape.items.first_mut(), sink) {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
@@ -119,7 +115,7 @@ impl Inner {
         if let Some(args) = ops.iter().find(|args| !args.op().exists_in(self.minor)) {
             return Err(Error::NotInMinor { operation: args.op(), minor: self.minor });
         }
-        debug_assert!(eligible(&ops).0 <= 1, "one chunk of a kind: {ops:?}");
+        debug_assert!(has_one_of_a_kind(&ops), "one chunk of a kind: {ops:?}");
         match &ground.session {
             Some(session) => self.through_slot(ground, session, plan, ops, sink).await,
             None => self.without_session(plan, ops, sink).await,

@@ -60,7 +60,7 @@ impl Inner {
                 None => Mended::No,
                 Some(_) if again => Mended::Again,
                 // What came after it has failed: that is for the caller to look at.
-                Some(_) if (plan.changes || plan.is_in_parts) && reply.has_done(plan.purpose) => Mended::No,
+                Some(_) if plan.changes && reply.has_done(plan.purpose) => Mended::No,
                 Some(failed) => {
                     is_repeated |= failed.status == Status::RETRY_UNCACHED_REP;
                     self.mend(&ground, plan, failed, held.map(|held| (held, version)))

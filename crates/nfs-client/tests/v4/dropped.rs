@@ -2,14 +2,13 @@
 
 use crate::{
     every::{mode, name},
-    house::{Fate, House, Wire},
+    house::{Fate, House, at_home, count, has},
 };
 use rpcrdma_nfs::v4::{Args, Arguments, Handle, Op, ops::LockKind};
 use rpcrdma_nfs_client::v4::{Access, Error, How, Nfs4, Opened};
 use std::{
     future::{Future, poll_fn},
     pin::pin,
-    sync::Arc,
     task::Poll,
     time::Duration,
 };
@@ -29,10 +28,6 @@ async fn polled<T>(future: impl Future<Output = T>, times: usize) -> bool {
     false
 }
 
-fn count(wire: &Arc<Wire>, op: Op) -> usize {
-    wire.calls().iter().filter(|call| call.ops.iter().any(|args| args.op() == op)).count()
-}
-
 async fn open(nfs: &Nfs4, root: &Handle, called: &str) -> Result<Opened, Error> {
     nfs.open(root, &name(called), Access::Both, How::Unchecked(mode(0o644))).await.map(|(opened, _)| opened)
 }
@@ -41,18 +36,19 @@ async fn open(nfs: &Nfs4, root: &Handle, called: &str) -> Result<Opened, Error> 
 #[tokio::test(start_paused = true)]
 async fn an_open_that_nobody_waits_for_is_closed() {
     for minor in 0..=2 {
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (_house, nfs, wire, root) = at_home(minor).await;
         let mut dropped = 0;
         for times in 1..POLLS {
             wire.calls();
             let has_ended = polled(open(&nfs, &root, "file"), times).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             let calls = wire.calls();
-            let of = |op| calls.iter().filter(|call| call.ops.iter().any(|args| args.op() == op)).count();
-            assert_eq!(of(Op::Open), of(Op::Close), "minor version {minor}, {times} polls: {calls:?}");
-            dropped += usize::from(!has_ended && of(Op::Open) > 0);
+            assert_eq!(
+                count(&calls, Op::Open),
+                count(&calls, Op::Close),
+                "minor version {minor}, {times} polls: {calls:?}"
+            );
+            dropped += usize::from(!has_ended && count(&calls, Op::Open) > 0);
         }
         assert!(dropped > 0, "none was dropped when it was under way");
         // With a small file everything is in one call, and nothing is left to be closed.
@@ -85,7 +81,7 @@ async fn a_lock_that_nobody_waits_for_is_given_back() {
             if has_ended {
                 break;
             }
-            dropped += count(&wire, Op::Lock).min(1);
+            dropped += count(&wire.calls(), Op::Lock).min(1);
             // The write lock is gone, and the read lock is there.
             other.lock(&theirs, LockKind::Write, 0, 100).await.unwrap();
             other.lock(&theirs, LockKind::Read, 100, 100).await.unwrap();
@@ -101,7 +97,7 @@ async fn a_lock_that_nobody_waits_for_is_given_back() {
             wire.calls();
             polled(nfs.unlock(&opened, 0, 10), times).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
-            if count(&wire, Op::LockU) > 0 {
+            if count(&wire.calls(), Op::LockU) > 0 {
                 other.lock(&theirs, LockKind::Write, 0, 10).await.unwrap();
                 other.unlock(&theirs, 0, 10).await.unwrap();
             }
@@ -118,14 +114,11 @@ async fn a_lock_that_nobody_waits_for_is_given_back() {
 /// A file that cannot be closed for now is in nobody's way: the lease is kept, and other files are closed.
 #[tokio::test(start_paused = true)]
 async fn a_duty_that_takes_its_time_holds_up_no_other() {
-    let house = House::new();
-    let (nfs, wire) = house.client(2).await;
-    let root = nfs.root().await.unwrap().file;
+    let (_house, nfs, wire, root) = at_home(2).await;
     let (slow, quick) = (open(&nfs, &root, "slow").await.unwrap(), open(&nfs, &root, "quick").await.unwrap());
     let file = slow.file().clone();
     let is_slow = move |call: &Arguments| {
-        call.ops.iter().any(|args| matches!(args, Args::PutFh(put) if put.file == file))
-            && call.ops.iter().any(|args| args.op() == Op::Close)
+        call.ops.iter().any(|args| matches!(args, Args::PutFh(put) if put.file == file)) && has(call, Op::Close)
     };
     wire.before(move |call| if is_slow(call) { Fate::Hangs } else { Fate::Arrives });
     wire.calls();
@@ -134,8 +127,7 @@ async fn a_duty_that_takes_its_time_holds_up_no_other() {
     drop(quick);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let calls = wire.calls();
-    let closed = calls.iter().filter(|call| call.ops.iter().any(|args| args.op() == Op::Close)).count();
     let renewed = calls.iter().filter(|call| call.ops.len() == 1 && call.ops[0].op() == Op::Sequence).count();
-    assert_eq!(closed, 2, "{calls:?}");
+    assert_eq!(count(&calls, Op::Close), 2, "{calls:?}");
     assert!(renewed >= 4, "{calls:?}");
 }

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Env, Heap, SeededRandom, TokioClock};
-use rpcrdma_nfs::v4::{Arguments, Op, PROGRAM, Results, VERSION};
+use rpcrdma_nfs::v4::{Arguments, Handle, Op, PROGRAM, Results, VERSION};
 use rpcrdma_nfs_client::v4::{Callbacks, Nfs4, Options};
 use rpcrdma_nfsd::{
     DirectoryFs, Export, FileSystem, Identities, MemoryFs, Nfsd, Queue, Squash, StateDirectory, Version4,
@@ -442,6 +442,24 @@ fn start(
     let nfsd = nfsd.with_version_4(change(version_4), true, &env).unwrap();
     let upkeep = tokio::spawn(nfsd.upkeep());
     Running { nfsd, upkeep, signals: Vec::new(), starts }
+}
+
+/// A client of this minor version alone with a server of its own, the wire between them, and the root.
+pub(crate) async fn at_home(minor: u32) -> (House, Nfs4, Arc<Wire>, Handle) {
+    let house = House::new();
+    let (nfs, wire) = house.client(minor).await;
+    let root = nfs.root().await.unwrap().file;
+    (house, nfs, wire, root)
+}
+
+/// Whether a call has this operation.
+pub(crate) fn has(call: &Arguments, op: Op) -> bool {
+    call.ops.iter().any(|args| args.op() == op)
+}
+
+/// How many calls have it.
+pub(crate) fn count(calls: &[Arguments], op: Op) -> usize {
+    calls.iter().filter(|call| has(call, op)).count()
 }
 
 /// The operations of calls, without SEQUENCE and what goes to a file.

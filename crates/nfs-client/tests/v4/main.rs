@@ -9,7 +9,6 @@ mod every;
 mod extras;
 mod fabric;
 mod files;
-mod gathered;
 mod hostile;
 mod house;
 mod lies;
@@ -19,6 +18,7 @@ mod revoked;
 #[path = "../simulated/mod.rs"]
 mod simulated;
 mod slots;
+mod small;
 mod tcp;
 mod unanswered;
 mod versions;

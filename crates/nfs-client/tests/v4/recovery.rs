@@ -2,7 +2,7 @@
 
 use crate::{
     every::{contents, mode, name},
-    house::{Fate, House, LEASE, ops},
+    house::{Fate, House, LEASE, at_home, count, ops},
 };
 use bytes::Bytes;
 use rpcrdma_nfs::v4::{
@@ -14,10 +14,6 @@ use std::{
     task::{Context, Waker},
     time::Duration,
 };
-
-fn count(calls: &[Arguments], op: Op) -> usize {
-    calls.iter().filter(|call| call.ops.iter().any(|args| args.op() == op)).count()
-}
 
 /// Opens and locks outlast a restart; a stranger who comes meanwhile gets nothing of them.
 #[tokio::test(start_paused = true)]
@@ -64,9 +60,7 @@ async fn opens_and_locks_outlast_a_restart() {
 #[tokio::test(start_paused = true)]
 async fn who_is_not_polled_keeps_nobody_waiting() {
     for minor in 0..=2 {
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (house, nfs, wire, root) = at_home(minor).await;
         house.restart(&[&wire]).await;
         let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
         house.restart(&[&wire]).await;
@@ -95,9 +89,7 @@ fn makes_known(op: Op) -> bool {
 async fn a_delegation_of_what_is_reclaimed_is_given_back() {
     for minor in 0..=2 {
         println!("minor version {minor}");
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (house, nfs, wire, root) = at_home(minor).await;
         let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
         let state = StateId { sequence: 1, other: StateIdOther([7; 12]) };
         house.restart(&[&wire]).await;
@@ -159,9 +151,7 @@ async fn the_grace_period_is_waited_out() {
 /// A lost session is replaced; nothing that is held is lost.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_replaced() {
-    let house = House::new();
-    let (nfs, wire) = house.client(2).await;
-    let root = nfs.root().await.unwrap().file;
+    let (_house, nfs, wire, root) = at_home(2).await;
     let (opened, _) = nfs.open(&root, &name("file"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
     nfs.lock(&opened, LockKind::Write, 0, 10).await.unwrap();
     for status in [Status::BADSESSION, Status::DEADSESSION] {
@@ -265,9 +255,7 @@ async fn a_lease_is_kept_or_its_loss_is_told() {
 /// What a server says that it has revoked is asked about, lost, and freed.
 #[tokio::test(start_paused = true)]
 async fn revoked_state_is_found_and_freed() {
-    let house = House::new();
-    let (nfs, wire) = house.client(2).await;
-    let root = nfs.root().await.unwrap().file;
+    let (_house, nfs, wire, root) = at_home(2).await;
     let (revoked, _) = nfs.open(&root, &name("a"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
     let (kept, _) = nfs.open(&root, &name("b"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
     wire.calls();
@@ -309,9 +297,7 @@ async fn revoked_state_is_found_and_freed() {
 #[tokio::test(start_paused = true)]
 async fn a_revoked_open_is_lost_for_good() {
     for status in [Status::EXPIRED, Status::ADMIN_REVOKED, Status::DELEG_REVOKED, Status::BAD_STATEID] {
-        let house = House::new();
-        let (nfs, wire) = house.client(2).await;
-        let root = nfs.root().await.unwrap().file;
+        let (_house, nfs, wire, root) = at_home(2).await;
         let (opened, _) = nfs.open(&root, &name("a"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
         wire.after(move |_, results| {
             if let Some(at) = results.results.iter().position(|outcome| matches!(outcome, Outcome::Read(_))) {
@@ -364,9 +350,7 @@ async fn later_is_later_and_moved_is_said() {
 /// A call that was executed in a session that is gone is taken for what it was.
 #[tokio::test(start_paused = true)]
 async fn a_call_whose_session_is_gone_is_judged_by_what_is_there() {
-    let house = House::new();
-    let (nfs, wire) = house.client(2).await;
-    let root = nfs.root().await.unwrap().file;
+    let (_house, nfs, wire, root) = at_home(2).await;
     let forget = || {
         let mut once = true;
         // The transport sends the call again, to a server that has restarted.

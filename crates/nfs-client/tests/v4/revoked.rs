@@ -2,7 +2,7 @@
 
 use crate::{
     every::{contents, mode, name},
-    house::{Fate, House, ops},
+    house::{Fate, at_home, count, ops},
 };
 use rpcrdma_nfs::v4::{
     Op, Outcome,
@@ -16,9 +16,7 @@ use std::time::Duration;
 #[tokio::test(start_paused = true)]
 async fn what_is_reclaimed_while_losses_are_looked_for_is_not_lost() {
     for minor in 1..=2 {
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (house, nfs, wire, root) = at_home(minor).await;
         let how = How::Guarded(mode(0o644));
         let (opened, _) = nfs.open(&root, &name("file"), Access::Both, how).await.unwrap();
         nfs.lock(&opened, LockKind::Write, 0, 100).await.unwrap();
@@ -39,9 +37,9 @@ async fn what_is_reclaimed_while_losses_are_looked_for_is_not_lost() {
         wire.calls();
         tokio::time::sleep(Duration::from_secs(5)).await;
         let calls = wire.calls();
-        let of = |op| calls.iter().filter(|call| call.ops.iter().any(|args| args.op() == op)).count();
-        assert!(of(Op::TestStateId) >= 2, "minor version {minor}: {:?}", ops(&calls));
-        assert_eq!((of(Op::Open), of(Op::Lock)), (1, 1), "minor version {minor}: {:?}", ops(&calls));
+        assert!(count(&calls, Op::TestStateId) >= 2, "minor version {minor}: {:?}", ops(&calls));
+        let reclaimed = (count(&calls, Op::Open), count(&calls, Op::Lock));
+        assert_eq!(reclaimed, (1, 1), "minor version {minor}: {:?}", ops(&calls));
         nfs.write(&opened, 0, Stability::FileSync, contents(10)).await.unwrap();
         nfs.close(opened).await.unwrap();
         nfs.end().await.unwrap();

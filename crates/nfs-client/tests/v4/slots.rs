@@ -2,7 +2,7 @@
 
 use crate::{
     every::{contents, mode, name},
-    house::{Fate, House},
+    house::{Fate, House, has},
 };
 use rpcrdma_nfs::v4::{Args, Arguments, Op, Outcome, Status, ops::Stability};
 use rpcrdma_nfs_client::v4::{Access, Error, How};
@@ -17,10 +17,6 @@ fn sequences(calls: &[Arguments]) -> Vec<(u32, u32, usize)> {
     calls.iter().filter_map(of).collect()
 }
 
-fn is(call: &Arguments, op: Op) -> bool {
-    call.ops.iter().any(|args| args.op() == op)
-}
-
 /// proves: ULB-5.5-b, ULB-5.5-c, ULB-5.4.2-c
 #[tokio::test(start_paused = true)]
 async fn a_slot_is_probed_after_an_error_of_the_transport() {
@@ -31,9 +27,9 @@ async fn a_slot_is_probed_after_an_error_of_the_transport() {
             let root = nfs.root().await.unwrap().file;
             wire.calls();
             if was_executed {
-                wire.after(|call, _| if is(call, Op::Create) { Fate::Fails } else { Fate::Arrives });
+                wire.after(|call, _| if has(call, Op::Create) { Fate::Fails } else { Fate::Arrives });
             } else {
-                wire.before(|call| if is(call, Op::Create) { Fate::Fails } else { Fate::Arrives });
+                wire.before(|call| if has(call, Op::Create) { Fate::Fails } else { Fate::Arrives });
             }
             let error = nfs.mkdir(&root, &name("new"), &mode(0o755)).await.unwrap_err();
             let Error::Call { operation: Op::Create, source: CallError::Transport(TransportError::Remote { .. }) } =
@@ -51,7 +47,7 @@ async fn a_slot_is_probed_after_an_error_of_the_transport() {
             nfs.root().await.unwrap();
             let calls = wire.calls();
             assert_eq!(sequences(&calls)[0].1, next + 1);
-            assert!(!calls.iter().any(|call| is(call, Op::CreateSession)));
+            assert!(!calls.iter().any(|call| has(call, Op::CreateSession)));
         }
     }
 }
@@ -62,7 +58,7 @@ async fn a_call_whose_caller_went_away_leaves_its_slot_to_a_probe() {
     let house = House::new();
     let (nfs, wire) = house.client(2).await;
     let root = nfs.root().await.unwrap().file;
-    wire.after(|call, _| if is(call, Op::Access) { Fate::Hangs } else { Fate::Arrives });
+    wire.after(|call, _| if has(call, Op::Access) { Fate::Hangs } else { Fate::Arrives });
     let waiting = tokio::time::timeout(Duration::from_millis(5), nfs.access(&root, 1));
     waiting.await.unwrap_err();
     wire.honest();
@@ -87,7 +83,7 @@ async fn a_slot_that_is_out_of_step_costs_a_session() {
         });
         let error = nfs.root().await.unwrap_err();
         assert!(matches!(error, Error::Unsettled { .. }), "{status}: {error:?}");
-        let made = wire.calls().iter().filter(|call| is(call, Op::CreateSession)).count();
+        let made = wire.calls().iter().filter(|call| has(call, Op::CreateSession)).count();
         assert!((2..40).contains(&made), "{status}: {made} sessions");
         wire.honest();
         nfs.root().await.unwrap();
@@ -100,7 +96,7 @@ async fn a_call_that_comes_twice_is_executed_once() {
     let house = House::new();
     let (nfs, wire) = house.client(2).await;
     let root = nfs.root().await.unwrap().file;
-    wire.before(|call| if is(call, Op::Sequence) { Fate::ComesTwice } else { Fate::Arrives });
+    wire.before(|call| if has(call, Op::Sequence) { Fate::ComesTwice } else { Fate::Arrives });
     nfs.mkdir(&root, &name("a"), &mode(0o755)).await.unwrap();
     nfs.rename(&root, &name("a"), &root, &name("b")).await.unwrap().expect("answered from memory");
     let (opened, _) = nfs.open(&root, &name("c"), Access::Both, How::Guarded(mode(0o644))).await.unwrap();
@@ -132,7 +128,7 @@ async fn minor_version_0_looks_at_what_is_there() {
     // An owner's number may have been used by a call without an answer, or not.
     for was_executed in [false, true] {
         let (opened, _) = nfs.open(&root, &name("c"), Access::Both, How::Existing).await.unwrap();
-        let fails = |call: &Arguments| if is(call, Op::Lock) { Fate::Fails } else { Fate::Arrives };
+        let fails = |call: &Arguments| if has(call, Op::Lock) { Fate::Fails } else { Fate::Arrives };
         match was_executed {
             true => wire.after(move |call, _| fails(call)),
             false => wire.before(fails),

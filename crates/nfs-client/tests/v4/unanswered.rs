@@ -3,22 +3,14 @@
 
 use crate::{
     every::{mode, name},
-    house::{Fate, House, LEASE, Wire, ops},
+    house::{Fate, House, LEASE, Wire, at_home, count, has, ops},
 };
-use rpcrdma_nfs::v4::{Arguments, Handle, Op};
+use rpcrdma_nfs::v4::{Handle, Op};
 use rpcrdma_nfs_client::v4::{Access, Error, How, Nfs4, Opened};
 use std::{sync::Arc, time::Duration};
 
 /// Longer than the driver waits before it tries something again.
 const A_WHILE: Duration = Duration::from_secs(20);
-
-fn has(call: &Arguments, op: Op) -> bool {
-    call.ops.iter().any(|args| args.op() == op)
-}
-
-fn count(calls: &[Arguments], op: Op) -> usize {
-    calls.iter().filter(|call| has(call, op)).count()
-}
 
 async fn open(nfs: &Nfs4, root: &Handle, how: How) -> Result<Opened, Error> {
     nfs.open(root, &name("file"), Access::Both, how).await.map(|(opened, _)| opened)
@@ -41,9 +33,7 @@ fn lose_replies(wire: &Arc<Wire>, op: Op, times: usize) {
 async fn an_open_without_a_reply_is_closed() {
     for minor in 0..=2 {
         for (how, lost) in [(How::Existing, 1), (How::Unchecked(mode(0o644)), 1), (How::Unchecked(mode(0o644)), 3)] {
-            let house = House::new();
-            let (nfs, wire) = house.client(minor).await;
-            let root = nfs.root().await.unwrap().file;
+            let (_house, nfs, wire, root) = at_home(minor).await;
             nfs.close(open(&nfs, &root, How::Unchecked(mode(0o644))).await.unwrap()).await.unwrap();
             lose_replies(&wire, Op::Open, lost);
             wire.calls();
@@ -62,9 +52,7 @@ async fn an_open_without_a_reply_is_closed() {
 #[tokio::test(start_paused = true)]
 async fn an_open_that_was_lost_on_its_way_makes_no_file_later() {
     for minor in 0..=2 {
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (_house, nfs, wire, root) = at_home(minor).await;
         let mut is_first = true;
         wire.before(move |call| {
             let fails = has(call, Op::Open) && std::mem::take(&mut is_first);
@@ -84,9 +72,7 @@ async fn an_open_that_was_lost_on_its_way_makes_no_file_later() {
 #[tokio::test(start_paused = true)]
 async fn a_file_is_closed_when_the_server_answers_again() {
     for minor in 0..=2 {
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (_house, nfs, wire, root) = at_home(minor).await;
         let opened = open(&nfs, &root, How::Unchecked(mode(0o644))).await.unwrap();
         let mut left = 4;
         wire.before(move |call| {
@@ -104,9 +90,7 @@ async fn a_file_is_closed_when_the_server_answers_again() {
 #[tokio::test(start_paused = true)]
 async fn a_goodbye_does_not_wait_for_a_server_that_never_answers() {
     for minor in 0..=2 {
-        let house = House::new();
-        let (nfs, wire) = house.client(minor).await;
-        let root = nfs.root().await.unwrap().file;
+        let (_house, nfs, wire, root) = at_home(minor).await;
         let opened = open(&nfs, &root, How::Unchecked(mode(0o644))).await.unwrap();
         wire.before(|_| Fate::Fails);
         open(&nfs, &root, How::Existing).await.unwrap_err();

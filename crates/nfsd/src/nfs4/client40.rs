@@ -100,10 +100,14 @@ impl Compound {
         Ok(ops::SetClientIdOk { client, confirm })
     }
 
-    pub(super) fn confirm_client_id(&self, args: ops::SetClientIdConfirm) -> Answer {
+    pub(super) async fn confirm_client_id(&self, args: ops::SetClientIdConfirm) -> Answer {
         let state = &self.shared.state;
         let confirmed = state.confirm_client_id(args.client, args.confirm, self.principal(), self.shared.now())?;
         self.shared.release(self.origin(), confirmed.released);
+        if confirmed.takes_note {
+            // From the answer on it counts on what it gets, also after a restart.
+            self.write_waiting().await;
+        }
         if confirmed.is_new {
             self.shared.begin_dialling(&confirmed.client);
         }

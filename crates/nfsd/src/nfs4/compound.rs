@@ -386,7 +386,7 @@ impl Compound {
             args if self.minor == 0 && is_in_sequence(args.op()) => Box::pin(self.in_sequence(args)).await,
             // client40.rs
             Args::SetClientId(args) => Outcome::SetClientId(self.set_client_id(args)),
-            Args::SetClientIdConfirm(args) => Outcome::SetClientIdConfirm(self.confirm_client_id(args)),
+            Args::SetClientIdConfirm(args) => Outcome::SetClientIdConfirm(Box::pin(self.confirm_client_id(args)).await),
             Args::Renew(args) => Outcome::Renew(self.renew(args)),
             Args::ReleaseLockOwner(args) => Outcome::ReleaseLockOwner(Box::pin(self.release_lock_owner(args)).await),
             Args::Sequence(_) => match &self.session {
@@ -401,7 +401,7 @@ impl Compound {
             Args::BackchannelCtl(args) => Outcome::BackchannelCtl(self.control_back_channel(args)),
             Args::DestroyClientId(args) => Outcome::DestroyClientId(self.destroy_client(args)),
             Args::ReclaimComplete(args) => Outcome::ReclaimComplete(Box::pin(self.reclaim_complete(args)).await),
-            Args::FreeStateId(args) => Outcome::FreeStateId(self.free_state(args)),
+            Args::FreeStateId(args) => Outcome::FreeStateId(Box::pin(self.free_state(args)).await),
             Args::TestStateId(args) => Outcome::TestStateId(self.test_states(args)),
             // security.rs
             Args::SecInfo(args) => Outcome::SecInfo(Box::pin(self.sec_info(args)).await),

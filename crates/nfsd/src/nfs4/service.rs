@@ -107,7 +107,14 @@ impl Shared {
     pub(crate) fn release(&self, origin: Origin, released: Vec<Release<Pin>>) {
         for Release { client, file, what, other } in released {
             match what {
-                Released::Lock(owner) => self.claims.unlock_all(file, &Self::holder(client, &owner)),
+                Released::Lock(owner) => {
+                    // What the same owner has locked through another open does not end with this one (RFC 8881 section
+                    // 9.5). The table does not tell them apart: all of it ends with the last of them.
+                    let has_more = self.state.client(client).is_ok_and(|client| client.held.locks_on(file, &owner));
+                    if !has_more {
+                        self.claims.unlock_all(file, &Self::holder(client, &owner));
+                    }
+                }
                 Released::Open(_, pins) => {
                     self.reservations.end(other);
                     self.put_away(origin, pins);

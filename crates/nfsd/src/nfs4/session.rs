@@ -166,7 +166,7 @@ impl Compound {
         self.shared.on_worker(self.origin(), move |shared| shared.state.recovery.complete(&client, shared.now())).await
     }
 
-    pub(super) fn free_state(&self, args: ops::FreeStateId) -> Answer {
+    pub(super) async fn free_state(&self, args: ops::FreeStateId) -> Answer {
         let state = self.state_of(args.state, false)?;
         let client = self.client()?;
         // Two calls of one lock owner at a time may leave the stateid without a word of the ranges that are locked.
@@ -175,7 +175,20 @@ impl Compound {
         {
             return Err(Status::LOCKS_HELD);
         }
-        self.shared.state.free_stateid(&client, state)
+        if self.shared.state.free_stateid(&client, state)? {
+            self.write_waiting().await;
+        }
+        Ok(())
+    }
+
+    /// Waits until the journal has on the disk what was left for later.
+    pub(super) async fn write_waiting(&self) {
+        let written = self.shared.on_worker(self.origin(), |shared| {
+            shared.state.recovery.write_waiting();
+            Ok(())
+        });
+        // A program that drops it is about to end.
+        let _ = written.await;
     }
 
     pub(super) fn test_states(&self, args: ops::TestStateId) -> Answer<ops::TestStateIdOk> {

@@ -11,7 +11,7 @@ use crate::testing;
 use rpcrdma_nfs::v4::{
     Args, Arguments, ClientId, ClientName, FileAttributes, Handle, Name, Opaque, Outcome, Owner, OwnerName, PROGRAM,
     Results, StateId, Status, VERSION, Value, Verifier,
-    ops::{self, Claim, CreateHow, Locker, OpenHow, open_result},
+    ops::{self, Claim, CreateHow, DelegationKind, Locker, OpenHow, open_result},
 };
 use rpcrdma_xdr::{Decode, Encode, Encoder, ItemData};
 use std::cell::Cell;
@@ -58,6 +58,20 @@ impl Client40 {
         let mut client = Self::over(server.version_3().as_user(uid, uid, &[]), name);
         client.known(incarnation);
         client
+    }
+
+    /// The same client with a file `f` that its owner `o` has made and has open.
+    pub(crate) fn with_file(server: &TestServer, name: &str) -> (Self, Counter, Handle, StateId) {
+        let client = Self::new(server, name);
+        let owner = client.owner("o");
+        let (file, state) = client.create(&owner, "f");
+        (client, owner, file, state)
+    }
+
+    /// OPEN that reclaims the file that is current.
+    pub(crate) fn to_reclaim(&self, owner: &Counter, access: u32) -> Args {
+        let claim = Claim::Previous(DelegationKind::None);
+        Args::Open(ops::Open { claim, ..self.to_open(owner, "", access, 0) })
     }
 
     /// A client that has not made itself known.

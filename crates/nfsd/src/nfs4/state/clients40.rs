@@ -134,6 +134,9 @@ pub(crate) struct Confirmed<P> {
     pub(crate) is_new: bool,
     /// What its former incarnation held.
     pub(crate) released: Vec<Release<P>>,
+    /// Whether its former incarnation may have lost something, of which the client has taken note now: it is answered
+    /// when the journal has that on the disk.
+    pub(crate) takes_note: bool,
 }
 
 impl<P> State<P> {
@@ -201,7 +204,7 @@ impl<P> State<P> {
             return Err(Status::CLID_INUSE);
         }
         // Else it comes again, and nothing changes (NFS4-7530-16.34-b).
-        let mut released = Vec::new();
+        let (mut released, mut takes_note) = (Vec::new(), false);
         if is_new {
             registration.confirmed = registration.pending.take();
             if !table.is_confirmed(&client) {
@@ -210,12 +213,13 @@ impl<P> State<P> {
                     released = self.purge(&former);
                     // It knows now of all that was taken from it.
                     self.recovery.restore(&client);
+                    takes_note = true;
                 }
             }
         }
         drop(registration);
         client.lease.renew(now);
-        Ok(Confirmed { client, is_new, released })
+        Ok(Confirmed { client, is_new, released, takes_note })
     }
 
     /// The client of an id that came in minor version 0.

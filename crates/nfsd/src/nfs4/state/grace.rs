@@ -310,7 +310,8 @@ impl Recovery {
         if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
-    /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again.
+    /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again, also what
+    /// it gets from now on. That is so after a restart when [`write_waiting`](Self::write_waiting) has come back.
     pub(super) fn restore<P>(&self, client: &Client<P>) {
         lock(&self.later).push(Later::Restore(client.owner().clone(), client.held.losses()));
     }
@@ -346,7 +347,17 @@ impl Recovery {
     pub(super) fn upkeep(&self, now: Timestamp) -> Result<(), Status> {
         let mut journal = self.journal();
         self.end_grace(&mut journal, now)?;
-        if journal.has_waiting() { self.write(&mut journal, &[]) } else { Ok(()) }
+        self.write_rest(&mut journal)
+    }
+
+    /// Writes what was left for later. What the disk refuses now it is asked for again by the next upkeep. Sleeps.
+    pub(crate) fn write_waiting(&self) {
+        // The log says why, and what is on the disk is safe: somebody may reclaim less than he might.
+        let _ = self.write_rest(&mut self.journal());
+    }
+
+    fn write_rest(&self, journal: &mut Journal) -> Result<(), Status> {
+        if journal.has_waiting() { self.write(journal, &[]) } else { Ok(()) }
     }
 
     fn end_grace(&self, journal: &mut Journal, now: Timestamp) -> Result<(), Status> {

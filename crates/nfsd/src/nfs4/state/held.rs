@@ -345,6 +345,13 @@ impl<P> Held<P> {
         }
     }
 
+    /// Whether an owner has a lock stateid for a file, through whichever open.
+    pub(crate) fn locks_on(&self, file: FileKey, owner: &OwnerName) -> bool {
+        let inner = self.lock();
+        let mut names = inner.locks.iter().filter(|((of, _), _)| of == owner).map(|(_, name)| name);
+        names.any(|name| inner.states.get(name).is_some_and(|state| state.file == file))
+    }
+
     /// The status of a stateid as TEST_STATEID tells it.
     pub(crate) fn test(&self, id: StateId) -> Status {
         self.lock().find(id, None, Wanted::Any).err().unwrap_or(Status::OK)

@@ -25,7 +25,7 @@
 //! | CLOSE, OPEN_DOWNGRADE, DELEGRETURN | `close`, `downgrade`, `undelegate`; then the claims |
 //! | READ, WRITE, SETATTR | [`stateids::special`], else `check`: the owner for the claims, and the pin |
 //! | COPY, OFFLOAD_STATUS, OFFLOAD_CANCEL | [`Client::begin_copy`], `copy`, `cancel_copy` |
-//! | TEST_STATEID, FREE_STATEID | [`Held::test`](held::Held), [`State::free_stateid`] |
+//! | TEST_STATEID, FREE_STATEID | [`Held::test`](held::Held), [`State::free_stateid`]; `write_waiting` after the last loss |
 //!
 //! The service puts the current stateid in the place of [`StateId::CURRENT`](rpcrdma_nfs::v4::StateId) before it asks
 //! here: with sequence number 0, except for CLOSE and OPEN_DOWNGRADE. Where the claims say that another client stands
@@ -150,7 +150,7 @@ impl<P> State<P> {
     }
 
     /// Takes from clients whose leases are over what they hold on a file, as somebody else wants it, who gets it only if all
-    /// of them lose it. The disk is waited for once. Sleeps.
+    /// of them lose it. The disk is waited for once, and once more if somebody was there after all. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is answered with DELAY then.
@@ -174,6 +174,7 @@ impl<P> State<P> {
             }
             self.mend(client);
         }
+        self.recovery.write_waiting();
         Ok(if stay > 0 && stay == count { Taken::Stays } else { Taken::Gone(released) })
     }
 
@@ -224,7 +225,9 @@ impl<P> State<P> {
             self.mend(&loss.client);
             released
         };
-        Ok(losses.iter().map(take).collect())
+        let released = losses.iter().map(take).collect();
+        self.recovery.write_waiting();
+        Ok(released)
     }
 
     fn take(&self, Loss { client, states, why }: &Loss<P>, now: Timestamp) -> Vec<Release<P>> {
@@ -235,15 +238,18 @@ impl<P> State<P> {
         }
     }
 
-    /// FREE_STATEID.
+    /// FREE_STATEID. True if it was the last that the client had lost: then it is answered when the journal has that on
+    /// the disk ([`Recovery::write_waiting`]). From the answer on the client counts on what it gets, also after a
+    /// restart.
     ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.
-    pub(crate) fn free_stateid(&self, client: &Client<P>, id: StateId) -> Result<(), Status> {
-        if client.held.free(id)? {
+    pub(crate) fn free_stateid(&self, client: &Client<P>, id: StateId) -> Result<bool, Status> {
+        let is_last = client.held.free(id)?;
+        if is_last {
             self.recovery.restore(client);
         }
-        Ok(())
+        Ok(is_last)
     }
 
     /// Writes what was left for later. Sleeps.

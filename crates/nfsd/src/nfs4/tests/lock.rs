@@ -155,6 +155,27 @@ fn the_host_is_told_nothing_where_that_is_not_wanted() {
     assert!(lock(&client, &file, first(&client, state, "l"), WRITE, (0, 1)).is_ok());
 }
 
+/// One owner of locks has a stateid for each open through which it locks.
+///
+/// proves: NFS4-8881-9.5-a
+#[test]
+fn the_end_of_one_open_leaves_what_its_lock_owner_has_locked_through_another() {
+    on_each(|server| {
+        let (client, other) = (server.client("a"), server.client("b"));
+        let (file, one) = create(&client, "f", "o");
+        let (_, two) = open(&client, "f", "p", BOTH, 0).unwrap();
+        lock(&client, &file, first(&client, one, "l"), WRITE, (0, 10)).unwrap();
+        let locked = lock(&client, &file, first(&client, two, "l"), WRITE, (10, 10)).unwrap();
+        close(&client, &file, one);
+        assert_eq!(test(&other, &file, "l", WRITE, (15, 1)).err(), told(WRITE, 0, 20, client.owner("l")));
+        assert_eq!(client.write(&file, locked, 15, b"x"), Ok(1));
+        unlock(&client, &file, locked, (5, 10)).unwrap();
+        assert_eq!(test(&other, &file, "l", WRITE, (5, 10)), Ok(()));
+        close(&client, &file, two);
+        assert_eq!(test(&other, &file, "l", WRITE, (0, 20)), Ok(()), "with the last of them all is free");
+    });
+}
+
 /// Two calls of one lock owner at a time can leave its stateid without a word of what is locked: as if one had unlocked all,
 /// while the other locked. What is locked is still freed by whoever may.
 #[test]

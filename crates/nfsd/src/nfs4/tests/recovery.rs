@@ -79,6 +79,26 @@ fn reclaim(client: &TestClient, file: &Handle, access: u32, deny: u32) -> Result
     only!(client.on(file, Args::Open(open)), Open).map(|ok| ok.state)
 }
 
+/// The server is killed right after it has answered that the client has freed all that it had lost.
+///
+/// proves: NFS4-8881-8.4.3-a
+#[test]
+fn who_has_taken_note_of_its_losses_reclaims_what_it_gets_from_then_on() {
+    on_each_restarted(|server| {
+        let (a, b) = (server.client("a"), server.client("b"));
+        let (_, lost) = create(&a, "f", "o");
+        server.clock.pass(Duration::from_secs(100));
+        assert!(open(&b, "f", "o", READ, WRITE).is_ok());
+        assert_eq!(a.status(vec![Args::FreeStateId(ops::FreeStateId { state: lost })]), Status::OK);
+        let (kept, _) = create(&a, "g", "o");
+        drop((a, b));
+
+        let server = server.restart();
+        let a = server.client_in_grace("a");
+        assert!(reclaim(&a, &kept, BOTH, 0).is_ok());
+    });
+}
+
 /// proves: NFS4-8881-8.4.2.1-a, NFS4-8881-8.4.2.1-b
 #[test]
 fn after_a_kill_a_client_reclaims_what_it_held_before_others_get_it() {

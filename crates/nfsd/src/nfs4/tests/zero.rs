@@ -11,7 +11,7 @@ use crate::nfs4::{
 };
 use rpcrdma_nfs::v4::{
     ClientId, OwnerName, StateIdOther,
-    ops::{DelegationKind, LockDenied, LockFailure, Locker, NewLocker, open_result},
+    ops::{LockDenied, LockFailure, Locker, NewLocker, open_result},
 };
 
 fn on_both(test: impl Fn(TestServer)) {
@@ -29,9 +29,8 @@ impl Client40 {
 #[test]
 fn a_file_is_opened_confirmed_written_locked_and_closed() {
     on_both(|server| {
-        let client = Client40::new(&server, "a");
-        let (owner, locker) = (client.owner("o"), client.owner("l"));
-        let (file, state) = client.create(&owner, "f");
+        let (client, owner, file, state) = Client40::with_file(&server, "a");
+        let locker = client.owner("l");
         assert_eq!(state.sequence, 2, "OPEN, and OPEN_CONFIRM");
         assert_eq!(client.write(&file, state, b"data"), Ok(4));
         let locked = client.lock(&file, first(&owner, state, &locker), (0, 10)).unwrap();
@@ -111,9 +110,7 @@ fn an_open_of_an_owner_that_was_not_confirmed_takes_the_place_of_the_one_before(
 #[test]
 fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() {
     let server = TestServer::memory();
-    let client = Client40::new(&server, "a");
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
+    let (client, owner, file, state) = Client40::with_file(&server, "a");
     let with = |sequence| StateId { sequence, ..state };
     assert_eq!(state.sequence, 2);
     for (sequence, expected) in [(0, Status::OLD_STATEID), (1, Status::OLD_STATEID), (3, Status::BAD_STATEID)] {
@@ -145,9 +142,7 @@ fn a_stateid_has_one_number_and_neither_zero_nor_the_current_one_stand_for_it() 
 #[test]
 fn clients_of_different_minor_versions_exclude_each_other_and_share_no_state() {
     on_both(|server| {
-        let (zero, one) = (Client40::new(&server, "a"), server.client("a"));
-        let owner = zero.owner("o");
-        let (file, state) = zero.create(&owner, "f");
+        let ((zero, owner, file, state), one) = (Client40::with_file(&server, "a"), server.client("a"));
         zero.close(&owner, &file, state);
         let (_, state) = zero.open(&owner, "f", BOTH, WRITE).unwrap();
         assert_eq!(open(&one, "f", "o", WRITE, 0).err(), Some(Status::SHARE_DENIED));
@@ -261,9 +256,7 @@ fn the_current_file_stays_when_its_security_was_asked_for() {
 #[test]
 fn who_has_not_opened_a_file_needs_the_right_to_use_the_stateid_of_another() {
     on_both(|server| {
-        let client = Client40::new(&server, "a");
-        let owner = client.owner("o");
-        let (file, state) = client.create(&owner, "f");
+        let (client, _, file, state) = Client40::with_file(&server, "a");
         assert_eq!(client.write(&file, state, b"data"), Ok(4));
         let thief = client.as_user(3912);
         assert_eq!(thief.write(&file, state, b"x"), Err(Status::ACCESS));

@@ -290,6 +290,25 @@ fn who_has_lost_something_before_a_restart_reclaims_what_it_opens_after_it() {
     assert!(last.state.recovery.reclaim(&last.zero("a", 1), last.now()).is_ok());
 }
 
+/// Its next incarnation knows of all losses, and the server is killed before the next upkeep.
+///
+/// proves: NFS4-7530-9.6.2-a
+#[test]
+fn the_next_incarnation_of_who_has_lost_something_reclaims_what_it_opens() {
+    let world = World::new();
+    let client = world.zero("a", 1);
+    let recorded = world.state.recovery.record(&client).unwrap();
+    let lost = client.held.delegate(&recorded, file(1), share(1, 0), 9).unwrap();
+    let loss = Loss { client, states: vec![lost.other], why: Why::NotReturned };
+    world.state.revoke(&[loss], world.now()).unwrap();
+    let confirmed = world.confirm(world.set(set("a", 2))).unwrap();
+    assert!(confirmed.takes_note);
+    world.state.recovery.write_waiting();
+    world.open_of(&confirmed.client, 2);
+    let next = world.restart();
+    assert!(next.state.recovery.reclaim(&next.zero("a", 2), next.now()).is_ok());
+}
+
 /// proves: NFS4-7530-9.6.2-a
 #[test]
 fn a_client_reclaims_until_the_grace_period_is_over_and_stays_on_record() {

@@ -178,8 +178,8 @@ fn who_lost_something_reclaims_nothing_until_it_has_taken_note() {
     assert_eq!(reclaim(&world.restart().client("a")), Err(Status::NO_GRACE));
     // It is back, and frees what it has lost.
     a.call().unwrap();
-    assert_eq!(world.state.free_stateid(&a.client, lost.id), Ok(()));
-    world.sweep();
+    assert_eq!(world.state.free_stateid(&a.client, lost.id), Ok(true), "that was all");
+    world.state.recovery.write_waiting();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
 }
 
@@ -195,11 +195,9 @@ fn who_loses_nothing_in_the_end_may_reclaim() {
     };
     let unknown = rpcrdma_nfs::v4::StateIdOther([9; 12]);
     assert_eq!(revoke(unknown), Ok(0));
-    world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     world.wait(LEASE + 1);
     assert_eq!(world.state.take_from(&[a.client.id()], file(2), world.now()), Ok(Taken::Gone(vec![])));
-    world.sweep();
     assert_eq!(reclaim(&world.restart().client("a")), Ok(()));
     world.platter.fail(Some(0));
     assert_eq!(revoke(kept.other), Err(Status::SERVERFAULT));
@@ -233,7 +231,6 @@ fn what_many_lose_is_written_at_once_and_what_the_disk_says_not_again() {
     };
     let writes = world.platter.writes();
     assert_eq!(revoke(&losses(0, Why::Expired)), 0, "they are there");
-    world.sweep();
     assert_eq!(world.platter.writes(), writes + 2, "that they are about to lose something, and that they have not");
     assert_eq!(revoke(&losses(0, Why::NotReturned)), 3);
     assert_eq!(world.platter.writes(), writes + 3, "for all of them");

@@ -6,9 +6,7 @@ use super::*;
 #[test]
 fn a_client_that_was_away_loses_all_with_the_first_conflict() {
     on_both(|server| {
-        let (away, other) = (Client40::new(&server, "a"), server.client("b"));
-        let owner = away.owner("o");
-        let (file, state) = away.create(&owner, "f");
+        let ((away, owner, file, state), other) = (Client40::with_file(&server, "a"), server.client("b"));
         away.close(&owner, &file, state);
         let (_, denying) = away.open(&owner, "f", BOTH, WRITE).unwrap();
         let (second, other_state) = away.create(&owner, "g");
@@ -34,9 +32,7 @@ fn a_client_that_was_away_loses_all_with_the_first_conflict() {
 #[test]
 fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() {
     let server = TestServer::directory();
-    let client = Client40::new(&server, "a");
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
+    let (client, owner, file, state) = Client40::with_file(&server, "a");
     let locker = client.owner("l");
     client.lock(&file, first(&owner, state, &locker), (0, 10)).unwrap();
     drop(client);
@@ -45,11 +41,7 @@ fn after_a_kill_a_client_reclaims_what_it_held_until_the_grace_period_is_over() 
     let client = Client40::new(&server, "a");
     let stranger = Client40::new(&server, "b");
     assert_eq!(client.read(&file, state), Err(Status::STALE_STATEID));
-    let reclaim = |client: &Client40, owner: &Counter| {
-        let claim = Claim::Previous(DelegationKind::None);
-        let open = ops::Open { claim, ..client.to_open(owner, "", BOTH, 0) };
-        only!(client.on(&file, Args::Open(open)), Open)
-    };
+    let reclaim = |client: &Client40, owner: &Counter| only!(client.on(&file, client.to_reclaim(owner, BOTH)), Open);
     let (owner, of_stranger) = (client.owner("o"), stranger.owner("o"));
     let opened = reclaim(&client, &owner).unwrap();
     assert_eq!(opened.flags & open_result::CONFIRM, 0, "a reclaim is not to be confirmed");
@@ -92,9 +84,7 @@ fn who_has_come_back_without_reclaiming_reclaims_nothing_after_the_next_restart(
         client.create(&client.owner("o"), name).0
     });
     let reclaim = |client: &Client40, at: Args| {
-        let claim = Claim::Previous(DelegationKind::None);
-        let open = ops::Open { claim, ..client.to_open(&client.owner("o"), "", BOTH, 0) };
-        only!(client.last(vec![at, Args::Open(open)]), Open).err().unwrap_or(Status::OK)
+        only!(client.last(vec![at, client.to_reclaim(&client.owner("o"), BOTH)]), Open).err().unwrap_or(Status::OK)
     };
     let put = |at: usize| Args::PutFh(ops::PutFh { file: files[at].clone() });
 

@@ -55,9 +55,8 @@ fn an_operation_that_comes_again_is_answered_and_not_executed() {
 #[test]
 fn a_number_that_is_neither_the_next_nor_the_last_is_refused() {
     let server = TestServer::memory();
-    let client = Client40::new(&server, "a");
-    let (owner, locker) = (client.owner("o"), client.owner("l"));
-    let (file, state) = client.create(&owner, "f");
+    let (client, owner, file, state) = Client40::with_file(&server, "a");
+    let locker = client.owner("l");
     let locked = client.lock(&file, first(&owner, state, &locker), (0, 10)).unwrap();
     let (last, last_lock) = (owner.last.get(), locker.last.get());
     for wrong in [last.wrapping_add(2), last.wrapping_sub(1), 0, u32::MAX] {
@@ -102,9 +101,7 @@ fn a_number_that_is_neither_the_next_nor_the_last_is_refused() {
 #[test]
 fn without_a_current_file_no_number_is_used_up() {
     let server = TestServer::memory();
-    let client = Client40::new(&server, "a");
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
+    let (client, owner, file, state) = Client40::with_file(&server, "a");
     let next = owner.next();
     for op in [
         Args::Open(ops::Open { sequence: next, ..client.to_open(&owner, "f", READ, 0) }),
@@ -150,9 +147,7 @@ fn a_lock_that_was_denied_is_told_again_and_its_owner_may_begin_anew() {
 #[test]
 fn a_lock_that_is_refused_before_it_is_tried_uses_up_the_open_owners_number() {
     let server = TestServer::memory();
-    let (client, gone) = (Client40::new(&server, "a"), Client40::new(&server, "b"));
-    let owner = client.owner("o");
-    let (file, state) = client.create(&owner, "f");
+    let ((client, owner, file, state), gone) = (Client40::with_file(&server, "a"), Client40::new(&server, "b"));
     // The id of a client that is no more.
     Client40::of_incarnation(&server, "b", 0, 2);
     let mut locker = client.owner("l");

@@ -1,4 +1,4 @@
-//! Small files: many that are read by one call, and each made by one.
+//! Small files: each is read by one call, and made by one.
 
 use crate::{
     every::{contents, name},
@@ -29,61 +29,45 @@ async fn make(files: &Files, root: &Handle, called: &str, data: &Bytes) -> Handl
     handle
 }
 
-/// A call for each thirty files, and no more room for what they bring than they have octets.
+/// One call, whose data the transport may place directly, and nothing is opened for it.
 ///
 /// proves: ULB-5.1.2.2-b
 #[tokio::test(start_paused = true)]
-async fn many_files_are_read_by_few_calls() {
+async fn a_small_file_is_read_by_one_call() {
     for minor in 0..=2 {
         let house = House::new();
         let (files, wire, root) = files(&house, minor).await;
+        assert!(files.most_small() >= 64 << 10);
         let data = contents(3_000);
-        let mut wanted = Vec::new();
-        for number in 0..60 {
-            let len = number * 50;
-            let file = make(&files, &root, &format!("file {number}"), &data.slice(..len)).await;
-            wanted.push((file, 3_000));
+        for len in [0, 1, 2_999, 3_000] {
+            let file = make(&files, &root, &format!("file of {len}"), &data.slice(..len)).await;
+            wire.calls_and_rooms();
+            let read = files.read_small(&file, 2_999).await.unwrap();
+            assert_eq!((read.data, read.end), (data.slice(..len.min(2_999)), len <= 2_999), "{len}");
+            let calls = wire.calls_and_rooms();
+            let [(call, rooms)] = &calls[..] else { panic!("{calls:?}") };
+            let ops: Vec<_> = call.ops.iter().map(Args::op).filter(|op| *op != Op::Sequence).collect();
+            assert_eq!((&ops[..], *rooms), (&[Op::PutFh, Op::Read][..], 1));
         }
-        let (together, _) = files.version_4().unwrap().gathers();
-        assert_eq!(together, 30);
-        assert_eq!(files.batch().files, 1, "not every server answers them rightly");
-        wire.calls_and_rooms();
-        for batch in wanted.chunks(together) {
-            let read = files.gather(batch).await.unwrap();
-            assert_eq!(read.len(), batch.len());
-            for (read, (file, _)) in read.iter().zip(batch) {
-                let len = wanted.iter().position(|(other, _)| other == file).unwrap() * 50;
-                let read = read.as_ref().unwrap();
-                assert!(read.end && read.data == data[..len], "{len}");
-            }
-        }
-        let calls = wire.calls_and_rooms();
-        assert_eq!(calls.len(), 2, "thirty files each");
-        assert!(calls.iter().all(|(_, rooms)| *rooms == 0), "nothing is placed: there is one Write chunk at most");
     }
 }
 
-/// What cannot be read costs one more call, and only itself.
+/// What cannot be read is an error, and what the server asks to come back for is read later.
 #[tokio::test(start_paused = true)]
-async fn a_file_that_cannot_be_read_stands_in_nobodys_way() {
+async fn a_small_file_that_cannot_be_read_is_an_error() {
     let house = House::new();
     let (files, wire, root) = files(&house, 2).await;
     let data = contents(100);
-    let file = make(&files, &root, "file", &data).await;
-    let gone = make(&files, &root, "gone", &data).await;
+    let (file, gone) = (make(&files, &root, "file", &data).await, make(&files, &root, "gone", &data).await);
     files.remove(&root, &Name::from("gone")).await.unwrap();
-    let wanted: Vec<_> = [&file, &gone, &file, &root, &file].map(|file| (file.clone(), 100)).to_vec();
-    wire.calls();
-    let read = files.gather(&wanted).await.unwrap();
-    let came: Vec<_> = read.iter().map(Option::is_some).collect();
-    assert_eq!(came, [true, false, true, false, true]);
-    assert_eq!(wire.calls().len(), 3);
-    // Later is later for what was asked too late alone: what came before it counts.
+    let error = files.read_small(&gone, 100).await.unwrap_err();
+    assert!(error.is_stale(), "{error:?}");
+    let error = files.read_small(&root, 100).await.unwrap_err();
+    assert!(!error.is_unreachable(), "{error:?}");
     let mut delays = 1;
     wire.after(move |_, results| {
-        if delays > 0 && results.results.len() > 5 {
+        if delays > 0 {
             delays -= 1;
-            results.results.truncate(5);
             if let Some(last) = results.results.last_mut() {
                 *last = Outcome::Read(Err(Status::DELAY));
             }
@@ -91,16 +75,14 @@ async fn a_file_that_cannot_be_read_stands_in_nobodys_way() {
         }
         Fate::Arrives
     });
-    let all: Vec<_> = (0..4).map(|_| (file.clone(), 100)).collect();
     wire.calls();
-    let read = files.gather(&all).await.unwrap();
-    assert_eq!(read.iter().map(Option::is_some).collect::<Vec<_>>(), [true, false, true, true]);
+    assert_eq!(files.read_small(&file, 100).await.unwrap().data, data);
     assert_eq!(wire.calls().len(), 2);
 }
 
 /// A server that sends more than it was asked for, or nothing, is not believed.
 #[tokio::test(start_paused = true)]
-async fn lies_are_not_gathered() {
+async fn lies_about_a_small_file_are_not_believed() {
     let house = House::new();
     let (files, wire, root) = files(&house, 1).await;
     let file = make(&files, &root, "file", &contents(100)).await;
@@ -113,15 +95,16 @@ async fn lies_are_not_gathered() {
             }
             Fate::Arrives
         });
-        let read = files.gather(&[(file.clone(), 100), (file.clone(), 100)]).await.unwrap();
-        assert_eq!(read, [None, None]);
+        let read = files.read_small(&file, 100).await;
+        assert!(read.is_err(), "{read:?}");
     }
     // Fewer results than operations, and none that failed.
     wire.after(|_, results| {
-        results.results.truncate(3);
+        results.results.truncate(2);
         Fate::Arrives
     });
-    assert_eq!(files.gather(&[(file.clone(), 100), (file, 100)]).await.unwrap(), [None, None]);
+    let read = files.read_small(&file, 100).await;
+    assert!(read.is_err(), "{read:?}");
 }
 
 fn new<'a>(directory: &'a Handle, temporary: &'a Name, called: &'a Name, data: &Bytes) -> NewFile<'a> {
@@ -147,8 +130,8 @@ async fn a_small_file_is_made_by_one_call() {
             let found = files.lookup(&root, &called).await.unwrap();
             assert_eq!((&found.file, found.attributes.size), (&file, len as u64));
             assert!(files.lookup(&root, &temporary).await.unwrap_err().is_absent());
-            let read = files.gather(&[(file, 6_000)]).await.unwrap();
-            assert!(read[0].as_ref().is_some_and(|read| read.end && read.data == data));
+            let read = files.read_small(&file, 6_000).await.unwrap();
+            assert!(read.end && read.data == data);
         }
     }
     let house = House::new();
@@ -184,8 +167,7 @@ async fn a_call_that_is_executed_twice_makes_one_file() {
         assert_eq!((told.size, told.mode & 0o7777), (500, 0o640), "{done} operations");
         assert_eq!(files.lookup(&root, &called).await.unwrap().file, file);
         assert!(files.lookup(&root, &temporary).await.unwrap_err().is_absent());
-        let read = files.gather(&[(file, 500)]).await.unwrap();
-        assert!(read[0].as_ref().is_some_and(|read| read.data == data));
+        assert_eq!(files.read_small(&file, 500).await.unwrap().data, data);
     }
 }
 
