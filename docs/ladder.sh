@@ -1,5 +1,6 @@
 #!/bin/sh
-# Makes docs/ladder.txt: a file is put and got over RDMA while the client captures, and the captures are drawn; once in each version.
+# Makes docs/ladder.txt: a file is put and got over RDMA while the client captures, and the captures are drawn; once in
+# each version.
 # Usage, from the repository's root: sh docs/ladder.sh
 set -eu
 cargo build --quiet --package rpcrdma-cli

@@ -42,8 +42,8 @@ fn kept_inputs_are_survived() {
     assert_eq!(fs::read_dir(corpora).unwrap().count(), TARGETS.len(), "a corpus without a target");
 }
 
-/// What lies beside the seeds, as chance has it. `RPCRDMA_FUZZ_RUNS` says how much of it for each target, and `RPCRDMA_FUZZ_SEED` which:
-/// a small fuzzer for whoever has no other.
+/// What lies beside the seeds, as chance has it. `RPCRDMA_FUZZ_RUNS` says how much of it for each target, and
+/// `RPCRDMA_FUZZ_SEED` which: a small fuzzer for whoever has no other.
 #[test]
 fn neighbours_of_seeds_are_survived() {
     let number = |name: &str, otherwise| std::env::var(name).map_or(otherwise, |text| text.parse().expect("a number"));

@@ -44,8 +44,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Where `unsafe` may stand, with its reasons: in one file of nfsd, and in all of verbs, which is calls of C libraries and memory lent
-/// to devices. Elsewhere the workspace's lints forbid it.
+/// Where `unsafe` may stand, with its reasons: in one file of nfsd, and in all of verbs, which is calls of C libraries
+/// and memory lent to devices. Elsewhere the workspace's lints forbid it.
 const MAY_BE_UNSAFE: &[&str] = &["nfsd", "verbs"];
 
 fn root() -> &'static Path {
@@ -102,7 +102,8 @@ fn unsafe_is_forbidden_where_the_plan_forbids_it() {
     assert!(workspace.contains("unsafe_code = \"forbid\""));
 }
 
-/// `xtask` judges the built programs from outside: it knows none of the crates, and one file of it maps files into memory.
+/// `xtask` judges the built programs from outside: it knows none of the crates, and one file of it maps files into
+/// memory.
 #[test]
 fn xtask_stands_outside() {
     let manifest = fs::read_to_string(root().join("xtask/Cargo.toml")).unwrap();
@@ -114,6 +115,52 @@ fn xtask_stands_outside() {
     let unsafe_files: Vec<_> =
         files.iter().filter(|file| fs::read_to_string(file).unwrap().contains("allow(unsafe_code")).collect();
     assert_eq!(unsafe_files, [&root().join("xtask/src/fsx/mapping.rs")]);
+}
+
+/// Columns of a line of comment: as many as `rustfmt` gives to code, whose comments it leaves as they are.
+const COMMENT_COLUMNS: usize = 120;
+
+/// Files whose comments have longer lines still.
+const LONG_COMMENTS: &[&str] = &[
+    "crates/capture/",
+    "crates/cli/src/get",
+    "crates/cli/src/put",
+    "crates/cli/src/serve",
+    "crates/nfs-client/",
+    "crates/nfsd/src/directory",
+    "crates/nfsd/src/nfsacl",
+    "crates/nfsd/src/nlm",
+    "crates/nfsd/src/nsm",
+    "crates/nfsd/src/queue",
+    "crates/oncrpc/",
+];
+
+/// Whether a line is one of comment, and too long. A row of a table cannot be broken.
+fn is_too_long(line: &str) -> bool {
+    let line = line.trim_end();
+    let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
+    let text = comment.trim_start_matches(['/', '!']).trim_start();
+    !text.starts_with('|') && line.chars().count() > COMMENT_COLUMNS
+}
+
+#[test]
+fn lines_of_comment_have_no_more_columns_than_code() {
+    let mut files = Vec::new();
+    ["crates", "fuzz", "tests", "xtask"].iter().for_each(|folder| sources(&root().join(folder), &mut files));
+    assert!(files.len() > 500, "{}", files.len());
+    let mut long = Vec::new();
+    for file in files {
+        let name = file.strip_prefix(root()).unwrap().display().to_string();
+        if LONG_COMMENTS.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        let text = fs::read_to_string(&file).unwrap();
+        let lines = text.lines().enumerate().filter(|(_, line)| is_too_long(line));
+        long.extend(lines.map(|(number, _)| format!("{name}:{}", number + 1)));
+    }
+    assert!(long.is_empty(), "more than {COMMENT_COLUMNS} columns:\n{}", long.join("\n"));
+    assert!(is_too_long(&format!("    /// {}", "x".repeat(COMMENT_COLUMNS))));
+    assert!(!is_too_long(&format!("// | {}", "x".repeat(COMMENT_COLUMNS))));
 }
 
 /// All Rust files below a folder.

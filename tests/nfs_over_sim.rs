@@ -1,6 +1,6 @@
 //! NFS version 3 over the simulated fabric: a client and a server of memory, joined by every room between them, with
-//! virtual time and a seed, in both versions of RPC-over-RDMA. Connections are cut and the server is restarted while files
-//! are written; what a model says must be there is there.
+//! virtual time and a seed, in both versions of RPC-over-RDMA. Connections are cut and the server is restarted while
+//! files are written; what a model says must be there is there.
 
 mod nfs;
 
@@ -138,7 +138,8 @@ fn cut_connections_lose_nothing() {
                 });
                 work(&nfs, &root, &env, 25, false).await;
                 cutter.abort();
-                // A client of both versions takes a connection that ends unanswered for one to a server without version 2.
+                // A client of both versions takes a connection that ends unanswered for one to a server without
+                // version 2.
                 if spoken.client != Versions::Auto {
                     settled.check(spoken);
                 }

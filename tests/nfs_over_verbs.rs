@@ -1,5 +1,5 @@
-//! NFS version 3 over an RDMA device of this machine, in both versions of RPC-over-RDMA: the same as over software iWARP. The harness runs
-//! this in a guest with soft-RoCE and with soft-iWARP.
+//! NFS version 3 over an RDMA device of this machine, in both versions of RPC-over-RDMA: the same as over software
+//! iWARP. The harness runs this in a guest with soft-RoCE and with soft-iWARP.
 //!
 //! RPCRDMA_VERBS_ADDRESS names an address of the device. Without it there is nothing to run over, and that is said.
 

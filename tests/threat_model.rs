@@ -2,7 +2,8 @@
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-/// The parts of a line between backquotes that name a test: a file below `crates/`, or one of the rooms' own, and a function.
+/// The parts of a line between backquotes that name a test: a file below `crates/`, or one of the rooms' own, and a
+/// function.
 fn named(line: &str) -> impl Iterator<Item = (&str, &str)> {
     line.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::"))
 }
@@ -20,7 +21,8 @@ fn claims(page: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// Whether a source has a test of this name: a function with a test's attribute above it, a comment or other attributes between.
+/// Whether a source has a test of this name: a function with a test's attribute above it, a comment or other attributes
+/// between.
 fn has_test(source: &str, name: &str) -> bool {
     let declares = |line: &str| {
         let line = line.trim_start();

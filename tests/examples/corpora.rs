@@ -1,7 +1,8 @@
-//! Moves corpora between `fuzz/corpora/`, where each target has a file of hexadecimal lines, and `fuzz/corpus/`, where libFuzzer
-//! wants a file for each input.
+//! Moves corpora between `fuzz/corpora/`, where each target has a file of hexadecimal lines, and `fuzz/corpus/`, where
+//! libFuzzer wants a file for each input.
 //!
-//! `unpack` writes seeds and kept inputs as files; `pack` keeps the files that are small enough, the smallest first, up to a limit.
+//! `unpack` writes seeds and kept inputs as files; `pack` keeps the files that are small enough, the smallest first, up
+//! to a limit.
 
 use rpcrdma_tests::fuzz::{MAX_KEPT_OCTETS, TARGETS, inputs, seeds};
 use std::{fs, io, path::Path};

@@ -1,4 +1,5 @@
-//! The chapter: what it explains is what stands between backquotes in the first cells of its tables, `...` for anything.
+//! The chapter: what it explains is what stands between backquotes in the first cells of its tables, `...` for
+//! anything.
 
 /// A message as the chapter writes it.
 #[derive(Debug)]
@@ -17,8 +18,8 @@ pub(crate) fn patterns(page: &str) -> Vec<Pattern> {
 }
 
 /// The rows that stand in no table, with the numbers of their lines. A row follows a line of its table; what follows
-/// another line is the table's head, which a line of `|---` follows. An empty line ends a table, and what is behind it is
-/// shown as it is written.
+/// another line is the table's head, which a line of `|---` follows. An empty line ends a table, and what is behind it
+/// is shown as it is written.
 pub(crate) fn stray_rows(page: &str) -> Vec<(usize, &str)> {
     let lines: Vec<_> = page.lines().collect();
     let is_row = |at: &usize| lines[*at].starts_with("| ");
@@ -50,7 +51,8 @@ impl Pattern {
         found && self.pieces().next().is_some()
     }
 
-    /// Whether it is the name of a metric, perhaps with labels, or the value of a label, that the page about metrics has.
+    /// Whether it is the name of a metric, perhaps with labels, or the value of a label, that the page about metrics
+    /// has.
     pub(crate) fn is_of_metrics(&self, page: &str) -> bool {
         let name = self.text.split('{').next().unwrap_or("");
         page.contains(&format!("`{name}`"))

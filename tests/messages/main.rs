@@ -1,5 +1,6 @@
-//! Every message that a user can meet is explained in the chapter "when it does not work", or is in the list of those that
-//! need no explanation. The messages are read from the sources, so that a new one is in neither until somebody decides.
+//! Every message that a user can meet is explained in the chapter "when it does not work", or is in the list of those
+//! that need no explanation. The messages are read from the sources, so that a new one is in neither until somebody
+//! decides.
 //!
 //! To put new messages on the list, once they have been read with the eyes of somebody who has no source:
 //! `RPCRDMA_ADD_MESSAGES=1 cargo test -p rpcrdma-tests --test messages`.

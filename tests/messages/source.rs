@@ -1,7 +1,8 @@
 //! The messages in a crate's sources: texts of errors, of contexts of errors, of warnings and other lines of the log.
 //!
-//! What stands where messages stand counts if it has at least two words; single words are names (`MOUNT`) that stand before
-//! another message. Any other text counts if it has at least [`SENTENCE`] words, but not what only programmers read.
+//! What stands where messages stand counts if it has at least two words; single words are names (`MOUNT`) that stand
+//! before another message. Any other text counts if it has at least [`SENTENCE`] words, but not what only programmers
+//! read.
 
 use proc_macro2::{TokenStream, TokenTree};
 use std::{fs, path::Path};

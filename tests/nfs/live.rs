@@ -1,5 +1,5 @@
-//! A server of NFS and its client in real time, over a provider that a test brings: what both are put through, in all versions of
-//! RPC-over-RDMA, with a few cuts and restarts.
+//! A server of NFS and its client in real time, over a provider that a test brings: what both are put through, in all
+//! versions of RPC-over-RDMA, with a few cuts and restarts.
 
 use super::{EVERY, Settled, Spoken, contents, every_procedure, read_file, work, write_file};
 use rpcrdma::{Quiet, Server, ServerMemory};

@@ -1,5 +1,5 @@
-//! `xtask locks FILE`: locks of fcntl(2) and flock(2), which shells cannot take. This process holds one, others of the same
-//! program try; or several such processes count in the file, each number under a lock; or it does what it is told.
+//! `xtask locks FILE`: locks of fcntl(2) and flock(2), which shells cannot take. This process holds one, others of the
+//! same program try; or several such processes count in the file, each number under a lock; or it does what it is told.
 
 use anyhow::{Context as _, bail, ensure};
 use rustix::{
@@ -29,7 +29,8 @@ pub(crate) struct Arguments {
     /// Write so many lines to its end, each with the number of lines that it makes
     #[arg(long, value_name = "N")]
     count: Option<usize>,
-    /// Do what lines on standard input say, and answer each: `write 0 100`, `unlock 40 20`, `test read 0 0`, `exclusive`
+    /// Do what lines on standard input say, and answer each: `write 0 100`, `unlock 40 20`, `test read 0 0`,
+    /// `exclusive`
     #[arg(long, conflicts_with_all = ["count", "attempt"])]
     commands: bool,
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask`: starts the programs that this repository builds, and others beside them, and judges from outside what they did.
+//! `cargo xtask`: starts the programs that this repository builds, and others beside them, and judges from outside what
+//! they did.
 //!
 //! Nothing here uses a crate of the project as a library: what is judged is what a user gets.
 

@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: runs the whole transport in simulated worlds, one for each seed, and tells which seeds found something.
+//! `cargo xtask sim`: runs the whole transport in simulated worlds, one for each seed, and tells which seeds found
+//! something.
 //!
 //! The runs are made by the program `rpcrdma-simulation` (`tests/simulation`), which is built and started here.
 
@@ -24,7 +25,8 @@ pub(crate) struct Arguments {
     /// Replay one seed: run it twice and compare, draw its ladder, write a capture and the log of its events
     #[arg(long, value_name = "SEED", conflicts_with_all = ["seeds", "first", "step"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4; 4 with our clients in them
+    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version
+    /// 4; 4 with our clients in them
     #[arg(long, value_name = "N", default_value_t = 4)]
     edition: u64,
     /// Say what came of it in JSON, with how often each thing has happened

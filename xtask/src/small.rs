@@ -1,8 +1,8 @@
 //! `cargo xtask small`: how long `get -r` and `put -r` of many small files take, with one program or several by turns.
 //!
-//! Each program serves and copies by itself: what is compared is what its user gets. All that is copied lies in memory by
-//! default, so that what is measured is the programs. A round has each program's turn of each kind, whatever else the
-//! machine does meets all; told are medians, and the processor time of client and server, which hears little of it.
+//! Each program serves and copies by itself: what is compared is what its user gets. All that is copied lies in memory
+//! by default, so that what is measured is the programs. A round has each program's turn of each kind, whatever else
+//! the machine does meets all; told are medians, and the processor time of client and server, which hears little of it.
 
 use crate::{figures::machine::Machine, programs};
 use anyhow::{Context as _, bail, ensure};
@@ -22,8 +22,8 @@ const TICKS: f64 = 100.0;
 /// Measure `get -r` and `put -r` of many small files
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// A program to measure, the first being what the others are compared with; may be given several times (default: the
-    /// one that this repository builds)
+    /// A program to measure, the first being what the others are compared with; may be given several times (default:
+    /// the one that this repository builds)
     #[arg(long = "program", value_name = "FILE")]
     programs: Vec<PathBuf>,
     /// How many files

@@ -1,6 +1,7 @@
 //! `cargo xtask soak`: decent clients that check every octet beside hostile peers, against the built command.
 //!
-//! The program is `rpcrdma-load` (`tests/load`), which is built and started here; what it says and how it ends is taken as it is.
+//! The program is `rpcrdma-load` (`tests/load`), which is built and started here; what it says and how it ends is taken
+//! as it is.
 
 use crate::programs;
 use anyhow::Context as _;

@@ -116,16 +116,17 @@ pub(crate) struct ServeArgs {
     /// The directory to serve; clients see it as /
     #[arg(required_unless_present = "export")]
     pub(crate) dir: Option<PathBuf>,
-    /// A further directory, or the only ones if DIR is not given: clients see it as /NAME (as PATH, without pseudo=), ro
-    /// refuses everything that changes a file, and clients= names a network that may use it, several times if need be; may be
-    /// given several times
+    /// A further directory, or the only ones if DIR is not given: clients see it as /NAME (as PATH, without pseudo=),
+    /// ro refuses everything that changes a file, and clients= names a network that may use it, several times if need
+    /// be; may be given several times
     #[arg(
         long,
         value_name = "PATH[,pseudo=/NAME][,ro][,clients=CIDR]",
         value_parser = OsStringValueParser::new().try_map(|text| ExportOption::parse(&text))
     )]
     pub(crate) export: Vec<ExportOption>,
-    /// Where NFS over RDMA is served; may be given several times (default: 127.0.0.1:20049, with version 4 if it can be had)
+    /// Where NFS over RDMA is served; may be given several times (default: 127.0.0.1:20049, with version 4 if it can be
+    /// had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) listen: Vec<SocketAddr>,
     /// What carries RDMA: iwarp is software over TCP, verbs a device of this machine (see `rpcrdma devices`)
@@ -134,12 +135,12 @@ pub(crate) struct ServeArgs {
     /// With --fabric verbs: which device (default: the one on which the address of --listen is)
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Where MOUNT is served over TCP, as Linux clients of NFS version 3 need it; without version 3 it is not served; may be
-    /// given several times (default: 127.0.0.1:20048, with version 4 if it can be had)
+    /// Where MOUNT is served over TCP, as Linux clients of NFS version 3 need it; without version 3 it is not served;
+    /// may be given several times (default: 127.0.0.1:20048, with version 4 if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) mountd: Vec<SocketAddr>,
-    /// Where NFS is served over plain TCP as well; may be given several times (default: with version 4 and without --listen
-    /// 127.0.0.1:2049, if it can be had)
+    /// Where NFS is served over plain TCP as well; may be given several times (default: with version 4 and without
+    /// --listen 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
     /// Which versions of NFS to serve: 3, 4.0, 4.1, 4.2, or several of them
@@ -179,19 +180,19 @@ pub(crate) struct ServeArgs {
     /// Threads that serve connections (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
-    /// Memory for calls and replies in progress, such as 512M or 2G, 16M at least (default: a quarter of RAM); the clients of one
-    /// address, or of one /64 of IPv6, get three quarters of it at most
+    /// Memory for calls and replies in progress, such as 512M or 2G, 16M at least (default: a quarter of RAM); the
+    /// clients of one address, or of one /64 of IPv6, get three quarters of it at most
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub(crate) memory: Option<usize>,
-    /// Where the server keeps what must survive a restart, outside of what it serves (default: /var/lib/rpcrdma as root, else rpcrdma
-    /// in $XDG_STATE_HOME or ~/.local/state)
+    /// Where the server keeps what must survive a restart, outside of what it serves (default: /var/lib/rpcrdma as
+    /// root, else rpcrdma in $XDG_STATE_HOME or ~/.local/state)
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
     /// Connections at a time, over all listeners
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections: u32,
-    /// Drop a client that makes no progress for so long in the middle of a message, with the answers that it was sent, or
-    /// with RDMA Reads; a call's Read chunks as a whole may take twice as long
+    /// Drop a client that makes no progress for so long in the middle of a message, with the answers that it was sent,
+    /// or with RDMA Reads; a call's Read chunks as a whole may take twice as long
     #[arg(long, value_name = "SECONDS", default_value = "30", value_parser = parse_time_limit)]
     pub(crate) stall_timeout: Duration,
     /// Which versions of RPC-over-RDMA to speak: 1, 2, or auto, which goes by each client's first message
@@ -309,14 +310,14 @@ pub(crate) struct CatArgs {
 /// How copies take the place of what is there.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct Placing {
-    /// Write into files that are there, instead of to a temporary file beside them that takes their name when it is whole.
-    /// Keeps their owner and other names, while mode and times become those of the source; a copy that fails leaves them
-    /// half written
+    /// Write into files that are there, instead of to a temporary file beside them that takes their name when it is
+    /// whole. Keeps their owner and other names, while mode and times become those of the source; a copy that fails
+    /// leaves them half written
     #[arg(long)]
     pub(crate) inplace: bool,
-    /// Go on with a copy that was cut off, and keep what has come if this one is: files whose size and time of last change
-    /// are those of their source are passed over, and a file that was begun so goes on if its source still has the same
-    /// time and is no shorter (contents are not compared; one such copy to a name at a time)
+    /// Go on with a copy that was cut off, and keep what has come if this one is: files whose size and time of last
+    /// change are those of their source are passed over, and a file that was begun so goes on if its source still has
+    /// the same time and is no shorter (contents are not compared; one such copy to a name at a time)
     #[arg(long, conflicts_with = "inplace")]
     pub(crate) resume: bool,
 }
@@ -349,8 +350,8 @@ pub(crate) struct PutArgs {
     /// Copy directories and what is in them
     #[arg(short)]
     pub(crate) recursive: bool,
-    /// Do not try to give files the modes and times of their sources. What is there on the server keeps its mode; new files
-    /// and directories get their sources' less what the umask takes
+    /// Do not try to give files the modes and times of their sources. What is there on the server keeps its mode; new
+    /// files and directories get their sources' less what the umask takes
     #[arg(long, conflicts_with = "resume")]
     pub(crate) no_attributes: bool,
     /// Keep extended attributes (user.*) and access control lists, too, where both sides have them; what is not kept is
@@ -470,8 +471,8 @@ fn parse_time_limit(text: &str) -> Result<Duration, String> {
     Err(format!("{text:?} is out of range: {min} to {max} seconds"))
 }
 
-/// The longest lease and grace period, in seconds: as of Linux's server. What a client that is gone has locked stays locked
-/// for so long.
+/// The longest lease and grace period, in seconds: as of Linux's server. What a client that is gone has locked stays
+/// locked for so long.
 const MAX_LEASE: u64 = 3_600;
 
 /// Whole seconds, as the protocol counts a lease.

@@ -1,8 +1,8 @@
 //! `--capture FILE` and `decode FILE`: writing and reading captures.
 //!
 //! A capture holds all data that pass, so its file is nobody else's to read, and is made anew: what is there already is
-//! written over only with `--force`, and only a regular file of the caller's own that has no other name. No symbolic link
-//! is followed. An error of the file ends the capture and no connection; the command ends with exit code 1 for it.
+//! written over only with `--force`, and only a regular file of the caller's own that has no other name. No symbolic
+//! link is followed. An error of the file ends the capture and no connection; the command ends with exit code 1 for it.
 
 use crate::mounts::Location;
 use anyhow::{Context, Result, bail, ensure};

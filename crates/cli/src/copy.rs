@@ -57,8 +57,8 @@ pub(crate) fn is_hopeless(error: &anyhow::Error) -> bool {
     })
 }
 
-/// Does something while copies go on, and keeps what ends of them meanwhile. A copy that nobody looks at keeps what it holds,
-/// such as a slot of the session or the turn to repair it, for which what is done here may have to wait.
+/// Does something while copies go on, and keeps what ends of them meanwhile. A copy that nobody looks at keeps what it
+/// holds, such as a slot of the session or the turn to repair it, for which what is done here may have to wait.
 pub(crate) async fn beside<T, Ended>(
     doing: impl Future<Output = T>,
     mut copies: impl Stream<Item = Ended> + Unpin,

@@ -1,8 +1,8 @@
 //! `rpcrdma cp`: copies files between URLs, as `cp -r` does.
 //!
-//! Within a server of version 4.2 the server does it, so that the octets need not come here and go back ([`data`]); else,
-//! and from server to server, they go through this command. A file takes its place when it is whole, as with `put`
-//! ([`mod@file`]). Names come from the source and are not trusted.
+//! Within a server of version 4.2 the server does it, so that the octets need not come here and go back ([`data`]);
+//! else, and from server to server, they go through this command. A file takes its place when it is whole, as with
+//! `put` ([`mod@file`]). Names come from the source and are not trusted.
 
 mod data;
 mod file;
@@ -43,12 +43,12 @@ pub(crate) struct CpArgs {
     /// Copy directories and what is in them
     #[arg(short)]
     recursive: bool,
-    /// Do not try to give files the modes and times of their sources. What is there keeps its mode; new files and directories
-    /// get their sources' less what the umask takes
+    /// Do not try to give files the modes and times of their sources. What is there keeps its mode; new files and
+    /// directories get their sources' less what the umask takes
     #[arg(long)]
     no_attributes: bool,
-    /// Keep extended attributes and access control lists, too, where both servers have them; what is not kept is told of
-    /// each file
+    /// Keep extended attributes and access control lists, too, where both servers have them; what is not kept is told
+    /// of each file
     #[arg(long)]
     xattrs: bool,
     /// What to copy

@@ -1,8 +1,9 @@
 //! How errors are told: a line for a person, or with `--json` an object on a line, both on the standard error output.
 //!
-//! `{"error": {"path": ..., "local": ..., "procedure": ..., "status": ..., "message": ...}}`: the path on the server, the
-//! local path of a copy, the procedure of NFS or MOUNT that failed, and the server's status by its name, each if there is
-//! one; the message is what a person reads. What is no error is `{"warning": {"message": ...}}`. A path that is no UTF-8 is in hex, under `path_hex` or `local_hex`.
+//! `{"error": {"path": ..., "local": ..., "procedure": ..., "status": ..., "message": ...}}`: the path on the server,
+//! the local path of a copy, the procedure of NFS or MOUNT that failed, and the server's status by its name, each if
+//! there is one; the message is what a person reads. What is no error is `{"warning": {"message": ...}}`. A path that
+//! is no UTF-8 is in hex, under `path_hex` or `local_hex`.
 
 use crate::names::{self, escaped};
 use rpcrdma_nfs_client::{Error, MountError};

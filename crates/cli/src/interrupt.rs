@@ -40,7 +40,8 @@ pub(crate) struct Signals {
     terminate: Signal,
     /// The terminal has gone; not with nohup(1).
     hang_up: Option<Signal>,
-    /// Writing beyond RLIMIT_FSIZE is then an error of the write, and does not end the process with its files left over.
+    /// Writing beyond RLIMIT_FSIZE is then an error of the write, and does not end the process with its files left
+    /// over.
     _too_large: Signal,
 }
 

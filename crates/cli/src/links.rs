@@ -1,4 +1,5 @@
-//! Links on a server that may take the place of something, and the names there that are removed if nothing comes of them.
+//! Links on a server that may take the place of something, and the names there that are removed if nothing comes of
+//! them.
 
 use crate::partial::temporary_name;
 use anyhow::{Context, Result};
@@ -11,7 +12,8 @@ use std::cell::RefCell;
 pub(crate) struct Unfinished {
     pub(crate) directory: Handle,
     pub(crate) name: Name,
-    /// Somebody else may have made what is there: the name is no fresh one, and the server has not told whether it made it.
+    /// Somebody else may have made what is there: the name is no fresh one, and the server has not told whether it made
+    /// it.
     pub(crate) unsure: bool,
 }
 

@@ -53,8 +53,8 @@ pub(crate) struct LockArgs {
     /// Let others have shared locks, too
     #[arg(short, long)]
     shared: bool,
-    /// Lock so many octets from an offset on, such as 0,4096 or 1M,512; a length of 0 goes to the end of the file, wherever
-    /// that is (default: all)
+    /// Lock so many octets from an offset on, such as 0,4096 or 1M,512; a length of 0 goes to the end of the file,
+    /// wherever that is (default: all)
     #[arg(long, value_name = "OFFSET,LENGTH", value_parser = parse_range, default_value = "0,0")]
     range: Range,
     /// Do not wait for a lock that somebody else has

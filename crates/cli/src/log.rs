@@ -1,8 +1,8 @@
 //! The log of a server: to standard error, for a person or as JSON.
 //!
-//! A thread of its own writes it. Whoever reads standard error may stop reading, as `less` does, a terminal after Ctrl-S, or a
-//! collector that hangs; the server's threads must not wait for him. What has no place in the queue meanwhile is dropped
-//! and counted.
+//! A thread of its own writes it. Whoever reads standard error may stop reading, as `less` does, a terminal after
+//! Ctrl-S, or a collector that hangs; the server's threads must not wait for him. What has no place in the queue
+//! meanwhile is dropped and counted.
 
 use crate::args::Verbosity;
 use std::{io::IsTerminal, sync::OnceLock, time::Duration};
@@ -17,8 +17,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How many lines were dropped so far.
 static DROPPED: OnceLock<ErrorCounter> = OnceLock::new();
 
-/// Starts logging. `RUST_LOG` says more precisely what is wanted than `-v` does. What waits is written when the guard is dropped,
-/// if that can be done within a second.
+/// Starts logging. `RUST_LOG` says more precisely what is wanted than `-v` does. What waits is written when the guard
+/// is dropped, if that can be done within a second.
 pub(crate) fn start(verbosity: Verbosity, json: bool) -> WorkerGuard {
     let level = match verbosity {
         Verbosity { quiet: true, .. } => "error",

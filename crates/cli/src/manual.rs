@@ -1,4 +1,5 @@
-//! `rpcrdma completions` and `rpcrdma man`: written from the command's own definition, so that they are never behind it.
+//! `rpcrdma completions` and `rpcrdma man`: written from the command's own definition, so that they are never behind
+//! it.
 
 use crate::args::Cli;
 use anyhow::{Context, Result};

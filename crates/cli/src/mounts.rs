@@ -1,5 +1,5 @@
-//! Where directories lie in their file systems, whatever they are mounted as: a bind mount shows a part of a directory under
-//! a path that does not begin with that directory's.
+//! Where directories lie in their file systems, whatever they are mounted as: a bind mount shows a part of a directory
+//! under a path that does not begin with that directory's.
 
 use std::{
     ffi::OsString,
@@ -18,8 +18,8 @@ pub(crate) struct Location {
 }
 
 impl Location {
-    /// That of a path without symbolic links, as [`Path::canonicalize`] returns it. Nothing where it cannot be told: without
-    /// `/proc`, or where the root directory is no mount, as for a process in a `chroot`.
+    /// That of a path without symbolic links, as [`Path::canonicalize`] returns it. Nothing where it cannot be told:
+    /// without `/proc`, or where the root directory is no mount, as for a process in a `chroot`.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         Self::by(&std::fs::read(MOUNTS).ok()?, path)
     }

@@ -11,8 +11,8 @@ use rpcrdma_nfs::attr::Time;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// How far before its end the part of a file may still have gaps: calls overtake each other, and a machine that dies
-/// loses what was not durable. The smaller, the less is copied twice, and the more often a copy waits for the disk: this is
-/// what a slow disk writes in a tenth of a second. A shorter part is worth nothing.
+/// loses what was not durable. The smaller, the less is copied twice, and the more often a copy waits for the disk:
+/// this is what a slow disk writes in a tenth of a second. A shorter part is worth nothing.
 pub(crate) const RESUME_SPAN: u64 = 8 << 20;
 /// Octets of a name, on nearly all file systems.
 const NAME_OCTETS: usize = 255;

@@ -1,7 +1,7 @@
 //! From the host of a URL to addresses.
 //!
-//! A name may have several addresses, of IPv4 and IPv6; the server may answer at one of them alone, as one that listens on
-//! 127.0.0.1 does for `localhost`. They are tried in the order in which the system returns them.
+//! A name may have several addresses, of IPv4 and IPv6; the server may answer at one of them alone, as one that listens
+//! on 127.0.0.1 does for `localhost`. They are tried in the order in which the system returns them.
 
 use crate::{copy::is_hopeless, names::escaped, url::NfsUrl};
 use anyhow::{Context, Result, ensure};

@@ -1,14 +1,16 @@
 //! What is remembered of servers from one command to the next: which of them have no version 2 of RPC-over-RDMA.
 //!
-//! Asking costs a round trip, or seconds where a server does not even answer. A file in the user's cache directory has a
-//! line for each such server: the time at which it was found out, in seconds since 1970, and the server's address and port; then
-//! a question mark if it is not sure. Whatever cannot be read or written is as if it had never been found out.
+//! Asking costs a round trip, or seconds where a server does not even answer. A file in the user's cache directory has
+//! a line for each such server: the time at which it was found out, in seconds since 1970, and the server's address and
+//! port; then a question mark if it is not sure. Whatever cannot be read or written is as if it had never been found
+//! out.
 //!
-//! A server that refuses version 2 has said so: that counts for a day. One that is silent or ends the connection may have
-//! done so for another reason: it was being restarted, or the network failed. Such an observation counts at all only if the
-//! connection that was made next, in version 1, stood at the first attempt and had a call answered; it then makes a
-//! suspicion, which spares the commands of the next minute the attempt. If the first attempt after that minute ends in the same
-//! way, that is two in a row, and counts for a day. A server that speaks version 2 is forgotten at once.
+//! A server that refuses version 2 has said so: that counts for a day. One that is silent or ends the connection may
+//! have done so for another reason: it was being restarted, or the network failed. Such an observation counts at all
+//! only if the connection that was made next, in version 1, stood at the first attempt and had a call answered; it then
+//! makes a suspicion, which spares the commands of the next minute the attempt. If the first attempt after that minute
+//! ends in the same way, that is two in a row, and counts for a day. A server that speaks version 2 is forgotten at
+//! once.
 
 use rpcrdma::{Event, NoVersion2, Observer};
 use std::{
@@ -25,8 +27,8 @@ use std::{
 
 /// How long a server is believed not to have changed.
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long a suspicion spares the attempt: longer than a server takes to be restarted, and no more than a nuisance where it
-/// is wrong.
+/// How long a suspicion spares the attempt: longer than a server takes to be restarted, and no more than a nuisance
+/// where it is wrong.
 const SUSPECTED: Duration = Duration::from_secs(60);
 /// Servers that are remembered; the oldest are forgotten first.
 const MAX_SERVERS: usize = 256;
@@ -139,7 +141,8 @@ pub(crate) struct Remembering {
     file: PathBuf,
     server: SocketAddr,
     next: Arc<dyn Observer>,
-    /// The server did not answer the attempt, and the connection in version 1 that follows has had no call answered yet.
+    /// The server did not answer the attempt, and the connection in version 1 that follows has had no call answered
+    /// yet.
     unanswered: AtomicBool,
 }
 

@@ -1,9 +1,9 @@
 //! Tells the user that a server does not answer: since when, and until when it is sought.
 //!
-//! Every connection of a command is watched, from the first attempt on. On a terminal a line is drawn and drawn again, in a
-//! copy's progress line where there is one; elsewhere a line is written after [`PATIENCE`], again after twice the time
-//! each, and when the server answers. Who draws is a thread, so that a command that is busy does not hold it up; who takes
-//! the line away is the connection's driver, before its caller gets the answer.
+//! Every connection of a command is watched, from the first attempt on. On a terminal a line is drawn and drawn again,
+//! in a copy's progress line where there is one; elsewhere a line is written after [`PATIENCE`], again after twice the
+//! time each, and when the server answers. Who draws is a thread, so that a command that is busy does not hold it up;
+//! who takes the line away is the connection's driver, before its caller gets the answer.
 
 use crate::{copy::tell, failure};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,4 +1,5 @@
-//! `rpcrdma cp`: trees are the same at the target, whoever moves the octets, and what cannot be copied is refused in words.
+//! `rpcrdma cp`: trees are the same at the target, whoever moves the octets, and what cannot be copied is refused in
+//! words.
 
 mod common;
 

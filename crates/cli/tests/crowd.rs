@@ -1,6 +1,6 @@
 //! A crowd around a decent client: how fast it is served beside peers that idle, stall, flood and vanish, compared with
-//! how fast it is without them, in the same run. The server's memory and descriptors stay bounded meanwhile. One test at a
-//! time, since each measures.
+//! how fast it is without them, in the same run. The server's memory and descriptors stay bounded meanwhile. One test
+//! at a time, since each measures.
 
 #![allow(dead_code, reason = "the peers and the stage are those of the other tests against a live server")]
 
@@ -46,8 +46,8 @@ const BESIDE_IDLERS: f64 = 1.0 / 3.0;
 /// The part that it keeps beside peers that use all the processor time they get: their threads, the server's and the
 /// client's share a machine of few cores.
 const BESIDE_FLOODS: f64 = 1.0 / 12.0;
-/// How long peers may make no progress, in seconds: longer than a measurement, and short for those that have vanished, whom
-/// nothing else ends.
+/// How long peers may make no progress, in seconds: longer than a measurement, and short for those that have vanished,
+/// whom nothing else ends.
 const STALL: &str = "6";
 /// What an idle peer may cost the server, in KiB: buffers to read into, and receives.
 const IDLER_KIB: usize = 128;
@@ -57,8 +57,8 @@ const DEAF_KIB: usize = 2 << 10;
 const WITHHELD_KIB: usize = 64;
 /// What the decent client's own traffic makes the server keep, in KiB.
 const OWN_KIB: usize = 48 << 10;
-/// What the server's pool keeps of freed blocks, in KiB: 32 MiB of each size that was in use, here 4 KiB for receives, 64 KiB
-/// for arguments, 128 KiB for results.
+/// What the server's pool keeps of freed blocks, in KiB: 32 MiB of each size that was in use, here 4 KiB for receives,
+/// 64 KiB for arguments, 128 KiB for results.
 const POOLED_KIB: u64 = 96 << 10;
 /// What a further crowd may add, in KiB: the allocator's own.
 const GROWTH_KIB: u64 = 24 << 10;
@@ -151,8 +151,8 @@ struct Idlers {
     _drip: Busy,
 }
 
-/// Connections that were accepted by the system and say nothing, stopped in MPA's set-up, stopped in a frame, do not read,
-/// withhold memory, have vanished, and one hundred that send an octet at a time.
+/// Connections that were accepted by the system and say nothing, stopped in MPA's set-up, stopped in a frame, do not
+/// read, withhold memory, have vanished, and one hundred that send an octet at a time.
 fn idlers(stage: &Stage) -> Idlers {
     let (rdma, mount) = (&stage.server.rdma, &stage.server.mount);
     let (file, written) = (stage.handle(b"file"), stage.handle(b"written"));
@@ -197,8 +197,8 @@ fn a_decent_client_keeps_its_speed_beside_peers_that_idle() {
     let before = stage.settled_descriptors();
     let mut vanished_peers = 0;
     keeps_its_speed(&mut stage, BESIDE_IDLERS, |stage| {
-        // Those that have vanished outlive their crowd for some time; one descriptor each. The others have to be gone, as the
-        // places of an address are counted.
+        // Those that have vanished outlive their crowd for some time; one descriptor each. The others have to be gone,
+        // as the places of an address are counted.
         until(PATIENCE, || stage.descriptors() <= before + vanished_peers);
         vanished_peers += VANISHED;
         let crowd = idlers(stage);
@@ -218,8 +218,8 @@ fn a_decent_client_keeps_its_speed_beside_peers_that_idle() {
     stage.finish_keeping(POOLED_KIB);
 }
 
-/// One address takes all the memory that it can get, by data that it withholds, by answers that it does not read and by records
-/// that it does not end: what is left to others is enough for their speed.
+/// One address takes all the memory that it can get, by data that it withholds, by answers that it does not read and by
+/// records that it does not end: what is left to others is enough for their speed.
 #[test]
 fn a_decent_client_keeps_its_speed_beside_one_that_takes_all_its_memory() {
     let mut stage = Stage::new(&["--stall-timeout", STALL, "--memory", "32M", "--tcp", "127.0.0.1:0"]);
@@ -284,7 +284,8 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_connections() {
     stage.finish();
 }
 
-/// A flood of headers that are wrong in ways that are passed over, of ones that are answered by errors, and of small calls.
+/// A flood of headers that are wrong in ways that are passed over, of ones that are answered by errors, and of small
+/// calls.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_messages() {
     let mut stage = Stage::new(&[]);
@@ -338,7 +339,8 @@ fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_garbage() {
     stage.finish();
 }
 
-/// Clients of NFS version 4 that nobody confirms, owners that open and close, and COMPOUNDs of many READs, as fast as it goes.
+/// Clients of NFS version 4 that nobody confirms, owners that open and close, and COMPOUNDs of many READs, as fast as
+/// it goes.
 #[test]
 fn a_decent_client_keeps_a_fair_share_beside_a_flood_of_nfs_version_4() {
     let versions = ["--nfs", "3,4.1,4.2", "--tcp", "127.0.0.1:0", "--memory", "64M"];

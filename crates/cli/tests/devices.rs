@@ -1,5 +1,5 @@
-//! RDMA devices by `--fabric verbs`, where there are none: said in a way that helps, and nothing else is touched. With devices the guest
-//! runs of the interop harness do it all.
+//! RDMA devices by `--fabric verbs`, where there are none: said in a way that helps, and nothing else is touched. With
+//! devices the guest runs of the interop harness do it all.
 
 use std::process::{Command, Output};
 

@@ -1,5 +1,5 @@
-//! What the commands say when something does not work: the path, the procedure, who called and to whom the file belongs;
-//! the exit code; and the same as JSON.
+//! What the commands say when something does not work: the path, the procedure, who called and to whom the file
+//! belongs; the exit code; and the same as JSON.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! What connections cost the server in memory, idle and active, against stated bounds; and that nothing is left of them. Memory and
-//! descriptors are counted, no time is measured. docs/load.md says what the bounds are made of.
+//! What connections cost the server in memory, idle and active, against stated bounds; and that nothing is left of
+//! them. Memory and descriptors are counted, no time is measured. docs/load.md says what the bounds are made of.
 
 mod common;
 
@@ -13,22 +13,23 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, time::Duration};
 
 /// Connections: enough for what each costs to stand out from what the server needs in any case, few enough for seconds.
 const CONNECTIONS: usize = 200;
-/// What an idle connection may cost, in KiB. It costs 30: its state and task, 4.3 KiB to read into, and some 110 octets for each
-/// receive that is posted, of which version 1 has 65 and version 2 has 100. With the receives' memory it would be 290 and 430.
+/// What an idle connection may cost, in KiB. It costs 30: its state and task, 4.3 KiB to read into, and some 110 octets
+/// for each receive that is posted, of which version 1 has 65 and version 2 has 100. With the receives' memory it would
+/// be 290 and 430.
 const IDLE_KIB: u64 = 48;
-/// What an active one may cost beyond that, in KiB, where it has as many calls of 16 KiB under way as here: arguments and results
-/// of each, the receive of its call, a longer buffer to read into, and what the framing of answers takes.
+/// What an active one may cost beyond that, in KiB, where it has as many calls of 16 KiB under way as here: arguments
+/// and results of each, the receive of its call, a longer buffer to read into, and what the framing of answers takes.
 const ACTIVE_KIB: u64 = 16 + CALLS as u64 * (16 + 16 + 4);
 /// Calls of a connection that are under way at a time.
 const CALLS: usize = 4;
-/// What work makes the server keep, in KiB, however many connections do it: 32 MiB of blocks of each size in the pool, of which
-/// this work uses two, and replies for calls that come twice.
+/// What work makes the server keep, in KiB, however many connections do it: 32 MiB of blocks of each size in the pool,
+/// of which this work uses two, and replies for calls that come twice.
 const KEPT_KIB: u64 = 32 << 10;
-/// What all further rounds together may add, in KiB: the allocator takes memory in pieces, some 3 MiB of it here. Three KiB that
-/// each of their connections leaves behind are more.
+/// What all further rounds together may add, in KiB: the allocator takes memory in pieces, some 3 MiB of it here. Three
+/// KiB that each of their connections leaves behind are more.
 const GROWTH_KIB: u64 = 10 << 10;
-/// Rounds of connections that come and go. They do no work: how much of its pool the server has needed at once, which it keeps, is
-/// a matter of chance, and would hide what connections leave.
+/// Rounds of connections that come and go. They do no work: how much of its pool the server has needed at once, which
+/// it keeps, is a matter of chance, and would hide what connections leave.
 const ROUNDS: usize = 20;
 /// How long connections work. How much they do meanwhile is not judged.
 const WORK: Duration = Duration::from_millis(150);

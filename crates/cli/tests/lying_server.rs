@@ -1,5 +1,5 @@
-//! Servers that lie about names: what a copy writes stays where it was asked for, and terminals are not steered. Between the
-//! command and an honest server stands somebody who changes octets on their way.
+//! Servers that lie about names: what a copy writes stays where it was asked for, and terminals are not steered.
+//! Between the command and an honest server stands somebody who changes octets on their way.
 
 mod common;
 

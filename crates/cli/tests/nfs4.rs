@@ -1,4 +1,5 @@
-//! The command serves NFS version 4: which ports it opens, what it says, and that sessions belong to connections of the process.
+//! The command serves NFS version 4: which ports it opens, what it says, and that sessions belong to connections of the
+//! process.
 
 mod common;
 

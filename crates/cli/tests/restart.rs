@@ -74,8 +74,8 @@ fn a_put_over_tcp_survives_kills_of_the_server() {
     killed_during_put(Server::tcp_url, true);
 }
 
-/// In version 4 a server that starts again waits for those who held something. Who has said goodbye is not among them, whenever the
-/// server was stopped: nobody waits for the ten minutes.
+/// In version 4 a server that starts again waits for those who held something. Who has said goodbye is not among them,
+/// whenever the server was stopped: nobody waits for the ten minutes.
 #[test]
 fn nobody_waits_after_a_restart_for_clients_that_have_left() {
     let scratch = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Many small files: how many calls they cost, as figures that cannot grow without anybody noticing, and that what comes
-//! is the same as when files are copied one by one.
+//! Many small files: how many calls they cost, as figures that cannot grow without anybody noticing, and that what
+//! comes is the same as when files are copied one by one.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `--xattrs`: extended attributes and access control lists go with files, there and back and from server to server. What
-//! cannot be kept is told.
+//! `--xattrs`: extended attributes and access control lists go with files, there and back and from server to server.
+//! What cannot be kept is told.
 
 mod common;
 

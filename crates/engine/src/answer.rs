@@ -127,7 +127,8 @@ fn push_padded(rest: &mut Vec<Bytes>, data: &Bytes) {
     }
 }
 
-/// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier allows.
+/// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier
+/// allows.
 fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut Vec<Write>) -> Result<(), Misfit> {
     let mut slices = slices.iter().filter(|slice| !slice.is_empty()).cloned();
     let mut current = slices.next();
@@ -189,7 +190,8 @@ mod tests {
         plan.inline.as_ref().map(|inline| inline.iter().map(Bytes::len).sum())
     }
 
-    /// proves: V1-4.3.2-b, V1-4.3.2.1-b, V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6.2-b, V1-3.4.6.2-c, V1-3.5.3-f, V1-4.3.1-b, IE-3.7.1-a, IE-3.8.1-a, IE-3.9-a
+    /// proves: V1-4.3.2-b, V1-4.3.2.1-b, V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6.2-b, V1-3.4.6.2-c, V1-3.5.3-f, V1-4.3.1-b
+    /// proves: IE-3.7.1-a, IE-3.8.1-a, IE-3.9-a
     #[test]
     fn results_go_to_their_chunks_in_order_and_without_padding() {
         let offered = WriteList(vec![chunk(1, &[100, 100]), chunk(2, &[50]), chunk(3, &[9])]);
@@ -213,7 +215,8 @@ mod tests {
         assert_eq!(inline_octets(&plan), Some(40 + 12 + 12), "the first with its padding");
     }
 
-    /// proves: V1-3.5.3-g, V1-4.3.3-b, V1-4.3.3-c, V1-4.3.3-d, V1-4.3.3-e, V1-3.5.3-h, V1-4.3.2.3-d, IE-3.6.1-c, IE-3.8.1-c, IE-3.9-b
+    /// proves: V1-3.5.3-g, V1-4.3.3-b, V1-4.3.3-c, V1-4.3.3-d, V1-4.3.3-e, V1-3.5.3-h, V1-4.3.2.3-d, IE-3.6.1-c
+    /// proves: IE-3.8.1-c, IE-3.9-b
     #[test]
     fn the_reply_chunk_is_for_what_does_not_fit_inline() {
         let room = chunk(7, &[2000, 3000]);
@@ -242,8 +245,8 @@ mod tests {
         assert_eq!(written, [(7, 100, 1000), (8, 20, 64), (5, 1000, 0), (6, 204, 9)]);
     }
 
-    /// An arm of a union without an eligible item marks nothing: its chunk is for the next item, and comes back unused if none
-    /// is left.
+    /// An arm of a union without an eligible item marks nothing: its chunk is for the next item, and comes back unused
+    /// if none is left.
     /// proves: V1-4.3.2.2-a, V1-4.3.2.2-c
     #[test]
     fn a_chunk_that_was_not_needed_takes_the_next_item() {

@@ -31,13 +31,13 @@ pub const MAX_SEGMENTS_PER_MESSAGE: usize = 512;
 /// over.
 pub const DEFAULT_MAX_CALL_OCTETS: u64 = 4 << 20;
 
-/// Version 2: the most Sends that a call goes in, rather than into a chunk that the server pulls, unless told otherwise.
-/// Pulling takes a round trip, which outweighs what the Sends cost up to the longest call that credits allow for by
-/// default (docs/performance.md).
+/// Version 2: the most Sends that a call goes in, rather than into a chunk that the server pulls, unless told
+/// otherwise. Pulling takes a round trip, which outweighs what the Sends cost up to the longest call that credits allow
+/// for by default (docs/performance.md).
 pub const DEFAULT_CALL_PARTS: usize = 32;
 
-/// Version 2: the most Sends of a reply that is no long one, unless told otherwise. Where memory is exposed for a longer
-/// one, an RDMA Write brings it without a round trip, and costs less than several Sends do.
+/// Version 2: the most Sends of a reply that is no long one, unless told otherwise. Where memory is exposed for a
+/// longer one, an RDMA Write brings it without a round trip, and costs less than several Sends do.
 pub const DEFAULT_REPLY_PARTS: usize = 2;
 
 /// How long a call that nobody waits for may keep its memory lent.
@@ -99,8 +99,9 @@ pub struct Config {
     pub side: Side,
     /// Credits to ask for: the most calls of ours in flight. At most [`MAX_CREDITS`].
     pub credits_wanted: u32,
-    /// Version 1: the most calls of ours that are sent before the next of the peer's calls is answered; others wait. Some peers
-    /// post receives for calls in the reverse direction only when they hear such an answer, whatever they have granted.
+    /// Version 1: the most calls of ours that are sent before the next of the peer's calls is answered; others wait.
+    /// Some peers post receives for calls in the reverse direction only when they hear such an answer, whatever they
+    /// have granted.
     pub calls_between_answers: u32,
     /// Credits to grant: the most calls of the peer in flight. Zero if none are served here.
     pub credits_granted: u32,
@@ -122,7 +123,8 @@ pub struct Config {
     pub versions: Versions,
     /// Version 2: the most credits of the peer's that are believed. Each costs a receive.
     pub peer_credits: u16,
-    /// Version 2: the most Sends that a call goes in where it could also be pulled from a chunk. One: none is continued.
+    /// Version 2: the most Sends that a call goes in where it could also be pulled from a chunk. One: none is
+    /// continued.
     pub call_parts: usize,
     /// Version 2: the most Sends that the largest reply may need for it to be offered no chunk. One: none is continued
     /// unless the responder has no other way.

@@ -175,8 +175,8 @@ impl Connection {
         self.requester.fenced(exposure, &mut shared!(self));
     }
 
-    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four octets if there
-    /// are as many.
+    /// The chunks of a call of the peer have been fetched. `head` is the beginning of them, at least four octets if
+    /// there are as many.
     pub fn pulled(&mut self, request: RequestId, head: &[u8]) {
         self.responder.pulled(request, head, &mut shared!(self));
     }
@@ -186,15 +186,16 @@ impl Connection {
         self.responder.drained(&mut shared!(self));
     }
 
-    /// Sends calls of ours that waited for the peer to hear an answer of ours. To be called after [`answer`](Self::answer).
+    /// Sends calls of ours that waited for the peer to hear an answer of ours. To be called after
+    /// [`answer`](Self::answer).
     pub fn resume(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.requester.queued() > 0 {
             self.send_ready(now, host);
         }
     }
 
-    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot be served at all. A call that is
-    /// not known any more is ignored.
+    /// A service's answer to a call of the peer, or [`Answer::NotEligible`] if it cannot be served at all. A call that
+    /// is not known any more is ignored.
     pub fn answer(&mut self, request: RequestId, answer: Answer) {
         self.responder.answer(request, answer, &mut shared!(self));
     }
@@ -224,8 +225,9 @@ impl Connection {
         }
     }
 
-    /// The connection is over, and every exposure was said to be fenced. Returns the calls of ours that are not answered
-    /// and still wanted, in the order in which they have to be sent again. Take [`poll`](Self::poll) once more.
+    /// The connection is over, and every exposure was said to be fenced. Returns the calls of ours that are not
+    /// answered and still wanted, in the order in which they have to be sent again. Take [`poll`](Self::poll) once
+    /// more.
     pub fn closed(&mut self) -> Vec<CallId> {
         self.closing = true;
         self.responder.closed();
@@ -239,8 +241,8 @@ impl Connection {
     }
 }
 
-/// Which half a message is for (RFC 8167 section 4.1). What does not say is for the half that this side has in the forward
-/// direction.
+/// Which half a message is for (RFC 8167 section 4.1). What does not say is for the half that this side has in the
+/// forward direction.
 fn role(side: Side, message: Option<(&Header, &[u8])>) -> Role {
     let forward = match side {
         Side::Client => Role::Requester,

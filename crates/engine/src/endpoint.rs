@@ -1,8 +1,9 @@
 //! One connection of whichever version both ends speak (version 2 draft, section 4.2.3).
 //!
-//! A client that speaks version 2 begins with a message of it, and holds its calls back until the server has answered. The
-//! answer settles the version, or the connection goes on in version 1, or is closed when nothing comes in time. A server
-//! goes by the client's first message that it does not refuse. Owns the connection of the version, and held calls.
+//! A client that speaks version 2 begins with a message of it, and holds its calls back until the server has answered.
+//! The answer settles the version, or the connection goes on in version 1, or is closed when nothing comes in time. A
+//! server goes by the client's first message that it does not refuse. Owns the connection of the version, and held
+//! calls.
 //!
 //! | state | means | leaves it when |
 //! |---|---|---|

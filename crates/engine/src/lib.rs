@@ -8,7 +8,8 @@
 //!    [`pulled`](Connection::pulled), [`drained`](Connection::drained), and so on;
 //! 3. gives it what the program wants: [`call`](Connection::call), [`cancel`](Connection::cancel),
 //!    [`forget`](Connection::forget), [`answer`](Connection::answer);
-//! 4. after each of these takes [`poll`](Connection::poll) until it says `None`, and carries the [`Action`]s out in order;
+//! 4. after each of these takes [`poll`](Connection::poll) until it says `None`, and carries the [`Action`]s out in
+//!    order;
 //! 5. calls [`wake`](Connection::wake) at the time that [`next_wake`](Connection::next_wake) names;
 //! 6. gives it [`closed`](Connection::closed) when the connection has ended and everything has come back.
 //!

@@ -2,8 +2,8 @@
 //!
 //! Owns shares of received messages until they are delivered, and what a call offered for its result until it is
 //! answered. A credit is free again for the peer when the answer is on its way, but the answer's memory is in use until
-//! the peer has taken it. So a call beyond `most` answers and calls together is held until an answer is out: a peer that
-//! does not read pins no more than twice its credits.
+//! the peer has taken it. So a call beyond `most` answers and calls together is held until an answer is out: a peer
+//! that does not read pins no more than twice its credits.
 
 use crate::{Action, Piece, RequestId, pull::Layout};
 use bytes::Bytes;

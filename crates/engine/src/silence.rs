@@ -84,8 +84,8 @@ pub(crate) fn program(call: &Payload) -> Option<(u32, u32)> {
     word(12).zip(word(16))
 }
 
-/// A call of procedure 0 of a program and version, or of the port mapper if none is known: any answer will do, even that
-/// there is no such program (RFC 5531 section 9).
+/// A call of procedure 0 of a program and version, or of the port mapper if none is known: any answer will do, even
+/// that there is no such program (RFC 5531 section 9).
 pub(crate) fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
     let (program, version) = program.unwrap_or((100_000, 2));
     let words: [u32; NULL_CALL_WORDS] = [xid, 0, 2, program, version, 0, 0, 0, 0, 0];

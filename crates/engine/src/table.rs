@@ -153,8 +153,8 @@ impl<X> Table<X> {
         self.queue.pop_first().map(|(_, xid)| xid)
     }
 
-    /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the octets that the
-    /// peer may read.
+    /// Exposes what a plan says. Chunks have segments of at most `segment_octets`. Returns with them the octets that
+    /// the peer may read.
     pub(crate) fn expose(
         &mut self,
         xid: u32,

@@ -40,9 +40,12 @@ fn random_work_uses_what_there_is() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// proves: V1-2.2.2-a, V1-3.3.1-b, V1-3.3.1-c, V1-3.3.1-d, V1-3.3.1-e, V1-3.3.1-f, V1-3.3.1-h, V1-3.3.1-i, V1-3.3.3-a, V1-3.3.3-c, V1-3.3.3-d, V1-3.4.1-a, V1-3.4.5.1-b, V1-3.5.2-b, V1-4.4.1-a, V1-4.2.1-a
-    /// proves: V1-8.1.3-a, V1-8.1.3-b, V1-8.1.4-b, BIDI-8167-4.1-a, BIDI-8167-2.4.1-a, V1-3.3.1-a, V1-3.4.3-b, V1-3.4.4.4-a, V1-4-b, V1-4.2.3-a, V1-4.2.2-a, V1-4.4.3-a, V1-4.6.1-a, V1-4.6.2-a, V1-3.5.3-b, V1-4.3.1-b
-    /// proves: IE-3.3.3-a, IE-4.5-a, IE-7.1.2-a, V1-2.3.2-d, V1-4.2.1-b, V1-3.3.2-b, V1-4.2.4-f, V1-4.2.4-g, IE-3.6.1-b, IE-7.1.2.1-a
+    /// proves: V1-2.2.2-a, V1-3.3.1-b, V1-3.3.1-c, V1-3.3.1-d, V1-3.3.1-e, V1-3.3.1-f, V1-3.3.1-h, V1-3.3.1-i
+    /// proves: V1-3.3.3-a, V1-3.3.3-c, V1-3.3.3-d, V1-3.4.1-a, V1-3.4.5.1-b, V1-3.5.2-b, V1-4.4.1-a, V1-4.2.1-a
+    /// proves: V1-8.1.3-a, V1-8.1.3-b, V1-8.1.4-b, BIDI-8167-4.1-a, BIDI-8167-2.4.1-a, V1-3.3.1-a, V1-3.4.3-b
+    /// proves: V1-3.4.4.4-a, V1-4-b, V1-4.2.3-a, V1-4.2.2-a, V1-4.4.3-a, V1-4.6.1-a, V1-4.6.2-a, V1-3.5.3-b, V1-4.3.1-b
+    /// proves: IE-3.3.3-a, IE-4.5-a, IE-7.1.2-a, V1-2.3.2-d, V1-4.2.1-b, V1-3.3.2-b, V1-4.2.4-f, V1-4.2.4-g, IE-3.6.1-b
+    /// proves: IE-7.1.2.1-a
     #[test]
     fn every_call_is_answered_once_and_every_octet_arrives(seed in any::<u64>()) {
         run(seed, 400, false);

@@ -331,8 +331,8 @@ fn a_reply_waits_for_the_fence() {
     assert_eq!(reply.items[0].returned, 3);
 }
 
-/// A handle of a call that is not answered yet may be invalidated by the peer: that takes its memory from the peer's own reach,
-/// ends no call, and is not done again.
+/// A handle of a call that is not answered yet may be invalidated by the peer: that takes its memory from the peer's
+/// own reach, ends no call, and is not done again.
 #[test]
 fn memory_that_the_peer_gives_up_early_ends_no_call() {
     let (mut engine, mut host) = client();
@@ -511,8 +511,8 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
-/// A peer that posts receives for our calls only when it hears an answer gets so many and no more in between, whatever it grants
-/// and however fast it replies; not even a probe.
+/// A peer that posts receives for our calls only when it hears an answer gets so many and no more in between, whatever
+/// it grants and however fast it replies; not even a probe.
 #[test]
 fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
     let config = Config { credits_granted: 8, credits_wanted: 8, calls_between_answers: 3, ..Config::server() };

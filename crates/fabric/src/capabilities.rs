@@ -15,8 +15,8 @@ pub enum Fencing {
 pub enum HandleScope {
     /// On the one connection whose queue pair made it.
     Connection,
-    /// In the whole protection domain. A provider then has a domain for each connection, so that no other peer can use the
-    /// handle, and pays for it by registering its pool in each.
+    /// In the whole protection domain. A provider then has a domain for each connection, so that no other peer can use
+    /// the handle, and pays for it by registering its pool in each.
     ProtectionDomain,
 }
 
@@ -32,8 +32,8 @@ pub struct Capabilities {
     /// Where handles are valid.
     pub handle_scope: HandleScope,
     /// How many of a handle's 32 bits nobody can foresee: all in software; eight where a device numbers its windows in
-    /// turn and leaves the rest to us; none where it numbers its regions itself. Where they are few, what keeps other peers
-    /// out is the handle's scope.
+    /// turn and leaves the rest to us; none where it numbers its regions itself. Where they are few, what keeps other
+    /// peers out is the handle's scope.
     pub unpredictable_handle_bits: u8,
     /// One [`ReceivePool`](crate::ReceivePool) can serve many queue pairs.
     pub shared_receives: bool,
@@ -47,8 +47,8 @@ pub struct Capabilities {
     pub max_gather: usize,
     /// The most receives posted on one queue pair.
     pub max_receives: usize,
-    /// The most Sends, Writes, and segments of Reads posted and not completed on one queue pair. A caller cannot count what
-    /// it posted unsignaled, so a provider whose device takes less keeps the rest in a queue of its own.
+    /// The most Sends, Writes, and segments of Reads posted and not completed on one queue pair. A caller cannot count
+    /// what it posted unsignaled, so a provider whose device takes less keeps the rest in a queue of its own.
     pub max_posted: usize,
     /// The most RDMA Reads of the peer that can be served at a time (IRD).
     pub max_ird: u16,

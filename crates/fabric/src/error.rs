@@ -150,7 +150,8 @@ pub enum RefusedReason {
     /// Nothing to send, read or expose.
     #[error("there are no octets to work on")]
     Empty,
-    /// The device cannot register the memory. The system's limit on locked memory may be too low; the provider's log says more.
+    /// The device cannot register the memory. The system's limit on locked memory may be too low; the provider's log
+    /// says more.
     #[error("the memory cannot be registered with the device")]
     Registration,
     /// The connection has ended.
@@ -158,8 +159,8 @@ pub enum RefusedReason {
     Closed,
 }
 
-/// How a piece of work ended that did not succeed. For logs: devices report the same misdeed in different words, and some
-/// only flush.
+/// How a piece of work ended that did not succeed. For logs: devices report the same misdeed in different words, and
+/// some only flush.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkError {

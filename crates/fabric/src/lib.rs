@@ -9,8 +9,8 @@
 //! # Who owns memory
 //!
 //! Registration is two things. *Local*: whatever a queue pair touches comes from the provider's [pool](Fabric::pool),
-//! registered once; other buffers work too, at the price of a registration. *Exposure*: lending memory to the peer. Memory
-//! for RDMA Read is shared and immutable, memory for RDMA Write moves into the queue pair and comes back in
+//! registered once; other buffers work too, at the price of a registration. *Exposure*: lending memory to the peer.
+//! Memory for RDMA Read is shared and immutable, memory for RDMA Write moves into the queue pair and comes back in
 //! [`Completion::Fenced`], after which the peer can no longer reach it. So nobody can read a result before it is
 //! fenced. Everything that was posted or lent comes back, at the latest before [`Completion::Closed`].
 //!

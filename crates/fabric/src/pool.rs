@@ -4,8 +4,8 @@
 //! any. A [`Budget`] is an allocator over a pool that hands out at most a fixed number of octets at a time and makes
 //! callers wait, first come first served. Blocks go back to pool and budget when the last user drops them.
 //!
-//! A block is taken from the pool when it is first written to: a receive that waits for its message costs some words, and an idle
-//! connection has a hundred of them. What counts for a budget is what was asked for, from the beginning.
+//! A block is taken from the pool when it is first written to: a receive that waits for its message costs some words,
+//! and an idle connection has a hundred of them. What counts for a budget is what was asked for, from the beginning.
 
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Memory};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -57,8 +57,8 @@ impl Pool {
         Self::default()
     }
 
-    /// A pool whose memory is that of `source`, for budgets over a [provider's pool](crate::Fabric::pool). Where that has
-    /// nothing to give at once, memory comes from the heap.
+    /// A pool whose memory is that of `source`, for budgets over a [provider's pool](crate::Fabric::pool). Where that
+    /// has nothing to give at once, memory comes from the heap.
     pub fn over(source: Arc<dyn Allocator>) -> Self {
         Self { free: Arc::default(), source: Some(source) }
     }
@@ -107,8 +107,8 @@ struct Permits {
 }
 
 impl Budget {
-    /// A share of this budget: an allocator that hands out at most `octets` of it at a time, so that its users leave the rest
-    /// to others. A share of a share is one of the whole.
+    /// A share of this budget: an allocator that hands out at most `octets` of it at a time, so that its users leave
+    /// the rest to others. A share of a share is one of the whole.
     pub fn share(&self, octets: usize) -> Budget {
         let whole = self.whole.clone().unwrap_or_else(|| (self.left.clone(), self.units));
         let share = self.pool.budget(octets.min(whole.1 as usize * BUDGET_UNIT_OCTETS));

@@ -57,8 +57,8 @@ pub fn check_private_data(private_data: &[u8], limits: &Capabilities) -> Result<
 /// A new connection.
 pub type Connected = Box<dyn QueuePair>;
 
-/// An RDMA provider: one device, or the software that stands for one. Where an address leads to another device, connecting
-/// fails and a listener drops the request.
+/// An RDMA provider: one device, or the software that stands for one. Where an address leads to another device,
+/// connecting fails and a listener drops the request.
 pub trait Fabric: Send + Sync {
     /// Its name: `iwarp`, `sim`.
     fn name(&self) -> &'static str;
@@ -66,7 +66,8 @@ pub trait Fabric: Send + Sync {
     /// What its queue pairs can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Memory that its queue pairs reach without a registration of their own. It is registered once in each protection domain.
+    /// Memory that its queue pairs reach without a registration of their own. It is registered once in each protection
+    /// domain.
     fn pool(&self) -> Arc<dyn Allocator>;
 
     /// A pool of receives for many connections, where [`Capabilities::shared_receives`] says that there is one.

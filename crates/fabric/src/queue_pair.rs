@@ -50,8 +50,8 @@ pub struct Write {
     pub handle: u32,
     /// Where the first octet goes.
     pub offset: u64,
-    /// Report success with [`Completion::Done`]. Failure is always reported before that; without that, also when the peer
-    /// refuses octets that had left already, as far as the provider learns which they were.
+    /// Report success with [`Completion::Done`]. Failure is always reported before that; without that, also when the
+    /// peer refuses octets that had left already, as far as the provider learns which they were.
     pub signaled: bool,
 }
 
@@ -87,11 +87,12 @@ pub enum Completion {
     Received {
         /// The receive it landed in; its length is that of the message.
         buffer: Buffer,
-        /// The handle of ours that the peer's Send has invalidated. The exposure's own [`Completion::Fenced`] came before.
+        /// The handle of ours that the peer's Send has invalidated. The exposure's own [`Completion::Fenced`] came
+        /// before.
         invalidated: Option<u32>,
     },
-    /// A signaled Send or Write is done with its octets. That says nothing about their arrival: a peer can still refuse them.
-    /// Nothing more is said about this work.
+    /// A signaled Send or Write is done with its octets. That says nothing about their arrival: a peer can still refuse
+    /// them. Nothing more is said about this work.
     Done {
         /// The work's token.
         token: Token,
@@ -162,9 +163,9 @@ pub trait QueuePair: std::marker::Send {
     /// Posts a receive. The peer's next Send that finds no earlier one lands in it, over its whole capacity.
     ///
     /// # Errors
-    /// [`RefusedReason::Limit`](crate::RefusedReason::Limit) above [`Capabilities::max_receives`]. After the connection's
-    /// end it is no error: the receive comes back flushed. Only after [`Completion::Closed`], which nothing follows, it is
-    /// refused as [`RefusedReason::Closed`](crate::RefusedReason::Closed).
+    /// [`RefusedReason::Limit`](crate::RefusedReason::Limit) above [`Capabilities::max_receives`]. After the
+    /// connection's end it is no error: the receive comes back flushed. Only after [`Completion::Closed`], which
+    /// nothing follows, it is refused as [`RefusedReason::Closed`](crate::RefusedReason::Closed).
     fn post_receive(&mut self, buffer: Buffer) -> Result<(), Refused<Buffer>>;
 
     /// How many receives are posted and unused. Those of a shared pool are not counted.
@@ -189,8 +190,9 @@ pub trait QueuePair: std::marker::Send {
     fn post_read(&mut self, read: Read) -> Result<(), Refused<Read>>;
 
     /// Lends memory to the peer, and says at once how the peer names it. The handle is as unpredictable as
-    /// [`Capabilities::unpredictable_handle_bits`] says and is used again as late as possible. A provider that binds a window
-    /// does so before any Send that is posted later; one that registers memory instead may sleep in the kernel for it.
+    /// [`Capabilities::unpredictable_handle_bits`] says and is used again as late as possible. A provider that binds a
+    /// window does so before any Send that is posted later; one that registers memory instead may sleep in the kernel
+    /// for it.
     ///
     /// # Errors
     /// A limit of the [`Capabilities`], empty memory, or a connection that has ended. The memory is in the error.
@@ -198,12 +200,12 @@ pub trait QueuePair: std::marker::Send {
 
     /// Ends an exposure. [`Completion::Fenced`] follows. A handle that is known to be no longer exposed is ignored.
     ///
-    /// Devices differ in what they do when the peer's Send with Invalidate of the same handle is on its way: some end the
-    /// connection. While such a Send may still come, invalidate only what must not stay exposed at any price.
+    /// Devices differ in what they do when the peer's Send with Invalidate of the same handle is on its way: some end
+    /// the connection. While such a Send may still come, invalidate only what must not stay exposed at any price.
     fn invalidate(&mut self, handle: u32);
 
-    /// Ends the connection in an orderly manner after what is posted, as far as the peer takes it within the provider's time
-    /// limit. [`Completion::Closed`] follows.
+    /// Ends the connection in an orderly manner after what is posted, as far as the peer takes it within the provider's
+    /// time limit. [`Completion::Closed`] follows.
     fn disconnect(&mut self);
 
     /// Moves octets, and says what happened next. After [`Completion::Closed`] it stays pending.

@@ -19,8 +19,8 @@ pub async fn within<T>(clock: &dyn Clock, limit: Duration, future: impl Future<O
     .await
 }
 
-/// Asking a peer's socket or queue again and again for a while, instead of sleeping until it has something: on most machines it
-/// takes longer to wake another processor than to answer a call.
+/// Asking a peer's socket or queue again and again for a while, instead of sleeping until it has something: on most
+/// machines it takes longer to wake another processor than to answer a call.
 #[derive(Debug, Default)]
 pub struct Spin(State);
 
@@ -39,7 +39,8 @@ impl Spin {
         self.0 = State::Heard;
     }
 
-    /// Whether to ask once more, `busy_poll` after the peer was heard at the latest. Zero never does, and reads no clock.
+    /// Whether to ask once more, `busy_poll` after the peer was heard at the latest. Zero never does, and reads no
+    /// clock.
     pub fn goes_on(&mut self, busy_poll: Duration, clock: &dyn Clock) -> bool {
         match self.0 {
             State::Off => return false,

@@ -8,14 +8,15 @@ use std::{sync::Arc, time::Duration};
 pub const DEFAULT_DEPTH: u16 = 16;
 /// Within this time a connection is set up, TCP included, or given up. Linux waits as long.
 pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
-/// A peer that takes nothing for this long while something is to be written, or sends nothing for this long in the middle of
-/// an FPDU or while it owes the answer to an RDMA Read, or whose host acknowledges nothing for this long, is taken for dead.
+/// A peer that takes nothing for this long while something is to be written, or sends nothing for this long in the
+/// middle of an FPDU or while it owes the answer to an RDMA Read, or whose host acknowledges nothing for this long, is
+/// taken for dead.
 pub const DEFAULT_STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// After our FIN the peer has this long to send its own.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(2);
-/// After these times without a word from a responder, an initiator that has sent something sends an RDMA Write without octets,
-/// which changes nothing anywhere. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: it lies in the
-/// socket until more comes. Seen in one connection of four under load; a nudge always woke it.
+/// After these times without a word from a responder, an initiator that has sent something sends an RDMA Write without
+/// octets, which changes nothing anywhere. Linux's soft-iWARP, as responder, can miss that its first FPDU has come: it
+/// lies in the socket until more comes. Seen in one connection of four under load; a nudge always woke it.
 pub const NUDGE_DELAYS: [Duration; 3] =
     [Duration::from_millis(50), Duration::from_millis(250), Duration::from_millis(1000)];
 /// TCP asks an idle peer whether it is there after this part of the stall time-out,
@@ -24,10 +25,11 @@ const KEEPALIVE_IDLE_PART: u32 = 2;
 const KEEPALIVE_INTERVAL_PART: u32 = 6;
 /// The system counts both in seconds.
 const KEEPALIVE_LEAST: Duration = Duration::from_secs(1);
-/// They are no longer than this, however patient the time-out is: some network devices forget a connection that is idle for minutes.
+/// They are no longer than this, however patient the time-out is: some network devices forget a connection that is idle
+/// for minutes.
 const KEEPALIVE_MOST: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(10)];
-/// The send buffer of a connection over loopback, in octets; the system doubles it for its own use and may cap it. Measured:
-/// from 256 KiB to 1 MiB one thread moves twice of what it moves with the system's own choice of several MiB.
+/// The send buffer of a connection over loopback, in octets; the system doubles it for its own use and may cap it.
+/// Measured: from 256 KiB to 1 MiB one thread moves twice of what it moves with the system's own choice of several MiB.
 pub const LOOPBACK_SEND_BUFFER_OCTETS: usize = 512 << 10;
 /// The upper layer's private data at most, in octets, as the format allows it. Linux's soft-iWARP takes 252 of them.
 pub const MAX_PRIVATE_DATA_OCTETS: usize = mpa::MAX_PRIVATE_DATA_OCTETS - mpa::ENHANCED_OCTETS;
@@ -44,8 +46,8 @@ pub const MAX_GATHER: usize = 1_024;
 /// Peers that TCP has accepted and nobody has taken yet. The system's own limit may be lower.
 pub const LISTEN_BACKLOG: u32 = 1_024;
 
-/// When TCP asks an idle peer whether it is there, and how often from then on, where it is given up after `stall`: the socket's
-/// user time-out has to be that, too.
+/// When TCP asks an idle peer whether it is there, and how often from then on, where it is given up after `stall`: the
+/// socket's user time-out has to be that, too.
 pub fn keepalive(stall: Duration) -> (Duration, Duration) {
     let part = |part: u32, most: Duration| (stall / part).clamp(KEEPALIVE_LEAST, most);
     let [idle, interval] = KEEPALIVE_MOST;
@@ -79,7 +81,8 @@ pub struct Config {
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
     /// For so long after a peer was heard, its socket is asked again and again before the thread sleeps. Zero, the
-    /// default, never does. It takes the wake-up out of every answer, and costs that much of a processor's time for each.
+    /// default, never does. It takes the wake-up out of every answer, and costs that much of a processor's time for
+    /// each.
     pub busy_poll: Duration,
     /// Sees all octets of all connections.
     pub tap: Option<Arc<dyn Tap>>,

@@ -38,8 +38,8 @@ pub(crate) struct Shared {
 
 /// A software RNIC over TCP. Cloning is cheap and shares everything.
 ///
-/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair moves octets when it is
-/// polled. All of it wants to be polled within a tokio runtime with I/O enabled.
+/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair moves octets when
+/// it is polled. All of it wants to be polled within a tokio runtime with I/O enabled.
 #[derive(Clone)]
 pub struct Iwarp {
     shared: Arc<Shared>,
@@ -52,8 +52,8 @@ impl Iwarp {
         Iwarp { shared: Arc::new(Shared { env, config, capabilities, pool: Arc::new(Pool::new()) }) }
     }
 
-    /// Listens on a TCP socket that is listening already and does not block, so that several threads can share a port, each
-    /// with a provider and a runtime of its own.
+    /// Listens on a TCP socket that is listening already and does not block, so that several threads can share a port,
+    /// each with a provider and a runtime of its own.
     ///
     /// # Errors
     /// If the socket cannot be registered with this thread's runtime.

@@ -10,8 +10,8 @@ use rpcrdma_iwarp::protocol::{
     rdmap::Opcode,
 };
 
-/// A Terminate that quotes a segment of a Write blames that Write, if there was one and its octets had left. Whatever else a
-/// peer quotes blames nothing.
+/// A Terminate that quotes a segment of a Write blames that Write, if there was one and its octets had left. Whatever
+/// else a peer quotes blames nothing.
 /// proves: RDMAP-5040-4.8-d
 #[test]
 fn the_write_that_a_terminate_quotes_has_failed() {

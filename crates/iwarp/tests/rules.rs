@@ -173,9 +173,10 @@ async fn a_handle_is_good_on_its_own_connection_only() {
     keeps(&["a_handle_of_another_connection_ends_this_one_only"]).await;
 }
 
-/// What RFC 5042 asks of an implementation whose peer may be hostile: its sections 6.1.1 (tags that are not to be guessed and do
-/// not work on another stream), 6.2.1 and 6.3.1 (bounds), 6.3.3 (nothing after the end), 6.3.5 (rights to read or to write), 6.4.1
-/// and 6.4.3 (nobody's resources but one's own). What its section 5.4 asks for, IPsec, is the system's below TCP.
+/// What RFC 5042 asks of an implementation whose peer may be hostile: its sections 6.1.1 (tags that are not to be
+/// guessed and do not work on another stream), 6.2.1 and 6.3.1 (bounds), 6.3.3 (nothing after the end), 6.3.5 (rights
+/// to read or to write), 6.4.1 and 6.4.3 (nobody's resources but one's own). What its section 5.4 asks for, IPsec, is
+/// the system's below TCP.
 /// proves: V2-11.1-b, V2-11.2.2.4-a, V1-8.1-b, V1-8.2.2.4-a
 #[tokio::test]
 async fn what_rfc_5042_demands_is_kept() {

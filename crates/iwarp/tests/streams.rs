@@ -152,7 +152,8 @@ proptest! {
         prop_assert_eq!(messages.next(), None);
     }
 
-    /// A stream with a fault in it ends the connection, or waits for more; with CRC it delivers nothing that was not sent.
+    /// A stream with a fault in it ends the connection, or waits for more; with CRC it delivers nothing that was not
+    /// sent.
     #[test]
     fn damage_is_noticed(
         acts in prop::collection::vec(act(), 1..6),

@@ -1,4 +1,5 @@
-//! Every rule that a peer can break once the connection is set up: the Terminate that it gets, and what comes back here.
+//! Every rule that a peer can break once the connection is set up: the Terminate that it gets, and what comes back
+//! here.
 
 mod common;
 

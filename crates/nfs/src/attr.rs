@@ -1,8 +1,8 @@
 //! Attributes of files as no version of NFS in particular tells them: what a file system has, and each version converts
 //! to and from its own.
 //!
-//! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: there a time outside of 1970 to 2106 is told as the
-//! nearest that it knows.
+//! Times are signed 64-bit seconds. Version 3 has unsigned 32-bit ones: there a time outside of 1970 to 2106 is told as
+//! the nearest that it knows.
 
 mod acl;
 

@@ -1,8 +1,9 @@
 //! NFS as RPC sees it: the types of each version, and the upper-layer bindings.
 //!
 //! A binding (RFC 8166 section 6, RFC 8267) says which items of a program may be placed directly and how large a reply
-//! can become. Eligibility is said once, by the type's encoder and decoder ([`Encoder::item`](rpcrdma_xdr::Encoder::item));
-//! the size of replies by [`Call::reply_shape`]. [`binding`] tells both as a table.
+//! can become. Eligibility is said once, by the type's encoder and decoder
+//! ([`Encoder::item`](rpcrdma_xdr::Encoder::item)); the size of replies by [`Call::reply_shape`]. [`binding`] tells
+//! both as a table.
 //!
 //! NFS never learns what carries it. TCP ignores the marks.
 //!

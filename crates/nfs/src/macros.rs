@@ -119,8 +119,8 @@ macro_rules! xdr_union {
     )*};
 }
 
-/// Octets of variable length, at most so many, that may not be placed directly. Shown as text. They share the memory of the
-/// message, unless they are declared `copied`: those that somebody keeps, which would keep the message.
+/// Octets of variable length, at most so many, that may not be placed directly. Shown as text. They share the memory of
+/// the message, unless they are declared `copied`: those that somebody keeps, which would keep the message.
 macro_rules! xdr_octets {
     ($($(#[$meta:meta])* pub struct $name:ident: $max:expr $(, $copied:ident)?;)*) => {$(
         $(#[$meta])*
@@ -257,7 +257,8 @@ macro_rules! statuses {
                 self.name_and_text().map_or(concat!($prefix, "ERR_?"), |(name, _)| name)
             }
 
-            /// The name without the version's prefix: `OK`, `NOENT`. `None` for a value that this version does not define.
+            /// The name without the version's prefix: `OK`, `NOENT`. `None` for a value that this version does not
+            /// define.
             pub fn word(self) -> Option<&'static str> {
                 self.name_and_text().map(|(name, _)| name.strip_prefix(concat!($prefix, "ERR_")).unwrap_or("OK"))
             }

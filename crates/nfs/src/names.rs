@@ -2,8 +2,8 @@
 //!
 //! What could steer a terminal, reverse the order of what is shown, or hide a part of it ([`is_deceptive`]) is escaped.
 
-/// Whether a character shows something other than itself: control characters (C0, DEL, C1), those that set the direction
-/// of text, those that take no place, and the separators of lines and paragraphs.
+/// Whether a character shows something other than itself: control characters (C0, DEL, C1), those that set the
+/// direction of text, those that take no place, and the separators of lines and paragraphs.
 pub fn is_deceptive(character: char) -> bool {
     character.is_control()
         || matches!(

@@ -76,7 +76,8 @@ fn facts<C: Call>(call: &C, largest: &impl Encode) -> Facts {
     round_trip(call);
     let results = encode(largest);
     let shape = call.reply_shape();
-    // No less than the largest results, and no more, which would cost memory: but what a READDIR gets, its server decides.
+    // No less than the largest results, and no more, which would cost memory: but what a READDIR gets, its server
+    // decides.
     match C::PROCEDURE {
         16 => assert!(results.len() <= shape.max_len, "{} > {}", results.len(), shape.max_len),
         procedure => assert_eq!(results.len(), shape.max_len, "procedure {procedure}"),
@@ -261,7 +262,8 @@ fn all_facts() -> Vec<Facts> {
     ]
 }
 
-/// proves: ULB-1-a, ULB-3-a, ULB-3.1-a, ULB-3.1-b, ULB-3.1-c, ULB-3.2-a, ULB-3.2-c, ULB-3.2-d, V1-6-a, V1-3.4.2-a, V1-3.4.2-b, V1-6.2-a
+/// proves: ULB-1-a, ULB-3-a, ULB-3.1-a, ULB-3.1-b, ULB-3.1-c, ULB-3.2-a, ULB-3.2-c, ULB-3.2-d, V1-6-a, V1-3.4.2-a
+/// proves: V1-3.4.2-b, V1-6.2-a
 #[test]
 fn the_table_says_what_the_encoders_do() {
     let facts = all_facts();
@@ -405,7 +407,8 @@ fn mount_types_survive_the_wire() {
 }
 
 proptest! {
-    /// Each decoder reads arbitrary octets to an error or a value, and what it took for a value encodes to what it read.
+    /// Each decoder reads arbitrary octets to an error or a value, and what it took for a value encodes to what it
+    /// read.
     #[test]
     fn decoders_survive_arbitrary_octets(octets in prop::collection::vec(prop_oneof![Just(0u8), Just(1), any::<u8>()], 0..400)) {
         fn survive<T: Decode>(octets: &[u8]) {

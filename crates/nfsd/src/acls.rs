@@ -1,5 +1,5 @@
-//! Access control lists of three kinds, from and to each other: POSIX ones, which say the same everywhere here; those of
-//! NFS version 4; and what Linux keeps as `system.posix_acl_access` and `system.posix_acl_default`.
+//! Access control lists of three kinds, from and to each other: POSIX ones, which say the same everywhere here; those
+//! of NFS version 4; and what Linux keeps as `system.posix_acl_access` and `system.posix_acl_default`.
 //!
 //! The server goes by them, and whoever copies files with their lists may, too.
 

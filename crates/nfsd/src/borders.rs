@@ -1,12 +1,13 @@
-//! Exports that lie in others by their paths: a client of version 4 crosses from the one into the other by name, as Linux's
-//! server lets it with `crossmnt` (RFC 8881 section 7.7).
+//! Exports that lie in others by their paths: a client of version 4 crosses from the one into the other by name, as
+//! Linux's server lets it with `crossmnt` (RFC 8881 section 7.7).
 //!
-//! The directory of that name in the outer export is covered by the root of the inner one, as by a mount: LOOKUP and READDIR
-//! tell of the inner root, LOOKUPP comes back, and the covered directory is neither removed nor renamed. A client that may not
-//! use the inner export finds nothing there. Version 3 goes into each export by MOUNT and sees the covered directory.
+//! The directory of that name in the outer export is covered by the root of the inner one, as by a mount: LOOKUP and
+//! READDIR tell of the inner root, LOOKUPP comes back, and the covered directory is neither removed nor renamed. A
+//! client that may not use the inner export finds nothing there. Version 3 goes into each export by MOUNT and sees the
+//! covered directory.
 //!
-//! Where the covered directory is, the outer file system is asked each time, and only if a name fits: directories are removed
-//! and made again, and their ids change.
+//! Where the covered directory is, the outer file system is asked each time, and only if a name fits: directories are
+//! removed and made again, and their ids change.
 
 use crate::{Caller, Export, Fault, FileId, Origin, mount::components, opened::Opened, server::Server};
 use bytes::Bytes;
@@ -88,8 +89,8 @@ impl Server {
         self.open_in(context, export, export.file_system.root()).map_err(|_| Fault::NotFound)
     }
 
-    /// The directory in the outer export that is above an export's root; `None` if it lies in no other, or in one that the
-    /// client may not use.
+    /// The directory in the outer export that is above an export's root; `None` if it lies in no other, or in one that
+    /// the client may not use.
     pub(crate) async fn cross_back(&self, context: &CallContext, inner: usize) -> Option<Opened> {
         let border = self.borders.0.iter().find(|border| border.inner == inner)?;
         let directory = self.above(border, Origin::of(context)).await?;

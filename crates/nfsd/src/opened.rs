@@ -96,8 +96,8 @@ impl Server {
         }
     }
 
-    /// What a client finds at a directory of the tree above the exports: the export that begins there, if the client may use it,
-    /// else the directory, if there is an export below that it may use. Of no others it is told.
+    /// What a client finds at a directory of the tree above the exports: the export that begins there, if the client
+    /// may use it, else the directory, if there is an export below that it may use. Of no others it is told.
     fn arrive(&self, context: &CallContext, directory: FileId) -> Result<Opened, Fault> {
         let client = context.connection.peer.ip();
         let is_allowed = |place: usize| self.exports.get(place).is_some_and(|export| export.allows(client));
@@ -154,8 +154,8 @@ impl Server {
         self.seal.handle(&Target { export: beside.export, file_system, file })
     }
 
-    /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose lease is over
-    /// is taken from it first.
+    /// Whether whoever has opened nothing may read or write a file. What a client of version 4 denies others whose
+    /// lease is over is taken from it first.
     ///
     /// # Errors
     /// If it may not.

@@ -237,8 +237,9 @@ impl Nfsd {
         }))
     }
 
-    /// Writes what [`upkeep`](Self::upkeep) would have written a little later. A program that stops waits for it, when it has answered all
-    /// calls: a client that has left is not waited for after the next start, and nobody else has to wait until the time for it is over.
+    /// Writes what [`upkeep`](Self::upkeep) would have written a little later. A program that stops waits for it, when
+    /// it has answered all calls: a client that has left is not waited for after the next start, and nobody else has to
+    /// wait until the time for it is over.
     pub fn settle(&self) -> BoxFuture<'static, ()> {
         let Some(shared) = self.server.version_4.get().cloned() else { return Box::pin(std::future::ready(())) };
         Box::pin(async move {

@@ -11,9 +11,9 @@ use rpcrdma_xdr::Payload;
 pub(crate) const MESSAGE_OVERHEAD_OCTETS: usize = 1536;
 /// Transfers are multiples of it, so that they fall on pages.
 pub(crate) const TRANSFER_UNIT_OCTETS: usize = 4096;
-/// What a session counts beside the data, at most: SEQUENCE, PUTFH, the READ or WRITE and a GETATTR, the latter's results
-/// with two hundred octets to spare. Clients ask for sessions that carry 1 MiB with their own headroom, of at least 900 octets
-/// with Linux: they are to get 1 MiB.
+/// What a session counts beside the data, at most: SEQUENCE, PUTFH, the READ or WRITE and a GETATTR, the latter's
+/// results with two hundred octets to spare. Clients ask for sessions that carry 1 MiB with their own headroom, of at
+/// least 900 octets with Linux: they are to get 1 MiB.
 const SESSION_OVERHEAD_OCTETS: usize = 640;
 /// The largest READDIR or READDIRPLUS answer.
 pub(crate) const MAX_LISTING_OCTETS: usize = 256 << 10;

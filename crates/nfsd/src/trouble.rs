@@ -1,8 +1,9 @@
 //! Warnings of answers that an operator can do something about: a full disk, a used-up quota, a failing one, files that
 //! are gone, failures of the server itself.
 //!
-//! Clients can bring such answers about as often as they like. So each status is told once in a while, with the number of
-//! those that were not told; what is told is looked up only then. Nothing fails: what cannot be found out is left out.
+//! Clients can bring such answers about as often as they like. So each status is told once in a while, with the number
+//! of those that were not told; what is told is looked up only then. Nothing fails: what cannot be found out is left
+//! out.
 
 use crate::{FileId, server::Server};
 use bytes::Bytes;

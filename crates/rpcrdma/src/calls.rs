@@ -1,8 +1,8 @@
 //! Calls of ours: what callers lend, and what they get back.
 //!
-//! The table owns a call's message (shared octets) and its buffers whenever they are not exposed, for as long as the call
-//! is wanted, across connections. Each call ends by its sender, its canceller, or silently, and its buffers go with the
-//! reply, to the canceller, or to their allocator.
+//! The table owns a call's message (shared octets) and its buffers whenever they are not exposed, for as long as the
+//! call is wanted, across connections. Each call ends by its sender, its canceller, or silently, and its buffers go
+//! with the reply, to the canceller, or to their allocator.
 
 use crate::Event;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};

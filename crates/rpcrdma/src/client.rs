@@ -1,8 +1,8 @@
 //! A client's transport: one server, however often the connection to it is replaced.
 //!
-//! The driver owns the connection and the table of calls. A lost connection is made again when a call wants it, by the rules
-//! of [`rpcrdma_oncrpc::outage`]; calls that were not answered are sent again in their order, with their XIDs. When that
-//! fails for too long the calls fail, and the next call tries again.
+//! The driver owns the connection and the table of calls. A lost connection is made again when a call wants it, by the
+//! rules of [`rpcrdma_oncrpc::outage`]; calls that were not answered are sent again in their order, with their XIDs.
+//! When that fails for too long the calls fail, and the next call tries again.
 
 use crate::{
     ClientOptions, ConnectionError, Event, ExtensionChannel, NoVersion2, Observer, Reverse, STALL_LIMIT,
@@ -46,8 +46,8 @@ impl RdmaTransport {
         Self { caller, extension: Unclaimed::default(), silence: None }
     }
 
-    /// The channel of the extension of version 2 that the options have, across reconnections. There is one, for the first
-    /// who asks.
+    /// The channel of the extension of version 2 that the options have, across reconnections. There is one, for the
+    /// first who asks.
     pub fn take_extension(&self) -> Option<ExtensionChannel> {
         claim(&self.extension)
     }
@@ -79,8 +79,8 @@ impl ClientTransport for RdmaTransport {
     }
 }
 
-/// Connects to a server and returns the transport and its driver, which must be polled for anything to happen. The driver
-/// completes when the transport and all its calls have been dropped.
+/// Connects to a server and returns the transport and its driver, which must be polled for anything to happen. The
+/// driver completes when the transport and all its calls have been dropped.
 ///
 /// # Errors
 /// If the first connection cannot be made.
@@ -132,8 +132,8 @@ fn met(error: &ConnectError) -> Met {
     }
 }
 
-/// What an end brings to a connection. Nothing if there is no memory for the receives that it begins with: the peer's first
-/// message would end it.
+/// What an end brings to a connection. Nothing if there is no memory for the receives that it begins with: the peer's
+/// first message would end it.
 pub(crate) fn params(
     config: &Config,
     capabilities: &Capabilities,

@@ -1,8 +1,8 @@
 //! Messages of an extension of version 2: between an embedder and a connection's driver.
 //!
-//! Owns what the peer has sent until the embedder reads it, within [`MAX_UNREAD`] and [`MAX_UNREAD_OCTETS`]: what is above
-//! is refused, so that neither a peer that floods nor an embedder that does not read costs more memory than that. What the
-//! embedder sends waits for credits in the connection, within its limit, and beyond that at the embedder's.
+//! Owns what the peer has sent until the embedder reads it, within [`MAX_UNREAD`] and [`MAX_UNREAD_OCTETS`]: what is
+//! above is refused, so that neither a peer that floods nor an embedder that does not read costs more memory than that.
+//! What the embedder sends waits for credits in the connection, within its limit, and beyond that at the embedder's.
 
 use rpcrdma_engine::v2::{ExtensionRefused, OtherBody, Received};
 use std::{
@@ -14,8 +14,8 @@ use std::{
 };
 use tokio::sync::{mpsc, oneshot};
 
-/// Messages, properties and errors of the peer that an embedder has not read: as many as the credits that are granted by
-/// default, so that an embedder that reads at all loses nothing to a burst.
+/// Messages, properties and errors of the peer that an embedder has not read: as many as the credits that are granted
+/// by default, so that an embedder that reads at all loses nothing to a burst.
 pub const MAX_UNREAD: usize = 64;
 
 /// Their octets in all. A property can be far longer than a message.
@@ -28,7 +28,8 @@ const MAX_UNSENT: usize = 16;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExtensionEvent {
-    /// On which connection: a client's transport has another after each reconnection, a server's channel belongs to one.
+    /// On which connection: a client's transport has another after each reconnection, a server's channel belongs to
+    /// one.
     pub connection: u64,
     /// What it is.
     pub received: Received,
@@ -90,7 +91,8 @@ impl ExtensionSender {
     /// XID that is returned.
     ///
     /// # Errors
-    /// If there is no connection, or it cannot carry the message. A client's transport connects for calls, not for this.
+    /// If there is no connection, or it cannot carry the message. A client's transport connects for calls, not for
+    /// this.
     pub async fn send(&self, body: OtherBody) -> Result<ExtensionSent, ExtensionError> {
         self.command(None, body).await
     }

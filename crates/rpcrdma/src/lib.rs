@@ -2,8 +2,8 @@
 //!
 //! * A client [`connect`]s and gets an [`RdmaTransport`], which implements
 //!   [`ClientTransport`](rpcrdma_oncrpc::ClientTransport), and a driver.
-//! * A [`Server`] accepts each connection of a [`Listener`](rpcrdma_fabric::Listener) and gets a [`ConnectionHandle`] and a
-//!   driver, which hands calls to a [`Handler`](rpcrdma_oncrpc::Handler).
+//! * A [`Server`] accepts each connection of a [`Listener`](rpcrdma_fabric::Listener) and gets a [`ConnectionHandle`]
+//!   and a driver, which hands calls to a [`Handler`](rpcrdma_oncrpc::Handler).
 //! * Both tell an [`Observer`] what they do.
 //!
 //! A driver is a future that the caller spawns; nothing happens unless it is polled. No thread, no timer and no runtime
@@ -19,17 +19,17 @@
 //!
 //! # Versions
 //!
-//! [`ClientOptions::versions`] and [`ServerOptions::versions`] say which versions of RPC-over-RDMA are spoken; version 1
-//! alone unless told otherwise. With [`Versions::Auto`] a client asks for version 2 and goes on in version 1 where the
-//! server has nothing else, and a server goes by its client's first message. [`Event::Negotiated`] says what was
+//! [`ClientOptions::versions`] and [`ServerOptions::versions`] say which versions of RPC-over-RDMA are spoken; version
+//! 1 alone unless told otherwise. With [`Versions::Auto`] a client asks for version 2 and goes on in version 1 where
+//! the server has nothing else, and a server goes by its client's first message. [`Event::Negotiated`] says what was
 //! settled, [`Event::NoVersion2`] that asking is not worth while.
 //!
 //! # Extending version 2
 //!
-//! Version 2 can be extended by properties and header types of one's own (draft appendix B). Whoever knows some implements
-//! [`v2::Extension`], puts it into the options of either end, and takes the end's [`ExtensionChannel`]: a client's from its
-//! transport, a server's from the handle of each connection. What the peer sends waits there to be read, [`MAX_UNREAD`] at a
-//! time; what is above is refused.
+//! Version 2 can be extended by properties and header types of one's own (draft appendix B). Whoever knows some
+//! implements [`v2::Extension`], puts it into the options of either end, and takes the end's [`ExtensionChannel`]: a
+//! client's from its transport, a server's from the handle of each connection. What the peer sends waits there to be
+//! read, [`MAX_UNREAD`] at a time; what is above is refused.
 //!
 //! ```
 //! use bytes::Bytes;

@@ -84,11 +84,11 @@ pub struct ClientOptions {
     pub xids: Option<Arc<XidSource>>,
     /// Which versions of RPC-over-RDMA to speak.
     pub versions: Versions,
-    /// With [`Versions::Auto`]: the server is thought to have no version 2, and not asked for it at first. If it turns out
-    /// to have nothing else, it is.
+    /// With [`Versions::Auto`]: the server is thought to have no version 2, and not asked for it at first. If it turns
+    /// out to have nothing else, it is.
     pub assume_version_1: bool,
-    /// Version 2: the most Sends that a call goes in where the server could also pull it from memory that is exposed for
-    /// it. What is best depends on what exposing costs; the default is measured with software iWARP.
+    /// Version 2: the most Sends that a call goes in where the server could also pull it from memory that is exposed
+    /// for it. What is best depends on what exposing costs; the default is measured with software iWARP.
     pub call_parts: usize,
     /// Version 2: the most Sends that a reply may need for no memory to be exposed for it.
     pub reply_parts: usize,
@@ -172,8 +172,8 @@ pub struct ServerOptions {
     pub ord: u16,
     /// Calls of ours to the client under way at a time, in the reverse direction (RFC 8167). Zero: none are made.
     pub reverse_credits: u32,
-    /// Version 1: the most calls of ours to the client that are sent before one of its calls is answered; others wait. Clients
-    /// there are that post receives for them only when they hear such an answer. No bound by default.
+    /// Version 1: the most calls of ours to the client that are sent before one of its calls is answered; others wait.
+    /// Clients there are that post receives for them only when they hear such an answer. No bound by default.
     pub reverse_calls_between_answers: u32,
     /// How long a peer may make no progress.
     pub stall: Duration,
@@ -187,7 +187,8 @@ pub struct ServerOptions {
     pub host_authentication: Option<Arc<dyn HostAuthentication>>,
     /// Calls that offered memory which was not there. Give several servers the same if clients may come to any of them.
     pub refused: RefusedCalls,
-    /// Where connections get their numbers. Give several servers the same where a number has to mean one connection of all.
+    /// Where connections get their numbers. Give several servers the same where a number has to mean one connection of
+    /// all.
     pub connection_ids: ConnectionIds,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The engine puts such messages together in memory that is no receive's and no allocator's, within a limit for each
 //! connection. So that many connections keep within the budget of the server, each holds so much of the budget
-//! as the limit is, from before the first part is heard until no call that came in parts is left. It is one block, taken at
-//! once: nobody who waits for it holds some of it.
+//! as the limit is, from before the first part is heard until no call that came in parts is left. It is one block,
+//! taken at once: nobody who waits for it holds some of it.
 
 use rpcrdma_engine::Config;
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};

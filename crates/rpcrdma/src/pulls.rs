@@ -1,8 +1,8 @@
 //! What is pulled from a peer's memory at a time, on one connection, and until when.
 //!
 //! A peer that answers its RDMA Reads one by one, each just before it would be taken for stalled, holds memory for
-//! arguments all that time. So a connection gets memory for a few calls at a time only, and all chunks of a call have to
-//! come within a limit. Owns the calls that wait for their turn; the memory is owned by whoever pulls.
+//! arguments all that time. So a connection gets memory for a few calls at a time only, and all chunks of a call have
+//! to come within a limit. Owns the calls that wait for their turn; the memory is owned by whoever pulls.
 
 use crate::refused::Fingerprint;
 use rpcrdma_engine::RequestId;
@@ -10,7 +10,8 @@ use rpcrdma_env::Timestamp;
 use rpcrdma_fabric::RemoteSegment;
 use std::{collections::VecDeque, time::Duration};
 
-/// Calls whose chunks are pulled at a time on one connection. As many as RDMA Reads by default: more would not be under way.
+/// Calls whose chunks are pulled at a time on one connection. As many as RDMA Reads by default: more would not be under
+/// way.
 pub const MAX_PULLS: usize = 16;
 
 /// Octets that are pulled at a time on one connection: [`MAX_PULLS`] calls of 1 MiB. A larger call is pulled alone.

@@ -1,13 +1,13 @@
 //! Calls whose results could not be written to the client's memory, or whose arguments could not be read from there
 //! (RFC 8166 section 4.5.3, version 2 section 7.3).
 //!
-//! Touching memory that is not there ends the connection, and the client sends the same call again on the next one: without
-//! a memory of that, for ever. Such a call is answered with an error instead. One table per server, whichever of its
-//! threads a connection is served by; bounded, and looked at only while it is not empty.
+//! Touching memory that is not there ends the connection, and the client sends the same call again on the next one:
+//! without a memory of that, for ever. Such a call is answered with an error instead. One table per server, whichever
+//! of its threads a connection is served by; bounded, and looked at only while it is not empty.
 //!
-//! A call is known by its client's address, its XID, how it begins and how long it is. Handles are no part of that: a client
-//! registers its memory anew for each connection. So a neighbour behind the same address makes nobody's call fail unless he
-//! knows its XID, its beginning and its length.
+//! A call is known by its client's address, its XID, how it begins and how long it is. Handles are no part of that: a
+//! client registers its memory anew for each connection. So a neighbour behind the same address makes nobody's call
+//! fail unless he knows its XID, its beginning and its length.
 
 use bytes::Bytes;
 use rpcrdma_engine::Piece;
@@ -69,9 +69,9 @@ pub(crate) struct RefusedCall {
     pub(crate) call: Fingerprint,
 }
 
-/// The calls that a server does not try to answer again, since the client's memory was not there. A process that has more
-/// than one [`Server`](crate::Server) for the same clients, such as one for each thread, gives all of them the same in
-/// their [`ServerOptions`](crate::ServerOptions). Cloning shares.
+/// The calls that a server does not try to answer again, since the client's memory was not there. A process that has
+/// more than one [`Server`](crate::Server) for the same clients, such as one for each thread, gives all of them the
+/// same in their [`ServerOptions`](crate::ServerOptions). Cloning shares.
 #[derive(Clone, Debug, Default)]
 pub struct RefusedCalls(Arc<Table>);
 

@@ -1,7 +1,8 @@
 //! A server's connections.
 //!
-//! Each connection has a driver, which owns it, the calls under way on it, and nothing of any other. It completes when the
-//! connection is over and every call that was dispatched has run to its end. A peer's mistakes end its own connection.
+//! Each connection has a driver, which owns it, the calls under way on it, and nothing of any other. It completes when
+//! the connection is over and every call that was dispatched has run to its end. A peer's mistakes end its own
+//! connection.
 
 use crate::{
     ConnectionError, ExtensionChannel, Observer, RdmaTransport, ServerMemory, ServerOptions,
@@ -52,8 +53,8 @@ impl Server {
     /// Sets a connection up, within the provider's time-out. Returns its handle, and the driver that serves it.
     ///
     /// # Errors
-    /// If the peer does not finish the set-up, or breaks a rule of it, or if there is no memory for the connection's first
-    /// receives. The peer is then refused.
+    /// If the peer does not finish the set-up, or breaks a rule of it, or if there is no memory for the connection's
+    /// first receives. The peer is then refused.
     pub async fn accept(
         self: Arc<Self>,
         pending: Box<dyn Pending>,
@@ -162,7 +163,8 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// The connection's channel of the extension of version 2 that the options have. There is one, for the first who asks.
+    /// The connection's channel of the extension of version 2 that the options have. There is one, for the first who
+    /// asks.
     pub fn take_extension(&self) -> Option<ExtensionChannel> {
         claim(&self.extension)
     }

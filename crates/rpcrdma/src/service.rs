@@ -1,7 +1,7 @@
 //! Calls of the peer: memory for what is pulled, execution, answers.
 //!
-//! Owns calls that wait for their turn or for memory, what was pulled for them, and the futures of the service. A call that was
-//! dispatched runs to its end though its connection is gone; what it returns then goes nowhere.
+//! Owns calls that wait for their turn or for memory, what was pulled for them, and the futures of the service. A call
+//! that was dispatched runs to its end though its connection is gone; what it returns then goes nowhere.
 
 use crate::{
     pulls::{Pulls, Wanted},
@@ -26,8 +26,8 @@ use std::{
     time::Duration,
 };
 
-/// The memory of all connections of a server. Arguments that are pulled and results have a half each, so that calls which
-/// hold the one and wait for the other never wait for each other.
+/// The memory of all connections of a server. Arguments that are pulled and results have a half each, so that calls
+/// which hold the one and wait for the other never wait for each other.
 #[derive(Clone)]
 pub struct ServerMemory {
     /// For arguments that are pulled from clients.
@@ -63,8 +63,8 @@ pub(crate) enum Ready {
     Overdue(Duration),
 }
 
-/// How many calls a connection remembers what they are known by, in case their results cannot be written. It has no more
-/// calls and untaken answers by default.
+/// How many calls a connection remembers what they are known by, in case their results cannot be written. It has no
+/// more calls and untaken answers by default.
 const REMEMBERED_CALLS: usize = 256;
 
 /// Where to look for calls that cannot be answered, and what to remember of those that are.
@@ -143,8 +143,8 @@ impl Service {
         }
     }
 
-    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory. What the peer
-    /// has refused on an earlier connection is not asked for again: the call is answered with the error.
+    /// Finds memory for a call's chunks, when it is the call's turn. Returns whether one has to wait for memory. What
+    /// the peer has refused on an earlier connection is not asked for again: the call is answered with the error.
     pub(crate) fn pull(&mut self, wanted: Wanted) -> bool {
         if self.refusals.as_ref().is_some_and(|refusals| refusals.take(wanted.xid, wanted.call)) {
             self.ready.push_back(Ready::Answer(wanted.request, Answer::Unreadable));

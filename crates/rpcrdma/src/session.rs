@@ -32,8 +32,8 @@ use std::{
 use timer::Timer;
 use untaken::Untaken;
 
-/// Octets of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait behind
-/// these anyway, and so the memory of results stays within a processor's cache. Larger answers go one at a time.
+/// Octets of answers that the peer has not taken, beyond which no further call is executed. Their answers would wait
+/// behind these anyway, and so the memory of results stays within a processor's cache. Larger answers go one at a time.
 const UNTAKEN_OCTETS: usize = 1 << 20;
 
 /// Completions that one poll handles before other connections get their turn.
@@ -58,7 +58,8 @@ pub(crate) struct Session {
     untaken: Untaken,
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
-    /// When the queue pair is dropped if it has refused memory because the connection is closed, and the end does not follow.
+    /// When the queue pair is dropped if it has refused memory because the connection is closed, and the end does not
+    /// follow.
     refused: Option<Timestamp>,
     error: Option<ConnectionError>,
     /// Messages that the engine has not seen yet.
@@ -75,8 +76,8 @@ pub(crate) struct Session {
     pub(crate) started: Timestamp,
     /// What both ends have settled on.
     pub(crate) negotiated: Option<Negotiated>,
-    /// Version 1 is spoken only because the server is thought to have no other: if it says that it has, the session ends and
-    /// calls are kept.
+    /// Version 1 is spoken only because the server is thought to have no other: if it says that it has, the session
+    /// ends and calls are kept.
     pub(crate) believes: bool,
 }
 
@@ -110,8 +111,8 @@ impl Session {
         }
         let started = env.clock.now();
         let receive_octets = config.receive_octets as usize;
-        // What the peer says counts only where it has heard us too: otherwise it takes us for an end that says nothing, and
-        // sends by the least sizes while we would wait for more.
+        // What the peer says counts only where it has heard us too: otherwise it takes us for an end that says nothing,
+        // and sends by the least sizes while we would wait for more.
         let heard = config.private_data().to_octets().len() <= qp.capabilities().max_private_data;
         let peer = PrivateData::find(&info.private_data).filter(|_| heard);
         let engine = Endpoint::new(config, peer.as_ref());
@@ -214,8 +215,9 @@ impl Session {
     /// Calls of ours that are not answered and still wanted, in the order in which they are to be sent again. For after
     /// the session's end.
     pub(crate) fn unanswered(&mut self, calls: &mut Calls) -> Vec<CallId> {
-        // A queue pair that was dropped has fenced everything. What was lent for results is lost with it: a call whose answer has
-        // come, and waited only for that memory, has nothing to give to its caller, and is sent again like those without one.
+        // A queue pair that was dropped has fenced everything. What was lent for results is lost with it: a call whose
+        // answer has come, and waited only for that memory, has nothing to give to its caller, and is sent again like
+        // those without one.
         let read = self.exposures.drain().filter(|(_, sink)| sink.is_none()).map(|(exposure, _)| exposure);
         let mut left: Vec<ExposureId> = read.collect();
         left.sort();
@@ -384,8 +386,8 @@ impl Session {
         }
     }
 
-    /// Hands the engine what has arrived, in order. A message in parts waits for memory before it begins, and all that comes
-    /// behind it waits too: its receives are not replaced, so that no more can come than was granted.
+    /// Hands the engine what has arrived, in order. A message in parts waits for memory before it begins, and all that
+    /// comes behind it waits too: its receives are not replaced, so that no more can come than was granted.
     fn hear(&mut self, cx: &mut Context<'_>, calls: &mut Calls) {
         while let Some(message) = self.arrived.front() {
             if self.closing.is_none() && self.engine.begins_parts(message) {

@@ -112,8 +112,8 @@ fn nonsense(random: &dyn Random, xid: u32, offered: &Lists) -> Vec<u8> {
     octets
 }
 
-/// Random messages from the server on a few connections, and Writes and invalidations beside them; then a sane one. Every call
-/// ends.
+/// Random messages from the server on a few connections, and Writes and invalidations beside them; then a sane one.
+/// Every call ends.
 #[test]
 fn noise_from_a_server_delays_calls_and_no_more() {
     for seed in 0..40 {
@@ -212,8 +212,8 @@ fn a_call_that_a_live_server_does_not_answer_is_waited_for_until_it_is_taken_bac
     });
 }
 
-/// A server that, with one answer, invalidates the memory of another call: what it then writes there costs it the connection,
-/// and the other call goes to the next one.
+/// A server that, with one answer, invalidates the memory of another call: what it then writes there costs it the
+/// connection, and the other call goes to the next one.
 #[test]
 fn a_handle_of_another_call_is_the_servers_own_loss() {
     const LEN: usize = 9000;

@@ -312,7 +312,8 @@ fn floods_are_answered_once_each_or_end_their_connection() {
     }
 }
 
-/// Who has spent his last credit on grants may wait for one of ours: he gets it, and one for each of his there never is.
+/// Who has spent his last credit on grants may wait for one of ours: he gets it, and one for each of his there never
+/// is.
 ///
 /// proves: V2-4.2.1.2-d
 #[test]

@@ -93,8 +93,8 @@ fn connections(log: &Log) -> usize {
     log.count(|event| matches!(event, Event::Connected { .. }))
 }
 
-/// An invalidation that fails takes the connection with it, and only the connection's end lets the reply through. One that
-/// takes its time is waited for.
+/// An invalidation that fails takes the connection with it, and only the connection's end lets the reply through. One
+/// that takes its time is waited for.
 /// proves: V1-4.5.4-b, V2-7.4-b
 #[test]
 fn a_reply_whose_memory_cannot_be_fenced_costs_the_connection() {
@@ -127,8 +127,8 @@ fn a_reply_whose_memory_cannot_be_fenced_costs_the_connection() {
     }
 }
 
-/// The answer is there, and its data are in memory that never comes back: the connection is dropped for another reason, and takes
-/// that memory along. The call is sent again; an answer without its data would be none.
+/// The answer is there, and its data are in memory that never comes back: the connection is dropped for another reason,
+/// and takes that memory along. The call is sent again; an answer without its data would be none.
 #[test]
 fn an_answer_whose_memory_is_lost_with_the_connection_is_asked_for_again() {
     for versions in [Versions::Two, Versions::Auto] {
@@ -272,7 +272,8 @@ impl Service for Remembers {
     }
 }
 
-/// A server makes no connections: what it had called back goes to its caller, who can call again when the client is back.
+/// A server makes no connections: what it had called back goes to its caller, who can call again when the client is
+/// back.
 /// proves: V2-4.5.5-c, V2-3.1.3.2-a
 #[test]
 fn a_lost_reverse_call_is_given_up_and_can_be_made_again() {
@@ -419,7 +420,8 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
     }
 }
 
-/// A server that puts eight octets into each Write chunk if it says so, and whose result stands as `results` in the message.
+/// A server that puts eight octets into each Write chunk if it says so, and whose result stands as `results` in the
+/// message.
 fn odd_server(world: &World, versions: Versions, returned: u64, results: &'static [u32]) {
     let fabric = world.fabric(SERVER);
     world.spawn(async move {
@@ -464,8 +466,8 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
     });
 }
 
-/// A reply whose chunks and stream do not belong together ends its call and nothing else. What came inline although there was a
-/// chunk for it, which came back unused, is used in version 2.
+/// A reply whose chunks and stream do not belong together ends its call and nothing else. What came inline although
+/// there was a chunk for it, which came back unused, is used in version 2.
 /// proves: V1-6.1-e, V1-6.1-f, V2-A.1-d, V2-A.1-e, V2-A.1-h
 #[test]
 fn a_reply_that_is_reduced_wrongly_ends_its_call() {

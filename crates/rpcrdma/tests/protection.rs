@@ -1,5 +1,5 @@
-//! Credential flavours with large credentials and verifiers, which may protect whole bodies: what RPCSEC_GSS will ask of the
-//! transport. The flavour here has its shape and none of its secrets.
+//! Credential flavours with large credentials and verifiers, which may protect whole bodies: what RPCSEC_GSS will ask
+//! of the transport. The flavour here has its shape and none of its secrets.
 
 mod common;
 
@@ -170,7 +170,8 @@ fn authentication_alone_leaves_what_may_be_placed() {
     }
 }
 
-/// The header of a reply is a verifier longer than without one. Where a Reply chunk is due, the caller finds out by counting.
+/// The header of a reply is a verifier longer than without one. Where a Reply chunk is due, the caller finds out by
+/// counting.
 /// proves: V1-8.2.2.2-b, V2-11.2.2.2-b
 #[test]
 fn sizes_allow_for_credential_and_verifier() {
@@ -194,7 +195,8 @@ fn sizes_allow_for_credential_and_verifier() {
     }
 }
 
-/// proves: V1-8.2.2-a, V2-11.2.2-a, V1-8.2.2.3-a, V1-8.2.2.3-b, V2-11.2.2.3-a, V2-11.2.2.3-b, V2-11.2.2.3-c, V1-8.2.2.3-c
+/// proves: V1-8.2.2-a, V2-11.2.2-a, V1-8.2.2.3-a, V1-8.2.2.3-b, V2-11.2.2.3-a, V2-11.2.2.3-b, V2-11.2.2.3-c
+/// proves: V1-8.2.2.3-c
 #[test]
 fn protected_bodies_and_headers_are_never_reduced() {
     for versions in [Versions::One, Versions::Two] {

@@ -1,5 +1,5 @@
-//! Calls that offer memory which is not there cost their connection once. When the client comes back with such a call it is told
-//! that there will be no answer, and does not come back for ever; its other calls are answered.
+//! Calls that offer memory which is not there cost their connection once. When the client comes back with such a call
+//! it is told that there will be no answer, and does not come back for ever; its other calls are answered.
 
 mod common;
 
@@ -217,7 +217,8 @@ fn a_call_that_cannot_be_read_is_answered() {
     }
 }
 
-/// Over iWARP a Write is done when its octets are in the socket: which one was refused is in the peer's Terminate alone.
+/// Over iWARP a Write is done when its octets are in the socket: which one was refused is in the peer's Terminate
+/// alone.
 /// proves: V1-4.5.3-b, V2-7.3-b, V2-7.3-c
 #[tokio::test]
 async fn over_iwarp_too() {

@@ -1,5 +1,5 @@
-//! Calls whose results do not fit what they offered: those that may be executed twice are sent again with more room, all
-//! others fail and were executed once (version 2 draft, section 6.4).
+//! Calls whose results do not fit what they offered: those that may be executed twice are sent again with more room,
+//! all others fail and were executed once (version 2 draft, section 6.4).
 
 mod common;
 

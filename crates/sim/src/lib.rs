@@ -1,8 +1,8 @@
 //! A deterministic RDMA provider: every host in one process, time that is only a number, all of it driven by a seed.
 //!
-//! A [`World`] owns the virtual clock, the randomness, a single-threaded executor and the network. A [`SimFabric`] is one
-//! host's provider. The same seed gives the same run: the same order of tasks, the same latencies, the same handles, the
-//! same [log](World::log). Time moves only when no task can run, so a time-out of a minute costs nothing.
+//! A [`World`] owns the virtual clock, the randomness, a single-threaded executor and the network. A [`SimFabric`] is
+//! one host's provider. The same seed gives the same run: the same order of tasks, the same latencies, the same
+//! handles, the same [log](World::log). Time moves only when no task can run, so a time-out of a minute costs nothing.
 //!
 //! The network does what the contract of `rpcrdma-fabric` allows and nothing better: Sends and Writes arrive in order,
 //! Reads are served later and finish after Sends that were posted later, fences take time, completions of Sends come

@@ -143,10 +143,11 @@ pub(crate) struct Bring<'a> {
     pub(crate) ord: u16,
 }
 
-/// The transport's retries when a peer does not answer: together some seconds. The most there are would be seven, which soft-RoCE takes for
-/// "for ever".
+/// The transport's retries when a peer does not answer: together some seconds. The most there are would be seven, which
+/// soft-RoCE takes for "for ever".
 const RETRIES: u8 = 6;
-/// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer's, but one that a moment may mend.
+/// The retries when a peer has no receive, up to 655 ms each: it is a fault of the peer's, but one that a moment may
+/// mend.
 const NO_RECEIVE_RETRIES: u8 = 2;
 
 impl Bring<'_> {
@@ -166,7 +167,8 @@ impl Bring<'_> {
     }
 }
 
-/// A connection, a listener, or a request, as the connection manager knows it. Dropping a request that was not answered refuses it.
+/// A connection, a listener, or a request, as the connection manager knows it. Dropping a request that was not answered
+/// refuses it.
 pub(crate) struct Id {
     raw: *mut cm::Id,
     library: &'static Library,
@@ -302,8 +304,8 @@ fn milliseconds(time: Duration) -> c_int {
 
 /// A socket address in the system's form.
 fn address(raw: &cm::SocketAddress) -> Option<SocketAddr> {
-    // SAFETY: the octets are those of a `sockaddr_storage` that the library has filled, in which a family without meaning is told
-    // apart by `as_socket`.
+    // SAFETY: the octets are those of a `sockaddr_storage` that the library has filled, in which a family without
+    // meaning is told apart by `as_socket`.
     let (_, address) = unsafe {
         SockAddr::try_init(|storage, _| {
             let octets = raw.octets.len().min(size_of_val(&*storage));

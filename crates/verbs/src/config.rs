@@ -10,7 +10,8 @@ pub const DEFAULT_SETUP_TIMEOUT: Duration = Duration::from_secs(10);
 pub const DEFAULT_DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// and this long to say that it leaves, too.
 pub const DEFAULT_LINGER: Duration = Duration::from_secs(1);
-/// A peer of which nothing is heard, and to which nothing is under way, is asked for a sign of life after this time or twice as long.
+/// A peer of which nothing is heard, and to which nothing is under way, is asked for a sign of life after this time or
+/// twice as long.
 pub const DEFAULT_KEEPALIVE: Duration = Duration::from_secs(15);
 /// Work that comes back unfinished tells nothing; the event that says why may come this much later.
 pub const SUSPICION: Duration = Duration::from_millis(200);
@@ -18,7 +19,8 @@ pub const SUSPICION: Duration = Duration::from_millis(200);
 pub(crate) const BIND_PATIENCE: Duration = Duration::from_millis(500);
 /// Exposures at a time on one connection.
 pub const DEFAULT_MAX_EXPOSURES: usize = 4_096;
-/// Receives at a time on one connection: far more than credits are ever granted. The device keeps a queue of this length.
+/// Receives at a time on one connection: far more than credits are ever granted. The device keeps a queue of this
+/// length.
 pub const DEFAULT_MAX_RECEIVES: usize = 1_024;
 /// Pieces of work at a time on one connection. What the device's queue does not hold waits in memory.
 pub const DEFAULT_MAX_POSTED: usize = 16_384;
@@ -50,7 +52,8 @@ pub enum Device {
 pub struct Config {
     /// Which device.
     pub device: Device,
-    /// The address of ours from which connections are made. It chooses the port of the device and the GID. None leaves it to routing.
+    /// The address of ours from which connections are made. It chooses the port of the device and the GID. None leaves
+    /// it to routing.
     pub local: Option<IpAddr>,
     /// The most RDMA Reads of a peer served at a time.
     pub max_ird: u16,
@@ -62,19 +65,20 @@ pub struct Config {
     pub drain_timeout: Duration,
     /// See [`DEFAULT_LINGER`].
     pub linger: Duration,
-    /// See [`DEFAULT_KEEPALIVE`]: an RDMA Write of nothing, which the peer's device acknowledges by itself. Zero never does it. Not with iWARP,
-    /// where TCP below has a way of its own.
+    /// See [`DEFAULT_KEEPALIVE`]: an RDMA Write of nothing, which the peer's device acknowledges by itself. Zero never
+    /// does it. Not with iWARP, where TCP below has a way of its own.
     pub keepalive: Duration,
     /// See [`DEFAULT_MAX_EXPOSURES`].
     pub max_exposures: usize,
     /// See [`DEFAULT_MAX_RECEIVES`].
     pub max_receives: usize,
-    /// The receives of one [`ReceivePool`](rpcrdma_fabric::ReceivePool) that the device has at a time: the length of a shared receive
-    /// queue. Each connection that uses a pool has a completion queue with room for all of them. Zero, the default: there are no pools.
-    /// Only devices with memory windows of type 2 have pools: elsewhere each connection has a protection domain of its own.
+    /// The receives of one [`ReceivePool`](rpcrdma_fabric::ReceivePool) that the device has at a time: the length of a
+    /// shared receive queue. Each connection that uses a pool has a completion queue with room for all of them. Zero,
+    /// the default: there are no pools. Only devices with memory windows of type 2 have pools: elsewhere each
+    /// connection has a protection domain of its own.
     ///
-    /// Devices report all receives of a pool that a connection took before it is over. Linux's soft-RoCE does not: a Send that is cut off in its middle takes a
-    /// receive with it, which comes back when the pool is gone.
+    /// Devices report all receives of a pool that a connection took before it is over. Linux's soft-RoCE does not: a
+    /// Send that is cut off in its middle takes a receive with it, which comes back when the pool is gone.
     pub shared_receives: usize,
     /// See [`DEFAULT_MAX_POSTED`].
     pub max_posted: usize,
@@ -82,10 +86,11 @@ pub struct Config {
     pub send_queue: usize,
     /// See [`DEFAULT_POOL_OCTETS`]. Slabs are made as they are needed.
     pub pool_octets: usize,
-    /// Exposing waits, a fraction of a millisecond, until the device has bound the window. Needed only where a peer learns of a handle
-    /// by another way than a Send on the same connection, which never overtakes the bind.
+    /// Exposing waits, a fraction of a millisecond, until the device has bound the window. Needed only where a peer
+    /// learns of a handle by another way than a Send on the same connection, which never overtakes the bind.
     pub await_binds: bool,
-    /// For so long after a completion the queue is asked again and again before the thread sleeps. Zero, the default, never does.
+    /// For so long after a completion the queue is asked again and again before the thread sleeps. Zero, the default,
+    /// never does.
     pub busy_poll: Duration,
 }
 

@@ -1,8 +1,9 @@
 //! The devices that the connection manager has opened.
 //!
-//! It opens all of them when it is asked for the list, and only the one that an identifier is tied to otherwise. What it has opened it keeps, except a device
-//! that was removed: that it closes when nobody uses it any more, when it is next asked for the list. Some devices cannot go
-//! before (soft-RoCE, soft-iWARP), so the list is not asked for without need.
+//! It opens all of them when it is asked for the list, and only the one that an identifier is tied to otherwise. What
+//! it has opened it keeps, except a device that was removed: that it closes when nobody uses it any more, when it is
+//! next asked for the list. Some devices cannot go before (soft-RoCE, soft-iWARP), so the list is not asked for without
+//! need.
 
 use crate::{
     channel::Id,
@@ -178,8 +179,8 @@ impl Context {
     }
 }
 
-/// The answer of a function that returns an error's number or, by the connection manager's custom, -1 and the number aside.
-/// Some providers return the number negated.
+/// The answer of a function that returns an error's number or, by the connection manager's custom, -1 and the number
+/// aside. Some providers return the number negated.
 pub(crate) fn check(answer: c_int) -> io::Result<()> {
     match answer {
         0 => Ok(()),

@@ -1,7 +1,8 @@
 //! Protection domains and registered memory.
 //!
-//! A [`Region`] is a registration; dropping it ends it, and [`Region::end`] says whether that worked. Slabs are registered in a [`Domain`] when they are first touched in it, and
-//! stay so. Whoever registers memory keeps it alive and in place for as long as the region.
+//! A [`Region`] is a registration; dropping it ends it, and [`Region::end`] says whether that worked. Slabs are
+//! registered in a [`Domain`] when they are first touched in it, and stay so. Whoever registers memory keeps it alive
+//! and in place for as long as the region.
 
 use crate::{
     abandoned::Abandoned,
@@ -84,7 +85,8 @@ impl Domain {
     /// Registers memory with the given rights.
     ///
     /// # Safety
-    /// The memory stays where it is, and nobody uses it in a way that conflicts with the rights, until the region is dropped.
+    /// The memory stays where it is, and nobody uses it in a way that conflicts with the rights, until the region is
+    /// dropped.
     pub(crate) unsafe fn register(self: &Arc<Self>, address: usize, octets: usize, access: u32) -> io::Result<Region> {
         Ok(Region { raw: self.register_raw(address, octets, access)?, domain: self.clone() })
     }
@@ -92,7 +94,8 @@ impl Domain {
     /// The key of some memory, and its registration if it is not in the pool.
     ///
     /// # Safety
-    /// As for [`Domain::register`]: the memory stays as long as the region and is used by nobody else in a way that conflicts.
+    /// As for [`Domain::register`]: the memory stays as long as the region and is used by nobody else in a way that
+    /// conflicts.
     pub(crate) unsafe fn key(
         self: &Arc<Self>,
         address: usize,
@@ -113,7 +116,8 @@ impl Domain {
         })
     }
 
-    /// A receive as the device wants it, over the buffer's whole capacity, and its registration if it is not in the pool. An empty one needs none.
+    /// A receive as the device wants it, over the buffer's whole capacity, and its registration if it is not in the
+    /// pool. An empty one needs none.
     ///
     /// # Safety
     /// As for [`Domain::key`].
@@ -134,8 +138,8 @@ impl Domain {
     }
 
     fn register_raw(&self, address: usize, octets: usize, access: u32) -> io::Result<*mut verbs::MemoryRegion> {
-        // SAFETY: the domain is allocated. The device reaches the memory only when work or a peer names the region; both callers
-        // see to it that the memory is there as long as the region.
+        // SAFETY: the domain is allocated. The device reaches the memory only when work or a peer names the region;
+        // both callers see to it that the memory is there as long as the region.
         let region = unsafe { (self.context.library().verbs.ibv_reg_mr)(self.raw, address as *mut _, octets, access) };
         if region.is_null() { Err(io::Error::last_os_error()) } else { Ok(region) }
     }
@@ -145,7 +149,8 @@ impl Drop for Domain {
     fn drop(&mut self) {
         let library = &self.context.library().verbs;
         for region in std::mem::take(self.registered.get_mut().unwrap_or_else(PoisonError::into_inner)).into_values() {
-            // SAFETY: queue pairs, windows and regions hold a reference to their domain, so nothing uses the region any more.
+            // SAFETY: queue pairs, windows and regions hold a reference to their domain, so nothing uses the region any
+            // more.
             if let Err(error) = check(unsafe { (library.ibv_dereg_mr)(region) }) {
                 // A window may still lead into it: the slabs stay, and with them this one.
                 self.abandoned.forget(self.slabs.clone(), SLAB_OCTETS, &error);

@@ -1,8 +1,9 @@
-//! What a device says of itself, aside from connections and completions: that it has failed, that a port's link is lost or back, that a queue
-//! pair is done with its shared receives.
+//! What a device says of itself, aside from connections and completions: that it has failed, that a port's link is lost
+//! or back, that a queue pair is done with its shared receives.
 //!
-//! Events of one device come on one descriptor, in the order in which they happened. Whoever reads them hands each to whom it concerns,
-//! so it does not matter who does: the end of a connection with shared receives, or a listener, which waits for them.
+//! Events of one device come on one descriptor, in the order in which they happened. Whoever reads them hands each to
+//! whom it concerns, so it does not matter who does: the end of a connection with shared receives, or a listener, which
+//! waits for them.
 
 use crate::{
     context::{Context as Device, check},
@@ -25,7 +26,8 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 /// The queue pairs, by address, of which the device has said that it is done with their shared receives.
 ///
-/// The process's, not a fabric's: librdmacm opens a device once for all of a process, so fabrics of one device take each other's events.
+/// The process's, not a fabric's: librdmacm opens a device once for all of a process, so fabrics of one device take
+/// each other's events.
 static DONE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// What an event means for the device as a whole.

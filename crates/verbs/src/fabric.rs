@@ -52,11 +52,12 @@ pub(crate) struct Shared {
 
 /// An RDMA device. Cloning is cheap and shares everything.
 ///
-/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair is driven when it is polled. All
-/// of it wants to be polled within a tokio runtime with I/O enabled, and each connection in the runtime in which it was made.
+/// It starts no task: connecting and set-up happen in the futures that it returns, and a queue pair is driven when it
+/// is polled. All of it wants to be polled within a tokio runtime with I/O enabled, and each connection in the runtime
+/// in which it was made.
 ///
-/// When the device is removed its connections end. It is opened anew by the next who connects or listens; listeners wait for it
-/// to come back.
+/// When the device is removed its connections end. It is opened anew by the next who connects or listens; listeners
+/// wait for it to come back.
 #[derive(Clone)]
 pub struct Verbs {
     opener: Arc<Opener>,

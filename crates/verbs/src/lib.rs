@@ -1,7 +1,8 @@
 //! RDMA adapters by libibverbs and librdmacm: InfiniBand, RoCE and iWARP, and the kernel's software devices.
 //!
-//! [`Verbs`] implements the contract of `rpcrdma-fabric` over one device. The libraries are loaded when a device is first asked for, so a
-//! program that contains this crate runs on machines without them; [`OpenError`] says what is missing and what to do.
+//! [`Verbs`] implements the contract of `rpcrdma-fabric` over one device. The libraries are loaded when a device is
+//! first asked for, so a program that contains this crate runs on machines without them; [`OpenError`] says what is
+//! missing and what to do.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,22 +17,23 @@
 //!
 //! # What to know of it
 //! - Limits are the device's ([`devices`] lists them), and never assumed.
-//! - Where a device has memory windows of type 2, an exposure is one: its handle works on one connection, and either side can
-//!   invalidate it. Where it has none, an exposure is a registration in the connection's own protection domain, fenced by
-//!   deregistering it, and the peer cannot end it.
-//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is copied if it is little,
-//!   and registered for each use otherwise.
+//! - Where a device has memory windows of type 2, an exposure is one: its handle works on one connection, and either
+//!   side can invalidate it. Where it has none, an exposure is a registration in the connection's own protection
+//!   domain, fenced by deregistering it, and the peer cannot end it.
+//! - [`Verbs::pool`](rpcrdma_fabric::Fabric::pool) hands out memory that is registered in slabs. Other memory is copied
+//!   if it is little, and registered for each use otherwise.
 //! - [`Config::shared_receives`] asks for pools of receives, by the device's shared receive queues.
 //! - What is posted together goes to the device together: a window's bind with the Send that tells of it.
-//! - Every octet that a device may reach is owned by the queue pair and comes back when the device can no longer reach it; at the
-//!   end that is when the queue pair has been destroyed, whether or not its completions came.
-//! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate any window: it
-//!   is for tests.
+//! - Every octet that a device may reach is owned by the queue pair and comes back when the device can no longer reach
+//!   it; at the end that is when the queue pair has been destroyed, whether or not its completions came.
+//! - Linux's soft-RoCE checks the bounds of the memory behind a window, not of the window, and lets any peer invalidate
+//!   any window: it is for tests.
 //!
 //! # Safety
-//! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. Two rules carry it: an object of the
-//! libraries is owned by one value that keeps alive what it depends on; and memory is given to a device only while its owner
-//! stands in a table of the queue pair, from which it is taken when the device is done with it.
+//! All `unsafe` of the crate calls the libraries or reads what they own, and hands memory to devices. Two rules carry
+//! it: an object of the libraries is owned by one value that keeps alive what it depends on; and memory is given to a
+//! device only while its owner stands in a table of the queue pair, from which it is taken when the device is done with
+//! it.
 
 mod abandoned;
 mod channel;

@@ -3,8 +3,8 @@
 use crate::{config::Config, context::Context, sys::verbs};
 use rpcrdma_fabric::{Capabilities, Fencing, HandleScope};
 
-/// Private data that InfiniBand's connection manager leaves of a request to the upper layer, in octets (56 of its 92; librdmacm's own
-/// header takes the rest).
+/// Private data that InfiniBand's connection manager leaves of a request to the upper layer, in octets (56 of its 92;
+/// librdmacm's own header takes the rest).
 const INFINIBAND_PRIVATE_DATA_OCTETS: usize = 56;
 /// The same for iWARP: the kernel counts them, and four octets of its own, in one octet.
 const IWARP_PRIVATE_DATA_OCTETS: usize = 251;

@@ -1,9 +1,11 @@
 //! Listening, and the responder's side of the set-up.
 //!
-//! The connection manager reads a request before it reports it, so nothing that a slow peer does is waited for here. A request that
-//! waits for its answer costs an identifier; its events come on the listener's channel until it is accepted, so it keeps that.
+//! The connection manager reads a request before it reports it, so nothing that a slow peer does is waited for here. A
+//! request that waits for its answer costs an identifier; its events come on the listener's channel until it is
+//! accepted, so it keeps that.
 //!
-//! When the device is removed, whoever listens is told once, and a listener waits for it to come back at the same address.
+//! When the device is removed, whoever listens is told once, and a listener waits for it to come back at the same
+//! address.
 
 use crate::{
     channel::{Bring, Channel, Id},

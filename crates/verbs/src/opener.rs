@@ -1,7 +1,7 @@
 //! Opening a device: which one is meant, and again when it was gone.
 //!
-//! A device can be removed, or fail, and come back. What was made with it ends with it; whoever connects or listens next opens the device
-//! anew, if it is there. The memory of the pool stays, and is registered again.
+//! A device can be removed, or fail, and come back. What was made with it ends with it; whoever connects or listens
+//! next opens the device anew, if it is there. The memory of the pool stays, and is registered again.
 
 use crate::{
     channel::{Channel, Id},

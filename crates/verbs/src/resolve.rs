@@ -1,8 +1,9 @@
 //! Which device leads to an address.
 //!
-//! The connection manager asks the network for the peer's hardware address if the kernel does not know it. It may be told in vain: the
-//! kernel (6.12.117 with soft-RoCE does so) knows the address after a millisecond, and lets whoever asked wait until his time is over. So the
-//! question is asked again before that, and then answered from what the kernel knows.
+//! The connection manager asks the network for the peer's hardware address if the kernel does not know it. It may be
+//! told in vain: the kernel (6.12.117 with soft-RoCE does so) knows the address after a millisecond, and lets whoever
+//! asked wait until his time is over. So the question is asked again before that, and then answered from what the
+//! kernel knows.
 
 use crate::{
     channel::{Channel, Id},

@@ -1,8 +1,9 @@
 //! Receives that many connections share: a device's shared receive queue, and the buffers that stand in it.
 //!
-//! A buffer belongs to the queue until a completion of some connection takes it out, or until the queue is destroyed: when the pool and the last
-//! connection that uses it are gone. What the device has no room for waits here, and what it gives back unused is posted again. A
-//! receive that a device loses with a connection counts as posted, and its memory is kept, until that end.
+//! A buffer belongs to the queue until a completion of some connection takes it out, or until the queue is destroyed:
+//! when the pool and the last connection that uses it are gone. What the device has no room for waits here, and what it
+//! gives back unused is posted again. A receive that a device loses with a connection counts as posted, and its memory
+//! is kept, until that end.
 
 use crate::{
     completions::RECEIVE,
@@ -20,8 +21,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a queue pair's end waits, in place, for the device to say that it has reported every shared receive that it took. Devices
-/// say so within microseconds of the queue pair's stop.
+/// How long a queue pair's end waits, in place, for the device to say that it has reported every shared receive that it
+/// took. Devices say so within microseconds of the queue pair's stop.
 const LAST_RECEIVE_PATIENCE: Duration = Duration::from_millis(50);
 
 /// The pool of receives.
@@ -62,7 +63,8 @@ impl SharedReceives {
             max_sge: 1,
             srq_limit: 0,
         };
-        // SAFETY: the domain is allocated and kept as long as the queue; the function writes what it made of the numbers.
+        // SAFETY: the domain is allocated and kept as long as the queue; the function writes what it made of the
+        // numbers.
         let raw = unsafe { (context.library().verbs.ibv_create_srq)(domain.raw(), &mut init) };
         if raw.is_null() {
             return Err(io::Error::last_os_error());
@@ -99,7 +101,8 @@ impl SharedReceives {
         let Some(post) = self.domain.context().ops().post_srq_recv else {
             return Err((buffer, io::ErrorKind::Unsupported.into()));
         };
-        // SAFETY: the buffer goes into the table of what the device has, beside the region, and nobody touches it there.
+        // SAFETY: the buffer goes into the table of what the device has, beside the region, and nobody touches it
+        // there.
         let (mut slice, region) = match unsafe { self.domain.receive_slice(&mut buffer) } {
             Ok(found) => found,
             Err(error) => return Err((buffer, error)),
@@ -113,8 +116,9 @@ impl SharedReceives {
             sg_list: &mut slice,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: the queue is there, and copies the request. The buffer stands in the table, whose lock the caller holds, until a
-        // completion takes it out or the queue has been destroyed; if the queue does not take it, the device never learns of it.
+        // SAFETY: the queue is there, and copies the request. The buffer stands in the table, whose lock the caller
+        // holds, until a completion takes it out or the queue has been destroyed; if the queue does not take it, the
+        // device never learns of it.
         match check(unsafe { post(self.raw, &mut work, &mut bad) }) {
             Ok(()) => {
                 inner.posted.insert(number, Posted { _region: region, buffer });
@@ -155,8 +159,8 @@ impl Drop for SharedReceives {
     }
 }
 
-/// Waits, after a queue pair was stopped, until the device has reported every shared receive that it took for it: what is not reported
-/// when the queue pair is destroyed is lost to the pool.
+/// Waits, after a queue pair was stopped, until the device has reported every shared receive that it took for it: what
+/// is not reported when the queue pair is destroyed is lost to the pool.
 pub(crate) fn await_last(context: &Context, queue_pair: *mut verbs::QueuePair, clock: &dyn Clock) {
     let end = clock.now() + LAST_RECEIVE_PATIENCE;
     while !events::is_done(context, queue_pair) {

@@ -1,8 +1,9 @@
 //! The memory that queue pairs reach without a registration of their own: slabs of a few MiB, cut into blocks.
 //!
-//! A slab is registered once in each protection domain that touches it, and lives until its device and the last block are gone. It
-//! stands at a multiple of its size, so that the slab of any octet follows from the address. Each slab has blocks of one size. When
-//! the limit is reached, blocks come from the heap: they work too, at the price of a registration for each use.
+//! A slab is registered once in each protection domain that touches it, and lives until its device and the last block
+//! are gone. It stands at a multiple of its size, so that the slab of any octet follows from the address. Each slab has
+//! blocks of one size. When the limit is reached, blocks come from the heap: they work too, at the price of a
+//! registration for each use.
 
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Heap, Memory};
 use std::{
@@ -12,8 +13,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError, RwLock},
 };
 
-/// Octets in a slab, and in the largest block: what one registration covers. Large enough that a connection without windows
-/// registers few, small enough for an ordinary memory lock limit of 8 MiB.
+/// Octets in a slab, and in the largest block: what one registration covers. Large enough that a connection without
+/// windows registers few, small enough for an ordinary memory lock limit of 8 MiB.
 pub(crate) const SLAB_OCTETS: usize = 4 << 20;
 /// The smallest block, in octets: an inline message.
 const MIN_BLOCK_OCTETS: usize = 4096;
@@ -92,7 +93,8 @@ impl Drop for Slabs {
     fn drop(&mut self) {
         let bases = self.bases.get_mut().unwrap_or_else(PoisonError::into_inner);
         for base in std::mem::take(bases) {
-            // SAFETY: allocated with this layout in `grow`. Blocks and registrations hold a reference to this, so none is left.
+            // SAFETY: allocated with this layout in `grow`. Blocks and registrations hold a reference to this, so none
+            // is left.
             unsafe { std::alloc::dealloc(base as *mut u8, layout()) }
         }
     }
@@ -127,8 +129,8 @@ unsafe impl Sync for Block {}
 
 impl Memory for Block {
     fn octets(&self) -> &[u8] {
-        // SAFETY: the block is within its slab, which was zeroed when it was made and lives as long as `slabs`. This block is in no
-        // list, so nobody else has it.
+        // SAFETY: the block is within its slab, which was zeroed when it was made and lives as long as `slabs`. This
+        // block is in no list, so nobody else has it.
         unsafe { std::slice::from_raw_parts(self.at.as_ptr(), MIN_BLOCK_OCTETS << self.class) }
     }
 

@@ -1,4 +1,5 @@
-//! What a completion's status means: in the contract's words, whose fault it is, and what an administrator does about it.
+//! What a completion's status means: in the contract's words, whose fault it is, and what an administrator does about
+//! it.
 
 use crate::sys::verbs;
 use rpcrdma_fabric::{CloseReason, PeerViolation, WorkError};
@@ -38,7 +39,8 @@ pub(crate) struct Meaning {
 }
 
 impl Meaning {
-    /// What the device means by it at a receive: soft-RoCE has another number than the interface for a message that is too long.
+    /// What the device means by it at a receive: soft-RoCE has another number than the interface for a message that is
+    /// too long.
     pub(crate) fn at_receive(status: c_int) -> Self {
         match status {
             verbs::STATUS_LOCAL_WORK => Self { status, ..Self::of(verbs::STATUS_LOCAL_LENGTH) },

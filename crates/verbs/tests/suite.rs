@@ -1,5 +1,5 @@
-//! The provider suite, over every RDMA device of this machine that is in use: the harness runs this in a guest with soft-RoCE and with
-//! soft-iWARP. Where there is no device, that has to be said in a way that helps.
+//! The provider suite, over every RDMA device of this machine that is in use: the harness runs this in a guest with
+//! soft-RoCE and with soft-iWARP. Where there is no device, that has to be said in a way that helps.
 //!
 //! RPCRDMA_VERBS_ADDRESS names an address of the device; without it the address is taken from the device's GIDs.
 

@@ -1,8 +1,8 @@
 //! What RPC-over-RDMA puts on the wire around an RPC message.
 //!
 //! [`v1`] has the transport headers of version 1 (RFC 8166) and the judgement of a received message that
-//! stands alone, [`v2`] those of version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), [`chunk`] the chunk lists that both
-//! have; [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
+//! stands alone, [`v2`] those of version 2 (draft-ietf-nfsv4-rpcrdma-version-two-01), [`chunk`] the chunk lists that
+//! both have; [`private_data`] has the eight octets that the ends exchange while they connect (RFC 8797).
 //!
 //! Nothing here owns a buffer for longer than a call, keeps state, or does IO. Decoders take octets as a peer
 //! sent them: whatever stands there, they return, and reserve no memory beyond a small multiple of the octets
@@ -26,7 +26,8 @@ pub mod v2;
 
 pub use private_data::PrivateData;
 
-/// The version of RPC-over-RDMA in a message, which stands in the second word in all of them. `None` if it is not there.
+/// The version of RPC-over-RDMA in a message, which stands in the second word in all of them. `None` if it is not
+/// there.
 pub fn version(message: &[u8]) -> Option<u32> {
     message.get(4..)?.first_chunk().copied().map(u32::from_be_bytes)
 }

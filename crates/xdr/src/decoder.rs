@@ -239,15 +239,16 @@ impl Decoder {
         }
     }
 
-    /// Passes over what is left, chunks included, for messages of which a part can be used though the rest cannot be read.
-    /// Buffers that were lent stay, for [`take_unused_buffers`](Self::take_unused_buffers).
+    /// Passes over what is left, chunks included, for messages of which a part can be used though the rest cannot be
+    /// read. Buffers that were lent stay, for [`take_unused_buffers`](Self::take_unused_buffers).
     pub fn discard_rest(&mut self) {
         self.parts.clear();
         self.position += self.remaining;
         self.remaining = 0;
     }
 
-    /// Tells a message from most others: its length that is left, and up to `octets` of what comes next and is not in chunks.
+    /// Tells a message from most others: its length that is left, and up to `octets` of what comes next and is not in
+    /// chunks.
     pub fn measure(&self, octets: usize, hasher: &mut impl std::hash::Hasher) {
         hasher.write_usize(self.remaining);
         let runs = self.parts.iter().rev().filter_map(|part| match part {

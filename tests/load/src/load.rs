@@ -1,5 +1,5 @@
-//! So many connections to one server, idle and active: what the server holds before, meanwhile and afterwards, and how a decent
-//! client fares among them.
+//! So many connections to one server, idle and active: what the server holds before, meanwhile and afterwards, and how
+//! a decent client fares among them.
 
 use crate::{
     clients::{Busy, Crowd, Dialler},
@@ -18,7 +18,8 @@ use std::{
 
 /// Descriptors that a process needs beside those of its connections.
 const SPARE_DESCRIPTORS: u64 = 200;
-/// How long the server has to itself before it is looked at: what was freed is, and threads without work have ended their turn.
+/// How long the server has to itself before it is looked at: what was freed is, and threads without work have ended
+/// their turn.
 const SETTLING: Duration = Duration::from_millis(1500);
 /// How long it is watched while its connections are idle.
 const IDLE: Duration = Duration::from_secs(3);

@@ -40,7 +40,8 @@ use tokio::sync::RwLock;
 const DESCRIPTORS: u64 = 2048;
 /// The server's memory for calls and replies: little enough to run out of, now and then.
 const MEMORY: &str = "96M";
-/// How long the server lets peers make no progress, in seconds: shorter than by default, so that more of them are dropped.
+/// How long the server lets peers make no progress, in seconds: shorter than by default, so that more of them are
+/// dropped.
 const STALL_SECONDS: u64 = 5;
 /// How long clients may reclaim after a restart, in seconds. Those here have nothing to reclaim by then.
 const GRACE: &str = "1";
@@ -52,8 +53,8 @@ const TELL_INTERVAL: Duration = Duration::from_secs(30);
 const QUIET_EVERY: [Duration; 2] = [Duration::from_secs(5), Duration::from_secs(45)];
 /// A run has so many quiet points at least, if it is not very short.
 const QUIET_POINTS: u32 = 8;
-/// How long it may take at a quiet point until all are quiet and the server has let go of whoever has gone: twice what it gives a
-/// call whose data do not come, and what a busy machine adds.
+/// How long it may take at a quiet point until all are quiet and the server has let go of whoever has gone: twice what
+/// it gives a call whose data do not come, and what a busy machine adds.
 const QUIET_PATIENCE: Duration = Duration::from_secs(4 * STALL_SECONDS + 40);
 
 /// How to soak.

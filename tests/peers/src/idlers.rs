@@ -106,8 +106,8 @@ pub fn vanish(stream: &TcpStream) {
     SockRef::from(stream).attach_filter(&[SockFilter::new(BPF_RETURN, 0, 0, 0)]).unwrap();
 }
 
-/// Waits until the server has ended the connection, and says how long it took. What is said before is not read but as far
-/// as it has to be to see the end.
+/// Waits until the server has ended the connection, and says how long it took. What is said before is not read but as
+/// far as it has to be to see the end.
 pub fn ended(stream: &mut TcpStream, since: Instant, patience: Duration) -> Duration {
     stream.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
     loop {

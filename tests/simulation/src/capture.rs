@@ -1,7 +1,8 @@
 //! What the hosts gave to their providers, as a capture file of iWARP: the rooms that read captures read it.
 //!
-//! The simulated network has no octets of its own. A message stands in the file at the time at which it was posted, whether or
-//! not it arrived; what a Read brought, at the time at which that was known. Owns copies of the octets until the file is written.
+//! The simulated network has no octets of its own. A message stands in the file at the time at which it was posted,
+//! whether or not it arrived; what a Read brought, at the time at which that was known. Owns copies of the octets until
+//! the file is written.
 
 use crate::lock;
 use rpcrdma_capture::{Options, WriteError, Written, capture};

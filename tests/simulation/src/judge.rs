@@ -21,8 +21,8 @@ pub struct TakenBack {
     pub forget: BTreeSet<IpAddr>,
 }
 
-/// Connections that were ended because a rule of the fabric was broken: memory was touched that is not lent, or a message found no
-/// receive. `counts` says of two ends whether they are to keep rules at all.
+/// Connections that were ended because a rule of the fabric was broken: memory was touched that is not lent, or a
+/// message found no receive. `counts` says of two ends whether they are to keep rules at all.
 pub fn violations(log: &[Logged], taken_back: &TakenBack, counts: impl Fn(SocketAddr, IpAddr) -> bool) -> Vec<String> {
     let (mut ends, mut exposures) = (BTreeMap::new(), BTreeMap::new());
     let mut found = Vec::new();

@@ -1,7 +1,7 @@
 //! Every call of a run: who makes it, how often it is executed where, and how it ends.
 //!
-//! A call is answered once or fails for a reason that its caller can understand. One that is not idempotent is executed at most
-//! once by one server within the time for which its duplicate request cache promises to remember it.
+//! A call is answered once or fails for a reason that its caller can understand. One that is not idempotent is executed
+//! at most once by one server within the time for which its duplicate request cache promises to remember it.
 
 use crate::{lock, record::Record, trust::Trust};
 use rpcrdma_env::Timestamp;
@@ -65,8 +65,8 @@ impl Ledger {
         self.calm.store(true, Ordering::Relaxed);
     }
 
-    /// A call is made, over the connections of a client; `doubted` if it is known to be made over one that does not count.
-    /// Returns its number.
+    /// A call is made, over the connections of a client; `doubted` if it is known to be made over one that does not
+    /// count. Returns its number.
     pub fn begin(&self, caller: Process, client: IpAddr, doubted: bool, what: String) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let doubted = doubted || self.trust.doubts(client);
@@ -87,7 +87,8 @@ impl Ledger {
         lock(&self.entries).get(&number).is_none_or(|entry| entry.doubted)
     }
 
-    /// A process executes a call that came over a connection that counts, by its own clock now. `once`: it is not idempotent.
+    /// A process executes a call that came over a connection that counts, by its own clock now. `once`: it is not
+    /// idempotent.
     pub fn executed(&self, number: u64, by: Process, now: Timestamp, once: bool) {
         let mut entries = lock(&self.entries);
         let Some(entry) = entries.get_mut(&number) else {
@@ -116,7 +117,8 @@ impl Ledger {
     pub fn failed(&self, number: u64, error: &CallError, asked: bool) {
         let Some(Ended { what, client, doubted, .. }) = self.end(number) else { return };
         self.record.note(format!("call {number} ({what}) failed: {error}"));
-        // A corrupted XID of a call whose memory was not there is remembered, and the call that has it later is refused once.
+        // A corrupted XID of a call whose memory was not there is remembered, and the call that has it later is refused
+        // once.
         let is_refused = matches!(error, CallError::Transport(TransportError::Remote { .. }));
         if doubted || asked || (is_refused && self.trust.was_spoilt(client)) {
             return;
@@ -263,7 +265,8 @@ mod tests {
         assert_eq!(record.findings().len(), 1);
     }
 
-    /// Doubts excuse what corrupted messages explain, from then on and for calls that were open; nothing excuses a second end.
+    /// Doubts excuse what corrupted messages explain, from then on and for calls that were open; nothing excuses a
+    /// second end.
     #[test]
     fn calls_that_may_have_met_a_corrupted_message_only_have_to_end_once() {
         let (ledger, record) = ledger();

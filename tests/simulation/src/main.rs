@@ -41,7 +41,8 @@ struct Arguments {
     /// Replay one seed: twice, compare, draw its ladder, and write a capture and the log of its events
     #[arg(long, conflicts_with_all = ["seeds", "first", "step"])]
     seed: Option<u64>,
-    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version 4; 4 with our clients in them
+    /// How plans are drawn from seeds: 1; 2 with hostile peers, corrupted messages and more; 3 with runs of NFS version
+    /// 4; 4 with our clients in them
     #[arg(long, default_value = "4", value_parser = edition)]
     edition: Edition,
     /// Say what came of it in JSON, with how often each thing has happened

@@ -1,7 +1,7 @@
 //! Memory that is watched: how much of it is in use, and who has it.
 //!
-//! A [`Watched`] allocator gives buffers a number each. While a buffer is with a provider the [`Registry`] knows it; there it is
-//! given at most once, comes back once, and does not go back to its allocator meanwhile.
+//! A [`Watched`] allocator gives buffers a number each. While a buffer is with a provider the [`Registry`] knows it;
+//! there it is given at most once, comes back once, and does not go back to its allocator meanwhile.
 
 use crate::{lock, plan::Faults, record::Record};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Memory, Random};

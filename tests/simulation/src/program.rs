@@ -1,7 +1,8 @@
-//! The program that is called: octets in both directions, placed directly or not, once or repeatedly, at once or after a while,
-//! and from the server back to the client.
+//! The program that is called: octets in both directions, placed directly or not, once or repeatedly, at once or after
+//! a while, and from the server back to the client.
 //!
-//! Every call carries its number; what it sends and what it gets depend on that number, so that an octet out of place shows.
+//! Every call carries its number; what it sends and what it gets depend on that number, so that an octet out of place
+//! shows.
 
 use crate::{
     caller::Caller,
@@ -18,7 +19,8 @@ use rpcrdma_oncrpc::{Answer, CallContext, Client, NoAuth, Service};
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder};
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
-/// What a service allocates for results that are to be placed comes from the transport above this; below, from the encoder.
+/// What a service allocates for results that are to be placed comes from the transport above this; below, from the
+/// encoder.
 const ALLOCATED_OCTETS: usize = 512;
 /// How long a call from a peer that is not to be trusted, or was corrupted, is executed at most.
 const DOUBTED_SLEEP: Duration = Duration::from_millis(50);

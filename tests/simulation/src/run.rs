@@ -26,8 +26,8 @@ use std::{
 
 /// Calls of each caller once faults are off.
 const CALM_CALLS: u64 = 4;
-/// How long calls may take to end once faults are off: a lost connection is given up after 120 s, and what was begun before that
-/// may have to wait for the longest pauses first.
+/// How long calls may take to end once faults are off: a lost connection is given up after 120 s, and what was begun
+/// before that may have to wait for the longest pauses first.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How long an orderly end may take: connections that do not close are dropped after 5 s, partitioned ones after 30.
 const END: Duration = Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Whose words count: hosts that are hostile, and connections on which a message was corrupted.
 //!
-//! What comes over those may be anything, and so may what becomes of the calls that were made over them. All that does not
-//! depend on what a peer says holds for them too: who owns which memory, and that nothing is left.
+//! What comes over those may be anything, and so may what becomes of the calls that were made over them. All that does
+//! not depend on what a peer says holds for them too: who owns which memory, and that nothing is left.
 
 use crate::lock;
 use std::{
@@ -78,7 +78,8 @@ impl Trust {
         !hostile && !state.spoilt.contains(&initiator)
     }
 
-    /// Whether a call that a client makes now, or that is made to it, may meet a corrupted connection or a hostile host.
+    /// Whether a call that a client makes now, or that is made to it, may meet a corrupted connection or a hostile
+    /// host.
     pub fn doubts(&self, client: IpAddr) -> bool {
         let state = lock(&self.state);
         state.hostile.contains(&client) || state.standing.iter().any(|initiator| initiator.ip() == client)

@@ -1,9 +1,9 @@
 //! Stands between the transport and its provider, sees all that goes there, and changes nothing.
 //!
-//! It follows each buffer from one to the other and back, keeps an [account](crate::wire::Account) of each end's messages, sees
-//! to it that memory which is lent for Reads stays as it is, and counts what is exposed. Faults come from below, so that it
-//! sees what the transport sees; but messages are corrupted here, when they have been looked at. What hostile peers say does not
-//! count; what is said to them does.
+//! It follows each buffer from one to the other and back, keeps an [account](crate::wire::Account) of each end's
+//! messages, sees to it that memory which is lent for Reads stays as it is, and counts what is exposed. Faults come
+//! from below, so that it sees what the transport sees; but messages are corrupted here, when they have been looked at.
+//! What hostile peers say does not count; what is said to them does.
 
 mod queue_pair;
 #[cfg(test)]
@@ -70,8 +70,8 @@ impl Watch {
         counts.0
     }
 
-    /// A connection stands. The receives that it begins with are the provider's from before, but what becomes of them until
-    /// then nobody is told.
+    /// A connection stands. The receives that it begins with are the provider's from before, but what becomes of them
+    /// until then nobody is told.
     fn connected(
         self: &Arc<Self>,
         receives: &[u64],

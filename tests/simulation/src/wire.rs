@@ -1,9 +1,9 @@
 //! One end's account of messages: credits that it has and uses, calls that it has open and answers that it gets.
 //!
-//! Reads the octets that go to and come from the provider, and nothing of the engine's. In version 1 an end has at most as many
-//! calls open as the peer last granted, one before that (RFC 8166 section 3.3.1). In version 2 each message costs a credit, but
-//! for one that only grants, and a client begins with one (draft sections 4.2.1.1 and 4.2.1.2); that a ceiling cuts grants is not
-//! followed here, since it depends on when they are taken in.
+//! Reads the octets that go to and come from the provider, and nothing of the engine's. In version 1 an end has at most
+//! as many calls open as the peer last granted, one before that (RFC 8166 section 3.3.1). In version 2 each message
+//! costs a credit, but for one that only grants, and a client begins with one (draft sections 4.2.1.1 and 4.2.1.2);
+//! that a ceiling cuts grants is not followed here, since it depends on when they are taken in.
 
 use bytes::Bytes;
 use rpcrdma_wire::{v1, v2, version};
@@ -162,7 +162,8 @@ fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Mess
     let of_version = matches!(header.body, v1::Body::Error(v1::ErrorBody::Version { .. }));
     let calls = match &header.body {
         v1::Body::Error(_) => None,
-        // The message's type follows its XID. Without one, it is for the half that this end has in the forward direction.
+        // The message's type follows its XID. Without one, it is for the half that this end has in the forward
+        // direction.
         v1::Body::Msg(_) => Some(match octets.get(len..)?.get(4..8) {
             Some([0, 0, 0, 0]) => true,
             Some([0, 0, 0, 1]) => false,
@@ -181,8 +182,8 @@ fn read(octets: &[u8], from_initiator: bool, spoken: Option<u32>) -> Option<Mess
     Some(Message { version: v1::VERSION, kind, credit: header.credit, only_grants: false, of_version })
 }
 
-/// Whether a message of version 1 can be an answer: nothing of it is to be read, and it brings a message of its XID or has put it into
-/// a Reply chunk.
+/// Whether a message of version 1 can be an answer: nothing of it is to be read, and it brings a message of its XID or
+/// has put it into a Reply chunk.
 fn is_answer(header: &v1::Header, payload: &[u8]) -> bool {
     let Some(lists) = header.body.lists() else { return false };
     let brings = match header.body {
@@ -279,7 +280,8 @@ mod tests {
         Account::new(false).sent(&two(4, 4, true)).unwrap_err();
     }
 
-    /// An answer in another version than the connection's, or to a call that is not open, neither grants nor answers anything.
+    /// An answer in another version than the connection's, or to a call that is not open, neither grants nor answers
+    /// anything.
     #[test]
     fn what_is_no_answer_grants_nothing() {
         let mut account = Account::new(true);

@@ -1,4 +1,5 @@
-//! Capture files that hold anything, and captures of streams that hold anything. Reading ends, with events or with an error.
+//! Capture files that hold anything, and captures of streams that hold anything. Reading ends, with events or with an
+//! error.
 
 use super::mint::Mint;
 use rpcrdma_capture::{

@@ -1,5 +1,5 @@
-//! The engine as a sequence of inputs: what a peer says, what the upper layer wants, what the provider has done, and time, in any
-//! order that the driver's contract allows.
+//! The engine as a sequence of inputs: what a peer says, what the upper layer wants, what the provider has done, and
+//! time, in any order that the driver's contract allows.
 
 use super::mint::Mint;
 use bytes::Bytes;

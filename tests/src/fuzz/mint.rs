@@ -1,4 +1,5 @@
-//! Turns an input into decisions, so that all that libFuzzer changes means something. When it is used up every number is zero.
+//! Turns an input into decisions, so that all that libFuzzer changes means something. When it is used up every number
+//! is zero.
 
 /// What is left of an input.
 pub(super) struct Mint<'a>(&'a [u8]);

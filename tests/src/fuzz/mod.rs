@@ -1,7 +1,7 @@
 //! The bodies of the fuzz targets: each takes any octets, and panics if something does not hold.
 //!
-//! `fuzz/` hands them what libFuzzer makes up; `tests/corpus.rs` hands them what was kept of that, and what [`seeds()`] says, in the
-//! ordinary tests. An input is borrowed. A failed check is a panic, and nothing else is an error.
+//! `fuzz/` hands them what libFuzzer makes up; `tests/corpus.rs` hands them what was kept of that, and what [`seeds()`]
+//! says, in the ordinary tests. An input is borrowed. A failed check is a panic, and nothing else is an error.
 
 mod capture;
 mod engine;
@@ -58,7 +58,8 @@ pub fn run(name: &str, input: &[u8]) {
     (target.run)(input);
 }
 
-/// The inputs of a file in `fuzz/corpora/`: each a line of hexadecimal digits. Empty lines and what begins with `#` do not count.
+/// The inputs of a file in `fuzz/corpora/`: each a line of hexadecimal digits. Empty lines and what begins with `#` do
+/// not count.
 ///
 /// # Panics
 /// If a line is anything else.

@@ -1,5 +1,5 @@
-//! Arguments and results of NFS version 3 and MOUNT: what is read survives its own encoding, and says how large a reply may be. The
-//! first octet says which type the rest is of.
+//! Arguments and results of NFS version 3 and MOUNT: what is read survives its own encoding, and says how large a reply
+//! may be. The first octet says which type the rest is of.
 
 use super::mint::Mint;
 use bytes::Bytes;

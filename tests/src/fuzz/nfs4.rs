@@ -1,5 +1,6 @@
-//! COMPOUND, CB_COMPOUND and attributes of NFS version 4: what is read survives its own encoding, no more is read than the limits allow,
-//! and for each call that breaks off there is an answer. The first octet says which type the rest is of.
+//! COMPOUND, CB_COMPOUND and attributes of NFS version 4: what is read survives its own encoding, no more is read than
+//! the limits allow, and for each call that breaks off there is an answer. The first octet says which type the rest is
+//! of.
 
 use super::{
     mint::Mint,

@@ -1,5 +1,5 @@
-//! NFS and MOUNT over record-marked TCP, on a pair of pipes: what a connection brings to a file system in memory. Calls can have a right
-//! header and the handle of the root, so that changes reach what is behind them.
+//! NFS and MOUNT over record-marked TCP, on a pair of pipes: what a connection brings to a file system in memory. Calls
+//! can have a right header and the handle of the root, so that changes reach what is behind them.
 
 use super::mint::Mint;
 use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};
@@ -58,8 +58,8 @@ fn call(xid: u32, program: u32, procedure: u32, arguments: &[u8]) -> Vec<u8> {
     [&(LAST_FRAGMENT | message.len() as u32).to_be_bytes(), &message[..]].concat()
 }
 
-/// What the connection brings: calls with the root's handle (with its length before it) in front of their arguments, calls
-/// without, and anything.
+/// What the connection brings: calls with the root's handle (with its length before it) in front of their arguments,
+/// calls without, and anything.
 fn script(mint: &mut Mint<'_>, root: &[u8]) -> Vec<u8> {
     // The handle ends before what follows it in the answer.
     let handle = root.split_first_chunk().map(|(len, rest)| (u32::from_be_bytes(*len) as usize, rest));

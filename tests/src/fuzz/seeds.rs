@@ -87,9 +87,9 @@ fn nfs() -> Vec<Vec<u8>> {
     kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat())).collect()
 }
 
-/// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of them.
-/// Two clients that are there and may open, one that holds something when its lease is over or the server restarts, and then as
-/// chance has it.
+/// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of
+/// them. Two clients that are there and may open, one that holds something when its lease is over or the server
+/// restarts, and then as chance has it.
 fn nfs4_state() -> Vec<Vec<u8>> {
     // What the octets stand for is in `nfs4_state/mod.rs` and behind it.
     let begin: &[u8] = &[0, 0, 1, 0, 0, 1, 1, 1];
@@ -145,7 +145,8 @@ fn nfs4() -> Vec<Vec<u8>> {
         let set = [3, 0, 1, 2].map(|word| if word == 3 { 3 } else { u32::from(number / 32 == word) << (number % 32) });
         [&[4][..], &words(&set), &words(&[16, 1, 2, 0, 1])].concat()
     });
-    // WRITE and CREATE of a link, with the data in a chunk: the word at which it begins, and that the word before it says how long.
+    // WRITE and CREATE of a link, with the data in a chunk: the word at which it begins, and that the word before it
+    // says how long.
     let write = words(&[0, 2, 2, 24, 38, 0, 0, 0, 0, 0, 0, 2, 7, 0x6461_7461, 0x6461_7461]);
     let create = words(&[0, 2, 2, 24, 6, 5, 4, 0x6C69_6E6B, 4, 0x6E61_6D65, 0, 0]);
     let chunked = [(write, 13), (create, 7)].into_iter().flat_map(|(call, at)| {
@@ -192,7 +193,8 @@ fn sent(octets: &[u8]) -> Vec<u8> {
     [&[0x41, 0x43][..], &words(&[0, 0, 1, 0]), octets].concat()
 }
 
-/// What an end of iWARP and its peer do, as `iwarp::endpoint` reads it: Sends, Writes and Reads both ways, and an invalidation.
+/// What an end of iWARP and its peer do, as `iwarp::endpoint` reads it: Sends, Writes and Reads both ways, and an
+/// invalidation.
 fn work() -> Vec<Vec<u8>> {
     const OUTPUT: [u8; 3] = [10, 0xFF, 0xFF];
     let steps: [&[u8]; 9] = [

@@ -1,5 +1,6 @@
-//! A server that lives in this process, over sockets: an input is what one connection brings. The set-up and the frames around
-//! messages can be right, so that changes reach what is behind them. Whatever came, the server answers the next one.
+//! A server that lives in this process, over sockets: an input is what one connection brings. The set-up and the frames
+//! around messages can be right, so that changes reach what is behind them. Whatever came, the server answers the next
+//! one.
 
 use super::{iwarp::fpdu, mint::Mint};
 use rpcrdma::{Quiet, Server, ServerMemory, ServerOptions};

@@ -1,4 +1,5 @@
-//! Transport headers and private data: what is read is written as it stood, and nobody answers what must not be answered.
+//! Transport headers and private data: what is read is written as it stood, and nobody answers what must not be
+//! answered.
 
 use bytes::Bytes;
 use rpcrdma_wire::{

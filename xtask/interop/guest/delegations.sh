@@ -1,4 +1,5 @@
-# A client that is given delegations, and another that wants the files, as the host tells them. /mnt is the job's version, /mnt3 is 3.
+# A client that is given delegations, and another that wants the files, as the host tells them. /mnt is the job's
+# version, /mnt3 is 3.
 modprobe nfsv4
 step mount
 nfs_mount

@@ -1,12 +1,13 @@
-# Two clients race: the same script runs in two guests at once. What each wins is counted by the host. Who wins rests a little, so
-# that the other comes near.
+# Two clients race: the same script runs in two guests at once. What each wins is counted by the host. Who wins rests a
+# little, so that the other comes near.
 nfs_mount "noac,lookupcache=none"
 cd /mnt
 mark create
 await create
 step exclusive creation
-# Linux makes the verifier of an exclusive CREATE from its clock's ticks and the process's number. Guests that boot alike at the same
-# time have both in common, and then the server rightly takes the second CREATE for the first one sent again. So the numbers differ.
+# Linux makes the verifier of an exclusive CREATE from its clock's ticks and the process's number. Guests that boot
+# alike at the same time have both in common, and then the server rightly takes the second CREATE for the first one sent
+# again. So the numbers differ.
 if [ "$WHO" = right ]; then for ((i = 0; i < 100; i++)); do (:); done; fi
 (
     set -C

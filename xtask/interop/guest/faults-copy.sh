@@ -1,7 +1,7 @@
-# Copies files to the server and back, and compares them, until the host says "enough" and at least ROUNDS were made. SIZE: octets of each.
-# NAMES=1: names are made, changed and removed as well, each once: a call that is repeated after a lost reply must not fail.
-# One file stays open all the time and is written at each round: what is open has to outlive what happens to the server.
-# The longest time that one command took is left in /job/longest, in milliseconds.
+# Copies files to the server and back, and compares them, until the host says "enough" and at least ROUNDS were made.
+# SIZE: octets of each. NAMES=1: names are made, changed and removed as well, each once: a call that is repeated after a
+# lost reply must not fail. One file stays open all the time and is written at each round: what is open has to outlive
+# what happens to the server. The longest time that one command took is left in /job/longest, in milliseconds.
 longest=0 rounds=0
 timed() { # timed COMMAND...
     local begin=${EPOCHREALTIME/./} took

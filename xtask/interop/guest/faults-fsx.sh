@@ -1,5 +1,5 @@
-# Random operations on one file for each of the mounts in MOUNTS, all at once and over one connection: lines of OPTIONS LENGTH LARGEST BASE MORE.
-# OPS are spread over the lines. Copies of large files beside them keep many calls under way.
+# Random operations on one file for each of the mounts in MOUNTS, all at once and over one connection: lines of OPTIONS
+# LENGTH LARGEST BASE MORE. OPS are spread over the lines. Copies of large files beside them keep many calls under way.
 cp /job/xtask /tmp/xtask
 : >/job/sums
 lines=$(grep -c . <<<"$MOUNTS")

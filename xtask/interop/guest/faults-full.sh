@@ -1,4 +1,5 @@
-# The server's disk is full: the writer hears of it, what was there stays, and it goes on when there is room again. ROOM: MiB of the disk.
+# The server's disk is full: the writer hears of it, what was there stays, and it goes on when there is room again.
+# ROOM: MiB of the disk.
 nfs_mount
 cd /mnt
 step what is there before

@@ -1,5 +1,6 @@
-# Two clients of one address work on the same files at the same time: WHO is 0 or 1. They write the records of one file by turns, of an odd length
-# and around the page cache, and make names in one folder. Each then checks what both have written, and removes the other's names.
+# Two clients of one address work on the same files at the same time: WHO is 0 or 1. They write the records of one file
+# by turns, of an odd length and around the page cache, and make names in one folder. Each then checks what both have
+# written, and removes the other's names.
 step mount
 nfs_mount "noac,lookupcache=none"
 cd /mnt

@@ -1,4 +1,5 @@
-# Reads and writes by several processes, until the host ends it: calls are under way and memory is exposed at any moment.
+# Reads and writes by several processes, until the host ends it: calls are under way and memory is exposed at any
+# moment.
 nfs_mount "rsize=1048576,wsize=1048576"
 cd /mnt
 dd if=/dev/urandom of=/tmp/large bs=1M count=8 2>/dev/null

@@ -1,4 +1,5 @@
-# What else files do: truncate, holes, beyond 4 GiB, append, rename and unlink of open files, O_EXCL, times, kinds of files, df, statfs.
+# What else files do: truncate, holes, beyond 4 GiB, append, rename and unlink of open files, O_EXCL, times, kinds of
+# files, df, statfs.
 nfs_mount
 cd /mnt
 

@@ -1,5 +1,6 @@
-# What the jobs' scripts in the guest have in common. Variables come from /job/env: HOST, NFS_PORT, MOUNT_PORT, EXPORT, SEED, OPS, ...
-# A script prints "== STEP" before each step; the first command that fails ends the job and names the step.
+# What the jobs' scripts in the guest have in common. Variables come from /job/env: HOST, NFS_PORT, MOUNT_PORT, EXPORT,
+# SEED, OPS, ... A script prints "== STEP" before each step; the first command that fails ends the job and names the
+# step.
 set -eEuo pipefail
 STEP=start
 trap 'echo "FAILED in step \"$STEP\": line $LINENO: $BASH_COMMAND"' ERR
@@ -13,7 +14,8 @@ equal() { [ "$1" = "$2" ] || fail "${3:-value}: found \"$1\", wanted \"$2\""; }
 # refused COMMAND...: the command must fail.
 refused() { if "$@" 2>/tmp/refused; then fail "was allowed: $*"; fi; }
 
-# In a network of the job's own (network.rs) the guest's address is ADDRESS, of PREFIX bits; otherwise QEMU's network gives it one.
+# In a network of the job's own (network.rs) the guest's address is ADDRESS, of PREFIX bits; otherwise QEMU's network
+# gives it one.
 if [ -n "${ADDRESS:-}" ]; then
     ip -4 addr flush dev eth0
     ip addr add "$ADDRESS/$PREFIX" dev eth0
@@ -22,8 +24,8 @@ fi
 # In version 4 a client is who its host's name says: two guests are two.
 hostname "$GUEST"
 
-# nfs_mount [OPTIONS [FOLDER [PATH]]]: mounts the server at /mnt, or FOLDER, in the version of the job and over its transport;
-# options like ",rsize=4096". What is mounted is what was asked for.
+# nfs_mount [OPTIONS [FOLDER [PATH]]]: mounts the server at /mnt, or FOLDER, in the version of the job and over its
+# transport; options like ",rsize=4096". What is mounted is what was asked for.
 nfs_mount() {
     local folder=${2:-/mnt} from=$HOST:${3:-$EXPORT}
     mkdir -p "$folder"

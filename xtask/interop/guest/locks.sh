@@ -1,5 +1,5 @@
-# Two clients with an address each at one server take locks from each other, as the host tells them: WHO is left or right, MOUNT are
-# the options of the mount.
+# Two clients with an address each at one server take locks from each other, as the host tells them: WHO is left or
+# right, MOUNT are the options of the mount.
 # Clients of one name are one client.
 hostname "$WHO"
 modprobe nfsv4

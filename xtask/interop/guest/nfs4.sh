@@ -1,5 +1,5 @@
-# NFS version 4 as Linux uses it when it is told nothing: mounts without a version and without MOUNT, then with a version, over
-# RDMA and TCP, with version 3 beside. NFS_PORT is the port of RDMA, TCP_PORT that of NFS over TCP.
+# NFS version 4 as Linux uses it when it is told nothing: mounts without a version and without MOUNT, then with a
+# version, over RDMA and TCP, with version 3 beside. NFS_PORT is the port of RDMA, TCP_PORT that of NFS over TCP.
 SERVER_OPTIONS="port=$NFS_PORT"
 modprobe nfsv4
 

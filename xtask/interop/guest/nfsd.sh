@@ -1,5 +1,5 @@
-# Linux serves /exports (in memory, root not squashed) in all its versions of NFS, by the same path in each: over RDMA on port 20049, over
-# TCP on port 2049, mountd on port 20048.
+# Linux serves /exports (in memory, root not squashed) in all its versions of NFS, by the same path in each: over RDMA
+# on port 20049, over TCP on port 2049, mountd on port 20048.
 step make what is served
 mount -t tmpfs -o mode=0777,size=${EXPORT_SIZE:-300M} none /exports
 cd /exports

@@ -1,4 +1,5 @@
-# What NFS 4.2 lets a server do by itself: clones, copies, holes, extended attributes and ACLs, with Linux's own programs.
+# What NFS 4.2 lets a server do by itself: clones, copies, holes, extended attributes and ACLs, with Linux's own
+# programs.
 step mount
 nfs_mount
 cd /mnt

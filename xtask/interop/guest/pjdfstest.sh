@@ -1,5 +1,5 @@
-# pjdfstest in mounts of two servers, as root: ours at NFS_PORT and MOUNT_PORT, Linux's at LINUX_PORT and LINUX_MOUNT. VERSIONS are
-# those of NFS.
+# pjdfstest in mounts of two servers, as root: ours at NFS_PORT and MOUNT_PORT, Linux's at LINUX_PORT and LINUX_MOUNT.
+# VERSIONS are those of NFS.
 modprobe nfsv4
 cat >/tmp/all.toml <<'END'
 [features]
@@ -26,8 +26,8 @@ suite() {
     *) mount -t nfs -o "$options" "$HOST:$5" /mnt;;
     esac
     mkdir "/mnt/suite-$2"
-    # It ends with an error if a test fails: that is for the host to judge. A test that fails leaves files open, and what is
-    # written to is not made read-only: those that want that run alone.
+    # It ends with an error if a test fails: that is for the host to judge. A test that fails leaves files open, and
+    # what is written to is not made read-only: those that want that run alone.
     export NO_COLOR=1 RUST_BACKTRACE=0
     /job/pjdfstest -c /tmp/all.toml -s /tmp -p "/mnt/suite-$2" >"/job/$1-$2.txt" 2>&1 || true
     /job/pjdfstest -c /tmp/remount.toml -p "/mnt/suite-$2" erofs >>"/job/$1-$2.txt" 2>&1 || true

@@ -1,5 +1,5 @@
-# Two clients with an address each at one server: WHO is left or right, OTHER and OTHER_ADDRESS are the other guest's name and
-# address. What the server at STRICT_NFS and STRICT_MOUNT has is for left only.
+# Two clients with an address each at one server: WHO is left or right, OTHER and OTHER_ADDRESS are the other guest's
+# name and address. What the server at STRICT_NFS and STRICT_MOUNT has is for left only.
 GREETING=7007
 step who calls is told who answers
 while :; do echo "$WHO" | busybox nc -l -p $GREETING; done 2>/dev/null &

@@ -1,4 +1,5 @@
-# What makes both ends use what they agreed on: messages longer than 1,024 octets, chunks of all kinds, several RDMA Reads and calls at a time.
+# What makes both ends use what they agreed on: messages longer than 1,024 octets, chunks of all kinds, several RDMA
+# Reads and calls at a time.
 nfs_mount "rsize=1048576,wsize=1048576"
 mkdir /mnt/uses
 cd /mnt/uses

@@ -1,8 +1,9 @@
-# The link is lost, and a device is removed, while data goes over it: what can go on goes on with the data whole, what cannot ends with clear words, and
-# the server holds nothing of those it lost.
+# The link is lost, and a device is removed, while data goes over it: what can go on goes on with the data whole, what
+# cannot ends with clear words, and the server holds nothing of those it lost.
 mount -t tmpfs none /tmp -o size=400M,mode=1777
 mkdir -p $SERVED /tmp/cache
-# held DEVICE: what programs have of it. Where handles are windows the pool stays registered, in no more pieces than here.
+# held DEVICE: what programs have of it. Where handles are windows the pool stays registered, in no more pieces than
+# here.
 MOST_REGIONS=16
 held() {
     local has
@@ -53,7 +54,8 @@ whole() {
     quiet
 }
 
-# unplug DEVICE: removes it. The kernel waits for all who use it, and cannot be stopped from waiting. plug END: brings it back.
+# unplug DEVICE: removes it. The kernel waits for all who use it, and cannot be stopped from waiting. plug END: brings
+# it back.
 unplug() {
     local i
     rdma link delete $1 &
@@ -82,7 +84,8 @@ for end in far near; do
     step the interface is down for 3 s, $end
     begin; ip link set $end down; sleep 3; up $end
     if [ $DEVICE = rxe ]; then
-        # Soft-RoCE's own queue pair for the connection manager may have failed meanwhile, and does not come back: its device is made anew, under both programs.
+        # Soft-RoCE's own queue pair for the connection manager may have failed meanwhile, and does not come back: its
+        # device is made anew, under both programs.
         sleep 2
         rdma resource show qp type GSI
         for gone in $(rdma resource show qp type GSI | sed -n 's/^link \([a-z]*\)0.* state ERR .*/\1/p'); do unplug ${gone}0; plug $gone; done
@@ -95,7 +98,8 @@ done
 
 step what is sent is lost for 45 s
 begin; silence; sleep 45; sound
-# The server, which reads from the client, knows by now that nobody answers: RoCE's device after its retries, iWARP, where TCP has more patience, by the time.
+# The server, which reads from the client, knows by now that nobody answers: RoCE's device after its retries, iWARP,
+# where TCP has more patience, by the time.
 case $DEVICE in
 rxe) await_log "the peer does not answer (status 12)";;
 siw) await_log "made no progress for 30 seconds";;

@@ -1,4 +1,5 @@
-# Soft-iWARP by libibverbs here, our own iWARP on the host: our client here with the server there, and the other way round.
+# Soft-iWARP by libibverbs here, our own iWARP on the host: our client here with the server there, and the other way
+# round.
 step our client by verbs, our server in software
 there() { echo "nfs://10.0.2.2:$THERE_PORT${1:-/}?fabric=verbs&mountport=$THERE_MOUNT&rpcrdma=$2"; }
 mkdir -p /tmp/cache

@@ -1,5 +1,6 @@
-# Two RDMA devices of kind $DEVICE, near0 and far0, at the two ends of a cable: the client's is 10.9.0.1, the server's 10.9.0.2. Both ends are this
-# machine's, so what goes from one to the other is kept from the short way by routing rules.
+# Two RDMA devices of kind $DEVICE, near0 and far0, at the two ends of a cable: the client's is 10.9.0.1, the server's
+# 10.9.0.2. Both ends are this machine's, so what goes from one to the other is kept from the short way by routing
+# rules.
 export HOST=10.9.0.2 NEAR=10.9.0.1
 sysctl() { echo "$2" >"/proc/sys/net/ipv4/conf/$1"; }
 pair() {

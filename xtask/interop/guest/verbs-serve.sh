@@ -1,4 +1,5 @@
-# `rpcrdma serve` over this guest's RDMA device, for what comes after. ours COMMAND ARGUMENTS...: our command, its URLs by url PATH [MORE].
+# `rpcrdma serve` over this guest's RDMA device, for what comes after. ours COMMAND ARGUMENTS...: our command, its URLs
+# by url PATH [MORE].
 export HOST=10.0.2.15 NFS_PORT=20049 MOUNT_PORT=20048 EXPORT=/ PATH=$PATH:/job RUST_BACKTRACE=1 XDG_CACHE_HOME=/tmp/cache
 SERVED=/tmp/served
 url() { echo "nfs://$HOST${1:-/}?fabric=verbs&mountport=$MOUNT_PORT${2:+&$2}"; }

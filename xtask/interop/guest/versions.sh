@@ -1,5 +1,5 @@
-# Linux works in version 1 on a port where others speak version 2: writes, reads back from the server, lists and renames in rounds, until the
-# host says "check". Then it reads what the others have made.
+# Linux works in version 1 on a port where others speak version 2: writes, reads back from the server, lists and renames
+# in rounds, until the host says "check". Then it reads what the others have made.
 step mount
 nfs_mount
 mkdir /mnt/linux

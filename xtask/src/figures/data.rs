@@ -92,8 +92,8 @@ impl Figures {
     }
 }
 
-/// The median of one measurement's value divided by another's, round by round: the machine's speed moves from one round to
-/// the next.
+/// The median of one measurement's value divided by another's, round by round: the machine's speed moves from one round
+/// to the next.
 pub(super) fn ratio(above: &Measurement, below: &Measurement, value: fn(&Sample) -> f64) -> Option<f64> {
     let rounds = above.rounds.iter().zip(&below.rounds);
     median(rounds.map(|(above, below)| value(above) / value(below)).filter(|ratio| ratio.is_finite()))

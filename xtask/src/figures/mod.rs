@@ -1,7 +1,8 @@
 //! `cargo xtask figures`: how fast the built command is on this machine, as tables and pictures in docs/.
 //!
-//! Everything is measured by `rpcrdma bench`, against `rpcrdma serve` or a process of its own, as a user would, in several
-//! rounds, each with its baseline. All numbers are kept in docs/figures/figures.json, from which tables and pictures can be made again.
+//! Everything is measured by `rpcrdma bench`, against `rpcrdma serve` or a process of its own, as a user would, in
+//! several rounds, each with its baseline. All numbers are kept in docs/figures/figures.json, from which tables and
+//! pictures can be made again.
 
 mod data;
 pub(crate) mod machine;

@@ -40,7 +40,8 @@ pub(super) struct Case {
     pub(super) title: &'static str,
 }
 
-/// Where both processes run: on one processor, which tells what a call costs, and on one each, which tells what waiting costs.
+/// Where both processes run: on one processor, which tells what a call costs, and on one each, which tells what waiting
+/// costs.
 const PLACES: [Place; 2] = [Place::OneCpu, Place::TwoCpus];
 
 /// The comparison, and where it was made.

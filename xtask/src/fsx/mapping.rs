@@ -1,7 +1,8 @@
 //! Part of a file in memory. The only file of this crate with `unsafe`: a mapping can be had in no other way.
 //!
-//! The mapping is shared, lives as long as its value, and is reached by copies only, so that no reference into it exists. Another process
-//! that makes the file shorter would cost this one a SIGBUS; the exerciser is the only user of its file.
+//! The mapping is shared, lives as long as its value, and is reached by copies only, so that no reference into it
+//! exists. Another process that makes the file shorter would cost this one a SIGBUS; the exerciser is the only user of
+//! its file.
 
 #![allow(unsafe_code)]
 
@@ -18,7 +19,8 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps octets of a file; the offset is a multiple of [`PAGE`], the length is not zero, and the file is long enough.
+    /// Maps octets of a file; the offset is a multiple of [`PAGE`], the length is not zero, and the file is long
+    /// enough.
     pub(super) fn new(file: &File, offset: u64, length: usize) -> io::Result<Self> {
         // SAFETY: the address is the kernel's choice, so that no memory in use is replaced.
         let start = unsafe {

@@ -1,4 +1,5 @@
-//! `xtask fsx FILE`: random reads, writes, appends, truncations and memory maps of one file, compared with a model in memory.
+//! `xtask fsx FILE`: random reads, writes, appends, truncations and memory maps of one file, compared with a model in
+//! memory.
 //!
 //! Everything follows from the seed, so a failure can be had again. On a mismatch it prints the seed, the number of the
 //! operation, the first octet that is wrong and the operations before, and fails.
@@ -239,7 +240,8 @@ impl<'a> Exerciser<'a> {
         self.note(format!("{number} map and write {length} at {offset}"));
         let octets = self.numbers.octets(length);
         mapping.write(into, &octets);
-        // Linux does not write mapped pages back before a direct read that follows another direct operation: who mixes both must.
+        // Linux does not write mapped pages back before a direct read that follows another direct operation: who mixes
+        // both must.
         if self.direct.is_some() || self.numbers.below(2) == 0 {
             mapping.sync().context("msync")?;
         }

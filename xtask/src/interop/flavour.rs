@@ -1,5 +1,5 @@
-//! In which versions of NFS, and over what, Linux's client does a job, or our client with Linux's server. Each flavour of
-//! a job is a run with its own name, server and guest: in version 4, Linux gives a second mount of a server the
+//! In which versions of NFS, and over what, Linux's client does a job, or our client with Linux's server. Each flavour
+//! of a job is a run with its own name, server and guest: in version 4, Linux gives a second mount of a server the
 //! connection of the first.
 
 /// A version of NFS and what carries it.

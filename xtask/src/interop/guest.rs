@@ -78,7 +78,8 @@ impl GuestOptions {
         self
     }
 
-    /// `nfs_mount` mounts this server: its first port of RDMA, or that of TCP in a flavour over TCP (`NFS_PORTS` has all of RDMA).
+    /// `nfs_mount` mounts this server: its first port of RDMA, or that of TCP in a flavour over TCP (`NFS_PORTS` has
+    /// all of RDMA).
     pub(super) fn mounts(self, server: &Server) -> Self {
         let ports: Vec<_> = server.ports().iter().map(u16::to_string).collect();
         let options = self
@@ -107,7 +108,8 @@ impl GuestOptions {
         self
     }
 
-    /// Boots it at the other end of a cable: the loopback there is 10.0.2.2 then, and everything else is reached through the cable.
+    /// Boots it at the other end of a cable: the loopback there is 10.0.2.2 then, and everything else is reached
+    /// through the cable.
     pub(super) fn inside(mut self, cable: &Cable) -> Self {
         self.namespace = Some(cable.name().to_owned());
         self
@@ -138,7 +140,8 @@ impl GuestOptions {
         self
     }
 
-    /// A line of the kernel's log that this job expects; `*` stands for anything. The reason is for whoever reads the job.
+    /// A line of the kernel's log that this job expects; `*` stands for anything. The reason is for whoever reads the
+    /// job.
     pub(super) fn allow(mut self, pattern: &'static str, reason: &'static str) -> Self {
         self.allowed.push(Allowed { pattern, reason });
         self
@@ -171,7 +174,8 @@ impl Guest {
         }
         fs::write(dir.join("job.sh"), format!("{variables}\n{LIBRARY}\n{}", options.script))?;
         if options.tools {
-            // By this name it is there also when the file has been replaced since it was started: it was built anew meanwhile.
+            // By this name it is there also when the file has been replaced since it was started: it was built anew
+            // meanwhile.
             fs::copy("/proc/self/exe", dir.join("xtask")).context("copying this program into the guest")?;
         }
         for program in &options.programs {
@@ -230,8 +234,8 @@ impl Guest {
         Ok(fs::write(self.dir.join(format!("go-{name}")), [])?)
     }
 
-    /// Runs a shell script in a guest whose own script came to `obey`, and returns what it printed; fails with it when its
-    /// exit status is not 0. It goes through the shared folder: the guest need not be reachable.
+    /// Runs a shell script in a guest whose own script came to `obey`, and returns what it printed; fails with it when
+    /// its exit status is not 0. It goes through the shared folder: the guest need not be reachable.
     pub(super) fn run(&self, script: &str) -> anyhow::Result<String> {
         let file = |name: &str| self.dir.join(name);
         let name = &self.options.name;
@@ -269,7 +273,8 @@ impl Guest {
         Ok(Ended { dir: self.dir.clone() })
     }
 
-    /// Cuts the guest's power (SIGKILL to QEMU): its TCP connections to the host end as the host's kernel ends those of a process.
+    /// Cuts the guest's power (SIGKILL to QEMU): its TCP connections to the host end as the host's kernel ends those of
+    /// a process.
     pub(super) fn kill(mut self) -> Ended {
         self.running.kill();
         Ended { dir: self.dir.clone() }

@@ -1,7 +1,7 @@
 //! This machine: where the repository is, which packages it lacks, and the program under judgement.
 //!
-//! Missing packages are installed by root; anybody else is told the command. No service is started: these are tools only, and what
-//! the guest needs is unpacked below the cache and not installed.
+//! Missing packages are installed by root; anybody else is told the command. No service is started: these are tools
+//! only, and what the guest needs is unpacked below the cache and not installed.
 
 use anyhow::{Context as _, bail};
 use std::{

@@ -74,10 +74,10 @@ pub(super) fn unexpected<'a>(log: &'a str, also: &[Allowed]) -> Vec<&'a str> {
     judged.collect()
 }
 
-/// Whether soft-iWARP complains of a CRC that it has put together wrongly itself. Where an FPDU's padding and CRC arrive in two
-/// segments, it writes the second part over the beginning of the first: what it has read then begins with the last octets
-/// of the right CRC, or has only the first of them right. The client connects again and goes on. The captures' CRCs are
-/// checked besides, by [`Wire::judge`](super::wire::Wire::judge).
+/// Whether soft-iWARP complains of a CRC that it has put together wrongly itself. Where an FPDU's padding and CRC
+/// arrive in two segments, it writes the second part over the beginning of the first: what it has read then begins with
+/// the last octets of the right CRC, or has only the first of them right. The client connects again and goes on. The
+/// captures' CRCs are checked besides, by [`Wire::judge`](super::wire::Wire::judge).
 fn is_split_trailer(words: &str) -> bool {
     let Some(rest) = words.strip_prefix("siw: crc error. in: ") else { return false };
     let octets = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_le_bytes);
@@ -95,7 +95,8 @@ pub(super) fn without_time(line: &str) -> &str {
 }
 
 /// How often soft-iWARP, in the guests of a job in `dir`, has ended a connection for a CRC that it had split itself
-/// (docs/linux.md). Each is a connection and a Terminate more than there should be, and nobody's mistake but soft-iWARP's.
+/// (docs/linux.md). Each is a connection and a Terminate more than there should be, and nobody's mistake but
+/// soft-iWARP's.
 pub(super) fn split_trailers(dir: &Path) -> usize {
     let guests = fs::read_dir(dir).into_iter().flatten().flatten();
     let logs = guests.filter_map(|guest| fs::read(guest.path().join(KERNEL_LOG)).ok());

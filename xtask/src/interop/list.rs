@@ -51,7 +51,8 @@ fn read(root: &Path) -> anyhow::Result<List> {
     toml::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// What the list claims and this run does not show: jobs that failed, and, of those that were to run, jobs that did not.
+/// What the list claims and this run does not show: jobs that failed, and, of those that were to run, jobs that did
+/// not.
 pub(super) fn judge(root: &Path, outcomes: &[Outcome], wanted: &[&Job]) -> anyhow::Result<Vec<String>> {
     Ok(missing(&read(root)?, outcomes, wanted))
 }

@@ -1,52 +1,61 @@
 //! `cargo xtask interop`: Linux in a guest mounts our server, and Linux's server serves our client.
 //!
-//! A guest is QEMU with a Debian kernel and soft-iWARP ([`image`] makes it, `xtask/interop/build-guest.sh` does the work). Its network
-//! is QEMU's user-mode one: the host's loopback is 10.0.2.2 in the guest. A guest shares one folder with the host (9p), `/job` in it.
+//! A guest is QEMU with a Debian kernel and soft-iWARP ([`image`] makes it, `xtask/interop/build-guest.sh` does the
+//! work). Its network is QEMU's user-mode one: the host's loopback is 10.0.2.2 in the guest. A guest shares one folder
+//! with the host (9p), `/job` in it.
 //!
 //! # Writing a job
 //!
-//! A job is a function `fn(&Context) -> anyhow::Result<()>` in a file of its own in `jobs/`, with a line in `jobs::JOBS` and, if it
-//! is to be held for good, an entry in `interop.toml`. A job of either client names the versions of NFS that it runs in, and what
-//! carries them (`flavours`, [`flavour`]): it is a job of its own in each. Which jobs a run does says [`rotation`]. What happens in the guest is a shell script in `xtask/interop/guest/`,
-//! taken in by `include_str!`; `lib.sh` goes before each of them (`step`, `fail`, `equal`, `nfs_mount`, `mark`, `await`, ...).
+//! A job is a function `fn(&Context) -> anyhow::Result<()>` in a file of its own in `jobs/`, with a line in
+//! `jobs::JOBS` and, if it is to be held for good, an entry in `interop.toml`. A job of either client names the
+//! versions of NFS that it runs in, and what carries them (`flavours`, [`flavour`]): it is a job of its own in each.
+//! Which jobs a run does says [`rotation`]. What happens in the guest is a shell script in `xtask/interop/guest/`,
+//! taken in by `include_str!`; `lib.sh` goes before each of them (`step`, `fail`, `equal`, `nfs_mount`, `mark`,
+//! `await`, ...).
 //!
 //! ```ignore
-//! pub(super) const JOB: Job = Job { name: "client-hello", about: "...", seconds: 60, guests: 1, scales: false, flavours: flavour::VERSIONS, run };
+//! pub(super) const JOB: Job = Job {
+//!     name: "client-hello", about: "...", seconds: 60, guests: 1, scales: false, flavours: flavour::VERSIONS, run,
+//! };
 //! fn run(context: &Context) -> anyhow::Result<()> {
-//!     let server = context.serve(ServeOptions::new(context.folder("export")?))?;          // rpcrdma serve, ready
+//!     let server = context.serve(ServeOptions::new(context.folder("export")?))?;   // rpcrdma serve, ready
 //!     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/hello.sh"));
-//!     let guest = context.boot(guest.mounts(&server).capture())?;                           // runs in the background
-//!     guest.wait_for_mark("writing")?;                                                      // the script said `mark writing`
-//!     server.kill()?; server.start()?;                                                      // same ports, same state
-//!     guest.say("go on")?;                                                                  // the script waits: `await "go on"`
-//!     guest.finish()?;                       // waits for its end; fails with the step that failed, or a line of the kernel's log
-//!     server.finish()?;                      // stops it in order; fails if a connection ended for a violation, or it did not exit
+//!     let guest = context.boot(guest.mounts(&server).capture())?;                    // runs in the background
+//!     guest.wait_for_mark("writing")?;                                               // the script said `mark writing`
+//!     server.kill()?; server.start()?;                                               // same ports, same state
+//!     guest.say("go on")?;                                                           // it waits: `await "go on"`
+//!     // Waits for its end; fails with the step that failed, or a line of the kernel's log.
+//!     guest.finish()?;
+//!     // Stops it in order; fails if a connection ended for a violation, or it did not exit.
+//!     server.finish()?;
 //!     Ok(())
 //! }
 //! ```
 //!
-//! Faults: [`middlebox::Middlebox`] stands between both ends and cuts, stalls or slows a connection, also in the middle of a chosen kind of FPDU;
-//! [`namespace::Cable`] joins a guest whose whole host can vanish; [`serve::Server::kill`], [`guest::Guest::kill`] and [`guest::Guest::freeze`]
-//! are what they say.
+//! Faults: [`middlebox::Middlebox`] stands between both ends and cuts, stalls or slows a connection, also in the middle
+//! of a chosen kind of FPDU; [`namespace::Cable`] joins a guest whose whole host can vanish; [`serve::Server::kill`],
+//! [`guest::Guest::kill`] and [`guest::Guest::freeze`] are what they say.
 //!
-//! Guests that are to have an address each get a network of the job's own ([`network::Network`]): the server sees them apart, they reach each
-//! other, and the host can call them, as servers call clients back:
+//! Guests that are to have an address each get a network of the job's own ([`network::Network`]): the server sees them
+//! apart, they reach each other, and the host can call them, as servers call clients back:
 //!
 //! ```ignore
-//!     let network = context.network(network::ETHERNET)?;                                    // 10.77.0.1 is the host
+//!     let network = context.network(network::ETHERNET)?;                            // 10.77.0.1 is the host
 //!     let server = network.serve(ServeOptions::new(context.folder("export")?))?;
-//!     let one = network.guest(GuestOptions::new("one", SCRIPT).mounts(&server))?;           // 10.77.0.2, $ADDRESS in its script
-//!     let two = network.guest(GuestOptions::new("two", SCRIPT).mounts(&server))?;           // 10.77.0.3
-//!     network.call(two.address()?, 7)?;                                                     // what the guest says at that port
-//!     network.plug(0, false)?;                                                              // the first guest's cable is pulled
+//!     // 10.77.0.2 and 10.77.0.3, each $ADDRESS in its script.
+//!     let one = network.guest(GuestOptions::new("one", SCRIPT).mounts(&server))?;
+//!     let two = network.guest(GuestOptions::new("two", SCRIPT).mounts(&server))?;
+//!     network.call(two.address()?, 7)?;                                              // what the guest says there
+//!     network.plug(0, false)?;                                                       // pulls the first guest's cable
 //! ```
 //!
-//! A guest whose script ends in `obey` does what the host says, command by command ([`guest::Guest::run`]), also while its cable is
-//! pulled: the host then knows of several guests who does what when.
+//! A guest whose script ends in `obey` does what the host says, command by command ([`guest::Guest::run`]), also while
+//! its cable is pulled: the host then knows of several guests who does what when.
 //!
-//! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the guest and the
-//! server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at the job's budget. An error says what
-//! went wrong and which file to look at (`Context::failed` adds one). After the job, tshark reads each capture in its folder.
+//! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the
+//! guest and the server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at
+//! the job's budget. An error says what went wrong and which file to look at (`Context::failed` adds one). After the
+//! job, tshark reads each capture in its folder.
 //!
 //! Linux shares one transport per address and port: a guest that wants several connections mounts several ports
 //! (`ServeOptions::listeners`).

@@ -5,7 +5,8 @@ use std::{
     sync::atomic::{AtomicU16, Ordering},
 };
 
-/// Below where Linux takes ports of outgoing connections from (32768), so that a server that restarts finds its port free.
+/// Below where Linux takes ports of outgoing connections from (32768), so that a server that restarts finds its port
+/// free.
 const FIRST: u16 = 20_200;
 const COUNT: u16 = 12_000;
 

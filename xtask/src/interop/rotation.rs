@@ -13,7 +13,8 @@ const DAY_SECONDS: u64 = 24 * 60 * 60;
 const CORE: &[&str] = &[
     // Linux against itself: the harness, and the capture with which the others' are compared.
     "linux-linux",
-    // Linux's client: what a mount without a version does, data and random operations in the oldest and the newest version.
+    // Linux's client: what a mount without a version does, data and random operations in the oldest and the newest
+    // version.
     "client-nfs4",
     "client-tree",
     "client-tree-4.2",
@@ -72,7 +73,8 @@ pub(super) fn plan(asked: &Asked<'_>) -> anyhow::Result<Plan> {
     Ok(Plan { jobs, whole: true, words })
 }
 
-/// The core and one part of the others, in the jobs' order. Neighbours come into different parts: they are a job's flavours.
+/// The core and one part of the others, in the jobs' order. Neighbours come into different parts: they are a job's
+/// flavours.
 fn core_and(part: u64) -> Vec<&'static Job> {
     let mut turn = (1..=PARTS).cycle();
     let wanted = |job: &&Job| CORE.contains(&job.name) || turn.next() == Some(part);

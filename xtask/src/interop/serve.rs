@@ -21,8 +21,8 @@ use std::{
 /// How long the server may take to be ready, and to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client that
-/// may reclaim and is refused.
+/// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client
+/// that may reclaim and is refused.
 const NEVER: [&str; 8] =
     ["SERVERFAULT", "IO", "BADXDR", "OP_ILLEGAL", "OP_NOT_IN_SESSION", "NO_GRACE", "RECLAIM_BAD", "RECLAIM_CONFLICT"];
 
@@ -243,8 +243,8 @@ impl Server {
         }
     }
 
-    /// Stops it and judges what it counted: no connection ended for a violation of either side, none refused. Its metrics stay in
-    /// `NAME.metrics`, and are returned.
+    /// Stops it and judges what it counted: no connection ended for a violation of either side, none refused. Its
+    /// metrics stay in `NAME.metrics`, and are returned.
     pub(super) fn finish(&self) -> anyhow::Result<Metrics> {
         let metrics = self.metrics()?;
         let file = self.dir.join(format!("{}.metrics", self.options.name));

@@ -11,8 +11,8 @@ use std::{
     process::Command,
 };
 
-/// Sizes around every border that matters: nothing, XDR's padding, inline thresholds of 1,024 and 4,096 octets less their headers, pages, and the
-/// largest READ and WRITE.
+/// Sizes around every border that matters: nothing, XDR's padding, inline thresholds of 1,024 and 4,096 octets less
+/// their headers, pages, and the largest READ and WRITE.
 pub(super) const SIZES: &[usize] = &[
     0, 1, 2, 3, 4, 5, 63, 511, 900, 1023, 1024, 1025, 3000, 3900, 3950, 3999, 4000, 4001, 4095, 4096, 4097, 8191, 8192,
     8193, 65_535, 65_536, 65_537, 131_071, 262_145, 1_048_575, 1_048_576, 1_048_577, 3_145_733,
@@ -53,7 +53,8 @@ pub(super) fn make(folder: &Path, seed: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A smaller one: so many files, the first of all [`SIZES`] up to 64 KiB and one of three megabytes, in one folder, with a link and a hole.
+/// A smaller one: so many files, the first of all [`SIZES`] up to 64 KiB and one of three megabytes, in one folder,
+/// with a link and a hole.
 pub(super) fn make_small(folder: &Path, files: usize, seed: u64) -> anyhow::Result<()> {
     let mut numbers = Numbers(seed);
     fs::create_dir_all(folder.join("below"))?;

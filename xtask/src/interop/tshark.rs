@@ -1,8 +1,9 @@
-//! The second reader: tshark reads each capture of a job, and may mark malformed only what it also marks between two Linux kernels.
+//! The second reader: tshark reads each capture of a job, and may mark malformed only what it also marks between two
+//! Linux kernels.
 //!
-//! It knows version 1 of RPC-over-RDMA only. Messages of version 2 are data of RDMAP to it, once it has looked for the chunk lists of version 1 in
-//! them: some end before the lists do that it thinks to see ([`UNNAMED`]). Where a client asks for version 2, is refused and goes on in version 1 on
-//! the same connection, it reads on from there.
+//! It knows version 1 of RPC-over-RDMA only. Messages of version 2 are data of RDMAP to it, once it has looked for the
+//! chunk lists of version 1 in them: some end before the lists do that it thinks to see ([`UNNAMED`]). Where a client
+//! asks for version 2, is refused and goes on in version 1 on the same connection, it reads on from there.
 //!
 //! The project's own reader goes over the same captures, for credits, CRCs and versions ([`Wire::judge`]).
 
@@ -15,7 +16,8 @@ use std::{
     process::Command,
 };
 
-/// What tshark marks although it is right, and does not mark in the capture of two Linux kernels. The kind as [`kind`] makes it, the reason.
+/// What tshark marks although it is right, and does not mark in the capture of two Linux kernels. The kind as [`kind`]
+/// makes it, the reason.
 const KNOWN: &[(&str, &str)] = &[
     (
         "V# READLINK Reply (Call In #)[Malformed Packet]",
@@ -102,7 +104,8 @@ fn judge(context: &Context, capture: &Path, in_version_2: &BTreeSet<String>) -> 
     Ok(())
 }
 
-/// tshark on a capture. Linux's client takes ports below 1,024, and tshark would read a connection from port 862, say, as TWAMP.
+/// tshark on a capture. Linux's client takes ports below 1,024, and tshark would read a connection from port 862, say,
+/// as TWAMP.
 fn tshark(capture: &Path) -> Command {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.try_heuristic_first:TRUE", "-r"]).arg(capture);
@@ -144,9 +147,10 @@ fn called_and_answered(lines: &str, operation: u32) -> (usize, usize) {
 
 /// Those of the packets in which tshark has not lost its way.
 ///
-/// It can take octets in the middle of file data for the beginning of an FPDU, and then reads what is not there: the CRC of that "FPDU"
-/// is wrong. Our own reader has found every CRC of the capture right before ([`Wire::judge`]). If what it has read so looks like a Send that is not
-/// over, it puts it before the next Send, which is then malformed with a right CRC.
+/// It can take octets in the middle of file data for the beginning of an FPDU, and then reads what is not there: the
+/// CRC of that "FPDU" is wrong. Our own reader has found every CRC of the capture right before ([`Wire::judge`]). If
+/// what it has read so looks like a Send that is not over, it puts it before the next Send, which is then malformed
+/// with a right CRC.
 fn not_lost(context: &Context, capture: &Path, frames: &[String]) -> anyhow::Result<Vec<String>> {
     let asked = in_detail(context, capture, &frames[..frames.len().min(LOOKED_AT)])?;
     let mut parts: Vec<_> = asked.iter().flat_map(|(_, shown)| fragments(shown)).collect();
@@ -196,7 +200,8 @@ fn fragments(shown: &str) -> Vec<String> {
 
 /// What tshark marks as malformed: by kind, the packets' numbers.
 ///
-/// A packet may hold several messages, and tshark does not say which of them it means: one with a READ reply counts as that.
+/// A packet may hold several messages, and tshark does not say which of them it means: one with a READ reply counts as
+/// that.
 fn malformed(
     context: &Context,
     capture: &Path,

@@ -1,7 +1,8 @@
 //! Which version of RPC-over-RDMA each connection of a capture speaks, and whether version 2's credits were kept.
 //!
-//! A client that may speak either begins with its properties (RDMA2_CONNPROP). A server without version 2, Linux's is one, answers with an
-//! error about the version in version 1's form, which names version 1 alone; the same connection goes on with calls of version 1.
+//! A client that may speak either begins with its properties (RDMA2_CONNPROP). A server without version 2, Linux's is
+//! one, answers with an error about the version in version 1's form, which names version 1 alone; the same connection
+//! goes on with calls of version 1.
 
 use serde_json::Value;
 use std::collections::{BTreeSet, VecDeque};
@@ -118,8 +119,8 @@ impl Versions {
 
     /// Every message of version 2 costs one; a lone grant may be sent without any. Every one grants.
     ///
-    /// A capture is made at one end: a grant that was recorded before a message of the other end may have crossed it on the way. So a
-    /// side reads a grant as late as it can have; what is found wrong is wrong in any case.
+    /// A capture is made at one end: a grant that was recorded before a message of the other end may have crossed it on
+    /// the way. So a side reads a grant as late as it can have; what is found wrong is wrong in any case.
     fn credits(&mut self, record: &Value, connection: &mut Spoken, side: usize) {
         let header = &record["header"];
         let xid = header["xid"].as_u64();

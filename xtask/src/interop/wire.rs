@@ -1,4 +1,5 @@
-//! A capture, as `rpcrdma decode --json` reads it: what the two ends agreed on, what they used, and whether credits were kept.
+//! A capture, as `rpcrdma decode --json` reads it: what the two ends agreed on, what they used, and whether credits
+//! were kept.
 
 use super::{
     context::Context,
@@ -22,7 +23,8 @@ const FIRST_CREDITS: u64 = 1;
 /// What went one way over all connections of a capture, by who connected (`initiator`) or who listened.
 #[derive(Default)]
 pub(super) struct Way {
-    /// Connections whose set-up carried RFC 8797 private data: the receive size that it names in octets, whether it allows remote invalidation.
+    /// Connections whose set-up carried RFC 8797 private data: the receive size that it names in octets, whether it
+    /// allows remote invalidation.
     pub(super) private_data: Vec<(u64, bool)>,
     /// Sends in all.
     pub(super) sends: u64,
@@ -73,7 +75,8 @@ pub(super) struct Wire {
 #[derive(Default)]
 struct Connection {
     initiator: String,
-    /// By side (0 initiator, 1 responder): calls not answered, credits, Reads not answered, the Reads that the peer serves.
+    /// By side (0 initiator, 1 responder): calls not answered, credits, Reads not answered, the Reads that the peer
+    /// serves.
     calls: [BTreeSet<u64>; 2],
     credits: [u64; 2],
     reads: [usize; 2],
@@ -260,8 +263,8 @@ fn is_call(record: &Value) -> bool {
     }
 }
 
-/// RFC 8797's private data: the format's number, version, flags (bit 0: remote invalidation), then the send and the receive
-/// size, each in units of 1,024 octets less one.
+/// RFC 8797's private data: the format's number, version, flags (bit 0: remote invalidation), then the send and the
+/// receive size, each in units of 1,024 octets less one.
 fn private_data(hex: &str) -> Option<(u64, bool)> {
     let rest = hex.strip_prefix("f6ab0e18")?;
     let octet = |at: usize| rest.get(2 * at..2 * at + 2).and_then(|digits| u64::from_str_radix(digits, 16).ok());

@@ -1,7 +1,8 @@
 //! `cargo xtask load`: what a thousand connections cost the built server, idle and active, as tables in docs/load.md.
 //!
-//! Measured by the program `rpcrdma-load` (`tests/load`), which is built and started here: it makes the connections, and reads from
-//! `/proc` what the server holds. All numbers are kept in docs/figures/load.json, from which the tables can be made again.
+//! Measured by the program `rpcrdma-load` (`tests/load`), which is built and started here: it makes the connections,
+//! and reads from `/proc` what the server holds. All numbers are kept in docs/figures/load.json, from which the tables
+//! can be made again.
 
 mod data;
 mod table;
@@ -39,8 +40,8 @@ pub(crate) struct Arguments {
     /// A short run that changes no document
     #[arg(long)]
     quick: bool,
-    /// Measure something else: READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2 is too
-    /// slow
+    /// Measure something else: READ and WRITE in NFS 4.2 beside version 3, by turns over one connection. Fails if 4.2
+    /// is too slow
     #[arg(long, conflicts_with_all = ["connections", "seed"])]
     versions: bool,
     /// Measure nothing; make the tables from the numbers in docs/figures again

@@ -1,7 +1,7 @@
 //! `cargo xtask load --versions`: READ and WRITE in NFS 4.2 beside version 3, as a table in docs/load.md.
 //!
-//! Measured by `rpcrdma-load beside` (`tests/load/src/beside`), which is built and started here. Its numbers are kept in
-//! docs/figures/nfs-versions.json, from which the table can be made again.
+//! Measured by `rpcrdma-load beside` (`tests/load/src/beside`), which is built and started here. Its numbers are kept
+//! in docs/figures/nfs-versions.json, from which the table can be made again.
 
 use crate::{
     figures::{machine::Machine, section, table::thousands},

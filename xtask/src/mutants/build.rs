@@ -135,7 +135,8 @@ fn program(package: &str, line: &str) -> Option<Program> {
     if message["profile"]["test"] != true {
         return None;
     }
-    // Of an artifact it is not said whether its unit tests are run by default: here they are, or it would not have been built.
+    // Of an artifact it is not said whether its unit tests are run by default: here they are, or it would not have been
+    // built.
     let mut target = message["target"].clone();
     target["test"] = true.into();
     Some(Program { target: test_program(package, &target)?, executable, folder })

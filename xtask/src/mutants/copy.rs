@@ -1,7 +1,8 @@
 //! A copy of the repository's files, in which faults are put. The tree itself is only read.
 //!
-//! The copy is what stands in the tree, committed or not, without what git ignores. Files are written only where their content
-//! differs, so that nothing is built again for a copy alone. What a broken-off run has left is put right by the next.
+//! The copy is what stands in the tree, committed or not, without what git ignores. Files are written only where their
+//! content differs, so that nothing is built again for a copy alone. What a broken-off run has left is put right by the
+//! next.
 
 use super::list::Fault;
 use anyhow::{Context as _, ensure};

@@ -1,8 +1,8 @@
 //! Asks the tests about one fault after the other.
 //!
-//! The order is from cheap to dear: the test program that the list names, the crate's other ones, then those of the crates above.
-//! Before a test program is asked about a fault it has to pass without one: otherwise a failure would say nothing. That is asked
-//! once, and of those programs only that are needed.
+//! The order is from cheap to dear: the test program that the list names, the crate's other ones, then those of the
+//! crates above. Before a test program is asked about a fault it has to pass without one: otherwise a failure would say
+//! nothing. That is asked once, and of those programs only that are needed.
 
 use super::{
     build::{Builder, NotBuilt, Program, Target},
@@ -166,8 +166,8 @@ impl<'a> Judge<'a> {
         Ok(Verdict::Survived)
     }
 
-    /// How a test program notices what stands in the copy, if it does. A test that fails has to fail a second time, alone:
-    /// one that fails now and then, on a machine that has much to do, has noticed nothing.
+    /// How a test program notices what stands in the copy, if it does. A test that fails has to fail a second time,
+    /// alone: one that fails now and then, on a machine that has much to do, has noticed nothing.
     fn noticed(&self, program: &Program) -> anyhow::Result<Option<End>> {
         let limit = self.limit(program);
         for _ in 0..TRIES {

@@ -1,5 +1,5 @@
-//! The list of faults, `mutants.toml`, and where each of them stands in the source. A list that does not say what it should is
-//! refused as a whole.
+//! The list of faults, `mutants.toml`, and where each of them stands in the source. A list that does not say what it
+//! should is refused as a whole.
 
 use anyhow::{Context as _, bail, ensure};
 use serde::Deserialize;

@@ -1,8 +1,9 @@
 //! `cargo xtask mutants`: whether the tests notice what they are there for.
 //!
-//! `mutants.toml` lists deliberate faults, each of them one that somebody could make. They are put one at a time into a copy of
-//! the tree (`target/mutants/tree`), and the tests of the changed crate and of those above are run, up to the first that fails. A
-//! fault that no test notices fails the command, and so does a list that does not fit the code any more. See `docs/mutants.md`.
+//! `mutants.toml` lists deliberate faults, each of them one that somebody could make. They are put one at a time into a
+//! copy of the tree (`target/mutants/tree`), and the tests of the changed crate and of those above are run, up to the
+//! first that fails. A fault that no test notices fails the command, and so does a list that does not fit the code any
+//! more. See `docs/mutants.md`.
 
 mod build;
 mod copy;

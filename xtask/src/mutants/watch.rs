@@ -1,7 +1,7 @@
 //! Runs a test program up to the first test that fails, and not for ever.
 //!
-//! A program runs in a process group of its own, which is killed when a test has failed, when the time is over, or when it has taken
-//! too much memory: broken code may do anything.
+//! A program runs in a process group of its own, which is killed when a test has failed, when the time is over, or when
+//! it has taken too much memory: broken code may do anything.
 
 use super::build::Program;
 use anyhow::Context as _;
@@ -15,7 +15,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The address space of a test program, in octets: a fault that allocates without end must not take the machine with it.
+/// The address space of a test program, in octets: a fault that allocates without end must not take the machine with
+/// it.
 const MEMORY_OCTETS: u64 = 8 << 30;
 /// The processor time of a test program, in seconds: one that outlives us, spinning, ends.
 const PROCESSOR_SECONDS: u64 = 1800;
@@ -185,8 +186,8 @@ mod tests {
     use crate::mutants::build::Target;
     use std::path::PathBuf;
 
-    /// A program that does what a script says. Another process writes it: a file that this one has open for writing, or that
-    /// a test beside has inherited in that moment, could not be executed.
+    /// A program that does what a script says. Another process writes it: a file that this one has open for writing, or
+    /// that a test beside has inherited in that moment, could not be executed.
     fn script(name: &str, text: &str) -> Program {
         let executable = std::env::temp_dir().join(format!("rpcrdma-watch-{}-{name}", std::process::id()));
         let written = Command::new("sh")

@@ -1,5 +1,5 @@
-//! The rules that the specifications make, and those for which a test is not owed. A file that does not say what it should is
-//! refused as a whole.
+//! The rules that the specifications make, and those for which a test is not owed. A file that does not say what it
+//! should is refused as a whole.
 
 use anyhow::{Context as _, ensure};
 use serde::{Deserialize, de::DeserializeOwned};

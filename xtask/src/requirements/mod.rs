@@ -1,9 +1,9 @@
 //! `cargo xtask requirements`: which test proves which rule of the specifications, and which rules nothing proves.
 //!
 //! Three things are read: the catalogues of rules (`spec/requirements.toml`, `spec/requirements-extra.toml`), the lines
-//! `/// proves: ID, ID` above the tests of the workspace, and `spec/exceptions.toml`, which says of a rule without a test why it
-//! has none. Every rule is one or the other; the command fails when one is neither, and so does the test below. So a proof that
-//! goes away takes CI with it.
+//! `/// proves: ID, ID` above the tests of the workspace, and `spec/exceptions.toml`, which says of a rule without a
+//! test why it has none. Every rule is one or the other; the command fails when one is neither, and so does the test
+//! below. So a proof that goes away takes CI with it.
 
 mod catalogue;
 mod report;
@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
     id: Option<String>,
 }
 
-/// Prints what was asked for. Fails when a rule is neither proven nor excepted, or a file of the catalogue or a line of a test is
-/// wrong.
+/// Prints what was asked for. Fails when a rule is neither proven nor excepted, or a file of the catalogue or a line of
+/// a test is wrong.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
     let report = read(root)?;

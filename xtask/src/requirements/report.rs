@@ -40,8 +40,8 @@ impl Counts {
 }
 
 impl Report {
-    /// Fails when a test or an exception names a rule that is in no catalogue, or when a rule is excepted twice, or although it is
-    /// proven.
+    /// Fails when a test or an exception names a rule that is in no catalogue, or when a rule is excepted twice, or
+    /// although it is proven.
     pub(super) fn new(rules: Vec<Rule>, listed: Vec<Exception>, tests: Vec<Proof>) -> anyhow::Result<Report> {
         let known: BTreeSet<&str> = rules.iter().map(|rule| rule.id.as_str()).collect();
         let mut proofs: BTreeMap<String, Vec<Proof>> = BTreeMap::new();

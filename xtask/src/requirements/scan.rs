@@ -1,6 +1,6 @@
-//! The proofs: lines `/// proves: ID, ID` of the workspace's sources, each directly above the attribute of a test (several such
-//! lines may stand in a row). A line anywhere else is an error, for what it says would be proven by nothing; so is one above a
-//! test that is ignored.
+//! The proofs: lines `/// proves: ID, ID` of the workspace's sources, each directly above the attribute of a test
+//! (several such lines may stand in a row). A line anywhere else is an error, for what it says would be proven by
+//! nothing; so is one above a test that is ignored.
 
 use anyhow::{Context as _, bail, ensure};
 use std::{
@@ -79,8 +79,8 @@ fn in_source(file: &str, text: &str) -> anyhow::Result<Vec<Proof>> {
     Ok(proofs)
 }
 
-/// What stands behind the mark, if a line is a proof. A mark that is written a little otherwise is taken too, and is an error later
-/// if it is not above a test: nothing is passed over in silence.
+/// What stands behind the mark, if a line is a proof. A mark that is written a little otherwise is taken too, and is an
+/// error later if it is not above a test: nothing is passed over in silence.
 fn said(line: &str) -> Option<&str> {
     line.trim_start_matches(['/', '!']).trim_start().strip_prefix("proves:").filter(|_| line.starts_with("//"))
 }

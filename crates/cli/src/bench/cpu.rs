@@ -3,7 +3,8 @@
 use anyhow::{Context, Result};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Where in `/proc/PID/stat` user and system time stand, counted from after the command's name (proc(5), fields 14, 15).
+/// Where in `/proc/PID/stat` user and system time stand, counted from after the command's name (proc(5), fields 14,
+/// 15).
 const USER_FIELD: usize = 11;
 const SYSTEM_FIELD: usize = 12;
 

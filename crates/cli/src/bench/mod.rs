@@ -73,9 +73,9 @@ pub(crate) struct BenchArgs {
     /// answered with a block, one after the other
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
-    /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and replies
-    /// of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as much room;
-    /// and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
+    /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
+    /// replies of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as
+    /// much room; and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
     #[arg(long, conflicts_with_all = ["url", "baseline", "overwrite", "server_pid", "capture", "no_crc"])]
     versions: bool,
     /// With --versions: the most Sends of a call in version 2, before it is put into memory that the server reads

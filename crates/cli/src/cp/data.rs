@@ -1,8 +1,8 @@
-//! Moving the octets of a file: shared or copied by the server where both ends are one server of version 4.2, else read and
-//! written.
+//! Moving the octets of a file: shared or copied by the server where both ends are one server of version 4.2, else read
+//! and written.
 //!
-//! What a server copies it may still lose until a COMMIT, as with writes, and the verifier says whether it has. Holes stay
-//! holes: a server is asked to copy what is between them.
+//! What a server copies it may still lose until a COMMIT, as with writes, and the verifier says whether it has. Holes
+//! stay holes: a server is asked to copy what is between them.
 
 use super::{Copier, Item};
 use crate::{

@@ -146,7 +146,8 @@ impl Copier<'_> {
     async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, u32)> {
         let unfinished = Unfinished { directory: item.directory.clone(), name, unsure: false };
         let is_fresh = unfinished.name != item.name;
-        // Before it is there: an interruption must not come between. A name that is no fresh one may become somebody else's.
+        // Before it is there: an interruption must not come between. A name that is no fresh one may become somebody
+        // else's.
         if is_fresh {
             self.unfinished.borrow_mut().push(unfinished.clone());
         }

@@ -1,5 +1,5 @@
-//! What has no contents, and what is made when everything else is there: links, special files, and what directories have
-//! besides what is in them.
+//! What has no contents, and what is made when everything else is there: links, special files, and what directories
+//! have besides what is in them.
 
 use super::{ATTRIBUTES_NOT_KEPT, Copier, Filled, Item, times};
 use crate::{extras, links::Links};

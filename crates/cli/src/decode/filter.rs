@@ -13,8 +13,8 @@ pub(crate) struct FilterArgs {
     /// Show only calls with this XID, decimal or 0x and hexadecimal, and their replies; may be given several times
     #[arg(long, value_name = "XID", value_parser = parse_xid, value_delimiter = ',', conflicts_with = "hex")]
     xid: Vec<u32>,
-    /// Show only calls of this procedure, such as READ or getattr, and COMPOUNDs of NFS version 4 with this operation, such as
-    /// OPEN or cb_recall, and their replies; may be given several times
+    /// Show only calls of this procedure, such as READ or getattr, and COMPOUNDs of NFS version 4 with this operation,
+    /// such as OPEN or cb_recall, and their replies; may be given several times
     #[arg(long, value_name = "NAME", value_parser = parse_procedure, value_delimiter = ',', conflicts_with = "hex")]
     procedure: Vec<String>,
     /// Show only calls that were answered later than this, such as 10ms, 250us or 1s, and those that waited longer for

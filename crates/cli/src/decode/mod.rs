@@ -139,7 +139,8 @@ mod tests {
         assert_eq!(vectors_are_answered(1), 521);
     }
 
-    /// proves: V2-6-a, V2-6.2.1-a, V2-6.2.2-a, V2-6.2.3-b, V2-6.3.3-b, V2-6.3.4-a, V2-7.1.1-a, V2-7.1.2-a, V2-7.2.1-a, V2-7.2.2-a
+    /// proves: V2-6-a, V2-6.2.1-a, V2-6.2.2-a, V2-6.2.3-b, V2-6.3.3-b, V2-6.3.4-a, V2-7.1.1-a, V2-7.1.2-a, V2-7.2.1-a
+    /// proves: V2-7.2.2-a
     #[test]
     fn version_2_vectors_are_answered() {
         assert_eq!(vectors_are_answered(2), 862);

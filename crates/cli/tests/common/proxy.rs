@@ -23,8 +23,8 @@ pub(crate) fn wait_until_idle(passing: &Passing) {
     }
 }
 
-/// Passes everything on, and lets a function change each record of the server's, which begins with its mark. Returns the
-/// address to connect to. It lives as long as the process.
+/// Passes everything on, and lets a function change each record of the server's, which begins with its mark. Returns
+/// the address to connect to. It lives as long as the process.
 pub(crate) fn between(server: &str, change: impl FnMut(&mut Vec<u8>) + Send + 'static) -> String {
     each_way(server, |_| {}, change).0
 }

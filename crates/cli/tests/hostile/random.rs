@@ -1,5 +1,5 @@
-//! Valid exchanges of both versions with some octets changed, cut, doubled or swapped: whatever becomes of the connection, it ends, the server
-//! lives, and others notice nothing.
+//! Valid exchanges of both versions with some octets changed, cut, doubled or swapped: whatever becomes of the
+//! connection, it ends, the server lives, and others notice nothing.
 //!
 //! The seed is printed. `RPCRDMA_HOSTILE_RUNS` says how many exchanges, `RPCRDMA_HOSTILE_SEED` which.
 

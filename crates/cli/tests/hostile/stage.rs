@@ -13,10 +13,11 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The server's memory may have grown by this much afterwards, in KiB: allocators and pools keep some, the debug build more.
+/// The server's memory may have grown by this much afterwards, in KiB: allocators and pools keep some, the debug build
+/// more.
 const MEMORY_SLACK_KIB: u64 = 48 << 10;
-/// Descriptors that may be open beyond those before, not counting files that were served: of these the server keeps a bounded
-/// number open for the next call.
+/// Descriptors that may be open beyond those before, not counting files that were served: of these the server keeps a
+/// bounded number open for the next call.
 const DESCRIPTOR_SLACK: usize = 0;
 /// Threads that may have come: those for the file system start when they are first needed.
 const THREAD_SLACK: u64 = 64;
@@ -24,8 +25,8 @@ const THREAD_SLACK: u64 = 64;
 const SETTLED: Duration = Duration::from_millis(200);
 /// How soon everything is back.
 const RECOVERY: Duration = Duration::from_secs(10);
-/// What may stand in the log, in octets, whatever peers do, beside the ends of connections: nothing, and a little room for
-/// what is none of their doing.
+/// What may stand in the log, in octets, whatever peers do, beside the ends of connections: nothing, and a little room
+/// for what is none of their doing.
 const MAX_LOG_OCTETS: usize = 2048;
 /// How many ends of connections the log tells in a minute.
 const ENDS_A_MINUTE: u64 = 60;
@@ -101,8 +102,8 @@ impl Stage {
         stage
     }
 
-    /// The connection that was there all the time works, and so does a new one: in version 3, which takes no place among
-    /// the clients that the server knows.
+    /// The connection that was there all the time works, and so does a new one: in version 3, which takes no place
+    /// among the clients that the server knows.
     pub(crate) fn a_good_client_is_served(&mut self) {
         self.the_open_connection_works();
         let output = rpcrdma().arg("cat").arg(self.server.url_3("file")).output().unwrap();

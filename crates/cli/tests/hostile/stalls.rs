@@ -1,5 +1,5 @@
-//! Time-outs, live: each way of making no progress ends its connection in time, by the server's own doing, and not before.
-//! The limit is a second here; the defaults are longer.
+//! Time-outs, live: each way of making no progress ends its connection in time, by the server's own doing, and not
+//! before. The limit is a second here; the defaults are longer.
 
 use crate::{
     idlers::{asked, deaf, ended, half_frame, read_call, ready, vanish, vanished, withholding},
@@ -19,8 +19,8 @@ const STALL_ARGUMENT: [&str; 2] = ["--stall-timeout", "1"];
 const EARLY: Duration = Duration::from_millis(900);
 /// What a busy machine may add.
 const LATE: Duration = Duration::from_secs(8);
-/// What a peer that does not read may make the server hold, in KiB: a megabyte of answers and the next one, and what the
-/// allocator keeps around it.
+/// What a peer that does not read may make the server hold, in KiB: a megabyte of answers and the next one, and what
+/// the allocator keeps around it.
 const MAX_PEER_KIB: u64 = 4 << 10;
 const HERE: [u8; 4] = [127, 0, 0, 1];
 

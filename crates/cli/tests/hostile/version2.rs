@@ -1,5 +1,5 @@
-//! Version 2 of RPC-over-RDMA: every judged vector over a real connection, which version a connection speaks, sequences that
-//! never end, and floods.
+//! Version 2 of RPC-over-RDMA: every judged vector over a real connection, which version a connection speaks, sequences
+//! that never end, and floods.
 
 use crate::{
     headers2::{
@@ -193,8 +193,8 @@ fn a_call_in_parts_is_served_up_to_the_limit_and_refused_beyond() {
     stage.finish();
 }
 
-/// Peers that begin calls in parts and stop take no more than the share of their address: others are served, and so are their own calls
-/// that need none of it.
+/// Peers that begin calls in parts and stop take no more than the share of their address: others are served, and so are
+/// their own calls that need none of it.
 #[test]
 fn parts_that_are_held_are_bounded_for_each_address() {
     let mut stage = Stage::new(&["--memory", "64M"]);
@@ -217,8 +217,8 @@ fn parts_that_are_held_are_bounded_for_each_address() {
     stage.finish();
 }
 
-/// Messages that call nothing, without end: grants, errors about nothing, replies to nobody. None is answered, and calls are
-/// served among them.
+/// Messages that call nothing, without end: grants, errors about nothing, replies to nobody. None is answered, and
+/// calls are served among them.
 /// proves: V2-4.2.1.2-d, V2-7-g
 #[test]
 fn floods_of_messages_that_ask_nothing_are_not_answered() {

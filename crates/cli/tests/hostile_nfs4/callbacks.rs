@@ -1,4 +1,5 @@
-//! The server's calls to clients that answer as they like: nothing, nonsense, another's, twice, or by ending the connection.
+//! The server's calls to clients that answer as they like: nothing, nonsense, another's, twice, or by ending the
+//! connection.
 
 use crate::honest::{Honest, LOCKED, places, stage};
 use rpcrdma_peers::{
@@ -62,8 +63,8 @@ impl Waits {
     }
 }
 
-/// Opens a file until the server says that it tells of its locks: it learns of the answer to CB_NULL by and by. Returns the stateid
-/// and the handle.
+/// Opens a file until the server says that it tells of its locks: it learns of the answer to CB_NULL by and by. Returns
+/// the stateid and the handle.
 fn until_called(client: &mut Client, file: &[u8], owner: &[u8]) -> (State, Vec<u8>) {
     let begin = Instant::now();
     loop {
@@ -165,8 +166,8 @@ fn who_waits_for_a_lock_is_told_over_the_connection_of_its_own() {
     stage.finish();
 }
 
-/// Replies to no call, of another's session, slot and number, of octets that are nothing, and twice the same: the connection
-/// stays, and so do others.
+/// Replies to no call, of another's session, slot and number, of octets that are nothing, and twice the same: the
+/// connection stays, and so do others.
 #[test]
 fn answers_that_nobody_has_asked_for_do_no_harm() {
     let stage = stage(&[]);
@@ -266,8 +267,8 @@ fn a_client_that_answers_nothing_costs_nobody_else_anything() {
     stage.finish();
 }
 
-/// The connection ends in the middle of a call. The same call comes by the same slot and number over the connection that the
-/// client binds next.
+/// The connection ends in the middle of a call. The same call comes by the same slot and number over the connection
+/// that the client binds next.
 ///
 /// proves: NFS4-8881-2.10.6.2-b, NFS4-8881-2.10.3.1-a
 #[test]

@@ -1,5 +1,5 @@
-//! Floods against the limits of what version 4 keeps: what is at the limit is given, one past it is refused, and an honest client
-//! keeps what it has.
+//! Floods against the limits of what version 4 keeps: what is at the limit is given, one past it is refused, and an
+//! honest client keeps what it has.
 
 use crate::honest::{Honest, places, stage};
 use rpcrdma_peers::{
@@ -244,7 +244,8 @@ fn a_flood_of_locks_ends_at_its_limit() {
     stage.finish();
 }
 
-/// COMPOUNDs of many READs, each of which wants memory while others hold some: all are answered, and nobody waits for ever.
+/// COMPOUNDs of many READs, each of which wants memory while others hold some: all are answered, and nobody waits for
+/// ever.
 #[test]
 fn calls_of_many_reads_do_not_wait_for_each_other() {
     let stage = stage(&["--memory", "16M"]);

@@ -67,8 +67,8 @@ fn clients_and_sessions_of_others_stay() {
             assert_eq!(link.call(&steal).status, status::CLID_INUSE, "the name, by another user");
         }
         let session = |id, sequence| Compound::new(2).op(op::CREATE_SESSION, client::create_session(id, sequence, 8));
-        // A client that was confirmed may have sessions made by any user (RFC 8881 section 18.36.4): by its next number, and by
-        // its last as a repetition, which makes none.
+        // A client that was confirmed may have sessions made by any user (RFC 8881 section 18.36.4): by its next
+        // number, and by its last as a repetition, which makes none.
         assert_eq!(link.call(&session(id, honest.client.creation - 1)).status, status::OK);
         for sequence in [honest.client.creation + 1, 0, u32::MAX] {
             assert_eq!(link.call(&session(id, sequence)).status, status::SEQ_MISORDERED);

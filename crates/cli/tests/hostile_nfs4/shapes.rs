@@ -186,7 +186,8 @@ fn counts_without_end_cost_nothing() {
                 client.link.send(&call);
                 let octets = match client.link.hear().1 {
                     Status::Success(octets) => octets,
-                    // More octets than the operation has: no call at all, and the slot goes on as if it had not been there.
+                    // More octets than the operation has: no call at all, and the slot goes on as if it had not been
+                    // there.
                     Status::GarbageArgs => {
                         client.slots[0] -= 1;
                         continue;

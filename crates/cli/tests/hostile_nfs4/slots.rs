@@ -123,7 +123,8 @@ fn what_a_slot_does_not_expect_is_refused_and_changes_nothing() {
     stage.finish();
 }
 
-/// A client that never goes on in its slot, and asks again and again: the answer costs no more than it did the first time.
+/// A client that never goes on in its slot, and asks again and again: the answer costs no more than it did the first
+/// time.
 #[test]
 fn a_slot_that_is_never_acknowledged_costs_its_own_answer_alone() {
     let stage = stage(&[]);

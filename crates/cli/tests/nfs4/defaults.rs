@@ -1,5 +1,5 @@
-//! Where the command listens if it is told nothing. The ports may be somebody else's on the machine of these tests: then it has to
-//! say so.
+//! Where the command listens if it is told nothing. The ports may be somebody else's on the machine of these tests:
+//! then it has to say so.
 
 use super::common::rpcrdma;
 use serde_json::Value;

@@ -1,10 +1,10 @@
 //! The state machine of one connection of version 2: both halves, the exchange, and what is sent when.
 //!
-//! Its methods are called as those of version 1's [`Connection`](crate::Connection). It owns what its parts own. No input
-//! is an error: what a peer does wrong shows as an action, and names that mean nothing any more are ignored.
+//! Its methods are called as those of version 1's [`Connection`](crate::Connection). It owns what its parts own. No
+//! input is an error: what a peer does wrong shows as an action, and names that mean nothing any more are ignored.
 //!
-//! What is sent first when a credit is there: the rest of a message that is under way, properties, errors, replies, calls.
-//! A grant goes out alone only when the peer may have run out of credits and nothing else is there to carry it.
+//! What is sent first when a credit is there: the rest of a message that is under way, properties, errors, replies,
+//! calls. A grant goes out alone only when the peer may have run out of credits and nothing else is there to carry it.
 
 use super::{
     ErrorBody, ExtensionRefused, MAX_WAITING_MESSAGES, OtherBody,
@@ -30,12 +30,12 @@ use std::{
     time::Duration,
 };
 
-/// How long answers may wait for credits that the peer does not grant, before it is given up, for they hold memory; and calls
-/// of which none is under way.
+/// How long answers may wait for credits that the peer does not grant, before it is given up, for they hold memory; and
+/// calls of which none is under way.
 pub const CREDIT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long the parts of one message may take to come, before the connection is given up. They hold memory, and the longest
-/// message that is put together comes in this time at 70 kB/s.
+/// How long the parts of one message may take to come, before the connection is given up. They hold memory, and the
+/// longest message that is put together comes in this time at 70 kB/s.
 pub const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Whether something waits for credits.
@@ -175,8 +175,8 @@ impl Connection {
         self.actions.pop_front()
     }
 
-    /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free. `repeatable` says that it may
-    /// be executed twice, and so be sent again when its reply did not fit.
+    /// Starts a call of ours. It is sent as soon as the exchange is over and a credit is free. `repeatable` says that
+    /// it may be executed twice, and so be sent again when its reply did not fit.
     ///
     /// # Errors
     /// If the XID is in use, or this end does not call. That no message can carry it shows later, as
@@ -290,8 +290,8 @@ impl Connection {
         self.credits.settle(&mut self.actions);
     }
 
-    /// Whether calls that came in parts, and are not answered, hold more memory than half a call may: no more of the kind are
-    /// wanted then, and the credits that the peer has let it send little of another.
+    /// Whether calls that came in parts, and are not answered, hold more memory than half a call may: no more of the
+    /// kind are wanted then, and the credits that the peer has let it send little of another.
     fn is_full(&self) -> bool {
         u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
     }

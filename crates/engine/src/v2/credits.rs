@@ -12,18 +12,18 @@
 //!
 //! `least` never exceeds what the peer has once it has read all that we sent: at nothing, it may be waiting for us.
 //!
-//! What the peer could not add to a balance that was full is lost, and `count` would owe for it forever. Two things keep
-//! that from narrowing the window of either end to a message at a time, after one of them has sent much more than the
-//! other. The end that calls learns from each reply what the peer has read: whatever was granted up to the call, no more
-//! than our ceiling is left of it. The end that answers learns nothing of the kind; but the client's ceiling is half of
-//! what it lets be asked of the server, and with it the most that the server can come to owe.
+//! What the peer could not add to a balance that was full is lost, and `count` would owe for it forever. Two things
+//! keep that from narrowing the window of either end to a message at a time, after one of them has sent much more than
+//! the other. The end that calls learns from each reply what the peer has read: whatever was granted up to the call, no
+//! more than our ceiling is left of it. The end that answers learns nothing of the kind; but the client's ceiling is
+//! half of what it lets be asked of the server, and with it the most that the server can come to owe.
 
 use crate::{Action, Config, Side, config::MAX_CREDITS};
 use rpcrdma_wire::v2::Credits as Word;
 use std::collections::VecDeque;
 
-/// The most credits of the peer's that are believed, unless told otherwise. Each one costs a receive, since a message of
-/// ours that spends one has to grant one.
+/// The most credits of the peer's that are believed, unless told otherwise. Each one costs a receive, since a message
+/// of ours that spends one has to grant one.
 pub const MAX_PEER_CREDITS: u16 = 64;
 
 /// Receives beyond those that credits cover: one for a grant without a credit (V2-4.2.1.2-b), and three for grants that
@@ -110,8 +110,8 @@ impl Credits {
         self.granted
     }
 
-    /// A message in reply to a call has come, with whose last part all that was granted came to `mark`. The peer has read
-    /// all of that, and had at most our ceiling before it spent a credit on the reply.
+    /// A message in reply to a call has come, with whose last part all that was granted came to `mark`. The peer has
+    /// read all of that, and had at most our ceiling before it spent a credit on the reply.
     pub(crate) fn acknowledged(&mut self, mark: u64) {
         let since = i32::try_from(self.granted.saturating_sub(mark)).unwrap_or(i32::MAX);
         let surely_free = 1i32.saturating_sub(since).saturating_sub(self.held);
@@ -160,9 +160,9 @@ impl Credits {
         self.least <= 0 || (self.count > 0 && self.least <= self.own / 4)
     }
 
-    /// Whether a grant of the peer's is to be answered with one of ours: it may have spent its last credit on grants, and
-    /// wait for ever. Only a grant of several is an answer. Whoever gets it has to send as many before there is another,
-    /// so that two ends which both do this soon fall silent.
+    /// Whether a grant of the peer's is to be answered with one of ours: it may have spent its last credit on grants,
+    /// and wait for ever. Only a grant of several is an answer. Whoever gets it has to send as many before there is
+    /// another, so that two ends which both do this soon fall silent.
     pub(crate) fn peer_is_stuck(&self) -> bool {
         self.least <= 0 && self.count >= MIN_CEILING as i32
     }
@@ -275,8 +275,8 @@ mod tests {
         assert!(!credits.heard(Word::new(1, 1), true));
     }
 
-    /// The server has sent five messages for each of the client's, and the grants of most were lost: the client's balance
-    /// was full. When the client then sends more, the server still has receives to promise.
+    /// The server has sent five messages for each of the client's, and the grants of most were lost: the client's
+    /// balance was full. When the client then sends more, the server still has receives to promise.
     #[test]
     fn the_server_owes_less_than_it_can_grant() {
         let mut server = credits(Side::Server, 8);

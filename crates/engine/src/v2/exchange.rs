@@ -1,8 +1,8 @@
 //! The exchange of transport properties (draft sections 5 and 6.3.4).
 //!
 //! Each end announces its own in one or more messages, TPMORE set in all but the last; a property that fits no message
-//! goes in pieces. What the peer announces counts from its arrival, in whole messages: one that is wrong changes nothing.
-//! Owns both ends' properties and what is not yet sent.
+//! goes in pieces. What the peer announces counts from its arrival, in whole messages: one that is wrong changes
+//! nothing. Owns both ends' properties and what is not yet sent.
 
 use super::{
     Extension,
@@ -216,8 +216,8 @@ impl Exchange {
         }
     }
 
-    /// The peer does without the exchange: the defaults hold for it, and ours is not sent. One that has said nothing of it
-    /// yet may come to it later, once, if it is not asked who it is (V2-6.3.4-b, V2-4.2.3-f).
+    /// The peer does without the exchange: the defaults hold for it, and ours is not sent. One that has said nothing of
+    /// it yet may come to it later, once, if it is not asked who it is (V2-6.3.4-b, V2-4.2.3-f).
     pub(crate) fn skip(&mut self) {
         let may_be_late = self.heard == 0 && !self.heard_all && self.authenticator.is_none();
         self.conclude();

@@ -1,7 +1,7 @@
 //! What an embedder adds to version 2 (draft appendix B): header types and properties of its own.
 //!
-//! The engine carries them and does not read them. An extension says which it knows and what it announces; what comes is
-//! handed up as an action. Owned octets are copies, so that nothing keeps a receive buffer.
+//! The engine carries them and does not read them. An extension says which it knows and what it announces; what comes
+//! is handed up as an action. Owned octets are copies, so that nothing keeps a receive buffer.
 
 use rpcrdma_wire::v2::{ErrorBody, Extensions, OtherBody, OtherProperty};
 use std::fmt::Debug;
@@ -21,8 +21,8 @@ pub trait Extension: Extensions + Debug + Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Received {
-    /// The peer has announced a property that the extension knows. Said as it comes: where the peer is asked who it is, the
-    /// answer comes later.
+    /// The peer has announced a property that the extension knows. Said as it comes: where the peer is asked who it is,
+    /// the answer comes later.
     Property(OtherProperty),
     /// A message of one of the extension's header types.
     Message {

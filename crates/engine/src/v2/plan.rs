@@ -1,9 +1,9 @@
 //! Which way a call of version 2 travels (draft sections 4.4 and 6.4).
 //!
-//! As in version 1 the largest eligible items go into Read chunks until the rest fits a Send. What is still too long goes
-//! in several messages, which costs no registration, or into a Position Zero chunk if it would take many. The reply gets
-//! Write chunks for eligible results, and a Reply chunk only where it would take many messages. Owns shares of the
-//! message's octets.
+//! As in version 1 the largest eligible items go into Read chunks until the rest fits a Send. What is still too long
+//! goes in several messages, which costs no registration, or into a Position Zero chunk if it would take many. The
+//! reply gets Write chunks for eligible results, and a Reply chunk only where it would take many messages. Owns shares
+//! of the message's octets.
 
 use crate::{
     CallRefused, Link,

@@ -1,8 +1,8 @@
 //! The requester half of version 2: calls of ours, and what errors make of them (draft sections 6.4 and 7).
 //!
-//! Owns the table of calls, and of each what it takes to send it again in another way. A call is planned when it is sent,
-//! since only then it is known what the peer takes. A refusal that says that the call was not executed, or of a call that
-//! may be executed twice, leads to another attempt where there is another way; all others end the call.
+//! Owns the table of calls, and of each what it takes to send it again in another way. A call is planned when it is
+//! sent, since only then it is known what the peer takes. A refusal that says that the call was not executed, or of a
+//! call that may be executed twice, leads to another attempt where there is another way; all others end the call.
 
 use super::{
     credits::Credits,
@@ -73,8 +73,8 @@ pub(crate) struct Sending<'a> {
 }
 
 impl Sending<'_> {
-    /// What the peer lets us use, or `None` if it takes no calls at all. Where a reply may be long and the last one was not,
-    /// no chunk is offered: a responder that has more to say than expected can say it in parts.
+    /// What the peer lets us use, or `None` if it takes no calls at all. Where a reply may be long and the last one was
+    /// not, no chunk is offered: a responder that has more to say than expected can say it in parts.
     fn way(&self, long_replies: bool) -> Option<Way> {
         let level = match self.config.side {
             Side::Client => ReverseSupport::General,
@@ -347,7 +347,8 @@ fn narrower(terms: &Terms, error: ErrorBody, side: Side, max_octets: usize) -> O
         ErrorBody::Segments { max_segments } => {
             (count(max_segments) < terms.segments).then(|| Narrowed { segments: count(max_segments), ..now })
         }
-        // These two are found out when the call has been executed. Without a Reply chunk it would only be executed again.
+        // These two are found out when the call has been executed. Without a Reply chunk it would only be executed
+        // again.
         _ if !terms.chunks => None,
         ErrorBody::WriteResource { length_needed, .. } if terms.repeatable && terms.writes > 0 => {
             let octets = terms.reply_max.saturating_add(count(length_needed));

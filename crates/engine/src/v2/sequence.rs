@@ -2,8 +2,8 @@
 //!
 //! Owns the parts' octets until the last has come, never more than the limit, and then joins them with one copy into
 //! memory of exactly their size. A part that fills less than half of its receive is copied at once, so that no receive
-//! buffer is held for a few octets of it. There is one sequence at a time. A part that does not fit breaks the sequence;
-//! what follows of the broken one is passed over up to its end.
+//! buffer is held for a few octets of it. There is one sequence at a time. A part that does not fit breaks the
+//! sequence; what follows of the broken one is passed over up to its end.
 
 use crate::plan::join;
 use bytes::Bytes;

@@ -60,8 +60,8 @@ fn a_grant_finds_a_receive_when_all_credits_are_used() {
             Config { credits_granted: own, credits_wanted: own, ..Config::server() },
             vec![Property::Reverse(3)],
         );
-        // Every message of the server's has to grant one, and it can send as many as the peer's ceiling says: so much can be
-        // granted, and be on its way, before the server has looked at any of it. A grant comes on top.
+        // Every message of the server's has to grant one, and it can send as many as the peer's ceiling says: so much
+        // can be granted, and be on its way, before the server has looked at any of it. A grant comes on top.
         let ceiling = 32;
         let receives = server.engine.stats().receives;
         assert!(receives > own as usize + ceiling, "{receives} receives");
@@ -71,8 +71,8 @@ fn a_grant_finds_a_receive_when_all_credits_are_used() {
     }
 }
 
-/// XIDs of both directions are apart: a reply of ours, to a call with the XID of one of ours, says nothing of what the peer
-/// has read of our grants.
+/// XIDs of both directions are apart: a reply of ours, to a call with the XID of one of ours, says nothing of what the
+/// peer has read of our grants.
 /// proves: V2-4.2.1.1-h
 #[test]
 fn an_answer_does_not_count_as_a_call_with_its_xid() {
@@ -95,7 +95,8 @@ fn an_answer_does_not_count_as_a_call_with_its_xid() {
     assert_eq!(granted(1), granted(99));
 }
 
-/// What a peer has announced counts when it has announced everything: a call that comes before is answered with the defaults.
+/// What a peer has announced counts when it has announced everything: a call that comes before is answered with the
+/// defaults.
 /// proves: V2-4.2.2-c, V2-6.2.2.3-h
 #[test]
 fn defaults_hold_until_the_exchange_is_over() {

@@ -25,7 +25,8 @@ fn answer(xid: u32, run: usize, items: &[usize]) -> Answer {
     Answer::Reply(payload)
 }
 
-/// proves: V2-4.3.4-d, V2-7.3.1-a, V2-7.3.1-c, V2-7.3.2-a, V2-7.3.3-a, V2-5.2.4-b, V2-7.3-c, V2-11.1.4-a, V2-7-b, V2-7-c, V2-7-d, V2-7-e, V2-6.2.2.1-d
+/// proves: V2-4.3.4-d, V2-7.3.1-a, V2-7.3.1-c, V2-7.3.2-a, V2-7.3.3-a, V2-5.2.4-b, V2-7.3-c, V2-11.1.4-a, V2-7-b
+/// proves: V2-7-c, V2-7-d, V2-7-e, V2-6.2.2.1-d
 #[test]
 fn chunks_above_a_limit_are_refused_with_the_limit() {
     let mut server = server();
@@ -117,7 +118,8 @@ fn a_client_refuses_what_it_has_not_announced() {
     }
 }
 
-/// proves: V2-7.1.1-e, V2-7.1.2-d, V2-7.1.3-c, V2-7.2.1-c, V2-7.3.4-d, V2-7.3.5-c, V2-7.4.1-c, V2-6.4-g, V2-7.1.2-e, V2-7.3.1-e, V2-7.3.2-c, V2-7.3.3-c
+/// proves: V2-7.1.1-e, V2-7.1.2-d, V2-7.1.3-c, V2-7.2.1-c, V2-7.3.4-d, V2-7.3.5-c, V2-7.4.1-c, V2-6.4-g, V2-7.1.2-e
+/// proves: V2-7.3.1-e, V2-7.3.2-c, V2-7.3.3-c
 #[test]
 fn an_error_ends_its_call() {
     let permanent = [
@@ -285,7 +287,8 @@ fn errors_about_nothing_and_unknown_ones_are_dropped() {
     assert_eq!(again, Err(CallRefused::XidInUse { xid: 9 }));
 }
 
-/// proves: V2-6.1-c, V2-6.1-e, V2-7.1.2-a, V2-7.1.2-b, V2-7.2-d, V2-7.2.1-a, V2-7.2.1-b, V2-7-a, V2-7.1.1-a, V2-7.1.1-b, V2-4.2.3.3-d, V2-6.2.2.3-b, V2-6.3.2-f, V2-6.3.2-h
+/// proves: V2-6.1-c, V2-6.1-e, V2-7.1.2-a, V2-7.1.2-b, V2-7.2-d, V2-7.2.1-a, V2-7.2.1-b, V2-7-a, V2-7.1.1-a, V2-7.1.1-b
+/// proves: V2-4.2.3.3-d, V2-6.2.2.3-b, V2-6.3.2-f, V2-6.3.2-h
 #[test]
 fn what_the_wire_judges_is_carried_out() {
     let mut server = server();

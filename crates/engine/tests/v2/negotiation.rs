@@ -109,7 +109,8 @@ fn a_server_of_version_2_gets_version_2() {
     }
 }
 
-/// proves: V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3.2-c, V2-4.2.3.2-f, V2-4.2.3.2-g, V2-4.2.3.3-c, V2-7.1.1-c, V2-7.1.1-d, V2-4.2.3-g
+/// proves: V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3.2-c, V2-4.2.3.2-f, V2-4.2.3.2-g, V2-4.2.3.3-c, V2-7.1.1-c, V2-7.1.1-d
+/// proves: V2-4.2.3-g
 #[test]
 fn a_server_that_refuses_gets_version_1_on_the_same_connection() {
     let v2_layout = |xid, low, high| {
@@ -206,7 +207,8 @@ fn calls_that_are_held_can_be_taken_back() {
     assert_eq!(done.sent.iter().map(xid_of).collect::<Vec<_>>(), [3]);
 }
 
-/// proves: V2-4.2.3.3-a, V2-4.2.3.3-b, V2-4.2.3.3-c, V2-4.2.3.3-d, V2-7.1.1-a, V2-7.1.1-b, V2-4.2.3.2-a, V2-4.2.3.2-b, V2-4.2.3-e, V2-C.1-a, V2-7-g
+/// proves: V2-4.2.3.3-a, V2-4.2.3.3-b, V2-4.2.3.3-c, V2-4.2.3.3-d, V2-7.1.1-a, V2-7.1.1-b, V2-4.2.3.2-a, V2-4.2.3.2-b
+/// proves: V2-4.2.3-e, V2-C.1-a, V2-7-g
 #[test]
 fn a_server_goes_by_the_first_message_that_it_does_not_refuse() {
     let v1_call =

@@ -129,7 +129,8 @@ fn arrays(head: Vec<u8>) -> (Payload, Vec<u8>, [Vec<u8>; 2]) {
     (message, [head, words(&[3, 1])].concat(), [elements, present])
 }
 
-/// proves: V2-4.3.4.1-a, V2-4.3.4.1-b, V2-4.3.4.1-c, V2-4.3.4.2-a, V2-4.3.4.2-b, V2-4.3.4.4-a, V2-4.3.4.4-b, V2-4.3.4.4-c
+/// proves: V2-4.3.4.1-a, V2-4.3.4.1-b, V2-4.3.4.1-c, V2-4.3.4.2-a, V2-4.3.4.2-b, V2-4.3.4.4-a, V2-4.3.4.4-b
+/// proves: V2-4.3.4.4-c
 #[test]
 fn counts_and_flags_stay_and_elements_move_whole() {
     let mut client = Peer::ready(Config { send_octets: 1024, ..Config::client() });

@@ -17,7 +17,8 @@ fn server() -> Peer {
     Peer::ready(Config { credits_granted: 32, ..Config::server() })
 }
 
-/// proves: V2-6.2.2.2-a, V2-6.2.2.2-c, V2-6.2.2.2-e, V2-6.2.2.2-h, V2-6.2.2.2-d, V2-6.2.2.2-g, V2-6.2.2.2-l, V2-7.1.3-a, V2-7.1.3-b, V2-4.1-i, V2-6.3.1-b
+/// proves: V2-6.2.2.2-a, V2-6.2.2.2-c, V2-6.2.2.2-e, V2-6.2.2.2-h, V2-6.2.2.2-d, V2-6.2.2.2-g, V2-6.2.2.2-l, V2-7.1.3-a
+/// proves: V2-7.1.3-b, V2-4.1-i, V2-6.3.1-b
 #[test]
 fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     let part = |xid, more| msg(xid, false, more, Lists::default());
@@ -118,8 +119,8 @@ fn a_reply_in_broken_parts_fails_its_call() {
     }
 }
 
-/// Credits that were kept back while calls in parts held much memory are granted when one of them is answered, even if its
-/// reply has to wait for a credit itself: neither end would speak again.
+/// Credits that were kept back while calls in parts held much memory are granted when one of them is answered, even if
+/// its reply has to wait for a credit itself: neither end would speak again.
 /// proves: V2-4.2.1.2-d
 #[test]
 fn credits_that_were_kept_back_are_granted_though_no_reply_can_go() {
@@ -163,7 +164,8 @@ fn what_is_put_together_has_limits() {
         }
         assert_eq!((errors, delivered), (error.into_iter().collect(), usize::from(error.is_none())));
     }
-    // What came in parts and is not answered holds memory: where it is much, the credits of further parts are kept back.
+    // What came in parts and is not answered holds memory: where it is much, the credits of further parts are kept
+    // back.
     for (call_octets, full) in [(8000, true), (12_000, false)] {
         let limits = Limits { call_octets, ..Limits::default() };
         let mut server = Peer::ready(Config { limits, credits_granted: 4, ..Config::server() });
@@ -468,8 +470,8 @@ fn a_reply_is_taken_in_any_form_that_was_offered() {
     }
 }
 
-/// Where a reply may be long, the last such reply says whether memory is exposed for it; where it would take more messages
-/// than the window allows for, it always is. Either way every reply finds its way.
+/// Where a reply may be long, the last such reply says whether memory is exposed for it; where it would take more
+/// messages than the window allows for, it always is. Either way every reply finds its way.
 /// proves: V2-6.4-a, V2-A.2-a
 #[test]
 fn memory_is_exposed_where_a_long_reply_is_expected() {

@@ -476,8 +476,8 @@ impl World {
         }
     }
 
-    /// Lets an end look at the next message that has landed. Until then its receive is used up, and no other is posted for it:
-    /// what may be on its way has to find receives all the same.
+    /// Lets an end look at the next message that has landed. Until then its receive is used up, and no other is posted
+    /// for it: what may be on its way has to find receives all the same.
     pub fn look(&mut self, at: usize) {
         let end = &mut self.ends[at];
         let Some(Arrived { octets, fenced }) = end.inbox.pop_front() else { return };

@@ -51,8 +51,8 @@ pub enum Fault {
     /// A completion, and whatever comes after it, is known only after this time. An invalidation begins only then. A
     /// post is not delayed: the caller could have done that.
     Delay(Duration),
-    /// A completion is not handed out; it comes back, as flushed, with the connection's end. An invalidation is not passed
-    /// on. A post goes through.
+    /// A completion is not handed out; it comes back, as flushed, with the connection's end. An invalidation is not
+    /// passed on. A post goes through.
     Withhold,
     /// One bit of a message or a Read that has arrived, or of private data that is sent, is turned over. Elsewhere:
     /// nothing.

@@ -8,8 +8,8 @@
 //! Every buffer of a case is counted. Whatever a queue pair was given must come back exactly once and before it is
 //! closed, and when a case is over none of its memory may be left anywhere.
 //!
-//! Connections of the suite begin with a Send of the connecting side, because on some fabrics (iWARP) the accepting side
-//! may not be the first to send.
+//! Connections of the suite begin with a Send of the connecting side, because on some fabrics (iWARP) the accepting
+//! side may not be the first to send.
 //!
 //! ```
 //! use rpcrdma_fabric::{BoxFuture, suite::{Setup, Verdict, cases}};

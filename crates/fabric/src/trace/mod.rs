@@ -1,8 +1,8 @@
 //! Tracing around any provider: an [`Event`] for each connection, post, exposure, invalidation and completion.
 //!
-//! [`TraceFabric`] wraps a fabric and changes nothing. Events borrow what they speak of, messages and memory included, so
-//! that a [`Tracer`] that needs only numbers copies only numbers. A tracer is called on the connection's own task: it
-//! must not block.
+//! [`TraceFabric`] wraps a fabric and changes nothing. Events borrow what they speak of, messages and memory included,
+//! so that a [`Tracer`] that needs only numbers copies only numbers. A tracer is called on the connection's own task:
+//! it must not block.
 
 mod queue_pair;
 

@@ -2,10 +2,11 @@
 //!
 //! Families of methods: *work* ([`post_send`](Endpoint::post_send) and its like, [`expose`](Endpoint::expose),
 //! [`disconnect`](Endpoint::disconnect)), *octets* ([`read_slices`](Endpoint::read_slices) then
-//! [`read`](Endpoint::read); [`write_slices`](Endpoint::write_slices) then [`written`](Endpoint::written)), *events of the
-//! socket* ([`peer_closed`](Endpoint::peer_closed), [`broken`](Endpoint::broken), [`time_up`](Endpoint::time_up)), and
-//! [`next_completion`](Endpoint::next_completion). A driver writes what there is, reads what comes, and hands completions
-//! out until there is nothing of the three; when [`wants_fin`](Endpoint::wants_fin) says so it closes its half.
+//! [`read`](Endpoint::read); [`write_slices`](Endpoint::write_slices) then [`written`](Endpoint::written)), *events of
+//! the socket* ([`peer_closed`](Endpoint::peer_closed), [`broken`](Endpoint::broken), [`time_up`](Endpoint::time_up)),
+//! and [`next_completion`](Endpoint::next_completion). A driver writes what there is, reads what comes, and hands
+//! completions out until there is nothing of the three; when [`wants_fin`](Endpoint::wants_fin) says so it closes its
+//! half.
 //!
 //! It owns everything that is posted or lent, and gives all of it back before [`Completion::Closed`].
 
@@ -217,8 +218,8 @@ impl Endpoint {
         Err(Refused { reason, returned: memory })
     }
 
-    /// Ends an exposure at once. If a Write to it is arriving, or comes later, the connection ends; a Read of it that was
-    /// asked for before is still answered, from octets that nobody changes.
+    /// Ends an exposure at once. If a Write to it is arriving, or comes later, the connection ends; a Read of it that
+    /// was asked for before is still answered, from octets that nobody changes.
     pub fn invalidate(&mut self, handle: u32) {
         if let Some(exposure) = self.inbound.stags.remove(handle) {
             self.inbound.events.push_back(Completion::Fenced {
@@ -314,14 +315,14 @@ impl Endpoint {
         self.phase.is_live() && !self.rx.at_boundary()
     }
 
-    /// Whether octets of the peer's are due: the rest of an FPDU, or the answer to a Read, which takes nobody's decision
-    /// there. While none are due a peer may be silent for as long as it likes.
+    /// Whether octets of the peer's are due: the rest of an FPDU, or the answer to a Read, which takes nobody's
+    /// decision there. While none are due a peer may be silent for as long as it likes.
     pub fn awaits_octets(&self) -> bool {
         self.mid_fpdu() || (self.phase.is_live() && !self.held && self.inbound.reads.any_due())
     }
 
-    /// Whether a [nudge](Self::nudge) makes sense: the peer has been sent something, all of it is written, and it has not
-    /// said anything yet.
+    /// Whether a [nudge](Self::nudge) makes sense: the peer has been sent something, all of it is written, and it has
+    /// not said anything yet.
     pub fn may_nudge(&self) -> bool {
         self.initiator && self.phase.is_live() && !self.inbound.heard && self.tx.has_written() && !self.has_output()
     }
@@ -403,8 +404,8 @@ impl Endpoint {
         }
     }
 
-    /// Everything that was posted or lent comes back, in a fixed order. With `access_denied` the peer has refused us its memory:
-    /// to the Write that had a segment `refused`, or to the Read with the sink `blamed`.
+    /// Everything that was posted or lent comes back, in a fixed order. With `access_denied` the peer has refused us
+    /// its memory: to the Write that had a segment `refused`, or to the Read with the sink `blamed`.
     fn give_back(
         &mut self,
         access_denied: bool,

@@ -1,5 +1,5 @@
-//! What a peer can do wrong, and the Terminate that it earns (RFC 5040 figure 9, RFC 5041 section 7.2, RFC 5044 section 8,
-//! RFC 6581 section 8).
+//! What a peer can do wrong, and the Terminate that it earns (RFC 5040 figure 9, RFC 5041 section 7.2, RFC 5044 section
+//! 8, RFC 6581 section 8).
 
 use rpcrdma_fabric::PeerViolation;
 

@@ -18,13 +18,14 @@ pub const MAX_HEADER_OCTETS: usize = LENGTH_OCTETS + UNTAGGED_OCTETS;
 /// The most octets from a payload's end to the next FPDU.
 pub const MAX_TRAILER_OCTETS: usize = 3 + CRC_OCTETS;
 
-/// From this maximum segment size on (octets), the path is no wire but loopback or the like: FPDUs then need not fit one TCP
-/// segment, and the largest cost the least.
+/// From this maximum segment size on (octets), the path is no wire but loopback or the like: FPDUs then need not fit
+/// one TCP segment, and the largest cost the least.
 pub const LARGE_MSS_OCTETS: usize = 16 << 10;
-/// The payload of an FPDU on such a path: near the largest that the length field allows, and a multiple of a cache line,
-/// so that each segment of an aligned buffer starts aligned.
+/// The payload of an FPDU on such a path: near the largest that the length field allows, and a multiple of a cache
+/// line, so that each segment of an aligned buffer starts aligned.
 const LARGE_PAYLOAD_OCTETS: usize = 65_472;
-/// An FPDU is not made smaller than this, whatever the path says: RFC 5044 section 4.5 asks for an EMSS of at least 128.
+/// An FPDU is not made smaller than this, whatever the path says: RFC 5044 section 4.5 asks for an EMSS of at
+/// least 128.
 const MIN_FPDU_OCTETS: usize = 128;
 
 /// The pad after a ULPDU of `ulpdu_octets`.

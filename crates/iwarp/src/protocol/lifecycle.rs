@@ -4,8 +4,8 @@
 //! Open -> Draining (we end it, what is posted goes first) -> Lingering (FIN sent, the peer's awaited) -> Over
 //!      -> Terminating (a rule was broken, the Terminate goes first) -> Lingering
 //! ```
-//! In Lingering the octets of the peer are read and dropped: closing a socket with unread octets would reset the connection
-//! and could take a Terminate with it.
+//! In Lingering the octets of the peer are read and dropped: closing a socket with unread octets would reset the
+//! connection and could take a Terminate with it.
 
 use rpcrdma_fabric::CloseReason;
 

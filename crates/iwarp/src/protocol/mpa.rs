@@ -3,8 +3,8 @@
 //! ```text
 //! key (16) | M C R S and 4 reserved bits | revision (1) | length of private data (2) | private data
 //! ```
-//! With S (enhanced set-up, revision 2) private data begins with a block of four octets: A, B and IRD (14 bits), then C, D
-//! and ORD (14 bits).
+//! With S (enhanced set-up, revision 2) private data begins with a block of four octets: A, B and IRD (14 bits), then
+//! C, D and ORD (14 bits).
 
 use super::fault::Fault;
 

@@ -1,5 +1,5 @@
-//! What the two ends agree on during set-up: CRC, depths of RDMA Reads, the ready-to-receive indication (RFC 5044 section
-//! 7.1, RFC 6581 section 9).
+//! What the two ends agree on during set-up: CRC, depths of RDMA Reads, the ready-to-receive indication (RFC 5044
+//! section 7.1, RFC 6581 section 9).
 
 use super::{
     fault::Fault,

@@ -1,7 +1,7 @@
 //! Our own RDMA Reads: requests that wait for their turn within the ORD, and responses that are due.
 //!
-//! It owns the sinks while they are filled. A sink's steering tag is seen on the wire, so a response is held to the request
-//! that is due: its tag, its offset, its length, in order. Nothing else reaches a sink: they are in no table.
+//! It owns the sinks while they are filled. A sink's steering tag is seen on the wire, so a response is held to the
+//! request that is due: its tag, its offset, its length, in order. Nothing else reaches a sink: they are in no table.
 
 use super::{fault::Fault, rdmap::Opcode, rdmap::ReadRequest};
 use rpcrdma_fabric::{Buffer, Completion, Read, RemoteSegment, Token, WorkError, WorkKind};
@@ -126,8 +126,8 @@ impl Reads {
         Some(Completion::Read { token, sink })
     }
 
-    /// Gives everything back. The job whose request has the sink `blamed` did not get access. A sink that no request has blames
-    /// none: a call would be given up for it.
+    /// Gives everything back. The job whose request has the sink `blamed` did not get access. A sink that no request
+    /// has blames none: a call would be given up for it.
     pub(crate) fn flush(&mut self, blamed: Option<u32>, events: &mut VecDeque<Completion>) {
         let until = self.due.iter().position(|due| Some(due.stag) == blamed);
         let guilty = until.map(|until| self.due.iter().take(until).filter(|due| due.ends_job).count());

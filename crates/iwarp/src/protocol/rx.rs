@@ -1,10 +1,11 @@
 //! The receiver: cuts the octet stream into FPDUs and sees to it that payload is read straight into its place.
 //!
-//! It plans each read as a list of pieces: the rest of the payload that is arriving goes to its place, what follows goes
-//! to a small staging buffer. While a message of many segments arrives, the plan guesses that the next segments are cut like
-//! this one and continue it, so that one read takes many of them. Every header is looked at before its payload is
-//! believed to be in place; from the first wrong guess on, the octets are moved to a spill buffer and taken from there. A
-//! guess touches only memory that holds nothing yet ([`Inbound::untouched`]) and that the peer may write anyway.
+//! It plans each read as a list of pieces: the rest of the payload that is arriving goes to its place, what follows
+//! goes to a small staging buffer. While a message of many segments arrives, the plan guesses that the next segments
+//! are cut like this one and continue it, so that one read takes many of them. Every header is looked at before its
+//! payload is believed to be in place; from the first wrong guess on, the octets are moved to a spill buffer and taken
+//! from there. A guess touches only memory that holds nothing yet ([`Inbound::untouched`]) and that the peer may write
+//! anyway.
 
 use super::{
     crc::Crc,
@@ -20,11 +21,11 @@ use std::io::IoSliceMut;
 /// Slices to read into: usually the rest of a segment, and what follows it.
 pub type ReadSlices<'a> = SmallVec<[IoSliceMut<'a>; 4]>;
 
-/// Segments that one read takes at most: with 1,448-octet segments as many as fit six reads per MiB, with large ones all of
-/// several MiB.
+/// Segments that one read takes at most: with 1,448-octet segments as many as fit six reads per MiB, with large ones
+/// all of several MiB.
 const MAX_GUESSED_SEGMENTS: usize = 128;
-/// Octets of payload that one read takes at most, guesses included: few enough to be in the cache still when their CRC is
-/// computed, and what the spill buffer can come to hold.
+/// Octets of payload that one read takes at most, guesses included: few enough to be in the cache still when their CRC
+/// is computed, and what the spill buffer can come to hold.
 const MAX_PLANNED_OCTETS: usize = 512 << 10;
 /// A spill buffer of at most so many octets is kept for the next wrong guess.
 const KEPT_SPILL_OCTETS: usize = 64 << 10;

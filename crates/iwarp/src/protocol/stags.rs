@@ -1,9 +1,9 @@
 //! The connection's own table of exposed memory, and the source of its steering tags.
 //!
-//! It owns the memory that is lent to the peer. Looking a tag up takes constant time and never depends on what the peer has
-//! named before. Tags come from a 32-bit permutation under a key drawn for the connection (Speck32/64, a published block
-//! cipher, over a counter): nobody without the key can tell the next one, all 32 bits vary, and none comes again before all
-//! others have been used (RFC 5042 section 6.1.1).
+//! It owns the memory that is lent to the peer. Looking a tag up takes constant time and never depends on what the peer
+//! has named before. Tags come from a 32-bit permutation under a key drawn for the connection (Speck32/64, a published
+//! block cipher, over a counter): nobody without the key can tell the next one, all 32 bits vary, and none comes again
+//! before all others have been used (RFC 5042 section 6.1.1).
 
 use rpcrdma_env::Random;
 use rpcrdma_fabric::{Access, Lent, Token};

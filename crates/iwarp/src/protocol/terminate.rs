@@ -4,8 +4,8 @@
 //! layer (4 bits) type (4 bits) | code (8 bits) | M D R and 13 reserved bits
 //! M: length of the offending segment (2 octets), D: its DDP header (14 or 18), R: the Read Request in it (28)
 //! ```
-//! Linux's soft-iWARP has layer and type in each other's place and M, D, R in bits 0 to 2 of the third octet. Sent is the
-//! RFC's form; read are both.
+//! Linux's soft-iWARP has layer and type in each other's place and M, D, R in bits 0 to 2 of the third octet. Sent is
+//! the RFC's form; read are both.
 
 use super::{
     ddp::{Header, Placement, UNTAGGED_OCTETS},
@@ -93,9 +93,9 @@ pub fn quoted_sink(payload: &[u8]) -> Option<u32> {
     request.first_chunk().copied().map(u32::from_be_bytes)
 }
 
-/// Where the segment of an RDMA Write was to go whose header a Terminate quotes, if it quotes one. The peer may quote anything:
-/// whether there was such a Write is for who has sent them to say. The length before the header is not looked at; Linux counts
-/// the payload alone.
+/// Where the segment of an RDMA Write was to go whose header a Terminate quotes, if it quotes one. The peer may quote
+/// anything: whether there was such a Write is for who has sent them to say. The length before the header is not looked
+/// at; Linux counts the payload alone.
 pub fn quoted_write(payload: &[u8]) -> Option<Refused> {
     let &bits = payload.get(2)?;
     let quoted = if bits & RFC_BITS != 0 { bits & (M | D) == M | D } else { bits & LINUX_MD == LINUX_MD };

@@ -1,7 +1,8 @@
 //! The transmitter: cuts messages into FPDUs and lends them as slices, payload straight from the posted octets.
 //!
-//! It owns the posted octets until they are written. Messages leave whole, one after the other; between them posted work
-//! and answers to the peer's Reads take turns, so that neither starves. A message is done when its last octet was written.
+//! It owns the posted octets until they are written. Messages leave whole, one after the other; between them posted
+//! work and answers to the peer's Reads take turns, so that neither starves. A message is done when its last octet was
+//! written.
 
 use super::{
     crc::Crc,
@@ -16,11 +17,11 @@ use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
 use smallvec::SmallVec;
 use std::{collections::VecDeque, io::IoSlice};
 
-/// Octets framed ahead at most. One write takes them all if the socket does. Four writes per MiB: with more, the octets have
-/// left the cache between their CRC and their copy into the socket.
+/// Octets framed ahead at most. One write takes them all if the socket does. Four writes per MiB: with more, the octets
+/// have left the cache between their CRC and their copy into the socket.
 const MAX_FRAMED_OCTETS: usize = 256 << 10;
-/// Pieces framed ahead at most, and slices per write: well below the system's limit of 1,024, and with 1,448-octet segments
-/// six writes per MiB.
+/// Pieces framed ahead at most, and slices per write: well below the system's limit of 1,024, and with 1,448-octet
+/// segments six writes per MiB.
 const MAX_PIECES: usize = 256;
 /// Slices handed to one system call at most: more would be an error of the call. A single segment may have more.
 const MAX_SLICES: usize = 1024;
@@ -178,8 +179,8 @@ impl Transmitter {
         self.queue.push_back(Message::new(Opcode::Terminate, 0, 0, vec![payload.into()], None));
     }
 
-    /// Reports all work as flushed, except for the Write of which the peer has `refused` a segment: if its octets have left, it
-    /// failed, even if it was done. What is framed still leaves, unless `framed_too`.
+    /// Reports all work as flushed, except for the Write of which the peer has `refused` a segment: if its octets have
+    /// left, it failed, even if it was done. What is framed still leaves, unless `framed_too`.
     pub(crate) fn flush(&mut self, framed_too: bool, refused: Option<Refused>, events: &mut VecDeque<Completion>) {
         let framed = self.ends.drain(..).map(|(_, report)| report);
         let rest = self.current.take().into_iter().chain(self.queue.drain(..)).filter_map(|m| m.report);

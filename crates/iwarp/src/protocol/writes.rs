@@ -1,15 +1,16 @@
 //! Our own RDMA Writes, as a peer that refuses one names it.
 //!
-//! A Write is done when its octets are in the socket; whether the peer takes them shows later, if at all: its Terminate quotes
-//! the header of the segment that it refused. What that header names is looked for here. Kept are numbers only, no memory, and
-//! of a limited number of Writes. A header names a Write if it has its steering tag and an offset within it; a peer can blame
-//! nothing else, whatever it quotes.
+//! A Write is done when its octets are in the socket; whether the peer takes them shows later, if at all: its Terminate
+//! quotes the header of the segment that it refused. What that header names is looked for here. Kept are numbers only,
+//! no memory, and of a limited number of Writes. A header names a Write if it has its steering tag and an offset within
+//! it; a peer can blame nothing else, whatever it quotes.
 
 use rpcrdma_fabric::Token;
 use std::collections::VecDeque;
 
-/// Writes that are remembered after they were done; the oldest is forgotten first. A peer that refuses a Write receives nothing
-/// behind it, so what follows it belongs to calls that it had made before: 64 at a time by default, of up to 8 segments each.
+/// Writes that are remembered after they were done; the oldest is forgotten first. A peer that refuses a Write receives
+/// nothing behind it, so what follows it belongs to calls that it had made before: 64 at a time by default, of up to 8
+/// segments each.
 const MAX_REMEMBERED: usize = 512;
 
 /// Where a refused segment was to go.
@@ -61,8 +62,8 @@ impl DoneWrites {
         self.writes.push_back(Done { token, span, signaled });
     }
 
-    /// The token of the Write that was refused, unless its owner has heard the last of it. Of several the newest: what was
-    /// written to the same place before must have arrived, or the peer would have said so then.
+    /// The token of the Write that was refused, unless its owner has heard the last of it. Of several the newest: what
+    /// was written to the same place before must have arrived, or the peer would have said so then.
     pub(crate) fn refused(&self, refused: Refused) -> Option<Token> {
         let named = self.writes.iter().rev().find(|done| done.span.holds(refused))?;
         (!named.signaled).then_some(named.token)

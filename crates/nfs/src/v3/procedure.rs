@@ -114,9 +114,9 @@ impl Procedure {
     /// Whether executing a call twice does the same as once. Where not, a server remembers its answers for
     /// retransmissions, and a client does not repeat it for more room.
     ///
-    /// Those that look change nothing (READ may change the access time, as a second READ would), and COMMIT makes durable
-    /// what is there. SETATTR and WRITE would undo what others did between two executions; the rest would fail the second
-    /// time, or change what another has put in the place.
+    /// Those that look change nothing (READ may change the access time, as a second READ would), and COMMIT makes
+    /// durable what is there. SETATTR and WRITE would undo what others did between two executions; the rest would fail
+    /// the second time, or change what another has put in the place.
     pub const fn is_idempotent(self) -> bool {
         !matches!(
             self,

@@ -1,8 +1,8 @@
 //! What a procedure says about its outcome (`nfsstat3`, RFC 1813 section 2.6).
 
 statuses! {
-    /// An outcome: one word. Values that this version does not define are kept as they came. MOUNT's statuses have the same
-    /// names and numbers.
+    /// An outcome: one word. Values that this version does not define are kept as they came. MOUNT's statuses have the
+    /// same names and numbers.
     "NFS3";
     PERM = 1, "not the owner";
     NOENT = 2, "no such file or directory";

@@ -1,15 +1,15 @@
 //! Sets of small numbers (`bitmap4`): attributes, operations, kinds of notifications.
 //!
-//! A peer may send as many words as it likes. What is kept has [`BITMAP_WORDS`], which hold every number that any minor version
-//! defines; of what lies beyond is kept only that there was something.
+//! A peer may send as many words as it likes. What is kept has [`BITMAP_WORDS`], which hold every number that any minor
+//! version defines; of what lies beyond is kept only that there was something.
 
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
 /// Words of a [`Bitmap`]: the highest attribute is 86.
 pub const BITMAP_WORDS: usize = 3;
 
-/// The most words that are read, 4,096 numbers: far above what any minor version defines, so that clients of later ones are
-/// understood, and far below what would make reading them work.
+/// The most words that are read, 4,096 numbers: far above what any minor version defines, so that clients of later ones
+/// are understood, and far below what would make reading them work.
 pub const MAX_BITMAP_WORDS: usize = 128;
 
 /// The largest encoding in octets.
@@ -101,7 +101,8 @@ impl Bitmap {
         (0..32 * BITMAP_WORDS as u32).filter(move |number| set.contains(*number))
     }
 
-    /// What is in both sets. Nobody knows what two sets have in common beyond 96: nothing, for all that is done with it.
+    /// What is in both sets. Nobody knows what two sets have in common beyond 96: nothing, for all that is done with
+    /// it.
     #[must_use]
     pub fn and(mut self, other: &Bitmap) -> Self {
         self.words.iter_mut().zip(other.words).for_each(|(word, other)| *word &= other);

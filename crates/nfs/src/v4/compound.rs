@@ -1,8 +1,8 @@
 //! COMPOUND: several operations in one call (RFC 8881 section 16.2).
 //!
-//! A call that stops being decodable is not refused as a whole: what stands before the fault is kept and can be executed, and
-//! [`Broken`] says what to answer for the operation at fault. Two faults do refuse it: a tag without end, and a chunk where
-//! nothing may be placed directly.
+//! A call that stops being decodable is not refused as a whole: what stands before the fault is kept and can be
+//! executed, and [`Broken`] says what to answer for the operation at fault. Two faults do refuse it: a tag without end,
+//! and a chunk where nothing may be placed directly.
 
 use super::{Args, List, MAX_MINOR, Op, Outcome, Status, op, shape};
 use crate::Call;
@@ -198,7 +198,8 @@ impl Call for Arguments {
     const PROCEDURE: u32 = 1;
     type Reply = Results<ItemData>;
 
-    /// Only in minor version 0, and if nothing in it changes anything: in later ones the slot decides (RFC 8881 section 2.10.6).
+    /// Only in minor version 0, and if nothing in it changes anything: in later ones the slot decides (RFC 8881 section
+    /// 2.10.6).
     fn is_repeatable(&self) -> bool {
         self.minor == 0 && self.ops.iter().all(|args| args.op().only_looks())
     }
@@ -250,8 +251,8 @@ impl Op {
     }
 }
 
-/// The results of COMPOUND. `D` is how the data of READ is held: [`Bytes`] where it is encoded, [`ItemData`] where memory was
-/// lent for it.
+/// The results of COMPOUND. `D` is how the data of READ is held: [`Bytes`] where it is encoded, [`ItemData`] where
+/// memory was lent for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results<D = Bytes> {
     /// The status of the last operation.

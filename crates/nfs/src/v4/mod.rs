@@ -1,12 +1,13 @@
-//! NFS version 4, minor versions 0 to 2: one superset of types (RFC 7530, 8881, 7862, 8276; XDR in RFC 7531, 5662, 7863).
+//! NFS version 4, minor versions 0 to 2: one superset of types (RFC 7530, 8881, 7862, 8276; XDR in RFC 7531, 5662,
+//! 7863).
 //!
-//! A call is a COMPOUND, [`Arguments`], of operations, [`Args`], whose arguments are in [`ops`]; its answer is [`Results`] of
-//! [`Outcome`]s. [`Op`] says which operations there are, in which minor versions, and what of them may be placed directly.
-//! [`callback`] has the same names for what a server calls. Attributes are [`FileAttributes`] on the wire and [`Value`]s
-//! elsewhere.
+//! A call is a COMPOUND, [`Arguments`], of operations, [`Args`], whose arguments are in [`ops`]; its answer is
+//! [`Results`] of [`Outcome`]s. [`Op`] says which operations there are, in which minor versions, and what of them may
+//! be placed directly. [`callback`] has the same names for what a server calls. Attributes are [`FileAttributes`] on
+//! the wire and [`Value`]s elsewhere.
 //!
-//! Every list and string has a limit of its own. What is longer, or cut, or no value of its type, ends the decoding of the call
-//! at that operation, [`Broken`]; what stands before it can be executed.
+//! Every list and string has a limit of its own. What is longer, or cut, or no value of its type, ends the decoding of
+//! the call at that operation, [`Broken`]; what stands before it can be executed.
 //!
 //! ```
 //! use rpcrdma_nfs::{Call, v4::{Args, Arguments, Attribute, Bitmap, Outcome, Results, Status, ops}};

@@ -1,12 +1,12 @@
 //! Names in directories: octets as they came, and what is wrong with those that no file can have.
 //!
-//! The protocol wants UTF-8 (RFC 8881 section 14); file systems on Linux hold any octets. As Linux's server does, names that are
-//! no UTF-8 are taken as they are, so that every file that is there can be reached.
+//! The protocol wants UTF-8 (RFC 8881 section 14); file systems on Linux hold any octets. As Linux's server does, names
+//! that are no UTF-8 are taken as they are, so that every file that is there can be reached.
 
 use super::{List, Status};
 
-/// The longest name that is read from a message, in octets. File systems have lower limits (255 on Linux), which a server
-/// answers with `NFS4ERR_NAMETOOLONG`, so somewhat longer names must be readable.
+/// The longest name that is read from a message, in octets. File systems have lower limits (255 on Linux), which a
+/// server answers with `NFS4ERR_NAMETOOLONG`, so somewhat longer names must be readable.
 pub const MAX_NAME_OCTETS: usize = 4096;
 
 /// The longest text of a symbolic link, in octets: Linux's `PATH_MAX`.
@@ -27,8 +27,9 @@ impl Name {
     /// Whether a file can have this name where names have at most `max_octets`.
     ///
     /// # Errors
-    /// The status that the protocol has for it (RFC 8881 section 15.1.2, RFC 7530 section 13.1.2): `INVAL` for none, `NAMETOOLONG`,
-    /// `BADCHAR` for octets that no name can hold (`/` and NUL), `BADNAME` for `.` and `..`, which are no names here.
+    /// The status that the protocol has for it (RFC 8881 section 15.1.2, RFC 7530 section 13.1.2): `INVAL` for none,
+    /// `NAMETOOLONG`, `BADCHAR` for octets that no name can hold (`/` and NUL), `BADNAME` for `.` and `..`, which are
+    /// no names here.
     pub fn check(&self, max_octets: usize) -> Result<(), Status> {
         let octets = self.as_slice();
         match octets {

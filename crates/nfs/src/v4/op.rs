@@ -232,8 +232,8 @@ impl<D> Outcome<D> {
     }
 }
 
-/// What a minor version does not know is no operation there; what it forbids, it knows (RFC 8178 section 8, RFC 8881 section
-/// 15.1.1.5).
+/// What a minor version does not know is no operation there; what it forbids, it knows (RFC 8178 section 8, RFC 8881
+/// section 15.1.1.5).
 pub(super) fn refused(minors: Minors, minor: u32) -> Option<Status> {
     match minors {
         minors if minors.have(minor) => None,

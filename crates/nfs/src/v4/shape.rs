@@ -1,4 +1,5 @@
-//! How large results can become, in octets: sizes of what stands in them, and the largest of what has no size of its own.
+//! How large results can become, in octets: sizes of what stands in them, and the largest of what has no size of its
+//! own.
 
 use super::{
     Attribute, BITMAP_OCTETS, Bitmap, MAX_ATTRIBUTES_OCTETS, MAX_HANDLE_OCTETS, MAX_OPAQUE_OCTETS,
@@ -32,8 +33,8 @@ pub(super) const CHANNEL: usize = 6 * WORD + 2 * WORD;
 /// `write_response4`.
 pub(super) const WRITE_RESPONSE: usize = WORD + STATE_ID + 8 + WORD + VERIFIER;
 
-/// What a client offers for an attribute whose size nobody can tell beforehand (ULB-5.2-a): the longest list of access rights that
-/// Linux takes. Where a session's `ca_maxresponsesize` is lower, a client offers that.
+/// What a client offers for an attribute whose size nobody can tell beforehand (ULB-5.2-a): the longest list of access
+/// rights that Linux takes. Where a session's `ca_maxresponsesize` is lower, a client offers that.
 pub const GUESSED_OCTETS: usize = 64 << 10;
 
 /// How many octets a READ with this count can bring.
@@ -48,8 +49,8 @@ pub(super) fn attributes(asked: &Bitmap) -> usize {
     BITMAP_OCTETS + WORD + values.min(MAX_ATTRIBUTES_OCTETS)
 }
 
-/// A listing for which the arguments say how large it may be: its server counts all of it (RFC 8881 section 18.23.3, RFC 8276
-/// section 8.4.3).
+/// A listing for which the arguments say how large it may be: its server counts all of it (RFC 8881 section 18.23.3,
+/// RFC 8276 section 8.4.3).
 pub(super) fn listing(max_count: u32) -> usize {
     let asked = usize::try_from(max_count).unwrap_or(usize::MAX);
     asked.clamp(ops::ReadDirOk::EMPTY_OCTETS, 2 * MAX_TRANSFER_OCTETS)

@@ -1,9 +1,9 @@
-//! Declaring the operations of a COMPOUND: their numbers, names and minor versions, and the enumerations of their arguments and
-//! results.
+//! Declaring the operations of a COMPOUND: their numbers, names and minor versions, and the enumerations of their
+//! arguments and results.
 
 /// A table of operations. Each row makes a variant of `Op`, of `Args` (with a payload if there are arguments) and of
-/// `Outcome` (with an [`Answer`](super::ops::Answer)). A row reads: variant and arguments, results and failure, number, name,
-/// minor versions, the largest results in octets after the status, and what of either may be placed directly.
+/// `Outcome` (with an [`Answer`](super::ops::Answer)). A row reads: variant and arguments, results and failure, number,
+/// name, minor versions, the largest results in octets after the status, and what of either may be placed directly.
 macro_rules! operations {
     (
         $what:literal $(<$data:ident = $default:ty>)?;
@@ -124,8 +124,8 @@ macro_rules! operations {
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub enum Outcome<$($data = $default)?> {
             $($(#[$meta])* $variant($crate::v4::ops::Answer<$ok, $fail>),)*
-            /// The call had a number that is no operation's, [`OP_ILLEGAL`](crate::v4::Status::OP_ILLEGAL), or one that could
-            /// not be read, [`BADXDR`](crate::v4::Status::BADXDR).
+            /// The call had a number that is no operation's, [`OP_ILLEGAL`](crate::v4::Status::OP_ILLEGAL), or one that
+            /// could not be read, [`BADXDR`](crate::v4::Status::BADXDR).
             Illegal($crate::v4::Status),
         }
 

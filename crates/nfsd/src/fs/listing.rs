@@ -115,8 +115,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Entries, and whether they are the directory's last. The cookies are valid for ever; the directory's attributes are
-    /// not told.
+    /// Entries, and whether they are the directory's last. The cookies are valid for ever; the directory's attributes
+    /// are not told.
     pub fn new(entries: Vec<ListingEntry>, end: bool) -> Self {
         Self { attributes: None, verifier: [0; 8], entries, end }
     }

@@ -89,8 +89,8 @@ pub trait FileSystem: Send + Sync {
         Features::default()
     }
 
-    /// Where a file is on this machine, for the log alone, if that can be told without waiting. The root's path is that of
-    /// what is served.
+    /// Where a file is on this machine, for the log alone, if that can be told without waiting. The root's path is that
+    /// of what is served.
     fn path(&self, file: FileId) -> Option<PathBuf> {
         let _ = file;
         None
@@ -138,8 +138,9 @@ pub trait FileSystem: Send + Sync {
         Box::pin(ready(Err(failed(Fault::Invalid))))
     }
 
-    /// Opens a regular file, if its mode lets the caller do what `access` says: the owner is no exception, as a program that
-    /// opens a file of its own expects. A file system without open files of its own asks the rights, and keeps nothing.
+    /// Opens a regular file, if its mode lets the caller do what `access` says: the owner is no exception, as a program
+    /// that opens a file of its own expects. A file system without open files of its own asks the rights, and keeps
+    /// nothing.
     fn open(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         Box::pin(async move {
             let mut wanted = Rights::NONE;
@@ -164,8 +165,8 @@ pub trait FileSystem: Send + Sync {
         })
     }
 
-    /// Opens a regular file for somebody who has made it in this moment, or had it open before the server started: if that is
-    /// its owner, whatever its mode says now. Like [`open`](Self::open), unless it is implemented.
+    /// Opens a regular file for somebody who has made it in this moment, or had it open before the server started: if
+    /// that is its owner, whatever its mode says now. Like [`open`](Self::open), unless it is implemented.
     fn open_as_owner(&self, caller: Caller, file: FileId, access: Access) -> BoxFuture<'_, Told<Arc<dyn OpenFile>>> {
         self.open(caller, file, access)
     }

@@ -26,8 +26,8 @@ impl Access {
     }
 }
 
-/// A file that is open. As long as it is there the file is, too, though its last name may be gone; and whoever has it may
-/// do what it was opened for, whatever becomes of the file's rights.
+/// A file that is open. As long as it is there the file is, too, though its last name may be gone; and whoever has it
+/// may do what it was opened for, whatever becomes of the file's rights.
 pub trait OpenFile: Any + Send + Sync {
     /// The file.
     fn file(&self) -> FileId;

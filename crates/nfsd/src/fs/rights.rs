@@ -48,8 +48,8 @@ impl Rights {
         self & other == other
     }
 
-    /// What the permission bits of a file give to a caller: all to the superuser, else those of the owner, the group or the
-    /// others.
+    /// What the permission bits of a file give to a caller: all to the superuser, else those of the owner, the group or
+    /// the others.
     pub fn of_mode(attributes: &Attributes, caller: &Caller) -> Self {
         let is_directory = attributes.file_type == FileType::Directory;
         let bits = match caller {

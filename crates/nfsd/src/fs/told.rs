@@ -111,8 +111,8 @@ pub enum CreateHow {
     Unchecked(NewAttributes),
     /// It is an error.
     Guarded(NewAttributes),
-    /// It is an error, unless it was made by a call with this verifier: a retransmission. Times are not set, since the file
-    /// system may keep the verifier there.
+    /// It is an error, unless it was made by a call with this verifier: a retransmission. Times are not set, since the
+    /// file system may keep the verifier there.
     Exclusive([u8; 8], NewAttributes),
 }
 

@@ -79,7 +79,8 @@ impl MemoryFs {
     }
 }
 
-/// Whether a name may go where a directory is removed or takes its place (`is_directory`), or where something else does.
+/// Whether a name may go where a directory is removed or takes its place (`is_directory`), or where something else
+/// does.
 fn may_replace(old: &Body, is_directory: bool) -> Result<(), Fault> {
     match (old, is_directory) {
         (Body::Directory(names), true) if !names.by_name.is_empty() => Err(Fault::NotEmpty),

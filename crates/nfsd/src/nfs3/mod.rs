@@ -47,8 +47,8 @@ impl Execution {
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
 
-    /// That no client of version 4 denies reading or writing the file. Not JUKEBOX, with which a client would ask again for
-    /// as long as the other has it open, but where that other is away.
+    /// That no client of version 4 denies reading or writing the file. Not JUKEBOX, with which a client would ask again
+    /// for as long as the other has it open, but where that other is away.
     async fn may(&self, file: &Opened, access: claims::Access) -> Result<(), Status> {
         self.server.may(file, access).await.map_err(|in_the_way| match in_the_way {
             InTheWay::Holder => Status::ACCES,
@@ -127,8 +127,8 @@ where
     }
 }
 
-/// The same for a listing. Unlike the data of a READ it is put together on the heap, and is as large as the client wants: so it
-/// counts as that much of the connection's memory, from before it begins until its answer was taken.
+/// The same for a listing. Unlike the data of a READ it is put together on the heap, and is as large as the client
+/// wants: so it counts as that much of the connection's memory, from before it begins until its answer was taken.
 fn execute_listing<A, R, F>(
     mut args: Decoder,
     it: Execution,

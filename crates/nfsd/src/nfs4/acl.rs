@@ -2,10 +2,11 @@
 //! same.
 //!
 //! ```text
-//! told:  the entries of each class in the order in which POSIX asks them: the owner; users; the file's group and further ones,
-//!        of which any may allow; all others. An entry that denies keeps a class from what later entries allow.
-//! set:   each class of the POSIX list gets what the entries surely allow its members, whatever groups those are in. So what is
-//!        kept may allow less than what was set, and never more.
+//! told:  the entries of each class in the order in which POSIX asks them: the owner; users; the file's group and
+//!        further ones, of which any may allow; all others. An entry that denies keeps a class from what later entries
+//!        allow.
+//! set:   each class of the POSIX list gets what the entries surely allow its members, whatever groups those are in. So
+//!        what is kept may allow less than what was set, and never more.
 //! ```
 //!
 //! The default list of a directory is told as entries that do nothing but being inherited, by files and directories.

@@ -1,9 +1,9 @@
-//! READs of several small files in one COMPOUND: PUTFH, READ, PUTFH, READ and so on, as clients send them that fetch many
-//! small files. One job reads all of them, since to wake a thread for each costs more than to read it.
+//! READs of several small files in one COMPOUND: PUTFH, READ, PUTFH, READ and so on, as clients send them that fetch
+//! many small files. One job reads all of them, since to wake a thread for each costs more than to read it.
 //!
 //! Nothing else changes: each file is asked for as if it stood alone (its handle, who denies reading, who has it
-//! delegated, memory for its data) before any is read, and the first of which that fails ends what is read together. Its
-//! own READ says why.
+//! delegated, memory for its data) before any is read, and the first of which that fails ends what is read together.
+//! Its own READ says why.
 
 use super::{compound::Compound, data::READ_RESULTS_OCTETS};
 use crate::{ReadData, Reading, Told, claims::Access};

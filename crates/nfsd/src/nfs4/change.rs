@@ -1,6 +1,7 @@
 //! Operations on names: CREATE, REMOVE, RENAME, LINK (RFC 8881 sections 18.4, 18.25, 18.26, 18.9).
 //!
-//! Where a symbolic link stands in for a directory only LINK says so: the others do not have that status (section 15.2).
+//! Where a symbolic link stands in for a directory only LINK says so: the others do not have that status (section
+//! 15.2).
 
 use super::{
     compound::Compound,
@@ -118,7 +119,8 @@ impl Compound {
         }
     }
 
-    /// Why a RENAME has failed: what has the new name already and cannot be replaced is there (RFC 8881 section 18.26.3).
+    /// Why a RENAME has failed: what has the new name already and cannot be replaced is there (RFC 8881 section
+    /// 18.26.3).
     async fn not_renamed(&self, from: &Opened, to: &Opened, fault: Fault) -> Status {
         match fault {
             Fault::IsDirectory | Fault::NotEmpty => Status::EXIST,

@@ -1,8 +1,9 @@
 //! The operations of a COMPOUND, one after the other (RFC 8881 sections 2.10, 15.1.1.1, 16.2).
 //!
-//! Results are encoded one behind the other, so that their size is known before the next operation begins: one that changes
-//! something is refused before it is executed where its largest results might not fit (REP_TOO_BIG), one that only looks is
-//! executed, its results encoded by themselves, and thrown away if they do not. The first failure ends the call.
+//! Results are encoded one behind the other, so that their size is known before the next operation begins: one that
+//! changes something is refused before it is executed where its largest results might not fit (REP_TOO_BIG), one that
+//! only looks is executed, its results encoded by themselves, and thrown away if they do not. The first failure ends
+//! the call.
 
 use super::{
     about::About,
@@ -53,7 +54,8 @@ pub(super) struct Compound {
     /// Whether an OPEN may be answered with a delegation: in minor version 0 not if it has to be confirmed (RFC 7530
     /// section 9.1.11).
     pub(super) may_delegate: bool,
-    /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the first.
+    /// Whether a result holds memory of the connection's: a second may not be waited for, since others may wait for the
+    /// first.
     holds_memory: bool,
     /// Memory that the results of the operation count as which is executed.
     pub(super) counted: Option<Buffer>,
@@ -231,8 +233,8 @@ impl Compound {
         FileKey { file_system: file.file_system.id(), file: file.file }
     }
 
-    /// Memory that the transport can send from. The first result waits for it; a later one, which might wait for those who wait
-    /// for the first, does not.
+    /// Memory that the transport can send from. The first result waits for it; a later one, which might wait for those
+    /// who wait for the first, does not.
     ///
     /// # Errors
     /// DELAY: the client asks again for what is left.
@@ -351,8 +353,8 @@ impl Compound {
         (reply.payload(), begun)
     }
 
-    /// Appends the results of an operation, or what is to be said instead if there is not room for those of one that only
-    /// looks: up to how many octets, and what.
+    /// Appends the results of an operation, or what is to be said instead if there is not room for those of one that
+    /// only looks: up to how many octets, and what.
     fn tell(&mut self, reply: &mut Reply, op: Op, outcome: Outcome, bound: Option<(usize, Status)>) {
         let counted = self.counted.take().filter(|_| outcome.status() == Status::OK);
         if counted.is_none() && bound.is_none() {
@@ -378,8 +380,8 @@ impl Compound {
         }
     }
 
-    /// Executes one. `room` is how many octets its results may have. Each call has memory for the largest future here, so those
-    /// of operations of which there are few have memory of their own.
+    /// Executes one. `room` is how many octets its results may have. Each call has memory for the largest future here,
+    /// so those of operations of which there are few have memory of their own.
     async fn execute(&mut self, args: Args, room: usize) -> Outcome {
         match args {
             // sequenced40.rs

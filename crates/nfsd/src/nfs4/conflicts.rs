@@ -17,8 +17,8 @@ pub(super) const MAX_TAKEN: usize = 8;
 pub(crate) enum InTheWay {
     /// That client is there, and keeps it.
     Holder,
-    /// Its lease is over, and it was not taken from it: the journal of clients cannot be written, as the log says, or there are
-    /// too many such clients for one call. It may be different the next time.
+    /// Its lease is over, and it was not taken from it: the journal of clients cannot be written, as the log says, or
+    /// there are too many such clients for one call. It may be different the next time.
     Journal,
     /// It has the file delegated, and was asked for it.
     Delegation,

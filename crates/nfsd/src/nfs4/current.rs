@@ -51,8 +51,8 @@ impl Compound {
         }
     }
 
-    /// The stateid that an operation came with, with the current one in the place of [`StateId::CURRENT`]. Its sequence number
-    /// is 0 then, "the latest", unless `exact` (CLOSE and OPEN_DOWNGRADE).
+    /// The stateid that an operation came with, with the current one in the place of [`StateId::CURRENT`]. Its sequence
+    /// number is 0 then, "the latest", unless `exact` (CLOSE and OPEN_DOWNGRADE).
     ///
     /// # Errors
     /// BAD_STATEID if there is no current one.

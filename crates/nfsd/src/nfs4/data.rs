@@ -29,11 +29,12 @@ pub(super) const READ_RESULTS_OCTETS: usize = 16;
 const UNASKED_READ_OCTETS: usize = 64 << 10;
 
 impl Compound {
-    /// By what a file is read or written (`access` is one of the two) with the stateid that an operation came with. A change of
-    /// the size is a write.
+    /// By what a file is read or written (`access` is one of the two) with the stateid that an operation came with. A
+    /// change of the size is a write.
     ///
     /// # Errors
-    /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if somebody denies it, and GRACE.
+    /// As for every stateid; OPENMODE if it is not open for that; without an open LOCKED if somebody denies it, and
+    /// GRACE.
     pub(super) async fn via(&self, file: &Opened, state: StateId, access: Access) -> Result<Via, Status> {
         let key = Self::key(file);
         let state = self.state_of(state, false)?;
@@ -57,8 +58,8 @@ impl Compound {
                     return Err(Status::OPENMODE);
                 }
                 let checked = client.held.check(state, key, Wanted::Any)?;
-                // Who writes a part of a page reads the rest of it, so that this is allowed (RFC 8881 section 9.1.2): whoever
-                // might have opened the file for it.
+                // Who writes a part of a page reads the rest of it, so that this is allowed (RFC 8881 section 9.1.2):
+                // whoever might have opened the file for it.
                 checked.owner.filter(|_| checked.kind == Wanted::Open).map(|owner| Shared::holder(client.id(), &owner))
             }
         };

@@ -1,8 +1,8 @@
 //! Byte ranges: LOCK, LOCKT, LOCKU (RFC 8881 sections 9.1 to 9.6, 18.10 to 18.12).
 //!
-//! What is locked is in the table of claims, and from there on the host; that an owner has a stateid for it is what the client
-//! holds. LOCK asks the table first and gives the range back if the open has ended meanwhile; LOCKU does so too, and notes what is
-//! left. All that reaches the host is done by a worker.
+//! What is locked is in the table of claims, and from there on the host; that an owner has a stateid for it is what the
+//! client holds. LOCK asks the table first and gives the range back if the open has ended meanwhile; LOCKU does so too,
+//! and notes what is left. All that reaches the host is done by a worker.
 
 use super::{
     compound::Compound,

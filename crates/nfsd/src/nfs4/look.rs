@@ -1,5 +1,5 @@
-//! Going from file to file, and asking what may be done: PUTFH and its like, LOOKUP, LOOKUPP, GETFH, ACCESS, READLINK (RFC 8881
-//! sections 18.1, 18.8, 18.13, 18.14, 18.19 to 18.21, 18.24).
+//! Going from file to file, and asking what may be done: PUTFH and its like, LOOKUP, LOOKUPP, GETFH, ACCESS, READLINK
+//! (RFC 8881 sections 18.1, 18.8, 18.13, 18.14, 18.19 to 18.21, 18.24).
 
 use super::{
     compound::Compound,

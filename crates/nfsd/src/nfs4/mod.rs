@@ -17,13 +17,14 @@
 //! space.rs copy.rs offload.rs                   holes and space; copies, and those that go on after their call
 //! delegate.rs delegations.rs                    what clients use by themselves
 //! state/        what is kept between calls, without any network
-//! callback/     calls to clients: by which slot and connection, whether they answer; recalls, CB_NOTIFY_LOCK, CB_OFFLOAD
+//! callback/     calls to clients: by which slot and connection, whether they answer; recalls, CB_NOTIFY_LOCK,
+//!               CB_OFFLOAD
 //! tasks.rs      what goes on after its call was answered
 //! losses.rs     what clients have lost that were away: told, and counted
 //! ```
 //!
-//! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is held
-//! across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
+//! A COMPOUND is one future on its connection's thread and runs to its end though the connection is gone; no lock is
+//! held across an await. What waits for the disk by itself (the journal of clients) runs on the program's workers.
 
 mod about;
 mod acl;

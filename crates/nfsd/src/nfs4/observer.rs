@@ -18,8 +18,8 @@ pub enum CallbackEvent {
     NotSent,
 }
 
-/// Is told of each operation of a COMPOUND when its results are known. It is called on the connection's thread: it neither
-/// sleeps nor takes long. Replies that a slot remembers come from no operation, and are not told.
+/// Is told of each operation of a COMPOUND when its results are known. It is called on the connection's thread: it
+/// neither sleeps nor takes long. Replies that a slot remembers come from no operation, and are not told.
 pub trait Observer: Send + Sync {
     /// An operation was answered with `status` after `took`; `None` for a number that no operation has.
     fn operation(&self, op: Option<Op>, status: Status, took: Duration);

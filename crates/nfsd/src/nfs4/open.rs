@@ -1,8 +1,8 @@
 //! Opening and closing: OPEN, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18).
 //!
-//! An OPEN asks in this order: whether the client may have state now, the file system (which may make the file), the table of
-//! claims, the file system again where the file is cut, and what the client holds. Each step's guard gives back what it got if a
-//! later one fails; a file that was made stays.
+//! An OPEN asks in this order: whether the client may have state now, the file system (which may make the file), the
+//! table of claims, the file system again where the file is cut, and what the client holds. Each step's guard gives
+//! back what it got if a later one fails; a file that was made stays.
 
 use super::{
     compound::Compound,

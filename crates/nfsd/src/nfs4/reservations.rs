@@ -1,7 +1,7 @@
 //! The share reservations of opens in the table of claims, by stateid.
 //!
-//! An open has one guard, whatever number of OPENs it is the union of. The guard says at least what the open says, at any moment:
-//! an OPEN claims before it is noted, and what is given up is noted first.
+//! An open has one guard, whatever number of OPENs it is the union of. The guard says at least what the open says, at
+//! any moment: an OPEN claims before it is noted, and what is given up is noted first.
 
 use super::{service::Pin, state::checked::Wanted, state::clients::Client};
 use crate::claims::{Access, Deny, FileKey, Share};

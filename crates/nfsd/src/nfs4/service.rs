@@ -102,8 +102,8 @@ impl Shared {
         Holder::new(Client::V4(client.0), &owner.0)
     }
 
-    /// Takes what clients no longer hold out of the table of claims; what was open is closed, in the turn of whoever has brought
-    /// it about.
+    /// Takes what clients no longer hold out of the table of claims; what was open is closed, in the turn of whoever
+    /// has brought it about.
     pub(crate) fn release(&self, origin: Origin, released: Vec<Release<Pin>>) {
         for Release { client, file, what, other } in released {
             match what {
@@ -127,7 +127,8 @@ impl Shared {
         }
     }
 
-    /// Closes files: of one that has lost its last name all that it holds is freed then, which takes as long as it takes.
+    /// Closes files: of one that has lost its last name all that it holds is freed then, which takes as long as it
+    /// takes.
     pub(super) fn put_away(&self, origin: Origin, pins: Vec<Pin>) {
         if !pins.is_empty() {
             drop(self.queue.ask(origin, move || drop(pins)));

@@ -1,5 +1,5 @@
-//! Which attributes there are, and those that a client sets: from the wire to what a file system takes (RFC 8881 sections 5.5 to
-//! 5.9, RFC 8275).
+//! Which attributes there are, and those that a client sets: from the wire to what a file system takes (RFC 8881
+//! sections 5.5 to 5.9, RFC 8275).
 
 use super::{
     acl,
@@ -12,7 +12,8 @@ use rpcrdma_nfs::{
     v4::{Acl, Attribute, Bitmap, FileAttributes, Principal, SetTime, Status},
 };
 
-/// Permission bits, with set-user-id, set-group-id and sticky; what else a mode has means nothing (RFC 8881 section 6.2.4).
+/// Permission bits, with set-user-id, set-group-id and sticky; what else a mode has means nothing (RFC 8881 section
+/// 6.2.4).
 const MODE_BITS: u32 = 0o7777;
 
 /// The bits of a mode that an access control list says, too.

@@ -1,8 +1,8 @@
 //! Work that goes on after its call was answered: calls to clients, recalls, long copies.
 //!
-//! The library starts no task of its own: whoever has such work hands it over here, and the program drives all of it with
-//! [`Nfsd::upkeep`](crate::Nfsd::upkeep). How much of it there can be is the business of those who hand it over: each kind has
-//! a limit. What is still under way when the server ends is dropped with it.
+//! The library starts no task of its own: whoever has such work hands it over here, and the program drives all of it
+//! with [`Nfsd::upkeep`](crate::Nfsd::upkeep). How much of it there can be is the business of those who hand it over:
+//! each kind has a limit. What is still under way when the server ends is dropped with it.
 
 use futures_util::{
     FutureExt,

@@ -46,7 +46,8 @@ pub(super) fn failure<F>(failure: Failure<F>) -> Status {
     status(failure.fault)
 }
 
-/// The change numbers of a directory before and after. What the file system does not tell counts as changed by others, too.
+/// The change numbers of a directory before and after. What the file system does not tell counts as changed by others,
+/// too.
 pub(super) fn change_info(change: &Change) -> ChangeInfo {
     let before = change.before.map(|before| before.change);
     let after = change.after.as_ref().map(|after| after.change);

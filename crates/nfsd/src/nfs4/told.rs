@@ -1,5 +1,5 @@
-//! What is told of a file: the values of its attributes, its file system's and the server's (RFC 8881 sections 5.8, 5.10; RFC
-//! 7862 section 12.2).
+//! What is told of a file: the values of its attributes, its file system's and the server's (RFC 8881 sections 5.8,
+//! 5.10; RFC 7862 section 12.2).
 
 use super::{
     acl,

@@ -69,7 +69,8 @@ impl Version4 {
 
     /// Which of the servers that share the state directory this is: each has its own journal, and clients take it for a
     /// server of its own. The number has to be the same after a restart. That of a
-    /// [`DirectoryFs`](crate::DirectoryFs) will do, as no two servers with one state directory serve the same directory.
+    /// [`DirectoryFs`](crate::DirectoryFs) will do, as no two servers with one state directory serve the same
+    /// directory.
     #[must_use]
     pub fn with_server_id(mut self, server: u64) -> Self {
         self.server = Some(server);
@@ -97,7 +98,8 @@ impl Version4 {
         self
     }
 
-    /// Whether what clients lock is locked on the host, too, so that its programs are excluded that use `fcntl` or `lockf`.
+    /// Whether what clients lock is locked on the host, too, so that its programs are excluded that use `fcntl` or
+    /// `lockf`.
     #[must_use]
     pub fn with_host_locks(mut self, host_locks: bool) -> Self {
         self.host_locks = host_locks;

@@ -66,8 +66,8 @@ impl Compound {
     pub(super) async fn get_xattr(&mut self, args: ops::GetXattr) -> Answer<ops::GetXattrOk> {
         let file = self.file_with_xattrs()?;
         check_name(&args.name)?;
-        // The value counts as that much of the connection's memory until it was sent, and is not read before there is some:
-        // those who wait for it would hold theirs besides.
+        // The value counts as that much of the connection's memory until it was sent, and is not read before there is
+        // some: those who wait for it would hold theirs besides.
         let most = self.buffer(VALUE_OCTETS + MAX_XATTR_OCTETS).await?;
         let value = file.file_system.xattr(file.caller.clone(), file.file, args.name.0).await.map_err(cause)?;
         self.counted = Some(self.fitted(most, VALUE_OCTETS + value.len()));

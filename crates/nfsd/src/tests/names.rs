@@ -122,8 +122,8 @@ fn a_listing_ends_at_the_servers_limit() {
     assert_eq!(client.names(&root, u32::MAX).len(), 9002);
 }
 
-/// Answers that nobody takes are memory: a client that asks for listings and does not read them must not have more of it than
-/// one that asks for data.
+/// Answers that nobody takes are memory: a client that asks for listings and does not read them must not have more of
+/// it than one that asks for data.
 #[test]
 fn a_listing_counts_as_memory_until_it_is_taken() {
     let export = Export::new("/", Arc::new(MemoryFs::new(1 << 20, &env())));

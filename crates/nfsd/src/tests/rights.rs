@@ -160,7 +160,8 @@ fn only_allowed_clients_are_served_and_exports_are_told_apart() {
     assert!(Nfsd::new(vec![Export::new("a", memory())], SECRET, &env()).is_err());
 }
 
-/// MNT tells no more of a path than LOOKUP would, and hands out nothing behind a directory that the caller may not search.
+/// MNT tells no more of a path than LOOKUP would, and hands out nothing behind a directory that the caller may not
+/// search.
 /// proves: NFS3-MNT-a
 #[test]
 fn mount_walks_a_path_as_the_caller() {

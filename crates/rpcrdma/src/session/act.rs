@@ -1,7 +1,7 @@
 //! What the engine asks for, carried out.
 //!
-//! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the ends of calls of ours to their
-//! callers. A queue pair that refuses work within its limits ends the session.
+//! Work goes to the queue pair, calls of the peer to the service when it is their turn, and the ends of calls of ours
+//! to their callers. A queue pair that refuses work within its limits ends the session.
 
 use super::{Delivered, Session, UNTAKEN_OCTETS};
 use crate::{

@@ -167,7 +167,8 @@ pub fn start_read(client: &Client, len: usize, seed: u32, sleep: Duration) -> Ca
     client.call(SLEEP, args.finish(), item_shape(len, Some(&rpcrdma_env::Heap)))
 }
 
-/// Waits for a READ and checks its octets. Returns whether they were placed directly, and whether the call was repeated.
+/// Waits for a READ and checks its octets. Returns whether they were placed directly, and whether the call was
+/// repeated.
 pub async fn finish_read(call: Call, len: usize, seed: u32) -> Result<(bool, bool), rpcrdma_oncrpc::CallError> {
     let mut results = call.await?;
     assert_eq!(results.decoder.u32()?, seed);

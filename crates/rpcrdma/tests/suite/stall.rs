@@ -32,9 +32,9 @@ use std::{
 
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// Says what it was told to say, and completes nothing. It does not even close. If it is one that drips, it takes answers,
-/// says all but the first after it has got one, completes an RDMA Read now and then, and
-/// goes when everything is answered.
+/// Says what it was told to say, and completes nothing. It does not even close. If it is one that drips, it takes
+/// answers, says all but the first after it has got one, completes an RDMA Read now and then, and goes when everything
+/// is answered.
 struct Dead {
     info: ConnectionInfo,
     capabilities: Capabilities,

@@ -1,8 +1,9 @@
-//! The end: nothing of ours is reachable afterwards, so everything can be handed back whether or not the device has reported it.
+//! The end: nothing of ours is reachable afterwards, so everything can be handed back whether or not the device has
+//! reported it.
 //!
-//! The order matters. Windows go before their regions and before the queue pair, which some drivers cannot destroy while it has
-//! windows; the queue pair goes before the memory of what was posted is handed back; the identifier goes last, and that tells a peer whom
-//! nothing else has told.
+//! The order matters. Windows go before their regions and before the queue pair, which some drivers cannot destroy
+//! while it has windows; the queue pair goes before the memory of what was posted is handed back; the identifier goes
+//! last, and that tells a peer whom nothing else has told.
 
 use super::{Hardware, Phase, VerbsQueuePair};
 use crate::{context::check, domain::report, events::forget, shared_receives::await_last, sys::verbs};

@@ -1,7 +1,7 @@
 //! Lending memory: by a window where the device has them, by a registration of its own elsewhere.
 //!
-//! An exposure owns its memory until it is fenced: the window invalidated, here or by the peer, or the registration ended. Windows are used
-//! again in the order in which they became free, each time under another handle.
+//! An exposure owns its memory until it is fenced: the window invalidated, here or by the peer, or the registration
+//! ended. Windows are used again in the order in which they became free, each time under another handle.
 
 use super::{Kept, Phase, VerbsQueuePair, work::Work};
 use crate::{
@@ -62,8 +62,8 @@ impl VerbsQueuePair {
             Ok(length) => length,
             Err(reason) => return Err(Refused { reason, returned: memory }),
         };
-        // SAFETY: the memory goes into the table of exposures, beside the registration. There a source is shared and immutable, and a
-        // sink is touched by nobody until it is fenced.
+        // SAFETY: the memory goes into the table of exposures, beside the registration. There a source is shared and
+        // immutable, and a sink is touched by nobody until it is fenced.
         let lent = unsafe { self.reach(address, octets, memory.access()) };
         let (handle, offset, by) = match lent {
             Ok(lent) => lent,
@@ -169,8 +169,8 @@ impl VerbsQueuePair {
         }
     }
 
-    /// An exposure has ended: its memory is free, unless the device does not end the registration that led to it. Then the
-    /// memory is given up, nobody is told that it is fenced, and the connection ends.
+    /// An exposure has ended: its memory is free, unless the device does not end the registration that led to it. Then
+    /// the memory is given up, nobody is told that it is fenced, and the connection ends.
     pub(super) fn fenced(&mut self, handle: u32, cause: FenceCause) {
         let Some(Exposure { token, by, memory, ending }) = self.exposures.remove(&handle) else { return };
         if ending && cause == FenceCause::Remote {

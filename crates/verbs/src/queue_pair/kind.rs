@@ -3,8 +3,8 @@
 use crate::{limits::Limits, sys::verbs};
 use std::ptr;
 
-/// What is asked for of the device: a reliable connection, whose work is reported only where that is asked for. Receives are its own, or
-/// come from a shared queue.
+/// What is asked for of the device: a reliable connection, whose work is reported only where that is asked for.
+/// Receives are its own, or come from a shared queue.
 pub(super) fn wanted(
     limits: &Limits,
     completions: *mut verbs::CompletionQueue,
@@ -37,7 +37,8 @@ mod tests {
     /// proves: V2-4.2.1-a
     #[test]
     fn every_queue_pair_is_a_reliable_connections() {
-        /// `IBV_QPT_RC` of the interface, and the port space in which the connection manager makes reliable connections only.
+        /// `IBV_QPT_RC` of the interface, and the port space in which the connection manager makes reliable connections
+        /// only.
         const RELIABLE_CONNECTED: i32 = 2;
         const RDMA_PS_TCP: i32 = 0x0106;
         for iwarp in [false, true] {

@@ -1,9 +1,9 @@
 //! The queue pair.
 //!
-//! What is posted stands in tables here, which own the memory, until the device is done with it. The device's send queue is filled from
-//! a queue in memory, so callers need not know its length; RDMA Reads wait in one of their own, so that those above the agreed
-//! number hold up nothing else. All of it moves when it is polled: post, take completions, look for events, sleep until either descriptor
-//! tells of something.
+//! What is posted stands in tables here, which own the memory, until the device is done with it. The device's send
+//! queue is filled from a queue in memory, so callers need not know its length; RDMA Reads wait in one of their own, so
+//! that those above the agreed number hold up nothing else. All of it moves when it is polled: post, take completions,
+//! look for events, sleep until either descriptor tells of something.
 
 mod ending;
 mod exposures;
@@ -302,7 +302,8 @@ impl VerbsQueuePair {
     }
 }
 
-// SAFETY: the pointers in it are those of libraries whose objects may be used from any thread, and of memory that it owns.
+// SAFETY: the pointers in it are those of libraries whose objects may be used from any thread, and of memory that it
+// owns.
 unsafe impl std::marker::Send for VerbsQueuePair {}
 
 impl QueuePair for VerbsQueuePair {

@@ -1,4 +1,5 @@
-//! Receives: the connection's own, which stand in its table until the device is done with them, and those that it takes of a pool.
+//! Receives: the connection's own, which stand in its table until the device is done with them, and those that it takes
+//! of a pool.
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{completions::RECEIVE, context::check, status::Meaning, sys::verbs};
@@ -52,8 +53,8 @@ impl VerbsQueuePair {
         self.receives.insert(number, PostedReceive { region, buffer });
         if let (Some(post), Some(id)) = (self.shared.context.ops().post_recv, self.id()) {
             let mut bad = ptr::null_mut();
-            // SAFETY: the queue pair is there as long as its identifier. What is posted stands in the table until the device is done
-            // with it or the queue pair is destroyed.
+            // SAFETY: the queue pair is there as long as its identifier. What is posted stands in the table until the
+            // device is done with it or the queue pair is destroyed.
             if let Err(error) = check(unsafe { post(id.queue_pair(), &mut work, &mut bad) }) {
                 // It comes back with the end.
                 self.end(CloseReason::Broken(format!("a receive cannot be posted: {error}")));

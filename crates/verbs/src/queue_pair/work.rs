@@ -1,8 +1,9 @@
 //! Posting work, and what becomes of it.
 //!
-//! The device is told to report only what somebody waits for: signaled work, RDMA Reads, invalidations, each Send, and the last of what is
-//! posted together. The report of one piece of work says that those before it which are not reported are done. After an error the device reports all
-//! that is left, or should: what it forgets comes back when the queue pair is destroyed.
+//! The device is told to report only what somebody waits for: signaled work, RDMA Reads, invalidations, each Send, and
+//! the last of what is posted together. The report of one piece of work says that those before it which are not
+//! reported are done. After an error the device reports all that is left, or should: what it forgets comes back when
+//! the queue pair is destroyed.
 
 use super::{Kept, Phase, VerbsQueuePair};
 use crate::{
@@ -213,7 +214,8 @@ impl VerbsQueuePair {
         Ok(Prepared { request, gathered, signaled, work })
     }
 
-    /// Gives the device a list. If it does not take all of it, the connection ends: until then it keeps what all of it names.
+    /// Gives the device a list. If it does not take all of it, the connection ends: until then it keeps what all of it
+    /// names.
     fn post(&mut self, mut list: SmallVec<[Prepared; FEW]>) {
         let mut first = ptr::null_mut();
         for Prepared { request, gathered, .. } in list.iter_mut().rev() {
@@ -224,9 +226,10 @@ impl VerbsQueuePair {
         }
         let mut bad = ptr::null_mut();
         let answer = match (self.shared.context.ops().post_send, self.id()) {
-            // SAFETY: the queue pair is there as long as its identifier, and copies the requests, which stay in place with their
-            // slices until the call is over. The memory that they name belongs to what goes into `posted` below, a Read in the
-            // table or an exposure, which all stay until the device is done with it or the queue pair is destroyed.
+            // SAFETY: the queue pair is there as long as its identifier, and copies the requests, which stay in place
+            // with their slices until the call is over. The memory that they name belongs to what goes into `posted`
+            // below, a Read in the table or an exposure, which all stay until the device is done with it or the queue
+            // pair is destroyed.
             (Some(post), Some(id)) => check(unsafe { post(id.queue_pair(), first, &mut bad) }),
             _ => Err(io::ErrorKind::NotConnected.into()),
         };
@@ -269,7 +272,8 @@ impl VerbsQueuePair {
                     (to.as_ptr() as u64, key.local)
                 }
                 _ => {
-                    // SAFETY: the slice is shared and immutable, the device only reads it, and it is kept with the work.
+                    // SAFETY: the slice is shared and immutable, the device only reads it, and it is kept with the
+                    // work.
                     let (key, region) = unsafe { self.domain.key(slice.as_ptr() as usize, slice.len(), 0) }?;
                     gathered.regions.extend(region);
                     (slice.as_ptr() as u64, key.local)
@@ -311,8 +315,8 @@ impl VerbsQueuePair {
         while let Some(posted) = self.posted.get(at).filter(|posted| posted.number <= number) {
             let own = posted.number == number;
             if !own && posted.signaled {
-                // Its own report is still to come: soft-iWARP reports a Send before the Read that was posted first. One that never
-                // comes is made up for at the end.
+                // Its own report is still to come: soft-iWARP reports a Send before the Read that was posted first. One
+                // that never comes is made up for at the end.
                 at += 1;
                 continue;
             }

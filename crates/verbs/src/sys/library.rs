@@ -1,5 +1,5 @@
-//! The functions of the two libraries, found when they are first asked for. They stay loaded for the life of the process: their
-//! providers start threads and keep state that cannot be unloaded.
+//! The functions of the two libraries, found when they are first asked for. They stay loaded for the life of the
+//! process: their providers start threads and keep state that cannot be unloaded.
 
 use super::{cm, verbs};
 use crate::error::LoadError;

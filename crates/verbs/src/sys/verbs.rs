@@ -1,7 +1,7 @@
 //! Structures and constants of libibverbs, as far as this crate uses them.
 //!
-//! Structures that the library allocates and that end in what is private to it are declared up to the last field that is used here:
-//! they are only ever reached by a pointer of the library's.
+//! Structures that the library allocates and that end in what is private to it are declared up to the last field that
+//! is used here: they are only ever reached by a pointer of the library's.
 //!
 //! Made from rdma-core's `infiniband/verbs.h` under the OpenIB.org BSD option, whose notice follows.
 //
@@ -418,8 +418,8 @@ pub(crate) const OP_SEND_INVALIDATE: c_int = 9;
 /// `enum ibv_send_flags`.
 pub(crate) const SEND_SIGNALED: c_uint = 1 << 1;
 pub(crate) const SEND_SOLICITED: c_uint = 1 << 2;
-/// `enum ibv_event_type`: the device has failed or goes; its port is in use again, and is not; a queue pair that was stopped has no
-/// shared receive any more.
+/// `enum ibv_event_type`: the device has failed or goes; its port is in use again, and is not; a queue pair that was
+/// stopped has no shared receive any more.
 pub(crate) const EVENT_DEVICE_FATAL: c_int = 8;
 pub(crate) const EVENT_PORT_ACTIVE: c_int = 9;
 pub(crate) const EVENT_PORT_DOWN: c_int = 10;

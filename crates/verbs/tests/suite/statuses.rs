@@ -1,7 +1,8 @@
-//! What a connection says when the device reports that work has failed: each cause that can be brought about with a software device.
+//! What a connection says when the device reports that work has failed: each cause that can be brought about with a
+//! software device.
 //!
-//! RoCE tells both ends by a status. iWARP tells the one at whose end the rule is broken; the other's work is given back, or it is told that the
-//! connection was ended.
+//! RoCE tells both ends by a status. iWARP tells the one at whose end the rule is broken; the other's work is given
+//! back, or it is told that the connection was ended.
 
 use super::in_use;
 use bytes::Bytes;

@@ -1,4 +1,5 @@
-//! The chunk lists of a header: Read list, Write list, Reply chunk (RFC 8166 section 4.1.2; version 2 draft section 6.2.3).
+//! The chunk lists of a header: Read list, Write list, Reply chunk (RFC 8166 section 4.1.2; version 2 draft section
+//! 6.2.3).
 //!
 //! In this order, each ended by a zero word or absent. Owns the decoded lists.
 

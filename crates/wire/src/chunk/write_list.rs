@@ -125,7 +125,8 @@ mod tests {
         chunk.0.iter().map(|segment| segment.length).collect()
     }
 
-    /// proves: V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6-e, V1-4.3.2.2-c, V1-4.3.3-d, V2-4.3.6-c, V2-4.3.6-d, V2-4.3.6-e, V2-4.3.6-h, V2-4.3.4-b
+    /// proves: V1-3.4.6-c, V1-3.4.6-d, V1-3.4.6-e, V1-4.3.2.2-c, V1-4.3.3-d, V2-4.3.6-c, V2-4.3.6-d, V2-4.3.6-e
+    /// proves: V2-4.3.6-h, V2-4.3.4-b
     #[test]
     fn a_chunk_is_filled_in_order_and_repeated_whole() {
         let offered = chunk(&[10, 0, 20, 5]);

@@ -63,8 +63,8 @@ pub fn judge(role: Role, message: &[u8]) -> Judgement {
     judge_by(|_| role, message)
 }
 
-/// As [`judge`], where the receiver can be either: `role` chooses, given the header and the Payload stream behind it, or
-/// nothing where no header could be decoded.
+/// As [`judge`], where the receiver can be either: `role` chooses, given the header and the Payload stream behind it,
+/// or nothing where no header could be decoded.
 pub fn judge_by(role: impl FnOnce(Option<(&Header, &[u8])>) -> Role, message: &[u8]) -> Judgement {
     let decoded = Header::decode(message);
     let role = match &decoded {

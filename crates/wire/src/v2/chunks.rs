@@ -62,7 +62,8 @@ mod tests {
     use super::*;
     use crate::chunk::{ReadList, ReadSegment, WriteChunk, WriteList};
 
-    /// proves: V2-6.2.3-a, V2-6.2.3-b, V2-6.2.3-c, V2-6.3-b, V2-8.3-a, V2-8.3-b, V2-8.3-c, V2-8.3-d, V2-C.1-c, V2-3.1.4-a, V2-4.3.3-a, V2-4.3.6-a
+    /// proves: V2-6.2.3-a, V2-6.2.3-b, V2-6.2.3-c, V2-6.3-b, V2-8.3-a, V2-8.3-b, V2-8.3-c, V2-8.3-d, V2-C.1-c
+    /// proves: V2-3.1.4-a, V2-4.3.3-a, V2-4.3.6-a
     #[test]
     fn the_handle_stands_before_three_lists() {
         let segment = |handle| Segment { handle, length: 0x20, offset: 0x1_0000_0002 };

@@ -1,11 +1,11 @@
 //! What a receiver owes a message of version 2, judged by the message alone (draft sections 6 and 7).
 //!
-//! Matching the XID with outstanding calls, sequences of continued messages, the state of the property exchange, credits
-//! and limits come later and elsewhere. Owns nothing but the decoded header that it hands on. It cannot fail: whatever the
-//! octets are, there is one judgement.
+//! Matching the XID with outstanding calls, sequences of continued messages, the state of the property exchange,
+//! credits and limits come later and elsewhere. Owns nothing but the decoded header that it hands on. It cannot fail:
+//! whatever the octets are, there is one judgement.
 //!
-//! Which half of an end a message is for stands in the message: with `RDMA2_F_RESPONSE` clear its XID is the sender's and
-//! an error about it means something there, with the flag set it is the receiver's own and an answer could hit an
+//! Which half of an end a message is for stands in the message: with `RDMA2_F_RESPONSE` clear its XID is the sender's
+//! and an error about it means something there, with the flag set it is the receiver's own and an answer could hit an
 //! unrelated call of the peer. So only the former is answered, but for what the draft has every receiver answer.
 
 use super::{

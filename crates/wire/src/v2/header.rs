@@ -338,7 +338,8 @@ mod tests {
         header.to_bytes().chunks_exact(4).map(|w| u32::from_be_bytes([w[0], w[1], w[2], w[3]])).collect()
     }
 
-    /// proves: V2-6.2.2.1-d, V2-6.2.2.1-f, V2-6.2.2.3-c, V2-6.3.2-d, V2-6.3.4-d, V2-7-b, V2-7-c, V2-7-d, V2-7-e, V2-4.5.1-f, V2-4.5.2-e, V2-6.2.4-f, V2-6.2.2-c
+    /// proves: V2-6.2.2.1-d, V2-6.2.2.1-f, V2-6.2.2.3-c, V2-6.3.2-d, V2-6.3.4-d, V2-7-b, V2-7-c, V2-7-d, V2-7-e
+    /// proves: V2-4.5.1-f, V2-4.5.2-e, V2-6.2.4-f, V2-6.2.2-c
     #[test]
     fn headers_are_made_with_the_flags_that_they_must_have() {
         let credits = 0x0009_0003;

@@ -1,7 +1,7 @@
 //! READ and WRITE of one file, by either version of NFS, over the same connection.
 //!
-//! Both go the same way: a call is encoded, memory is lent for the data of a READ where the transport places it, the answer is
-//! decoded. Nothing stands between that and the transport, so that what differs is the versions.
+//! Both go the same way: a call is encoded, memory is lent for the data of a READ where the transport places it, the
+//! answer is decoded. Nothing stands between that and the transport, so that what differs is the versions.
 
 use super::session::{Opened, Session};
 use anyhow::{bail, ensure};
@@ -16,7 +16,8 @@ use rpcrdma_nfs::{
 use rpcrdma_oncrpc::{Client, ItemRoom, TransportKind};
 use rpcrdma_xdr::{Encoder, ItemData};
 
-/// Makes one call. The memory of the data of a READ comes from `pool` where the transport places it, and goes back there.
+/// Makes one call. The memory of the data of a READ comes from `pool` where the transport places it, and goes back
+/// there.
 ///
 /// # Errors
 /// If there is no answer, or none that can be decoded.

@@ -1,7 +1,9 @@
-//! Version 4.2 of NFS beside version 3: how fast READ and WRITE of one file are in either, over one and the same connection.
+//! Version 4.2 of NFS beside version 3: how fast READ and WRITE of one file are in either, over one and the same
+//! connection.
 //!
-//! The versions take turns in slices of a tenth of a second, in the order 3 4 4 3 3 4 4 3, so that whatever else the machine does
-//! meets both. Each pair of slices gives a ratio of rates; their median is what is judged, and their spread says what it is worth.
+//! The versions take turns in slices of a tenth of a second, in the order 3 4 4 3 3 4 4 3, so that whatever else the
+//! machine does meets both. Each pair of slices gives a ratio of rates; their median is what is judged, and their
+//! spread says what it is worth.
 
 mod calls;
 mod report;

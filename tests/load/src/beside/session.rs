@@ -41,7 +41,8 @@ macro_rules! only {
 }
 
 impl Session {
-    /// Makes a client of this name known, with a session of at least so many slots, and says that it has nothing to reclaim.
+    /// Makes a client of this name known, with a session of at least so many slots, and says that it has nothing to
+    /// reclaim.
     ///
     /// # Errors
     /// If the server refuses any of it.

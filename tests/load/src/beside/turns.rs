@@ -1,4 +1,5 @@
-//! Turns: each version keeps calls under way for a slice of time, and what is under way is answered before the other begins.
+//! Turns: each version keeps calls under way for a slice of time, and what is under way is answered before the other
+//! begins.
 
 use super::calls::{Caller, Lane};
 use crate::{clients::CALL_LIMIT, resources::busy_ns};

@@ -1,4 +1,5 @@
-//! Peers that open, stall and repeat: each stops at another stage, keeps what it has for a while, and leaves in its own way.
+//! Peers that open, stall and repeat: each stops at another stage, keeps what it has for a while, and leaves in its own
+//! way.
 
 use super::Scene;
 use crate::clients::Dialler;

@@ -4,15 +4,15 @@ use crate::resources::Resources;
 use serde::Serialize;
 use std::{collections::BTreeMap, fmt, time::Duration};
 
-/// Memory that may be more at the last quiet points than at the first, in KiB: what the pool of blocks and the allocator come to hold
-/// in any case.
+/// Memory that may be more at the last quiet points than at the first, in KiB: what the pool of blocks and the
+/// allocator come to hold in any case.
 pub(super) const GROWTH_KIB: i64 = 24 << 10;
 /// The same in a run that is too short for the cache of replies to be full at its first points.
 pub(super) const COLD_GROWTH_KIB: i64 = 64 << 10;
 /// How long that takes, in seconds: the cache keeps replies for two minutes.
 const WARM_SECONDS: f64 = 150.0;
-/// Descriptors beside sockets that may be more: files of the clients that the server keeps open for the next call, some of them for
-/// reading and for writing.
+/// Descriptors beside sockets that may be more: files of the clients that the server keeps open for the next call, some
+/// of them for reading and for writing.
 pub(super) const GROWTH_FILES: i64 = 300;
 /// Quiet points at the beginning of a server's life at which it is still filling what it keeps.
 const WARM_POINTS: usize = 2;
@@ -123,8 +123,8 @@ impl Report {
         }
     }
 
-    /// How much more it was at the last quiet points than at the first, of the server for which that is worst, and whether that
-    /// was warm.
+    /// How much more it was at the last quiet points than at the first, of the server for which that is worst, and
+    /// whether that was warm.
     fn growth(&self, what: fn(&Resources) -> u64) -> Option<(i64, bool)> {
         let servers = self.quiet.iter().map(|point| point.server).max().unwrap_or(0);
         let of = |server| {
@@ -135,8 +135,8 @@ impl Report {
     }
 }
 
-/// The median of the last third of what a server held, without the beginning, less that of the first third; and whether the
-/// beginning was long enough for all to be warm.
+/// The median of the last third of what a server held, without the beginning, less that of the first third; and whether
+/// the beginning was long enough for all to be warm.
 fn growth(points: &[(f64, u64)]) -> Option<(i64, bool)> {
     let begin = points.first()?.0;
     let warm = points.iter().position(|(at_s, _)| at_s - begin >= WARM_SECONDS).unwrap_or(points.len());

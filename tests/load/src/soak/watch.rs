@@ -1,4 +1,5 @@
-//! Looks at the server from outside while the others work, lets everybody pause now and then, and kills the server if asked.
+//! Looks at the server from outside while the others work, lets everybody pause now and then, and kills the server if
+//! asked.
 
 use super::{
     Arguments, QUIET_EVERY, QUIET_PATIENCE, QUIET_POINTS, SAMPLE_INTERVAL, Scene, TELL_INTERVAL, report::Point,
@@ -10,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Sockets that the server has without anybody: listeners and the runtimes' own. Each thread listens by its own descriptors.
+/// Sockets that the server has without anybody: listeners and the runtimes' own. Each thread listens by its own
+/// descriptors.
 const SPARE_SOCKETS: u64 = 16;
 /// How long nothing is under way before the server is looked at.
 const SETTLING: Duration = Duration::from_millis(700);

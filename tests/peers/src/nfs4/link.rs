@@ -1,5 +1,5 @@
-//! What carries COMPOUNDs: a connection of TCP, or of RPC-over-RDMA over iWARP with all of it inline. The server may call over
-//! it: its calls are put aside until somebody asks for them, and so are replies that come before.
+//! What carries COMPOUNDs: a connection of TCP, or of RPC-over-RDMA over iWARP with all of it inline. The server may
+//! call over it: its calls are put aside until somebody asks for them, and so are replies that come before.
 
 use super::{Compound, Results};
 use crate::{

@@ -1,8 +1,8 @@
 //! Guests: hosts beside the server and its clients which show that those keep to themselves.
 //!
-//! Hostile clients call the server, hostile servers are called by clients that run the transport ("victims"), and strangers are
-//! decent clients that run another implementation. Nothing that a hostile host says counts, but memory is watched on our
-//! side of its connections as everywhere, and nothing may be left of them at the end.
+//! Hostile clients call the server, hostile servers are called by clients that run the transport ("victims"), and
+//! strangers are decent clients that run another implementation. Nothing that a hostile host says counts, but memory is
+//! watched on our side of its connections as everywhere, and nothing may be left of them at the end.
 
 mod enemy;
 mod hostile;

@@ -1,9 +1,9 @@
-//! Strangers: decent clients of either version that share no line with the transport, so that one engine is not only tested
-//! against itself.
+//! Strangers: decent clients of either version that share no line with the transport, so that one engine is not only
+//! tested against itself.
 //!
-//! They do what our client never does and others do: chunks of several segments, more room than is needed in pieces of odd lengths,
-//! Read lists whose segments lie anywhere in memory. One call at a time; its memory is lent until it is answered, and looked
-//! at when it has been fenced.
+//! They do what our client never does and others do: chunks of several segments, more room than is needed in pieces of
+//! odd lengths, Read lists whose segments lie anywhere in memory. One call at a time; its memory is lent until it is
+//! answered, and looked at when it has been fenced.
 
 mod chunks;
 mod talk;

@@ -1,4 +1,5 @@
-//! Hosts: a server and clients, each with a clock, a provider that is watched, and a process that can be killed and started again.
+//! Hosts: a server and clients, each with a clock, a provider that is watched, and a process that can be killed and
+//! started again.
 
 mod client;
 mod notes;
@@ -109,7 +110,8 @@ impl Host {
         Arc::new(Notes::new(self.common.judges.clone(), self.process))
     }
 
-    /// Waits until all tasks have ended but the first `spared`, and aborts what is there then. Returns false if any had not ended.
+    /// Waits until all tasks have ended but the first `spared`, and aborts what is there then. Returns false if any had
+    /// not ended.
     async fn wind_up(&self, spared: usize, within: Duration) -> bool {
         let world = &self.common.world;
         let until = world.now() + within;

@@ -1,7 +1,8 @@
-//! What judges a run of NFS version 4: kept by the tests beside the server, and asked and told by clients at the moments that count.
+//! What judges a run of NFS version 4: kept by the tests beside the server, and asked and told by clients at the
+//! moments that count.
 //!
-//! What a client gives up is taken out before it says so to the server, and what it gets is put in when it hears of it. So nobody
-//! else may get it in between, whatever the server has lost meanwhile.
+//! What a client gives up is taken out before it says so to the server, and what it gets is put in when it hears of it.
+//! So nobody else may get it in between, whatever the server has lost meanwhile.
 
 use super::{LEASE, ours::client_of};
 use crate::{lock, record::Record};
@@ -183,8 +184,8 @@ impl Checks {
         inner.doubtful.extend(held);
     }
 
-    /// A caller hears of something by a call that it made before its client was away. Whoever has got it since keeps it:
-    /// then the caller must not be able to use it.
+    /// A caller hears of something by a call that it made before its client was away. Whoever has got it since keeps
+    /// it: then the caller must not be able to use it.
     pub(super) fn got_late(&self, thing: Thing, caller: usize) {
         let is_anothers = {
             let inner = lock(&self.inner);

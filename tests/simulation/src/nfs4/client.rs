@@ -1,5 +1,5 @@
-//! A lean client: a session with a few slots over two connections, calls that are sent again until they are answered, and what it
-//! holds, which it reclaims when the server has lost its sessions.
+//! A lean client: a session with a few slots over two connections, calls that are sent again until they are answered,
+//! and what it holds, which it reclaims when the server has lost its sessions.
 
 use super::{
     Scene,
@@ -181,7 +181,8 @@ impl Client {
         }
     }
 
-    /// A COMPOUND in the session; what is answered behind SEQUENCE. `None`: it was executed, and nobody knows the answer.
+    /// A COMPOUND in the session; what is answered behind SEQUENCE. `None`: it was executed, and nobody knows the
+    /// answer.
     pub(super) async fn call(&mut self, cache: bool, ops: Vec<Args>) -> Result<Option<Outcomes>, Gone> {
         self.scene.checks.called();
         let slot = self.random.below(SLOTS as u64) as usize;

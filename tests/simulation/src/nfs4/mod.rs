@@ -1,6 +1,6 @@
-//! Runs of NFS version 4: lean clients of minor versions 1 and 2 over the transport, against the real server and its file system of
-//! memory. Connections are cut, the server is killed and comes back with its journal and no session; calls are sent again over the
-//! same and over other connections, by the same slot and number.
+//! Runs of NFS version 4: lean clients of minor versions 1 and 2 over the transport, against the real server and its
+//! file system of memory. Connections are cut, the server is killed and comes back with its journal and no session;
+//! calls are sent again over the same and over other connections, by the same slot and number.
 //!
 //! Clients can be called: files are delegated to them and recalled, whatever becomes of the connections and the server
 //! meanwhile.

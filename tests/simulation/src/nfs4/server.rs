@@ -1,4 +1,5 @@
-//! The server's process: the real one, with a disk that outlives it, which is its file system of memory and its state directory.
+//! The server's process: the real one, with a disk that outlives it, which is its file system of memory and its state
+//! directory.
 
 use super::{LEASE, SERVER, Scene};
 use crate::lock;

@@ -1,5 +1,5 @@
-//! What clients do: directories that are made and removed once, counters that are counted up under a lock, a file that one has at
-//! a time. A call whose outcome nobody learns is told to the checks as such.
+//! What clients do: directories that are made and removed once, counters that are counted up under a lock, a file that
+//! one has at a time. A call whose outcome nobody learns is told to the checks as such.
 
 use super::{
     LEASE, Scene,

@@ -20,7 +20,8 @@ pub struct Faults {
     on: AtomicBool,
     /// Something was withheld or corrupted, and only a new connection helps.
     ails: AtomicBool,
-    /// Completions of one kind never overtake each other: where one is withheld, so are those behind it. By connection and kind.
+    /// Completions of one kind never overtake each other: where one is withheld, so are those behind it. By connection
+    /// and kind.
     withheld: Mutex<BTreeSet<(u64, Point)>>,
     pub(crate) random: Arc<SeededRandom>,
     chance: faults::Chance,

@@ -93,8 +93,8 @@ pub struct Guests {
     pub strangers: u64,
 }
 
-/// How plans are drawn. What a seed stands for in an edition does not change, so that those which have found something can be
-/// kept: a new way of drawing is a new edition.
+/// How plans are drawn. What a seed stands for in an edition does not change, so that those which have found something
+/// can be kept: a new way of drawing is a new edition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edition {
     /// A server, clients, faults and mishaps.

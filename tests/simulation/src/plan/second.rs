@@ -1,7 +1,8 @@
 //! The second edition of plans: what the first has, and more goes wrong.
 //!
-//! Its own random stream follows the first edition's plan: completions never come or say every error status, connections are cut
-//! also while work is posted, messages are corrupted, links are slow, calls are left to themselves, and there are guests.
+//! Its own random stream follows the first edition's plan: completions never come or say every error status,
+//! connections are cut also while work is posted, messages are corrupted, links are slow, calls are left to themselves,
+//! and there are guests.
 
 use super::{ClientPlan, Edition, HostPlan, Plan, one_of, spread};
 use rpcrdma::Versions;

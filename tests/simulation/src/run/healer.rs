@@ -1,7 +1,7 @@
 //! Ends connections that nothing else helps: those on which a completion is withheld, or a message was corrupted.
 //!
-//! Where that happens, the host's connections break some time later. Without that, calls whose answer is withheld would wait for
-//! ever, and rightly: to their transport, the server is busy with them.
+//! Where that happens, the host's connections break some time later. Without that, calls whose answer is withheld would
+//! wait for ever, and rightly: to their transport, the server is busy with them.
 
 use crate::{
     hosts::{ClientHost, ServerHost, client_ip, server_ip},

@@ -1,6 +1,6 @@
-//! What version 4 has to answer, thought of without looking at how the server does it: two clients with a session each, opens with
-//! shares, byte-range locks, leases, and what may be reclaimed after a restart. A question to it changes nothing but what its answer
-//! says; `OK` is followed by what the operation does.
+//! What version 4 has to answer, thought of without looking at how the server does it: two clients with a session each,
+//! opens with shares, byte-range locks, leases, and what may be reclaimed after a restart. A question to it changes
+//! nothing but what its answer says; `OK` is followed by what the operation does.
 
 use super::world::LEASE;
 use rpcrdma_nfs::v4::{ClientId, SessionId, StateId, StateIdOther, Status};

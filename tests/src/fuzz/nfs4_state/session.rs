@@ -152,7 +152,8 @@ impl Run {
         self.hear(client);
     }
 
-    /// A call in the client's session; what is answered behind SEQUENCE. `None` if the model says that there is no session.
+    /// A call in the client's session; what is answered behind SEQUENCE. `None` if the model says that there is no
+    /// session.
     pub(super) fn call(
         &mut self,
         client: usize,

@@ -1,4 +1,5 @@
-//! Random operations of Linux on files of our server, for many sizes of READ and WRITE, through the page cache and around it.
+//! Random operations of Linux on files of our server, for many sizes of READ and WRITE, through the page cache and
+//! around it.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, guest::GuestOptions, mountstats, serve::ServeOptions, wire::Wire};
@@ -36,13 +37,14 @@ pub(super) const SHORT: Job = Job {
     run: short,
 };
 
-/// Of all operations, the part that each long job does in version 3; in each flavour of version 4, whose READ and WRITE are one
-/// code; and the short job: one in this number.
+/// Of all operations, the part that each long job does in version 3; in each flavour of version 4, whose READ and WRITE
+/// are one code; and the short job: one in this number.
 const LONG_SHARE: u64 = 2;
 const LONG_SHARE_4: u64 = 5;
 const SHORT_SHARE: u64 = 20;
 
-/// Mount options, octets of the file that are used, the largest operation, where they begin, further options of `xtask fsx`.
+/// Mount options, octets of the file that are used, the largest operation, where they begin, further options of `xtask
+/// fsx`.
 const CACHED: &str = "
 rsize=1024,wsize=1024 40000 9000 0
 rsize=1024,wsize=1048576 60000 20000 0

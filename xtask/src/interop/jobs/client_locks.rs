@@ -1,5 +1,5 @@
-//! Two Linux clients with an address each and the locks that they take from each other: fcntl(2) and flock(2), also when a holder
-//! dies, the server is killed, or a client vanishes.
+//! Two Linux clients with an address each and the locks that they take from each other: fcntl(2) and flock(2), also
+//! when a holder dies, the server is killed, or a client vanishes.
 
 use super::{Job, faults_copying::same_on_disk};
 use crate::interop::{
@@ -45,8 +45,8 @@ const RELEASED_WITHIN: Duration = Duration::from_secs(10);
 /// How long a process may wait for a lock that is free: Linux asks again after 1, 2, 4, 8 s and so on.
 const WAITS: u64 = 20;
 
-/// How long a client may take to find a server or a network that is back, in seconds: Linux's second and third attempt come 5
-/// and 15 s after the first.
+/// How long a client may take to find a server or a network that is back, in seconds: Linux's second and third attempt
+/// come 5 and 15 s after the first.
 const BACK: u64 = 40;
 
 /// A guest, what its holder is told, what it answers.

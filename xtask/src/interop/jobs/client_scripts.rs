@@ -70,8 +70,8 @@ fn run(
     Ok((server, ended))
 }
 
-/// Entries of the folder that the host makes, and of the one that the guest makes. In version 4 a file is made by three calls
-/// (OPEN, SETATTR, CLOSE), which an emulated guest feels.
+/// Entries of the folder that the host makes, and of the one that the guest makes. In version 4 a file is made by three
+/// calls (OPEN, SETATTR, CLOSE), which an emulated guest feels.
 const MANY: usize = 10_000;
 const MANY_4: usize = 3_000;
 

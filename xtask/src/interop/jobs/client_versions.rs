@@ -1,4 +1,5 @@
-//! Linux's client, which knows version 1, and ours, which speaks version 2, use one port of our server at the same time.
+//! Linux's client, which knows version 1, and ours, which speaks version 2, use one port of our server at the same
+//! time.
 
 use super::Job;
 use crate::interop::{

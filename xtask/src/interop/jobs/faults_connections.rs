@@ -1,4 +1,5 @@
-//! Fifty connections of one client at once: Linux shares one transport per address and port, so each mount has a port of its own.
+//! Fifty connections of one client at once: Linux shares one transport per address and port, so each mount has a port
+//! of its own.
 
 use super::{Job, faults_copying};
 use crate::interop::{context::Context, flavour, guest::GuestOptions, serve::ServeOptions};

@@ -1,5 +1,5 @@
-//! What the jobs about faults share: a guest that copies files to the server and back until it is told to stop, what it must have left then,
-//! and a server that must have freed everything.
+//! What the jobs about faults share: a guest that copies files to the server and back until it is told to stop, what it
+//! must have left then, and a server that must have freed everything.
 
 use crate::interop::{
     context::Context,
@@ -78,8 +78,8 @@ impl Held {
     const NOTHING: Self = Self { connections: 0.0, calls: 0.0, memory: 0.0 };
 }
 
-/// Waits until the server holds nothing for anybody, and has no more files open than before. Files of the export may stay open for a
-/// while, as a cache: they are not looked at, sockets are.
+/// Waits until the server holds nothing for anybody, and has no more files open than before. Files of the export may
+/// stay open for a while, as a cache: they are not looked at, sockets are.
 pub(super) fn all_freed(
     context: &Context,
     server: &Server,

@@ -1,5 +1,5 @@
-//! A middlebox cuts the connection in the middle of each kind of message, while files are copied: data are identical afterwards, and no call
-//! is done twice.
+//! A middlebox cuts the connection in the middle of each kind of message, while files are copied: data are identical
+//! afterwards, and no call is done twice.
 
 use super::{Job, faults_copying};
 use crate::interop::{

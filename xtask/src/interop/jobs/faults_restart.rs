@@ -1,5 +1,5 @@
-//! The server is killed and started again under a Linux client that writes: data are identical afterwards, and nobody waits longer than
-//! Linux takes to connect again.
+//! The server is killed and started again under a Linux client that writes: data are identical afterwards, and nobody
+//! waits longer than Linux takes to connect again.
 
 use super::{Job, faults_copying};
 use crate::interop::{
@@ -28,9 +28,9 @@ const KILLS: usize = 5;
 const DOWN_MS: u64 = 800;
 const LONG_DOWN: Duration = Duration::from_secs(3);
 
-/// Linux's transport tries again at once, then 5 s later, then 10 s after that (twice as long each time, up to 30 s). A server that is away for less
-/// than 5 s is found by the second attempt, or, if its start took a moment longer, by the third. Some seconds more for the command itself in a guest
-/// that is emulated.
+/// Linux's transport tries again at once, then 5 s later, then 10 s after that (twice as long each time, up to 30 s). A
+/// server that is away for less than 5 s is found by the second attempt, or, if its start took a moment longer, by the
+/// third. Some seconds more for the command itself in a guest that is emulated.
 const PATIENCE: Duration = Duration::from_secs(5 + 10 + 10);
 
 /// Seconds of the lease in version 4, and in which opens are reclaimed at most.

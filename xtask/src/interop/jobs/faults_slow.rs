@@ -1,5 +1,5 @@
-//! A slow peer, and one that stalls in either direction or both: it gets its data in the end, the server frees what it held when it stalls, and
-//! others do not notice.
+//! A slow peer, and one that stalls in either direction or both: it gets its data in the end, the server frees what it
+//! held when it stalls, and others do not notice.
 
 use super::{Job, faults_copying};
 use crate::interop::{
@@ -31,15 +31,16 @@ const STALL: u64 = 3;
 /// A call's Read chunks as a whole may take twice as long; some seconds for what lies in the sockets' buffers.
 const FREED_WITHIN: Duration = Duration::from_secs(2 * STALL + 5);
 
-/// Where the client stalls: while it owes the answer to an RDMA Read, one way or both, and while it is sent what it reads.
+/// Where the client stalls: while it owes the answer to an RDMA Read, one way or both, and while it is sent what it
+/// reads.
 const STALLS: [(Way, Part, End); 3] = [
     (Way::Up, Part::ReadResponse, End::Stall),
     (Way::Down, Part::Write, End::Stall),
     (Way::Up, Part::ReadResponse, End::StallBoth),
 ];
 
-/// A slow path, in octets a second: the four WRITEs of 1 MiB that the guest has under way take more than three seconds together. Their time is
-/// twice [`STALL`].
+/// A slow path, in octets a second: the four WRITEs of 1 MiB that the guest has under way take more than three seconds
+/// together. Their time is twice [`STALL`].
 const SLOW: u64 = 1_200_000;
 
 /// How long the path is slow.

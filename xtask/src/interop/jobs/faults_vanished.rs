@@ -1,5 +1,6 @@
-//! The client's host vanishes without FIN or RST, busy on the connection to one server and idle on that to another. A server of version 1 may send nothing unasked,
-//! so TCP has to find out: what is not acknowledged by the user time-out, what is idle by keep-alive.
+//! The client's host vanishes without FIN or RST, busy on the connection to one server and idle on that to another. A
+//! server of version 1 may send nothing unasked, so TCP has to find out: what is not acknowledged by the user time-out,
+//! what is idle by keep-alive.
 
 use super::{Job, faults_copying};
 use crate::interop::{
@@ -33,7 +34,8 @@ const STALL: u64 = 5;
 /// A busy connection: the time-out, twice for a call's Read chunks as a whole, and a moment for TCP's own clock.
 const BUSY_WITHIN: Duration = Duration::from_secs(2 * STALL + 3);
 
-/// An idle one: keep-alive asks often enough that it is given up after the same time-out (`keepalive` in crates/iwarp), at TCP's next clock.
+/// An idle one: keep-alive asks often enough that it is given up after the same time-out (`keepalive` in crates/iwarp),
+/// at TCP's next clock.
 const IDLE_WITHIN: Duration = Duration::from_secs(2 * STALL + 3);
 
 /// Linux's own keep-alive and its attempts to connect are up to 30 s apart.

@@ -15,7 +15,8 @@ pub(super) const JOB: Job = Job {
     run,
 };
 
-/// An emulated machine that shares its processor may take longer to answer than our client waits: so often the same is tried again.
+/// An emulated machine that shares its processor may take longer to answer than our client waits: so often the same is
+/// tried again.
 const SILENCES: u64 = 2;
 
 /// So often a copy is tried again because soft-iWARP has ended its connection for a mistake of its own (docs/linux.md).
@@ -99,8 +100,8 @@ fn run(context: &Context) -> anyhow::Result<()> {
     nfsd.finish()?;
     let wire = Wire::read(context, &see)?;
     context.note(wire.in_short());
-    // All asked but the ping that was spared it, and those that were made where there had been no answer. The one that insisted was served
-    // no more.
+    // All asked but the ping that was spared it, and those that were made where there had been no answer. The one that
+    // insisted was served no more.
     let all = wire.connections - broken.connections;
     let (asked, refused) = (wire.versions.asked - broken.asked, wire.versions.refused - broken.refused);
     ensure!(

@@ -1,5 +1,6 @@
-//! A file beyond 4 GiB goes to Linux's nfsd. It is mostly a hole, which `put` keeps. Its data come back by `cat`, with what stands before and
-//! behind them; the rest does not: version 3 does not tell holes, and to read 4 GiB from an emulated machine takes minutes.
+//! A file beyond 4 GiB goes to Linux's nfsd. It is mostly a hole, which `put` keeps. Its data come back by `cat`, with
+//! what stands before and behind them; the rest does not: version 3 does not tell holes, and to read 4 GiB from an
+//! emulated machine takes minutes.
 
 use super::Job;
 use crate::{

@@ -1,4 +1,5 @@
-//! Our client and Linux's nfsd use what they agreed on, under `bench`'s load. Shown by both captures and by the guest's counters.
+//! Our client and Linux's nfsd use what they agreed on, under `bench`'s load. Shown by both captures and by the guest's
+//! counters.
 
 use super::Job;
 use crate::interop::{context::Context, flavour, nfsd::NfsdOptions, wire::Wire};

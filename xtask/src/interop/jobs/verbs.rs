@@ -100,11 +100,12 @@ pub(in crate::interop) const BENCH: Job = Job {
     ..ROCE
 };
 
-/// Of a hundred calls ninety-nine are answered in so long, in microseconds: more than emulation takes on a busy machine, and less than a device's
-/// retries or any time-out of ours.
+/// Of a hundred calls ninety-nine are answered in so long, in microseconds: more than emulation takes on a busy
+/// machine, and less than a device's retries or any time-out of ours.
 const STALL_MICROS: f64 = 8_000_000.0;
 
-/// Entries of a folder, workers at a time, and random operations: the guest does the work of both ends, so they are fewer than elsewhere.
+/// Entries of a folder, workers at a time, and random operations: the guest does the work of both ends, so they are
+/// fewer than elsewhere.
 const ENTRIES: usize = 500;
 const WORKERS: usize = 2;
 const OPERATIONS: u64 = 2_000;
@@ -132,7 +133,8 @@ fn guest(context: &Context, link: &'static str, script: &str) -> GuestOptions {
 }
 
 fn all(context: &Context, link: &'static str) -> anyhow::Result<()> {
-    // Linux's client runs the scripts that it runs over our own iWARP; Linux's server takes the place of ours at the end.
+    // Linux's client runs the scripts that it runs over our own iWARP; Linux's server takes the place of ours at the
+    // end.
     let (nfsd, _) = NFSD.split_once("step serve").unwrap_or((NFSD, ""));
     let script = [OURS, TREE, FRESH, FILES, FRESH, USERS, "stop", FRESH, nfsd, WITH_NFSD].join("\n");
     context.boot(guest(context, link, &script))?.finish()?;

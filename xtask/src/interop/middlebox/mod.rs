@@ -1,7 +1,9 @@
-//! A middlebox: passes the octets of TCP connections to a port of the loopback, and can cut, stall and slow them, at a chosen octet.
+//! A middlebox: passes the octets of TCP connections to a port of the loopback, and can cut, stall and slow them, at a
+//! chosen octet.
 //!
-//! It takes part in TCP at both sides, so a peer that it leaves alone still hears acknowledgements: a host that vanishes is made with
-//! [`super::namespace`]. Each connection has two threads, one for each way, that own the octets they hold; an error at one side ends both.
+//! It takes part in TCP at both sides, so a peer that it leaves alone still hears acknowledgements: a host that
+//! vanishes is made with [`super::namespace`]. Each connection has two threads, one for each way, that own the octets
+//! they hold; an error at one side ends both.
 
 use super::process::LOOK;
 use anyhow::Context as _;
@@ -33,8 +35,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// The sockets' receive buffers, so that little is under way when a connection stalls.
 const BUFFER: usize = 65_536;
 
-/// Before a connection ends here nothing passes for so long, and what did has arrived. QEMU's user-mode network (libslirp, in `soread`) aborts when a
-/// connection ends while its buffer towards the guest is full.
+/// Before a connection ends here nothing passes for so long, and what did has arrived. QEMU's user-mode network
+/// (libslirp, in `soread`) aborts when a connection ends while its buffer towards the guest is full.
 const SETTLED: Duration = Duration::from_millis(200);
 
 /// A slowed way moves its octets in so many portions a second.

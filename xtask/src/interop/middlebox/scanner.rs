@@ -1,8 +1,11 @@
-//! Finds the FPDUs in one way of an iWARP connection, as far as a middlebox must know them: what each carries, and where its middle is.
+//! Finds the FPDUs in one way of an iWARP connection, as far as a middlebox must know them: what each carries, and
+//! where its middle is.
 //!
-//! Owns nothing but its place in the stream. Octets that are no iWARP make it find nonsense, never more: both ends check, not this.
+//! Owns nothing but its place in the stream. Octets that are no iWARP make it find nonsense, never more: both ends
+//! check, not this.
 
-/// MPA's set-up frame (RFC 5044 section 7.1): a key of 16 octets, flags, revision, and the length of the private data in two octets.
+/// MPA's set-up frame (RFC 5044 section 7.1): a key of 16 octets, flags, revision, and the length of the private data
+/// in two octets.
 const SETUP_OCTETS: usize = 20;
 
 /// An FPDU's length field, DDP's control octet and RDMAP's: enough to know what it is.

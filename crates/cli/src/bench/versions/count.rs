@@ -1,8 +1,9 @@
 //! Counting what queue pairs do, and how often a message has to wait for the other end.
 //!
-//! A call and its reply are one round trip. Each wait adds one: an RDMA Read brings its octets after a trip of its own, and
-//! who has no credit left for the next part of a message, or for a reply, goes on when the other end has granted some.
-//! RDMA Writes add none: the Send that follows does not wait for them. Reads that are posted together are one trip.
+//! A call and its reply are one round trip. Each wait adds one: an RDMA Read brings its octets after a trip of its own,
+//! and who has no credit left for the next part of a message, or for a reply, goes on when the other end has granted
+//! some. RDMA Writes add none: the Send that follows does not wait for them. Reads that are posted together are one
+//! trip.
 
 use rpcrdma::{Event as TransportEvent, Observer, Stall};
 use rpcrdma_fabric::{

@@ -1,9 +1,10 @@
 //! What version 2 of RPC-over-RDMA buys: the same calls over both versions, side by side.
 //!
-//! This process starts itself once more as the server, and has connections of both versions to it at the same time. Calls
-//! and replies have nothing in them that could be placed directly, so that the versions differ most: version 1 moves what
-//! fits no Send by RDMA Read and Write, version 2 can go on in another Send. First each kind of call is made some times
-//! over connections that count, then it is timed over others that do not, in rounds in which the versions take turns.
+//! This process starts itself once more as the server, and has connections of both versions to it at the same time.
+//! Calls and replies have nothing in them that could be placed directly, so that the versions differ most: version 1
+//! moves what fits no Send by RDMA Read and Write, version 2 can go on in another Send. First each kind of call is made
+//! some times over connections that count, then it is timed over others that do not, in rounds in which the versions
+//! take turns.
 //!
 //! Versions 3 and 4.2 of NFS are compared in the same way over each: a file's attributes, and READ and WRITE of it.
 

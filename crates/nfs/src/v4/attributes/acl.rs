@@ -2,14 +2,16 @@
 
 use crate::v4::List;
 
-/// The most entries of a list that are read: what fits into the 64 KiB that Linux reads of a list at most, with short names.
+/// The most entries of a list that are read: what fits into the 64 KiB that Linux reads of a list at most, with short
+/// names.
 pub const MAX_ACES: usize = 2048;
 
 /// The longest name of a user or group in octets. Linux reads 128 of them.
 pub const MAX_PRINCIPAL_OCTETS: usize = 256;
 
 xdr_octets! {
-    /// A user or group as text (`utf8str_mixed`): `name@domain`, a decimal number, or one of the special names as `OWNER@`.
+    /// A user or group as text (`utf8str_mixed`): `name@domain`, a decimal number, or one of the special names as
+    /// `OWNER@`.
     pub struct Principal: MAX_PRINCIPAL_OCTETS;
 }
 

@@ -5,7 +5,8 @@ use crate::v4::Bitmap;
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The most octets of values that are read: a list of 64 KiB, which is the longest that Linux reads, and everything else.
+/// The most octets of values that are read: a list of 64 KiB, which is the longest that Linux reads, and everything
+/// else.
 pub const MAX_ATTRIBUTES_OCTETS: usize = 96 << 10;
 
 /// Attributes as they stand on the wire (`fattr4`): a set, and the values of its members in ascending order.
@@ -33,8 +34,8 @@ pub struct FileAttributes {
 }
 
 impl FileAttributes {
-    /// What a server tells of those that were asked for: `value` is called for each in ascending order, and gives `None` for what
-    /// it does not support. Numbers that nothing here knows are left out (RFC 8881 section 18.7.3).
+    /// What a server tells of those that were asked for: `value` is called for each in ascending order, and gives
+    /// `None` for what it does not support. Numbers that nothing here knows are left out (RFC 8881 section 18.7.3).
     pub fn tell(asked: Bitmap, mut value: impl FnMut(Attribute) -> Option<Value>) -> Self {
         let mut set = Bitmap::EMPTY;
         let mut encoder = Encoder::new();
@@ -57,8 +58,8 @@ impl FileAttributes {
     /// The values, in ascending order of their attributes.
     ///
     /// # Errors
-    /// If the octets are no values of exactly these attributes, or an attribute is unknown, whose values have no known length.
-    /// Positions in the error count from the first value.
+    /// If the octets are no values of exactly these attributes, or an attribute is unknown, whose values have no known
+    /// length. Positions in the error count from the first value.
     pub fn values(&self) -> Result<Vec<Value>, DecodeError> {
         self.each(Value::decode)
     }

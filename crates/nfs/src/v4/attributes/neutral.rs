@@ -60,7 +60,8 @@ impl Principal {
     }
 }
 
-/// The value of an attribute, if a file's own attributes say it. What file systems, exports and leases say is elsewhere.
+/// The value of an attribute, if a file's own attributes say it. What file systems, exports and leases say is
+/// elsewhere.
 pub fn value_of(attribute: Attribute, file: &attr::Attributes) -> Option<Value> {
     Some(match attribute {
         Attribute::Type => Value::Type(file.file_type.into()),

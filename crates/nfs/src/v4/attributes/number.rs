@@ -67,7 +67,8 @@ macro_rules! attributes {
                 }
             }
 
-            /// The largest encoding of a value in octets, or `None` if it has no limit that could be told beforehand (ULB-5.2-a).
+            /// The largest encoding of a value in octets, or `None` if it has no limit that could be told beforehand
+            /// (ULB-5.2-a).
             pub fn largest_octets(self) -> Option<usize> {
                 let largest = match self {
                     $(Self::$variant => $largest,)*

@@ -68,8 +68,8 @@ impl From<DecodeError> for SetFault {
 
 macro_rules! settable {
     ($($(#[$meta:meta])* $field:ident: $type:ty = $variant:ident;)*) => {
-        /// Attributes to set, each absent unless the client named it. Which users and groups the names mean, and which combinations are
-        /// possible, is the server's to say.
+        /// Attributes to set, each absent unless the client named it. Which users and groups the names mean, and which
+        /// combinations are possible, is the server's to say.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct NewAttributes {

@@ -206,8 +206,8 @@ xdr_struct! {
         pub mask: u32,
     }
 
-    /// A mode for a new file and the mask of who makes it (`mode_umask4`, RFC 8275): a list that is inherited counts in place of the
-    /// mask.
+    /// A mode for a new file and the mask of who makes it (`mode_umask4`, RFC 8275): a list that is inherited counts in
+    /// place of the mask.
     #[derive(Copy)]
     pub struct ModeUmask {
         /// The mode before the mask.

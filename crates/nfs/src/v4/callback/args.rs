@@ -6,8 +6,8 @@ use crate::v4::{
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 
-/// The most sessions that a CB_SEQUENCE refers to, and calls of each: as many as a client has slots (Linux: 1,024) are never under
-/// way for one file.
+/// The most sessions that a CB_SEQUENCE refers to, and calls of each: as many as a client has slots (Linux: 1,024) are
+/// never under way for one file.
 pub const MAX_REFERRING_CALLS: usize = 64;
 
 /// The most notifications of one CB_NOTIFY or CB_NOTIFY_DEVICEID.

@@ -4,7 +4,8 @@ use super::{Args, Op, Outcome};
 use crate::v4::{Broken, Fault, List, MAX_COMPOUND_OPS, Status, Tag, compound::decode_ops, op, shape::WORD};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, padded};
 
-/// The arguments of CB_COMPOUND. They are no [`Call`](crate::Call): the number of the callback program is the client's to say.
+/// The arguments of CB_COMPOUND. They are no [`Call`](crate::Call): the number of the callback program is the client's
+/// to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arguments {
     /// What the server calls it.

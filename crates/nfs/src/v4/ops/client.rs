@@ -1,5 +1,5 @@
-//! Clients: EXCHANGE_ID, DESTROY_CLIENTID, RECLAIM_COMPLETE (RFC 8881 sections 18.35, 18.50, 18.51); in minor version 0 SETCLIENTID,
-//! SETCLIENTID_CONFIRM, RENEW, RELEASE_LOCKOWNER (RFC 7530 sections 16.29, 16.33, 16.34, 16.37).
+//! Clients: EXCHANGE_ID, DESTROY_CLIENTID, RECLAIM_COMPLETE (RFC 8881 sections 18.35, 18.50, 18.51); in minor version 0
+//! SETCLIENTID, SETCLIENTID_CONFIRM, RENEW, RELEASE_LOCKOWNER (RFC 7530 sections 16.29, 16.33, 16.34, 16.37).
 
 use super::{MAX_OID_OCTETS, Refusal};
 use crate::v4::{Bitmap, ClientId, ClientName, List, MAX_OPAQUE_OCTETS, Opaque, Owner, Status, Time, Verifier};

@@ -1,5 +1,5 @@
-//! Copies that the server makes: CLONE, COPY, COPY_NOTIFY, OFFLOAD_CANCEL, OFFLOAD_STATUS (RFC 7862 sections 15.2, 15.3, 15.8,
-//! 15.9, 15.13).
+//! Copies that the server makes: CLONE, COPY, COPY_NOTIFY, OFFLOAD_CANCEL, OFFLOAD_STATUS (RFC 7862 sections 15.2,
+//! 15.3, 15.8, 15.9, 15.13).
 
 use super::{NetAddress, Refusal, Stability};
 use crate::v4::{List, MAX_OPAQUE_OCTETS, Opaque, StateId, Status, Time, Verifier};

@@ -56,7 +56,8 @@ xdr_struct! {
     }
 }
 
-/// What READ returns. `D` is how the data is held: [`Bytes`] where it is encoded, [`ItemData`] where memory was lent for it.
+/// What READ returns. `D` is how the data is held: [`Bytes`] where it is encoded, [`ItemData`] where memory was lent
+/// for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadOk<D = Bytes> {
     /// Whether the last octet is the last of the file.

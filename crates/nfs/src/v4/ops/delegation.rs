@@ -1,4 +1,5 @@
-//! Delegations: DELEGPURGE, DELEGRETURN, GET_DIR_DELEGATION, WANT_DELEGATION (RFC 8881 sections 18.5, 18.6, 18.39, 18.49).
+//! Delegations: DELEGPURGE, DELEGRETURN, GET_DIR_DELEGATION, WANT_DELEGATION (RFC 8881 sections 18.5, 18.6, 18.39,
+//! 18.49).
 
 use crate::v4::{Ace, Bitmap, ClientId, StateId, Time, Verifier};
 

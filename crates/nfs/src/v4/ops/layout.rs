@@ -1,5 +1,5 @@
-//! Layouts of pNFS: GETDEVICEINFO, GETDEVICELIST, LAYOUTCOMMIT, LAYOUTGET, LAYOUTRETURN, LAYOUTERROR, LAYOUTSTATS (RFC 8881 sections
-//! 18.40 to 18.44, RFC 7862 sections 15.6, 15.7). What a layout type defines for itself stays in octets.
+//! Layouts of pNFS: GETDEVICEINFO, GETDEVICELIST, LAYOUTCOMMIT, LAYOUTGET, LAYOUTRETURN, LAYOUTERROR, LAYOUTSTATS (RFC
+//! 8881 sections 18.40 to 18.44, RFC 7862 sections 15.6, 15.7). What a layout type defines for itself stays in octets.
 
 use super::Refusal;
 use crate::v4::{Bitmap, List, Opaque, StateId, Status, Time, Verifier};

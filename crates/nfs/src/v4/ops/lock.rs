@@ -118,7 +118,8 @@ xdr_struct! {
 }
 
 impl Default for LockDenied {
-    /// The whole file for writing, nobody's in particular: what a server may say that knows no better (RFC 8881 section 18.10.3).
+    /// The whole file for writing, nobody's in particular: what a server may say that knows no better (RFC 8881 section
+    /// 18.10.3).
     fn default() -> Self {
         let owner = Owner { client: ClientId(0), name: OwnerName::default() };
         Self { offset: 0, length: u64::MAX, kind: LockKind::Write, owner }

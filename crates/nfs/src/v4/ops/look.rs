@@ -1,5 +1,5 @@
-//! Finding files and what may be done with them: ACCESS, GETFH, LOOKUP, PUTFH, READLINK (RFC 8881 sections 18.1, 18.8, 18.13,
-//! 18.19, 18.24). LOOKUPP, PUTPUBFH, PUTROOTFH, RESTOREFH and SAVEFH have no arguments and no results.
+//! Finding files and what may be done with them: ACCESS, GETFH, LOOKUP, PUTFH, READLINK (RFC 8881 sections 18.1, 18.8,
+//! 18.13, 18.19, 18.24). LOOKUPP, PUTPUBFH, PUTROOTFH, RESTOREFH and SAVEFH have no arguments and no results.
 
 use crate::v4::{Handle, LinkText, Name};
 

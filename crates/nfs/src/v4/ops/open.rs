@@ -1,4 +1,5 @@
-//! Opening and closing: OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18, RFC 7530 section 16.18).
+//! Opening and closing: OPEN, OPEN_CONFIRM, OPEN_DOWNGRADE, CLOSE (RFC 8881 sections 18.2, 18.16, 18.18, RFC 7530
+//! section 16.18).
 
 use super::{Delegation, DelegationKind};
 use crate::v4::{Bitmap, ChangeInfo, FileAttributes, Name, Owner, StateId, Verifier};
@@ -144,7 +145,8 @@ xdr_struct! {
 }
 
 impl Open {
-    /// Whether a minor version has what stands in it. What it does not have cannot be decoded there (RFC 8178 section 8).
+    /// Whether a minor version has what stands in it. What it does not have cannot be decoded there (RFC 8178 section
+    /// 8).
     pub fn exists_in(&self, minor: u32) -> bool {
         let how = matches!(self.how, OpenHow::Create(CreateHow::Exclusive41(_)));
         let claim =

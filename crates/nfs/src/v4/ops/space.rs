@@ -1,5 +1,5 @@
-//! Holes, space and advice: ALLOCATE, DEALLOCATE, IO_ADVISE, READ_PLUS, SEEK, WRITE_SAME (RFC 7862 sections 15.1, 15.4, 15.5,
-//! 15.10, 15.11, 15.12).
+//! Holes, space and advice: ALLOCATE, DEALLOCATE, IO_ADVISE, READ_PLUS, SEEK, WRITE_SAME (RFC 7862 sections 15.1, 15.4,
+//! 15.5, 15.10, 15.11, 15.12).
 
 use super::{Stability, WriteResponse};
 use crate::v4::{Bitmap, List, MAX_TRANSFER_OCTETS, Opaque, StateId};
@@ -63,7 +63,8 @@ xdr_struct! {
         pub hints: Bitmap,
     }
 
-    /// READ_PLUS: asks for octets of the current file, holes told as such. Nothing of it may be placed directly (ULB-5.1.1-a).
+    /// READ_PLUS: asks for octets of the current file, holes told as such. Nothing of it may be placed directly
+    /// (ULB-5.1.1-a).
     #[derive(Copy)]
     pub struct ReadPlus {
         /// By which open, lock or delegation.

@@ -1,4 +1,5 @@
-//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276 section 8.4). Nothing of them may be placed directly.
+//! Extended attributes: GETXATTR, SETXATTR, LISTXATTRS, REMOVEXATTR (RFC 8276 section 8.4). Nothing of them may be
+//! placed directly.
 
 use crate::v4::{ChangeInfo, List, Name, Opaque};
 
@@ -9,7 +10,8 @@ pub const MAX_XATTR_OCTETS: usize = 64 << 10;
 /// has, and not that of a call that cannot be read. What a call can hold bounds it.
 pub const MAX_XATTR_ARGUMENT_OCTETS: usize = 1 << 20;
 
-/// The most names in one list: what the 64 KiB of Linux's `XATTR_LIST_MAX` can hold of names of 6 octets and their ends.
+/// The most names in one list: what the 64 KiB of Linux's `XATTR_LIST_MAX` can hold of names of 6 octets and their
+/// ends.
 pub const MAX_XATTR_NAMES: usize = 8192;
 
 xdr_enum! {

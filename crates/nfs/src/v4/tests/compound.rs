@@ -234,8 +234,8 @@ fn only_calls_of_minor_version_0_that_look_are_repeated() {
     assert!(!Arguments::new(0, [look, vec![remove]].concat()).is_repeatable());
 }
 
-/// Who adds an operation says on which side it stands: one that changes something is neither executed twice, nor executed
-/// before it is known whether its results fit.
+/// Who adds an operation says on which side it stands: one that changes something is neither executed twice, nor
+/// executed before it is known whether its results fit.
 ///
 /// proves: NFS4-REPEAT-a
 #[test]

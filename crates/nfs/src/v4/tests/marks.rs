@@ -1,4 +1,5 @@
-//! What of a COMPOUND may be placed directly, and in which order results find their chunks (ULB sections 5.1 and 5.1.2).
+//! What of a COMPOUND may be placed directly, and in which order results find their chunks (ULB sections 5.1 and
+//! 5.1.2).
 
 use super::encode;
 use crate::{

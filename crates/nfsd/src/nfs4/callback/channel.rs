@@ -1,8 +1,10 @@
-//! One call to a client by a session's back channel: a slot, a connection, and what comes of it (RFC 8881 section 2.10.6).
+//! One call to a client by a session's back channel: a slot, a connection, and what comes of it (RFC 8881 section
+//! 2.10.6).
 //!
 //! A call that is not answered in time keeps its slot until its fate is known: a late answer frees it, the end of the
-//! connection makes it one in doubt. If the connection ends while the call is under way, it goes again over another one of the
-//! session's by the same slot and number, as long as there is time. Who no longer wants a call drops it; its slot is in doubt.
+//! connection makes it one in doubt. If the connection ends while the call is under way, it goes again over another one
+//! of the session's by the same slot and number, as long as there is time. Who no longer wants a call drops it; its
+//! slot is in doubt.
 
 use super::{
     super::{
@@ -187,8 +189,8 @@ impl Call<'_> {
         }
     }
 
-    /// Sends a message by a slot. If the connection ends meanwhile it goes again over another, and then again if the client says
-    /// that the first is executed still.
+    /// Sends a message by a slot. If the connection ends meanwhile it goes again over another, and then again if the
+    /// client says that the first is executed still.
     async fn over_any(
         &self,
         message: &Message,

@@ -1,7 +1,7 @@
 //! CB_COMPOUND, and what the answer says of its slot (RFC 8881 sections 2.10.6.1, 20.2, 20.9).
 //!
-//! What a client answers is believed only as far as it fits what was asked: results of other operations, of another session or
-//! slot, or fewer than their status allows are no answer.
+//! What a client answers is believed only as far as it fits what was asked: results of other operations, of another
+//! session or slot, or fewer than their status allows are no answer.
 
 use super::{
     super::state::backchannel::{Settled, TakenSlot},
@@ -14,7 +14,8 @@ use rpcrdma_nfs::v4::{
 use rpcrdma_oncrpc::{CallError, ReplyShape, Results as RpcResults, TransportError};
 use rpcrdma_xdr::{Encode, Encoder, Payload};
 
-/// Octets of an RPC reply before CB_COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts besides.
+/// Octets of an RPC reply before CB_COMPOUND's results, with an empty verifier: what `ca_maxresponsesize` counts
+/// besides.
 const RPC_REPLY_OCTETS: usize = 24;
 
 /// A CB_COMPOUND, ready to be sent by any slot.

@@ -12,8 +12,8 @@
 //! recall.rs       asks for delegations
 //! ```
 //!
-//! A client is called over connections of its own that it has bound for that. Each call has a time limit, and a client that
-//! answers nothing uses up nothing but the slots of its own sessions.
+//! A client is called over connections of its own that it has bound for that. Each call has a time limit, and a client
+//! that answers nothing uses up nothing but the slots of its own sessions.
 
 mod channel;
 pub(in crate::nfs4) mod dial40;
@@ -44,8 +44,8 @@ use rpcrdma_nfs::v4::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// How long a client may take for the answer to a call, with waiting for a slot, in seconds. Linux's server waits for nine. Who
-/// recalls something tries again until a lease is over.
+/// How long a client may take for the answer to a call, with waiting for a slot, in seconds. Linux's server waits for
+/// nine. Who recalls something tries again until a lease is over.
 pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(10);
 
 /// Why a client's answer to a call of the server's is not known.
@@ -57,9 +57,9 @@ pub(crate) enum NoAnswer {
     /// The connection ended, or the client did not answer in time.
     #[error("the client did not answer")]
     Lost,
-    /// The client answered that it executes nothing: the status of CB_SEQUENCE, or of the COMPOUND as a whole. REQ_TOO_BIG and
-    /// TOO_MANY_OPS are also what the client's back channel does not take, and SERVERFAULT stands for calls that its RPC
-    /// layer has rejected.
+    /// The client answered that it executes nothing: the status of CB_SEQUENCE, or of the COMPOUND as a whole.
+    /// REQ_TOO_BIG and TOO_MANY_OPS are also what the client's back channel does not take, and SERVERFAULT stands for
+    /// calls that its RPC layer has rejected.
     #[error("the client refused the call ({0})")]
     Refused(Status),
 }
@@ -90,9 +90,10 @@ impl Shared {
         sessions
     }
 
-    /// Calls a client: `ops` after CB_SEQUENCE, which is added here (for minor version 0 they go as they are). `referring` are the
-    /// calls of the client's whose results these concern. The outcomes are those of `ops`, up to the first that failed. A call
-    /// waits here for a slot of the client's back channel; whoever calls sees to it that not too many wait.
+    /// Calls a client: `ops` after CB_SEQUENCE, which is added here (for minor version 0 they go as they are).
+    /// `referring` are the calls of the client's whose results these concern. The outcomes are those of `ops`, up to
+    /// the first that failed. A call waits here for a slot of the client's back channel; whoever calls sees to it that
+    /// not too many wait.
     ///
     /// # Errors
     /// As [`NoAnswer`] says. What the client has done is not known then, but for `Refused` and `NoPath`: nothing.

@@ -1,8 +1,8 @@
 //! Whether a client answers calls at all: CB_NULL, once after it has bound a connection for them.
 //!
 //! It is handed over while the client's call is executed and goes over the same connection, so that it comes behind the
-//! answer. What CB_NULL needs is neither a session nor a slot, so that a client which is still making its session can answer.
-//! There are no further probes: Linux's client has receives for a few calls only between two of its own.
+//! answer. What CB_NULL needs is neither a session nor a slot, so that a client which is still making its session can
+//! answer. There are no further probes: Linux's client has receives for a few calls only between two of its own.
 
 use super::{
     super::{

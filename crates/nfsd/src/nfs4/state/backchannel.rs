@@ -1,17 +1,17 @@
-//! What the server keeps of a session's back channel: as whom it calls, the slots, and whether calls are answered (RFC 8881
-//! sections 2.10.6, 18.33, 20.9).
+//! What the server keeps of a session's back channel: as whom it calls, the slots, and whether calls are answered (RFC
+//! 8881 sections 2.10.6, 18.33, 20.9).
 //!
-//! A slot's number advances only when it is known that the client has executed the call. One whose outcome is not known is
-//! not used again over the connection that carried the call: once that is gone, a CB_SEQUENCE with the same number finds out.
-//! No network here: who calls takes a slot, and settles it. Locks are held for the moment.
+//! A slot's number advances only when it is known that the client has executed the call. One whose outcome is not known
+//! is not used again over the connection that carried the call: once that is gone, a CB_SEQUENCE with the same number
+//! finds out. No network here: who calls takes a slot, and settles it. Locks are held for the moment.
 
 use rpcrdma_nfs::v4::{List, Status, ops::CallbackSecurity};
 use rpcrdma_oncrpc::{ClientFlavour, NoAuth, SysAuth};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The most calls that are under way to a client in one session, in number. Linux's client has as many slots, and its server
-/// uses two of them: a storm of recalls goes in rounds.
+/// The most calls that are under way to a client in one session, in number. Linux's client has as many slots, and its
+/// server uses two of them: a storm of recalls goes in rounds.
 pub(crate) const MAX_CALLBACK_SLOTS: u32 = 16;
 
 /// Whether the client answers.
@@ -195,8 +195,8 @@ impl BackChannel {
         self.inner().is_ended
     }
 
-    /// Completes when something has changed after it was asked for: a slot is free, a connection came or went, the session
-    /// has ended.
+    /// Completes when something has changed after it was asked for: a slot is free, a connection came or went, the
+    /// session has ended.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.changed.notified()
     }

@@ -46,8 +46,8 @@ fn with_access<P>(pins: &[(u8, P)], access: u8) -> Option<&P> {
 }
 
 impl<P: Clone> Held<P> {
-    /// What a stateid that an operation came with stands for, on the file that it is about. [Special](super::stateids::special) stateids are
-    /// the caller's business, and stand for nothing here.
+    /// What a stateid that an operation came with stands for, on the file that it is about.
+    /// [Special](super::stateids::special) stateids are the caller's business, and stand for nothing here.
     ///
     /// # Errors
     /// BAD_STATEID, OLD_STATEID, EXPIRED, ADMIN_REVOKED, DELEG_REVOKED.
@@ -89,8 +89,8 @@ impl<P: Clone> Held<P> {
         })
     }
 
-    /// What was opened with at least this access by a stateid, as [`check`](Self::check) and [`pin`](Checked::pin) find it,
-    /// for READ and WRITE, of which there are many; `None` if it was not opened so.
+    /// What was opened with at least this access by a stateid, as [`check`](Self::check) and [`pin`](Checked::pin) find
+    /// it, for READ and WRITE, of which there are many; `None` if it was not opened so.
     ///
     /// # Errors
     /// As [`check`](Self::check).

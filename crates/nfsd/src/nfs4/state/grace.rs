@@ -28,8 +28,8 @@ use std::{
     time::Duration,
 };
 
-/// For how long after a reclaim the grace period goes on at least, for the next one: a client that has come late asks for one
-/// file after the other, without a pause.
+/// For how long after a reclaim the grace period goes on at least, for the next one: a client that has come late asks
+/// for one file after the other, without a pause.
 const NEXT_RECLAIM: Duration = Duration::from_secs(2);
 
 /// The proof that the journal names a client, so that it could reclaim what it is about to get.
@@ -310,8 +310,8 @@ impl Recovery {
         if records.is_empty() { Ok(()) } else { self.write(&mut journal, &records) }
     }
 
-    /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again, also what
-    /// it gets from now on. That is so after a restart when [`write_waiting`](Self::write_waiting) has come back.
+    /// The client has freed all that was taken from it, or nothing was taken in the end: it may reclaim again, also
+    /// what it gets from now on. That is so after a restart when [`write_waiting`](Self::write_waiting) has come back.
     pub(super) fn restore<P>(&self, client: &Client<P>) {
         lock(&self.later).push(Later::Restore(client.owner().clone(), client.held.losses()));
     }

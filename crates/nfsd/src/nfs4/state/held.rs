@@ -128,8 +128,8 @@ impl<P> Inner<P> {
     /// Makes room for a state and names it.
     ///
     /// # Errors
-    /// DELAY if the client, or all of them together, hold as many of the kind as they may, or names as long as they may;
-    /// EXPIRED if the client is no more.
+    /// DELAY if the client, or all of them together, hold as many of the kind as they may, or names as long as they
+    /// may; EXPIRED if the client is no more.
     pub(super) fn add(&mut self, file: FileKey, kind: Kind<P>) -> Result<StateId, Status> {
         let (number, octets) = (kind.number(), kind.name_octets());
         if self.is_ended {
@@ -360,8 +360,8 @@ impl<P> Held<P> {
     /// Frees a stateid that stands for nothing any more (FREE_STATEID). Says whether it was the last one that had been
     /// taken away: the client has taken note of all losses, and may reclaim again.
     ///
-    /// Who knows that an open was taken away knows it of the locks under it, which cannot outlive it: they are freed with
-    /// it. Linux frees the open alone, and recovers again and again as long as SEQUENCE tells of a loss.
+    /// Who knows that an open was taken away knows it of the locks under it, which cannot outlive it: they are freed
+    /// with it. Linux frees the open alone, and recovers again and again as long as SEQUENCE tells of a loss.
     ///
     /// # Errors
     /// LOCKS_HELD while it stands for something, else as for every stateid.

@@ -35,9 +35,9 @@ pub(crate) const MAX_MESSAGE_OCTETS: u32 = (1 << 20) + 4_096;
 pub(crate) const MAX_HELD_BY_CLIENT: usize = 65_536;
 /// The most of each kind of all clients, in number: two greedy clients do not take all of it.
 pub(crate) const MAX_HELD: usize = 4 * MAX_HELD_BY_CLIENT;
-/// The most octets that the names of the owners of a client's opens and lock stateids have, all together: 64 for each of
-/// those that it may have (Linux's have below 40), and for 8,192 of them the longest there is. Each name is in memory
-/// twice, here and in the table of claims.
+/// The most octets that the names of the owners of a client's opens and lock stateids have, all together: 64 for each
+/// of those that it may have (Linux's have below 40), and for 8,192 of them the longest there is. Each name is in
+/// memory twice, here and in the table of claims.
 pub(crate) const MAX_NAME_OCTETS_OF_CLIENT: usize = 2 * MAX_HELD_BY_CLIENT * 64;
 /// The same of all clients: 32 MiB of names, where opens and locks alone would allow for 512 MiB.
 pub(crate) const MAX_NAME_OCTETS: usize = 4 * MAX_NAME_OCTETS_OF_CLIENT;

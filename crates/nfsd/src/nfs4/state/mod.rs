@@ -149,8 +149,8 @@ impl<P> State<P> {
         &self.limits
     }
 
-    /// Takes from clients whose leases are over what they hold on a file, as somebody else wants it, who gets it only if all
-    /// of them lose it. The disk is waited for once, and once more if somebody was there after all. Sleeps.
+    /// Takes from clients whose leases are over what they hold on a file, as somebody else wants it, who gets it only
+    /// if all of them lose it. The disk is waited for once, and once more if somebody was there after all. Sleeps.
     ///
     /// # Errors
     /// SERVERFAULT if the journal cannot be written: it stays. The request that wanted it is answered with DELAY then.
@@ -202,9 +202,9 @@ impl<P> State<P> {
         (released, back)
     }
 
-    /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may be of
-    /// before a restart, and stays. If something was taken, the journal says it still, unless the client has taken note
-    /// in between of what it had lost before.
+    /// If nothing was taken in the end, the journal has to say so. What it says of a client that has not completed may
+    /// be of before a restart, and stays. If something was taken, the journal says it still, unless the client has
+    /// taken note in between of what it had lost before.
     fn mend(&self, client: &Client<P>) {
         if client.has_losses() {
             let _ = self.recovery.note_losses([client], &[]);

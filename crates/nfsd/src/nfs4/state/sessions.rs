@@ -28,8 +28,8 @@ use std::{
     },
 };
 
-/// All flags of CREATE_SESSION that there are: replies that survive a restart, the back channel, a step up to RDMA. The first
-/// and the last are not given.
+/// All flags of CREATE_SESSION that there are: replies that survive a restart, the back channel, a step up to RDMA. The
+/// first and the last are not given.
 const KNOWN_FLAGS: u32 = create_session::PERSIST | create_session::CONN_BACK_CHAN | create_session::CONN_RDMA;
 
 /// Sessions are spread over so many tables: a power of two, several for each thread that serves.
@@ -205,9 +205,9 @@ impl<P> State<P> {
     /// has ended.
     ///
     /// # Errors
-    /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another principal's,
-    /// SEQ_MISORDERED, INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session. Except for the first
-    /// three it is also the answer to a repetition.
+    /// STALE_CLIENTID if there is no such client, CLID_INUSE if no session has confirmed it and it is another
+    /// principal's, SEQ_MISORDERED, INVAL for unknown flags, TOOSMALL, or NOSPC if there is no room for a session.
+    /// Except for the first three it is also the answer to a repetition.
     pub(crate) fn create_session(
         &self,
         call: &CreateSession,
@@ -233,8 +233,8 @@ impl<P> State<P> {
         }
         let mut creation = client.creation();
         let is_repeated = call.sequence == creation.last;
-        // NFS4-8881-18.36-l: what was too small depends on the arguments alone, and their repetition gets the same answer.
-        // Linux's server looks at them before the number, so that clients may take a refused number for unused.
+        // NFS4-8881-18.36-l: what was too small depends on the arguments alone, and their repetition gets the same
+        // answer. Linux's server looks at them before the number, so that clients may take a refused number for unused.
         if is_repeated && creation.cached != Some(Err(Status::TOOSMALL)) {
             return creation.cached.unwrap_or(Err(Status::SEQ_MISORDERED));
         }
@@ -357,8 +357,8 @@ impl<P> State<P> {
     /// session from now on.
     ///
     /// # Errors
-    /// BADSESSION if it has ended, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call that
-    /// is repeated runs. None of them changes anything.
+    /// BADSESSION if it has ended, BADSLOT, BAD_HIGH_SLOT, SEQ_MISORDERED, SEQ_FALSE_RETRY, or DELAY while the call
+    /// that is repeated runs. None of them changes anything.
     pub(crate) fn begin_in(
         &self,
         session: Arc<Session<P>>,

@@ -176,8 +176,8 @@ fn the_end_of_one_open_leaves_what_its_lock_owner_has_locked_through_another() {
     });
 }
 
-/// Two calls of one lock owner at a time can leave its stateid without a word of what is locked: as if one had unlocked all,
-/// while the other locked. What is locked is still freed by whoever may.
+/// Two calls of one lock owner at a time can leave its stateid without a word of what is locked: as if one had unlocked
+/// all, while the other locked. What is locked is still freed by whoever may.
 #[test]
 fn a_lock_stateid_is_not_freed_while_its_owner_has_locks() {
     on_each(|server| {

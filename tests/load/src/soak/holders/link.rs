@@ -70,8 +70,8 @@ pub(super) enum Gone {
     /// The server has answered what it must not, if it is the same as before.
     #[error("{0}")]
     Wrong(String),
-    /// The ledger, which tells the servers before and after a restart apart, says that two have what excludes each other,
-    /// or that an acknowledged write is lost: no restart excuses that.
+    /// The ledger, which tells the servers before and after a restart apart, says that two have what excludes each
+    /// other, or that an acknowledged write is lost: no restart excuses that.
     #[error("{0}")]
     Broken(String),
 }

@@ -136,7 +136,8 @@ fn what_the_client_answers_to_operations_is_told_up_to_the_first_that_failed() {
     assert!(can_call(&server, &client), "it takes part");
 }
 
-/// Nothing was executed, the slot is as it was, and who says so is not called down but where he cannot be called at all.
+/// Nothing was executed, the slot is as it was, and who says so is not called down but where he cannot be called at
+/// all.
 ///
 /// proves: NFS4-8881-20.9-a
 #[test]

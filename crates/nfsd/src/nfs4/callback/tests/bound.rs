@@ -133,7 +133,8 @@ fn replies_are_not_let_be_larger_than_the_client_says() {
     }
 }
 
-/// The transport carries less than the client's back channel takes: version 1 of RPC-over-RDMA has inline messages alone.
+/// The transport carries less than the client's back channel takes: version 1 of RPC-over-RDMA has inline messages
+/// alone.
 ///
 /// proves: ULB-6.2-g
 #[test]

@@ -64,8 +64,8 @@ fn a_client_without_a_back_channel_is_not_called() {
     assert!(back.calls().is_empty());
 }
 
-/// The client's connection is gone. What it calls over another one does not make that one for the server's calls; it is told,
-/// and binds it.
+/// The client's connection is gone. What it calls over another one does not make that one for the server's calls; it is
+/// told, and binds it.
 ///
 /// proves: NFS4-8881-2.10.3.1-a
 #[test]
@@ -123,7 +123,8 @@ fn a_call_whose_connection_ends_goes_again_over_another() {
     }
 }
 
-/// No other connection is there: the call is lost in time, and whether it was executed is asked for before the slot is used again.
+/// No other connection is there: the call is lost in time, and whether it was executed is asked for before the slot is
+/// used again.
 ///
 /// proves: NFS4-8881-2.10.6.2-c
 #[test]
