@@ -298,7 +298,8 @@ pub enum TransportError {
         /// For how long it was sought.
         source: NoAnswer,
     },
-    /// The other end of a connection that stands did not answer a call of ours in the reverse direction.
+    /// The other end of a connection that stands did not answer a call of ours in the reverse direction, or a server one
+    /// over UDP.
     #[error("{server} did not answer a call for {} seconds", after.as_secs())]
     NotAnswered {
         /// Whom was called.
