@@ -142,17 +142,26 @@ pub(crate) struct ServeArgs {
     /// 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
+    /// NFS version 3: whether clients can lock files, which they do by programs of their own, NLM and NSM; without it they
+    /// have to mount with nolock
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    pub(crate) locks: Switch,
+    /// Where NLM is served over TCP; may be given several times (default: a free port of 127.0.0.1)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) lockd: Vec<SocketAddr>,
+    /// Where NSM is served over TCP and UDP; may be given several times (default: a free port of 127.0.0.1)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) statd: Vec<SocketAddr>,
     /// Which versions of NFS to serve: 3, 4.0, 4.1, 4.2, or several of them
     #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
     pub(crate) nfs: NfsVersions,
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
-    /// NFS version 4: for how many seconds after a restart clients may reclaim opens and locks, while new ones wait
-    /// (default: as --lease)
+    /// For how many seconds after a restart clients may reclaim opens and locks, while new ones wait (default: as --lease)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) grace: Option<Duration>,
-    /// NFS version 4: whether what clients lock is locked here, too, against programs of this machine that use fcntl or
+    /// Whether what clients lock is locked here, too, against programs of this machine that use fcntl or
     /// lockf (not flock)
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub(crate) host_locks: Switch,

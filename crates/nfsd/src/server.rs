@@ -130,6 +130,9 @@ pub struct Locks<'a> {
     pub outside: Arc<dyn Outside>,
     /// For how long after a restart locks may be claimed again, while new ones wait.
     pub grace: Duration,
+    /// Whether programs of the host are excluded by what clients lock, as
+    /// [`Version4::with_host_locks`](crate::Version4::with_host_locks) says it.
+    pub host_locks: bool,
 }
 
 /// How often version 4 looks for what is due: leases that are over, the end of the grace period.
@@ -195,7 +198,7 @@ impl Nfsd {
     /// # Errors
     /// If the list cannot be used.
     pub fn with_locks(mut self, locks: Locks<'_>, env: &Env) -> Result<Self, MonitorError> {
-        let Locks { state, server, name, queue, outside, grace: _ } = locks;
+        let Locks { state, server, name, queue, outside, grace: _, host_locks: _ } = locks;
         let setup = Setup { directory: state.path(), server: Some(server), name, queue, outside };
         let monitor = Monitor::open(setup, env)?;
         let lockd = Router::new(env);

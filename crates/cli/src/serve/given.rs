@@ -12,18 +12,31 @@ use rustix::process::{Resource, getrlimit};
 /// Descriptors that a server needs beside one for each connection: ports, files, the state.
 const OTHER_DESCRIPTORS: u64 = 64;
 
+/// Whether clients of version 3 can lock files.
+pub(super) fn has_locks(args: &ServeArgs) -> bool {
+    args.nfs.has_3() && args.locks == Switch::On
+}
+
 /// Refuses options that contradict each other.
 pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
     let verbs = args.fabric == Carrier::Verbs;
     let refused = [
         (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
         (
-            (args.lease.is_some() || args.grace.is_some()) && !args.nfs.has_4(),
-            "--lease and --grace are of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
+            args.lease.is_some() && !args.nfs.has_4(),
+            "--lease is of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
         ),
         (
-            args.host_locks == Switch::Off && !args.nfs.has_4(),
-            "--host-locks is of NFS version 4, which --nfs does not name: clients of version 3 lock nothing here",
+            args.grace.is_some() && !args.nfs.has_4() && !has_locks(args),
+            "--grace is for clients that lock, and neither NFS version 4 is served nor locks of version 3",
+        ),
+        (
+            args.host_locks == Switch::Off && !args.nfs.has_4() && !has_locks(args),
+            "--host-locks is for what clients lock, and neither NFS version 4 is served nor locks of version 3",
+        ),
+        (
+            (!args.lockd.is_empty() || !args.statd.is_empty()) && !has_locks(args),
+            "--lockd and --statd are for locks of NFS version 3: name it with --nfs, and do not say --locks off",
         ),
         (
             args.delegations == Switch::Off && !args.nfs.has_4(),
@@ -124,9 +137,11 @@ pub(super) mod tests {
             &["--rpcbind"],
             &["--rpcbind", "--nfs", "4.2", "--mountd", "192.0.2.1:20048"],
             &["--lease", "10", "--nfs", "3"],
-            &["--host-locks", "off", "--nfs", "3"],
+            &["--host-locks", "off", "--nfs", "3", "--locks", "off"],
+            &["--lockd", "127.0.0.1:0", "--locks", "off"],
+            &["--statd", "127.0.0.1:0", "--nfs", "4.2"],
             &["--delegations", "off", "--nfs", "3"],
-            &["--grace", "10", "--nfs", "3"],
+            &["--grace", "10", "--nfs", "3", "--locks", "off"],
         ] {
             assert!(check(&args(more)).is_err(), "{more:?}");
         }
@@ -134,6 +149,9 @@ pub(super) mod tests {
         assert!(check(&args(&["--rpcbind", "--nfs", "3", "--mountd", "192.0.2.1:20048"])).is_ok());
         assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
         assert!(check(&args(&["--host-locks", "off"])).is_ok());
+        assert!(check(&args(&["--host-locks", "off", "--nfs", "3", "--grace", "10"])).is_ok());
+        assert!(check(&args(&["--lockd", "127.0.0.1:0", "--statd", "127.0.0.1:0", "--nfs", "3"])).is_ok());
+        assert!(check(&args(&["--locks", "off", "--nfs", "4.2"])).is_ok());
         assert!(check(&args(&["--delegations", "off"])).is_ok());
         assert!(check(&args(&["--fabric", "verbs", "--device", "mlx5_0"])).is_ok());
     }

@@ -15,6 +15,7 @@ mod listeners;
 mod memory;
 mod metrics;
 mod nfs_versions;
+mod outside;
 mod ports;
 mod register;
 mod scrape;
