@@ -125,7 +125,7 @@ fn calls_at_the_same_time_wait_for_one_write() {
     let jobs = std::mem::take(&mut *later.0.lock().unwrap());
     assert_eq!(jobs.len(), 1);
     // Who has begun it is gone: another goes on.
-    calls.remove(0);
+    drop(calls.remove(0));
     jobs.into_iter().for_each(|job| job());
     let mut ready = poll(&mut calls);
     for job in std::mem::take(&mut *later.0.lock().unwrap()) {
