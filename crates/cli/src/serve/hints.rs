@@ -80,7 +80,10 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
     }
     let mount = ports.of(Spoken::Mount).next()?.port();
     let (proto, path) = (if is_rdma { "rdma" } else { "tcp" }, names::escaped(&exports.first()?.path));
-    let options = format!("vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp,nolock");
+    // Clients find NLM and NSM by a portmapper alone.
+    let is_found = args.rpcbind.is_some() && ports.of(Spoken::Lockd).any(|address| !address.ip().is_loopback());
+    let nolock = if is_found { "" } else { ",nolock" };
+    let options = format!("vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp{nolock}");
     Some(format!("mount -t nfs -o {options} {host}:{path} /mnt"))
 }
 

@@ -130,6 +130,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let mut observer = Arc::new(Tracing) as Arc<dyn Observer>;
     let mut nfs = nfsd.nfs();
     let mut programs: Vec<(Spoken, Arc<dyn Handler>)> = vec![(Spoken::Mount, nfsd.mount())];
+    programs.extend(nfsd.lockd().map(|lockd| (Spoken::Lockd, lockd)));
+    programs.extend(nfsd.statd().map(|statd| (Spoken::Statd, statd)));
     if args.rpcbind == Some(Rpcbind::Own) {
         let table = portmap::Table::new(programs::entries(&ports, args.nfs)).context("--rpcbind own")?;
         programs.push((Spoken::Portmapper, Arc::new(portmap::router(table, &env))));
@@ -141,6 +143,9 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
         if let Some(numbers) = numbers.filter(|_| args.nfs.has_4()) {
             numbers.begin();
             metrics::watch_clients(nfsd.clone());
+        }
+        if given::has_locks(args) {
+            metrics::watch_monitor(nfsd.clone());
         }
         let calls = metrics::Calls::new();
         nfs = metrics::Timed::new(nfs, &calls);

@@ -33,10 +33,8 @@ pub(super) enum Spoken {
     /// rpcbind's protocol over record-marked TCP, and over UDP.
     Portmapper,
     /// NLM over record-marked TCP.
-    #[cfg_attr(not(test), allow(dead_code, reason = "opened where locks of version 3 are served"))]
     Lockd,
     /// NSM over record-marked TCP, and over UDP.
-    #[cfg_attr(not(test), allow(dead_code, reason = "opened where locks of version 3 are served"))]
     Statd,
 }
 
@@ -94,7 +92,8 @@ impl Ports {
     pub(super) async fn open(args: &ServeArgs, env: &Env) -> Result<(Self, Option<OnDevice>)> {
         let mut ports = Vec::new();
         let wanted = Listeners::of(args);
-        let mut over_tcp = vec![(Spoken::Mount, &wanted.mount), (Spoken::Nfs, &wanted.nfs)];
+        let mut over_tcp =
+            vec![(Spoken::Mount, &wanted.mount), (Spoken::Nfs, &wanted.nfs), (Spoken::Lockd, &wanted.lockd)];
         let on_device = match args.fabric {
             Carrier::Iwarp => {
                 over_tcp.insert(0, (Spoken::Rdma, &wanted.rdma));
@@ -112,6 +111,9 @@ impl Ports {
                     Err(error) => return Err(error),
                 }
             }
+        }
+        for address in &wanted.statd.all {
+            ports.extend(Port::open_both(Spoken::Statd, *address)?);
         }
         if !ports.iter().any(|port| port.spoken.is_nfs()) {
             let why: Vec<_> = lacking.iter().map(|(_, error)| format!("{error:#}")).collect();

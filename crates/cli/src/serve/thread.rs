@@ -50,6 +50,9 @@ pub(super) const CALLBACKS_BETWEEN_ANSWERS: u32 = 16;
 /// The largest call to the portmapper over TCP, in bytes: an RPC header whose credential and verifier have 400 bytes each,
 /// and what GETADDR asks with three texts of 128, take 1,244.
 const PORTMAPPER_RECORD_BYTES: usize = 2048;
+/// The largest call to lockd and statd over TCP, in bytes: the same header, and names, a cookie and an owner of 1,024 bytes
+/// each.
+const LOCKS_RECORD_BYTES: usize = 8192;
 
 /// What all threads share.
 #[derive(Clone)]
@@ -315,8 +318,10 @@ async fn accept_tcp(listener: tokio::net::TcpListener, (spoken, program): (Spoke
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
             let mut options = tcp::ServerOptions::default();
             options.stall = shared.stall;
-            if spoken == Spoken::Portmapper {
-                options.max_record = PORTMAPPER_RECORD_BYTES;
+            match spoken {
+                Spoken::Portmapper => options.max_record = PORTMAPPER_RECORD_BYTES,
+                Spoken::Lockd | Spoken::Statd => options.max_record = LOCKS_RECORD_BYTES,
+                Spoken::Rdma | Spoken::Nfs | Spoken::Mount => {}
             }
             if spoken == Spoken::Nfs && shared.has_callbacks {
                 options.reverse_calls = CALLBACK_CREDITS as usize;

@@ -10,7 +10,7 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
-    mount,
+    mount, nsm,
     v3::{self, Status},
     v4,
 };
@@ -55,7 +55,7 @@ struct Program {
     transports: &'static [usize],
 }
 
-const PROGRAMS: [Program; 5] = [
+const PROGRAMS: [Program; 6] = [
     Program {
         number: v3::PROGRAM,
         versions: &[v3::VERSION],
@@ -83,6 +83,15 @@ const PROGRAMS: [Program; 5] = [
         // MNT's statuses are numbered as those of version 3.
         word: |status| Status(status).word(),
         transports: &[0],
+    },
+    Program {
+        number: nsm::PROGRAM,
+        versions: &[nsm::VERSION],
+        label: "nsm",
+        procedures: || nsm::procedure::NAMES.to_vec(),
+        has_status: |_| false,
+        word: |_| None,
+        transports: &[0, 2],
     },
     Program {
         number: RPCBIND_PROGRAM,
