@@ -24,6 +24,7 @@ mod macros;
 pub mod mount;
 pub mod names;
 pub mod nlm;
+pub mod nsm;
 pub mod v3;
 pub mod v4;
 

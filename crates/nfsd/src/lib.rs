@@ -17,6 +17,8 @@ mod memory;
 mod mount;
 mod nfs3;
 mod nfs4;
+#[cfg_attr(not(test), allow(dead_code, reason = "lockd calls some of it"))]
+mod nsm;
 mod opened;
 mod origin;
 mod outside;
@@ -38,10 +40,11 @@ pub use fs::{
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
 pub use nfs4::{CallbackEvent, Counts, Dial, Observer, Version4, Version4Error};
+pub use nsm::{MonitorCounts, MonitorError};
 pub use origin::Origin;
 pub use outside::{Outside, OutsideCall, OutsideError, OutsideTransport};
 pub use queue::Queue;
-pub use server::{ConfigError, Export, Nfsd};
+pub use server::{ConfigError, Export, Locks, Nfsd};
 pub use state::{StateDirectory, StateError};
 
 #[cfg(test)]

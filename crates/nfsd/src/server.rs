@@ -15,13 +15,14 @@
 //! ```
 
 use crate::{
-    Cidr, FileSystem, Identities, Origin, SECRET_OCTETS,
+    Cidr, FileSystem, Identities, MonitorCounts, MonitorError, Origin, Outside, Queue, SECRET_OCTETS, StateDirectory,
     borders::Borders,
     claims::Claims,
     handle::Seal,
     mount::{Mount, MountTable},
     nfs3::Nfs3,
     nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nsm::{Monitor, NsmService, Setup},
     opened::PSEUDO,
     stranger::Stranger,
     trouble::Troubles,
@@ -107,9 +108,28 @@ pub enum ConfigError {
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
+    /// What executes calls to NLM and to NSM, and the monitor of hosts, where version 3 has locks.
+    locks: Option<(Arc<dyn Handler>, Arc<dyn Handler>, Arc<Monitor>)>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
     clock: Arc<dyn Clock>,
+}
+
+/// How locks of version 3 are served: [`Nfsd::with_locks`].
+pub struct Locks<'a> {
+    /// Where the list of hosts with locks is kept.
+    pub state: &'a StateDirectory,
+    /// Which of the servers that share the state directory this is, as
+    /// [`Version4::with_server_id`](crate::Version4::with_server_id) says it.
+    pub server: u64,
+    /// The name of this host, which hosts with locks are told after a restart.
+    pub name: Bytes,
+    /// Where what waits for the disk takes its turn.
+    pub queue: Arc<Queue>,
+    /// Makes the server's calls to its clients.
+    pub outside: Arc<dyn Outside>,
+    /// For how long after a restart locks may be claimed again, while new ones wait.
+    pub grace: Duration,
 }
 
 /// How often version 4 looks for what is due: leases that are over, the end of the grace period.
@@ -149,7 +169,8 @@ impl Nfsd {
         let mount = Router::new(env)
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server.clone())));
-        Ok(Self { nfs: Arc::new(nfs), mount: Arc::new(mount), file_systems, server, clock: env.clock.clone() })
+        let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
+        Ok(Self { nfs, mount, locks: None, file_systems, server, clock })
     }
 
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
@@ -166,6 +187,36 @@ impl Nfsd {
         self.nfs = Arc::new(nfs);
         let _ = self.server.version_4.set(shared);
         Ok(self)
+    }
+
+    /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk. Hosts that had
+    /// some are told of the restart by [`upkeep`](Self::upkeep).
+    ///
+    /// # Errors
+    /// If the list cannot be used.
+    pub fn with_locks(mut self, locks: Locks<'_>, env: &Env) -> Result<Self, MonitorError> {
+        let Locks { state, server, name, queue, outside, grace: _ } = locks;
+        let setup = Setup { directory: state.path(), server: Some(server), name, queue, outside };
+        let monitor = Monitor::open(setup, env)?;
+        let lockd = Router::new(env);
+        let statd = Router::new(env).with_service(Arc::new(NsmService(monitor.clone())));
+        self.locks = Some((Arc::new(lockd), Arc::new(statd), monitor));
+        Ok(self)
+    }
+
+    /// What executes calls to NLM, if version 3 has locks.
+    pub fn lockd(&self) -> Option<Arc<dyn Handler>> {
+        self.locks.as_ref().map(|(lockd, ..)| lockd.clone())
+    }
+
+    /// What executes calls to NSM, if version 3 has locks.
+    pub fn statd(&self) -> Option<Arc<dyn Handler>> {
+        self.locks.as_ref().map(|(_, statd, _)| statd.clone())
+    }
+
+    /// What the monitor of hosts has done, if version 3 has locks.
+    pub fn monitor_counts(&self) -> Option<MonitorCounts> {
+        self.locks.as_ref().map(|(.., monitor)| monitor.counts())
     }
 
     /// What clients hold on files, which all versions ask: for protocols of the program's own.
@@ -213,6 +264,11 @@ impl Nfsd {
     /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
+        if let Some((.., monitor)) = &self.locks
+            && let Some(notices) = monitor.drive()
+        {
+            parts.push(notices);
+        }
         if let Some(shared) = self.server.version_4.get() {
             if let Some(tasks) = shared.tasks.driver() {
                 parts.push(Box::pin(tasks));
