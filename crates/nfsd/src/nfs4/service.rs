@@ -84,6 +84,11 @@ impl Shared {
         self.state.limits()
     }
 
+    /// Whether programs of the host are excluded by what clients lock.
+    pub(crate) fn has_host_locks(&self) -> bool {
+        self.host_locks
+    }
+
     /// Does what waits for the disk on one of the program's workers, when it is this client's turn.
     ///
     /// # Errors
@@ -142,7 +147,7 @@ impl Shared {
     ///
     /// # Errors
     /// If it stays.
-    pub(super) fn take_from(&self, origin: Origin, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
+    pub(crate) fn take_from(&self, origin: Origin, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
         let client = |holder: &Client| match holder {
             Client::V4(client) => Ok(ClientId(*client)),
             Client::Nlm(_) => Err(InTheWay::Holder),
