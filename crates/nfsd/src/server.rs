@@ -22,6 +22,7 @@ use crate::{
     mount::{Mount, MountTable},
     nfs3::Nfs3,
     nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nlm::{self, Lockd, NlmCounts, NlmLimits},
     nsm::{Monitor, NsmService, Setup},
     opened::PSEUDO,
     stranger::Stranger,
@@ -34,7 +35,7 @@ use siphasher::sip::SipHasher24;
 use std::{
     hash::Hasher,
     net::IpAddr,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     task::Poll,
     time::Duration,
 };
@@ -110,6 +111,7 @@ pub struct Nfsd {
     mount: Arc<dyn Handler>,
     /// What executes calls to NLM and to NSM, and the monitor of hosts, where version 3 has locks.
     locks: Option<(Arc<dyn Handler>, Arc<dyn Handler>, Arc<Monitor>)>,
+    lockd: Option<Arc<Lockd>>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
     clock: Arc<dyn Clock>,
@@ -162,6 +164,7 @@ impl Nfsd {
             exports,
             claims: Claims::new(env.clock.clone()),
             version_4: OnceLock::new(),
+            lockd: OnceLock::new(),
             pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
@@ -173,7 +176,7 @@ impl Nfsd {
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server.clone())));
         let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
-        Ok(Self { nfs, mount, locks: None, file_systems, server, clock })
+        Ok(Self { nfs, mount, locks: None, lockd: None, file_systems, server, clock })
     }
 
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
@@ -189,6 +192,7 @@ impl Nfsd {
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
         self.nfs = Arc::new(nfs);
         let _ = self.server.version_4.set(shared);
+        self.join_graces();
         Ok(self)
     }
 
@@ -197,14 +201,53 @@ impl Nfsd {
     ///
     /// # Errors
     /// If the list cannot be used.
-    pub fn with_locks(mut self, locks: Locks<'_>, env: &Env) -> Result<Self, MonitorError> {
-        let Locks { state, server, name, queue, outside, grace: _, host_locks: _ } = locks;
-        let setup = Setup { directory: state.path(), server: Some(server), name, queue, outside };
+    pub fn with_locks(self, locks: Locks<'_>, env: &Env) -> Result<Self, MonitorError> {
+        self.with_limited_locks(locks, NlmLimits::default(), env)
+    }
+
+    /// The same with limits of one's own.
+    ///
+    /// # Errors
+    /// If the list cannot be used.
+    pub fn with_limited_locks(mut self, locks: Locks<'_>, limits: NlmLimits, env: &Env) -> Result<Self, MonitorError> {
+        let Locks { state, server, name, queue, outside, grace, host_locks } = locks;
+        let setup = Setup {
+            directory: state.path(),
+            server: Some(server),
+            name,
+            queue: queue.clone(),
+            outside: outside.clone(),
+        };
         let monitor = Monitor::open(setup, env)?;
-        let lockd = Router::new(env);
         let statd = Router::new(env).with_service(Arc::new(NsmService(monitor.clone())));
-        self.locks = Some((Arc::new(lockd), Arc::new(statd), monitor));
+        let grace = monitor.had_hosts().then_some(grace);
+        let (server, of_lockd) = (self.server.clone(), monitor.clone());
+        let setup = nlm::Setup { server, monitor: of_lockd, outside, queue, grace, host_locks, limits };
+        let lockd = Lockd::new(setup, env);
+        let _ = self.server.lockd.set(Arc::downgrade(&lockd));
+        self.locks = Some((lockd.handler(env), Arc::new(statd), monitor));
+        self.lockd = Some(lockd);
+        self.join_graces();
         Ok(self)
+    }
+
+    /// Has version 4 wait while hosts lock again what they had, if both are served. NLM asks version 4 by itself.
+    fn join_graces(&self) {
+        if let (Some(shared), Some(lockd)) = (self.server.version_4.get(), &self.lockd) {
+            let lockd = Arc::downgrade(lockd);
+            let is_grace = move || lockd.upgrade().is_some_and(|lockd| lockd.grace.is_now());
+            shared.state.recovery.wait_beside(Box::new(is_grace));
+        }
+    }
+
+    /// How much the lock manager keeps and what it has done, if version 3 has locks.
+    pub fn lock_counts(&self) -> Option<NlmCounts> {
+        self.lockd.as_ref().map(|lockd| lockd.counts())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lock_manager(&self) -> &Arc<Lockd> {
+        self.lockd.as_ref().unwrap()
     }
 
     /// What executes calls to NLM, if version 3 has locks.
@@ -272,6 +315,7 @@ impl Nfsd {
         {
             parts.push(notices);
         }
+        parts.extend(self.lockd.as_ref().and_then(Lockd::drive).into_iter().flatten());
         if let Some(shared) = self.server.version_4.get() {
             if let Some(tasks) = shared.tasks.driver() {
                 parts.push(Box::pin(tasks));
@@ -336,6 +380,15 @@ pub(crate) struct Server {
     pub(crate) claims: Claims,
     /// Version 4, if it is served.
     pub(crate) version_4: OnceLock<Arc<Shared>>,
+    /// Who locks for version 3, if anybody does.
+    pub(crate) lockd: OnceLock<Weak<Lockd>>,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,
+}
+
+impl Server {
+    /// The lock manager of version 3, if there is one.
+    pub(crate) fn lockd(&self) -> Option<Arc<Lockd>> {
+        self.lockd.get().and_then(Weak::upgrade)
+    }
 }
