@@ -13,7 +13,6 @@ mod lines;
 mod places;
 mod reserved;
 
-use anyhow::Result;
 use bytes::Bytes;
 use lines::Lines;
 use places::Places;
