@@ -9,7 +9,7 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, v3, v4};
+use rpcrdma_nfs::{mount, nsm, v3, v4};
 use rpcrdma_oncrpc::{CallId, Rejection};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -19,7 +19,7 @@ const NFS_ACL_PROGRAM: u32 = 100_227;
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The names of all procedures that have a known one.
-pub const PROCEDURE_NAMES: [&str; 29] = [
+pub const PROCEDURE_NAMES: [&str; 35] = [
     "NULL",
     "GETATTR",
     "SETATTR",
@@ -49,6 +49,12 @@ pub const PROCEDURE_NAMES: [&str; 29] = [
     "UMNT",
     "UMNTALL",
     "EXPORT",
+    "SM_STAT",
+    "SM_MON",
+    "SM_UNMON",
+    "SM_UNMON_ALL",
+    "SM_SIMU_CRASH",
+    "SM_NOTIFY",
 ];
 
 /// The names of all operations of NFS version 4, those of callbacks too.
@@ -155,6 +161,9 @@ impl ProcedureName {
             (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
             (mount::PROGRAM, _, mount::procedure::UNMOUNT_ALL) => Some("UMNTALL"),
             (mount::PROGRAM, _, mount::procedure::EXPORT | mount::procedure::EXPORT_ALL) => Some("EXPORT"),
+            (nsm::PROGRAM, nsm::VERSION, procedure) => {
+                usize::try_from(procedure).ok().and_then(|number| nsm::procedure::NAMES.get(number).copied())
+            }
             _ => None,
         }
     }
@@ -164,6 +173,7 @@ impl ProcedureName {
         match self.program {
             v3::PROGRAM => Some("NFS"),
             mount::PROGRAM => Some("MOUNT"),
+            nsm::PROGRAM => Some("NSM"),
             NFS_ACL_PROGRAM => Some("NFSACL"),
             _ if self.callback => Some("NFS callback"),
             _ => None,
@@ -370,7 +380,8 @@ mod tests {
 
     #[test]
     fn all_names_of_procedures_are_listed() {
-        let programs = [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (NFS4_CALLBACK_PROGRAM, 1)];
+        let programs =
+            [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (nsm::PROGRAM, 1), (NFS4_CALLBACK_PROGRAM, 1)];
         let mut found = Vec::new();
         for (program, version) in programs {
             for procedure in 0..100 {

@@ -23,6 +23,8 @@ mod sample;
 mod macros;
 pub mod mount;
 pub mod names;
+pub mod nlm;
+pub mod nsm;
 pub mod v3;
 pub mod v4;
 
