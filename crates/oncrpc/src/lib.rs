@@ -7,6 +7,7 @@
 //! * A service sees where a call came from in its [`CallContext`].
 //! * [`tcp`] carries messages over record-marked TCP; the crate `rpcrdma` carries them over RDMA. [`Spread`] makes one
 //!   transport of several.
+//! * [`udp`] answers calls that come in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
 //! * [`rpcbind`] registers and finds services.
 //!
@@ -30,6 +31,7 @@ mod silence;
 mod spread;
 pub mod tcp;
 mod transport;
+pub mod udp;
 
 pub use client::{Call, CallError, Client, Results};
 pub use client_network::ClientNetwork;

@@ -30,6 +30,8 @@ pub enum TransportKind {
     Tcp,
     /// RPC-over-RDMA (RFC 8166).
     Rdma,
+    /// A message in each datagram of UDP.
+    Udp,
 }
 
 impl fmt::Display for TransportKind {
@@ -37,6 +39,7 @@ impl fmt::Display for TransportKind {
         f.write_str(match self {
             Self::Tcp => "TCP",
             Self::Rdma => "RDMA",
+            Self::Udp => "UDP",
         })
     }
 }
