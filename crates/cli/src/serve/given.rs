@@ -3,7 +3,7 @@
 
 use super::{listeners::Listeners, memory};
 use crate::{
-    args::{ServeArgs, Switch},
+    args::{Rpcbind, ServeArgs, Switch},
     failure::Usage,
     transports::Carrier,
 };
@@ -32,8 +32,12 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
-            args.rpcbind && Listeners::of(args).only_loopback(),
+            args.rpcbind.is_some() && args.portmapper.is_empty() && Listeners::of(args).only_loopback(),
             "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
+        ),
+        (
+            args.rpcbind != Some(Rpcbind::Own) && !args.portmapper.is_empty(),
+            "--portmapper says where our own portmapper listens: say --rpcbind own",
         ),
     ];
     match refused.into_iter().find(|(is_wrong, _)| *is_wrong) {
@@ -83,8 +87,8 @@ pub(super) mod tests {
     use clap::Parser;
 
     pub(in crate::serve) fn args(more: &[&str]) -> ServeArgs {
-        let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more);
-        match Cli::try_parse_from(words).unwrap().command {
+        let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more).map(Into::into);
+        match Cli::try_parse_from(crate::args::joined(words)).unwrap().command {
             Command::Serve(args) => args,
             _ => unreachable!(),
         }
@@ -116,6 +120,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn rpcbind_is_the_systems_unless_it_is_our_own() {
+        let whose = |more: &[&str]| args(more).rpcbind;
+        assert_eq!(whose(&[]), None);
+        assert_eq!(whose(&["--rpcbind"]), Some(Rpcbind::System));
+        assert_eq!(whose(&["--rpcbind", "--listen", "192.0.2.1:1"]), Some(Rpcbind::System));
+        assert_eq!(whose(&["--rpcbind", "system"]), Some(Rpcbind::System));
+        assert_eq!(whose(&["--rpcbind=own"]), Some(Rpcbind::Own));
+        assert_eq!(whose(&["--rpcbind", "own"]), Some(Rpcbind::Own));
+        // As it was before the option had values: what stands behind it is the directory.
+        let words = crate::args::joined(["rpcrdma", "serve", "--rpcbind", "./own"].map(Into::into));
+        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        assert_eq!((args.dir, args.rpcbind), (Some("./own".into()), Some(Rpcbind::System)));
+    }
+
+    #[test]
     fn contradictions_are_wrong_usage() {
         for more in [
             &["--device", "mlx5_0"][..],
@@ -123,6 +142,9 @@ pub(super) mod tests {
             &["--fabric", "verbs", "--capture", "file"],
             &["--rpcbind"],
             &["--rpcbind", "--nfs", "4.2", "--mountd", "192.0.2.1:20048"],
+            &["--rpcbind", "own"],
+            &["--portmapper", "127.0.0.1:111", "--listen", "192.0.2.1:20049"],
+            &["--rpcbind", "--portmapper", "192.0.2.1:111", "--listen", "192.0.2.1:20049"],
             &["--lease", "10", "--nfs", "3"],
             &["--host-locks", "off", "--nfs", "3"],
             &["--delegations", "off", "--nfs", "3"],
@@ -132,6 +154,11 @@ pub(super) mod tests {
         }
         assert!(check(&args(&["--rpcbind", "--listen", "192.0.2.1:20049"])).is_ok());
         assert!(check(&args(&["--rpcbind", "--nfs", "3", "--mountd", "192.0.2.1:20048"])).is_ok());
+        assert!(check(&args(&["--rpcbind", "own", "--listen", "192.0.2.1:20049"])).is_ok());
+        assert!(
+            check(&args(&["--rpcbind", "own", "--portmapper", "127.0.0.1:1111"])).is_ok(),
+            "for programs of this host"
+        );
         assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
         assert!(check(&args(&["--host-locks", "off"])).is_ok());
         assert!(check(&args(&["--delegations", "off"])).is_ok());

@@ -7,6 +7,7 @@
 use crate::Netid;
 use std::{
     cmp::Reverse,
+    fmt,
     net::{IpAddr, SocketAddr},
 };
 
@@ -24,6 +25,12 @@ pub struct Entry {
     pub netid: Netid,
     /// Where it listens; maybe at all addresses of the machine.
     pub address: SocketAddr,
+}
+
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "program {} version {} over {}", self.program, self.version, self.netid.as_str())
+    }
 }
 
 /// A table has more than [`MAX_ENTRIES`].
