@@ -4,7 +4,7 @@
 use super::{Content, Describe, Operation, Value, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, v3};
+use rpcrdma_nfs::{Call, mount, nfsacl, v3};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
 /// The most octets that zeros stand for: what one READ or WRITE may carry, with its padding.
@@ -116,6 +116,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
+        (nfsacl::PROGRAM, version) => nfsacl_arguments(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -133,6 +134,7 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
+        (nfsacl::PROGRAM, version) => nfsacl_results(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -234,6 +236,34 @@ fn mount_results(procedure: u32, version: u32, reading: Reading) -> Option<Conte
         (MOUNT, _) => reading.read::<mount::MountReply1>(),
         (DUMP, _) => reading.read::<mount::Mounts>(),
         (EXPORT | EXPORT_ALL, _) => reading.read::<mount::Exports>(),
+        _ => return None,
+    })
+}
+
+fn nfsacl_arguments(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use nfsacl::procedure::{ACCESS, GETACL, GETATTR, NULL, SETACL};
+    Some(match (version, procedure) {
+        (_, NULL) => reading.read::<()>(),
+        (nfsacl::VERSION_3, GETACL) => reading.read::<nfsacl::GetAcl>(),
+        (nfsacl::VERSION_3, SETACL) => reading.read::<nfsacl::SetAcl>(),
+        (nfsacl::VERSION_2, GETACL) => reading.read::<nfsacl::v2::GetAcl>(),
+        (nfsacl::VERSION_2, SETACL) => reading.read::<nfsacl::v2::SetAcl>(),
+        (nfsacl::VERSION_2, GETATTR) => reading.read::<nfsacl::v2::GetAttributes>(),
+        (nfsacl::VERSION_2, ACCESS) => reading.read::<nfsacl::v2::Access>(),
+        _ => return None,
+    })
+}
+
+fn nfsacl_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use nfsacl::procedure::{ACCESS, GETACL, GETATTR, NULL, SETACL};
+    Some(match (version, procedure) {
+        (_, NULL) => reading.read::<()>(),
+        (nfsacl::VERSION_3, GETACL) => reading.read::<<nfsacl::GetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_3, SETACL) => reading.read::<<nfsacl::SetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, GETACL) => reading.read::<<nfsacl::v2::GetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, SETACL) => reading.read::<<nfsacl::v2::SetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, GETATTR) => reading.read::<<nfsacl::v2::GetAttributes as Call>::Reply>(),
+        (nfsacl::VERSION_2, ACCESS) => reading.read::<<nfsacl::v2::Access as Call>::Reply>(),
         _ => return None,
     })
 }
