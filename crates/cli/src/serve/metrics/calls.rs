@@ -10,7 +10,7 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
-    mount,
+    mount, nfsacl,
     v3::{self, Status},
     v4,
 };
@@ -52,7 +52,7 @@ struct Program {
     transports: &'static [usize],
 }
 
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 4] = [
     Program {
         number: v3::PROGRAM,
         versions: &[v3::VERSION],
@@ -80,6 +80,15 @@ const PROGRAMS: [Program; 3] = [
         // MNT's statuses are numbered as those of version 3.
         word: |status| Status(status).word(),
         transports: &[0],
+    },
+    Program {
+        number: nfsacl::PROGRAM,
+        versions: &[nfsacl::VERSION_3],
+        label: "nfsacl",
+        procedures: || vec!["NULL", "GETACL", "SETACL"],
+        has_status: |procedure| procedure != nfsacl::procedure::NULL,
+        word: |status| Status(status).word(),
+        transports: &[0, 1],
     },
 ];
 
