@@ -45,7 +45,9 @@ const NO_NFSACL: &str = "the server has no access control lists beside NFS versi
 fn unkept(error: Error) -> Result<String> {
     match error.status() {
         Some(status) => Ok(status.to_string()),
-        None if error.is_not_supported() || matches!(error, Error::Nonsense { .. }) => Ok(error.to_string()),
+        None if error.is_not_supported() || matches!(error, Error::Nonsense { .. }) => {
+            Ok(format!("{:#}", anyhow::Error::from(error)))
+        }
         None => Err(error.into()),
     }
 }

@@ -6,7 +6,14 @@ mod common;
 use common::{Server, proxy, run, served};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -142,6 +149,46 @@ fn they_go_there_and_back_and_from_server_to_server() {
             fs::remove_dir_all(served.join(done)).unwrap();
         }
     }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Between the command and its server stands somebody who has it ask for a program that nobody has.
+#[test]
+fn a_server_without_lists_beside_version_3_is_asked_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = served(scratch.path());
+    if !make_tree(&served.join("tree")) {
+        return;
+    }
+    let more = ["--no-root-squash", "--tcp", "127.0.0.1:0"];
+    let server = Server::start(&served, &scratch.path().join("state"), &more);
+    let asked = Arc::new(AtomicU32::new(0));
+    let counted = asked.clone();
+    let proxy = proxy::calls(server.tcp.as_ref().unwrap(), move |record| {
+        let nfsacl = [100_227_u32.to_be_bytes(), 3_u32.to_be_bytes()].concat();
+        if let Some(at) = record.windows(8).position(|octets| octets == nfsacl) {
+            record[at] = 1;
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let url = |path: &str| server.tcp_url_3(path).replace(server.tcp.as_ref().unwrap(), &proxy);
+    let back = scratch.path().join("back");
+    let output = run(["get", "-r", "-q", "--xattrs", &url("tree"), back.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("the server has no access control lists beside NFS version 3").count(), 1, "{said}");
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    assert_eq!(
+        (value(&back.join("directory/file"), ACCESS), fs::read(back.join("plain")).unwrap()),
+        (None, b"octets".into())
+    );
+    let output = run(["put", "-r", "-q", "--xattrs", served.join("tree").to_str().unwrap(), &url("there")]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    for path in ["directory/file", "directory"] {
+        let why = "its access control list was not kept: SETACL: the server does not export the program";
+        assert!(said.contains(&format!("{path}: {why}")), "what was lost is told: {said}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(value(&served.join("there/directory/file"), ACCESS), None);
     assert_eq!(server.stop(), Some(0));
 }
 

@@ -125,6 +125,7 @@ impl Execution {
             (Ok(access), Ok(default)) => (access, default),
             _ => return Err(self.told_with(Status::INVAL, &opened).await),
         };
+        let _using = self.using(&opened, Kind::Write).await.map_err(refused)?;
         let acls = match (access, default) {
             (Wanted::List(access), Wanted::List(default)) => Acls { access, default: Some(default) },
             (Wanted::List(access), Wanted::None) => Acls { access, default: None },
@@ -148,7 +149,6 @@ impl Execution {
                 }
             }
         };
-        let _using = self.using(&opened, Kind::Write).await.map_err(refused)?;
         let set = opened.file_system.set_acl(opened.caller, opened.file, acls).await;
         set.map(|change| change.after.map(Into::into)).map_err(failure)
     }
