@@ -23,6 +23,7 @@ mod sample;
 mod macros;
 pub mod mount;
 pub mod names;
+pub mod nfsacl;
 pub mod nlm;
 pub mod nsm;
 pub mod v3;

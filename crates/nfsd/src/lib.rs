@@ -1,4 +1,4 @@
-//! An NFS server, versions 3 and 4.
+//! An NFS server, versions 3 and 4, with NFSACL beside version 3.
 //!
 //! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
 //! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
@@ -17,6 +17,7 @@ mod memory;
 mod mount;
 mod nfs3;
 mod nfs4;
+mod nfsacl;
 mod nlm;
 mod nsm;
 mod opened;

@@ -22,6 +22,7 @@ use crate::{
     mount::{Mount, MountTable},
     nfs3::Nfs3,
     nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nfsacl::NfsAcl,
     nlm::{self, Lockd, NlmCounts, NlmLimits},
     nsm::{Monitor, NsmService, Setup},
     opened::PSEUDO,
@@ -171,7 +172,7 @@ impl Nfsd {
             mounts: MountTable::default(),
             troubles: Troubles::new(env.clock.clone()),
         });
-        let nfs = Router::new(env).with_service(Arc::new(Nfs3 { server: server.clone() }));
+        let nfs = server.version_3(Router::new(env));
         let mount = Router::new(env)
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server.clone())));
@@ -187,7 +188,7 @@ impl Nfsd {
         let shared = version_4.start(env, self.server.claims.clone())?;
         let mut nfs = Router::new(env);
         if version_3 {
-            nfs = nfs.with_service(Arc::new(Nfs3 { server: self.server.clone() }));
+            nfs = self.server.version_3(nfs);
         }
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
         self.nfs = Arc::new(nfs);
@@ -363,6 +364,14 @@ impl Nfsd {
     /// for their calls beyond the largest that it wants to answer.
     pub fn stranger(&self) -> Arc<dyn Handler> {
         Arc::new(Stranger)
+    }
+}
+
+impl Server {
+    /// Adds version 3, and NFSACL: on the same connections (ULB-4.2-a), so that nobody asks rpcbind for it.
+    fn version_3(self: &Arc<Self>, nfs: Router) -> Router {
+        nfs.with_service(Arc::new(Nfs3 { server: self.clone() }))
+            .with_service(Arc::new(NfsAcl { server: self.clone() }))
     }
 }
 

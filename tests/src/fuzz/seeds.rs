@@ -121,7 +121,13 @@ fn call_of_portmap() -> Vec<u8> {
 fn nfs() -> Vec<Vec<u8>> {
     let shapes = [vec![0; 240], words(&[4, 7, 1, 0x6100_0000, 0, 1, 5, 0, 0, 2, 8, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0])];
     let kinds = 0..nfs::KINDS as u8;
-    kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat())).collect()
+    // Lists of a user and the classes, behind what stands before them in results and arguments of NFSACL, versions 3 and 2.
+    let entries = [1, 0, 6, 2, 1000, 7, 4, 0, 4, 16, 0, 5, 32, 0, 0];
+    let lists = [&[5, 5, 5][..], &entries, &[0, 0]].concat();
+    let acls = [(53, vec![0, 0]), (54, vec![4, 0x6669_6C65]), (57, vec![0; 18]), (58, vec![0; 8])];
+    let acls = acls.into_iter().map(|(kind, front)| [&[kind][..], &words(&[front, lists.clone()].concat())].concat());
+    let plain = kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat()));
+    plain.chain(acls).collect()
 }
 
 /// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of them.

@@ -4,7 +4,7 @@
 use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, nsm, v3};
+use rpcrdma_nfs::{Call, mount, nfsacl, nsm, v3};
 use rpcrdma_oncrpc::{
     portmap::procedure as portmap,
     rpcbind::{RPCBIND_PROGRAM, Registration},
@@ -122,6 +122,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
         (nsm::PROGRAM, nsm::VERSION) => super::nsm::arguments(name.procedure, reading),
         (RPCBIND_PROGRAM, version) => rpcbind_arguments(name.procedure, version, reading),
+        (nfsacl::PROGRAM, version) => nfsacl_arguments(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -141,6 +142,7 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
         (nsm::PROGRAM, nsm::VERSION) => super::nsm::results(name.procedure, reading),
         (RPCBIND_PROGRAM, version) => rpcbind_results(name.procedure, version, reading),
+        (nfsacl::PROGRAM, version) => nfsacl_results(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -259,6 +261,20 @@ fn rpcbind_arguments(procedure: u32, version: u32, reading: Reading) -> Option<C
     })
 }
 
+fn nfsacl_arguments(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use nfsacl::procedure::{ACCESS, GETACL, GETATTR, NULL, SETACL};
+    Some(match (version, procedure) {
+        (_, NULL) => reading.read::<()>(),
+        (nfsacl::VERSION_3, GETACL) => reading.read::<nfsacl::GetAcl>(),
+        (nfsacl::VERSION_3, SETACL) => reading.read::<nfsacl::SetAcl>(),
+        (nfsacl::VERSION_2, GETACL) => reading.read::<nfsacl::v2::GetAcl>(),
+        (nfsacl::VERSION_2, SETACL) => reading.read::<nfsacl::v2::SetAcl>(),
+        (nfsacl::VERSION_2, GETATTR) => reading.read::<nfsacl::v2::GetAttributes>(),
+        (nfsacl::VERSION_2, ACCESS) => reading.read::<nfsacl::v2::Access>(),
+        _ => return None,
+    })
+}
+
 fn rpcbind_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
     Some(match (procedure, version) {
         (0, _) => reading.read::<()>(),
@@ -273,6 +289,20 @@ fn rpcbind_results(procedure: u32, version: u32, reading: Reading) -> Option<Con
         (portmap::UADDR2TADDR, _) => reading.read::<rpcbind::OfSocket>(),
         (portmap::GETADDRLIST, _) => reading.read::<rpcbind::Addresses>(),
         (portmap::GETSTAT, _) => reading.read::<rpcbind::Statistics>(),
+        _ => return None,
+    })
+}
+
+fn nfsacl_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use nfsacl::procedure::{ACCESS, GETACL, GETATTR, NULL, SETACL};
+    Some(match (version, procedure) {
+        (_, NULL) => reading.read::<()>(),
+        (nfsacl::VERSION_3, GETACL) => reading.read::<<nfsacl::GetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_3, SETACL) => reading.read::<<nfsacl::SetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, GETACL) => reading.read::<<nfsacl::v2::GetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, SETACL) => reading.read::<<nfsacl::v2::SetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, GETATTR) => reading.read::<<nfsacl::v2::GetAttributes as Call>::Reply>(),
+        (nfsacl::VERSION_2, ACCESS) => reading.read::<<nfsacl::v2::Access as Call>::Reply>(),
         _ => return None,
     })
 }

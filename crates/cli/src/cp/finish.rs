@@ -96,7 +96,7 @@ impl Copier<'_> {
             }
         }
         if self.args.xattrs {
-            self.tell_not_kept(item, extras::acl_across(from, source, &self.to.files, made).await?);
+            self.tell_not_kept(item, extras::acl_across((from, source), (&self.to.files, made), true).await?);
         }
         Ok(())
     }

@@ -10,7 +10,7 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
-    mount, nsm,
+    mount, nfsacl, nsm,
     v3::{self, Status},
     v4,
 };
@@ -55,7 +55,7 @@ struct Program {
     transports: &'static [usize],
 }
 
-const PROGRAMS: [Program; 6] = [
+const PROGRAMS: [Program; 7] = [
     Program {
         number: v3::PROGRAM,
         versions: &[v3::VERSION],
@@ -110,6 +110,15 @@ const PROGRAMS: [Program; 6] = [
         has_status: |_| false,
         word: |_| None,
         transports: &[0, 2],
+    },
+    Program {
+        number: nfsacl::PROGRAM,
+        versions: &[nfsacl::VERSION_3],
+        label: "nfsacl",
+        procedures: || vec!["NULL", "GETACL", "SETACL"],
+        has_status: |procedure| procedure != nfsacl::procedure::NULL,
+        word: |status| Status(status).word(),
+        transports: &[0, 1],
     },
 ];
 
