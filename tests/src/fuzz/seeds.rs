@@ -19,6 +19,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             vec![block.clone(), [&[0; 5][..], &block].concat()]
         }
         "rpc" => rpc(),
+        "portmap" => portmap(),
         "nfs" => nfs(),
         "nfs4" => nfs4(),
         "nfs4_state" => nfs4_state(),
@@ -78,6 +79,42 @@ fn rpc() -> Vec<Vec<u8>> {
         [&[1, 1, 0, 0, 0, 0], &[1, 1, 0, 0, 0, 2, 3, 4], &[1, 1, 0, 0, 0, 4], &[1, 1, 1, 0, 2, 2], &[1, 1, 1, 1, 5]];
     all.extend(replies.map(|reply| with(1, &words(reply))));
     all
+}
+
+/// Questions to a portmapper, as `portmap::datagrams` reads them: every procedure of every version, of both families, and all of them
+/// one after the other.
+fn portmap() -> Vec<Vec<u8>> {
+    let text = |text: &str| {
+        let mut octets = [&words(&[text.len() as u32])[..], text.as_bytes()].concat();
+        octets.resize(octets.len().next_multiple_of(4), 0);
+        octets
+    };
+    let registration = [&words(&[100_003, 3])[..], &text("rdma"), &text("192.0.2.1.8.1"), &text("me")].concat();
+    let mapping = words(&[100_005, 3, 6, 0]);
+    let of_socket = [&words(&[16, 16])[..], &[2, 0, 8, 1, 192, 0, 2, 1], &[0; 8]].concat();
+    let mut all = Vec::new();
+    for version in 1..=5 {
+        for procedure in 0..=13 {
+            let arguments = match (version, procedure) {
+                (_, 0 | 4 | 6 | 12) => Vec::new(),
+                (2, _) | (_, 5 | 10) => mapping.clone(),
+                (_, 7) => text("2001:db8::7.78.81"),
+                (_, 8) => of_socket.clone(),
+                _ => registration.clone(),
+            };
+            let len = (arguments.len() as u16).to_be_bytes();
+            all.push([&[procedure & 1, 7, version, procedure][..], &len, &arguments].concat());
+        }
+    }
+    let whole = call_of_portmap();
+    all.push([&[2, 9, 0, 0][..], &(whole.len() as u16).to_be_bytes(), &whole].concat());
+    let every = all.concat();
+    all.into_iter().chain([every]).collect()
+}
+
+/// A whole call, with a credential of AUTH_SYS.
+fn call_of_portmap() -> Vec<u8> {
+    words(&[1, 0, 2, 100_000, 2, 3, 1, 20, 9, 0, 5, 6, 0, 0, 0, 100_003, 3, 6, 0])
 }
 
 /// For each type a few words that can be many things.
