@@ -20,6 +20,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         }
         "rpc" => rpc(),
         "portmap" => portmap(),
+        "nsm" => nsm(),
         "nfs" => nfs(),
         "nfs4" => nfs4(),
         "nfs4_state" => nfs4_state(),
@@ -115,6 +116,24 @@ fn portmap() -> Vec<Vec<u8>> {
 /// A whole call, with a credential of AUTH_SYS.
 fn call_of_portmap() -> Vec<u8> {
     words(&[1, 0, 2, 100_000, 2, 3, 1, 20, 9, 0, 5, 6, 0, 0, 0, 100_003, 3, 6, 0])
+}
+
+/// Of NSM each type, and names of hosts that are the same or nearly so.
+fn nsm() -> Vec<Vec<u8>> {
+    let asker = words(&[2, 0x6D65_0000, 100_021, 4, 16]);
+    let name = words(&[3, 0x686F_7300]);
+    let bodies = [
+        name.clone(),
+        words(&[1, 3]),
+        [&name[..], &asker, &[7; 16]].concat(),
+        [&name[..], &asker].concat(),
+        asker.clone(),
+        words(&[5]),
+        [&name[..], &words(&[5])].concat(),
+    ];
+    let types = (0..).zip(bodies).map(|(kind, body)| [&[kind][..], &body].concat());
+    let names = [&b"\x07\x01aA"[..], b"\x07\x01aa.example", b"\x07\x03192192.0.2.1", b"\x07\x03a.ba.b.c", b"\x07\x00"];
+    types.chain(names.map(<[u8]>::to_vec)).collect()
 }
 
 /// For each type a few words that can be many things.
