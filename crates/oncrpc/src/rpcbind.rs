@@ -212,7 +212,7 @@ impl Rpcbind {
         Ok(u16::try_from(port).ok().filter(|port| *port != 0))
     }
 
-    async fn newest<T: Decode>(&self, procedure: u32, args: &dyn Encode, max: usize) -> Result<T, CallError> {
+    async fn newest<T: Decode>(&self, procedure: u32, args: &(dyn Encode + Sync), max: usize) -> Result<T, CallError> {
         match self.v4.call_inline(procedure, args, max).await {
             Err(CallError::Rejected(Rejection::ProgramMismatch { .. })) => {
                 self.v3.call_inline(procedure, args, max).await

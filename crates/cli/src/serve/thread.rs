@@ -126,8 +126,9 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
         // What a source may ask in a second is counted by socket: one thread has them all.
         let sockets = ports.0.iter().filter(|_| number == 0);
-        let sockets = sockets.filter_map(|port| Some(Ok((port.spoken, port.datagrams.as_ref()?.try_clone()?))));
-        let datagrams = sockets.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
+        let sockets = sockets.filter_map(|port| Some((port.spoken, port.datagrams.as_ref()?)));
+        let datagrams = sockets.map(|(spoken, socket)| Ok((spoken, socket.try_clone()?)));
+        let datagrams = datagrams.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
         let sockets = Sockets { listeners, datagrams };
         let device = device.clone().zip(handed.pop());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
