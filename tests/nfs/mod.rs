@@ -7,7 +7,10 @@ use bytes::Bytes;
 use rpcrdma::{ClientOptions, ServerOptions, Versions, connect};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfs::{attr, v3};
+use rpcrdma_nfs::{
+    attr::{self, Acls, PosixAcl},
+    v3,
+};
 use rpcrdma_nfs_client::{Access, Cause, CreateHow, Files, Handle, Name, Nfs3, Reader, Writer};
 use rpcrdma_nfsd::{Export, Identities, MemoryFs, Nfsd, Squash};
 use rpcrdma_oncrpc::{Client, SysAuth, SysCredential};
@@ -91,6 +94,26 @@ pub async fn client(
     let identity = Arc::new(SysAuth::new(SysCredential::default()));
     let nfs = Nfs3::new(Client::new(transport, identity, v3::PROGRAM, v3::VERSION), env.clock.clone());
     (nfs.into(), driver, settled)
+}
+
+/// NFSACL on the same connection: lists of a few entries, and such that neither call nor reply fits into a message.
+async fn access_lists(nfs: &Nfs3, file: &v3::Handle, directory: &v3::Handle) {
+    let mode = nfs.getattr(file).await.unwrap().mode;
+    assert_eq!(nfs.acls(file).await.unwrap(), Acls::of_mode(mode));
+    for users in [1, 1020] {
+        let access = PosixAcl::new([6, 0, 0], (0..users).map(|uid| (uid, 4)).collect(), vec![], Some(4)).unwrap();
+        let both = Acls { access: access.clone(), default: Some(access.clone()) };
+        nfs.set_acls(directory, &both).await.unwrap();
+        assert_eq!(nfs.acls(directory).await.unwrap(), both, "{users} users");
+        let alone = Acls { access, default: None };
+        nfs.set_acls(file, &alone).await.unwrap();
+        assert_eq!(nfs.acls(file).await.unwrap(), alone);
+        let refused = nfs.set_acls(file, &both).await.unwrap_err();
+        assert_eq!(refused.status(), Some(v3::Status::NOTSUPP.into()), "a file has no default list");
+    }
+    nfs.set_acls(file, &Acls::of_mode(mode)).await.unwrap();
+    nfs.set_acls(directory, &Acls::of_mode(0o755)).await.unwrap();
+    assert_eq!(nfs.getattr(file).await.unwrap().mode, mode);
 }
 
 /// The handle of the export's root, as MOUNT would give it.
@@ -227,6 +250,8 @@ pub async fn every_procedure(files: &Files, export: &Handle) {
     let lent = rpcrdma_env::Buffer::from_vec(vec![0; 70_000]);
     assert_eq!(nfs.read_into(&file, 0, lent).await.unwrap().data.as_slice(), &data[..1000]);
     nfs.commit(&file, 0, 0).await.unwrap();
+
+    access_lists(nfs, &file, &directory).await;
 
     let target = Path::from("over/".repeat(200).as_str());
     let made = nfs.symlink(&directory, &name("symlink"), NewAttributes::default(), &target).await.unwrap();

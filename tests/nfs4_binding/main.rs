@@ -2,6 +2,8 @@
 //! written by hand, chunk lists and all, in both versions of RPC-over-RDMA; and the octets that the server puts into
 //! messages and chunks.
 //!
+//! NFSACL, which travels on the same connections (section 4.2), is met in the same way.
+//!
 //! The client is a bare queue pair of the simulated fabric. Below it stands what a server is made of: the transport
 //! with its engine, and NFS version 4 over a file system of memory.
 #![allow(unreachable_pub, reason = "what the files of a test program share")]
@@ -9,6 +11,7 @@
 mod example;
 mod hostile;
 mod lists;
+mod nfsacl;
 mod ops;
 mod pairing;
 mod refused;

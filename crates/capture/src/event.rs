@@ -9,17 +9,16 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, v3, v4};
-use rpcrdma_oncrpc::{CallId, Rejection};
+use rpcrdma_nfs::{mount, nfsacl, nsm, v3, v4};
+use rpcrdma_oncrpc::{CallId, Rejection, portmap, rpcbind::RPCBIND_PROGRAM};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
 /// The program of access control lists, which Linux asks for beside NFS version 3.
-const NFS_ACL_PROGRAM: u32 = 100_227;
 /// The program that Linux gives version 4's callbacks (RFC 8881 leaves the number to the client).
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The names of all procedures that have a known one.
-pub const PROCEDURE_NAMES: [&str; 29] = [
+pub const PROCEDURE_NAMES: [&str; 51] = [
     "NULL",
     "GETATTR",
     "SETATTR",
@@ -49,6 +48,28 @@ pub const PROCEDURE_NAMES: [&str; 29] = [
     "UMNT",
     "UMNTALL",
     "EXPORT",
+    "SM_STAT",
+    "SM_MON",
+    "SM_UNMON",
+    "SM_UNMON_ALL",
+    "SM_SIMU_CRASH",
+    "SM_NOTIFY",
+    "SET",
+    "UNSET",
+    "GETPORT",
+    "GETADDR",
+    "CALLIT",
+    "BCAST",
+    "GETTIME",
+    "UADDR2TADDR",
+    "TADDR2UADDR",
+    "GETVERSADDR",
+    "INDIRECT",
+    "GETADDRLIST",
+    "GETSTAT",
+    "GETACL",
+    "SETACL",
+    "GETXATTRDIR",
 ];
 
 /// The names of all operations of NFS version 4, those of callbacks too.
@@ -122,9 +143,11 @@ impl From<CallId> for ProcedureName {
 }
 
 impl ProcedureName {
-    /// Whether it is a procedure of NFS version 3 whose results begin with a status.
+    /// Whether it is a procedure of NFS version 3, or of NFSACL, whose results begin with a status. The statuses of NFS
+    /// version 2, which NFSACL version 2 has, have the same numbers.
     pub fn has_nfs3_status(&self) -> bool {
-        (self.program, self.version) == (v3::PROGRAM, v3::VERSION) && self.procedure != 0
+        let is_nfs3 = (self.program, self.version) == (v3::PROGRAM, v3::VERSION);
+        (is_nfs3 || self.program == nfsacl::PROGRAM) && self.procedure != 0
     }
 
     /// What a call is for, by its header and by what it says.
@@ -155,6 +178,12 @@ impl ProcedureName {
             (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
             (mount::PROGRAM, _, mount::procedure::UNMOUNT_ALL) => Some("UMNTALL"),
             (mount::PROGRAM, _, mount::procedure::EXPORT | mount::procedure::EXPORT_ALL) => Some("EXPORT"),
+            (nsm::PROGRAM, nsm::VERSION, procedure) => {
+                usize::try_from(procedure).ok().and_then(|number| nsm::procedure::NAMES.get(number).copied())
+            }
+            (RPCBIND_PROGRAM, version, procedure) => portmap::procedure::name(version, procedure),
+            (nfsacl::PROGRAM, nfsacl::VERSION_3, procedure) => named(&nfsacl::procedure::NAMES, procedure),
+            (nfsacl::PROGRAM, nfsacl::VERSION_2, procedure) => named(&nfsacl::procedure::NAMES_2, procedure),
             _ => None,
         }
     }
@@ -164,11 +193,18 @@ impl ProcedureName {
         match self.program {
             v3::PROGRAM => Some("NFS"),
             mount::PROGRAM => Some("MOUNT"),
-            NFS_ACL_PROGRAM => Some("NFSACL"),
+            nfsacl::PROGRAM => Some("NFSACL"),
+            nsm::PROGRAM => Some("NSM"),
+            RPCBIND_PROGRAM => Some("rpcbind"),
             _ if self.callback => Some("NFS callback"),
             _ => None,
         }
     }
+}
+
+/// The name that stands at a procedure's number.
+fn named(names: &[&'static str], procedure: u32) -> Option<&'static str> {
+    names.get(usize::try_from(procedure).ok()?).copied()
 }
 
 impl fmt::Display for ProcedureName {
@@ -370,7 +406,9 @@ mod tests {
 
     #[test]
     fn all_names_of_procedures_are_listed() {
-        let programs = [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (NFS4_CALLBACK_PROGRAM, 1)];
+        let nfs = [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (NFS4_CALLBACK_PROGRAM, 1)];
+        let beside = [(mount::PROGRAM, 1), (nsm::PROGRAM, 1), (nfsacl::PROGRAM, 2), (nfsacl::PROGRAM, 3)];
+        let programs = nfs.into_iter().chain(beside).chain(portmap::VERSIONS.map(|version| (RPCBIND_PROGRAM, version)));
         let mut found = Vec::new();
         for (program, version) in programs {
             for procedure in 0..100 {

@@ -9,7 +9,11 @@ use rpcrdma_capture::{
     show::{Json, Ladder, Style, Text},
 };
 use rpcrdma_iwarp::protocol::{mpa::Kind, rdmap::Opcode};
-use rpcrdma_nfs::{Call, v3};
+use rpcrdma_nfs::{
+    Call,
+    nfsacl::{self, mask, v2},
+    v3,
+};
 use rpcrdma_wire::v1::{Body, Header, Lists};
 use rpcrdma_xdr::{Encode, Encoder, Part};
 
@@ -49,13 +53,17 @@ impl Steps {
     }
 
     fn raw_call(&mut self, procedure: u32, lists: Lists, arguments: &[u8]) {
+        self.call_to([v3::PROGRAM, v3::VERSION, procedure], lists, arguments);
+    }
+
+    fn call_to(&mut self, [program, version, procedure]: [u32; 3], lists: Lists, arguments: &[u8]) {
         self.xid += 1;
-        let header = words(&[self.xid, 0, 2, v3::PROGRAM, v3::VERSION, procedure, 0, 0, 0, 0]);
+        let header = words(&[self.xid, 0, 2, program, version, procedure, 0, 0, 0, 0]);
         self.send(true, lists, &[&header[..], arguments].concat());
     }
 
     fn call<C: Call>(&mut self, arguments: &C) {
-        self.raw_call(C::PROCEDURE, Lists::default(), &encoded(arguments, false));
+        self.call_to([C::PROGRAM, C::VERSION, C::PROCEDURE], Lists::default(), &encoded(arguments, false));
     }
 
     fn reply(&mut self, lists: Lists, results: &[u8]) {
@@ -86,6 +94,43 @@ fn handle() -> v3::Handle {
 
 fn name(name: &str) -> v3::Name {
     v3::Name::from(name)
+}
+
+/// Lists as they were sent, in calls and in replies, and the statuses of NFSACL; version 2 as well.
+#[test]
+fn access_control_lists_are_told() {
+    let entries = [(1, 0, 6), (2, 1000, 4), (4, 0, 4), (16, 0, 4), (32, 0, 0)];
+    let entries = entries.map(|(kind, id, rights)| nfsacl::Entry { kind, id, rights }).to_vec();
+    let list = nfsacl::List::new(entries).unwrap();
+    let lists = nfsacl::Lists::new(mask::ACCESS | mask::DEFAULT, list.clone(), nfsacl::List::default());
+    let mut steps = Steps::new();
+    steps.call(&nfsacl::GetAcl { file: handle(), mask: mask::ALL });
+    let found = nfsacl::GetAclOk { attributes: None, lists: lists.clone() };
+    let found: v3::Answer<_, Option<v3::Attributes>> = v3::Answer::Ok(found);
+    steps.reply(Lists::default(), &encoded(&found, false));
+    steps.call(&nfsacl::SetAcl { file: handle(), lists: lists.clone() });
+    let refused: v3::Answer<Option<v3::Attributes>, _> = v3::Answer::failed(v3::Status::PERM, None::<v3::Attributes>);
+    steps.reply(Lists::default(), &encoded(&refused, false));
+    steps.call(&v2::GetAcl { file: v2::Handle([7; 32]), mask: mask::ACCESS_COUNT });
+    steps.reply(Lists::default(), &words(&[70]));
+    steps.call(&v2::Access { file: v2::Handle([7; 32]), rights: 1 });
+    steps.call_to([nfsacl::PROGRAM, 3, 3], Lists::default(), &[]);
+    // More entries than they say.
+    steps.call_to([nfsacl::PROGRAM, 3, 2], Lists::default(), &words(&[4, 7, 1, 1, 2, 1, 0, 7, 1, 0, 7]));
+    let text = text(&steps.file());
+    for expected in [
+        "Call NFSACL 3 GETACL 5f3a..0506079c acl aclcnt dfacl dfaclcnt, xid",
+        "NFS3_OK \"u::rw-,u:1000:r--,g::r--,m::r--,o::---\" no default",
+        "Call NFSACL 3 SETACL 5f3a..0506079c \"u::rw-,u:1000:r--,g::r--,m::r--,o::---\" no default, xid",
+        "NFS3ERR_PERM",
+        "Call NFSACL 2 GETACL 0707..07070707 aclcnt, xid",
+        "NFS3ERR_STALE",
+        "Call NFSACL 2 ACCESS 0707..07070707 read, xid",
+        "Call NFSACL 3 GETXATTRDIR",
+        "Call NFSACL 3 SETACL (does not decode",
+    ] {
+        assert!(text.contains(expected), "{expected}\n{text}");
+    }
 }
 
 /// One call after the other, and what text says of it.

@@ -3,12 +3,14 @@
 //!
 //! ```text
 //! on a server, NFS version 4.2   colour        list of version 4
+//! on a server, NFS version 3                   POSIX lists, by NFSACL
 //! on this machine                user.colour   system.posix_acl_access, and system.posix_acl_default of a directory
 //! ```
 //!
 //! Of a list that POSIX cannot say, what is kept may allow less and never more; what cannot be kept at all is told of
 //! each file. A list that says no more than the mode is not kept for itself. What servers send is bounded.
 
+use crate::failure;
 use anyhow::Result;
 use bytes::Bytes;
 use rpcrdma_nfs::{
@@ -36,12 +38,16 @@ const MAX_NAME_OCTETS: usize = 255;
 /// Where Linux keeps lists.
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
+/// Told once, where a server has nothing to ask for lists.
+const NO_NFSACL: &str = "the server has no access control lists beside NFS version 3 (NFSACL): none is kept";
 
 /// What cannot be kept ends nothing; what makes going on hopeless, or may be better soon, is an error.
 fn unkept(error: Error) -> Result<String> {
     match error.status() {
         Some(status) => Ok(status.to_string()),
-        None if error.is_not_supported() || matches!(error, Error::Nonsense { .. }) => Ok(error.to_string()),
+        None if error.is_not_supported() || matches!(error, Error::Nonsense { .. }) => {
+            Ok(format!("{:#}", anyhow::Error::from(error)))
+        }
         None => Err(error.into()),
     }
 }
@@ -113,22 +119,57 @@ pub(crate) async fn across(from: &Files, source: &Handle, to: &Files, target: &H
     Ok(told)
 }
 
-/// A file's list on a server, unless its mode says the same: `Err` with what is to be told.
-async fn acl_of(files: &Files, file: &Handle, is_directory: bool) -> Result<Option<(Acl, Result<Acls, String>)>> {
-    let acl = match files.acl(file).await {
-        Ok(acl) => acl,
-        // Nothing that could be kept.
-        Err(error) if error.is_not_supported() => return Ok(None),
-        Err(error) => {
-            let why = unkept(error)?;
-            return Ok(Some((Acl::default(), Err(why))));
+/// Lists that say more than a mode, as a server has told them or as this machine has them.
+pub(crate) enum Lists {
+    /// Of version 4, with the POSIX lists that say the same, or why there are none.
+    V4(Acl, Result<Acls, String>),
+    /// POSIX ones: of version 3, which has NFSACL beside it, or of this machine.
+    Posix(Acls),
+}
+
+impl Lists {
+    /// The POSIX lists, or why there are none.
+    fn posix(self) -> Result<Acls, String> {
+        match self {
+            Self::V4(_, posix) => posix,
+            Self::Posix(acls) => Ok(acls),
         }
-    };
-    match posix_of_acl(&acl, is_directory) {
-        Ok(acls) if acls.is_mode() => Ok(None),
-        Ok(acls) => Ok(Some((acl, Ok(acls)))),
-        Err(status) => Ok(Some((acl, Err(format!("POSIX has no list that says the same ({status})"))))),
     }
+
+    /// The list of version 4, or why there is none.
+    fn version_4(self, is_directory: bool) -> Result<Acl, String> {
+        match self {
+            Self::V4(acl, _) => Ok(acl),
+            Self::Posix(acls) => acl_of_posix(&acls, is_directory).ok_or_else(|| "it is too long".into()),
+        }
+    }
+}
+
+/// A file's lists on a server, unless its mode says the same.
+///
+/// # Errors
+/// `Ok(Err)` with what is to be told.
+async fn lists_of(files: &Files, file: &Handle, is_directory: bool) -> Result<Result<Option<Lists>, String>> {
+    let told = match files.version_3() {
+        Some(_) => files.posix_acls(file).await.map(Lists::Posix),
+        None => files.acl(file).await.map(|acl| {
+            let posix = posix_of_acl(&acl, is_directory);
+            let posix = posix.map_err(|status| format!("POSIX has no list that says the same ({status})"));
+            Lists::V4(acl, posix)
+        }),
+    };
+    Ok(match told {
+        Ok(Lists::V4(_, Ok(acls)) | Lists::Posix(acls)) if acls.is_mode() => Ok(None),
+        Ok(lists) => Ok(Some(lists)),
+        // Nothing that could be kept.
+        Err(error) if error.is_not_supported() => {
+            if error.status().is_none() && files.version_3().is_some() {
+                failure::warning_once(NO_NFSACL);
+            }
+            Ok(None)
+        }
+        Err(error) => Err(unkept(error)?),
+    })
 }
 
 fn list_not_kept(why: impl std::fmt::Display) -> String {
@@ -136,13 +177,16 @@ fn list_not_kept(why: impl std::fmt::Display) -> String {
 }
 
 /// Gives a file on a server the list that another has. Returns what was not kept.
-pub(crate) async fn acl_across(from: &Files, source: &Handle, to: &Files, target: &Handle) -> Result<Vec<String>> {
-    // As of a directory: nothing is made of it but whether the mode says it all.
-    let Some((acl, says_more)) = acl_of(from, source, true).await? else { return Ok(Vec::new()) };
-    if acl.is_empty() {
-        return Ok(says_more.err().map(list_not_kept).into_iter().collect());
+pub(crate) async fn acl_across(
+    (from, source): (&Files, &Handle),
+    (to, target): (&Files, &Handle),
+    is_directory: bool,
+) -> Result<Vec<String>> {
+    match lists_of(from, source, is_directory).await? {
+        Ok(None) => Ok(Vec::new()),
+        Ok(Some(lists)) => lists_sent(to, target, lists, is_directory).await,
+        Err(why) => Ok(vec![list_not_kept(why)]),
     }
-    list_sent(to, target, &acl).await
 }
 
 /// Gives an open file of this machine what a file on a server has. Returns what was not kept.
@@ -157,14 +201,14 @@ pub(crate) async fn fetched(files: &Files, file: &Handle, is_directory: bool, he
             told.push(not_kept(name.as_slice(), &std::io::Error::from(error).to_string()));
         }
     }
-    match acl_of(files, file, is_directory).await? {
-        None => {}
-        Some((_, Ok(acls))) => {
+    match lists_of(files, file, is_directory).await?.and_then(|lists| lists.map(Lists::posix).transpose()) {
+        Ok(None) => {}
+        Ok(Some(acls)) => {
             if let Err(error) = set_local(&here, &acls) {
                 told.push(list_not_kept(std::io::Error::from(error)));
             }
         }
-        Some((_, Err(why))) => told.push(list_not_kept(why)),
+        Err(why) => told.push(list_not_kept(why)),
     }
     Ok(told)
 }
@@ -209,27 +253,31 @@ pub(crate) async fn sent(here: impl AsFd, files: &Files, file: &Handle) -> Resul
     Ok(told)
 }
 
-/// The list of an open file of this machine, as version 4 has it, unless its mode says the same.
-///
-/// # Errors
-/// What is to be told.
-pub(crate) fn local_list(here: impl AsFd, is_directory: bool) -> Result<Option<Acl>, String> {
+/// The lists of an open file of this machine, unless its mode says the same.
+pub(crate) fn local_lists(here: impl AsFd, is_directory: bool) -> Option<Lists> {
     let kept = |name: &str| local_value(&here, name.as_bytes()).ok().and_then(|octets| posix_acl_of_xattr(&octets));
     let (access, default) = (kept(ACCESS), if is_directory { kept(DEFAULT) } else { None });
     if access.is_none() && default.is_none() {
-        return Ok(None);
+        return None;
     }
-    let Some(access) = access.or_else(|| mode_of(&here).map(PosixAcl::of_mode)) else { return Ok(None) };
+    let access = access.or_else(|| mode_of(&here).map(PosixAcl::of_mode))?;
     let acls = Acls { access, default };
-    if acls.is_mode() {
-        return Ok(None);
-    }
-    acl_of_posix(&acls, is_directory).map(Some).ok_or_else(|| list_not_kept("it is too long"))
+    if acls.is_mode() { None } else { Some(Lists::Posix(acls)) }
 }
 
-/// Gives a file on a server a list. Returns what was not kept.
-pub(crate) async fn list_sent(files: &Files, file: &Handle, acl: &Acl) -> Result<Vec<String>> {
-    match files.set_acl(file, acl).await {
+/// Gives a file on a server lists. Returns what was not kept.
+pub(crate) async fn lists_sent(files: &Files, file: &Handle, lists: Lists, is_directory: bool) -> Result<Vec<String>> {
+    let sent = match files.version_3() {
+        Some(_) => match lists.posix() {
+            Ok(acls) => files.set_posix_acls(file, &acls).await,
+            Err(why) => return Ok(vec![list_not_kept(why)]),
+        },
+        None => match lists.version_4(is_directory) {
+            Ok(acl) => files.set_acl(file, &acl).await,
+            Err(why) => return Ok(vec![list_not_kept(why)]),
+        },
+    };
+    match sent {
         Ok(()) => Ok(Vec::new()),
         Err(error) => Ok(vec![list_not_kept(unkept(error)?)]),
     }

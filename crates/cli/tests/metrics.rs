@@ -124,6 +124,8 @@ fn calls_are_counted_by_the_status_of_their_answer() {
     call(1, 0);
     call(100_003, 1);
     call(100_003, 99);
+    // NFSACL: NULL, garbage instead of GETACL's arguments, and what only Solaris has.
+    [0, 1, 3].into_iter().for_each(|procedure| call(100_227, procedure));
     let after = scrape(&address);
     let lookups = |transport| calls(&after, &[r#"procedure="LOOKUP""#, transport, r#"status="NOENT""#]);
     assert_eq!((lookups(RDMA), lookups(TCP)), (1.0, 2.0), "{after}");
@@ -131,6 +133,9 @@ fn calls_are_counted_by_the_status_of_their_answer() {
     assert_eq!(refused(r#"program="other""#, r#"procedure="other""#, r#"status="PROG_UNAVAIL""#), 1.0);
     assert_eq!(refused(r#"program="nfs3""#, r#"procedure="GETATTR""#, r#"status="GARBAGE_ARGS""#), 1.0);
     assert_eq!(refused(r#"program="nfs3""#, r#"procedure="other""#, r#"status="PROC_UNAVAIL""#), 1.0);
+    assert_eq!(refused(r#"program="nfsacl""#, r#"procedure="NULL""#, r#"status="OK""#), 1.0);
+    assert_eq!(refused(r#"program="nfsacl""#, r#"procedure="GETACL""#, r#"status="GARBAGE_ARGS""#), 1.0);
+    assert_eq!(refused(r#"program="nfsacl""#, r#"procedure="other""#, r#"status="PROC_UNAVAIL""#), 1.0);
     assert_eq!(server.stop(), Some(0));
 }
 

@@ -6,7 +6,14 @@ mod common;
 use common::{Server, proxy, run, served};
 use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use serde_json::Value;
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
@@ -40,6 +47,8 @@ fn users(path: &Path) -> Vec<(String, Vec<u8>)> {
     all
 }
 
+const TREE: [&str; 3] = ["directory/file", "directory", "plain"];
+
 /// A tree with attributes and lists; false where the file system has none.
 fn make_tree(tree: &Path) -> bool {
     fs::create_dir_all(tree.join("directory")).unwrap();
@@ -63,9 +72,15 @@ fn told(args: &[&str]) -> Value {
 }
 
 fn same(one: &Path, other: &Path) {
-    for path in ["directory/file", "directory", "plain"] {
+    for path in TREE {
+        assert_eq!(users(&one.join(path)), users(&other.join(path)), "{path}");
+    }
+    same_lists(one, other);
+}
+
+fn same_lists(one: &Path, other: &Path) {
+    for path in TREE {
         let (one, other) = (one.join(path), other.join(path));
-        assert_eq!(users(&one), users(&other), "{path}");
         for name in [ACCESS, DEFAULT] {
             assert_eq!(value(&one, name), value(&other, name), "{name} of {path}");
         }
@@ -108,20 +123,72 @@ fn they_go_there_and_back_and_from_server_to_server() {
         );
         fs::remove_dir_all(&back).unwrap();
 
-        // Lists are of all minor versions of 4, extended attributes of 4.2 alone, and version 3 has neither.
+        // Lists are of all versions, extended attributes of 4.2 alone.
         let without = told(&["put", "-r", "--xattrs", local, &url("4.1", "without")]);
         assert_eq!(without["extras_not_kept"], 4, "{without}");
         assert_eq!(value(&served.join("without/directory/file"), ACCESS), Some(acl(4711)));
+        fs::remove_dir_all(served.join("without")).unwrap();
         let output = run(["put", "-r", "-q", "--xattrs", local, &url("3", "without")]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("directory/file: its extended attribute user.colour was not kept: SETXATTR"), "{said}");
-        assert!(said.contains("version 3 of NFS has no access control lists"), "{said}");
-        let copied = told(&["cp", "-r", "--xattrs", &url("4.2", "there"), &url("3", "into")]);
-        assert_eq!(copied["extras_not_kept"], 6, "{copied}");
-        for done in ["there", "without", "into"] {
+        assert!(!said.contains("its access control list"), "{said}");
+        same_lists(&tree, &served.join("without"));
+        let got = told(&["get", "-r", "--xattrs", &url("3", "there"), back.to_str().unwrap()]);
+        assert_eq!(got["extras_not_kept"], 0, "version 3 has no extended attributes to keep: {got}");
+        same_lists(&tree, &back);
+        fs::remove_dir_all(&back).unwrap();
+        // From one version to the other, and within version 3.
+        for (number, (from, to)) in [("4.2", "3"), ("3", "4.2"), ("3", "3")].into_iter().enumerate() {
+            let into = format!("into{number}");
+            let copied = told(&["cp", "-r", "--xattrs", &url(from, "there"), &url(to, &into)]);
+            assert_eq!(copied["extras_not_kept"], if from == "4.2" { 4 } else { 0 }, "{from} to {to}: {copied}");
+            same_lists(&tree, &served.join(&into));
+            fs::remove_dir_all(served.join(&into)).unwrap();
+        }
+        for done in ["there", "without"] {
             fs::remove_dir_all(served.join(done)).unwrap();
         }
     }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Between the command and its server stands somebody who has it ask for a program that nobody has.
+#[test]
+fn a_server_without_lists_beside_version_3_is_asked_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let served = served(scratch.path());
+    if !make_tree(&served.join("tree")) {
+        return;
+    }
+    let more = ["--no-root-squash", "--tcp", "127.0.0.1:0"];
+    let server = Server::start(&served, &scratch.path().join("state"), &more);
+    let asked = Arc::new(AtomicU32::new(0));
+    let counted = asked.clone();
+    let proxy = proxy::calls(server.tcp.as_ref().unwrap(), move |record| {
+        let nfsacl = [100_227_u32.to_be_bytes(), 3_u32.to_be_bytes()].concat();
+        if let Some(at) = record.windows(8).position(|octets| octets == nfsacl) {
+            record[at] = 1;
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    let url = |path: &str| server.tcp_url_3(path).replace(server.tcp.as_ref().unwrap(), &proxy);
+    let back = scratch.path().join("back");
+    let output = run(["get", "-r", "-q", "--xattrs", &url("tree"), back.to_str().unwrap()]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said.matches("the server has no access control lists beside NFS version 3").count(), 1, "{said}");
+    assert_eq!(asked.swap(0, Ordering::Relaxed), 1);
+    assert_eq!(
+        (value(&back.join("directory/file"), ACCESS), fs::read(back.join("plain")).unwrap()),
+        (None, b"octets".into())
+    );
+    let output = run(["put", "-r", "-q", "--xattrs", served.join("tree").to_str().unwrap(), &url("there")]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    for path in ["directory/file", "directory"] {
+        let why = "its access control list was not kept: SETACL: the server does not export the program";
+        assert!(said.contains(&format!("{path}: {why}")), "what was lost is told: {said}");
+    }
+    assert_eq!(asked.load(Ordering::Relaxed), 1);
+    assert_eq!(value(&served.join("there/directory/file"), ACCESS), None);
     assert_eq!(server.stop(), Some(0));
 }
 

@@ -1,7 +1,7 @@
 //! What can go wrong with an NFS call.
 
 use crate::{Cause, Denied, Status, v4};
-use rpcrdma_oncrpc::CallError;
+use rpcrdma_oncrpc::{CallError, Rejection};
 
 /// Why an operation failed.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -140,6 +140,8 @@ impl Error {
     pub fn is_not_supported(&self) -> bool {
         match self {
             Error::NotInVersion { .. } | Error::Version4(v4::Error::NotInMinor { .. }) => true,
+            // The server does not have the program: NFSACL, which goes with version 3.
+            Error::Call { source: CallError::Rejected(Rejection::ProgramUnavailable), .. } => true,
             _ => self.cause() == Some(Cause::NotSupported),
         }
     }

@@ -7,7 +7,7 @@
 //! * [`Listing`] walks a directory, [`Files::walk`] a path.
 //! * [`Nfs3`] has every procedure of NFS version 3 as an async method. It waits where the server asks to, for ten
 //!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
-//!   was, after a check. [`Files`] can stand on it.
+//!   was, after a check. [`Files`] can stand on it. Access control lists it has by NFSACL.
 //! * [`Mount`] finds the root of an export.
 //! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can stand on
 //!   it, too.
@@ -21,6 +21,7 @@ mod files;
 mod list;
 mod mount;
 mod nfs3;
+mod nfsacl;
 mod patience;
 mod read;
 mod retransmitted;

@@ -1,10 +1,10 @@
 //! The procedures of NFS version 3, one method each.
 
-use crate::{Denied, Error, Owner, Transfer, denied::About, patience::Patience, retransmitted};
+use crate::{Denied, Error, Owner, Transfer, denied::About, nfsacl::Missing, patience::Patience, retransmitted};
 use bytes::Bytes;
 use rpcrdma_env::{Buffer, Clock};
 use rpcrdma_nfs::{
-    Call,
+    Call, nfsacl,
     v3::{
         self, Answer, Attributes, Created, Failure, Handle, LinkInfo, Name, NewAttributes, Path, ReadOk, RenameInfo,
         Stability, Status, Time, Verifier, WeakCache, WriteOk,
@@ -18,6 +18,9 @@ use std::{fmt, sync::Arc};
 #[derive(Clone)]
 pub struct Nfs3 {
     client: Client,
+    /// The same for NFSACL.
+    acls: Client,
+    acls_missing: Missing,
     clock: Arc<dyn Clock>,
 }
 
@@ -34,6 +37,9 @@ pub(crate) struct Outcome<T> {
 }
 
 fn procedure<C: Call>() -> &'static str {
+    if C::PROGRAM == nfsacl::PROGRAM {
+        return nfsacl::procedure::NAMES.get(C::PROCEDURE as usize).copied().unwrap_or("?");
+    }
     v3::Procedure::from_number(C::PROCEDURE).map_or("?", v3::Procedure::name)
 }
 
@@ -45,12 +51,17 @@ fn no_results<C: Call>(source: CallError) -> Error {
 impl Nfs3 {
     /// A client over `client`, which calls [`v3::PROGRAM`], [`v3::VERSION`].
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
-        Self { client, clock }
+        let acls = client.clone().with_program(nfsacl::PROGRAM, nfsacl::VERSION_3);
+        Self { client, acls, acls_missing: Missing::default(), clock }
     }
 
     /// The RPC client below.
     pub fn rpc(&self) -> &Client {
         &self.client
+    }
+
+    pub(crate) fn acls_missing(&self) -> &Missing {
+        &self.acls_missing
     }
 
     async fn exchange<C: Call>(&self, call: &C, sink: Option<Buffer>) -> Result<Outcome<C::Reply>, Error> {
@@ -61,9 +72,10 @@ impl Nfs3 {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
         }
         let args = encoder.finish();
+        let client = if C::PROGRAM == nfsacl::PROGRAM { &self.acls } else { &self.client };
         let results = match call.is_repeatable() {
-            true => self.client.call_repeatable(C::PROCEDURE, args, shape).await,
-            false => self.client.call(C::PROCEDURE, args, shape).await,
+            true => client.call_repeatable(C::PROCEDURE, args, shape).await,
+            false => client.call(C::PROCEDURE, args, shape).await,
         };
         let results = results.map_err(no_results::<C>)?;
         let retransmitted = results.retransmitted;
@@ -87,7 +99,7 @@ impl Nfs3 {
     }
 
     /// Makes a call that changes nothing when it is made twice.
-    async fn simple<C, T, F: About>(&self, call: &C) -> Result<T, Error>
+    pub(crate) async fn simple<C, T, F: About>(&self, call: &C) -> Result<T, Error>
     where
         C: Call<Reply = Answer<T, F>>,
     {

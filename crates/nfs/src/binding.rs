@@ -59,7 +59,8 @@ pub fn document() -> String {
     let mut text = String::from(
         "# Which NFS items may be placed directly\n\n\
          Made from `crates/nfs/src/binding.rs` by `cargo run -q -p rpcrdma-nfs --example bindings`; a test holds it against the\n\
-         encoders. Everything else of a call or reply stays in the message (RFC 8267 section 2). MOUNT has no binding and travels over TCP.\n\n\
+         encoders. Everything else of a call or reply stays in the message (RFC 8267 section 2). MOUNT has no binding and travels over TCP.\n\
+         NFSACL travels where NFS version 3 does, and has no such item.\n\n\
          ## NFS version 3\n\n\
          | number | procedure | argument | result |\n|---|---|---|---|\n",
     );

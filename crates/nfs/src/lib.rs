@@ -24,6 +24,9 @@ mod sample;
 mod macros;
 pub mod mount;
 pub mod names;
+pub mod nfsacl;
+pub mod nlm;
+pub mod nsm;
 pub mod v3;
 pub mod v4;
 

@@ -2,7 +2,11 @@
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use rpcrdma_nfs::{Call, binding, mount, v3};
+use rpcrdma_nfs::{
+    Call, binding, mount,
+    nfsacl::{self, mask},
+    v3,
+};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Part, Payload, Stream};
 
 fn encode(value: &impl Encode) -> Payload {
@@ -367,6 +371,29 @@ fn sizes_of_entries_are_exact() {
         end: true,
     });
     assert_eq!(encode(&empty).len(), v3::read_directory_octets());
+}
+
+/// What a client offers room for is what the largest answers need: as many entries as a list can have, where lists are
+/// asked for, and else what the program says.
+///
+/// proves: ULB-4.2-c
+#[test]
+fn the_answers_of_nfsacl_have_a_limit() {
+    let entry = |id| nfsacl::Entry { kind: nfsacl::entry::USER, id, rights: 7 };
+    let list = nfsacl::List::new((0..nfsacl::MAX_ENTRIES as u32).map(entry).collect()).unwrap();
+    for asked in [0, mask::ACCESS, mask::DEFAULT, mask::ACCESS | mask::DEFAULT, mask::ALL, 0xA] {
+        let lists = nfsacl::Lists::new(asked, list.clone(), list.clone());
+        let largest: v3::Answer<_, ()> =
+            v3::Answer::Ok(nfsacl::GetAclOk { attributes: Some(attributes()), lists: lists.clone() });
+        let shape = nfsacl::GetAcl { file: handle(), mask: asked }.reply_shape();
+        assert_eq!(encode(&largest).len(), shape.max_len, "mask {asked:#x}");
+        round_trip(&nfsacl::SetAcl { file: handle(), lists });
+    }
+    let many = nfsacl::GetAcl { file: handle(), mask: u32::MAX }.reply_shape().max_len;
+    assert_eq!(many, nfsacl::GetAcl { file: handle(), mask: mask::ALL }.reply_shape().max_len);
+    let set: v3::Answer<Option<v3::Attributes>, ()> = v3::Answer::Ok(Some(attributes()));
+    let lists = nfsacl::Lists::new(0, nfsacl::List::default(), nfsacl::List::default());
+    assert_eq!(nfsacl::SetAcl { file: handle(), lists }.reply_shape().max_len, encode(&set).len());
 }
 
 /// Room for what was asked for, wherever it ends, and for one entry at least; but not for whatever is asked for.

@@ -1,7 +1,11 @@
 //! What of a message may be placed directly, seen from the transport: where the marks stand, and what is refused.
 
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, v3};
+use rpcrdma_nfs::{
+    Call,
+    nfsacl::{self, mask, v2},
+    v3,
+};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Part, Payload, Stream, padded};
 
 fn encode(value: &impl Encode) -> Payload {
@@ -124,6 +128,33 @@ fn a_chunk_is_taken_where_the_binding_names_an_item_and_nowhere_else() {
     }
     let octets = whole(&encode(&v3::GetAttributes { file: handle() }));
     assert!(not_eligible(decode::<v3::GetAttributes>(&[Bytes::new(), octets])));
+}
+
+/// Access control lists are as long as many a READ, and yet none of their octets may leave the message.
+///
+/// proves: ULB-4.2-b
+#[test]
+fn no_part_of_an_access_control_list_may_be_placed() {
+    let entry = |id| nfsacl::Entry { kind: nfsacl::entry::USER, id, rights: 7 };
+    let list = nfsacl::List::new((0..nfsacl::MAX_ENTRIES as u32).map(entry).collect()).unwrap();
+    let lists = nfsacl::Lists::new(mask::ALL, list.clone(), list);
+    let set = nfsacl::SetAcl { file: handle(), lists: lists.clone() };
+    let told = ok(nfsacl::GetAclOk { attributes: None, lists: lists.clone() });
+    let set_2 = v2::SetAcl { file: v2::Handle([7; 32]), lists };
+    let messages = [encode(&set), encode(&told), encode(&set_2)];
+    assert!(messages.iter().all(|message| message.items().count() == 0), "no mark");
+    let get = nfsacl::GetAcl { file: handle(), mask: mask::ALL };
+    assert!(get.reply_shape().items.is_empty() && set.reply_shape().items.is_empty(), "no Write chunk is offered");
+    let octets = messages[0].to_bytes();
+    for at in (0..octets.len()).step_by(400) {
+        let parts = [octets.slice(..at), octets.slice(at..at + 4), octets.slice(at + 4..)];
+        assert!(not_eligible(decode::<nfsacl::SetAcl>(&parts)), "a chunk at {at}");
+    }
+    let octets = messages[1].to_bytes();
+    for at in (0..octets.len()).step_by(400) {
+        let parts = [octets.slice(..at), octets.slice(at..), Bytes::new()];
+        assert!(not_eligible(decode::<<nfsacl::GetAcl as Call>::Reply>(&parts)), "a chunk at {at}");
+    }
 }
 
 /// proves: V1-4.3.2.2-b

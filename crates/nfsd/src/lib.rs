@@ -1,4 +1,4 @@
-//! An NFS server, versions 3 and 4.
+//! An NFS server, versions 3 and 4, with NFSACL beside version 3.
 //!
 //! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
 //! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
@@ -17,8 +17,12 @@ mod memory;
 mod mount;
 mod nfs3;
 mod nfs4;
+mod nfsacl;
+mod nlm;
+mod nsm;
 mod opened;
 mod origin;
+mod outside;
 mod queue;
 mod server;
 mod state;
@@ -37,9 +41,15 @@ pub use fs::{
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
 pub use nfs4::{CallbackEvent, Counts, Dial, Observer, Version4, Version4Error};
+pub use nlm::{
+    MAX_NLM_CALLS, MAX_NLM_CALLS_TO_CLIENT, MAX_NLM_HOSTS, MAX_NLM_HOSTS_OF_CLIENT, MAX_NLM_LOCKS_OF_HOST,
+    MAX_NLM_OWNERS, MAX_NLM_OWNERS_OF_HOST, MAX_NLM_WAITING, MAX_NLM_WAITING_OF_HOST, NlmCounts, NlmLimits,
+};
+pub use nsm::{MonitorCounts, MonitorError};
 pub use origin::Origin;
+pub use outside::{Outside, OutsideCall, OutsideError, OutsideTransport};
 pub use queue::Queue;
-pub use server::{ConfigError, Export, Nfsd};
+pub use server::{ConfigError, Export, Locks, Nfsd};
 pub use state::{StateDirectory, StateError};
 
 #[cfg(test)]

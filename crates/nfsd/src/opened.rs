@@ -6,6 +6,7 @@ use crate::{
     handle::Target,
     nfs3,
     nfs4::InTheWay,
+    nlm::Lockd,
     server::Server,
 };
 use bytes::Bytes;
@@ -161,9 +162,15 @@ impl Server {
     /// If it may not.
     pub(crate) async fn may(&self, file: &Opened, access: Access) -> Result<(), InTheWay> {
         let key = FileKey { file_system: file.file_system.id(), file: file.file };
-        match self.version_4.get() {
+        let may = match self.version_4.get() {
             Some(shared) => shared.may(file.caller.origin, key, access, None).await,
             None => self.claims.may(key, access, Asker::Anonymous).map_err(|_| InTheWay::Holder),
+        };
+        // Version 3 does not say which of a host's programs it is: what one of them denies others is not denied to it.
+        let is_own = |lockd: Arc<Lockd>| lockd.are_own_shares(file.caller.origin, key, access);
+        match may {
+            Err(InTheWay::Holder) if self.lockd().is_some_and(is_own) => Ok(()),
+            may => may,
         }
     }
 

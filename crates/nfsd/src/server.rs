@@ -15,13 +15,16 @@
 //! ```
 
 use crate::{
-    Cidr, FileSystem, Identities, Origin, SECRET_OCTETS,
+    Cidr, FileSystem, Identities, MonitorCounts, MonitorError, Origin, Outside, Queue, SECRET_OCTETS, StateDirectory,
     borders::Borders,
     claims::Claims,
     handle::Seal,
     mount::{Mount, MountTable},
     nfs3::Nfs3,
     nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
+    nfsacl::NfsAcl,
+    nlm::{self, Lockd, NlmCounts, NlmLimits},
+    nsm::{Monitor, NsmService, Setup},
     opened::PSEUDO,
     stranger::Stranger,
     trouble::Troubles,
@@ -33,7 +36,7 @@ use siphasher::sip::SipHasher24;
 use std::{
     hash::Hasher,
     net::IpAddr,
-    sync::{Arc, OnceLock},
+    sync::{Arc, OnceLock, Weak},
     task::Poll,
     time::Duration,
 };
@@ -107,9 +110,32 @@ pub enum ConfigError {
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
+    /// What executes calls to NLM and to NSM, and the monitor of hosts, where version 3 has locks.
+    locks: Option<(Arc<dyn Handler>, Arc<dyn Handler>, Arc<Monitor>)>,
+    lockd: Option<Arc<Lockd>>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
     clock: Arc<dyn Clock>,
+}
+
+/// How locks of version 3 are served: [`Nfsd::with_locks`].
+pub struct Locks<'a> {
+    /// Where the list of hosts with locks is kept.
+    pub state: &'a StateDirectory,
+    /// Which of the servers that share the state directory this is, as
+    /// [`Version4::with_server_id`](crate::Version4::with_server_id) says it.
+    pub server: u64,
+    /// The name of this host, which hosts with locks are told after a restart.
+    pub name: Bytes,
+    /// Where what waits for the disk takes its turn.
+    pub queue: Arc<Queue>,
+    /// Makes the server's calls to its clients.
+    pub outside: Arc<dyn Outside>,
+    /// For how long after a restart locks may be claimed again, while new ones wait.
+    pub grace: Duration,
+    /// Whether programs of the host are excluded by what clients lock, as
+    /// [`Version4::with_host_locks`](crate::Version4::with_host_locks) says it.
+    pub host_locks: bool,
 }
 
 /// How often version 4 looks for what is due: leases that are over, the end of the grace period.
@@ -139,17 +165,19 @@ impl Nfsd {
             exports,
             claims: Claims::new(env.clock.clone()),
             version_4: OnceLock::new(),
+            lockd: OnceLock::new(),
             pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
             mounts: MountTable::default(),
             troubles: Troubles::new(env.clock.clone()),
         });
-        let nfs = Router::new(env).with_service(Arc::new(Nfs3 { server: server.clone() }));
+        let nfs = server.version_3(Router::new(env));
         let mount = Router::new(env)
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server.clone())));
-        Ok(Self { nfs: Arc::new(nfs), mount: Arc::new(mount), file_systems, server, clock: env.clock.clone() })
+        let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
+        Ok(Self { nfs, mount, locks: None, lockd: None, file_systems, server, clock })
     }
 
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
@@ -160,12 +188,82 @@ impl Nfsd {
         let shared = version_4.start(env, self.server.claims.clone())?;
         let mut nfs = Router::new(env);
         if version_3 {
-            nfs = nfs.with_service(Arc::new(Nfs3 { server: self.server.clone() }));
+            nfs = self.server.version_3(nfs);
         }
         nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
         self.nfs = Arc::new(nfs);
         let _ = self.server.version_4.set(shared);
+        self.join_graces();
         Ok(self)
+    }
+
+    /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk. Hosts that had
+    /// some are told of the restart by [`upkeep`](Self::upkeep).
+    ///
+    /// # Errors
+    /// If the list cannot be used.
+    pub fn with_locks(self, locks: Locks<'_>, env: &Env) -> Result<Self, MonitorError> {
+        self.with_limited_locks(locks, NlmLimits::default(), env)
+    }
+
+    /// The same with limits of one's own.
+    ///
+    /// # Errors
+    /// If the list cannot be used.
+    pub fn with_limited_locks(mut self, locks: Locks<'_>, limits: NlmLimits, env: &Env) -> Result<Self, MonitorError> {
+        let Locks { state, server, name, queue, outside, grace, host_locks } = locks;
+        let setup = Setup {
+            directory: state.path(),
+            server: Some(server),
+            name,
+            queue: queue.clone(),
+            outside: outside.clone(),
+        };
+        let monitor = Monitor::open(setup, env)?;
+        let statd = Router::new(env).with_service(Arc::new(NsmService(monitor.clone())));
+        let grace = monitor.had_hosts().then_some(grace);
+        let (server, of_lockd) = (self.server.clone(), monitor.clone());
+        let setup = nlm::Setup { server, monitor: of_lockd, outside, queue, grace, host_locks, limits };
+        let lockd = Lockd::new(setup, env);
+        let _ = self.server.lockd.set(Arc::downgrade(&lockd));
+        self.locks = Some((lockd.handler(env), Arc::new(statd), monitor));
+        self.lockd = Some(lockd);
+        self.join_graces();
+        Ok(self)
+    }
+
+    /// Has version 4 wait while hosts lock again what they had, if both are served. NLM asks version 4 by itself.
+    fn join_graces(&self) {
+        if let (Some(shared), Some(lockd)) = (self.server.version_4.get(), &self.lockd) {
+            let lockd = Arc::downgrade(lockd);
+            let is_grace = move || lockd.upgrade().is_some_and(|lockd| lockd.grace.is_now());
+            shared.state.recovery.wait_beside(Box::new(is_grace));
+        }
+    }
+
+    /// How much the lock manager keeps and what it has done, if version 3 has locks.
+    pub fn lock_counts(&self) -> Option<NlmCounts> {
+        self.lockd.as_ref().map(|lockd| lockd.counts())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn lock_manager(&self) -> &Arc<Lockd> {
+        self.lockd.as_ref().unwrap()
+    }
+
+    /// What executes calls to NLM, if version 3 has locks.
+    pub fn lockd(&self) -> Option<Arc<dyn Handler>> {
+        self.locks.as_ref().map(|(lockd, ..)| lockd.clone())
+    }
+
+    /// What executes calls to NSM, if version 3 has locks.
+    pub fn statd(&self) -> Option<Arc<dyn Handler>> {
+        self.locks.as_ref().map(|(_, statd, _)| statd.clone())
+    }
+
+    /// What the monitor of hosts has done, if version 3 has locks.
+    pub fn monitor_counts(&self) -> Option<MonitorCounts> {
+        self.locks.as_ref().map(|(.., monitor)| monitor.counts())
     }
 
     /// What clients hold on files, which all versions ask: for protocols of the program's own.
@@ -213,6 +311,12 @@ impl Nfsd {
     /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
+        if let Some((.., monitor)) = &self.locks
+            && let Some(notices) = monitor.drive()
+        {
+            parts.push(notices);
+        }
+        parts.extend(self.lockd.as_ref().and_then(Lockd::drive).into_iter().flatten());
         if let Some(shared) = self.server.version_4.get() {
             if let Some(tasks) = shared.tasks.driver() {
                 parts.push(Box::pin(tasks));
@@ -264,6 +368,14 @@ impl Nfsd {
     }
 }
 
+impl Server {
+    /// Adds version 3, and NFSACL: on the same connections (ULB-4.2-a), so that nobody asks rpcbind for it.
+    fn version_3(self: &Arc<Self>, nfs: Router) -> Router {
+        nfs.with_service(Arc::new(Nfs3 { server: self.clone() }))
+            .with_service(Arc::new(NfsAcl { server: self.clone() }))
+    }
+}
+
 /// What the services share.
 pub(crate) struct Server {
     pub(crate) exports: Vec<Export>,
@@ -278,6 +390,15 @@ pub(crate) struct Server {
     pub(crate) claims: Claims,
     /// Version 4, if it is served.
     pub(crate) version_4: OnceLock<Arc<Shared>>,
+    /// Who locks for version 3, if anybody does.
+    pub(crate) lockd: OnceLock<Weak<Lockd>>,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,
+}
+
+impl Server {
+    /// The lock manager of version 3, if there is one.
+    pub(crate) fn lockd(&self) -> Option<Arc<Lockd>> {
+        self.lockd.get().and_then(Weak::upgrade)
+    }
 }

@@ -8,7 +8,7 @@ use crate::mount::results;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
     mount::{self, MountReply, MountReply1, Status, procedure},
-    v3,
+    nfsacl, v3,
 };
 use rpcrdma_oncrpc::{
     Answer, AuthStat, BadCall, CallContext, CallHeader, CallId, Handler, OpaqueAuth, Outcome, Rejection, ReplyHeader,
@@ -33,7 +33,9 @@ impl Handler for Stranger {
 /// The results of a call, or why it has none.
 fn answer(call: CallId) -> Result<Payload, Rejection> {
     let answer = match (call.program, call.version, call.procedure) {
-        (v3::PROGRAM, v3::VERSION, 0) | (mount::PROGRAM, mount::VERSION_1 | mount::VERSION_3, 0) => results(&()),
+        (v3::PROGRAM, v3::VERSION, 0)
+        | (nfsacl::PROGRAM, nfsacl::VERSION_3, 0)
+        | (mount::PROGRAM, mount::VERSION_1 | mount::VERSION_3, 0) => results(&()),
         (mount::PROGRAM, mount::VERSION_3, procedure::MOUNT) => results(&MountReply::Failed(Status::ACCES)),
         (mount::PROGRAM, mount::VERSION_1, procedure::MOUNT) => results(&MountReply1::Failed(Status::ACCES.0)),
         (mount::PROGRAM, mount::VERSION_1 | mount::VERSION_3, procedure::DUMP) => results(&mount::Mounts(Vec::new())),

@@ -166,7 +166,8 @@ impl Client {
             Connection::new(peer, peer, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         connection.reverse = reverse;
         let context = CallContext::new(Arc::new(connection));
-        let handler = if program == v3::PROGRAM { &self.nfs } else { &self.mount };
+        let is_mount = program == mount::PROGRAM;
+        let handler = if is_mount { &self.mount } else { &self.nfs };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))
     }
 

@@ -16,7 +16,7 @@ use rpcrdma_nfs::v3::NewAttributes;
 use std::sync::Arc;
 
 /// A client that may do everything, of each file system in turn.
-fn on_each(test: impl Fn(&Client)) {
+pub(crate) fn on_each(test: impl Fn(&Client)) {
     let trusting = |file_system: Arc<dyn FileSystem>| {
         let identities = Identities { squash: Squash::None, ..Identities::default() };
         let export = Export::new("/", file_system).with_identities(identities);
@@ -30,6 +30,6 @@ fn on_each(test: impl Fn(&Client)) {
     test(&trusting(Arc::new(DirectoryFs::open(&served, &state, Queue::in_place(), &env()).unwrap())));
 }
 
-fn mode(mode: u32) -> NewAttributes {
+pub(crate) fn mode(mode: u32) -> NewAttributes {
     NewAttributes { mode: Some(mode), ..NewAttributes::default() }
 }

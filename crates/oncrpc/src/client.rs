@@ -53,6 +53,12 @@ impl Client {
         self
     }
 
+    /// The same transport and identity for another program, which the server has on the same port.
+    #[must_use]
+    pub fn with_program(self, program: u32, version: u32) -> Self {
+        Self { program, version, ..self }
+    }
+
     /// The version of the program that is called.
     pub fn version(&self) -> u32 {
         self.version

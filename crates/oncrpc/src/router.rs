@@ -78,7 +78,7 @@ impl Router {
         let port = match ask_arguments(message, |words| service.repetition(procedure, words))? {
             Repetition::Executed => return None,
             // A device gives each connection another port.
-            Repetition::AnsweredToPort if context.connection.kind == TransportKind::Tcp => peer.port(),
+            Repetition::AnsweredToPort if context.connection.kind != TransportKind::Rdma => peer.port(),
             Repetition::Answered | Repetition::AnsweredToPort => 0,
         };
         let client = peer.ip();

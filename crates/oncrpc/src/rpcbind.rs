@@ -14,8 +14,6 @@ pub const RPCBIND_PORT: u16 = 111;
 /// Where rpcbind listens for the programs of its own host on Linux. Registrations over this socket are accepted from
 /// the user who made them; over TCP rpcbind wants a reserved port.
 pub const RPCBIND_SOCKET: &str = "/run/rpcbind.sock";
-/// The number of TCP in version 2 of the protocol.
-const PROTOCOL_TCP: u32 = 6;
 /// The longest netid, address or owner that is accepted, in octets. The longest universal address has 47.
 pub const MAX_STRING_OCTETS: usize = 128;
 /// The most registrations that a listing may have.
@@ -28,6 +26,15 @@ const GETPORT: u32 = 3;
 const DUMP: u32 = 4;
 /// The largest [`Registration`]: two words, three strings.
 const MAX_REGISTRATION_OCTETS: usize = 8 + 3 * (4 + padded(MAX_STRING_OCTETS));
+
+/// A transport, as version 2 of the protocol names it: by the number that the internet protocol has for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// TCP.
+    Tcp = 6,
+    /// UDP.
+    Udp = 17,
+}
 
 /// A service as rpcbind knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -107,11 +114,12 @@ impl Decode for Listing {
 struct Mapping {
     program: u32,
     version: u32,
+    protocol: Protocol,
 }
 
 impl Encode for Mapping {
     fn encode(&self, encoder: &mut Encoder) {
-        [self.program, self.version, PROTOCOL_TCP, 0].into_iter().for_each(|word| encoder.u32(word));
+        [self.program, self.version, self.protocol as u32, 0].into_iter().for_each(|word| encoder.u32(word));
     }
 }
 
@@ -192,11 +200,19 @@ impl Rpcbind {
     /// # Errors
     /// If the port mapper cannot be asked.
     pub async fn port(&self, program: u32, version: u32) -> Result<Option<u16>, CallError> {
-        let Port(port) = self.v2.call_inline(GETPORT, &Mapping { program, version }, 4).await?;
+        self.port_over(Protocol::Tcp, program, version).await
+    }
+
+    /// The same of a service over this transport.
+    ///
+    /// # Errors
+    /// If the port mapper cannot be asked.
+    pub async fn port_over(&self, protocol: Protocol, program: u32, version: u32) -> Result<Option<u16>, CallError> {
+        let Port(port) = self.v2.call_inline(GETPORT, &Mapping { program, version, protocol }, 4).await?;
         Ok(u16::try_from(port).ok().filter(|port| *port != 0))
     }
 
-    async fn newest<T: Decode>(&self, procedure: u32, args: &dyn Encode, max: usize) -> Result<T, CallError> {
+    async fn newest<T: Decode>(&self, procedure: u32, args: &(dyn Encode + Sync), max: usize) -> Result<T, CallError> {
         match self.v4.call_inline(procedure, args, max).await {
             Err(CallError::Rejected(Rejection::ProgramMismatch { .. })) => {
                 self.v3.call_inline(procedure, args, max).await

@@ -30,6 +30,8 @@ pub enum TransportKind {
     Tcp,
     /// RPC-over-RDMA (RFC 8166).
     Rdma,
+    /// A message in each datagram of UDP.
+    Udp,
 }
 
 impl fmt::Display for TransportKind {
@@ -37,6 +39,7 @@ impl fmt::Display for TransportKind {
         f.write_str(match self {
             Self::Tcp => "TCP",
             Self::Rdma => "RDMA",
+            Self::Udp => "UDP",
         })
     }
 }
@@ -295,7 +298,8 @@ pub enum TransportError {
         /// For how long it was sought.
         source: NoAnswer,
     },
-    /// The other end of a connection that stands did not answer a call of ours in the reverse direction.
+    /// The other end of a connection that stands did not answer a call of ours in the reverse direction, or a server one
+    /// over UDP.
     #[error("{server} did not answer a call for {} seconds", after.as_secs())]
     NotAnswered {
         /// Whom was called.

@@ -10,6 +10,8 @@ mod mint;
 mod nfs;
 mod nfs4;
 mod nfs4_state;
+mod nsm;
+mod portmap;
 mod records;
 mod rpc;
 mod seeds;
@@ -36,6 +38,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "header_v2", run: wire::header_v2 },
     Target { name: "private_data", run: wire::private_data },
     Target { name: "rpc", run: rpc::messages },
+    Target { name: "portmap", run: portmap::datagrams },
+    Target { name: "nsm", run: nsm::types },
     Target { name: "nfs", run: nfs::types },
     Target { name: "nfs4", run: nfs4::compounds },
     Target { name: "nfs4_state", run: nfs4_state::sessions },

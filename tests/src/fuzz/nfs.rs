@@ -1,9 +1,13 @@
-//! Arguments and results of NFS version 3 and MOUNT: what is read survives its own encoding, and says how large a reply
-//! may be. The first octet says which type the rest is of.
+//! Arguments and results of NFS version 3, MOUNT and NFSACL: what is read survives its own encoding, and says how large
+//! a reply may be. The first octet says which type the rest is of.
 
 use super::mint::Mint;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, v3};
+use rpcrdma_nfs::{
+    Call, mount,
+    nfsacl::{self, List, Lists},
+    v3,
+};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
 
 /// Reads octets as one type.
@@ -13,7 +17,7 @@ type Check = fn(Bytes);
 pub(super) const KINDS: usize = 2 * PROCEDURES.len();
 
 /// Arguments and results of each procedure.
-const PROCEDURES: [(Check, Check); 26] = [
+const PROCEDURES: [(Check, Check); 32] = [
     both::<v3::Null>(),
     both::<v3::GetAttributes>(),
     both::<v3::SetAttributes>(),
@@ -40,6 +44,12 @@ const PROCEDURES: [(Check, Check); 26] = [
     both::<mount::ListMounts>(),
     both::<mount::Unmount>(),
     both::<mount::ListExports>(),
+    (arguments::<nfsacl::GetAcl>, lists::<<nfsacl::GetAcl as Call>::Reply>),
+    (lists::<nfsacl::SetAcl>, survives::<<nfsacl::SetAcl as Call>::Reply>),
+    (arguments::<nfsacl::v2::GetAcl>, lists::<<nfsacl::v2::GetAcl as Call>::Reply>),
+    (lists::<nfsacl::v2::SetAcl>, survives::<<nfsacl::v2::SetAcl as Call>::Reply>),
+    both::<nfsacl::v2::GetAttributes>(),
+    both::<nfsacl::v2::Access>(),
 ];
 
 const fn both<C: Call<Reply: Encode>>() -> (Check, Check) {
@@ -60,6 +70,52 @@ fn arguments<C: Call>(octets: Bytes) {
         assert!(shape.reduced_len() <= shape.max_len);
     }
     survives::<C>(octets);
+}
+
+/// Where lists of users and groups are.
+trait HasLists {
+    fn lists(&self) -> Option<&Lists>;
+}
+
+impl HasLists for nfsacl::SetAcl {
+    fn lists(&self) -> Option<&Lists> {
+        Some(&self.lists)
+    }
+}
+
+impl HasLists for nfsacl::v2::SetAcl {
+    fn lists(&self) -> Option<&Lists> {
+        Some(&self.lists)
+    }
+}
+
+impl<F> HasLists for v3::Answer<nfsacl::GetAclOk, F> {
+    fn lists(&self) -> Option<&Lists> {
+        if let v3::Answer::Ok(ok) = self { Some(&ok.lists) } else { None }
+    }
+}
+
+impl<F> HasLists for v3::Answer<nfsacl::v2::GetAclOk, F> {
+    fn lists(&self) -> Option<&Lists> {
+        if let v3::Answer::Ok(ok) = self { Some(&ok.lists) } else { None }
+    }
+}
+
+/// As [`survives`]; and what POSIX can say of the lists can be told again, in no more entries than there may be.
+fn lists<T: Encode + Decode + HasLists>(octets: Bytes) {
+    if let Ok(value) = T::decode(&mut Decoder::new(Stream::from(octets.clone())))
+        && let Some(lists) = value.lists()
+    {
+        for list in [lists.access(), lists.default()].into_iter().flatten() {
+            assert!(list.entries().len() <= nfsacl::MAX_ENTRIES);
+            if let Some(posix) = list.posix()
+                && let Some(told) = List::of(&posix, (1, 2))
+            {
+                assert_eq!(told.posix(), Some(posix));
+            }
+        }
+    }
+    survives::<T>(octets);
 }
 
 /// As [`survives`] of what is not written by the same type: data may have come elsewhere than in the message.

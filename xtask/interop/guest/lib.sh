@@ -31,7 +31,7 @@ nfs_mount() {
     mkdir -p "$folder"
     case $NFS_VERSION in
     3)
-        mount -t nfs -o "vers=3,proto=rdma,port=$NFS_PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$from" "$folder"
+        mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$NFS_PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$from" "$folder"
         ;;
     *)
         modprobe nfsv4

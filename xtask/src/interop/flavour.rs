@@ -14,6 +14,7 @@ pub(super) struct Flavour {
 }
 
 const V3: Flavour = Flavour { version: "3", transport: "rdma", name: "3" };
+const V3_TCP: Flavour = Flavour { version: "3", transport: "tcp", name: "3-tcp" };
 const V4_0: Flavour = Flavour { version: "4.0", transport: "rdma", name: "4.0" };
 const V4_0_TCP: Flavour = Flavour { version: "4.0", transport: "tcp", name: "4.0-tcp" };
 const V4_1: Flavour = Flavour { version: "4.1", transport: "rdma", name: "4.1" };
@@ -23,6 +24,8 @@ const V4_2_TCP: Flavour = Flavour { version: "4.2", transport: "tcp", name: "4.2
 
 /// The job's scripts say themselves what they mount, or `nfs_mount` does it in version 3.
 pub(super) const ONE: &[Flavour] = &[V3];
+/// Version 3 over RDMA and over TCP.
+pub(super) const OLDEST: &[Flavour] = &[V3, V3_TCP];
 /// The version that Linux takes when nobody names one.
 pub(super) const NEWEST: &[Flavour] = &[V4_2];
 /// Each version, over RDMA.
@@ -64,7 +67,8 @@ impl Flavour {
     /// In words, for what is said of a job; nothing of version 3.
     pub(super) fn words(self) -> String {
         match (self.is_version_4(), self.is_tcp()) {
-            (false, _) => String::new(),
+            (false, false) => String::new(),
+            (false, true) => " (over TCP)".to_owned(),
             (true, false) => format!(" (NFS {})", self.version),
             (true, true) => format!(" (NFS {} over TCP)", self.version),
         }

@@ -66,6 +66,12 @@ impl GuestOptions {
         }
     }
 
+    /// A script that goes before its own.
+    pub(super) fn before(mut self, script: &str) -> Self {
+        self.script = format!("{script}\n{}", self.script);
+        self
+    }
+
     /// A variable of the script.
     pub(super) fn set(mut self, name: &str, value: impl ToString) -> Self {
         self.variables.push((name.to_owned(), value.to_string()));

@@ -8,6 +8,7 @@ use super::{
     context::Context,
     guest::{Guest, GuestOptions},
     namespace::{self, Namespace, ip},
+    nfsd::{Nfsd, NfsdOptions},
     serve::{ServeOptions, Server},
 };
 use anyhow::{Context as _, ensure};
@@ -104,9 +105,15 @@ impl<'a> Network<'a> {
         let device = device(number);
         self.ip(&["tuntap", "add", "dev", &device, "mode", "tap"]).context("a guest's network device")?;
         self.ip(&["link", "set", &device, "mtu", &self.mtu.to_string(), "master", BRIDGE, "up"])?;
+        self.again(number, options)
+    }
+
+    /// Boots a guest in the place of one that was killed, with its address: a machine that comes back. It needs a name
+    /// of its own, which is that of its folder.
+    pub(super) fn again(&self, number: u8, options: GuestOptions) -> anyhow::Result<Guest> {
         let tap = Tap {
             namespace: self.namespace.name().to_owned(),
-            device,
+            device: device(number),
             mac: format!("52:54:00:4d:00:{:02x}", number + 2),
             address: self.address(number),
             mtu: self.mtu,
@@ -120,6 +127,11 @@ impl<'a> Network<'a> {
     pub(super) fn serve(&self, options: ServeOptions) -> anyhow::Result<Server> {
         let place = Place { namespace: self.namespace.name().to_owned(), address: HOST };
         self.context.serve(options.at(place))
+    }
+
+    /// Boots a guest with the next address whose Linux serves, and waits until it does.
+    pub(super) fn nfsd(&self, options: NfsdOptions) -> anyhow::Result<Nfsd> {
+        Nfsd::boot_in(self.context, self, options)
     }
 
     /// `rpcrdma` on the host's side of this network, to be given arguments and run by [`Context::run`].

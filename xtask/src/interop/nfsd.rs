@@ -4,10 +4,11 @@ use super::{
     context::Context,
     flavour::Flavour,
     guest::{Guest, GuestOptions},
+    network::Network,
     ports,
     process::last_lines,
 };
-use std::path::PathBuf;
+use std::{net::Ipv4Addr, path::PathBuf};
 
 const SCRIPT: &str = include_str!("../../interop/guest/nfsd.sh");
 
@@ -53,6 +54,7 @@ impl NfsdOptions {
 pub(super) struct Nfsd {
     guest: Guest,
     flavour: Flavour,
+    address: Ipv4Addr,
     port: u16,
     tcp_port: u16,
     mount_port: u16,
@@ -64,12 +66,30 @@ impl Nfsd {
         let guest = options.guest.forward(port, NFS_PORT).forward(tcp_port, TCP_PORT).forward(mount_port, MOUNT_PORT);
         let mut guest = context.boot(guest)?;
         guest.wait_for_mark("serves")?;
-        Ok(Self { guest, flavour: context.flavour(), port, tcp_port, mount_port })
+        Ok(Self { guest, flavour: context.flavour(), address: Ipv4Addr::LOCALHOST, port, tcp_port, mount_port })
+    }
+
+    /// The same in a network of the job's own, where it has an address and its own ports.
+    pub(super) fn boot_in(context: &Context, network: &Network<'_>, options: NfsdOptions) -> anyhow::Result<Self> {
+        let mut guest = network.guest(options.guest)?;
+        guest.wait_for_mark("serves")?;
+        let (address, flavour) = (guest.address()?, context.flavour());
+        Ok(Self { guest, flavour, address, port: NFS_PORT, tcp_port: TCP_PORT, mount_port: MOUNT_PORT })
+    }
+
+    /// Its address: this machine's loopback if it has none of its own.
+    pub(super) fn host(&self) -> Ipv4Addr {
+        self.address
     }
 
     /// Where it answers over RDMA on the host's loopback.
     pub(super) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where it answers over TCP.
+    pub(super) fn tcp_port(&self) -> u16 {
+        self.tcp_port
     }
 
     /// Where MOUNT answers.
@@ -79,7 +99,7 @@ impl Nfsd {
 
     /// Where it answers over the job's transport.
     pub(super) fn address(&self) -> String {
-        format!("127.0.0.1:{}", if self.flavour.is_tcp() { self.tcp_port } else { self.port })
+        format!("{}:{}", self.address, if self.flavour.is_tcp() { self.tcp_port } else { self.port })
     }
 
     /// A URL of a path in the export, for our client in the job's version and over its transport.
@@ -105,7 +125,7 @@ impl Nfsd {
             "3" | "auto" => format!("&mountport={}", self.mount_port),
             _ => String::new(),
         };
-        format!("nfs://127.0.0.1:{port}/exports/{path}?version={version}&transport={transport}{mount}")
+        format!("nfs://{}:{port}/exports/{path}?version={version}&transport={transport}{mount}", self.address)
     }
 
     /// Stops nfsd: its threads and its listeners go, and with them all that it knew of clients but who they were.

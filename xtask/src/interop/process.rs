@@ -4,8 +4,9 @@ use super::context::Context;
 use anyhow::{Context as _, bail};
 use std::{
     fs::{self, File},
+    io::{BufRead as _, BufReader, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -74,6 +75,40 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A program that answers each line with a line. Dropped, it is killed.
+pub(super) struct Talking {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Talking {
+    /// Starts it.
+    pub(super) fn start(mut command: Command) -> anyhow::Result<Self> {
+        let name = command.get_program().to_string_lossy().into_owned();
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().with_context(|| format!("could not start {name}"))?;
+        let (input, output) = (child.stdin.take().context("no pipe")?, child.stdout.take().context("no pipe")?);
+        Ok(Self { child, input, output: BufReader::new(output) })
+    }
+
+    /// Says a line to it, and waits for its answer.
+    pub(super) fn ask(&mut self, words: &str) -> anyhow::Result<String> {
+        writeln!(self.input, "{words}")?;
+        self.input.flush()?;
+        let mut answer = String::new();
+        self.output.read_line(&mut answer)?;
+        Ok(answer.trim().to_owned())
+    }
+}
+
+impl Drop for Talking {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

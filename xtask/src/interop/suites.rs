@@ -3,7 +3,7 @@
 use super::image::Image;
 use anyhow::{Context as _, bail};
 use std::{
-    fs::File,
+    fs::{self, File},
     path::PathBuf,
     process::{Command, Stdio},
 };
@@ -11,7 +11,18 @@ use std::{
 /// The version of pjdfstest whose results stand in docs/suites.md.
 const PJDFSTEST: &str = "0.2.2";
 
-/// The program, built from crates.io. What it loads is in the guest: the same Debian's libraries.
+/// The commit of cthon04 whose results stand in docs/suites.md, and where it is.
+const CTHON_COMMIT: &str = "1768ae24d6e1dd19645911df70d1f0398a1b3b93";
+const CTHON_ADDRESS: &str = "https://github.com/dkruchinin/cthon-nfs-tests";
+
+/// Where a copy of that repository is, for a machine that does not reach the address.
+const CTHON_VARIABLE: &str = "RPCRDMA_CTHON";
+
+/// The lock tests of cthon04, as `tests.init` has them for Linux: their names, and what the compiler is told of each.
+const CTHON_LOCKS: [(&str, &[&str]); 2] =
+    [("tlocklfs", &["-DLF_SUMMIT"]), ("tlock64", &["-DLF_SUMMIT", "-DLARGE_LOCKS"])];
+
+/// pjdfstest, built from crates.io. What it loads is in the guest: the same Debian's libraries.
 pub(super) fn pjdfstest(image: &Image) -> anyhow::Result<PathBuf> {
     let cache = image.folder.parent().context("the guest's folder stands alone")?;
     let folder = cache.join(format!("pjdfstest-{PJDFSTEST}"));
@@ -34,6 +45,42 @@ pub(super) fn pjdfstest(image: &Image) -> anyhow::Result<PathBuf> {
     if !status.success() {
         bail!("pjdfstest could not be installed ({status}): what cargo said stands above");
     }
-    let _ = std::fs::remove_dir_all(folder.join("build"));
+    let _ = fs::remove_dir_all(folder.join("build"));
     Ok(program)
+}
+
+/// The lock tests of cthon04, built from its source; they need nothing of the guest. Their licence forbids copies: none of
+/// it is in this repository.
+pub(super) fn cthon_locks(image: &Image) -> anyhow::Result<Vec<PathBuf>> {
+    let cache = image.folder.parent().context("the guest's folder stands alone")?;
+    let folder = cache.join(format!("cthon04-{}", &CTHON_COMMIT[..7]));
+    let programs: Vec<_> = CTHON_LOCKS.iter().map(|(name, _)| folder.join(name)).collect();
+    let lock = File::create(cache.join(".cthon04.lock"))?;
+    lock.lock()?;
+    if programs.iter().all(|program| program.exists()) {
+        return Ok(programs);
+    }
+    fs::create_dir_all(&folder)?;
+    let source = folder.join("source");
+    let from = std::env::var_os(CTHON_VARIABLE).unwrap_or_else(|| CTHON_ADDRESS.into());
+    let _ = fs::remove_dir_all(&source);
+    let run = |command: &mut Command| {
+        let status = command.stdout(Stdio::null()).status().with_context(|| format!("{command:?}"))?;
+        if !status.success() {
+            bail!("{command:?} ended with {status}: what it said stands above");
+        }
+        Ok(())
+    };
+    run(Command::new("git").args(["clone", "--quiet", "--no-checkout"]).arg(&from).arg(&source)).with_context(
+        || format!("cthon04 cannot be had from {from:?}; {CTHON_VARIABLE} names a copy of {CTHON_ADDRESS}"),
+    )?;
+    run(Command::new("git").arg("-C").arg(&source).args(["checkout", "--quiet", CTHON_COMMIT]))?;
+    for ((_, options), program) in CTHON_LOCKS.iter().zip(&programs) {
+        let mut compiler = Command::new("gcc");
+        compiler.args(["-w", "-O1", "-static", "-DLINUX", "-DHAVE_SOCKLEN_T", "-DGLIBC=22", "-DMMAP", "-DSTDARG"]);
+        compiler.args(["-fno-strict-aliasing"]).args(*options).arg("-o").arg(program);
+        run(compiler.arg(source.join("lock/tlock.c")).arg("-lm"))?;
+    }
+    let _ = fs::remove_dir_all(source);
+    Ok(programs)
 }

@@ -12,6 +12,7 @@ use anyhow::bail;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    net::Ipv4Addr,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -129,6 +130,35 @@ pub(super) fn callback_nulls(context: &Context, capture: &Path) -> anyhow::Resul
     command.args(["-T", "fields", "-e", "rpc.msgtyp", "-e", "rpc.procedure"]);
     let finished = process::run(context, &format!("tshark-nulls-{}", flat_name(context, capture)), command)?;
     Ok(called_and_answered(&finished.expect_success()?.stdout, 0))
+}
+
+/// How often tshark finds calls of these procedures of NLM 4 that an address has sent.
+pub(super) fn nlm_calls(
+    context: &Context,
+    capture: &Path,
+    from: Ipv4Addr,
+    procedures: &[u32],
+) -> anyhow::Result<usize> {
+    let mut command = tshark(capture);
+    let numbers = procedures.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let wanted =
+        format!("rpc.program == 100021 && rpc.msgtyp == 0 && rpc.procedure in {{{numbers}}} && ip.src == {from}");
+    command.args(["-Y", &wanted, "-T", "fields", "-e", "frame.number"]);
+    let finished = process::run(context, &format!("tshark-nlm-{}", flat_name(context, capture)), command)?;
+    // The capture of a guest that runs may end within a packet: tshark says so, and shows what is whole.
+    Ok(finished.stdout.lines().count())
+}
+
+/// How often tshark finds GETACL and SETACL of version 3 in calls to an address.
+pub(super) fn lists(context: &Context, capture: &Path, to: Ipv4Addr) -> anyhow::Result<(usize, usize)> {
+    let mut command = tshark(capture);
+    let wanted = format!("rpc.program == 100227 && rpc.msgtyp == 0 && ip.dst == {to} && !_ws.malformed");
+    command.args(["-Y", &wanted, "-T", "fields", "-e", "rpc.procedure"]);
+    let finished = process::run(context, &format!("tshark-lists-{}", flat_name(context, capture)), command)?;
+    let said = finished.expect_success()?.stdout;
+    let count =
+        |procedure: &str| said.lines().flat_map(|line| line.split(',')).filter(|found| *found == procedure).count();
+    Ok((count("1"), count("2")))
 }
 
 /// The same from tshark's lines. A packet may hold several messages, and the operations of all of them stand in one

@@ -1,10 +1,14 @@
 //! From a message's octets to its operations. Data that travelled in chunks, or was too long to be kept, is
 //! stood for by zeros that no memory holds: only its length is told.
 
-use super::{Content, Describe, Operation, Value, v4};
+use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, v3};
+use rpcrdma_nfs::{Call, mount, nfsacl, nsm, v3};
+use rpcrdma_oncrpc::{
+    portmap::procedure as portmap,
+    rpcbind::{RPCBIND_PROGRAM, Registration},
+};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
 /// The most octets that zeros stand for: what one READ or WRITE may carry, with its padding.
@@ -116,6 +120,9 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
+        (nsm::PROGRAM, nsm::VERSION) => super::nsm::arguments(name.procedure, reading),
+        (RPCBIND_PROGRAM, version) => rpcbind_arguments(name.procedure, version, reading),
+        (nfsacl::PROGRAM, version) => nfsacl_arguments(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -133,6 +140,9 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
+        (nsm::PROGRAM, nsm::VERSION) => super::nsm::results(name.procedure, reading),
+        (RPCBIND_PROGRAM, version) => rpcbind_results(name.procedure, version, reading),
+        (nfsacl::PROGRAM, version) => nfsacl_results(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -147,7 +157,7 @@ fn path_octets(body: &Body<'_>) -> Option<u64> {
     body.items.first().map(|item| item.octets).filter(|&octets| octets > 0)
 }
 
-struct Reading {
+pub(super) struct Reading {
     called: &'static str,
     decoder: Decoder,
     incomplete: Option<Problem>,
@@ -155,7 +165,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn read<T: Decode + Describe>(mut self) -> Content {
+    pub(super) fn read<T: Decode + Describe>(mut self) -> Content {
         if self.incomplete.is_some() {
             return Content { problem: self.incomplete, ..Content::default() };
         }
@@ -234,6 +244,65 @@ fn mount_results(procedure: u32, version: u32, reading: Reading) -> Option<Conte
         (MOUNT, _) => reading.read::<mount::MountReply1>(),
         (DUMP, _) => reading.read::<mount::Mounts>(),
         (EXPORT | EXPORT_ALL, _) => reading.read::<mount::Exports>(),
+        _ => return None,
+    })
+}
+
+fn rpcbind_arguments(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    Some(match (procedure, version) {
+        (0 | portmap::DUMP | portmap::GETTIME | portmap::GETSTAT, _) => reading.read::<()>(),
+        (portmap::SET | portmap::UNSET | portmap::GETADDR, 2) => reading.read::<rpcbind::Mapping>(),
+        (portmap::SET | portmap::UNSET | portmap::GETADDR, _) => reading.read::<Registration>(),
+        (portmap::GETVERSADDR | portmap::GETADDRLIST, _) => reading.read::<Registration>(),
+        (portmap::CALLIT | portmap::INDIRECT, _) => reading.read::<rpcbind::Remote>(),
+        (portmap::UADDR2TADDR, _) => reading.read::<rpcbind::Address>(),
+        (portmap::TADDR2UADDR, _) => reading.read::<rpcbind::OfSocket>(),
+        _ => return None,
+    })
+}
+
+fn nfsacl_arguments(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use nfsacl::procedure::{ACCESS, GETACL, GETATTR, NULL, SETACL};
+    Some(match (version, procedure) {
+        (_, NULL) => reading.read::<()>(),
+        (nfsacl::VERSION_3, GETACL) => reading.read::<nfsacl::GetAcl>(),
+        (nfsacl::VERSION_3, SETACL) => reading.read::<nfsacl::SetAcl>(),
+        (nfsacl::VERSION_2, GETACL) => reading.read::<nfsacl::v2::GetAcl>(),
+        (nfsacl::VERSION_2, SETACL) => reading.read::<nfsacl::v2::SetAcl>(),
+        (nfsacl::VERSION_2, GETATTR) => reading.read::<nfsacl::v2::GetAttributes>(),
+        (nfsacl::VERSION_2, ACCESS) => reading.read::<nfsacl::v2::Access>(),
+        _ => return None,
+    })
+}
+
+fn rpcbind_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    Some(match (procedure, version) {
+        (0, _) => reading.read::<()>(),
+        (portmap::SET | portmap::UNSET, _) => reading.read::<rpcbind::Done>(),
+        (portmap::GETADDR, 2) => reading.read::<rpcbind::Port>(),
+        (portmap::GETADDR | portmap::GETVERSADDR | portmap::TADDR2UADDR, _) => reading.read::<rpcbind::Address>(),
+        (portmap::DUMP, 2) => reading.read::<rpcbind::Mappings>(),
+        (portmap::DUMP, _) => reading.read::<rpcbind::Registrations>(),
+        (portmap::CALLIT, 2) => reading.read::<rpcbind::RemoteDone2>(),
+        (portmap::CALLIT | portmap::INDIRECT, _) => reading.read::<rpcbind::RemoteDone>(),
+        (portmap::GETTIME, _) => reading.read::<rpcbind::Seconds>(),
+        (portmap::UADDR2TADDR, _) => reading.read::<rpcbind::OfSocket>(),
+        (portmap::GETADDRLIST, _) => reading.read::<rpcbind::Addresses>(),
+        (portmap::GETSTAT, _) => reading.read::<rpcbind::Statistics>(),
+        _ => return None,
+    })
+}
+
+fn nfsacl_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    use nfsacl::procedure::{ACCESS, GETACL, GETATTR, NULL, SETACL};
+    Some(match (version, procedure) {
+        (_, NULL) => reading.read::<()>(),
+        (nfsacl::VERSION_3, GETACL) => reading.read::<<nfsacl::GetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_3, SETACL) => reading.read::<<nfsacl::SetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, GETACL) => reading.read::<<nfsacl::v2::GetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, SETACL) => reading.read::<<nfsacl::v2::SetAcl as Call>::Reply>(),
+        (nfsacl::VERSION_2, GETATTR) => reading.read::<<nfsacl::v2::GetAttributes as Call>::Reply>(),
+        (nfsacl::VERSION_2, ACCESS) => reading.read::<<nfsacl::v2::Access as Call>::Reply>(),
         _ => return None,
     })
 }

@@ -212,7 +212,8 @@ impl Copier<'_> {
         ensure!(now == size, "{size} octets were copied, the file at the target has {now}");
         if self.args.xattrs {
             // A list says more than a mode, which would change it.
-            let told = extras::acl_across(&item.from.files, &source.handle(), &self.to.files, &target.handle()).await?;
+            let (source, target) = (source.handle(), target.handle());
+            let told = extras::acl_across((&item.from.files, &source), (&self.to.files, &target), false).await?;
             self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
         }
         Ok(())

@@ -97,7 +97,7 @@ impl Copier<'_> {
             }
         }
         if self.args.xattrs {
-            let told = extras::acl_across(from, source, &self.to.files, made).await?;
+            let told = extras::acl_across((from, source), (&self.to.files, made), true).await?;
             self.tally.borrow_mut().extras_not_kept(&item.shown, &told);
         }
         Ok(())

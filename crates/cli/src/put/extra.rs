@@ -1,9 +1,8 @@
 //! What `put --xattrs` keeps besides contents, mode and times.
 
 use super::{Copier, source::Local, upload::Upload};
-use crate::extras;
+use crate::extras::{self, Lists};
 use anyhow::Result;
-use rpcrdma_nfs::v4::Acl;
 use rpcrdma_nfs_client::Handle;
 use std::{fs::File, os::unix::ffi::OsStrExt, path::PathBuf};
 
@@ -11,7 +10,7 @@ use std::{fs::File, os::unix::ffi::OsStrExt, path::PathBuf};
 pub(super) struct Full {
     local: PathBuf,
     made: Handle,
-    acl: Acl,
+    lists: Lists,
 }
 
 impl Copier<'_> {
@@ -27,10 +26,9 @@ impl Copier<'_> {
     /// Keeps its list, which says more than the mode, after it has that.
     pub(super) async fn file_list(&self, local: &Local, here: &File, upload: &Upload) -> Result<()> {
         if self.xattrs {
-            let told = match extras::local_list(here, false) {
-                Ok(None) => Vec::new(),
-                Ok(Some(acl)) => extras::list_sent(&self.session.files, &upload.file.handle(), &acl).await?,
-                Err(why) => vec![why],
+            let told = match extras::local_lists(here, false) {
+                None => Vec::new(),
+                Some(lists) => extras::lists_sent(&self.session.files, &upload.file.handle(), lists, false).await?,
             };
             self.tally.borrow_mut().extras_not_kept(local.path.as_os_str().as_bytes(), &told);
         }
@@ -43,13 +41,9 @@ impl Copier<'_> {
             return Ok(());
         }
         let here = local.open_directory_alone()?;
-        let mut told = extras::sent(&here, &self.session.files, made).await?;
-        match extras::local_list(&here, true) {
-            Ok(None) => {}
-            Ok(Some(acl)) => {
-                self.full.borrow_mut().push(Full { local: local.path.clone(), made: made.clone(), acl });
-            }
-            Err(why) => told.push(why),
+        let told = extras::sent(&here, &self.session.files, made).await?;
+        if let Some(lists) = extras::local_lists(&here, true) {
+            self.full.borrow_mut().push(Full { local: local.path.clone(), made: made.clone(), lists });
         }
         self.tally.borrow_mut().extras_not_kept(local.path.as_os_str().as_bytes(), &told);
         Ok(())
@@ -57,8 +51,8 @@ impl Copier<'_> {
 
     /// Gives directories their lists, after their modes.
     pub(super) async fn directory_lists(&self) -> Result<()> {
-        for Full { local, made, acl } in self.full.take() {
-            match extras::list_sent(&self.session.files, &made, &acl).await {
+        for Full { local, made, lists } in self.full.take() {
+            match extras::lists_sent(&self.session.files, &made, lists, true).await {
                 Ok(told) => self.tally.borrow_mut().extras_not_kept(local.as_os_str().as_bytes(), &told),
                 Err(error) => self.check(&local, error)?,
             }

@@ -1,11 +1,14 @@
-//! Access control lists of files: version 4 (RFC 8881 section 6).
+//! Access control lists of files: those of version 4 (RFC 8881 section 6), and POSIX ones, which version 3 has beside
+//! it (NFSACL).
 
-use super::{Files, Handle, v4};
+use super::{Files, Handle, Version, v3, v4};
 use crate::Error;
-use rpcrdma_nfs::v4::Acl;
+use rpcrdma_nfs::{attr::Acls, v4::Acl};
 
-/// Why there are none.
-const NONE: &str = "version 3 of NFS has no access control lists; version 4 has";
+/// Why there are none of version 4.
+const NONE: &str = "version 3 of NFS has no access control lists of version 4; version 4 has";
+/// Why there are no POSIX ones.
+const NOT_POSIX: &str = "version 4 of NFS has no POSIX access control lists; version 3 has";
 
 /// Access control lists, as version 4 has them.
 ///
@@ -32,5 +35,37 @@ impl Files {
     /// Sets the access control list of a file, and so the permissions of its mode.
     pub async fn set_acl(&self, file: &Handle, acl: &Acl) -> Result<(), Error> {
         Ok(self.in_version_4("SETATTR", NONE)?.set_acl(&v4::handle(file)?, acl).await?)
+    }
+}
+
+/// POSIX access control lists, as version 3 has them beside it: by NFSACL, on the same connection. A server that does not
+/// have that program is asked once.
+///
+/// ```
+/// # use rpcrdma_nfs_client::{Error, Files, Handle};
+/// use rpcrdma_nfs::attr::{Acls, PosixAcl};
+/// # async fn example(files: &Files, file: &Handle) -> Result<(), Error> {
+/// // The owner may read and write, and so may user 1000.
+/// if let Some(access) = PosixAcl::new([6, 0, 0], vec![(1000, 6)], vec![], Some(6)) {
+///     files.set_posix_acls(file, &Acls { access, default: None }).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+impl Files {
+    /// The lists of a file: those of its mode, where it has no others.
+    pub async fn posix_acls(&self, file: &Handle) -> Result<Acls, Error> {
+        match &self.0 {
+            Version::V3(nfs) => nfs.acls(&v3::handle("GETACL", file)?).await,
+            Version::V4(_) => Err(Error::NotInVersion { procedure: "GETACL", what: NOT_POSIX }),
+        }
+    }
+
+    /// Sets the lists of a file, and so the permissions of its mode. A directory without a default list has none then.
+    pub async fn set_posix_acls(&self, file: &Handle, acls: &Acls) -> Result<(), Error> {
+        match &self.0 {
+            Version::V3(nfs) => nfs.set_acls(&v3::handle("SETACL", file)?, acls).await,
+            Version::V4(_) => Err(Error::NotInVersion { procedure: "SETACL", what: NOT_POSIX }),
+        }
     }
 }

@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_nfs::{
-    attr::Stability,
+    attr::{Acls, PosixAcl, Stability},
     v4::{Op, Outcome, ace},
 };
 use rpcrdma_nfs_client::{
@@ -64,6 +64,19 @@ async fn extended_attributes_are_set_listed_and_removed() {
     .await;
 }
 
+/// Those of version 3, from NFSACL.
+async fn posix_lists(files: &Files, file: &Handle) {
+    let before = files.posix_acls(file).await.unwrap();
+    assert_eq!(before, Acls::of_mode(files.getattr(file).await.unwrap().mode));
+    let access = PosixAcl::new([6, 4, 0], vec![(4711, 4)], vec![], Some(4)).unwrap();
+    let acls = Acls { access, default: None };
+    match files.set_posix_acls(file, &acls).await {
+        // The test's directory keeps none.
+        Err(error) => assert!(error.is_not_supported(), "{error:?}"),
+        Ok(()) => assert_eq!(files.posix_acls(file).await.unwrap(), acls),
+    }
+}
+
 /// On a file system that keeps lists, where the test's directory lies on one.
 #[tokio::test(start_paused = true)]
 async fn access_control_lists_are_read_and_set() {
@@ -80,9 +93,11 @@ async fn access_control_lists_are_read_and_set() {
             Err(error) => {
                 assert!(not_supported(Err::<(), _>(error)).contains("version 4 has"));
                 not_supported(files.set_acl(&handle, &Vec::new().into()).await);
+                posix_lists(&files, &handle).await;
                 continue;
             }
         };
+        assert!(not_supported(files.posix_acls(&handle).await.map(|_| ())).contains("version 3 has"));
         let reader = ace::READ_DATA | ace::READ_ATTRIBUTES | ace::READ_ACL | ace::SYNCHRONIZE;
         let entry = rpcrdma_nfs::v4::Ace { kind: ace::ALLOWED, flags: 0, rights: reader, who: "4711".into() };
         acl.0.insert(1, entry.clone());

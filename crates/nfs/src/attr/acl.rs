@@ -119,6 +119,16 @@ impl PosixAcl {
         self.mask.is_none()
     }
 
+    /// The same on a file that gets this mode: what the mode says of the group becomes the mask, where there is one.
+    #[must_use]
+    pub fn with_mode(&self, mode: u32) -> Self {
+        let Self { owner, group, others, .. } = Self::of_mode(mode);
+        match self.mask {
+            Some(_) => Self { owner, others, mask: Some(group), ..self.clone() },
+            None => Self { owner, group, others, ..self.clone() },
+        }
+    }
+
     /// Whether it lets somebody do something with a file of this owner and group. One entry must have all rights that
     /// are asked.
     pub fn allows(&self, asker: Asker<'_>, (owner, group): (u32, u32), rights: u8) -> bool {
@@ -170,6 +180,15 @@ mod tests {
             let acl = PosixAcl::of_mode(0o7000 | mode);
             assert_eq!((acl.mode(), acl.is_mode()), (mode, true));
         }
+    }
+
+    #[test]
+    fn a_mode_becomes_the_mask_where_there_is_one() {
+        let acl = PosixAcl::new([7, 5, 4], vec![(10, 7)], vec![], Some(6)).unwrap();
+        let narrowed = acl.with_mode(0o4640);
+        assert_eq!((narrowed.owner(), narrowed.group(), narrowed.mask(), narrowed.others()), (6, 5, Some(4), 0));
+        assert_eq!((narrowed.mode(), narrowed.users()), (0o640, acl.users()));
+        assert_eq!(PosixAcl::of_mode(0o777).with_mode(0o640), PosixAcl::of_mode(0o640));
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod neutral;
 mod procedure;
 #[cfg(test)]
 mod sample;
-mod sizes;
+pub(crate) mod sizes;
 mod status;
 
 pub use answer::{Answer, Failure};

@@ -8,11 +8,11 @@ use rpcrdma_xdr::padded;
 pub const MAX_TRANSFER_OCTETS: usize = 1 << 20;
 
 pub(super) const WORD: usize = 4;
-pub(super) const STATUS: usize = WORD;
+pub(crate) const STATUS: usize = WORD;
 /// `fattr3`.
 pub(super) const ATTRIBUTES: usize = 84;
 /// `post_op_attr`, present.
-pub(super) const OPTIONAL_ATTRIBUTES: usize = WORD + ATTRIBUTES;
+pub(crate) const OPTIONAL_ATTRIBUTES: usize = WORD + ATTRIBUTES;
 /// `wcc_data`, both sides present.
 pub(super) const WEAK_CACHE: usize = WORD + 24 + OPTIONAL_ATTRIBUTES;
 /// `nfs_fh3` at its longest.

@@ -263,6 +263,19 @@ impl Claims {
         self.on_file(file, |locks, _| (locks.ranges.has(holder), Wakes::new()))
     }
 
+    /// Ends an owner's waiting for a range: his client has given up.
+    pub fn cancel(&self, file: FileKey, holder: &Holder, range: Range) {
+        self.on_file(file, |locks, at| {
+            locks.queue.remove(at, holder, range);
+            ((), locks.freed(at))
+        });
+    }
+
+    /// What an owner has locked of a range, ordered, each part clipped to it.
+    pub fn locked(&self, file: FileKey, holder: &Holder, range: Range) -> Vec<(Range, Kind)> {
+        self.on_file(file, |locks, _| (locks.ranges.of(holder, range), Wakes::new()))
+    }
+
     /// Ends what a client waits for on a file.
     pub(super) fn wait_no_more(&self, file: FileKey, client: Client) {
         self.on_file(file, |locks, at| {

@@ -125,6 +125,12 @@ impl Ranges {
         self.owners.iter().flat_map(of).collect()
     }
 
+    /// The parts of a range that this owner has, ordered.
+    pub(super) fn of(&self, holder: &Holder, range: Range) -> Vec<(Range, Kind)> {
+        let Some(owned) = self.owners.get(holder) else { return Vec::new() };
+        within(owned, range).filter_map(|(own, kind)| Some((own.common(range)?, kind))).collect()
+    }
+
     /// The parts of a range that this owner has and nobody else, ordered.
     pub(super) fn alone(&self, holder: &Holder, range: Range) -> Vec<Range> {
         let Some(owned) = self.owners.get(holder) else { return Vec::new() };

@@ -192,6 +192,13 @@ impl Claims {
         }
     }
 
+    /// The clients who deny reading or writing a file to all who have not opened it, each once.
+    pub fn in_the_way_of_use(&self, file: FileKey, access: Access) -> Vec<Client> {
+        self.table.shares.with(&file, |files| {
+            files.get(&file).map(|shares| shares.in_the_way(access, Asker::Anonymous)).unwrap_or_default()
+        })
+    }
+
     /// The same as [`on_shares`](Self::on_shares) for what one owner has: whether he has a share is remembered by
     /// client.
     fn on_share<R>(&self, file: FileKey, holder: &Holder, act: impl FnOnce(&mut Shares) -> R) -> R {

@@ -64,7 +64,7 @@ fn request(file: FileKey, holder: &Holder, range: Range, kind: Kind) -> LockRequ
 }
 
 impl Claims {
-    fn locked(&self, file: FileKey, holder: &Holder, range: Range, kind: Kind) -> Result<(), LockRefused> {
+    fn lock_as(&self, file: FileKey, holder: &Holder, range: Range, kind: Kind) -> Result<(), LockRefused> {
         self.lock(&request(file, holder, range, kind))
     }
 

@@ -86,8 +86,15 @@ fn finish(
         // As Linux's server does: only the superuser makes files for others.
         (new.uid, new.gid) = (None, None);
     }
-    new.mode = new.mode.map(|mode| mode & !new.umask);
-    if let Err(fault) = tree.set(caller, number, &new, now, true) {
+    let is_symlink = tree.node(number)?.file_type() == FileType::Symlink;
+    let default = tree.default_of(directory).filter(|_| !is_symlink);
+    // RFC 8275 section 5: a default list takes the place of the mask.
+    if default.is_none() {
+        new.mode = new.mode.map(|mode| mode & !new.umask);
+    }
+    let made = tree.set(caller, number, &new, now, true);
+    let made = made.and_then(|()| default.map_or(Ok(()), |default| tree.inherit(number, default)));
+    if let Err(fault) = made {
         tree.unlink(number, now)?;
         return Err(fault);
     }

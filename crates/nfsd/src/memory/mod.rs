@@ -3,6 +3,7 @@
 //! One lock over all files, never held across an await. Contents are gone when it is dropped; handles of an earlier one
 //! are stale, because its id is random.
 
+mod acls;
 mod data;
 mod make;
 mod names;
@@ -20,7 +21,7 @@ use bytes::Bytes;
 use data::{is_open, may_read, may_write};
 use pages::PAGE_OCTETS;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Env};
-use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, Stability, Time};
+use rpcrdma_nfs::attr::{Acls, Attributes, Change, FileType, NewAttributes, Stability, Time};
 use std::{
     future::ready,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -47,6 +48,13 @@ impl MemoryFs {
         let id = env.random.next_u64();
         let tree = Tree::new(id, max_octets, env.clock.unix_time().into());
         Self { tree: Arc::new(Mutex::new(tree)), clock: env.clock.clone(), id }
+    }
+
+    /// The same with modes alone, as on file systems without access control lists.
+    #[must_use]
+    pub fn without_acls(self) -> Self {
+        self.lock().has_acls = false;
+        self
     }
 
     fn lock(&self) -> MutexGuard<'_, Tree> {
@@ -140,6 +148,7 @@ impl FileSystem for MemoryFs {
             max_links: tree::MAX_LINKS,
             max_name_octets: MAX_NAME_OCTETS,
             clone_octets: Some(PAGE_OCTETS as u32),
+            acls: self.lock().has_acls,
             xattrs: true,
             ..Features::default()
         }
@@ -169,6 +178,17 @@ impl FileSystem for MemoryFs {
             }
             tree.set(&via.caller, number, &new, now, is_open(&via, Access::writes))
         });
+        Box::pin(ready(changed.map(|((), file)| file)))
+    }
+
+    fn acl(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Acls, Fault>> {
+        let acls = self.look(file, |tree, number| tree.acl(number));
+        Box::pin(ready(acls.map_err(|failed| failed.fault)))
+    }
+
+    fn set_acl(&self, caller: Caller, file: FileId, acls: Acls) -> BoxFuture<'_, Changed<Change>> {
+        let now = self.now();
+        let changed = self.change(file, |tree, number| tree.set_acl(&caller, number, acls, now));
         Box::pin(ready(changed.map(|((), file)| file)))
     }
 

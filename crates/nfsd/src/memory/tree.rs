@@ -3,12 +3,13 @@
 //! Node numbers are never used again, so an id that is found is the right one. Nothing here waits.
 
 use super::{
+    acls,
     pages::{PAGE_OCTETS, Pages},
     xattrs,
 };
 use crate::{Caller, Fault, FileId};
 use bytes::Bytes;
-use rpcrdma_nfs::attr::{Attributes, Before, Change, Device, FileType, NewAttributes, SetTime, Time};
+use rpcrdma_nfs::attr::{Acls, Attributes, Before, Change, Device, FileType, NewAttributes, SetTime, Time};
 use std::collections::BTreeMap;
 
 pub(super) const READ: u32 = 4;
@@ -70,7 +71,7 @@ pub(super) enum Body {
 pub(super) struct Node {
     number: u64,
     pub(super) body: Body,
-    mode: u32,
+    pub(super) mode: u32,
     links: u32,
     uid: u32,
     gid: u32,
@@ -84,6 +85,8 @@ pub(super) struct Node {
     opens: usize,
     /// Extended attributes by name.
     pub(super) xattrs: BTreeMap<Bytes, Bytes>,
+    /// Access control lists, where they say more than the mode.
+    pub(super) acls: Option<Box<Acls>>,
 }
 
 impl Node {
@@ -99,6 +102,9 @@ impl Node {
     pub(super) fn allows(&self, caller: &Caller, rights: u32) -> bool {
         if caller.uid == 0 {
             return true;
+        }
+        if let Some(allows) = self.list_allows(caller, (self.uid, self.gid), rights) {
+            return allows;
         }
         let shift = if caller.uid == self.uid {
             6
@@ -149,12 +155,14 @@ pub(super) struct Tree {
     next: u64,
     pub(super) pages: u64,
     pub(super) max_pages: u64,
+    /// Whether lists may say more than modes.
+    pub(super) has_acls: bool,
 }
 
 impl Tree {
     pub(super) fn new(id: u64, max_octets: u64, now: Time) -> Self {
-        let mut tree =
-            Self { id, nodes: BTreeMap::new(), next: ROOT, pages: 0, max_pages: max_octets / PAGE_OCTETS as u64 };
+        let max_pages = max_octets / PAGE_OCTETS as u64;
+        let mut tree = Self { id, nodes: BTreeMap::new(), next: ROOT, pages: 0, max_pages, has_acls: true };
         tree.add(Body::Directory(Names::below(ROOT)), 0o755, 2, &Caller::root(), now);
         tree
     }
@@ -168,7 +176,7 @@ impl Tree {
         self.next += 1;
         let (uid, gid) = (caller.uid, caller.gid);
         let (accessed, modified, changed, created) = (now, now, now, now);
-        let (opens, xattrs) = (0, BTreeMap::new());
+        let (opens, xattrs, acls) = (0, BTreeMap::new(), None);
         let node = Node {
             number,
             body,
@@ -183,6 +191,7 @@ impl Tree {
             changes: 1,
             opens,
             xattrs,
+            acls,
         };
         self.nodes.insert(number, node);
         number
@@ -294,7 +303,7 @@ impl Tree {
         let is_unused = self.nodes.get(&number).is_some_and(|node| node.links == 0 && node.opens == 0);
         if is_unused && let Some(node) = self.nodes.remove(&number) {
             let data = if let Body::File(pages, _) = &node.body { pages.count() } else { 0 };
-            self.pages -= data + xattrs::pages(&node.xattrs);
+            self.pages -= data + xattrs::pages(&node.xattrs) + acls::pages(node.acls.as_deref());
         }
     }
 
@@ -358,7 +367,10 @@ impl Tree {
             self.resize(caller, number, size, now, by_open)?;
         }
         let node = self.node_mut(number)?;
-        node.mode = new.mode.map_or(node.mode, |mode| mode & MODE_BITS);
+        if let Some(mode) = new.mode {
+            node.mode = mode & MODE_BITS;
+            node.lists_follow_mode();
+        }
         node.uid = new.uid.unwrap_or(node.uid);
         node.gid = new.gid.unwrap_or(node.gid);
         let time = |old: Time, how: SetTime| match how {

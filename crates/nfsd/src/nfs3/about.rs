@@ -3,7 +3,7 @@
 use rpcrdma_nfs::v3::{self, Answer, Handle, Name, Status};
 
 /// The arguments of a procedure.
-pub(super) trait About {
+pub(crate) trait About {
     /// The file; the directory, where there is a name.
     fn file(&self) -> Option<&Handle>;
 
@@ -60,7 +60,7 @@ impl About for v3::Null {
 }
 
 /// The results of a procedure.
-pub(super) trait HasStatus {
+pub(crate) trait HasStatus {
     /// The status that they begin with.
     fn status(&self) -> Status;
 }

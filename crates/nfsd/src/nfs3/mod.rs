@@ -17,32 +17,33 @@ use crate::{
     transfer::{Counted, MAX_LISTING_OCTETS, MESSAGE_OVERHEAD_OCTETS, transfer_limits},
     trouble::Subject,
 };
-use about::{About, HasStatus};
+pub(crate) use about::About;
+use about::HasStatus;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v3::{self, Procedure, Status};
 use rpcrdma_oncrpc::{Answer, CallContext, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
 use std::sync::Arc;
-pub(crate) use tell::status;
+pub(crate) use tell::{answer, failure, refused, status};
 
 /// The service. Cloning shares the server.
 pub(crate) struct Nfs3 {
     pub(crate) server: Arc<Server>,
 }
 
-/// One call.
-struct Execution {
-    server: Arc<Server>,
-    context: CallContext,
+/// One call. NFSACL executes its calls in the same way (`nfsacl/`).
+pub(crate) struct Execution {
+    pub(crate) server: Arc<Server>,
+    pub(crate) context: CallContext,
 }
 
 impl Execution {
-    fn open(&self, handle: &v3::Handle) -> Result<Opened, Status> {
+    pub(crate) fn open(&self, handle: &v3::Handle) -> Result<Opened, Status> {
         self.server.open(&self.context, handle)
     }
 
     /// For a procedure that changes something.
-    fn open_to_change(&self, handle: &v3::Handle) -> Result<Opened, Status> {
+    pub(crate) fn open_to_change(&self, handle: &v3::Handle) -> Result<Opened, Status> {
         let opened = self.open(handle)?;
         if opened.read_only { Err(Status::ROFS) } else { Ok(opened) }
     }
@@ -58,7 +59,7 @@ impl Execution {
 
     /// That no client of version 4 has the file delegated in a way that excludes this use of it, until the use is over.
     /// It is called back: JUKEBOX, and the client asks again.
-    async fn using(&self, file: &Opened, kind: claims::Kind) -> Result<claims::Using, Status> {
+    pub(crate) async fn using(&self, file: &Opened, kind: claims::Kind) -> Result<claims::Using, Status> {
         self.server.using(file, None, kind).await.map_err(|_| Status::JUKEBOX)
     }
 
@@ -68,10 +69,10 @@ impl Execution {
     }
 
     /// What a call is about, for who has to be warned.
-    fn subject(&self, procedure: Procedure, args: &impl About) -> Subject {
+    fn subject(&self, procedure: &'static str, args: &impl About) -> Subject {
         let client = self.context.connection.peer;
         let name = args.name().map(|name| name.0.clone());
-        Subject { procedure: procedure.name(), errors: "NFS3ERR_", client, file: args.file().cloned(), name }
+        Subject { procedure, errors: "NFS3ERR_", client, file: args.file().cloned(), name }
     }
 
     /// The largest READ and the largest WRITE over the call's transport.
@@ -99,10 +100,10 @@ fn is_dot(name: &[u8]) -> bool {
 }
 
 /// Decodes the arguments, all of them, and executes.
-fn execute<A, R, F>(
+pub(crate) fn execute<A, R, F>(
     mut args: Decoder,
     it: Execution,
-    procedure: Procedure,
+    procedure: &'static str,
     call: impl FnOnce(Execution, A) -> F,
 ) -> BoxFuture<'static, Answer>
 where
@@ -129,10 +130,10 @@ where
 
 /// The same for a listing. Unlike the data of a READ it is put together on the heap, and is as large as the client
 /// wants: so it counts as that much of the connection's memory, from before it begins until its answer was taken.
-fn execute_listing<A, R, F>(
+pub(crate) fn execute_listing<A, R, F>(
     mut args: Decoder,
     it: Execution,
-    procedure: Procedure,
+    procedure: &'static str,
     octets: fn(&A) -> u32,
     call: impl FnOnce(Execution, A) -> F + Send + 'static,
 ) -> BoxFuture<'static, Answer>
@@ -174,37 +175,38 @@ impl Service for Nfs3 {
         let Some(procedure) = Procedure::from_number(procedure) else {
             return Box::pin(std::future::ready(Answer::ProcUnavail));
         };
+        let name = procedure.name();
         match procedure {
-            Procedure::Null => execute(args, it, procedure, |_, v3::Null {}| async {}),
-            Procedure::GetAttributes => execute(args, it, procedure, Execution::get_attributes),
-            Procedure::SetAttributes => execute(args, it, procedure, Execution::set_attributes),
-            Procedure::Lookup => execute(args, it, procedure, Execution::lookup),
-            Procedure::Access => execute(args, it, procedure, Execution::access),
-            Procedure::ReadLink => execute(args, it, procedure, Execution::read_link),
-            Procedure::Read => execute(args, it, procedure, Execution::read),
-            Procedure::Write => execute(args, it, procedure, Execution::write),
-            Procedure::Create => execute(args, it, procedure, Execution::create),
-            Procedure::MakeDirectory => execute(args, it, procedure, Execution::make_directory),
-            Procedure::SymbolicLink => execute(args, it, procedure, Execution::symbolic_link),
-            Procedure::MakeNode => execute(args, it, procedure, Execution::make_node),
-            Procedure::Remove => execute(args, it, procedure, Execution::remove),
-            Procedure::RemoveDirectory => execute(args, it, procedure, Execution::remove_directory),
-            Procedure::Rename => execute(args, it, procedure, Execution::rename),
-            Procedure::Link => execute(args, it, procedure, Execution::link),
+            Procedure::Null => execute(args, it, name, |_, v3::Null {}| async {}),
+            Procedure::GetAttributes => execute(args, it, name, Execution::get_attributes),
+            Procedure::SetAttributes => execute(args, it, name, Execution::set_attributes),
+            Procedure::Lookup => execute(args, it, name, Execution::lookup),
+            Procedure::Access => execute(args, it, name, Execution::access),
+            Procedure::ReadLink => execute(args, it, name, Execution::read_link),
+            Procedure::Read => execute(args, it, name, Execution::read),
+            Procedure::Write => execute(args, it, name, Execution::write),
+            Procedure::Create => execute(args, it, name, Execution::create),
+            Procedure::MakeDirectory => execute(args, it, name, Execution::make_directory),
+            Procedure::SymbolicLink => execute(args, it, name, Execution::symbolic_link),
+            Procedure::MakeNode => execute(args, it, name, Execution::make_node),
+            Procedure::Remove => execute(args, it, name, Execution::remove),
+            Procedure::RemoveDirectory => execute(args, it, name, Execution::remove_directory),
+            Procedure::Rename => execute(args, it, name, Execution::rename),
+            Procedure::Link => execute(args, it, name, Execution::link),
             Procedure::ReadDirectory => {
-                execute_listing(args, it, procedure, |args: &v3::ReadDirectory| args.count, Execution::read_directory)
+                execute_listing(args, it, name, |args: &v3::ReadDirectory| args.count, Execution::read_directory)
             }
             Procedure::ReadDirectoryPlus => execute_listing(
                 args,
                 it,
-                procedure,
+                name,
                 |args: &v3::ReadDirectoryPlus| args.max_count,
                 Execution::read_directory_plus,
             ),
-            Procedure::FileSystemStatus => execute(args, it, procedure, Execution::file_system_status),
-            Procedure::FileSystemInfo => execute(args, it, procedure, Execution::file_system_info),
-            Procedure::PathConfiguration => execute(args, it, procedure, Execution::path_configuration),
-            Procedure::Commit => execute(args, it, procedure, Execution::commit),
+            Procedure::FileSystemStatus => execute(args, it, name, Execution::file_system_status),
+            Procedure::FileSystemInfo => execute(args, it, name, Execution::file_system_info),
+            Procedure::PathConfiguration => execute(args, it, name, Execution::path_configuration),
+            Procedure::Commit => execute(args, it, name, Execution::commit),
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) fn status(fault: Fault) -> Status {
 }
 
 /// A failure of which nothing more is told.
-pub(super) fn refused<F: Default>(status: Status) -> v3::Failure<F> {
+pub(crate) fn refused<F: Default>(status: Status) -> v3::Failure<F> {
     v3::Failure { status, info: F::default() }
 }
 
@@ -50,12 +50,12 @@ pub(super) fn faulty<F: Default>(fault: Fault) -> v3::Failure<F> {
 }
 
 /// A failure of the file system.
-pub(super) fn failure<F, G: Tell<F>>(failure: Failure<F>) -> v3::Failure<G> {
+pub(crate) fn failure<F, G: Tell<F>>(failure: Failure<F>) -> v3::Failure<G> {
     v3::Failure { status: status(failure.fault), info: G::tell(failure.info) }
 }
 
 /// What a procedure returns.
-pub(super) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
+pub(crate) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
     match result {
         Ok(ok) => Answer::Ok(ok),
         Err(failure) => Answer::Failed(failure),
@@ -63,13 +63,20 @@ pub(super) fn answer<T, F>(result: Result<T, v3::Failure<F>>) -> Answer<T, F> {
 }
 
 /// What this version tells of something.
-pub(super) trait Tell<T> {
+pub(crate) trait Tell<T> {
     fn tell(told: T) -> Self;
 }
 
 impl Tell<Option<attr::Attributes>> for Option<v3::Attributes> {
     fn tell(told: Option<attr::Attributes>) -> Self {
         told.map(Into::into)
+    }
+}
+
+/// NFSACL tells attributes alone.
+impl Tell<attr::Change> for Option<v3::Attributes> {
+    fn tell(told: attr::Change) -> Self {
+        told.after.map(Into::into)
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
 use rpcrdma_nfs::{
     attr::FileType,
     v4::{
-        ClientId, Owner, OwnerName, StateId, Status,
+        ClientId, MAX_OPAQUE_OCTETS, Owner, OwnerName, StateId, Status,
         ops::{self, Answer, LockDenied, LockFailure, LockKind, Locker},
     },
 };
@@ -64,7 +64,9 @@ fn denied(denied: Denied) -> LockFailure {
             let client = match holder.client() {
                 Client::V4(client) | Client::Nlm(client) => ClientId(client),
             };
-            Owner { client, name: OwnerName(bytes::Bytes::copy_from_slice(holder.owner())) }
+            // That of a host has a process before its name, and may be longer than names are here.
+            let name = holder.owner().get(..MAX_OPAQUE_OCTETS).unwrap_or(holder.owner());
+            Owner { client, name: OwnerName(bytes::Bytes::copy_from_slice(name)) }
         }
         // No client has this number.
         LockedBy::Host => Owner { client: ClientId(0), name: OwnerName::from("host") },

@@ -78,4 +78,5 @@ pub use observer::{CallbackEvent, Observer};
 pub(crate) use pseudo::PseudoFs;
 pub(crate) use service::{Nfs4, Shared};
 pub use state::counts::Counts;
+pub(crate) use tasks::Tasks;
 pub use version4::{Version4, Version4Error};

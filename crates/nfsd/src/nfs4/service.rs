@@ -150,7 +150,7 @@ impl Shared {
     ///
     /// # Errors
     /// If it stays.
-    pub(super) fn take_from(&self, origin: Origin, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
+    pub(crate) fn take_from(&self, origin: Origin, holders: &[Client], file: FileKey) -> Result<(), InTheWay> {
         let client = |holder: &Client| match holder {
             Client::V4(client) => Ok(ClientId(*client)),
             Client::Nlm(_) => Err(InTheWay::Holder),

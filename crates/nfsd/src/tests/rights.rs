@@ -7,6 +7,7 @@ use crate::{
 };
 use rpcrdma_nfs::{
     mount::{self, DirectoryPath},
+    nfsacl,
     v3::{self, Commit, CreateHow, FileType, Handle, NewAttributes, NodeKind, Path, SetTime, Status, Time, access},
 };
 use rpcrdma_oncrpc::{AuthStat, Rejection};
@@ -201,13 +202,14 @@ fn a_stranger_is_told_nothing_and_has_nothing_executed() {
     assert_eq!(stranger.mount("no path"), Err(mount::Status::ACCES), "whatever it asks");
     assert!(stranger.ask(mount::ListExports).0.is_empty() && stranger.ask(mount::ListMounts).0.is_empty());
     let none = || Payload::new();
-    for (program, version) in [(mount::PROGRAM, 1), (mount::PROGRAM, 3), (v3::PROGRAM, 3)] {
+    for (program, version) in [(mount::PROGRAM, 1), (mount::PROGRAM, 3), (v3::PROGRAM, 3), (nfsacl::PROGRAM, 3)] {
         assert!(stranger.raw(program, version, 0, none()).is_ok(), "NULL tells nothing");
     }
     let mut list = stranger.raw(mount::PROGRAM, 1, mount::procedure::EXPORT_ALL, none()).unwrap();
     assert_eq!(list.bool(), Ok(false));
     let refused = Some(Rejection::Auth(AuthStat::TOO_WEAK));
     let calls = (1..=22).map(|procedure| (v3::PROGRAM, 3, procedure));
+    let calls = calls.chain([(nfsacl::PROGRAM, 3, 1), (nfsacl::PROGRAM, 3, 2), (nfsacl::PROGRAM, 2, 0)]);
     let others =
         [(v3::PROGRAM, 4, 0), (mount::PROGRAM, 2, 0), (mount::PROGRAM, 3, 3), (mount::PROGRAM, 3, 4), (1, 1, 1)];
     for (program, version, procedure) in calls.chain(others) {

@@ -7,13 +7,17 @@ use super::{
 };
 use std::{sync::LazyLock, time::Duration};
 
+mod client_acl;
+mod client_cthon;
 mod client_delegations;
 mod client_fsx;
 mod client_locks;
 mod client_nfs4;
+mod client_nlm;
 mod client_offload;
 mod client_pjdfstest;
 mod client_races;
+mod client_rpcbind;
 mod client_scripts;
 mod client_tree;
 mod client_two;
@@ -29,6 +33,7 @@ mod faults_restart;
 mod faults_shared;
 mod faults_slow;
 mod faults_vanished;
+mod holders;
 mod linux_crashes;
 mod linux_linux;
 mod server_callbacks;
@@ -124,6 +129,11 @@ const JOBS: &[Job] = &[
     faults_shared::JOB,
     faults_cut::SERVER,
     client_locks::JOB,
+    client_nlm::JOB,
+    client_nlm::LINUX,
+    client_cthon::JOB,
+    client_acl::JOB,
+    client_rpcbind::JOB,
     client_delegations::JOB,
     client_pjdfstest::JOB,
 ];

@@ -54,15 +54,15 @@ impl Leases {
 fn a_lock_ends_the_courtesy_of_those_in_its_way_and_of_no_other() {
     let (claims, leases) = with_leases();
     for client in 1..=3 {
-        claims.locked(file(1), &owner(client, "a"), range(client * 10, client * 10), Kind::Write).unwrap();
+        claims.lock_as(file(1), &owner(client, "a"), range(client * 10, client * 10), Kind::Write).unwrap();
     }
     let asker = owner(9, "a");
     leases.end(&[1, 2]);
-    claims.locked(file(1), &asker, range(0, 20), Kind::Read).unwrap();
+    claims.lock_as(file(1), &asker, range(0, 20), Kind::Read).unwrap();
     assert_eq!(leases.asked(), [Client::V4(1), Client::V4(2)]);
     assert_eq!([1, 2, 3].map(|client| claims.held_by(Client::V4(client)).1), [0, 0, 1]);
     // Whose lease is not over is in the way as before, and is asked about once.
-    assert_eq!(denied(claims.locked(file(1), &asker, range(0, 30), Kind::Read)).range, range(30, 30));
+    assert_eq!(denied(claims.lock_as(file(1), &asker, range(0, 30), Kind::Read)).range, range(30, 30));
     assert_eq!(leases.asked(), [Client::V4(3)]);
     assert!(
         denied(claims.test(&request(file(1), &asker, range(30, 30), Kind::Read))).by == LockedBy::Holder(owner(3, "a"))
@@ -98,15 +98,15 @@ fn a_client_may_lose_what_is_wanted_and_nothing_else() {
         for name in ["a", "b"] {
             let holder = owner(1, name);
             shares.push(claims.share(file(number), &holder, Access::READ, Deny::WRITE).unwrap());
-            claims.locked(file(number), &holder, range(0, 9), Kind::Read).unwrap();
+            claims.lock_as(file(number), &holder, range(0, 9), Kind::Read).unwrap();
         }
     }
     leases.end(&[1]);
-    claims.locked(file(1), &owner(2, "a"), range(5, 5), Kind::Write).unwrap();
+    claims.lock_as(file(1), &owner(2, "a"), range(5, 5), Kind::Write).unwrap();
     assert_eq!(claims.held_by(Client::V4(1)), (2, 2));
     assert_eq!(shares.iter().map(|share| share.modes().is_some()).collect::<Vec<_>>(), [false, false, true, true]);
     assert_eq!(claims.may(file(1), Access::WRITE, Asker::Anonymous), Ok(()));
-    denied(claims.locked(file(2), &owner(2, "a"), range(5, 5), Kind::Write));
+    denied(claims.lock_as(file(2), &owner(2, "a"), range(5, 5), Kind::Write));
     assert!(claims.may(file(2), Access::WRITE, Asker::Anonymous).is_err());
 }
 
@@ -115,10 +115,10 @@ fn a_client_is_not_expired_by_itself() {
     let (claims, leases) = with_leases();
     leases.end(&[1]);
     let _share = claims.share(file(1), &owner(1, "a"), Access::BOTH, Deny::WRITE).unwrap();
-    claims.locked(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
+    claims.lock_as(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
     assert!(claims.share(file(1), &owner(1, "b"), Access::WRITE, Deny::NONE).is_err());
     assert!(claims.may(file(1), Access::WRITE, Asker::Holder(&owner(1, "b"))).is_err());
-    denied(claims.locked(file(1), &owner(1, "b"), range(0, 0), Kind::Write));
+    denied(claims.lock_as(file(1), &owner(1, "b"), range(0, 0), Kind::Write));
     assert_eq!((leases.asked(), claims.held_by(Client::V4(1))), (vec![], (1, 1)));
 }
 
@@ -128,9 +128,9 @@ fn who_is_asked_may_ask_the_table() {
     let (claims, leases) = with_leases();
     assert!(leases.claims.set(claims.clone()).is_ok());
     let _share = claims.share(file(1), &owner(1, "a"), Access::BOTH, Deny::BOTH).unwrap();
-    claims.locked(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
+    claims.lock_as(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
     leases.end(&[1]);
-    claims.locked(file(1), &owner(2, "a"), range(0, 0), Kind::Write).unwrap();
+    claims.lock_as(file(1), &owner(2, "a"), range(0, 0), Kind::Write).unwrap();
     assert_eq!((claims.held_by(Client::V4(1)), leases.asked().len()), ((0, 0), 1));
 }
 
@@ -148,17 +148,17 @@ struct Returning(Claims);
 
 impl Wake for Returning {
     fn wake(&self) {
-        self.0.locked(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
+        self.0.lock_as(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
     }
 }
 
 #[test]
 fn a_client_that_takes_again_what_was_released_is_asked_about_once() {
     let (claims, always) = (claims(), Arc::new(Always) as Arc<dyn Courtesy>);
-    claims.locked(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
+    claims.lock_as(file(1), &owner(1, "a"), range(0, 0), Kind::Write).unwrap();
     let wake: Option<Arc<dyn Wake>> = Some(Arc::new(Returning(claims.clone())));
     denied(claims.lock(&LockRequest { wake, ..request(file(1), &owner(3, "a"), range(0, 0), Kind::Write) }));
     claims.connect(Arc::downgrade(&always));
-    let by = denied(claims.locked(file(1), &owner(2, "a"), range(0, 0), Kind::Write)).by;
+    let by = denied(claims.lock_as(file(1), &owner(2, "a"), range(0, 0), Kind::Write)).by;
     assert_eq!(by, LockedBy::Holder(owner(1, "a")));
 }

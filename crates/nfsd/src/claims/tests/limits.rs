@@ -31,14 +31,14 @@ fn a_client_has_so_many_shares_and_all_have_so_many() {
 #[test]
 fn a_client_has_so_many_ranges_and_all_have_so_many() {
     let claims = limited(Limits { ranges_of_client: 4, ranges: 6, ..Limits::default() });
-    let lock = |client, at| claims.locked(file(1), &owner(client, "a"), range(at, at), Kind::Read);
+    let lock = |client, at| claims.lock_as(file(1), &owner(client, "a"), range(at, at), Kind::Read);
     (0..4).for_each(|at| lock(1, at * 2).unwrap());
     assert!(is_too_many(lock(1, 8)));
-    let whole = |kind| claims.locked(file(1), &owner(1, "a"), range(0, 6), kind);
+    let whole = |kind| claims.lock_as(file(1), &owner(1, "a"), range(0, 6), kind);
     // What replaces others is no more than they were; then there is room for a split.
     whole(Kind::Read).unwrap();
     assert_eq!(claims.held_by(Client::V4(1)).1, 1);
-    claims.locked(file(1), &owner(1, "a"), range(2, 2), Kind::Write).unwrap();
+    claims.lock_as(file(1), &owner(1, "a"), range(2, 2), Kind::Write).unwrap();
     assert_eq!(claims.held_by(Client::V4(1)).1, 3);
     claims.unlock(file(1), &owner(1, "a"), range(5, 5)).unwrap();
     claims.unlock(file(1), &owner(1, "a"), range(1, 1)).unwrap();
@@ -59,8 +59,8 @@ fn a_client_has_so_many_ranges_and_all_have_so_many() {
 fn what_is_locked_can_be_unlocked_at_the_limit() {
     let claims = limited(Limits { ranges_of_client: 2, ..Limits::default() });
     let holder = owner(1, "a");
-    claims.locked(file(1), &holder, range(0, 9), Kind::Write).unwrap();
-    claims.locked(file(2), &holder, range(0, 9), Kind::Write).unwrap();
+    claims.lock_as(file(1), &holder, range(0, 9), Kind::Write).unwrap();
+    claims.lock_as(file(2), &holder, range(0, 9), Kind::Write).unwrap();
     assert!(is_too_many(claims.unlock(file(1), &holder, range(5, 5))));
     assert_eq!(claims.owned(file(1)), [(holder.clone(), range(0, 9), Kind::Write)]);
     claims.unlock(file(1), &holder, range(5, 9)).unwrap();
@@ -121,9 +121,9 @@ fn a_million_locks_of_others_slow_nobody() {
                     // Each reaches far over others of other owners.
                     _ => (range(2 * base + number * 8 + at % 4, 2 * base + number * 8 + 5), Kind::Read),
                 };
-                claims.locked(file(1), &owners[at as usize % 4], wanted, kind).unwrap();
+                claims.lock_as(file(1), &owners[at as usize % 4], wanted, kind).unwrap();
             }
-            assert!(is_too_many(claims.locked(file(1), &owners[0], range(0, 0), Kind::Read)));
+            assert!(is_too_many(claims.lock_as(file(1), &owners[0], range(0, 0), Kind::Read)));
         }
     });
     let per_lock = flood as f64 / RANGES as f64;
@@ -132,9 +132,9 @@ fn a_million_locks_of_others_slow_nobody() {
     for kind in [Kind::Write, Kind::Read] {
         let work = steps(|| {
             for at in 0..1000 {
-                claims.locked(file(1), &decent, range(at * 10, at * 10 + 5), kind).unwrap();
+                claims.lock_as(file(1), &decent, range(at * 10, at * 10 + 5), kind).unwrap();
                 claims.unlock(file(1), &decent, range(at * 10, at * 10 + 5)).unwrap();
-                denied(claims.locked(file(1), &decent, range(at * 10, u64::MAX), kind));
+                denied(claims.lock_as(file(1), &decent, range(at * 10, u64::MAX), kind));
                 denied(claims.test(&request(file(1), &decent, range(base + 3, base + 4), kind)));
             }
         });
@@ -142,7 +142,7 @@ fn a_million_locks_of_others_slow_nobody() {
     }
     // One of them who has much himself finds out as soon that somebody else is in his way.
     let greedy = owner(0, "0");
-    let work = steps(|| drop(denied(claims.locked(file(1), &greedy, range(0, u64::MAX), Kind::Read))));
+    let work = steps(|| drop(denied(claims.lock_as(file(1), &greedy, range(0, u64::MAX), Kind::Read))));
     assert!(work < 150, "{work}");
     (0..clients).for_each(|client| claims.release_client(Client::V4(client)));
     assert!(claims.is_empty());
@@ -155,7 +155,7 @@ fn a_client_is_released_in_time_proportional_to_what_it_has() {
     for client in 0..2 {
         for at in 0..if client == 0 { 20_000 } else { 10 } {
             claims
-                .locked(file(at % 100), &owner(client, "a"), range(u64::from(at), u64::from(at)), Kind::Read)
+                .lock_as(file(at % 100), &owner(client, "a"), range(u64::from(at), u64::from(at)), Kind::Read)
                 .unwrap();
         }
     }

@@ -7,8 +7,8 @@ use super::*;
 fn who_is_in_the_way_is_told() {
     let claims = claims();
     let (first, second) = (owner(1, "a"), owner(2, "a"));
-    claims.locked(file(1), &first, range(10, 19), Kind::Read).unwrap();
-    claims.locked(file(1), &first, range(20, u64::MAX), Kind::Write).unwrap();
+    claims.lock_as(file(1), &first, range(10, 19), Kind::Read).unwrap();
+    claims.lock_as(file(1), &first, range(20, u64::MAX), Kind::Write).unwrap();
     let by = LockedBy::Holder(first.clone());
     for (wanted, kind, found, found_kind) in [
         (range(0, 10), Kind::Write, range(10, 19), Kind::Read),
@@ -17,7 +17,7 @@ fn who_is_in_the_way_is_told() {
     ] {
         let expected = Denied { range: found, kind: found_kind, by: by.clone() };
         assert_eq!(denied(claims.test(&request(file(1), &second, wanted, kind))), expected);
-        assert_eq!(denied(claims.locked(file(1), &second, wanted, kind)), expected);
+        assert_eq!(denied(claims.lock_as(file(1), &second, wanted, kind)), expected);
         // Not in his own way.
         claims.test(&request(file(1), &first, wanted, kind)).unwrap();
     }
@@ -35,18 +35,18 @@ fn an_upgrade_that_is_denied_takes_nothing_away() {
     let claims = claims();
     let (first, second) = (owner(1, "a"), owner(1, "b"));
     for holder in [&first, &second] {
-        claims.locked(file(1), holder, range(0, 9), Kind::Read).unwrap();
+        claims.lock_as(file(1), holder, range(0, 9), Kind::Read).unwrap();
     }
     let before = claims.owned(file(1));
-    denied(claims.locked(file(1), &first, range(5, 14), Kind::Write));
+    denied(claims.lock_as(file(1), &first, range(5, 14), Kind::Write));
     assert_eq!(claims.owned(file(1)).len(), before.len());
     assert!(before.iter().all(|lock| claims.owned(file(1)).contains(lock)));
     claims.unlock(file(1), &second, range(5, 9)).unwrap();
-    claims.locked(file(1), &first, range(5, 14), Kind::Write).unwrap();
-    denied(claims.locked(file(1), &second, range(14, 14), Kind::Read));
+    claims.lock_as(file(1), &first, range(5, 14), Kind::Write).unwrap();
+    denied(claims.lock_as(file(1), &second, range(14, 14), Kind::Read));
     // Down again, and others can read at once.
-    claims.locked(file(1), &first, range(0, 20), Kind::Read).unwrap();
-    claims.locked(file(1), &second, range(0, 20), Kind::Read).unwrap();
+    claims.lock_as(file(1), &first, range(0, 20), Kind::Read).unwrap();
+    claims.lock_as(file(1), &second, range(0, 20), Kind::Read).unwrap();
     assert_eq!(claims.held_by(first.client()), (0, 2), "what touches is one range");
 }
 
@@ -56,7 +56,7 @@ fn a_part_can_be_unlocked_and_what_is_not_locked_too() {
     let claims = claims();
     let holder = owner(1, "a");
     claims.unlock(file(1), &holder, Range::ALL).unwrap();
-    claims.locked(file(1), &holder, Range::ALL, Kind::Write).unwrap();
+    claims.lock_as(file(1), &holder, Range::ALL, Kind::Write).unwrap();
     claims.unlock(file(1), &holder, range(u64::MAX, u64::MAX)).unwrap();
     claims.unlock(file(1), &holder, range(0, 0)).unwrap();
     claims.unlock(file(1), &holder, range(10, 19)).unwrap();
@@ -78,8 +78,8 @@ fn a_client_is_released_and_only_that_one() {
         for number in 0..20 {
             let holder = owner(client, &format!("{number}"));
             shares.push(claims.share(file(number), &holder, Access::READ, Deny::NONE).unwrap());
-            claims.locked(file(number), &holder, range(client * 10, client * 10 + 5), Kind::Write).unwrap();
-            claims.locked(file(number), &holder, range(1000, 2000), Kind::Read).unwrap();
+            claims.lock_as(file(number), &holder, range(client * 10, client * 10 + 5), Kind::Write).unwrap();
+            claims.lock_as(file(number), &holder, range(1000, 2000), Kind::Read).unwrap();
         }
     }
     claims.release_client(Client::V4(2));

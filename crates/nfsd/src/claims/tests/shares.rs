@@ -78,12 +78,12 @@ fn what_is_denied_is_denied_to_all_but_who_denied_it() {
 fn byte_ranges_refuse_no_reading_and_no_open() {
     let claims = claims();
     let holder = owner(1, "a");
-    claims.locked(file(1), &holder, Range::ALL, Kind::Write).unwrap();
+    claims.lock_as(file(1), &holder, Range::ALL, Kind::Write).unwrap();
     assert_eq!(claims.may(file(1), Access::BOTH, Asker::Anonymous), Ok(()));
     // The same name opens it for another, and holds no range by that.
     let share = claims.share(file(1), &owner(2, "a"), Access::BOTH, Deny::BOTH).unwrap();
     assert!(!claims.has_locks(file(1), &owner(2, "a")) && claims.has_locks(file(1), &holder));
-    assert!(claims.locked(file(1), &owner(2, "a"), range(0, 0), Kind::Read).is_err());
+    assert!(claims.lock_as(file(1), &owner(2, "a"), range(0, 0), Kind::Read).is_err());
     claims.unlock_all(file(1), &holder);
     assert!(share.modes().is_some());
 }

@@ -33,7 +33,7 @@ fn act(claims: &Claims, counted: &[Counted; 2], client: u64, draws: &mut Draws) 
         }
         1 => claims.release_client(holder.client()),
         2..5 => {
-            if claims.locked(file, &holder, range(at, at), Kind::Write).is_ok() {
+            if claims.lock_as(file, &holder, range(at, at), Kind::Write).is_ok() {
                 assert_eq!(writers.fetch_add(1, Ordering::SeqCst), 0, "two write");
                 assert_eq!(readers.load(Ordering::SeqCst), 0, "somebody reads what is written");
                 thread::yield_now();
@@ -42,7 +42,7 @@ fn act(claims: &Claims, counted: &[Counted; 2], client: u64, draws: &mut Draws) 
             }
         }
         _ => {
-            if claims.locked(file, &holder, range(at, at), Kind::Read).is_ok() {
+            if claims.lock_as(file, &holder, range(at, at), Kind::Read).is_ok() {
                 readers.fetch_add(1, Ordering::SeqCst);
                 assert_eq!(writers.load(Ordering::SeqCst), 0, "somebody writes what is read");
                 thread::yield_now();
@@ -79,7 +79,8 @@ fn a_release_beside_calls_of_the_same_client_loses_no_count() {
                 let holder = owner(1, &number.to_string());
                 for at in 0..3_000 {
                     let file = file(at % 5);
-                    let _ = claims.locked(file, &holder, range(u64::from(at % 50), u64::from(at % 50 + 9)), Kind::Read);
+                    let _ =
+                        claims.lock_as(file, &holder, range(u64::from(at % 50), u64::from(at % 50 + 9)), Kind::Read);
                     let share = claims.share(file, &holder, Access::READ, Deny::WRITE);
                     if at % 3 == 0 {
                         claims.release_client(Client::V4(1));

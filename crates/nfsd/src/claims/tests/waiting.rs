@@ -85,7 +85,7 @@ fn who_asks_without_waiting_waits_no_more() {
     let it = Fixture::new(Limits::default());
     assert!(it.waits(1, "holder", range(0, 9), Kind::Write) && !it.waits(2, "a", range(0, 9), Kind::Write));
     assert!(!it.waits(2, "a", range(3, 4), Kind::Write));
-    denied(it.claims.locked(file(1), &owner(2, "a"), range(0, 9), Kind::Write));
+    denied(it.claims.lock_as(file(1), &owner(2, "a"), range(0, 9), Kind::Write));
     it.unlock(1, "holder");
     assert_eq!(it.told(), ["a"], "for the other range, once");
 }
@@ -139,7 +139,7 @@ fn a_client_waits_for_so_many_and_a_file_is_waited_for_by_so_many() {
     assert_eq!(it.told().len(), 5, "three of one client, two of the other");
     // One that is given up makes room for another.
     assert!(it.waits(1, "holder", range(0, 99), Kind::Write));
-    denied(it.claims.locked(file(1), &owner(2, "many"), range(20, 20), Kind::Read));
+    denied(it.claims.lock_as(file(1), &owner(2, "many"), range(20, 20), Kind::Read));
     assert!(!it.waits(3, "many", range(32, 32), Kind::Read));
     (1..=3).for_each(|client| it.claims.release_client(Client::V4(client)));
     assert!(it.claims.is_empty());

@@ -22,7 +22,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::Duration,
@@ -63,11 +63,16 @@ pub(crate) struct Recovery {
     later: Mutex<Vec<Later>>,
     grace: Mutex<Grace>,
     is_grace: AtomicBool,
+    /// Whether clients of another protocol reclaim in this moment, if there is one.
+    beside: OnceLock<Beside>,
     epoch: u32,
     path: PathBuf,
     /// Writes that failed, told at the first, second, fourth and so on.
     failures: AtomicU64,
 }
+
+/// Says whether somebody else has a grace period now.
+type Beside = Box<dyn Fn() -> bool + Send + Sync>;
 
 struct Grace {
     until: Timestamp,
@@ -139,6 +144,7 @@ impl Recovery {
             journal: Mutex::new(journal),
             later: Mutex::default(),
             is_grace: AtomicBool::new(!awaited.is_empty()),
+            beside: OnceLock::new(),
             grace: Mutex::new(Grace {
                 until,
                 latest,
@@ -159,8 +165,18 @@ impl Recovery {
     }
 
     /// Whether clients may still reclaim, so that READ, WRITE and new locks have to wait unless nothing can conflict.
-    pub(crate) fn is_grace(&self) -> bool {
+    pub(crate) fn is_own_grace(&self) -> bool {
         self.is_grace.load(Ordering::Acquire)
+    }
+
+    /// The same, or clients of another protocol may.
+    pub(crate) fn is_grace(&self) -> bool {
+        self.is_own_grace() || self.beside.get().is_some_and(|is_beside| is_beside())
+    }
+
+    /// From now on nobody gets anything new while this says so, either. Once.
+    pub(crate) fn wait_beside(&self, is_grace: Beside) {
+        let _ = self.beside.set(is_grace);
     }
 
     /// The journal, which knows all that was left for later.
@@ -204,7 +220,7 @@ impl Recovery {
     /// RECLAIM_BAD if it held nothing, or was another principal's; DELAY while the grace period ends.
     pub(crate) fn reclaim<P>(&self, client: &Client<P>, now: Timestamp) -> Result<Recorded, Status> {
         let mut grace = lock(&self.grace);
-        if !self.is_grace() || client.is_complete() {
+        if !self.is_own_grace() || client.is_complete() {
             return Err(Status::NO_GRACE);
         }
         if grace.is_ending {
@@ -337,7 +353,7 @@ impl Recovery {
         let is_other = |grace: &Grace| {
             grace.awaited.contains(owner) && grace.past.get(owner).is_some_and(|known| known.principal != principal)
         };
-        self.is_grace() && is_other(&lock(&self.grace))
+        self.is_own_grace() && is_other(&lock(&self.grace))
     }
 
     /// Ends the grace period when it is time, and writes what was left for later. Sleeps.
@@ -362,7 +378,7 @@ impl Recovery {
 
     fn end_grace(&self, journal: &mut Journal, now: Timestamp) -> Result<(), Status> {
         let mut grace = lock(&self.grace);
-        if !self.is_grace() || !(grace.awaited.is_empty() || now >= grace.until) {
+        if !self.is_own_grace() || !(grace.awaited.is_empty() || now >= grace.until) {
             return Ok(());
         }
         // Those that were revoked before and have not come are forgotten with those that were awaited.

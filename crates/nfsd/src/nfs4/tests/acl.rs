@@ -1,14 +1,15 @@
 //! Access control lists and masks, asked of whole servers: of a directory's, whose file system has to have lists, and
-//! of memory, which has modes alone.
+//! of memory, also with modes alone.
 
 use super::{create_with, on_each};
 use crate::{
-    Caller, Changed, Fault, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, New, ReadData, Told,
-    Via, failed,
+    Caller, Changed, Fault, Features, FileId, FileSystem, Found, Listing, ListingBudget, Made, MemoryFs, New, ReadData,
+    Told, Via, failed,
     nfs4::{
         attributes::tests::{file, told, value},
         testing::{TestClient, TestServer, only},
     },
+    testing::env,
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer};
@@ -172,7 +173,7 @@ fn a_list_that_cannot_be_had_changes_nothing() {
         assert_eq!(client.walk("new").err(), Some(Status::NOENT));
         assert_eq!(mode(&client, &file), 0o644);
     });
-    let server = TestServer::memory();
+    let server = TestServer::serving(Arc::new(MemoryFs::new(1 << 20, &env()).without_acls()));
     let client = server.client("a");
     let file = file(&server, &client, "f");
     let named = acl(&[allow("1000", R)]);

@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use crate::{nfs4::testing::Setup, testing as rpc};
-use rpcrdma_nfs::{v3, v4::OwnerName};
+use rpcrdma_nfs::{attr::PosixAcl, nfsacl, v3, v4::OwnerName};
 use std::time::Duration;
 
 /// Waits for what another thread brings about.
@@ -37,6 +37,12 @@ impl Others<'_> {
     fn set(&self, values: &[Value]) -> Status {
         let set = ops::SetAttr { state: StateId::ANONYMOUS, attributes: FileAttributes::of(values) };
         self.client.on(&self.file, Args::SetAttr(set)).status()
+    }
+
+    fn set_acl(&self) -> Result<(), v3::Status> {
+        let list = nfsacl::List::of(&PosixAcl::of_mode(0o600), (0, 0)).unwrap();
+        let lists = nfsacl::Lists::new(nfsacl::mask::ACCESS, list, nfsacl::List::default());
+        rpc::plain(self.version_3.ask(nfsacl::SetAcl { file: self.file_3(), lists })).map(drop)
     }
 
     fn set_3(&self, new: v3::NewAttributes) -> Result<(), v3::Status> {
@@ -73,7 +79,7 @@ const READS: [(&str, Deed); 5] = [
 ];
 
 /// What changes a file, its attributes or its names.
-const CHANGES: [(&str, Deed); 18] = [
+const CHANGES: [(&str, Deed); 19] = [
     ("OPEN to write", |o| open(o.client, "f", "o", WRITE, 0).err().unwrap_or(Status::OK)),
     ("OPEN that denies reading", |o| open(o.client, "f", "o", READ, 1).err().unwrap_or(Status::OK)),
     ("OPEN that cuts", |o| {
@@ -103,6 +109,7 @@ const CHANGES: [(&str, Deed); 18] = [
     }),
     ("WRITE of version 3", |o| of_3(o.version_3.write(&o.file_3(), 0, "x"))),
     ("SETATTR of version 3", |o| of_3(o.set_3(v3::NewAttributes { mode: Some(0o600), ..Default::default() }))),
+    ("SETACL beside version 3", |o| of_3(o.set_acl())),
     ("REMOVE of version 3", |o| of_3(o.version_3.remove(&o.root, "f"))),
     ("RENAME of version 3", |o| of_3(o.version_3.rename((&o.root, "g"), (&o.root, "f")))),
 ];

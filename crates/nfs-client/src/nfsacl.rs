@@ -1,0 +1,88 @@
+//! NFSACL: access control lists beside NFS version 3, over its transport and as its caller (ULB-4.2-a).
+//!
+//! A server that does not have the program is asked once: every later call fails at once, and as that one did.
+
+use crate::{Error, Nfs3};
+use rpcrdma_nfs::{
+    attr::{Acls, PosixAcl},
+    nfsacl::{GetAcl, List, Lists, SetAcl, mask},
+    v3::Handle,
+};
+use rpcrdma_oncrpc::{CallError, Rejection};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// Both lists of a file.
+const BOTH: u32 = mask::ACCESS | mask::DEFAULT;
+
+/// Whether a server has said that it does not have the program. Clones of a client share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Missing(Arc<AtomicBool>);
+
+impl Missing {
+    fn check(&self, procedure: &'static str) -> Result<(), Error> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(Error::Call { procedure, source: Rejection::ProgramUnavailable.into() }),
+            false => Ok(()),
+        }
+    }
+
+    /// A server that has only another version of the program does not have it.
+    fn learn<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        use Rejection::{ProgramMismatch, ProgramUnavailable};
+        match result {
+            Err(Error::Call {
+                procedure,
+                source: CallError::Rejected(ProgramUnavailable | ProgramMismatch { .. }),
+            }) => {
+                self.0.store(true, Ordering::Relaxed);
+                Err(Error::Call { procedure, source: ProgramUnavailable.into() })
+            }
+            other => other,
+        }
+    }
+}
+
+impl Nfs3 {
+    /// GETACL: the access control lists of a file, which are those of its mode where it has no others. The reply has room
+    /// for the longest lists that there are (ULB-4.2-c).
+    ///
+    /// # Errors
+    /// One that answers [`Error::is_not_supported`] where the server has no lists; see [`Error`].
+    pub async fn acls(&self, file: &Handle) -> Result<Acls, Error> {
+        const GETACL: &str = "GETACL";
+        self.acls_missing().check(GETACL)?;
+        let told = self.simple(&GetAcl { file: file.clone(), mask: BOTH }).await;
+        let lists = self.acls_missing().learn(told)?.lists;
+        let nonsense = |what| Error::Nonsense { procedure: GETACL, what };
+        let (Some(access), Some(default)) = (lists.access(), lists.default()) else {
+            return Err(nonsense("told fewer lists than were asked for"));
+        };
+        let posix = |list: &List| list.posix().ok_or_else(|| nonsense("sent entries that are no access control list"));
+        let default = if default.entries().is_empty() { None } else { Some(posix(default)?) };
+        Ok(Acls { access: posix(access)?, default })
+    }
+
+    /// SETACL: sets both lists of a file, and with them the permissions of its mode. A directory without a default list
+    /// has none then; other files cannot have one.
+    ///
+    /// # Errors
+    /// As [`acls`](Self::acls); and `NFS3ERR_FBIG` if a list has more entries than can be sent.
+    pub async fn set_acls(&self, file: &Handle, acls: &Acls) -> Result<(), Error> {
+        const SETACL: &str = "SETACL";
+        self.acls_missing().check(SETACL)?;
+        // Of the owner and the group servers look at the rights alone.
+        let nobody = (0, 0);
+        let default = |acl: &PosixAcl| List::of_default(acl, nobody);
+        let default = acls.default.as_ref().map_or(Some(List::default()), default);
+        let (Some(access), Some(default)) = (List::of(&acls.access, nobody), default) else {
+            let status = rpcrdma_nfs::v3::Status::FBIG.into();
+            return Err(Error::Status { procedure: SETACL, status, denied: None });
+        };
+        let call = SetAcl { file: file.clone(), lists: Lists::new(BOTH, access, default) };
+        let set = self.simple(&call).await;
+        self.acls_missing().learn(set).map(drop)
+    }
+}

@@ -1,0 +1,86 @@
+//! What procedures are called with.
+
+use super::basic::{CallerName, Cookie, OwnerHandle, Widen};
+use crate::v3::Handle;
+
+located! {
+    /// Which octets of which file, and for whom (`nlm_lock`, `nlm4_lock`).
+    pub struct Lock<W> {
+        /// The caller's host, by its own account.
+        pub caller: CallerName,
+        /// The file.
+        pub file: Handle,
+        /// The owner on that host.
+        pub owner: OwnerHandle,
+        /// The owner's process, as the host numbers it. It is a part of who the owner is.
+        pub process: i32,
+        /// The first octet.
+        pub offset: W,
+        /// How many; 0 for all to the end of the file, however long it becomes.
+        pub length: W,
+    }
+
+    /// LOCK and NM_LOCK.
+    pub struct LockArguments<W> {
+        /// Comes back with the answer.
+        pub cookie: Cookie,
+        /// Whether to wait for it.
+        pub block: bool,
+        /// Whether others may not have it even for reading.
+        pub exclusive: bool,
+        /// What is to be locked.
+        pub lock: Lock<W>,
+        /// Whether the caller had it before the server started again.
+        pub reclaim: bool,
+        /// The state number of the caller's host (NSM).
+        pub state: i32,
+    }
+
+    /// CANCEL: ends waiting for a lock that was asked for with the same words.
+    pub struct CancelArguments<W> {
+        /// Comes back with the answer.
+        pub cookie: Cookie,
+        /// As it was asked for.
+        pub block: bool,
+        /// As it was asked for.
+        pub exclusive: bool,
+        /// As it was asked for.
+        pub lock: Lock<W>,
+    }
+
+    /// TEST, and GRANTED, by which a server says that a lock has been given to who waited for it.
+    pub struct TestArguments<W> {
+        /// Comes back with the answer.
+        pub cookie: Cookie,
+        /// Whether others may not have it even for reading.
+        pub exclusive: bool,
+        /// What is to be locked.
+        pub lock: Lock<W>,
+    }
+
+    /// UNLOCK.
+    pub struct UnlockArguments<W> {
+        /// Comes back with the answer.
+        pub cookie: Cookie,
+        /// What is to be unlocked.
+        pub lock: Lock<W>,
+    }
+}
+
+xdr_struct! {
+    /// FREE_ALL: a host has started again, and holds nothing that it did not reclaim (`nlm_notify`).
+    pub struct Notice {
+        /// The host, by its own account.
+        pub name: CallerName,
+        /// Its state number (NSM).
+        pub state: i32,
+    }
+}
+
+impl Widen for Notice {
+    type Wide = Self;
+
+    fn widen(self) -> Self {
+        self
+    }
+}

@@ -1,0 +1,89 @@
+//! What everything else is made of: names, owners, cookies, and offsets of either width.
+
+use crate::v3::Handle;
+use rpcrdma_xdr::{Decode, Encode};
+
+/// The longest name of a host, in octets (`LM_MAXSTRLEN`).
+pub const MAX_NAME_OCTETS: usize = 1024;
+
+/// The longest owner or cookie, in octets (`MAX_NETOBJ_SZ`).
+pub const MAX_OBJECT_OCTETS: usize = 1024;
+
+xdr_octets! {
+    /// The name that a host gives itself (`caller_name`): any octets. Nothing says that it is true.
+    pub struct CallerName: MAX_NAME_OCTETS, copied;
+
+    /// Who on a host owns a lock or a share (`oh`): octets that mean something to the host alone.
+    pub struct OwnerHandle: MAX_OBJECT_OCTETS, copied;
+
+    /// What a caller puts into a call to know its answer again.
+    pub struct Cookie: MAX_OBJECT_OCTETS, copied;
+}
+
+/// The type of offsets and lengths: `u32` in versions 1 and 3, `u64` in version 4.
+pub trait Width: Encode + Decode + Copy + Into<u64> + narrowed::Narrow + Send + 'static {}
+
+impl Width for u32 {}
+impl Width for u64 {}
+
+/// From 64 bits, for those who answer. Nobody else has a width.
+pub(super) mod narrowed {
+    /// How a place in a file is told in this width.
+    pub trait Narrow {
+        /// This offset, or the last that there is.
+        fn offset(offset: u64) -> Self;
+        /// This length. One that does not fit goes to the end of the file, which is told as 0.
+        fn length(length: u64) -> Self;
+    }
+
+    impl Narrow for u32 {
+        fn offset(offset: u64) -> Self {
+            Self::try_from(offset).unwrap_or(Self::MAX)
+        }
+
+        fn length(length: u64) -> Self {
+            Self::try_from(length).unwrap_or(0)
+        }
+    }
+
+    impl Narrow for u64 {
+        fn offset(offset: u64) -> Self {
+            offset
+        }
+
+        fn length(length: u64) -> Self {
+            length
+        }
+    }
+}
+
+/// What has the same meaning in version 4, with offsets of 64 bits.
+pub trait Widen {
+    /// The type of version 4.
+    type Wide;
+
+    /// The value in version 4.
+    fn widen(self) -> Self::Wide;
+}
+
+impl<W: Width> Widen for W {
+    type Wide = u64;
+
+    fn widen(self) -> u64 {
+        self.into()
+    }
+}
+
+macro_rules! as_wide_as_they_are {
+    ($($type:ty),*) => {$(
+        impl Widen for $type {
+            type Wide = Self;
+
+            fn widen(self) -> Self {
+                self
+            }
+        }
+    )*};
+}
+
+as_wide_as_they_are!(bool, i32, CallerName, OwnerHandle, Cookie, Handle);

@@ -1,0 +1,290 @@
+//! The lock manager (NLM versions 1, 3 and 4): locks and share reservations for clients of NFS version 3.
+//!
+//! Hosts and their owners are known here ([`hosts`]); what they have is in the table of claims, which version 4 asks,
+//! too, and from there on the server's own host. Locks that are waited for ([`waiting`]) are granted by calls to the
+//! address that has asked ([`grants`]). Nobody renews a lock: the status monitor ([`nsm`](crate::nsm)) says which hosts
+//! have started again, and who has to be told when this server has.
+//!
+//! A host is its address and the name that it gives itself. Addresses are what is known of a caller: whoever calls from
+//! a host's address can act for it, as with NFS version 3. All that a host can make the server keep or do has a limit
+//! ([`limits`]).
+
+mod grace;
+mod grants;
+mod hosts;
+mod limits;
+mod locks;
+mod room;
+mod service;
+mod shares;
+mod waiting;
+
+pub use limits::{
+    MAX_NLM_CALLS, MAX_NLM_CALLS_TO_CLIENT, MAX_NLM_HOSTS, MAX_NLM_HOSTS_OF_CLIENT, MAX_NLM_LOCKS_OF_HOST,
+    MAX_NLM_OWNERS, MAX_NLM_OWNERS_OF_HOST, MAX_NLM_WAITING, MAX_NLM_WAITING_OF_HOST, NlmLimits,
+};
+
+use crate::{
+    OpenFile, Origin, Outside, Queue,
+    claims::{Access, Claims, FileKey, HostLocks},
+    nfs4::Tasks,
+    nsm::{Holders, Monitor},
+    opened::Opened,
+    server::Server,
+};
+use grace::Grace;
+use hosts::{Host, Hosts};
+use limits::SWEEP_INTERVAL;
+use room::{Calls, Room};
+use rpcrdma_env::{BoxFuture, Clock, Env, Random};
+use rpcrdma_nfs::nlm::{CallerName, Form, Procedure, Status, VERSIONS};
+use rpcrdma_oncrpc::{CallContext, Handler, Router};
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+/// How much the lock manager keeps now, and what it has done since the server started, in number.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NlmCounts {
+    /// Hosts that have locked something lately.
+    pub hosts: usize,
+    /// Byte ranges that hosts have locked.
+    pub locks: usize,
+    /// Share reservations of hosts.
+    pub shares: usize,
+    /// Owners of either, each counted once for each file.
+    pub owners: usize,
+    /// Locks that hosts wait for.
+    pub waiting: usize,
+    /// Calls to hosts that are under way.
+    pub calls: usize,
+    /// Locks that hosts have waited for and have taken.
+    pub granted: u64,
+    /// Those that hosts did not want any more.
+    pub refused: u64,
+    /// Those that were given back, as the host did not answer.
+    pub unanswered: u64,
+}
+
+/// What a lock manager is made with.
+pub(crate) struct Setup {
+    pub(crate) server: Arc<Server>,
+    pub(crate) monitor: Arc<Monitor>,
+    pub(crate) outside: Arc<dyn Outside>,
+    pub(crate) queue: Arc<Queue>,
+    /// For how long hosts may lock again what they had, if any had something.
+    pub(crate) grace: Option<Duration>,
+    /// Whether programs of the server's host are excluded by what hosts lock.
+    pub(crate) host_locks: bool,
+    pub(crate) limits: NlmLimits,
+}
+
+/// The lock manager of a server.
+pub(crate) struct Lockd {
+    server: Arc<Server>,
+    monitor: Arc<Monitor>,
+    outside: Arc<dyn Outside>,
+    queue: Arc<Queue>,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    limits: NlmLimits,
+    host_locks: bool,
+    pub(crate) grace: Grace,
+    hosts: Hosts,
+    owners: Arc<Room>,
+    waiting: Arc<Room>,
+    calls: Arc<Calls>,
+    answers: grants::Answers,
+    tasks: Tasks,
+    totals: grants::Totals,
+    sweeps: AtomicU64,
+}
+
+/// A call, and how it wants to be answered.
+pub(crate) struct Call {
+    context: CallContext,
+    version: u32,
+    form: Form,
+    procedure: Procedure,
+}
+
+impl Call {
+    /// The address that it comes from.
+    fn client(&self) -> IpAddr {
+        self.context.connection.peer.ip().to_canonical()
+    }
+
+    /// The address that it has come to.
+    fn local(&self) -> IpAddr {
+        self.context.connection.local.ip().to_canonical()
+    }
+
+    fn origin(&self) -> Origin {
+        Origin::of(&self.context)
+    }
+}
+
+impl Lockd {
+    pub(crate) fn new(setup: Setup, env: &Env) -> Arc<Self> {
+        let Setup { server, monitor, outside, queue, grace, host_locks, limits } = setup;
+        let lockd = Arc::new(Self {
+            hosts: Hosts::new(&limits),
+            owners: Room::new(limits.owners),
+            waiting: Room::new(limits.waiting),
+            calls: Calls::new(limits.calls, limits.calls_to_client),
+            grace: Grace::new(env.clock.clone(), grace),
+            server,
+            monitor,
+            outside,
+            queue,
+            clock: env.clock.clone(),
+            random: env.random.clone(),
+            limits,
+            host_locks,
+            answers: grants::Answers::default(),
+            tasks: Tasks::default(),
+            totals: grants::Totals::default(),
+            sweeps: AtomicU64::new(0),
+        });
+        let holders: Weak<dyn Holders> = Arc::<Self>::downgrade(&lockd);
+        lockd.monitor.connect(holders);
+        lockd
+    }
+
+    /// What executes calls to all versions.
+    pub(crate) fn handler(self: &Arc<Self>, env: &Env) -> Arc<dyn Handler> {
+        let add =
+            |router: Router, version| router.with_service(Arc::new(service::NlmService::new(self.clone(), version)));
+        Arc::new(VERSIONS.into_iter().fold(Router::new(env), add))
+    }
+
+    fn claims(&self) -> &Claims {
+        &self.server.claims
+    }
+
+    /// The host of a call, known from now on.
+    fn enter(&self, call: &Call, name: &CallerName) -> Option<Arc<Host>> {
+        let (host, forgotten) = self.hosts.enter(call.client(), name.as_slice(), self.clock.now());
+        self.forget(forgotten);
+        host
+    }
+
+    fn forget(&self, hosts: Vec<Arc<Host>>) {
+        for host in hosts.into_iter().filter(|host| host.is_watched()) {
+            self.monitor.forget(host.address(), host.name());
+        }
+    }
+
+    /// Sees that a host is told when this server starts again.
+    ///
+    /// # Errors
+    /// If it cannot be put on the list: it would lose its locks without a word.
+    async fn watched(&self, host: &Host, call: &Call) -> Result<(), Status> {
+        if host.is_watched() {
+            return Ok(());
+        }
+        let watched = self.monitor.monitor(host.address(), call.local(), host.name()).await;
+        watched.map(|()| host.set_watched()).map_err(|error| {
+            tracing::debug!(client = %host.address(), %error, "a host gets no locks");
+            Status::DeniedNoLocks
+        })
+    }
+
+    /// The locks of the server's own host on a file. May sleep.
+    fn host_locks(&self, file: &Opened, open: &Arc<dyn OpenFile>) -> Option<Arc<dyn HostLocks>> {
+        self.host_locks.then(|| file.file_system.host_locks(open)).flatten()
+    }
+
+    /// Does what may wait on one of the program's workers, in a client's turn.
+    ///
+    /// # Errors
+    /// If the program drops it, as it ends.
+    async fn on_worker<T: Send + 'static>(
+        self: &Arc<Self>,
+        origin: Origin,
+        job: impl FnOnce(&Arc<Self>) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let lockd = self.clone();
+        self.queue.ask(origin, move || job(&lockd)).await.map_err(|_| Status::DeniedNoLocks)
+    }
+
+    /// Frees all that the host of this name at this address holds and waits for.
+    async fn free_all(self: &Arc<Self>, address: IpAddr, name: &[u8]) {
+        if let Some(host) = self.hosts.find(address, name) {
+            let _ = self
+                .on_worker(Origin::at((address, 0).into()), move |lockd| locks::release(lockd.claims(), &host))
+                .await;
+        }
+    }
+
+    /// Whether all who are in the way of using a file by version 3 are hosts at the address that the use comes from.
+    pub(crate) fn are_own_shares(&self, origin: Origin, file: FileKey, access: Access) -> bool {
+        let in_the_way = self.claims().in_the_way_of_use(file, access);
+        !in_the_way.is_empty() && self.hosts.are_at(&in_the_way, origin)
+    }
+
+    /// How much there is.
+    pub(crate) fn counts(&self) -> NlmCounts {
+        let all = self.hosts.all();
+        let held = |sum: (usize, usize), host: &Arc<Host>| {
+            let (shares, ranges) = self.claims().held_by(host.client());
+            (sum.0 + shares, sum.1 + ranges)
+        };
+        let (shares, locks) = all.iter().fold((0, 0), held);
+        let total = |total: &AtomicU64| total.load(Ordering::Relaxed);
+        NlmCounts {
+            hosts: all.len(),
+            locks,
+            shares,
+            owners: self.owners.used(),
+            waiting: self.waiting.used(),
+            calls: self.calls.count(),
+            granted: total(&self.totals.granted),
+            refused: total(&self.totals.refused),
+            unanswered: total(&self.totals.unanswered),
+        }
+    }
+
+    /// What goes on after calls were answered, and what is due from time to time. For the first who asks.
+    pub(crate) fn drive(self: &Arc<Self>) -> Option<[BoxFuture<'static, ()>; 2]> {
+        let tasks = self.tasks.driver()?;
+        let (lockd, clock) = (Arc::downgrade(self), self.clock.clone());
+        let sweeps = async move {
+            loop {
+                clock.sleep_until(clock.now() + SWEEP_INTERVAL).await;
+                let Some(lockd) = lockd.upgrade() else { return };
+                let _ = lockd.on_worker(Origin::LOCAL, Self::sweep).await;
+            }
+        };
+        Some([Box::pin(tasks), Box::pin(sweeps)])
+    }
+
+    /// Asks again for what is waited for, and forgets hosts that hold nothing.
+    pub(crate) fn sweep(self: &Arc<Self>) {
+        self.claims().sweep();
+        self.ask_again(self.sweeps.fetch_add(1, Ordering::Relaxed));
+        self.forget(self.hosts.forget_idle(self.clock.now()));
+    }
+}
+
+impl Holders for Lockd {
+    fn rebooted(&self, address: IpAddr, name: &[u8]) {
+        let Some(host) = self.hosts.find(address, name) else { return };
+        // What it held is freed by a worker, as files are closed; until then it is as if the notice came later.
+        let (claims, origin) = (self.claims().clone(), Origin::at((address, 0).into()));
+        drop(self.queue.ask(origin, move || locks::release(&claims, &host)));
+    }
+
+    fn holds(&self, address: IpAddr, name: &[u8]) -> bool {
+        self.hosts.find(address, name).is_some_and(|host| host.holds())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,183 @@
+//! The list of hosts that are to be notified after a restart, in the directory `nsm-ID` of the state directory, and the
+//! state number beside it.
+//!
+//! Each host has a file of its own with a name that no other file has had, so that taking one away never meets writing
+//! another. What [`List::put`] has returned from is on the disk. What is not as it was written was once acknowledged, and
+//! nobody knows whose it was: the file is kept under another name, for people to look at, and the server says so.
+//!
+//! ```text
+//! state:    state number (4 octets), SipHash-2-4 of that (8)
+//! host-ID:  its address (16), ours (16), its name, SipHash-2-4 of that (8)
+//! ```
+
+use super::disk::{self, Calls, Directory};
+use bytes::Bytes;
+use rpcrdma_nfs::nsm::MAX_NAME_OCTETS;
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+use siphasher::sip::SipHasher24;
+use std::{
+    fs::{File, OpenOptions},
+    hash::Hasher,
+    io,
+    net::{IpAddr, Ipv6Addr},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+};
+
+const STATE: &str = "state";
+const HOST: &str = "host-";
+/// What stands behind the name of a file that is not as it was written.
+const DAMAGED: &str = ".damaged";
+const ADDRESS_OCTETS: usize = 16;
+const CHECK_OCTETS: usize = 8;
+/// The most that is read of a file, in octets: one more than the largest has.
+const MAX_OCTETS: usize = 2 * ADDRESS_OCTETS + MAX_NAME_OCTETS + CHECK_OCTETS + 1;
+/// The state numbers that are used: Linux and others take them for signed ones.
+const MASK: u32 = i32::MAX as u32;
+
+/// A host that holds locks, as the list names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Listed {
+    /// Its address.
+    pub(super) address: IpAddr,
+    /// Ours, by which it knows us.
+    pub(super) local: IpAddr,
+    /// Its name, as it says it.
+    pub(super) name: Bytes,
+}
+
+/// Which file a host has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileNumber(pub(super) u64);
+
+impl FileNumber {
+    fn name(self) -> String {
+        format!("{HOST}{:016x}", self.0)
+    }
+}
+
+/// The list on the disk.
+pub(super) struct List {
+    calls: Box<dyn Calls>,
+    /// Nobody else has the list while this is open.
+    _lock: Option<File>,
+}
+
+/// What the list said when it was opened.
+pub(super) struct Past {
+    pub(super) hosts: Vec<(FileNumber, Listed)>,
+    /// Our state number now: on the disk already.
+    pub(super) state: u32,
+    /// How many files were not as they were written.
+    pub(super) damaged: usize,
+}
+
+impl List {
+    /// Opens a server's list in a state directory, or `None` if another server has it.
+    pub(super) fn take(directory: &Path, server: Option<u64>) -> io::Result<Option<Self>> {
+        let path = match server {
+            Some(server) => directory.join(format!("nsm-{server:016x}")),
+            None => directory.join("nsm"),
+        };
+        let calls = Directory::open(&path)?;
+        let lock = path.with_extension("lock");
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(lock)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => Ok(None),
+            taken => {
+                taken?;
+                Ok(Some(Self { calls: Box::new(calls), _lock: Some(lock) }))
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_calls(calls: impl Calls + 'static) -> Self {
+        Self { calls: Box::new(calls), _lock: None }
+    }
+
+    /// Reads what is there, and raises the state number, which is on the disk when this returns. `fallback` takes its
+    /// place where nobody knows it any more.
+    pub(super) fn open(&self, fallback: u32) -> io::Result<Past> {
+        let (mut hosts, mut last, mut damaged) = (Vec::new(), None, 0);
+        for name in self.calls.names()? {
+            if disk::is_draft(&name) {
+                self.calls.remove(&name)?;
+                continue;
+            }
+            let number = name.strip_prefix(HOST).and_then(|digits| u64::from_str_radix(digits, 16).ok());
+            let number = number.map(FileNumber).filter(|number| number.name() == name);
+            if number.is_none() && name != STATE {
+                continue;
+            }
+            let octets = self.calls.read(&name, MAX_OCTETS as u64)?;
+            let is_whole = match (number, checked(&octets)) {
+                (Some(number), Some(body)) => parse(body).map(|host| hosts.push((number, host))).is_some(),
+                (None, Some(body)) => body.try_into().map(|body| last = Some(u32::from_be_bytes(body))).is_ok(),
+                (_, None) => false,
+            };
+            if !is_whole {
+                self.calls.rename(&name, &format!("{name}{DAMAGED}"))?;
+                damaged += 1;
+                if name == STATE {
+                    last = Some(fallback);
+                }
+            }
+        }
+        let state = last.map_or(1, |last| (last.wrapping_add(2) & MASK) | 1);
+        disk::put(&*self.calls, STATE, &with_check(state.to_be_bytes().to_vec()))?;
+        hosts.sort_by(|(_, one), (_, other)| one.cmp(other));
+        Ok(Past { hosts, state, damaged })
+    }
+
+    /// Puts a host on the list. The disk has it when this returns.
+    pub(super) fn put(&self, number: FileNumber, host: &Listed) -> io::Result<()> {
+        let mut body = Vec::with_capacity(2 * ADDRESS_OCTETS + host.name.len() + CHECK_OCTETS);
+        for address in [host.address, host.local] {
+            let address = match address {
+                IpAddr::V4(address) => address.to_ipv6_mapped(),
+                IpAddr::V6(address) => address,
+            };
+            body.extend_from_slice(&address.octets());
+        }
+        body.extend_from_slice(&host.name);
+        disk::put(&*self.calls, &number.name(), &with_check(body))
+    }
+
+    /// Takes a host off the list. The disk need not have that at once: a host that is notified once too often does no
+    /// harm.
+    pub(super) fn remove(&self, number: FileNumber) -> io::Result<()> {
+        match self.calls.remove(&number.name()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn check(body: &[u8]) -> [u8; CHECK_OCTETS] {
+    let mut hasher = SipHasher24::new();
+    hasher.write(body);
+    hasher.finish().to_be_bytes()
+}
+
+fn with_check(mut body: Vec<u8>) -> Vec<u8> {
+    let check = check(&body);
+    body.extend_from_slice(&check);
+    body
+}
+
+/// The octets before the check, if they are as they were written.
+fn checked(octets: &[u8]) -> Option<&[u8]> {
+    let (body, sum) = octets.split_last_chunk::<CHECK_OCTETS>()?;
+    (check(body) == *sum).then_some(body)
+}
+
+fn parse(body: &[u8]) -> Option<Listed> {
+    let (address, rest) = body.split_first_chunk::<ADDRESS_OCTETS>()?;
+    let (local, name) = rest.split_first_chunk::<ADDRESS_OCTETS>()?;
+    let [address, local] = [address, local].map(|octets| IpAddr::V6(Ipv6Addr::from(*octets)).to_canonical());
+    (name.len() <= MAX_NAME_OCTETS).then(|| Listed { address, local, name: Bytes::copy_from_slice(name) })
+}

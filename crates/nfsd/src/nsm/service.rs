@@ -1,0 +1,93 @@
+//! What the status monitor answers (program 100024, version 1).
+//!
+//! SM_NOTIFY is what other hosts call: it concerns the host of the name that it says, at the address that it comes from,
+//! and nobody else. Over UDP anybody can write any address on a datagram, so that it has to come from a port that only the
+//! system's programs have, and each host's notices are believed a few at a time; `docs/threat-model.md` says what remains.
+//! SM_STAT tells a host whether it is monitored. The other procedures are for the lockd of the monitor's own host, which
+//! is in this program and calls nobody: what is asked by them is not done, and that is the answer where there is one.
+
+use super::Monitor;
+use crate::mount::results;
+use rpcrdma_env::BoxFuture;
+use rpcrdma_nfs::nsm::{self, Outcome, procedure};
+use rpcrdma_oncrpc::{Answer, CallContext, Service, TransportKind};
+use rpcrdma_xdr::{Decode, Decoder};
+use std::sync::{Arc, atomic::Ordering};
+
+/// The ports that only the system's programs have on most hosts.
+const PRIVILEGED_PORTS: std::ops::Range<u16> = 1..1024;
+
+/// The service.
+pub(crate) struct NsmService(pub(crate) Arc<Monitor>);
+
+impl Service for NsmService {
+    fn program(&self) -> u32 {
+        nsm::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        nsm::VERSION
+    }
+
+    fn is_idempotent(&self, _: u32) -> bool {
+        // A state that was told already is nothing new: the table knows, and no reply is kept for anybody.
+        true
+    }
+
+    fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer> {
+        let answer = execute(&self.0, &context, procedure, args).unwrap_or_else(|answer| answer);
+        Box::pin(std::future::ready(answer))
+    }
+}
+
+fn decode<A: Decode>(mut args: Decoder) -> Result<A, Answer> {
+    let value = A::decode(&mut args)?;
+    args.finish()?;
+    Ok(value)
+}
+
+fn execute(monitor: &Monitor, context: &CallContext, procedure: u32, args: Decoder) -> Result<Answer, Answer> {
+    let peer = context.connection.peer;
+    let address = peer.ip().to_canonical();
+    // Odd, and below the numbers that are negative.
+    let state = monitor.state_number() as i32;
+    Ok(match procedure {
+        procedure::STAT => {
+            let nsm::Stat { name } = decode(args)?;
+            let is_monitored = monitor.hosts().is_monitored(address, name.as_slice());
+            let outcome = if is_monitored { Outcome::Succeeded } else { Outcome::Failed };
+            results(&nsm::StatReply { outcome, state })
+        }
+        procedure::NOTIFY => {
+            let nsm::Notify { name, state } = decode(args)?;
+            let is_datagram = context.connection.kind == TransportKind::Udp;
+            if is_datagram && !PRIVILEGED_PORTS.contains(&peer.port()) {
+                monitor.totals.disbelieved.fetch_add(1, Ordering::Relaxed);
+                // Answered as any other: who sends it learns nothing.
+                return Ok(results(&()));
+            }
+            match monitor.hear(address, name.as_slice(), state as u32) {
+                true => results(&()),
+                // It comes again.
+                false => Answer::Nothing,
+            }
+        }
+        procedure::MONITOR => {
+            decode::<nsm::Monitor>(args)?;
+            results(&nsm::StatReply { outcome: Outcome::Failed, state })
+        }
+        procedure::UNMONITOR => {
+            decode::<nsm::Unmonitor>(args)?;
+            results(&nsm::State { state })
+        }
+        procedure::UNMONITOR_ALL => {
+            decode::<nsm::UnmonitorAll>(args)?;
+            results(&nsm::State { state })
+        }
+        procedure::SIMULATE_CRASH => {
+            decode::<nsm::SimulateCrash>(args)?;
+            results(&())
+        }
+        _ => return Err(Answer::ProcUnavail),
+    })
+}

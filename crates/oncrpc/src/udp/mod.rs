@@ -1,0 +1,34 @@
+//! RPC over UDP: a message in each datagram (RFC 5531 section 10 leaves what may get lost to the programs).
+//!
+//! For the small programs around NFS that clients ask so: the portmapper, and the status monitor. Nothing here starts a task
+//! or a runtime: [`serve`] returns a handle and a driver future, which the program polls where it likes; a
+//! [`UdpTransport`] asks others.
+//!
+//! Whoever sends a datagram says where it came from, and may lie. So a question costs little until it has passed the limits of
+//! [`ServerOptions`], and an answer is never much larger than its question: nobody is flooded by way of this server.
+
+mod client;
+mod server;
+mod socket;
+mod sources;
+
+pub use client::{MAX_CLIENT_DATAGRAM_OCTETS, UdpClientOptions, UdpTransport};
+pub use server::{Dropped, Endpoint, ServerHandle, ServerOptions, serve};
+pub use socket::{Datagrams, Local, Received, Socket};
+
+/// The largest datagram that is taken, in octets: what comes whole through every network. Calls of the programs that are
+/// served so have a tenth of it.
+pub const MAX_DATAGRAM_OCTETS: usize = 1232;
+/// Calls that are executed at a time, in number, over one socket.
+pub const MAX_CALLS: usize = 64;
+/// Calls of one source ([`ClientNetwork`](crate::ClientNetwork)) that are executed at a time, in number.
+pub const MAX_CALLS_BY_SOURCE: usize = 8;
+/// Calls of one source in a second that are taken, in number: as many at once, and as many in each second after that.
+pub const CALLS_BY_SOURCE_PER_SECOND: u32 = 100;
+/// How many times as many octets as its question an answer may have.
+pub const MAX_AMPLIFICATION: usize = 3;
+/// Datagrams that are read before other tasks of the same thread have their turn, in number.
+const DATAGRAMS_A_TURN: usize = 64;
+
+#[cfg(test)]
+mod tests;

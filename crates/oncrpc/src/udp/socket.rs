@@ -1,0 +1,160 @@
+//! Where datagrams come from and go to: the seam, and a socket of this machine.
+//!
+//! A socket on every address of a machine is told by the kernel for which of them each datagram was meant, and answers from
+//! there: a client takes no answer from an address that it did not ask. A datagram for many (broadcast, multicast) is
+//! marked as such.
+
+use nix::{
+    errno::Errno,
+    libc,
+    sys::socket::{
+        ControlMessage, ControlMessageOwned, MsgFlags, RecvMsg, SockaddrStorage, recvmsg, sendmsg, setsockopt, sockopt,
+    },
+};
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket},
+    os::fd::AsRawFd,
+    task::{Context, Poll, ready},
+};
+use tokio::io::Interest;
+
+/// What datagrams come and go through.
+pub trait Datagrams: Send {
+    /// The next datagram, copied into `room` as far as it fits.
+    ///
+    /// # Errors
+    /// If it cannot be read. The next one may.
+    fn poll_receive(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<Received>>;
+
+    /// Sends a datagram now, or not at all.
+    ///
+    /// # Errors
+    /// If it was not sent.
+    fn send(&mut self, octets: &[u8], to: SocketAddr, from: Option<Local>) -> io::Result<()>;
+}
+
+/// A datagram that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Its length in octets, also of what did not fit.
+    pub len: usize,
+    /// Who says to have sent it.
+    pub peer: SocketAddr,
+    /// For whom it was meant, if that can be told.
+    pub local: Option<Local>,
+}
+
+/// For whom a datagram was meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The address of this machine that it was sent to; where it was sent to many, one that it reached.
+    pub address: IpAddr,
+    /// The interface that it came in by, in the system's number.
+    pub interface: u32,
+    /// Whether it was sent to many.
+    pub to_many: bool,
+}
+
+/// A socket.
+#[derive(Debug)]
+pub struct Socket {
+    socket: tokio::net::UdpSocket,
+    /// Room for what the kernel tells about a datagram.
+    told: Vec<u8>,
+}
+
+impl Socket {
+    /// A socket that is bound. Must be called in the runtime where it is used.
+    ///
+    /// # Errors
+    /// If the kernel does not tell for which address datagrams are, or the runtime does not take the socket.
+    pub fn new(socket: UdpSocket) -> io::Result<Self> {
+        match socket.local_addr()?.ip() {
+            IpAddr::V4(_) => setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?,
+            IpAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?,
+        }
+        socket.set_nonblocking(true)?;
+        let told = nix::cmsg_space!(libc::in_pktinfo, libc::in6_pktinfo);
+        Ok(Self { socket: tokio::net::UdpSocket::from_std(socket)?, told })
+    }
+
+    /// Where it is bound.
+    ///
+    /// # Errors
+    /// If the kernel does not say.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+}
+
+impl Datagrams for Socket {
+    fn poll_receive(&mut self, cx: &mut Context<'_>, room: &mut [u8]) -> Poll<io::Result<Received>> {
+        let Self { socket, told } = self;
+        loop {
+            ready!(socket.poll_recv_ready(cx))?;
+            let receive = || {
+                let mut room = [IoSliceMut::new(room)];
+                // With this flag the kernel says how long the datagram is, and not how much of it fits.
+                let flags = MsgFlags::MSG_TRUNC;
+                let received = recvmsg::<SockaddrStorage>(socket.as_raw_fd(), &mut room, Some(told), flags)?;
+                // A sender without an address has none that an answer could go to.
+                let peer = received.address.and_then(socket_address).unwrap_or((Ipv4Addr::UNSPECIFIED, 0).into());
+                Ok(Received { len: received.bytes, peer, local: local(&received) })
+            };
+            match socket.try_io(Interest::READABLE, receive) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                received => return Poll::Ready(received),
+            }
+        }
+    }
+
+    fn send(&mut self, octets: &[u8], to: SocketAddr, from: Option<Local>) -> io::Result<()> {
+        let (octets, to) = ([IoSlice::new(octets)], SockaddrStorage::from(to));
+        let send = |from: &[ControlMessage<'_>]| {
+            sendmsg(self.socket.as_raw_fd(), &octets, from, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL, Some(&to))
+        };
+        let sent: Result<usize, Errno> = match from.map(|from| (from.address, from.interface)) {
+            None => send(&[]),
+            Some((IpAddr::V4(address), _)) => {
+                let source = libc::in_addr { s_addr: u32::from_ne_bytes(address.octets()) };
+                let anywhere = libc::in_addr { s_addr: 0 };
+                // The interface is the routing table's affair: the way back may be another one.
+                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: source, ipi_addr: anywhere };
+                send(&[ControlMessage::Ipv4PacketInfo(&info)])
+            }
+            Some((IpAddr::V6(address), interface)) => {
+                // An address that means something on one link only is another one elsewhere.
+                let interface = if address.is_unicast_link_local() { interface } else { 0 };
+                let source = libc::in6_addr { s6_addr: address.octets() };
+                let info = libc::in6_pktinfo { ipi6_addr: source, ipi6_ifindex: interface };
+                send(&[ControlMessage::Ipv6PacketInfo(&info)])
+            }
+        };
+        sent.map(drop).map_err(io::Error::from)
+    }
+}
+
+fn socket_address(address: SockaddrStorage) -> Option<SocketAddr> {
+    match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(v4), _) => Some(SocketAddrV4::from(*v4).into()),
+        (None, Some(v6)) => Some(SocketAddrV6::from(*v6).into()),
+        (None, None) => None,
+    }
+}
+
+/// For whom a datagram was meant, as the kernel tells it.
+fn local(received: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Local> {
+    received.cmsgs().ok()?.find_map(|told| match told {
+        ControlMessageOwned::Ipv4PacketInfo(info) => {
+            let [meant, reached] = [info.ipi_addr, info.ipi_spec_dst].map(|at| Ipv4Addr::from(at.s_addr.to_ne_bytes()));
+            let interface = u32::try_from(info.ipi_ifindex).unwrap_or(0);
+            Some(Local { address: reached.into(), interface, to_many: meant != reached })
+        }
+        ControlMessageOwned::Ipv6PacketInfo(info) => {
+            let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);
+            Some(Local { address: address.into(), interface: info.ipi6_ifindex, to_many: address.is_multicast() })
+        }
+        _ => None,
+    })
+}
