@@ -149,8 +149,7 @@ impl Lockd {
         let host_locks = self.host_locks(&waiter.file, &waiter.open);
         let Waiter { key, holder, range, kind, file, .. } = &**waiter;
         let wake = Some(bell(self, host, waiter));
-        let request =
-            LockRequest { file: *key, holder, range: *range, kind: *kind, host: host_locks.as_ref(), wake };
+        let request = LockRequest { file: *key, holder, range: *range, kind: *kind, host: host_locks.as_ref(), wake };
         match self.ask(file.caller.origin, &request, Ask::Lock) {
             Ok(()) => {
                 let cookie = self.random.next_u64();
@@ -233,7 +232,8 @@ impl Lockd {
     fn granted(&self, host: &Host, waiter: &Arc<Waiter>, cookie: u64, said: Said) {
         let mut held = host.held();
         let Some(at) = held.place_of(waiter) else { return };
-        let is_it = |waiting: &Waiting| matches!(waiting.standing, Standing::Granting { cookie: own, .. } if own == cookie);
+        let is_it =
+            |waiting: &Waiting| matches!(waiting.standing, Standing::Granting { cookie: own, .. } if own == cookie);
         if !held.waiting.get(at).is_some_and(is_it) {
             return;
         }

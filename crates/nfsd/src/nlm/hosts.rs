@@ -11,7 +11,7 @@ use super::{
     waiting::{Standing, Waiter},
 };
 use crate::{
-    Origin, OpenFile,
+    OpenFile, Origin,
     claims::{Client, FileKey, Holder, Kind, Range, Share, Using},
 };
 use rpcrdma_env::Timestamp;

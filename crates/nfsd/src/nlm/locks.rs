@@ -407,7 +407,8 @@ mod tests {
     #[test]
     fn a_range_ends_in_64_bits() {
         const END: u64 = u64::MAX;
-        for (offset, length, last) in [(0, 0, END), (7, 0, END), (7, 1, 7), (END, 1, END), (END, 0, END), (1, END, END)] {
+        for (offset, length, last) in [(0, 0, END), (7, 0, END), (7, 1, 7), (END, 1, END), (END, 0, END), (1, END, END)]
+        {
             assert_eq!(range_of(offset, length).unwrap(), Range::between(offset, last).unwrap(), "{offset} {length}");
         }
         for (offset, length) in [(END, 2), (2, END), (END - 1, 3), (END, END)] {

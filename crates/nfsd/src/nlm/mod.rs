@@ -159,7 +159,8 @@ impl Lockd {
 
     /// What executes calls to all versions.
     pub(crate) fn handler(self: &Arc<Self>, env: &Env) -> Arc<dyn Handler> {
-        let add = |router: Router, version| router.with_service(Arc::new(service::NlmService::new(self.clone(), version)));
+        let add =
+            |router: Router, version| router.with_service(Arc::new(service::NlmService::new(self.clone(), version)));
         Arc::new(VERSIONS.into_iter().fold(Router::new(env), add))
     }
 
@@ -216,7 +217,9 @@ impl Lockd {
     /// Frees all that the host of this name at this address holds and waits for.
     async fn free_all(self: &Arc<Self>, address: IpAddr, name: &[u8]) {
         if let Some(host) = self.hosts.find(address, name) {
-            let _ = self.on_worker(Origin::at((address, 0).into()), move |lockd| locks::release(lockd.claims(), &host)).await;
+            let _ = self
+                .on_worker(Origin::at((address, 0).into()), move |lockd| locks::release(lockd.claims(), &host))
+                .await;
         }
     }
 
@@ -283,5 +286,7 @@ impl Holders for Lockd {
     }
 }
 
+#[cfg(test)]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
