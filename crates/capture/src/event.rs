@@ -9,7 +9,7 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, v3, v4};
+use rpcrdma_nfs::{mount, nlm, v3, v4};
 use rpcrdma_oncrpc::{CallId, Rejection};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -19,7 +19,7 @@ const NFS_ACL_PROGRAM: u32 = 100_227;
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The names of all procedures that have a known one.
-pub const PROCEDURE_NAMES: [&str; 29] = [
+pub const PROCEDURE_NAMES: [&str; 48] = [
     "NULL",
     "GETATTR",
     "SETATTR",
@@ -49,6 +49,25 @@ pub const PROCEDURE_NAMES: [&str; 29] = [
     "UMNT",
     "UMNTALL",
     "EXPORT",
+    "TEST",
+    "LOCK",
+    "CANCEL",
+    "UNLOCK",
+    "GRANTED",
+    "TEST_MSG",
+    "LOCK_MSG",
+    "CANCEL_MSG",
+    "UNLOCK_MSG",
+    "GRANTED_MSG",
+    "TEST_RES",
+    "LOCK_RES",
+    "CANCEL_RES",
+    "UNLOCK_RES",
+    "GRANTED_RES",
+    "SHARE",
+    "UNSHARE",
+    "NM_LOCK",
+    "FREE_ALL",
 ];
 
 /// The names of all operations of NFS version 4, those of callbacks too.
@@ -150,6 +169,9 @@ impl ProcedureName {
             (v3::PROGRAM, v3::VERSION, procedure) => v3::Procedure::from_number(procedure).map(v3::Procedure::name),
             (v4::PROGRAM, v4::VERSION, 1) => Some("COMPOUND"),
             (_, _, v4::callback::Arguments::PROCEDURE) if self.callback => Some("CB_COMPOUND"),
+            (nlm::PROGRAM, version, procedure) => nlm::Procedure::from_number(procedure)
+                .filter(|procedure| procedure.is_in(version))
+                .map(nlm::Procedure::name),
             (mount::PROGRAM, _, mount::procedure::MOUNT) => Some("MNT"),
             (mount::PROGRAM, _, mount::procedure::DUMP) => Some("DUMP"),
             (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
@@ -164,6 +186,7 @@ impl ProcedureName {
         match self.program {
             v3::PROGRAM => Some("NFS"),
             mount::PROGRAM => Some("MOUNT"),
+            nlm::PROGRAM => Some("NLM"),
             NFS_ACL_PROGRAM => Some("NFSACL"),
             _ if self.callback => Some("NFS callback"),
             _ => None,
@@ -370,7 +393,8 @@ mod tests {
 
     #[test]
     fn all_names_of_procedures_are_listed() {
-        let programs = [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (NFS4_CALLBACK_PROGRAM, 1)];
+        let programs =
+            [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (nlm::PROGRAM, 4), (NFS4_CALLBACK_PROGRAM, 1)];
         let mut found = Vec::new();
         for (program, version) in programs {
             for procedure in 0..100 {

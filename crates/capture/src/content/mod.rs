@@ -1,6 +1,6 @@
 //! What a call asks for and what its results say, by the types of `rpcrdma-nfs`: one [`Operation`] for each.
 //!
-//! A procedure of NFS version 3 or of MOUNT is one operation. A COMPOUND of NFS version 4 has several.
+//! A procedure of NFS version 3, of MOUNT or of NLM is one operation. A COMPOUND of NFS version 4 has several.
 //! Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types, and
 //! `show` escapes them.
 
@@ -9,6 +9,7 @@ mod files;
 mod info;
 mod mount;
 mod names;
+mod nlm;
 mod read;
 mod v4;
 

@@ -4,7 +4,7 @@
 use super::{Content, Describe, Operation, Value, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, v3};
+use rpcrdma_nfs::{Call, mount, nlm, v3};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
 /// The most octets that zeros stand for: what one READ or WRITE may carry, with its padding.
@@ -116,6 +116,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
+        (nlm::PROGRAM, version) => super::nlm::arguments(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -133,6 +134,7 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
+        (nlm::PROGRAM, version) => super::nlm::results(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -147,7 +149,7 @@ fn path_octets(body: &Body<'_>) -> Option<u64> {
     body.items.first().map(|item| item.octets).filter(|&octets| octets > 0)
 }
 
-struct Reading {
+pub(super) struct Reading {
     called: &'static str,
     decoder: Decoder,
     incomplete: Option<Problem>,
@@ -155,7 +157,7 @@ struct Reading {
 }
 
 impl Reading {
-    fn read<T: Decode + Describe>(mut self) -> Content {
+    pub(super) fn read<T: Decode + Describe>(mut self) -> Content {
         if self.incomplete.is_some() {
             return Content { problem: self.incomplete, ..Content::default() };
         }
