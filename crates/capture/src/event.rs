@@ -9,8 +9,8 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, nlm, v3, v4};
-use rpcrdma_oncrpc::{CallId, Rejection};
+use rpcrdma_nfs::{mount, nlm, nsm, v3, v4};
+use rpcrdma_oncrpc::{CallId, Rejection, portmap, rpcbind::RPCBIND_PROGRAM};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
 /// The program of access control lists, which Linux asks for beside NFS version 3.
@@ -19,7 +19,7 @@ const NFS_ACL_PROGRAM: u32 = 100_227;
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The names of all procedures that have a known one.
-pub const PROCEDURE_NAMES: [&str; 48] = [
+pub const PROCEDURE_NAMES: [&str; 67] = [
     "NULL",
     "GETATTR",
     "SETATTR",
@@ -68,6 +68,25 @@ pub const PROCEDURE_NAMES: [&str; 48] = [
     "UNSHARE",
     "NM_LOCK",
     "FREE_ALL",
+    "SM_STAT",
+    "SM_MON",
+    "SM_UNMON",
+    "SM_UNMON_ALL",
+    "SM_SIMU_CRASH",
+    "SM_NOTIFY",
+    "SET",
+    "UNSET",
+    "GETPORT",
+    "GETADDR",
+    "CALLIT",
+    "BCAST",
+    "GETTIME",
+    "UADDR2TADDR",
+    "TADDR2UADDR",
+    "GETVERSADDR",
+    "INDIRECT",
+    "GETADDRLIST",
+    "GETSTAT",
 ];
 
 /// The names of all operations of NFS version 4, those of callbacks too.
@@ -177,6 +196,10 @@ impl ProcedureName {
             (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
             (mount::PROGRAM, _, mount::procedure::UNMOUNT_ALL) => Some("UMNTALL"),
             (mount::PROGRAM, _, mount::procedure::EXPORT | mount::procedure::EXPORT_ALL) => Some("EXPORT"),
+            (nsm::PROGRAM, nsm::VERSION, procedure) => {
+                usize::try_from(procedure).ok().and_then(|number| nsm::procedure::NAMES.get(number).copied())
+            }
+            (RPCBIND_PROGRAM, version, procedure) => portmap::procedure::name(version, procedure),
             _ => None,
         }
     }
@@ -187,6 +210,8 @@ impl ProcedureName {
             v3::PROGRAM => Some("NFS"),
             mount::PROGRAM => Some("MOUNT"),
             nlm::PROGRAM => Some("NLM"),
+            nsm::PROGRAM => Some("NSM"),
+            RPCBIND_PROGRAM => Some("rpcbind"),
             NFS_ACL_PROGRAM => Some("NFSACL"),
             _ if self.callback => Some("NFS callback"),
             _ => None,
@@ -393,8 +418,12 @@ mod tests {
 
     #[test]
     fn all_names_of_procedures_are_listed() {
-        let programs =
-            [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (nlm::PROGRAM, 4), (NFS4_CALLBACK_PROGRAM, 1)];
+        let of_nfs =
+            [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (mount::PROGRAM, 1), (nsm::PROGRAM, 1), (NFS4_CALLBACK_PROGRAM, 1)];
+        let programs = of_nfs
+            .into_iter()
+            .chain([(nlm::PROGRAM, 4)])
+            .chain(portmap::VERSIONS.map(|version| (RPCBIND_PROGRAM, version)));
         let mut found = Vec::new();
         for (program, version) in programs {
             for procedure in 0..100 {

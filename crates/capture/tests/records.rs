@@ -218,6 +218,54 @@ fn every_view_shows_them() {
     assert_eq!(lines.last().unwrap()["record_connections"], 2);
 }
 
+/// What a client asks a portmapper, in each version, and what it is told.
+#[test]
+fn questions_to_a_portmapper_are_told() {
+    const PORTMAPPER: End4 = ([10, 0, 0, 2], 111);
+    let text = |text: &str| {
+        let mut octets = [&words(&[text.len() as u32])[..], text.as_bytes()].concat();
+        octets.resize(octets.len().next_multiple_of(4), 0);
+        octets
+    };
+    let registration = [&words(&[100_003, 3])[..], &text("rdma"), &text(""), &text("")].concat();
+    let address = text("10.0.0.2.78.81");
+    let entry = [&words(&[1, 100_003, 3])[..], &text("tcp"), &address, &text("me")].concat();
+    let listed = [&words(&[1])[..], &address, &text("tcp"), &words(&[3]), &text("inet"), &text("tcp"), &words(&[0])];
+    let remote = words(&[100_003, 3, 0, 0]);
+    let of_socket = words(&[16, 4, 0x0200_0801]);
+    let asked: [(u32, u32, &[u8], Vec<u8>, &str, &str); 14] = [
+        (2, 3, &words(&[100_005, 3, 6, 0]), words(&[20_048]), "GETPORT program 100005", "port 20048"),
+        (2, 1, &words(&[100_005, 3, 6, 9]), words(&[0]), "rpcbind 2 SET program 100005", "refused"),
+        (2, 4, &[], words(&[1, 100_003, 3, 6, 2049, 0]), "rpcbind 2 DUMP", "entries 1"),
+        (2, 5, &remote, words(&[2049, 0]), "CALLIT program 100003", "port 2049"),
+        (4, 3, &registration, address.clone(), "GETADDR program 100003", "10.0.0.2.78.81"),
+        (4, 2, &registration, words(&[1]), "rpcbind 4 UNSET program 100003", "done"),
+        (3, 4, &[], [&entry[..], &entry, &words(&[0])].concat(), "rpcbind 3 DUMP", "entries 2"),
+        (4, 5, &remote, [&address[..], &words(&[0])].concat(), "BCAST program 100003", "10.0.0.2.78.81"),
+        (4, 6, &[], words(&[1_800_000_000]), "GETTIME", "seconds 1800000000"),
+        (4, 7, &address, of_socket.clone(), "UADDR2TADDR", "02000801"),
+        (3, 8, &of_socket, address.clone(), "TADDR2UADDR", "10.0.0.2.78.81"),
+        (4, 9, &registration, text(""), "GETVERSADDR program 100003", "GETVERSADDR"),
+        (4, 11, &registration, listed.concat(), "GETADDRLIST program 100003", "entries 1"),
+        (4, 12, &[], words(&[0; 57]), "GETSTAT", "GETSTAT"),
+    ];
+    let mut file = File::new();
+    let mut portmapper = Stream::begun(PORTMAPPER, &mut file);
+    for (xid, (version, procedure, arguments, results, ..)) in (1..).zip(&asked) {
+        let head = words(&[xid, 0, 2, 100_000, *version, *procedure, 0, 0, 0, 0]);
+        portmapper.asks(&mut file, &record(&[&head, *arguments].concat()));
+        portmapper.answers(&mut file, &record(&[&words(&[xid, 1, 0, 0, 0, 0])[..], results].concat()));
+    }
+    let mut told = Vec::new();
+    read_capture(&file.octets[..], &mut Text::new(&mut told)).unwrap();
+    let told = String::from_utf8(told).unwrap();
+    for (at, (.., call, reply)) in asked.iter().enumerate() {
+        let lines: Vec<_> = told.lines().filter(|line| line.contains(&format!("[call {} ", at + 1))).collect();
+        assert!(lines.len() == 2 && lines[0].contains(call) && lines[1].contains(reply), "{call}: {lines:#?}");
+    }
+    assert!(!told.contains("does not decode"), "{told}");
+}
+
 /// Octets are lost in the middle of a large WRITE: the calls behind it are read.
 #[test]
 fn what_comes_after_a_gap_is_read() {

@@ -14,7 +14,7 @@ use clap::{
 };
 use rpcrdma::Versions;
 use rpcrdma_nfsd::Cidr;
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Serve and use NFS over RPC-over-RDMA, with or without RDMA hardware.
 #[derive(Debug, Parser)]
@@ -142,17 +142,26 @@ pub(crate) struct ServeArgs {
     /// 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
+    /// NFS version 3: whether clients can lock files, which they do by programs of their own, NLM and NSM; without it they
+    /// have to mount with nolock
+    #[arg(long, value_name = "WHETHER", default_value = "on")]
+    pub(crate) locks: Switch,
+    /// Where NLM is served over TCP; may be given several times (default: a free port of 127.0.0.1)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) lockd: Vec<SocketAddr>,
+    /// Where NSM is served over TCP and UDP; may be given several times (default: a free port of 127.0.0.1)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) statd: Vec<SocketAddr>,
     /// Which versions of NFS to serve: 3, 4.0, 4.1, 4.2, or several of them
     #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
     pub(crate) nfs: NfsVersions,
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
-    /// NFS version 4: for how many seconds after a restart clients may reclaim opens and locks, while new ones wait
-    /// (default: as --lease)
+    /// For how many seconds after a restart clients may reclaim opens and locks, while new ones wait (default: as --lease)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) grace: Option<Duration>,
-    /// NFS version 4: whether what clients lock is locked here, too, against programs of this machine that use fcntl or
+    /// Whether what clients lock is locked here, too, against programs of this machine that use fcntl or
     /// lockf (not flock)
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub(crate) host_locks: Switch,
@@ -172,10 +181,14 @@ pub(crate) struct ServeArgs {
     /// Serve only clients of this network, and tell others nothing; may be given several times
     #[arg(long, value_name = "CIDR")]
     pub(crate) allow: Vec<Cidr>,
-    /// Register with rpcbind on this machine, so that clients find the ports; fails if another server that runs is
-    /// registered there
-    #[arg(long)]
-    pub(crate) rpcbind: bool,
+    /// Let clients find the ports: register with rpcbind on this machine (system, also without a value), which fails if
+    /// another server that runs is registered there; or answer as a portmapper of its own (own)
+    #[arg(long, value_name = "own|system", num_args = 0..=1, require_equals = true, default_missing_value = "system")]
+    pub(crate) rpcbind: Option<Rpcbind>,
+    /// With --rpcbind own: where the portmapper listens, over TCP and UDP; may be given several times (default: port 111 of
+    /// the addresses where clients reach something)
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(crate) portmapper: Vec<SocketAddr>,
     /// Threads that serve connections (default: one for each core)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
@@ -217,6 +230,31 @@ pub(crate) struct ServeArgs {
     /// Print the ready line and log messages as JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Who tells clients the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Rpcbind {
+    /// This server, as a portmapper of its own
+    Own,
+    /// rpcbind of this machine, with which the server registers
+    System,
+}
+
+/// The words of a command line, with the value of --rpcbind joined to it. The option had none once, and a directory may
+/// stand behind it: only its two values are taken for one (./own is a directory).
+pub(crate) fn joined(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut joined: Vec<OsString> = Vec::new();
+    for word in words {
+        match joined.last_mut() {
+            Some(last) if last == "--rpcbind" && (word == "own" || word == "system") => {
+                last.push("=");
+                last.push(word);
+            }
+            _ => joined.push(word),
+        }
+    }
+    joined
 }
 
 /// What is on or off.

@@ -66,7 +66,7 @@ impl std::fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 fn main() -> ExitCode {
-    let command = Cli::parse().command;
+    let command = Cli::parse_from(args::joined(std::env::args_os())).command;
     failure::choose_form(command.is_json());
     match run(command) {
         Ok(()) => ExitCode::SUCCESS,

@@ -62,7 +62,12 @@ fn exposition() -> String {
     let begin = Instant::now();
     let mut text = ask(&address, PATIENCE);
     // What is looked at each second may not be there at once.
-    let later = ["\nrpcrdma_memory_bytes{", "\nrpcrdma_index_files ", "\nrpcrdma_nfs4_stateids{"];
+    let later = [
+        "\nrpcrdma_memory_bytes{",
+        "\nrpcrdma_index_files ",
+        "\nrpcrdma_nfs4_stateids{",
+        "\nrpcrdma_nsm_notices_received_total{",
+    ];
     while !later.iter().all(|name| text.contains(name)) {
         assert!(begin.elapsed() < PATIENCE, "memory, index or clients are not told within {PATIENCE:?}: {text}");
         thread::sleep(PAUSE);

@@ -132,6 +132,9 @@ pub struct Locks<'a> {
     pub outside: Arc<dyn Outside>,
     /// For how long after a restart locks may be claimed again, while new ones wait.
     pub grace: Duration,
+    /// Whether programs of the host are excluded by what clients lock, as
+    /// [`Version4::with_host_locks`](crate::Version4::with_host_locks) says it.
+    pub host_locks: bool,
 }
 
 /// How often version 4 looks for what is due: leases that are over, the end of the grace period.
@@ -207,7 +210,7 @@ impl Nfsd {
     /// # Errors
     /// If the list cannot be used.
     pub fn with_limited_locks(mut self, locks: Locks<'_>, limits: NlmLimits, env: &Env) -> Result<Self, MonitorError> {
-        let Locks { state, server, name, queue, outside, grace } = locks;
+        let Locks { state, server, name, queue, outside, grace, host_locks } = locks;
         let setup = Setup {
             directory: state.path(),
             server: Some(server),
@@ -218,7 +221,6 @@ impl Nfsd {
         let monitor = Monitor::open(setup, env)?;
         let statd = Router::new(env).with_service(Arc::new(NsmService(monitor.clone())));
         let grace = monitor.had_hosts().then_some(grace);
-        let host_locks = self.server.version_4.get().is_none_or(|shared| shared.has_host_locks());
         let (server, of_lockd) = (self.server.clone(), monitor.clone());
         let setup = nlm::Setup { server, monitor: of_lockd, outside, queue, grace, host_locks, limits };
         let lockd = Lockd::new(setup, env);

@@ -9,7 +9,7 @@
 //!   transport of several.
 //! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
-//! * [`rpcbind`] registers and finds services.
+//! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
 //!
 //! Data items keep their marks from the encoder to the transport; nothing here copies them.
 
@@ -24,6 +24,7 @@ mod message;
 mod netid;
 pub mod outage;
 mod peek;
+pub mod portmap;
 mod router;
 pub mod rpcbind;
 mod service;

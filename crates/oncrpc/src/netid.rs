@@ -14,9 +14,16 @@ pub enum Netid {
     Rdma,
     /// RPC-over-RDMA, IPv6 addresses.
     Rdma6,
+    /// UDP over IPv4.
+    Udp,
+    /// UDP over IPv6.
+    Udp6,
 }
 
 impl Netid {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Netid::Tcp, Netid::Tcp6, Netid::Rdma, Netid::Rdma6, Netid::Udp, Netid::Udp6];
+
     /// The identifier as it stands in messages.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -24,7 +31,24 @@ impl Netid {
             Netid::Tcp6 => "tcp6",
             Netid::Rdma => "rdma",
             Netid::Rdma6 => "rdma6",
+            Netid::Udp => "udp",
+            Netid::Udp6 => "udp6",
         }
+    }
+
+    /// The one that has this identifier, if it is one of these.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|netid| netid.as_str().as_bytes() == text)
+    }
+
+    /// Whether its addresses are of IPv6.
+    pub const fn is_ipv6(self) -> bool {
+        matches!(self, Netid::Tcp6 | Netid::Rdma6 | Netid::Udp6)
+    }
+
+    /// The identifier for UDP at `address`.
+    pub fn udp(address: &SocketAddr) -> Self {
+        if address.is_ipv6() { Netid::Udp6 } else { Netid::Udp }
     }
 
     /// The identifier for record-marked TCP at `address`.
@@ -91,6 +115,12 @@ mod tests {
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 1));
         assert_eq!([Netid::tcp(&v4), Netid::tcp(&v6)].map(Netid::as_str), ["tcp", "tcp6"]);
         assert_eq!([Netid::rdma(&v4), Netid::rdma(&v6)].map(Netid::as_str), ["rdma", "rdma6"]);
+        assert_eq!([Netid::udp(&v4), Netid::udp(&v6)].map(Netid::as_str), ["udp", "udp6"]);
+        for netid in Netid::ALL {
+            assert_eq!(Netid::parse(netid.as_str().as_bytes()), Some(netid));
+            assert_eq!(netid.is_ipv6(), netid.as_str().ends_with('6'));
+        }
+        assert_eq!([Netid::parse(b""), Netid::parse(b"tcp7")], [None; 2]);
     }
 
     proptest! {

@@ -11,6 +11,8 @@ mod nfs;
 mod nfs4;
 mod nfs4_state;
 mod nlm;
+mod nsm;
+mod portmap;
 mod records;
 mod rpc;
 mod seeds;
@@ -37,6 +39,8 @@ pub const TARGETS: &[Target] = &[
     Target { name: "header_v2", run: wire::header_v2 },
     Target { name: "private_data", run: wire::private_data },
     Target { name: "rpc", run: rpc::messages },
+    Target { name: "portmap", run: portmap::datagrams },
+    Target { name: "nsm", run: nsm::types },
     Target { name: "nfs", run: nfs::types },
     Target { name: "nfs4", run: nfs4::compounds },
     Target { name: "nfs4_state", run: nfs4_state::sessions },

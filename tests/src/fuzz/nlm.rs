@@ -103,6 +103,7 @@ fn calls(octets: &[u8]) {
         queue: Queue::in_place(),
         outside: Arc::new(Nobody),
         grace: Duration::ZERO,
+        host_locks: false,
     };
     let nfsd = Nfsd::new(vec![Export::new("/", storage)], [7; SECRET_OCTETS], &env).expect("one export");
     let nfsd = nfsd.with_locks(locks, &env).expect("an empty list");

@@ -19,6 +19,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             vec![block.clone(), [&[0; 5][..], &block].concat()]
         }
         "rpc" => rpc(),
+        "portmap" => portmap(),
+        "nsm" => nsm(),
         "nfs" => nfs(),
         "nfs4" => nfs4(),
         "nfs4_state" => nfs4_state(),
@@ -79,6 +81,60 @@ fn rpc() -> Vec<Vec<u8>> {
         [&[1, 1, 0, 0, 0, 0], &[1, 1, 0, 0, 0, 2, 3, 4], &[1, 1, 0, 0, 0, 4], &[1, 1, 1, 0, 2, 2], &[1, 1, 1, 1, 5]];
     all.extend(replies.map(|reply| with(1, &words(reply))));
     all
+}
+
+/// Questions to a portmapper, as `portmap::datagrams` reads them: every procedure of every version, of both families, and all of them
+/// one after the other.
+fn portmap() -> Vec<Vec<u8>> {
+    let text = |text: &str| {
+        let mut octets = [&words(&[text.len() as u32])[..], text.as_bytes()].concat();
+        octets.resize(octets.len().next_multiple_of(4), 0);
+        octets
+    };
+    let registration = [&words(&[100_003, 3])[..], &text("rdma"), &text("192.0.2.1.8.1"), &text("me")].concat();
+    let mapping = words(&[100_005, 3, 6, 0]);
+    let of_socket = [&words(&[16, 16])[..], &[2, 0, 8, 1, 192, 0, 2, 1], &[0; 8]].concat();
+    let mut all = Vec::new();
+    for version in 1..=5 {
+        for procedure in 0..=13 {
+            let arguments = match (version, procedure) {
+                (_, 0 | 4 | 6 | 12) => Vec::new(),
+                (2, _) | (_, 5 | 10) => mapping.clone(),
+                (_, 7) => text("2001:db8::7.78.81"),
+                (_, 8) => of_socket.clone(),
+                _ => registration.clone(),
+            };
+            let len = (arguments.len() as u16).to_be_bytes();
+            all.push([&[procedure & 1, 7, version, procedure][..], &len, &arguments].concat());
+        }
+    }
+    let whole = call_of_portmap();
+    all.push([&[2, 9, 0, 0][..], &(whole.len() as u16).to_be_bytes(), &whole].concat());
+    let every = all.concat();
+    all.into_iter().chain([every]).collect()
+}
+
+/// A whole call, with a credential of AUTH_SYS.
+fn call_of_portmap() -> Vec<u8> {
+    words(&[1, 0, 2, 100_000, 2, 3, 1, 20, 9, 0, 5, 6, 0, 0, 0, 100_003, 3, 6, 0])
+}
+
+/// Of NSM each type, and names of hosts that are the same or nearly so.
+fn nsm() -> Vec<Vec<u8>> {
+    let asker = words(&[2, 0x6D65_0000, 100_021, 4, 16]);
+    let name = words(&[3, 0x686F_7300]);
+    let bodies = [
+        name.clone(),
+        words(&[1, 3]),
+        [&name[..], &asker, &[7; 16]].concat(),
+        [&name[..], &asker].concat(),
+        asker.clone(),
+        words(&[5]),
+        [&name[..], &words(&[5])].concat(),
+    ];
+    let types = (0..).zip(bodies).map(|(kind, body)| [&[kind][..], &body].concat());
+    let names = [&b"\x07\x01aA"[..], b"\x07\x01aa.example", b"\x07\x03192192.0.2.1", b"\x07\x03a.ba.b.c", b"\x07\x00"];
+    types.chain(names.map(<[u8]>::to_vec)).collect()
 }
 
 /// For each type a few words that can be many things.

@@ -1,10 +1,14 @@
 //! From a message's octets to its operations. Data that travelled in chunks, or was too long to be kept, is
 //! stood for by zeros that no memory holds: only its length is told.
 
-use super::{Content, Describe, Operation, Value, v4};
+use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, nlm, v3};
+use rpcrdma_nfs::{Call, mount, nlm, nsm, v3};
+use rpcrdma_oncrpc::{
+    portmap::procedure as portmap,
+    rpcbind::{RPCBIND_PROGRAM, Registration},
+};
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Stream};
 
 /// The most octets that zeros stand for: what one READ or WRITE may carry, with its padding.
@@ -117,6 +121,8 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
         (nlm::PROGRAM, version) => super::nlm::arguments(name.procedure, version, reading),
+        (nsm::PROGRAM, nsm::VERSION) => super::nsm::arguments(name.procedure, reading),
+        (RPCBIND_PROGRAM, version) => rpcbind_arguments(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -135,6 +141,8 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
         (nlm::PROGRAM, version) => super::nlm::results(name.procedure, version, reading),
+        (nsm::PROGRAM, nsm::VERSION) => super::nsm::results(name.procedure, reading),
+        (RPCBIND_PROGRAM, version) => rpcbind_results(name.procedure, version, reading),
         _ => None,
     }
 }
@@ -236,6 +244,37 @@ fn mount_results(procedure: u32, version: u32, reading: Reading) -> Option<Conte
         (MOUNT, _) => reading.read::<mount::MountReply1>(),
         (DUMP, _) => reading.read::<mount::Mounts>(),
         (EXPORT | EXPORT_ALL, _) => reading.read::<mount::Exports>(),
+        _ => return None,
+    })
+}
+
+fn rpcbind_arguments(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    Some(match (procedure, version) {
+        (0 | portmap::DUMP | portmap::GETTIME | portmap::GETSTAT, _) => reading.read::<()>(),
+        (portmap::SET | portmap::UNSET | portmap::GETADDR, 2) => reading.read::<rpcbind::Mapping>(),
+        (portmap::SET | portmap::UNSET | portmap::GETADDR, _) => reading.read::<Registration>(),
+        (portmap::GETVERSADDR | portmap::GETADDRLIST, _) => reading.read::<Registration>(),
+        (portmap::CALLIT | portmap::INDIRECT, _) => reading.read::<rpcbind::Remote>(),
+        (portmap::UADDR2TADDR, _) => reading.read::<rpcbind::Address>(),
+        (portmap::TADDR2UADDR, _) => reading.read::<rpcbind::OfSocket>(),
+        _ => return None,
+    })
+}
+
+fn rpcbind_results(procedure: u32, version: u32, reading: Reading) -> Option<Content> {
+    Some(match (procedure, version) {
+        (0, _) => reading.read::<()>(),
+        (portmap::SET | portmap::UNSET, _) => reading.read::<rpcbind::Done>(),
+        (portmap::GETADDR, 2) => reading.read::<rpcbind::Port>(),
+        (portmap::GETADDR | portmap::GETVERSADDR | portmap::TADDR2UADDR, _) => reading.read::<rpcbind::Address>(),
+        (portmap::DUMP, 2) => reading.read::<rpcbind::Mappings>(),
+        (portmap::DUMP, _) => reading.read::<rpcbind::Registrations>(),
+        (portmap::CALLIT, 2) => reading.read::<rpcbind::RemoteDone2>(),
+        (portmap::CALLIT | portmap::INDIRECT, _) => reading.read::<rpcbind::RemoteDone>(),
+        (portmap::GETTIME, _) => reading.read::<rpcbind::Seconds>(),
+        (portmap::UADDR2TADDR, _) => reading.read::<rpcbind::OfSocket>(),
+        (portmap::GETADDRLIST, _) => reading.read::<rpcbind::Addresses>(),
+        (portmap::GETSTAT, _) => reading.read::<rpcbind::Statistics>(),
         _ => return None,
     })
 }

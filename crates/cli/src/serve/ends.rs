@@ -1,9 +1,9 @@
 //! The line in the log with which a connection ends: who, over what, how long, how much, and why it ended.
 //!
 //! Connections of NFS are told at `INFO`: those that carried calls, and those that did not end in order. The rest is told
-//! at `DEBUG`: MOUNT's, which last for one call, and those of programs that only look whether the port is open. Who may
-//! connect can make connections end as fast as he likes, so only so many a minute are told at `INFO`, and then how many
-//! were not. Clients that are not allowed have no such line at all.
+//! at `DEBUG`: those of MOUNT and the portmapper, which last for one call, and those of programs that only look whether
+//! the port is open. Who may connect can make connections end as fast as he likes, so only so many a minute are told at
+//! `INFO`, and then how many were not. Clients that are not allowed have no such line at all.
 
 use super::{ports::Spoken, tally::Tally};
 use std::{
@@ -61,7 +61,8 @@ impl Ends {
             Why::Stopping => "the server stops",
             Why::Failed(text) => text,
         };
-        let matters = matches!(why, Why::Failed(_)) || calls > 0 && *spoken != Spoken::Mount;
+        let lasts_for_a_call = matches!(spoken, Spoken::Mount | Spoken::Portmapper | Spoken::Statd);
+        let matters = matches!(why, Why::Failed(_)) || calls > 0 && !lasts_for_a_call;
         match matters.then(|| self.count(Instant::now())).flatten() {
             Some(untold) => {
                 let untold = (untold > 0).then_some(untold);

@@ -93,10 +93,15 @@ impl Gate {
         Self { max_connections, max_per_address, allow, counts: Mutex::default() }
     }
 
+    /// Whether an address is allowed, for what comes without a connection.
+    pub(super) fn allows(&self, peer: IpAddr) -> bool {
+        self.allow.is_empty() || self.allow.iter().any(|range| range.contains(peer))
+    }
+
     /// Lets a connection in, to be set up, or to be told that its address is not allowed.
     pub(super) fn enter(self: &Arc<Self>, peer: IpAddr) -> Result<Entry, Refusal> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if !self.allow.is_empty() && !self.allow.iter().any(|range| range.contains(peer)) {
+        if !self.allows(peer) {
             if counts.strangers >= STRANGERS {
                 return Err(Refusal::Strangers);
             }

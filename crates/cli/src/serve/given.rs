@@ -3,7 +3,7 @@
 
 use super::{listeners::Listeners, memory};
 use crate::{
-    args::{ServeArgs, Switch},
+    args::{Rpcbind, ServeArgs, Switch},
     failure::Usage,
     transports::Carrier,
 };
@@ -12,18 +12,31 @@ use rustix::process::{Resource, getrlimit};
 /// Descriptors that a server needs beside one for each connection: ports, files, the state.
 const OTHER_DESCRIPTORS: u64 = 64;
 
+/// Whether clients of version 3 can lock files.
+pub(super) fn has_locks(args: &ServeArgs) -> bool {
+    args.nfs.has_3() && args.locks == Switch::On
+}
+
 /// Refuses options that contradict each other.
 pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
     let verbs = args.fabric == Carrier::Verbs;
     let refused = [
         (args.device.is_some() && !verbs, "--device names an RDMA device: say --fabric verbs"),
         (
-            (args.lease.is_some() || args.grace.is_some()) && !args.nfs.has_4(),
-            "--lease and --grace are of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
+            args.lease.is_some() && !args.nfs.has_4(),
+            "--lease is of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
         ),
         (
-            args.host_locks == Switch::Off && !args.nfs.has_4(),
-            "--host-locks is of NFS version 4, which --nfs does not name: clients of version 3 lock nothing here",
+            args.grace.is_some() && !args.nfs.has_4() && !has_locks(args),
+            "--grace is for clients that lock, and neither NFS version 4 is served nor locks of version 3",
+        ),
+        (
+            args.host_locks == Switch::Off && !args.nfs.has_4() && !has_locks(args),
+            "--host-locks is for what clients lock, and neither NFS version 4 is served nor locks of version 3",
+        ),
+        (
+            (!args.lockd.is_empty() || !args.statd.is_empty()) && !has_locks(args),
+            "--lockd and --statd are for locks of NFS version 3: name it with --nfs, and do not say --locks off",
         ),
         (
             args.delegations == Switch::Off && !args.nfs.has_4(),
@@ -32,8 +45,12 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
-            args.rpcbind && Listeners::of(args).only_loopback(),
+            args.rpcbind.is_some() && args.portmapper.is_empty() && Listeners::of(args).only_loopback(),
             "--rpcbind: only loopback addresses are listened on, where no client finds them; add --listen",
+        ),
+        (
+            args.rpcbind != Some(Rpcbind::Own) && !args.portmapper.is_empty(),
+            "--portmapper says where our own portmapper listens: say --rpcbind own",
         ),
     ];
     match refused.into_iter().find(|(is_wrong, _)| *is_wrong) {
@@ -83,8 +100,8 @@ pub(super) mod tests {
     use clap::Parser;
 
     pub(in crate::serve) fn args(more: &[&str]) -> ServeArgs {
-        let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more);
-        match Cli::try_parse_from(words).unwrap().command {
+        let words = ["rpcrdma", "serve", "/nowhere"].iter().chain(more).map(Into::into);
+        match Cli::try_parse_from(crate::args::joined(words)).unwrap().command {
             Command::Serve(args) => args,
             _ => unreachable!(),
         }
@@ -116,6 +133,21 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn rpcbind_is_the_systems_unless_it_is_our_own() {
+        let whose = |more: &[&str]| args(more).rpcbind;
+        assert_eq!(whose(&[]), None);
+        assert_eq!(whose(&["--rpcbind"]), Some(Rpcbind::System));
+        assert_eq!(whose(&["--rpcbind", "--listen", "192.0.2.1:1"]), Some(Rpcbind::System));
+        assert_eq!(whose(&["--rpcbind", "system"]), Some(Rpcbind::System));
+        assert_eq!(whose(&["--rpcbind=own"]), Some(Rpcbind::Own));
+        assert_eq!(whose(&["--rpcbind", "own"]), Some(Rpcbind::Own));
+        // As it was before the option had values: what stands behind it is the directory.
+        let words = crate::args::joined(["rpcrdma", "serve", "--rpcbind", "./own"].map(Into::into));
+        let Command::Serve(args) = Cli::try_parse_from(words).unwrap().command else { unreachable!() };
+        assert_eq!((args.dir, args.rpcbind), (Some("./own".into()), Some(Rpcbind::System)));
+    }
+
+    #[test]
     fn contradictions_are_wrong_usage() {
         for more in [
             &["--device", "mlx5_0"][..],
@@ -123,17 +155,30 @@ pub(super) mod tests {
             &["--fabric", "verbs", "--capture", "file"],
             &["--rpcbind"],
             &["--rpcbind", "--nfs", "4.2", "--mountd", "192.0.2.1:20048"],
+            &["--rpcbind", "own"],
+            &["--portmapper", "127.0.0.1:111", "--listen", "192.0.2.1:20049"],
+            &["--rpcbind", "--portmapper", "192.0.2.1:111", "--listen", "192.0.2.1:20049"],
             &["--lease", "10", "--nfs", "3"],
-            &["--host-locks", "off", "--nfs", "3"],
+            &["--host-locks", "off", "--nfs", "3", "--locks", "off"],
+            &["--lockd", "127.0.0.1:0", "--locks", "off"],
+            &["--statd", "127.0.0.1:0", "--nfs", "4.2"],
             &["--delegations", "off", "--nfs", "3"],
-            &["--grace", "10", "--nfs", "3"],
+            &["--grace", "10", "--nfs", "3", "--locks", "off"],
         ] {
             assert!(check(&args(more)).is_err(), "{more:?}");
         }
         assert!(check(&args(&["--rpcbind", "--listen", "192.0.2.1:20049"])).is_ok());
         assert!(check(&args(&["--rpcbind", "--nfs", "3", "--mountd", "192.0.2.1:20048"])).is_ok());
+        assert!(check(&args(&["--rpcbind", "own", "--listen", "192.0.2.1:20049"])).is_ok());
+        assert!(
+            check(&args(&["--rpcbind", "own", "--portmapper", "127.0.0.1:1111"])).is_ok(),
+            "for programs of this host"
+        );
         assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
         assert!(check(&args(&["--host-locks", "off"])).is_ok());
+        assert!(check(&args(&["--host-locks", "off", "--nfs", "3", "--grace", "10"])).is_ok());
+        assert!(check(&args(&["--lockd", "127.0.0.1:0", "--statd", "127.0.0.1:0", "--nfs", "3"])).is_ok());
+        assert!(check(&args(&["--locks", "off", "--nfs", "4.2"])).is_ok());
         assert!(check(&args(&["--delegations", "off"])).is_ok());
         assert!(check(&args(&["--fabric", "verbs", "--device", "mlx5_0"])).is_ok());
     }

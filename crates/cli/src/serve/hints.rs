@@ -24,8 +24,16 @@ pub(super) fn ready(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) {
 
 fn ready_text(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {
     let directories: Vec<_> = exports.iter().map(shown).collect();
-    let all = [(Spoken::Rdma, "NFS/RDMA"), (Spoken::Mount, "MOUNT"), (Spoken::Nfs, "NFS/TCP")].into_iter();
+    let all = [
+        (Spoken::Rdma, "NFS/RDMA"),
+        (Spoken::Mount, "MOUNT"),
+        (Spoken::Nfs, "NFS/TCP"),
+        (Spoken::Lockd, "NLM"),
+        (Spoken::Statd, "NSM"),
+        (Spoken::Portmapper, "portmapper"),
+    ];
     let on: Vec<_> = all
+        .into_iter()
         .filter_map(|(spoken, name)| {
             let addresses: Vec<_> = ports.of(spoken).map(|address| address.to_string()).collect();
             (!addresses.is_empty()).then(|| format!("{name} on {}", addresses.join(", ")))
@@ -72,7 +80,10 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
     }
     let mount = ports.of(Spoken::Mount).next()?.port();
     let (proto, path) = (if is_rdma { "rdma" } else { "tcp" }, names::escaped(&exports.first()?.path));
-    let options = format!("vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp,nolock");
+    // Clients find NLM and NSM by a portmapper alone.
+    let is_found = args.rpcbind.is_some() && ports.of(Spoken::Lockd).any(|address| !address.ip().is_loopback());
+    let nolock = if is_found { "" } else { ",nolock" };
+    let options = format!("vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp{nolock}");
     Some(format!("mount -t nfs -o {options} {host}:{path} /mnt"))
 }
 
@@ -112,6 +123,9 @@ fn ready_json(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Stri
     ready.insert("rdma".into(), all(Spoken::Rdma).into());
     ready.insert("mountd".into(), all(Spoken::Mount).into());
     ready.insert("tcp".into(), all(Spoken::Nfs).into());
+    ready.insert("lockd".into(), all(Spoken::Lockd).into());
+    ready.insert("statd".into(), all(Spoken::Statd).into());
+    ready.insert("portmapper".into(), all(Spoken::Portmapper).into());
     ready.insert("nfs".into(), args.nfs.names().collect::<Vec<_>>().into());
     ready.insert("mount".into(), mount_command(args, exports, ports).into());
     format!("{}\n", json!({ "ready": ready }))

@@ -3,6 +3,7 @@
 //! A default is taken where it can be had: another server may have the port, such as the kernel's. What was named has to be
 //! had. NFS over TCP has a default only if no listener of NFS is named: who names one says where NFS is to be reached.
 
+use super::given::has_locks;
 use crate::args::ServeArgs;
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -12,6 +13,8 @@ const RDMA_PORT: u16 = 20_049;
 const NFS_PORT: u16 = 2_049;
 /// The port that mountd mostly has.
 const MOUNT_PORT: u16 = 20_048;
+/// The port of NLM and NSM: any. Clients ask a portmapper for them.
+const ANY_PORT: u16 = 0;
 
 /// The addresses of one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,11 +45,19 @@ pub(super) struct Listeners {
     /// None without version 3: version 4 needs no MOUNT.
     pub(super) mount: Addresses,
     pub(super) nfs: Addresses,
+    /// None without version 3, or without its locks.
+    pub(super) lockd: Addresses,
+    /// The same.
+    pub(super) statd: Addresses,
 }
 
 impl Listeners {
     pub(super) fn of(args: &ServeArgs) -> Self {
         let names_nfs = !args.listen.is_empty() || !args.tcp.is_empty();
+        let of_locks = |named: &[SocketAddr]| match has_locks(args) {
+            true => Addresses::or_loopback(named, ANY_PORT),
+            false => Addresses::named(&[]),
+        };
         Self {
             rdma: Addresses::or_loopback(&args.listen, RDMA_PORT),
             mount: match args.nfs.has_3() {
@@ -57,12 +68,15 @@ impl Listeners {
                 true => Addresses::or_loopback(&[], NFS_PORT),
                 false => Addresses::named(&args.tcp),
             },
+            lockd: of_locks(&args.lockd),
+            statd: of_locks(&args.statd),
         }
     }
 
     /// Whether nobody on another machine can reach any of them.
     pub(super) fn only_loopback(&self) -> bool {
-        let mut all = [&self.rdma, &self.mount, &self.nfs].into_iter().flat_map(|addresses| &addresses.all);
+        let Self { rdma, mount, nfs, lockd, statd } = self;
+        let mut all = [rdma, mount, nfs, lockd, statd].into_iter().flat_map(|addresses| &addresses.all);
         all.all(|address| address.ip().to_canonical().is_loopback())
     }
 }
@@ -71,12 +85,29 @@ impl Listeners {
 mod tests {
     use super::{super::given::tests::args, *};
 
-    fn told(more: &[&str]) -> [String; 3] {
-        let Listeners { rdma, mount, nfs } = Listeners::of(&args(more));
-        [rdma, mount, nfs].map(|Addresses { all, are_default }| {
+    fn shown<const N: usize>(addresses: [Addresses; N]) -> [String; N] {
+        addresses.map(|Addresses { all, are_default }| {
             let all: Vec<_> = all.iter().map(SocketAddr::to_string).collect();
             format!("{}{}", all.join(" "), if are_default { " by default" } else { "" })
         })
+    }
+
+    fn told(more: &[&str]) -> [String; 3] {
+        let Listeners { rdma, mount, nfs, .. } = Listeners::of(&args(more));
+        shown([rdma, mount, nfs])
+    }
+
+    #[test]
+    fn locks_are_served_with_version_3_unless_they_are_switched_off() {
+        let told = |more: &[&str]| {
+            let Listeners { lockd, statd, .. } = Listeners::of(&args(more));
+            shown([lockd, statd])
+        };
+        let usual = "127.0.0.1:0 by default";
+        assert_eq!(told(&[]), [usual; 2]);
+        assert_eq!(told(&["--nfs", "3", "--statd", "192.0.2.1:662"]), [usual, "192.0.2.1:662"]);
+        assert_eq!(told(&["--nfs", "4.2"]), [""; 2]);
+        assert_eq!(told(&["--locks", "off"]), [""; 2]);
     }
 
     /// proves: ULB-5.3-a, ULB-5.3-b

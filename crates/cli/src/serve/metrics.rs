@@ -5,18 +5,20 @@
 //! whose labels have few values is there from the start, so that a rate is known from the first occurrence on.
 
 mod calls;
+mod locks;
 mod operations;
 
 use super::{gate::Refusal, ports, scrape, setups};
 use anyhow::{Context, Result};
 pub(super) use calls::{Calls, Timed};
+pub(super) use locks::watch_monitor;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};
 pub(super) use operations::{Later, watch_clients};
 use rpcrdma::{ConnectionError, Event, MessageKind, Observer, Stall, Tracing};
 use rpcrdma_fabric::{CloseReason, pool::Budget};
 use rpcrdma_nfsd::DirectoryFs;
-use rpcrdma_oncrpc::tcp;
+use rpcrdma_oncrpc::{tcp, udp::Dropped};
 use std::{
     net::SocketAddr,
     sync::Arc,
@@ -65,6 +67,8 @@ fn describe() {
     describe_counter!("rpcrdma_connections_refused_total", "Connections not served, by reason");
     describe_counter!("rpcrdma_setups_failed_total", "RDMA connections whose set-up failed, by reason");
     describe_counter!("rpcrdma_connections_ended_total", "Connections ended, by transport and reason");
+    describe_counter!("rpcrdma_datagrams_answered_total", "Calls over UDP that were answered");
+    describe_counter!("rpcrdma_datagrams_dropped_total", "Datagrams that were not answered, by reason");
     describe_counter!("rpcrdma_calls_total", "Calls, by program, procedure, transport and status of the answer");
     describe_histogram!("rpcrdma_call_seconds", "Time from a call's arrival in the service to its answer");
     describe_gauge!("rpcrdma_calls_in_progress", "Calls being executed");
@@ -105,7 +109,21 @@ fn begin() {
         ended("tcp", reason).increment(0);
     }
     stray().increment(0);
+    datagrams_answered(0);
+    for (reason, _) in Dropped::default().by_reason() {
+        datagrams_dropped(reason, 0);
+    }
     drop(TcpNumbers::new());
+}
+
+/// Calls over UDP that were answered.
+pub(super) fn datagrams_answered(count: u64) {
+    counter!("rpcrdma_datagrams_answered_total").increment(count);
+}
+
+/// Datagrams that were dropped.
+pub(super) fn datagrams_dropped(reason: &'static str, count: u64) {
+    counter!("rpcrdma_datagrams_dropped_total", "reason" => reason).increment(count);
 }
 
 fn stray() -> Counter {

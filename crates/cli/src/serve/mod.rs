@@ -4,6 +4,7 @@
 //! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
 //! runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the serving threads in turn.
 
+mod datagrams;
 mod dialler;
 mod ends;
 mod exports;
@@ -15,7 +16,9 @@ mod listeners;
 mod memory;
 mod metrics;
 mod nfs_versions;
+mod outside;
 mod ports;
+mod programs;
 mod register;
 mod scrape;
 mod seldom;
@@ -26,7 +29,7 @@ mod tally;
 mod thread;
 
 use crate::{
-    args::{LogFormat, ServeArgs, Switch},
+    args::{LogFormat, Rpcbind, ServeArgs, Switch},
     transports::Carrier,
 };
 use anyhow::{Context, Result, bail};
@@ -34,12 +37,12 @@ pub(crate) use exports::ExportOption;
 use gate::Gate;
 use nfs_versions::Version4Options;
 pub(crate) use nfs_versions::{DEFAULT_NFS_VERSIONS, NfsVersions};
-use ports::Ports;
+use ports::{Ports, Spoken};
 use rpcrdma::{Observer, RefusedCalls, Tracing};
 use rpcrdma_env::tokio_env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_nfsd::Workers;
-use rpcrdma_oncrpc::ConnectionIds;
+use rpcrdma_oncrpc::{ConnectionIds, Handler, portmap};
 use rustix::process::Signal;
 use std::{path::Path, sync::Arc, time::Duration};
 use tokio::{
@@ -124,7 +127,15 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let pool = on_device.as_ref().map_or_else(Pool::new, |on| Pool::over(on.device.pool()));
     let memory = memory::Memory::new(pool, memory_octets);
     let stranger = nfsd.stranger();
-    let (mut nfs, mut mount, mut observer) = (nfsd.nfs(), nfsd.mount(), Arc::new(Tracing) as Arc<dyn Observer>);
+    let mut observer = Arc::new(Tracing) as Arc<dyn Observer>;
+    let mut nfs = nfsd.nfs();
+    let mut programs: Vec<(Spoken, Arc<dyn Handler>)> = vec![(Spoken::Mount, nfsd.mount())];
+    programs.extend(nfsd.lockd().map(|lockd| (Spoken::Lockd, lockd)));
+    programs.extend(nfsd.statd().map(|statd| (Spoken::Statd, statd)));
+    if args.rpcbind == Some(Rpcbind::Own) {
+        let table = portmap::Table::new(programs::entries(&ports, args.nfs)).context("--rpcbind own")?;
+        programs.push((Spoken::Portmapper, Arc::new(portmap::router(table, &env))));
+    }
     if let Some(address) = args.metrics {
         metrics::serve(address)?;
         metrics::watch_memory(memory.parts());
@@ -133,10 +144,17 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
             numbers.begin();
             metrics::watch_clients(nfsd.clone());
         }
+        if given::has_locks(args) {
+            metrics::watch_monitor(nfsd.clone());
+        }
         let calls = metrics::Calls::new();
-        (nfs, mount) = (metrics::Timed::new(nfs, &calls), metrics::Timed::new(mount, &calls));
+        nfs = metrics::Timed::new(nfs, &calls);
+        for (_, program) in &mut programs {
+            *program = metrics::Timed::new(program.clone(), &calls);
+        }
         observer = Arc::new(metrics::Counting::new());
     }
+    programs.push((Spoken::Nfs, nfs.clone()));
     tokio::spawn(crate::log::watch_dropped());
     let gate = Arc::new(Gate::new(args.max_connections, allow));
     let (stop, stopping) = watch::channel(false);
@@ -146,7 +164,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let shared = thread::Shared {
         env: env.clone(),
         nfs,
-        mount,
+        programs: programs.into(),
         stranger,
         nfsd,
         has_callbacks: args.nfs.has_4(),
@@ -168,8 +186,8 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let settle = shared.nfsd.clone();
     let serving = thread::start(threads, &ports, on_device, shared)?;
     let registered = match args.rpcbind {
-        true => Some(register::Registered::with_rpcbind(&ports, args.nfs, &env).await?),
-        false => None,
+        Some(Rpcbind::System) => Some(register::Registered::with_rpcbind(&ports, args.nfs, &env).await?),
+        Some(Rpcbind::Own) | None => None,
     };
     hints::ready(args, &exports, &ports);
     tokio::select! {

@@ -2,18 +2,24 @@
 
 use super::listeners::{Addresses, Listeners};
 use crate::{
-    args::ServeArgs,
+    args::{Rpcbind, ServeArgs},
     transports::{self, Carrier},
 };
 use anyhow::{Context, Result, bail};
 use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, Listener};
+use rpcrdma_oncrpc::rpcbind::RPCBIND_PORT;
 use rpcrdma_verbs::{Device, Verbs};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use std::net::{SocketAddr, TcpListener};
+use std::{
+    io::ErrorKind,
+    net::{SocketAddr, TcpListener, UdpSocket},
+};
 
 /// Peers that the system keeps waiting for us.
 const BACKLOG: i32 = 1024;
+/// How often a port is sought that is free for both TCP and UDP, where the system may choose it.
+const ATTEMPTS: usize = 16;
 
 /// What is spoken on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +30,12 @@ pub(super) enum Spoken {
     Nfs,
     /// MOUNT over record-marked TCP.
     Mount,
+    /// rpcbind's protocol over record-marked TCP, and over UDP.
+    Portmapper,
+    /// NLM over record-marked TCP.
+    Lockd,
+    /// NSM over record-marked TCP, and over UDP.
+    Statd,
 }
 
 impl Spoken {
@@ -32,7 +44,15 @@ impl Spoken {
             Spoken::Rdma => "NFS over RDMA",
             Spoken::Nfs => "NFS over TCP",
             Spoken::Mount => "MOUNT",
+            Spoken::Portmapper => "the portmapper",
+            Spoken::Lockd => "NLM",
+            Spoken::Statd => "NSM",
         }
+    }
+
+    /// Whether files are reached by it.
+    fn is_nfs(self) -> bool {
+        matches!(self, Spoken::Rdma | Spoken::Nfs)
     }
 
     /// The option that names its addresses.
@@ -41,6 +61,9 @@ impl Spoken {
             Spoken::Rdma => "--listen",
             Spoken::Nfs => "--tcp",
             Spoken::Mount => "--mountd",
+            Spoken::Portmapper => "--portmapper",
+            Spoken::Lockd => "--lockd",
+            Spoken::Statd => "--statd",
         }
     }
 }
@@ -49,8 +72,10 @@ impl Spoken {
 pub(super) struct Port {
     pub(super) spoken: Spoken,
     pub(super) address: SocketAddr,
-    /// Its socket; a device's port has none.
+    /// Its socket if it is one of TCP; a device's port has none.
     pub(super) listener: Option<TcpListener>,
+    /// Its socket if it is one of UDP.
+    pub(super) datagrams: Option<UdpSocket>,
 }
 
 /// All ports that are open.
@@ -67,7 +92,8 @@ impl Ports {
     pub(super) async fn open(args: &ServeArgs, env: &Env) -> Result<(Self, Option<OnDevice>)> {
         let mut ports = Vec::new();
         let wanted = Listeners::of(args);
-        let mut over_tcp = vec![(Spoken::Mount, &wanted.mount), (Spoken::Nfs, &wanted.nfs)];
+        let mut over_tcp =
+            vec![(Spoken::Mount, &wanted.mount), (Spoken::Nfs, &wanted.nfs), (Spoken::Lockd, &wanted.lockd)];
         let on_device = match args.fabric {
             Carrier::Iwarp => {
                 over_tcp.insert(0, (Spoken::Rdma, &wanted.rdma));
@@ -86,7 +112,10 @@ impl Ports {
                 }
             }
         }
-        if ports.iter().all(|port| port.spoken == Spoken::Mount) {
+        for address in &wanted.statd.all {
+            ports.extend(Port::open_both(Spoken::Statd, *address)?);
+        }
+        if !ports.iter().any(|port| port.spoken.is_nfs()) {
             let why: Vec<_> = lacking.iter().map(|(_, error)| format!("{error:#}")).collect();
             bail!("no port for NFS can be had: {}; name others with --listen and --tcp", why.join("; "));
         }
@@ -96,6 +125,12 @@ impl Ports {
                 spoken.option()
             );
         }
+        if args.rpcbind == Some(Rpcbind::Own) {
+            for address in portmapper_addresses(&args.portmapper, &ports) {
+                let opened = Port::open_both(Spoken::Portmapper, address);
+                ports.extend(opened.map_err(|error| explain_portmapper(error, address))?);
+            }
+        }
         Ok((Self(ports), on_device))
     }
 
@@ -104,9 +139,10 @@ impl Ports {
         self.0.iter().all(|port| port.address.ip().to_canonical().is_loopback())
     }
 
-    /// The addresses where something is spoken.
+    /// The addresses where something is spoken, each once: over UDP it is where it is over TCP.
     pub(super) fn of(&self, spoken: Spoken) -> impl Iterator<Item = SocketAddr> {
-        self.0.iter().filter(move |port| port.spoken == spoken).map(|port| port.address)
+        let of_streams = self.0.iter().filter(move |port| port.spoken == spoken && port.datagrams.is_none());
+        of_streams.map(|port| port.address)
     }
 }
 
@@ -114,8 +150,64 @@ impl Port {
     fn open(spoken: Spoken, address: SocketAddr) -> Result<Self> {
         let listener = bind(address).with_context(|| format!("cannot listen on {address} for {}", spoken.name()))?;
         let address = listener.local_addr()?;
-        Ok(Self { spoken, address, listener: Some(listener) })
+        Ok(Self { spoken, address, listener: Some(listener), datagrams: None })
     }
+
+    /// Opens a port over TCP and the same over UDP.
+    pub(super) fn open_both(spoken: Spoken, address: SocketAddr) -> Result<[Self; 2]> {
+        let mut attempts = if address.port() == 0 { ATTEMPTS } else { 1 };
+        loop {
+            attempts -= 1;
+            let stream = Self::open(spoken, address)?;
+            let address = stream.address;
+            match bind_datagrams(address) {
+                Ok(socket) => {
+                    return Ok([stream, Self { spoken, address, listener: None, datagrams: Some(socket) }]);
+                }
+                // The system has chosen a port that is free for TCP alone.
+                Err(error) if error.kind() == ErrorKind::AddrInUse && attempts > 0 => {}
+                Err(error) => {
+                    let context = format!("cannot listen on {address} over UDP for {}", spoken.name());
+                    return Err(error).context(context);
+                }
+            }
+        }
+    }
+}
+
+/// Where the portmapper listens: where the command line says, else at its usual port of every address where clients from
+/// elsewhere reach something.
+fn portmapper_addresses(named: &[SocketAddr], ports: &[Port]) -> Vec<SocketAddr> {
+    if !named.is_empty() {
+        return named.to_vec();
+    }
+    let mut all: Vec<SocketAddr> = Vec::new();
+    let of = ports.iter().map(|port| port.address.ip()).filter(|address| !address.is_loopback());
+    for address in of.map(|address| SocketAddr::new(address, RPCBIND_PORT)) {
+        // All addresses of a family are one port, in whose way any other would be.
+        let covers = |all: &SocketAddr, one: &SocketAddr| all.ip().is_unspecified() && all.is_ipv4() == one.is_ipv4();
+        if !all.iter().any(|known| *known == address || covers(known, &address)) {
+            all.retain(|known| !covers(&address, known));
+            all.push(address);
+        }
+    }
+    all
+}
+
+/// Says what is in the portmapper's way.
+fn explain_portmapper(error: anyhow::Error, address: SocketAddr) -> anyhow::Error {
+    let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+    let told = match kind {
+        Some(ErrorKind::AddrInUse) if address.port() == RPCBIND_PORT => {
+            "a portmapper runs here already: use --rpcbind system"
+        }
+        Some(ErrorKind::PermissionDenied) => {
+            "ports below 1024 are for root and for programs with CAP_NET_BIND_SERVICE: clients look for a portmapper at \
+             port 111 only"
+        }
+        _ => return error,
+    };
+    error.context(format!("--rpcbind own: {told}"))
 }
 
 /// Opens the device that the command line names or means, and listens on it.
@@ -133,7 +225,7 @@ async fn open_device(args: &ServeArgs, addresses: &[SocketAddr], env: &Env, port
             .listen(*address)
             .await
             .with_context(|| format!("{} cannot listen on {address} for {}", device.device(), spoken.name()))?;
-        ports.push(Port { spoken, address: listener.local_addr(), listener: None });
+        ports.push(Port { spoken, address: listener.local_addr(), listener: None, datagrams: None });
         listeners.push(listener);
     }
     Ok(OnDevice { device, listeners })
@@ -153,4 +245,64 @@ pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     rustix::net::bind(&socket, &address)?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(TcpListener::from(socket))
+}
+
+/// Opens a socket for datagrams, which does not block.
+fn bind_datagrams(address: SocketAddr) -> std::io::Result<UdpSocket> {
+    let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, flags, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    rustix::net::bind(&socket, &address)?;
+    Ok(UdpSocket::from(socket))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn port(spoken: Spoken, address: &str) -> Port {
+        Port { spoken, address: address.parse().unwrap(), listener: None, datagrams: None }
+    }
+
+    #[test]
+    fn the_portmapper_listens_where_clients_reach_something() {
+        let told = |named: &[&str], ports: &[&str]| {
+            let named: Vec<_> = named.iter().map(|address| address.parse().unwrap()).collect();
+            let ports: Vec<_> = ports.iter().map(|address| port(Spoken::Nfs, address)).collect();
+            portmapper_addresses(&named, &ports).iter().map(SocketAddr::to_string).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&[], &["127.0.0.1:1", "[::1]:1"]), [""; 0]);
+        assert_eq!(told(&[], &["192.0.2.1:1", "127.0.0.1:2", "192.0.2.1:3"]), ["192.0.2.1:111"]);
+        assert_eq!(told(&[], &["192.0.2.1:1", "0.0.0.0:2", "192.0.2.2:2"]), ["0.0.0.0:111"]);
+        assert_eq!(told(&[], &["0.0.0.0:1", "[2001:db8::1]:1"]), ["0.0.0.0:111", "[2001:db8::1]:111"]);
+        assert_eq!(told(&["127.0.0.1:7"], &["0.0.0.0:1"]), ["127.0.0.1:7"]);
+    }
+
+    #[test]
+    fn a_port_for_both_has_one_number_and_its_address_is_told_once() {
+        let [stream, datagrams] = Port::open_both(Spoken::Portmapper, "127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_eq!(stream.address, datagrams.address);
+        assert_ne!(stream.address.port(), 0);
+        let address = stream.address;
+        let ports = Ports(vec![stream, datagrams]);
+        assert_eq!(ports.of(Spoken::Portmapper).collect::<Vec<_>>(), [address]);
+        let error = Port::open_both(Spoken::Portmapper, address).err().unwrap();
+        assert!(format!("{error:#}").contains("cannot listen on"), "{error:#}");
+        // The usual port, taken by somebody else.
+        let usual = SocketAddr::new(address.ip(), RPCBIND_PORT);
+        let told = format!("{:#}", explain_portmapper(error, usual));
+        assert!(told.starts_with("--rpcbind own: a portmapper runs here already: use --rpcbind system"), "{told}");
+    }
+
+    #[test]
+    fn a_port_that_is_taken_for_datagrams_alone_is_not_had() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let holder = UdpSocket::bind(taken).unwrap();
+        let error = format!("{:#}", Port::open_both(Spoken::Statd, taken).err().unwrap());
+        assert!(error.contains("over UDP for NSM") || error.contains("cannot listen"), "{error}");
+        drop(holder);
+    }
 }

@@ -4,47 +4,28 @@
 //! as something listens there, and is left alone; what a run that was killed has left behind, where nothing listens any
 //! more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
 
-use super::{
-    nfs_versions::NfsVersions,
-    ports::{Ports, Spoken},
-};
+use super::{nfs_versions::NfsVersions, ports::Ports, programs};
 use crate::transports;
 use anyhow::{Context, Result, bail, ensure};
 use rpcrdma_env::{BoxFuture, Env, Heap};
 use rpcrdma_fabric::Fabric;
-use rpcrdma_nfs::{mount, v3, v4};
 use rpcrdma_oncrpc::{
     CallError, Netid, parse_universal_address,
-    rpcbind::{RPCBIND_PORT, RPCBIND_SOCKET, Rpcbind},
+    portmap::Entry,
+    rpcbind::{RPCBIND_PORT, RPCBIND_PROGRAM, RPCBIND_SOCKET, Rpcbind},
     tcp::{self, ClientOptions, UnixConnector},
     universal_address,
 };
 use rpcrdma_verbs::Device;
 use std::{
-    fmt,
     io::ErrorKind,
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, UdpSocket},
     sync::Arc,
     time::Duration,
 };
 
 /// How long a server may take to accept a connection before it counts as one that lives, but is busy.
 const PROBE_TIME: Duration = Duration::from_secs(2);
-
-/// A service of ours.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Entry {
-    program: u32,
-    version: u32,
-    netid: Netid,
-    address: SocketAddr,
-}
-
-impl fmt::Display for Entry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "program {} version {} over {}", self.program, self.version, self.netid.as_str())
-    }
-}
 
 /// Says whether something listens at an address.
 type Probe<'a> = &'a (dyn Fn(Netid, SocketAddr) -> BoxFuture<'a, bool> + Sync);
@@ -64,8 +45,15 @@ impl Registered {
             .await
             .with_context(|| format!("--rpcbind: is rpcbind running ({RPCBIND_SOCKET})?"))?;
         tokio::spawn(driver);
-        let own: Vec<_> = ports.0.iter().map(|port| port.address).collect();
-        let probe = |netid, address| Box::pin(is_listened_at(netid, address, &own, env)) as BoxFuture<'_, bool>;
+        let of = |over_udp: bool| -> Vec<_> {
+            let same = ports.0.iter().filter(|port| port.datagrams.is_some() == over_udp);
+            same.map(|port| port.address).collect()
+        };
+        let (own, own_over_udp) = (of(false), of(true));
+        let probe = |netid, address| {
+            let own = if is_udp(netid) { &own_over_udp } else { &own };
+            Box::pin(is_listened_at(netid, address, own, env)) as BoxFuture<'_, bool>
+        };
         Self::register(Rpcbind::new(transport), wanted(ports, versions), &probe).await
     }
 
@@ -140,6 +128,10 @@ impl Registered {
     }
 }
 
+fn is_udp(netid: Netid) -> bool {
+    matches!(netid, Netid::Udp | Netid::Udp6)
+}
+
 /// Whether a server listens at a registered address. `own` are the addresses where we do.
 async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], env: &Env) -> bool {
     // Nobody has a port on all addresses of which we have one. Asking would lead to ourselves.
@@ -150,6 +142,10 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
     // Nor has anybody else the port on one address of this machine when we have it on all.
     if own.iter().any(|own| own.ip().is_unspecified() && is_ours(own)) {
         return false;
+    }
+    if is_udp(netid) {
+        // Nothing answers who only knocks. A port that is free can be had.
+        return UdpSocket::bind(address).is_err_and(|error| error.kind() == ErrorKind::AddrInUse);
     }
     match tokio::time::timeout(PROBE_TIME, tokio::net::TcpStream::connect(address)).await {
         Ok(Ok(_)) => true,
@@ -173,23 +169,13 @@ async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
 
 /// One entry for each service and netid: rpcbind keeps one address for each.
 fn wanted(ports: &Ports, versions: NfsVersions) -> Vec<Entry> {
-    let of_nfs = [(versions.has_3(), v3::VERSION), (versions.has_4(), v4::VERSION)];
-    let of_nfs = || of_nfs.into_iter().filter(|(is_served, _)| *is_served).map(|(_, version)| version);
     let mut wanted: Vec<Entry> = Vec::new();
-    let mut add = |program, version, netid, address| {
-        if !wanted.iter().any(|e| (e.program, e.version, e.netid) == (program, version, netid)) {
-            wanted.push(Entry { program, version, netid, address });
-        }
-    };
-    for port in ports.0.iter().filter(|port| !port.address.ip().is_loopback()) {
-        let address = port.address;
-        match port.spoken {
-            Spoken::Rdma => of_nfs().for_each(|version| add(v3::PROGRAM, version, Netid::rdma(&address), address)),
-            Spoken::Nfs => of_nfs().for_each(|version| add(v3::PROGRAM, version, Netid::tcp(&address), address)),
-            Spoken::Mount => {
-                add(mount::PROGRAM, mount::VERSION_3, Netid::tcp(&address), address);
-                add(mount::PROGRAM, mount::VERSION_1, Netid::tcp(&address), address);
-            }
+    let reached = programs::entries(ports, versions).into_iter().filter(|entry| !entry.address.ip().is_loopback());
+    // A portmapper of our own has no place in another's table.
+    for entry in reached.filter(|entry| entry.program != RPCBIND_PROGRAM) {
+        let key = |entry: &Entry| (entry.program, entry.version, entry.netid);
+        if !wanted.iter().any(|known| key(known) == key(&entry)) {
+            wanted.push(entry);
         }
     }
     wanted
@@ -197,7 +183,10 @@ fn wanted(ports: &Ports, versions: NfsVersions) -> Vec<Entry> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::ports::Port, *};
+    use super::{
+        super::ports::{Port, Spoken},
+        *,
+    };
     use rpcrdma_env::{SeededRandom, TokioClock};
     use rpcrdma_oncrpc::{
         Answer, CallContext, Router, Service,
@@ -361,7 +350,57 @@ mod tests {
 
     fn port(spoken: Spoken, address: &str) -> Port {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Port { spoken, address: address.parse().unwrap(), listener: Some(listener) }
+        Port { spoken, address: address.parse().unwrap(), listener: Some(listener), datagrams: None }
+    }
+
+    fn over_udp(spoken: Spoken, address: &str) -> Port {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Port { spoken, address: address.parse().unwrap(), listener: None, datagrams: Some(socket) }
+    }
+
+    /// A client that locks looks for NLM, and one that has restarted for NSM.
+    #[tokio::test]
+    async fn locks_are_registered_where_they_are_served_and_gone_at_the_end() {
+        let ports = Ports(vec![
+            port(Spoken::Nfs, "192.0.2.1:2049"),
+            port(Spoken::Lockd, "192.0.2.1:4045"),
+            port(Spoken::Statd, "192.0.2.1:662"),
+            over_udp(Spoken::Statd, "192.0.2.1:662"),
+            port(Spoken::Portmapper, "192.0.2.1:111"),
+        ]);
+        let table = Table::default();
+        let wanted = wanted(&ports, "3".parse().unwrap());
+        let registered = Registered::register(rpcbind(&table).await, wanted, &lives).await.unwrap();
+        let told = || -> Vec<_> {
+            let told = table.lock().unwrap();
+            told.iter().map(|r| (r.program, r.version, String::from_utf8(r.netid.clone()).unwrap())).collect()
+        };
+        let entry = |program, version, netid: &str| (program, version, netid.to_owned());
+        let expected = [
+            entry(100_003, 3, "tcp"),
+            entry(100_021, 1, "tcp"),
+            entry(100_021, 3, "tcp"),
+            entry(100_021, 4, "tcp"),
+            entry(100_024, 1, "tcp"),
+            entry(100_024, 1, "udp"),
+        ];
+        assert_eq!(told(), expected);
+        registered.remove().await;
+        assert_eq!(told(), []);
+    }
+
+    #[tokio::test]
+    async fn a_server_lives_over_udp_where_the_port_is_taken() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let anywhere = SocketAddr::from(([0, 0, 0, 0], address.port()));
+        let env = env();
+        assert!(is_listened_at(Netid::Udp, address, &[], &env).await);
+        assert!(is_listened_at(Netid::Udp, anywhere, &[], &env).await);
+        assert!(!is_listened_at(Netid::Udp, anywhere, &[address], &env).await, "it would be us");
+        drop(socket);
+        assert!(!is_listened_at(Netid::Udp, address, &[], &env).await);
+        assert!(!is_listened_at(Netid::Udp, "[100::1]:662".parse().unwrap(), &[], &env).await);
     }
 
     /// iWARP is one of the networks whose endpoints are named by IP addresses and ports.

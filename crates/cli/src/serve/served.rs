@@ -5,20 +5,27 @@ use super::{
     exports::{self, ExportOption},
     given,
     nfs_versions::{self, Version4Options},
+    outside::Sockets,
 };
 use crate::{args::ServeArgs, failure::Usage};
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
 use rpcrdma_env::Env;
-use rpcrdma_nfsd::{DirectoryFs, Export, FileSystem, Identities, Nfsd, Queue, Squash, StateDirectory};
+use rpcrdma_nfsd::{DirectoryFs, Export, FileSystem, Identities, Locks, Nfsd, Queue, Squash, StateDirectory};
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 /// How many descriptors are asked for, if the administrator allows as many: what the served files and some thousands of
 /// connections take. The usual soft limit of 1024 is for programs that use select(2).
 const DESCRIPTORS: u64 = 65_536;
+
+/// For how long clients may claim locks again after a restart, in seconds, if nothing is said: as long as those of NFS
+/// version 4, whose grace period it is, too.
+const DEFAULT_GRACE: Duration = Duration::from_secs(90);
 
 /// What the command line exports, `DIR` first.
 pub(super) fn exports(args: &ServeArgs) -> Vec<ExportOption> {
@@ -43,6 +50,7 @@ pub(super) fn build(
     given::tell_changed(args);
     let state = open_state(args, exports, env)?;
     // One for all: who has work in one export waits for nobody's in another, beyond his turn.
+    let runtime = files.handle.clone();
     let queue = Queue::new(Arc::new(files));
     let mut directories: Vec<DirectoryFs> = Vec::new();
     for export in exports {
@@ -59,7 +67,17 @@ pub(super) fn build(
     let nfsd = Nfsd::new(served.collect(), state.secret(), env)?;
     // No other server with this state directory serves the same directory: the first stands for the server.
     let id = directories.first().context("nothing is exported")?.id();
-    Ok((nfs_versions::serve(nfsd, args.nfs, version_4, (&state, id, queue), env)?, directories))
+    let host_locks = version_4.host_locks;
+    let nfsd = nfs_versions::serve(nfsd, args.nfs, version_4, (&state, id, queue.clone()), env)?;
+    if !given::has_locks(args) {
+        return Ok((nfsd, directories));
+    }
+    // Hosts with locks are told of a restart by this name; Linux's statd goes by our address as well.
+    let name = Bytes::copy_from_slice(rustix::system::uname().nodename().to_bytes());
+    let outside = Arc::new(Sockets::new(runtime, name.clone(), env));
+    let grace = args.grace.or(args.lease).unwrap_or(DEFAULT_GRACE);
+    let locks = Locks { state: &state, server: id, name, queue, outside, grace, host_locks };
+    Ok((nfsd.with_locks(locks, env)?, directories))
 }
 
 fn open_state(args: &ServeArgs, exports: &[ExportOption], env: &Env) -> Result<StateDirectory> {

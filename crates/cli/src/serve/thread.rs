@@ -1,6 +1,7 @@
 //! The serving threads: each a single-threaded runtime with an accept loop on every port.
 
 use super::{
+    datagrams,
     ends::{Ended, Ends, Why},
     gate::{Entry, Gate},
     handed::{self, Handed},
@@ -23,7 +24,7 @@ use rpcrdma_verbs::Verbs;
 use rustix::net::sockopt;
 use std::{
     future::{Future, poll_fn},
-    net::{SocketAddr, TcpListener},
+    net::{SocketAddr, TcpListener, UdpSocket},
     sync::Arc,
     task::{Context, Poll, ready},
     time::{Duration, Instant},
@@ -46,12 +47,20 @@ pub(super) const CALLBACK_CREDITS: u32 = 16;
 /// more than that, and iWARP ends the connection.
 pub(super) const CALLBACKS_BETWEEN_ANSWERS: u32 = 16;
 
+/// The largest call to the portmapper over TCP, in bytes: an RPC header whose credential and verifier have 400 bytes each,
+/// and what GETADDR asks with three texts of 128, take 1,244.
+const PORTMAPPER_RECORD_BYTES: usize = 2048;
+/// The largest call to lockd and statd over TCP, in bytes: the same header, and names, a cookie and an owner of 1,024 bytes
+/// each.
+const LOCKS_RECORD_BYTES: usize = 8192;
+
 /// What all threads share.
 #[derive(Clone)]
 pub(super) struct Shared {
     pub(super) env: Env,
     pub(super) nfs: Arc<dyn Handler>,
-    pub(super) mount: Arc<dyn Handler>,
+    /// What executes calls over TCP and UDP, by what is spoken.
+    pub(super) programs: Arc<[(Spoken, Arc<dyn Handler>)]>,
     /// What answers clients that are not allowed.
     pub(super) stranger: Arc<dyn Handler>,
     /// What is told when a connection has ended.
@@ -77,6 +86,12 @@ pub(super) struct Shared {
     pub(super) busy_poll: Duration,
     pub(super) tap: Option<Arc<dyn Tap>>,
     pub(super) stopping: watch::Receiver<bool>,
+}
+
+impl Shared {
+    fn program(&self, spoken: Spoken) -> Option<Arc<dyn Handler>> {
+        self.programs.iter().find(|(program, _)| *program == spoken).map(|(_, handler)| handler.clone())
+    }
 }
 
 /// The threads, as the main thread sees them.
@@ -109,6 +124,11 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
         let sockets = ports.0.iter().filter_map(|port| Some((port.spoken, port.address, port.listener.as_ref()?)));
         let listeners = sockets.map(|(spoken, address, listener)| Ok((spoken, address, listener.try_clone()?)));
         let listeners = listeners.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
+        // What a source may ask in a second is counted by socket: one thread has them all.
+        let sockets = ports.0.iter().filter(|_| number == 0);
+        let sockets = sockets.filter_map(|port| Some(Ok((port.spoken, port.datagrams.as_ref()?.try_clone()?))));
+        let datagrams = sockets.collect::<std::io::Result<Vec<_>>>().context("cannot share a port")?;
+        let sockets = Sockets { listeners, datagrams };
         let device = device.clone().zip(handed.pop());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (sender, receiver) = oneshot::channel();
@@ -116,7 +136,7 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
         std::thread::Builder::new()
             .name(format!("rpcrdma-{number}"))
             .spawn(move || {
-                runtime.block_on(serve(listeners, device, shared));
+                runtime.block_on(serve(sockets, device, shared));
                 let _ = sender.send(());
             })
             .context("cannot start a thread")?;
@@ -125,7 +145,13 @@ pub(super) fn start(threads: usize, ports: &Ports, on_device: Option<OnDevice>, 
     Ok(Serving { ended: tokio::sync::Mutex::new(ended) })
 }
 
-async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, device: Option<(Verbs, Handed)>, shared: Shared) {
+/// What a thread listens on, a device apart.
+struct Sockets {
+    listeners: Vec<(Spoken, SocketAddr, TcpListener)>,
+    datagrams: Vec<(Spoken, UdpSocket)>,
+}
+
+async fn serve(sockets: Sockets, device: Option<(Verbs, Handed)>, shared: Shared) {
     let mut config = Config::default();
     config.crc = shared.crc;
     config.tap = shared.tap.clone();
@@ -155,21 +181,26 @@ async fn serve(listeners: Vec<(Spoken, SocketAddr, TcpListener)>, device: Option
     if let Some((_, handed)) = device {
         loops.spawn(accept_rdma(Box::new(handed), server.clone(), shared.clone()));
     }
-    for (spoken, address, listener) in listeners {
+    for (spoken, address, listener) in sockets.listeners {
         let shared = shared.clone();
-        match spoken {
-            Spoken::Rdma => match iwarp.listen_on(listener) {
-                Ok(listener) => {
-                    loops.spawn(accept_rdma(listener, server.clone(), shared));
-                }
+        if spoken == Spoken::Rdma {
+            match iwarp.listen_on(listener) {
+                Ok(listener) => _ = loops.spawn(accept_rdma(listener, server.clone(), shared)),
                 Err(error) => tracing::error!(%address, %error, "cannot listen"),
-            },
-            Spoken::Nfs | Spoken::Mount => match tokio::net::TcpListener::from_std(listener) {
-                Ok(listener) => {
-                    loops.spawn(accept_tcp(listener, spoken, shared));
-                }
-                Err(error) => tracing::error!(%address, %error, "cannot listen"),
-            },
+            }
+            continue;
+        }
+        let program = shared.program(spoken);
+        match (program, tokio::net::TcpListener::from_std(listener)) {
+            (Some(program), Ok(listener)) => _ = loops.spawn(accept_tcp(listener, (spoken, program), shared)),
+            (None, _) => tracing::error!(%address, "cannot serve: {} has no program", spoken.name()),
+            (_, Err(error)) => tracing::error!(%address, %error, "cannot listen"),
+        }
+    }
+    for (spoken, socket) in sockets.datagrams {
+        match shared.program(spoken) {
+            Some(program) => _ = loops.spawn(datagrams::serve(socket, spoken, program, shared.clone())),
+            None => tracing::error!("cannot serve over UDP: {} has no program", spoken.name()),
         }
     }
     while loops.join_next().await.is_some() {}
@@ -262,14 +293,14 @@ async fn accept_rdma(mut listener: Box<dyn Listener>, server: Arc<Server>, share
     accept_all(accept, shared.clone(), connect).await;
 }
 
-async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: Shared) {
+async fn accept_tcp(listener: tokio::net::TcpListener, (spoken, program): (Spoken, Arc<dyn Handler>), shared: Shared) {
     let accept = move |cx: &mut Context<'_>| {
         let accepted = ready!(listener.poll_accept(cx));
         Poll::Ready(accepted.map(|(stream, peer)| (peer, stream)).map_err(|error| error.to_string()))
     };
     let inside = shared.clone();
     let connect = move |stream: TcpStream, entry: Entry, peer: SocketAddr, stopping| {
-        let shared = inside.clone();
+        let (shared, inner) = (inside.clone(), program.clone());
         Box::pin(async move {
             prepare(&stream, shared.stall);
             let setup = match entry {
@@ -280,7 +311,6 @@ async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: S
             let (begin, tally) = (Instant::now(), Arc::<Tally>::default());
             let counted = metrics::TcpConnection::new();
             let stream = Counted { stream, tally: tally.clone(), numbers: counted.bytes() };
-            let inner = if spoken == Spoken::Nfs { shared.nfs.clone() } else { shared.mount.clone() };
             let handler = Arc::new(Called { inner, tally: tally.clone() });
             let id = shared.connection_ids.next_id();
             let numbered = Numbered { nfsd: shared.nfsd.clone(), id };
@@ -288,6 +318,11 @@ async fn accept_tcp(listener: tokio::net::TcpListener, spoken: Spoken, shared: S
             let endpoint = tcp::Endpoint { peer, local, id, allocator: Arc::new(memory.tcp()) };
             let mut options = tcp::ServerOptions::default();
             options.stall = shared.stall;
+            match spoken {
+                Spoken::Portmapper => options.max_record = PORTMAPPER_RECORD_BYTES,
+                Spoken::Lockd | Spoken::Statd => options.max_record = LOCKS_RECORD_BYTES,
+                Spoken::Rdma | Spoken::Nfs | Spoken::Mount => {}
+            }
             if spoken == Spoken::Nfs && shared.has_callbacks {
                 options.reverse_calls = CALLBACK_CREDITS as usize;
             }

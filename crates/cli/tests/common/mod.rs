@@ -50,6 +50,8 @@ pub(crate) struct Server {
     pub(crate) rdma: String,
     pub(crate) mount: String,
     pub(crate) tcp: Option<String>,
+    /// Over TCP and over UDP.
+    pub(crate) portmapper: Option<String>,
 }
 
 impl Server {
@@ -115,7 +117,8 @@ impl Server {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
         let first = |key: &str| ready["ready"][key][0].as_str().map(str::to_owned);
-        Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap_or_default(), tcp: first("tcp") }
+        let [tcp, portmapper] = ["tcp", "portmapper"].map(first);
+        Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap_or_default(), tcp, portmapper }
     }
 
     /// A URL of the served directory over RDMA, in version 3 of NFS.

@@ -84,11 +84,6 @@ impl Shared {
         self.state.limits()
     }
 
-    /// Whether programs of the host are excluded by what clients lock.
-    pub(crate) fn has_host_locks(&self) -> bool {
-        self.host_locks
-    }
-
     /// Does what waits for the disk on one of the program's workers, when it is this client's turn.
     ///
     /// # Errors

@@ -118,6 +118,7 @@ impl World {
             queue: Queue::in_place(),
             outside: ears.clone(),
             grace: Duration::from_secs(GRACE_SECONDS),
+            host_locks: true,
         };
         server.nfsd = nfsd.with_limited_locks(locks, limits, &env).unwrap();
         let [tasks, _sweeps] = server.nfsd.lock_manager().drive().unwrap();

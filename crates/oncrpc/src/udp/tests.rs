@@ -222,6 +222,7 @@ async fn what_is_no_call_is_answered_with_nothing_and_takes_nothing_of_a_share()
     assert_eq!(reply(&sent[0].0).1, Err(Rejection::GarbageArgs));
 }
 
+/// proves: RPC-UDP-b
 #[tokio::test]
 async fn a_source_that_floods_has_its_share_and_others_have_theirs() {
     let world = World::new(ServerOptions::default());
@@ -244,6 +245,7 @@ async fn a_source_that_floods_has_its_share_and_others_have_theirs() {
     assert_eq!(world.sent().await.len(), 1, "a second later it is heard again");
 }
 
+/// proves: RPC-UDP-b
 #[tokio::test]
 async fn an_answer_is_never_much_larger_than_its_question() {
     let world = World::new(ServerOptions::default());
@@ -333,6 +335,8 @@ async fn ask(bound: &str, asked: &str, question: &[u8]) -> Option<(Bytes, Socket
 }
 
 /// A client drops an answer that does not come from the address that it has asked.
+///
+/// proves: RPC-UDP-a
 #[tokio::test]
 async fn a_socket_on_all_addresses_answers_from_the_one_that_was_asked() {
     for asked in ["127.0.0.1", "127.0.0.77"] {

@@ -10,11 +10,14 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
-    mount,
+    mount, nsm,
     v3::{self, Status},
     v4,
 };
-use rpcrdma_oncrpc::{CallContext, Handler, Outcome, Rejection, Replied, TransportKind, peek_call, peek_reply};
+use rpcrdma_oncrpc::{
+    CallContext, Handler, Outcome, Rejection, Replied, TransportKind, peek_call, peek_reply, portmap,
+    rpcbind::RPCBIND_PROGRAM,
+};
 use rpcrdma_xdr::Stream;
 use std::{
     sync::{Arc, OnceLock},
@@ -22,7 +25,7 @@ use std::{
 };
 
 /// By [`transport_index`].
-pub(super) const TRANSPORTS: [&str; 2] = ["tcp", "rdma"];
+pub(super) const TRANSPORTS: [&str; 3] = ["tcp", "rdma", "udp"];
 
 /// The status of a call that is not answered at all: no call, a duplicate of one in progress, or one without an answer.
 const NOT_ANSWERED: &str = "none";
@@ -52,7 +55,7 @@ struct Program {
     transports: &'static [usize],
 }
 
-const PROGRAMS: [Program; 3] = [
+const PROGRAMS: [Program; 6] = [
     Program {
         number: v3::PROGRAM,
         versions: &[v3::VERSION],
@@ -81,10 +84,42 @@ const PROGRAMS: [Program; 3] = [
         word: |status| Status(status).word(),
         transports: &[0],
     },
+    Program {
+        number: nsm::PROGRAM,
+        versions: &[nsm::VERSION],
+        label: "nsm",
+        procedures: || nsm::procedure::NAMES.to_vec(),
+        has_status: |_| false,
+        word: |_| None,
+        transports: &[0, 2],
+    },
+    Program {
+        number: RPCBIND_PROGRAM,
+        versions: &[2],
+        label: "portmap",
+        procedures: || (0..=5).filter_map(|number| portmap::procedure::name(2, number)).collect(),
+        has_status: |_| false,
+        word: |_| None,
+        transports: &[0, 2],
+    },
+    Program {
+        number: RPCBIND_PROGRAM,
+        versions: &[3, 4],
+        label: "rpcbind",
+        procedures: || (0..=12).filter_map(|number| portmap::procedure::name(4, number)).collect(),
+        has_status: |_| false,
+        word: |_| None,
+        transports: &[0, 2],
+    },
 ];
 
 fn transport_index(kind: TransportKind) -> usize {
-    usize::from(kind == TransportKind::Rdma)
+    match kind {
+        TransportKind::Rdma => 1,
+        TransportKind::Udp => 2,
+        // TCP, and what else there may be.
+        _ => 0,
+    }
 }
 
 /// Every value that the label `status` can have. It is bounded: what is not among them is [`OTHER`].
@@ -124,12 +159,12 @@ struct Procedure {
     word: Option<Word>,
     seconds: Histogram,
     /// By transport, and by status as [`Calls`] lists them.
-    counted: [Box<[OnceLock<Counter>]>; 2],
+    counted: [Box<[OnceLock<Counter>]>; TRANSPORTS.len()],
 }
 
 impl Procedure {
     fn new(program: &'static str, name: &'static str, word: Option<Word>, statuses: usize) -> Self {
-        let counted = [(); 2].map(|()| (0..statuses).map(|_| OnceLock::new()).collect());
+        let counted = [(); TRANSPORTS.len()].map(|()| (0..statuses).map(|_| OnceLock::new()).collect());
         let seconds = histogram!("rpcrdma_call_seconds", "program" => program, "procedure" => name);
         Self { program, name, word, seconds, counted }
     }

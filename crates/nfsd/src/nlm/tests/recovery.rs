@@ -75,7 +75,7 @@ fn a_host_that_has_started_again_has_nothing() {
 /// A host is put on the list before its first lock, and the list has no room for names without end.
 #[test]
 fn who_cannot_be_monitored_gets_no_lock() {
-    let world = World::memory();
+    let world = World::limited(NlmLimits { hosts_of_client: 100, ..NlmLimits::default() });
     let file = world.file("f");
     let list = world.server.scratch.path().join("state");
     let count = || {
@@ -90,9 +90,10 @@ fn who_cannot_be_monitored_gets_no_lock() {
         files
     };
     let before = count();
-    let (granted, refused): (Vec<_>, Vec<_>) = (0..16)
+    let (granted, refused): (Vec<_>, Vec<_>) = (0..66)
         .map(|number| world.host(1, &format!("host{number}")).lock(&file, "o", ALL, READ))
         .partition(|status| *status == Status::Granted);
-    assert!(!granted.is_empty() && refused.iter().all(|status| *status == Status::DeniedNoLocks));
+    assert_eq!((granted.len(), refused.len()), (64, 2));
+    assert!(refused.iter().all(|status| *status == Status::DeniedNoLocks));
     assert_eq!(count() - before, granted.len(), "each is on the disk");
 }

@@ -1,0 +1,33 @@
+//! Locks of version 3: who is monitored, and what has come of notices.
+
+use super::MEMORY_INTERVAL;
+use metrics::{counter, describe_counter, describe_gauge, gauge};
+use rpcrdma_nfsd::{MonitorCounts, Nfsd};
+use std::sync::Arc;
+
+/// Tells what the monitor of hosts does, until the runtime ends.
+pub(in crate::serve) fn watch_monitor(nfsd: Arc<Nfsd>) {
+    describe_gauge!("rpcrdma_nsm_hosts", "Hosts with locks of NFS version 3 on the list of those to be notified");
+    describe_gauge!("rpcrdma_nsm_untold", "Hosts that are still to be told of this server's restart");
+    describe_counter!("rpcrdma_nsm_notices_sent_total", "Attempts to tell a host of the restart, by what came of them");
+    describe_counter!("rpcrdma_nsm_given_up_total", "Hosts that were not reached in time after the restart");
+    describe_counter!("rpcrdma_nsm_notices_received_total", "Notices of hosts, by whether they were believed");
+    tokio::spawn(async move {
+        while let Some(counts) = nfsd.monitor_counts() {
+            show(&counts);
+            tokio::time::sleep(MEMORY_INTERVAL).await;
+        }
+    });
+}
+
+fn show(counts: &MonitorCounts) {
+    gauge!("rpcrdma_nsm_hosts").set(counts.hosts as f64);
+    gauge!("rpcrdma_nsm_untold").set(counts.untold as f64);
+    for (outcome, count) in [("answered", counts.told), ("unanswered", counts.unanswered)] {
+        counter!("rpcrdma_nsm_notices_sent_total", "outcome" => outcome).absolute(count);
+    }
+    counter!("rpcrdma_nsm_given_up_total").absolute(counts.given_up);
+    for (believed, count) in [("yes", counts.believed), ("no", counts.disbelieved)] {
+        counter!("rpcrdma_nsm_notices_received_total", "believed" => believed).absolute(count);
+    }
+}

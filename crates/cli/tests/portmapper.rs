@@ -1,0 +1,348 @@
+//! The portmapper of `serve --rpcbind own`, asked over TCP and UDP by honest clients and by others; and what is registered
+//! with rpcbind of the machine. Where root runs the tests and the Debian package rpcbind is installed, `rpcinfo` asks, and
+//! rpcbind answers, in a network of their own where port 111 is free. Where not, those tests say so and do nothing.
+
+mod common;
+
+use common::Server;
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpStream, UdpSocket},
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+const PORTMAPPER: u32 = 100_000;
+const NFS: u32 = 100_003;
+const MOUNT: u32 = 100_005;
+const TCP: u32 = 6;
+const UDP: u32 = 17;
+/// What an answer may be of its question: `MAX_AMPLIFICATION` of the library.
+const MAX_AMPLIFICATION: usize = 3;
+/// Calls of one source in a second: `CALLS_BY_SOURCE_PER_SECOND` of the library.
+const CALLS_PER_SECOND: usize = 100;
+/// How long an answer may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long it is waited for an answer that is not to come.
+const SILENCE: Duration = Duration::from_millis(500);
+
+/// A server that is asked for the ports of NFS and MOUNT.
+fn start(scratch: &Path, more: &[&str]) -> Server {
+    let own = ["--rpcbind", "own", "--portmapper", "127.0.0.1:0", "--tcp", "127.0.0.1:0", "--nfs", "3,4.2"];
+    Server::start(&common::served(scratch), &scratch.join("state"), &[&own[..], more].concat())
+}
+
+fn port(address: &str) -> u32 {
+    address.rsplit_once(':').unwrap().1.parse().unwrap()
+}
+
+fn words(words: &[u32]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_be_bytes()).collect()
+}
+
+/// A call with AUTH_NONE.
+fn call(xid: u32, version: u32, procedure: u32, args: &[u8]) -> Vec<u8> {
+    [&words(&[xid, 0, 2, PORTMAPPER, version, procedure, 0, 0, 0, 0])[..], args].concat()
+}
+
+/// The words of the results, if a reply is one with results.
+fn results(reply: &[u8]) -> Option<Vec<u32>> {
+    let words: Vec<_> = reply.chunks_exact(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
+    (words.get(1..6)? == [1, 0, 0, 0, 0]).then(|| words[6..].to_vec())
+}
+
+/// A socket that asks.
+fn asker(from: &str, server: &str) -> UdpSocket {
+    let socket = UdpSocket::bind((from, 0)).unwrap();
+    socket.connect(server).unwrap();
+    socket
+}
+
+/// The answer to a question, if one comes in this time.
+fn ask(socket: &UdpSocket, question: &[u8], limit: Duration) -> Option<Vec<u8>> {
+    socket.set_read_timeout(Some(limit)).unwrap();
+    socket.send(question).unwrap();
+    let mut room = [0; 65_536];
+    let len = socket.recv(&mut room).ok()?;
+    Some(room[..len].to_vec())
+}
+
+/// The same over TCP.
+fn ask_over_tcp(server: &str, question: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = 0x8000_0000 | u32::try_from(question.len()).unwrap();
+    stream.write_all(&[&head.to_be_bytes()[..], question].concat()).unwrap();
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).unwrap();
+    let mut reply = vec![0; (u32::from_be_bytes(head) & 0x7fff_ffff) as usize];
+    stream.read_exact(&mut reply).unwrap();
+    reply
+}
+
+/// proves: RPC-1833-3.2-a
+#[test]
+fn clients_find_the_ports_over_udp_and_tcp() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = start(scratch.path(), &[]);
+    let portmapper = server.portmapper.clone().unwrap();
+    let socket = asker("127.0.0.1", &portmapper);
+    let (nfs, mount) = (port(server.tcp.as_ref().unwrap()), port(&server.mount));
+    for (program, version, protocol, expected) in [
+        (NFS, 3, TCP, nfs),
+        (NFS, 4, TCP, nfs),
+        (NFS, 3, UDP, 0),
+        (MOUNT, 3, TCP, mount),
+        (MOUNT, 2, TCP, mount),
+        (PORTMAPPER, 2, UDP, port(&portmapper)),
+        (100_021, 4, TCP, 0),
+    ] {
+        let question = call(7, 2, 3, &words(&[program, version, protocol, 0]));
+        let over_udp = ask(&socket, &question, PATIENCE).expect("no answer");
+        assert_eq!(results(&over_udp), Some(vec![expected]), "{program} {version} {protocol}");
+        assert_eq!(ask_over_tcp(&portmapper, &question), over_udp);
+    }
+    // Everything at once is too much for the question, and has its place on a connection.
+    let listed = results(&ask_over_tcp(&portmapper, &call(8, 2, 4, &[]))).unwrap();
+    assert_eq!(listed.len(), 10 * 5 + 1, "NFS twice, MOUNT twice, the portmapper six times: {listed:?}");
+    assert_eq!(ask(&socket, &call(8, 2, 4, &[]), SILENCE), None);
+    assert_eq!(server.stop(), Some(0));
+    assert!(TcpStream::connect(&portmapper).is_err(), "gone with the server");
+}
+
+/// A client that is not allowed is told so in fewer octets than it has sent, over UDP as over TCP.
+#[test]
+fn strangers_are_told_that_they_are() {
+    let scratch = tempfile::tempdir().unwrap();
+    let server = start(scratch.path(), &["--allow", "192.0.2.0/24"]);
+    let portmapper = server.portmapper.clone().unwrap();
+    let question = call(7, 2, 3, &words(&[NFS, 3, TCP, 0]));
+    let over_udp = ask(&asker("127.0.0.1", &portmapper), &question, PATIENCE).unwrap();
+    // MSG_DENIED, AUTH_ERROR, AUTH_TOOWEAK.
+    assert_eq!(over_udp, words(&[7, 1, 1, 1, 5]));
+    assert_eq!(ask_over_tcp(&portmapper, &question), over_udp);
+}
+
+/// Floods, garbage and questions with large answers: nobody is flooded by way of the server, which tells what it has dropped,
+/// and others are answered.
+///
+/// proves: RPC-UDP-b
+#[test]
+fn hostile_datagrams_cost_others_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let metrics = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let server = start(scratch.path(), &["--metrics", &metrics]);
+    let portmapper = server.portmapper.clone().unwrap();
+    let attacker = asker("127.0.0.9", &portmapper);
+    attacker.set_nonblocking(true).unwrap();
+    let text = |text: &str| [&words(&[text.len() as u32])[..], text.as_bytes()].concat();
+    let mut questions = vec![
+        call(1, 2, 0, &[]),
+        call(1, 2, 4, &[]),
+        call(1, 4, 4, &[]),
+        call(1, 4, 12, &[]),
+        call(1, 4, 11, &[&words(&[NFS, 3])[..], &text("tcp1"), &text(""), &text("")].concat()),
+        call(1, 2, 5, &words(&[NFS, 3, 0, 0])),
+        call(1, 4, 10, &words(&[NFS, 3, 0, 0])),
+        call(1, 2, 1, &words(&[NFS, 3, TCP, 4000])),
+        call(1, 9, 0, &[]),
+        call(1, 4, 99, &[]),
+        words(&[1, 1, 0, 0, 0, 0, 0, 0, 0, 0]),
+        vec![0; 3],
+        vec![0xff; 40],
+        vec![0; 9000],
+    ];
+    // Texts that claim more than there is.
+    questions.push(call(1, 4, 3, &words(&[NFS, 3, 0xffff_ffff])));
+    let longest = questions.iter().map(Vec::len).max().unwrap();
+    assert!(longest < 65_000);
+    let begin = Instant::now();
+    let (mut sent, mut octets_back, mut back, mut room) = (0, 0, 0, [0; 65_536]);
+    while begin.elapsed() < Duration::from_secs(2) {
+        for question in &questions {
+            sent += usize::from(attacker.send(question).is_ok());
+            while let Ok(len) = attacker.recv(&mut room) {
+                assert!(len <= MAX_AMPLIFICATION * 64, "{len} octets");
+                octets_back += len;
+                back += 1;
+            }
+        }
+    }
+    // Others are heard while the flood is in the socket's queue: it may push questions out, as it may on any network.
+    let decent = asker("127.0.0.1", &portmapper);
+    let question = call(7, 2, 3, &words(&[NFS, 3, TCP, 0]));
+    let answered = (0..60).any(|_| ask(&decent, &question, SILENCE).is_some());
+    assert!(answered, "a decent client is not heard");
+    let seconds = begin.elapsed().as_secs() as usize + 2;
+    assert!(back <= seconds * CALLS_PER_SECOND, "{back} answers to {sent} datagrams in {seconds} s");
+    assert!(octets_back <= back * MAX_AMPLIFICATION * 64);
+    assert!(sent > 4 * back, "{sent} datagrams, {back} answers: this was no flood");
+    let count = |reason: &str| counted(&metrics, &format!("rpcrdma_datagrams_dropped_total{{reason=\"{reason}\"}}"));
+    let look = Instant::now();
+    while ["malformed", "too_large", "too_often", "amplified"].into_iter().any(|reason| count(reason) == 0.0) {
+        assert!(look.elapsed() < PATIENCE, "what was dropped is not counted");
+        thread::sleep(Duration::from_millis(100));
+    }
+    assert!(counted(&metrics, "rpcrdma_datagrams_answered_total") > 0.0);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// The value of a series.
+fn counted(address: &str, series: &str) -> f64 {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    let value = text.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
+    value.unwrap_or_else(|| panic!("no {series} in {text}"))
+}
+
+/// A network of its own, with an address that is no loopback's, as long as the process in it lives.
+struct Network {
+    holder: Child,
+}
+
+impl Network {
+    /// A network in which this command runs, and which tells `ready` in a line on its standard error or output.
+    fn start(command: &str) -> Option<Self> {
+        let lacking = [
+            (!rustix::process::geteuid().is_root(), "root does not run the tests"),
+            (!has("rpcinfo") || !has("rpcbind"), "the Debian package rpcbind is not installed"),
+            (!has("unshare") || !has("nsenter") || !has("ip"), "unshare, nsenter or ip is not installed"),
+        ];
+        if let Some((_, why)) = lacking.into_iter().find(|(lacks, _)| *lacks) {
+            println!("nothing is tested here: {why}");
+            return None;
+        }
+        let script = format!(
+            "mount -t tmpfs none /run && ip link set lo up && ip addr add 192.0.2.1/24 dev lo && \
+             ip -6 addr add 2001:db8::1/64 dev lo; echo up; exec {command}"
+        );
+        let mut holder = Command::new("unshare")
+            .args(["--net", "--mount", "sh", "-c", &script])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        if line != "up\n" {
+            println!("nothing is tested here: no network of its own can be had");
+            let _ = holder.wait();
+            return None;
+        }
+        Some(Self { holder })
+    }
+
+    /// A command that runs in it.
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.holder.id().to_string(), "--net", "--mount", program]);
+        command
+    }
+
+    /// What a command says that succeeds.
+    fn output(&self, program: &str, args: &[&str]) -> String {
+        let output = self.command(program).args(args).output().unwrap();
+        let told = [&output.stdout[..], &output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        assert!(output.status.success(), "{program} {args:?}: {told}");
+        told
+    }
+
+    /// What rpcinfo lists of version 2, without its heading: program, version, protocol, port.
+    fn listed(&self, host: &str) -> Vec<String> {
+        let told = self.output("rpcinfo", &["-p", host]);
+        told.lines().skip(1).map(|line| line.split_whitespace().take(4).collect::<Vec<_>>().join(" ")).collect()
+    }
+}
+
+impl Drop for Network {
+    fn drop(&mut self) {
+        let _ = self.holder.kill();
+        let _ = self.holder.wait();
+    }
+}
+
+fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", &format!("command -v {program}")]).stdout(Stdio::null()).status();
+    found.unwrap().success()
+}
+
+/// A server in a network, at the ports of NFS. It is nsenter's process: that becomes the program.
+fn serve_in(network: &Network, scratch: &Path, rpcbind: &str) -> Server {
+    let mut command = network.command(env!("CARGO_BIN_EXE_rpcrdma"));
+    command.arg("serve").arg(common::served(scratch)).arg("--json").arg("--state").arg(scratch.join("state"));
+    command.args(["--listen", "192.0.2.1:20049", "--mountd", "192.0.2.1:20048", "--tcp", "192.0.2.1:2049"]);
+    Server::launch(command.args(["--rpcbind", rpcbind, "--nfs", "3,4.2"]))
+}
+
+/// What rpcinfo lists of our NFS and MOUNT over TCP.
+const OF_NFS: [&str; 4] = ["100003 3 tcp 2049", "100003 4 tcp 2049", "100005 3 tcp 20048", "100005 1 tcp 20048"];
+
+#[test]
+fn rpcinfo_asks_our_portmapper_in_all_its_versions() {
+    let Some(network) = Network::start("sleep 1000") else { return };
+    let scratch = tempfile::tempdir().unwrap();
+    let server = serve_in(&network, scratch.path(), "own");
+    let listed = network.listed("192.0.2.1");
+    let of_itself = |protocol| [2, 3, 4].map(|version| format!("100000 {version} {protocol} 111"));
+    let expected: Vec<String> =
+        OF_NFS.map(str::to_owned).into_iter().chain(of_itself("tcp")).chain(of_itself("udp")).collect();
+    let mut sorted = [listed.clone(), expected];
+    sorted.iter_mut().for_each(|lines| lines.sort());
+    assert_eq!(sorted[0], sorted[1]);
+    // Version 3 or 4, which knows RDMA as well.
+    let all = network.output("rpcinfo", &["192.0.2.1"]);
+    let has =
+        |words: &[&str]| all.lines().any(|line| words.iter().all(|word| line.split_whitespace().any(|w| w == *word)));
+    assert!(has(&["100003", "3", "rdma", "192.0.2.1.78.81"]), "{all}");
+    assert!(has(&["100005", "3", "tcp", "192.0.2.1.78.80"]), "{all}");
+    // GETPORT or GETADDR over TCP and UDP, and a NULL to what it has found: our own programs, and the portmapper itself.
+    assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100003", "4"]).contains("ready and waiting"));
+    assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100005"]).contains("version 3 ready and waiting"));
+    assert!(network.output("rpcinfo", &["-u", "192.0.2.1", "100000"]).contains("version 4 ready and waiting"));
+    assert!(network.output("rpcinfo", &["-T", "tcp", "192.0.2.1", "100003", "3"]).contains("ready and waiting"));
+    // GETADDRLIST and GETSTAT of version 4.
+    assert!(network.output("rpcinfo", &["-l", "192.0.2.1", "100003", "3"]).contains("192.0.2.1.8.1"));
+    assert!(network.output("rpcinfo", &["-m", "192.0.2.1"]).contains("RPCBIND (version 4) statistics"));
+    assert!(!network.command("rpcinfo").args(["-u", "192.0.2.1", "100003"]).output().unwrap().status.success());
+    assert_eq!(server.stop(), Some(0));
+    assert!(!network.command("rpcinfo").args(["-p", "192.0.2.1"]).output().unwrap().status.success(), "gone");
+}
+
+#[test]
+fn rpcbind_of_the_machine_lists_us_as_long_as_we_run() {
+    let Some(network) = Network::start("rpcbind -f") else { return };
+    let begin = Instant::now();
+    while !network.command("rpcinfo").args(["-p", "192.0.2.1"]).output().unwrap().status.success() {
+        assert!(begin.elapsed() < PATIENCE, "rpcbind does not come up");
+        thread::sleep(Duration::from_millis(50));
+    }
+    let ours = || -> Vec<String> {
+        let listed = network.listed("192.0.2.1").into_iter();
+        listed.filter(|line| !line.starts_with("100000 ")).collect()
+    };
+    let scratch = tempfile::tempdir().unwrap();
+    let server = serve_in(&network, scratch.path(), "system");
+    let mut listed = ours();
+    listed.sort();
+    let mut expected = OF_NFS.to_vec();
+    expected.sort_unstable();
+    assert_eq!(listed, expected);
+    assert_eq!(server.stop(), Some(0));
+    assert_eq!(ours(), [""; 0], "all gone");
+    // Its place is taken.
+    let mut own = network.command(env!("CARGO_BIN_EXE_rpcrdma"));
+    own.arg("serve").arg(common::served(scratch.path())).arg("--state").arg(scratch.path().join("other-state"));
+    own.args(["--listen", "192.0.2.1:20049", "--mountd", "192.0.2.1:20048", "--rpcbind=own"]);
+    let output = own.output().unwrap();
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("a portmapper runs here already: use --rpcbind system"), "{told}");
+    assert_eq!(ours(), [""; 0]);
+    fs::remove_dir_all(scratch.path().join("state")).unwrap();
+}

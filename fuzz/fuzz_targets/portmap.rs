@@ -1,0 +1,5 @@
+//! Datagrams for a portmapper. What is checked stands in `tests/src/fuzz/`.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| rpcrdma_tests::fuzz::run("portmap", input));
