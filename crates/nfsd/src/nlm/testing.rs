@@ -30,7 +30,10 @@ use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
 use std::{
     collections::VecDeque,
     net::IpAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
     task::{Context, Waker},
     time::Duration,
 };
@@ -86,6 +89,7 @@ pub(crate) struct World {
     pub(crate) ears: Arc<Ears>,
     tasks: Beside,
     limits: NlmLimits,
+    made: AtomicU32,
 }
 
 impl World {
@@ -122,12 +126,12 @@ impl World {
         };
         server.nfsd = nfsd.with_limited_locks(locks, limits, &env).unwrap();
         let [tasks, _sweeps] = server.nfsd.lock_manager().drive().unwrap();
-        Self { server, ears, tasks: Arc::new(Mutex::new(tasks)), limits }
+        Self { server, ears, tasks: Arc::new(Mutex::new(tasks)), limits, made: AtomicU32::new(1) }
     }
 
     /// The server is killed and started again.
     pub(crate) fn restart(self) -> Self {
-        let Self { server, ears, tasks, limits } = self;
+        let Self { server, ears, tasks, limits, .. } = self;
         drop((tasks, ears));
         Self::with(server.restart(), limits)
     }
@@ -175,6 +179,8 @@ impl World {
     pub(crate) fn host_as(&self, last: u8, name: &str, uid: u32) -> TestHost {
         let mut rpc = self.server.version_3().as_user(uid, uid, &[]).calling(self.server.nfsd.lockd().unwrap());
         rpc.address = [192, 0, 2, last].into();
+        // A host that is made a second time does not repeat its calls.
+        let rpc = rpc.numbered_from(self.made.fetch_add(1 << 16, Ordering::Relaxed));
         TestHost { rpc, name: CallerName::from(name), version: nlm::VERSION_4 }
     }
 

@@ -118,7 +118,7 @@ fn while_either_protocol_reclaims_nobody_gets_anything_new_by_the_other() {
     assert_eq!(open(&client, "f", "o", BOTH, 0).err(), Some(Status::GRACE));
     assert_eq!(world.host(1, "alpha").reclaim(&file, "p", ALL, hosts::WRITE), nlm::Status::Granted);
     world.pass(GRACE_SECONDS);
-    let client = world.server.client("a");
+    let client = world.server.client("b");
     let (_, opened) = open(&client, "f", "o", BOTH, 0).unwrap();
     let of_4 = Handle::new(file.as_slice()).unwrap();
     assert!(lock(&client, &of_4, first(&client, opened, "l"), WRITE, (0, 1)).is_err());

@@ -149,6 +149,33 @@ fn what_is_given_back_is_as_it_was_before() {
     });
 }
 
+/// Who asks for it in another kind waits for that alone.
+#[test]
+fn who_asks_in_another_kind_waits_anew() {
+    on_each(|world| {
+        let (a, b, file) = two(world);
+        assert_eq!(a.lock(&file, "first", (0, 5), WRITE), Status::Granted);
+        assert_eq!(a.lock(&file, "first", (5, 5), READ), Status::Granted);
+        assert_eq!(b.wait(&file, "second", ALL, READ), Status::Blocked);
+        assert_eq!(b.wait(&file, "second", ALL, WRITE), Status::Blocked);
+        assert_eq!(world.counts().waiting, 1);
+        assert_eq!(a.unlock(&file, "first", (0, 5)), Status::Granted);
+        assert_eq!(world.called(), [], "it would have been free for reading");
+        assert_eq!(a.unlock(&file, "first", ALL), Status::Granted);
+        let called = world.called();
+        assert!(called.len() == 1 && granted(&called[0]).exclusive);
+        // Told of reading, it asks for writing, which it cannot have: it is given back what was taken for it.
+        assert_eq!(b.unlock(&file, "second", ALL), Status::Granted);
+        assert_eq!(a.lock(&file, "first", ALL, WRITE), Status::Granted);
+        assert_eq!(b.wait(&file, "second", ALL, READ), Status::Blocked);
+        *world.ears.is_silent.lock().unwrap() = true;
+        assert_eq!(a.lock(&file, "first", ALL, READ), Status::Granted);
+        assert_eq!(world.called().len(), 1);
+        assert_eq!(b.wait(&file, "second", ALL, WRITE), Status::Blocked);
+        assert_eq!(a.lock(&file, "first", ALL, WRITE), Status::Granted, "nobody reads");
+    });
+}
+
 /// Who gives back what it was not yet known to have has seen that it has it.
 #[test]
 fn an_unlock_says_that_the_lock_was_seen() {

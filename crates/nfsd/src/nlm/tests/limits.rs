@@ -68,6 +68,7 @@ fn locks_that_are_waited_for() {
     assert_eq!(a.wait(&file, "1", ALL, READ), Status::Blocked, "who waits goes on");
     assert_eq!(b.wait(&file, "1", ALL, READ), Status::Blocked);
     assert_eq!(b.wait(&file, "2", ALL, READ), Status::DeniedNoLocks, "one past those of all");
+    assert_eq!(b.wait(&file, "1", ALL, READ), Status::Blocked, "who waits goes on");
     assert_eq!(a.cancel(&file, "2", ALL, READ), Status::Granted);
     assert_eq!(b.wait(&file, "2", ALL, READ), Status::Blocked);
     assert_eq!(world.counts().waiting, 3);

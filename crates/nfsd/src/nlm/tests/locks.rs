@@ -2,7 +2,7 @@
 
 use super::*;
 use rpcrdma_nfs::nlm::{
-    Cookie, LockArguments, OwnerHandle, Response, TestArguments, TestResponse, Tested, UnlockArguments,
+    Cookie, Lock, LockArguments, OwnerHandle, Response, TestArguments, TestResponse, Tested, UnlockArguments,
 };
 
 /// proves: NLM-6.1.4-g, NLM-6.1.4-e
@@ -72,18 +72,18 @@ fn versions_1_and_3_lock_the_same_octets() {
     on_each(|world| {
         let (a, mut b, file) = two(world);
         b.version = 1;
-        let narrow = |range: (u32, u32)| {
-            let nlm = b.place(&file, "o", (0, 0));
-            let nlm = rpcrdma_nfs::nlm::Lock {
-                caller: nlm.caller,
-                file: nlm.file,
-                owner: nlm.owner,
-                process: nlm.process,
-                offset: range.0,
-                length: range.1,
-            };
-            let cookie = Cookie::from("cookie");
-            LockArguments { cookie, block: false, exclusive: true, lock: nlm, reclaim: false, state: 1 }
+        let Lock { caller, file: handle, owner, process, .. } = b.place(&file, "o", (0, 0));
+        let narrow = |(offset, length): (u32, u32)| {
+            let (caller, file, owner) = (caller.clone(), handle.clone(), owner.clone());
+            let lock = Lock { caller, file, owner, process, offset, length };
+            LockArguments {
+                cookie: Cookie::from("cookie"),
+                block: false,
+                exclusive: true,
+                lock,
+                reclaim: false,
+                state: 1,
+            }
         };
         assert_eq!(a.lock(&file, "o", (1 << 32, 1 << 33), WRITE), Status::Granted);
         assert_eq!(b.status(Procedure::Lock, &narrow((7, 3))), Status::Granted);
