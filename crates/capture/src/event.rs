@@ -9,7 +9,7 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, nfsacl, nsm, v3, v4};
+use rpcrdma_nfs::{mount, nfsacl, nlm, nsm, v3, v4};
 use rpcrdma_oncrpc::{CallId, Rejection, portmap, rpcbind::RPCBIND_PROGRAM};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -18,7 +18,7 @@ use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 const NFS4_CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// The names of all procedures that have a known one.
-pub const PROCEDURE_NAMES: [&str; 51] = [
+pub const PROCEDURE_NAMES: [&str; 70] = [
     "NULL",
     "GETATTR",
     "SETATTR",
@@ -48,6 +48,25 @@ pub const PROCEDURE_NAMES: [&str; 51] = [
     "UMNT",
     "UMNTALL",
     "EXPORT",
+    "TEST",
+    "LOCK",
+    "CANCEL",
+    "UNLOCK",
+    "GRANTED",
+    "TEST_MSG",
+    "LOCK_MSG",
+    "CANCEL_MSG",
+    "UNLOCK_MSG",
+    "GRANTED_MSG",
+    "TEST_RES",
+    "LOCK_RES",
+    "CANCEL_RES",
+    "UNLOCK_RES",
+    "GRANTED_RES",
+    "SHARE",
+    "UNSHARE",
+    "NM_LOCK",
+    "FREE_ALL",
     "SM_STAT",
     "SM_MON",
     "SM_UNMON",
@@ -173,6 +192,9 @@ impl ProcedureName {
             (v3::PROGRAM, v3::VERSION, procedure) => v3::Procedure::from_number(procedure).map(v3::Procedure::name),
             (v4::PROGRAM, v4::VERSION, 1) => Some("COMPOUND"),
             (_, _, v4::callback::Arguments::PROCEDURE) if self.callback => Some("CB_COMPOUND"),
+            (nlm::PROGRAM, version, procedure) => nlm::Procedure::from_number(procedure)
+                .filter(|procedure| procedure.is_in(version))
+                .map(nlm::Procedure::name),
             (mount::PROGRAM, _, mount::procedure::MOUNT) => Some("MNT"),
             (mount::PROGRAM, _, mount::procedure::DUMP) => Some("DUMP"),
             (mount::PROGRAM, _, mount::procedure::UNMOUNT) => Some("UMNT"),
@@ -194,6 +216,7 @@ impl ProcedureName {
             v3::PROGRAM => Some("NFS"),
             mount::PROGRAM => Some("MOUNT"),
             nfsacl::PROGRAM => Some("NFSACL"),
+            nlm::PROGRAM => Some("NLM"),
             nsm::PROGRAM => Some("NSM"),
             RPCBIND_PROGRAM => Some("rpcbind"),
             _ if self.callback => Some("NFS callback"),
@@ -408,6 +431,7 @@ mod tests {
     fn all_names_of_procedures_are_listed() {
         let nfs = [(v3::PROGRAM, 3), (v3::PROGRAM, 4), (NFS4_CALLBACK_PROGRAM, 1)];
         let beside = [(mount::PROGRAM, 1), (nsm::PROGRAM, 1), (nfsacl::PROGRAM, 2), (nfsacl::PROGRAM, 3)];
+        let beside = beside.into_iter().chain([(nlm::PROGRAM, 4)]);
         let programs = nfs.into_iter().chain(beside).chain(portmap::VERSIONS.map(|version| (RPCBIND_PROGRAM, version)));
         let mut found = Vec::new();
         for (program, version) in programs {

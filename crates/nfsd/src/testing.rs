@@ -116,6 +116,16 @@ impl Client {
         Self { nfs: server.stranger(), mount: server.stranger(), ..Self::of(server) }
     }
 
+    /// The same, whose calls to all programs but NFS this handler executes.
+    pub(crate) fn calling(self, handler: Arc<dyn Handler>) -> Self {
+        Self { mount: handler, ..self }
+    }
+
+    /// The same, whose calls have numbers from this one on.
+    pub(crate) fn numbered_from(self, xid: u32) -> Self {
+        Self { xid: AtomicU32::new(xid), ..self }
+    }
+
     /// A client of a file system that is the only export, as `/`.
     pub(crate) fn serving(file_system: Arc<dyn FileSystem>) -> Self {
         Self::of(&Nfsd::new(vec![Export::new("/", file_system)], SECRET, &env()).unwrap())

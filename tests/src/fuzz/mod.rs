@@ -10,6 +10,7 @@ mod mint;
 mod nfs;
 mod nfs4;
 mod nfs4_state;
+mod nlm;
 mod nsm;
 mod portmap;
 mod records;
@@ -43,6 +44,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nfs", run: nfs::types },
     Target { name: "nfs4", run: nfs4::compounds },
     Target { name: "nfs4_state", run: nfs4_state::sessions },
+    Target { name: "nlm", run: nlm::types },
     Target { name: "iwarp_headers", run: iwarp::headers },
     Target { name: "iwarp", run: iwarp::endpoint },
     Target { name: "engine_v1", run: engine::version_1 },

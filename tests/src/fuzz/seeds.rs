@@ -1,6 +1,6 @@
 //! What each target begins with: the vectors of `spec/rpcrdma-headers.jsonl`, and messages made here.
 
-use super::{capture, iwarp, nfs, octets};
+use super::{capture, iwarp, nfs, nlm, octets};
 use rpcrdma_env::{Random as _, SeededRandom};
 use rpcrdma_iwarp::protocol::mpa::{Enhanced, Frame, Head, Kind};
 use rpcrdma_wire::PrivateData;
@@ -24,6 +24,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "nfs" => nfs(),
         "nfs4" => nfs4(),
         "nfs4_state" => nfs4_state(),
+        "nlm" => nlm(),
         "iwarp_headers" => vec![set_up(Kind::Request), set_up(Kind::Reply), sent(b"x"), vec![0x41; 30], vec![0xC1; 20]],
         "iwarp" => work(),
         "engine_v1" => vectors(1).chunks(6).flat_map(played).collect(),
@@ -147,6 +148,32 @@ fn nfs() -> Vec<Vec<u8>> {
     let acls = acls.into_iter().map(|(kind, front)| [&[kind][..], &words(&[front, lists.clone()].concat())].concat());
     let plain = kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat()));
     plain.chain(acls).collect()
+}
+
+/// Of NLM each type with a lock that could be one, the same narrow in the wide, and calls of every procedure of every
+/// version.
+fn nlm() -> Vec<Vec<u8>> {
+    let (cookie, name, file, owner) = (words(&[4, 7]), words(&[1, 0x6100_0000]), words(&[8, 1, 2]), words(&[1, 0]));
+    let lock = [&name[..], &file, &owner, &words(&[5, 0, 0, 0, 8])].concat();
+    let shapes = [
+        [&cookie[..], &words(&[1, 1]), &lock, &words(&[0, 1])].concat(),
+        [&cookie[..], &words(&[1]), &lock].concat(),
+        [&cookie[..], &lock].concat(),
+        [&cookie[..], &words(&[1, 1, 5]), &owner, &words(&[0, 0, 0, 8])].concat(),
+        [&cookie[..], &name, &file, &owner, &words(&[2, 1, 0, 0])].concat(),
+        [&name[..], &words(&[3])].concat(),
+        words(&[0, 3, 0]),
+    ];
+    let kinds = 0..=nlm::KINDS.len() as u8;
+    let types = kinds.flat_map(|kind| shapes.iter().map(move |shape| [&[kind][..], shape].concat()));
+    let calls = |version: u8| {
+        let call = |procedure: u8| {
+            let shape = &shapes[usize::from(procedure) % shapes.len()];
+            [&[procedure, version, procedure, shape.len() as u8][..], shape].concat()
+        };
+        [&[nlm::KINDS.len() as u8 + 1][..], &(0..24).flat_map(call).collect::<Vec<u8>>()].concat()
+    };
+    types.chain((0..4).map(calls)).collect()
 }
 
 /// Every operation of NFS version 4 and every callback, alone behind another, with words that mean something in most of

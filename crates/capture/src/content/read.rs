@@ -4,7 +4,7 @@
 use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, nfsacl, nsm, v3};
+use rpcrdma_nfs::{Call, mount, nfsacl, nlm, nsm, v3};
 use rpcrdma_oncrpc::{
     portmap::procedure as portmap,
     rpcbind::{RPCBIND_PROGRAM, Registration},
@@ -120,6 +120,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
+        (nlm::PROGRAM, version) => super::nlm::arguments(name.procedure, version, reading),
         (nsm::PROGRAM, nsm::VERSION) => super::nsm::arguments(name.procedure, reading),
         (RPCBIND_PROGRAM, version) => rpcbind_arguments(name.procedure, version, reading),
         (nfsacl::PROGRAM, version) => nfsacl_arguments(name.procedure, version, reading),
@@ -140,6 +141,7 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     match (name.program, name.version) {
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
+        (nlm::PROGRAM, version) => super::nlm::results(name.procedure, version, reading),
         (nsm::PROGRAM, nsm::VERSION) => super::nsm::results(name.procedure, reading),
         (RPCBIND_PROGRAM, version) => rpcbind_results(name.procedure, version, reading),
         (nfsacl::PROGRAM, version) => nfsacl_results(name.procedure, version, reading),

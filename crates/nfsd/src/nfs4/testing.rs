@@ -200,6 +200,12 @@ impl TestServer {
         Self::start(clock, memory, scratch, setup, starts + 1)
     }
 
+    /// The same in another way.
+    pub(crate) fn restart_with(mut self, setup: Setup) -> Self {
+        self.setup = setup;
+        self.restart()
+    }
+
     /// The directory that is served.
     pub(crate) fn served(&self) -> PathBuf {
         self.scratch.path().join("served")

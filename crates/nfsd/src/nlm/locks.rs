@@ -200,7 +200,10 @@ impl Lockd {
         waits: bool,
     ) -> Result<Status, Status> {
         let mut held = host.held();
-        let known = held.waits_at(wish.key, &wish.holder, wish.range);
+        let mut known = held.waits_at(wish.key, &wish.holder, wish.range);
+        if known.is_some_and(|at| held.waiting[at].waiter.kind != wish.kind) {
+            self.stop_waiting(&mut held, known.take(), wish);
+        }
         let place = match self.place_for(&held, host, wish) {
             Ok(place) => place,
             Err(status) => {
@@ -208,8 +211,13 @@ impl Lockd {
                 return Err(status);
             }
         };
-        let is_full = known.is_none() && held.waiting.len() >= self.limits.waiting_of_host;
-        let waiter = (waits && !is_full).then(|| self.waiting.take()).flatten().map(|place| Waiter::new(wish, place));
+        let waiter = match known {
+            _ if !waits => None,
+            // It keeps its place.
+            Some(at) => Some(held.waiting[at].waiter.clone()),
+            None if held.waiting.len() >= self.limits.waiting_of_host => None,
+            None => self.waiting.take().map(|place| Waiter::new(wish, place)),
+        };
         let asked = match &using {
             Some(_) => {
                 let wake = waiter.as_ref().map(|waiter| bell(self, host, waiter));
@@ -232,8 +240,9 @@ impl Lockd {
                 let standing = Standing::Waiting(again(self.clock.now(), is_told, held.waiting.len()));
                 match known {
                     Some(at) => {
-                        held.waiting[at].waiter.end();
-                        held.waiting[at] = Waiting { waiter, standing };
+                        // It was being told that it has it, and has lost it to a delegation.
+                        let standing = std::mem::replace(&mut held.waiting[at].standing, standing);
+                        self.give_back(&mut held, &Waiting { waiter, standing });
                     }
                     None => held.waiting.push(Waiting { waiter, standing }),
                 }

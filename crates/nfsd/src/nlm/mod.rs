@@ -287,4 +287,6 @@ impl Holders for Lockd {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

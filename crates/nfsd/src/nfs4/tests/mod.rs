@@ -8,6 +8,7 @@ mod data;
 mod delegation;
 mod holders;
 pub(in crate::nfs4) mod lock;
+mod nlm;
 mod offload;
 mod open;
 mod open_arguments;

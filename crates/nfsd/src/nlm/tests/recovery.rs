@@ -1,0 +1,99 @@
+//! Restarts: of the server, and of hosts.
+
+use super::*;
+use crate::nlm::testing::GRACE_SECONDS;
+use rpcrdma_nfs::nlm::{ShareAccess, ShareDeny};
+
+const ALL: (u64, u64) = (0, 0);
+
+/// proves: NLM-GRACE-a, NLM-GRACE-b
+#[test]
+fn after_a_restart_hosts_lock_again_what_they_had_and_others_wait() {
+    for world in [World::memory(), World::directory()] {
+        let (a, b, file) = two(&world);
+        assert_eq!(a.reclaim(&file, "o", ALL, WRITE), Status::Denied, "nobody had anything");
+        assert_eq!(a.lock(&file, "o", ALL, WRITE), Status::Granted);
+        drop((a, b));
+        let world = world.restart();
+        let (a, b) = (world.host(1, "alpha"), world.host(2, "beta"));
+        assert_eq!(b.lock(&file, "o", ALL, WRITE), Status::DeniedGracePeriod);
+        assert_eq!(b.wait(&file, "o", ALL, WRITE), Status::DeniedGracePeriod);
+        assert_eq!(b.test(&file, "o", ALL, WRITE), Err(Err(Status::DeniedGracePeriod)));
+        assert_eq!(b.share(&file, "o", ShareAccess::Read, ShareDeny::None), Status::DeniedGracePeriod);
+        assert_eq!(b.unlock(&file, "o", ALL), Status::Granted, "that excludes nobody");
+        assert_eq!(a.reclaim(&file, "o", (0, 5), WRITE), Status::Granted);
+        assert_eq!(b.reclaim(&file, "o", (4, 1), WRITE), Status::Denied, "that was reclaimed");
+        assert_eq!(a.unlock(&file, "o", (3, 2)), Status::Granted);
+        world.pass(GRACE_SECONDS - 1);
+        assert_eq!(b.lock(&file, "o", (3, 2), WRITE), Status::DeniedGracePeriod);
+        world.pass(1);
+        assert_eq!(b.lock(&file, "o", (3, 2), WRITE), Status::Granted);
+        assert_eq!(b.lock(&file, "o", (2, 1), WRITE), Status::Denied);
+        assert_eq!(a.reclaim(&file, "o", (5, 1), WRITE), Status::Denied, "too late");
+    }
+}
+
+/// What nobody is told of after a restart is no reason to wait.
+#[test]
+fn who_is_not_monitored_reclaims_nothing() {
+    let world = World::memory();
+    let (a, b, file) = two(&world);
+    let args = a.to_lock(a.place(&file, "o", ALL), WRITE, false);
+    assert_eq!(a.status(Procedure::UnmonitoredLock, &args), Status::Granted);
+    drop((a, b));
+    let world = world.restart();
+    assert_eq!(world.host(2, "beta").lock(&file, "o", ALL, WRITE), Status::Granted);
+}
+
+/// proves: NLM-FREE-a
+#[test]
+fn a_host_that_has_started_again_has_nothing() {
+    on_each(|world| {
+        let restart_by: [fn(&World, &TestHost); 2] =
+            [|world, _| world.notify(1, "alpha", 3), |_, host| host.free_all()];
+        for (round, restarted) in restart_by.into_iter().enumerate() {
+            let (a, b) = (world.host(1, "alpha"), world.host(2, "beta"));
+            let (file, other) = (world.file(&format!("f{round}")), world.file(&format!("g{round}")));
+            assert_eq!(a.lock(&file, "o", (0, 5), WRITE), Status::Granted);
+            assert_eq!(a.share(&file, "o", ShareAccess::Both, ShareDeny::Both), Status::Granted);
+            assert_eq!(b.lock(&other, "o", ALL, WRITE), Status::Granted);
+            assert_eq!(a.wait(&other, "o", ALL, WRITE), Status::Blocked);
+            assert_eq!(b.wait(&file, "o", ALL, WRITE), Status::Blocked);
+            restarted(world, &a);
+            let called: Vec<_> = world.called().iter().map(|call| call.to).collect();
+            assert_eq!(called, [b.address()], "what the other waited for is free");
+            assert_eq!(b.share(&file, "o", ShareAccess::Read, ShareDeny::None), Status::Granted);
+            assert_eq!(b.unlock(&other, "o", ALL), Status::Granted);
+            assert_eq!(world.called(), [], "it waits for nothing");
+            let counts = world.counts();
+            assert_eq!((counts.locks, counts.shares, counts.waiting), (1, 1, 0));
+            b.free_all();
+        }
+    });
+}
+
+/// A host is put on the list before its first lock, and the list has no room for names without end.
+#[test]
+fn who_cannot_be_monitored_gets_no_lock() {
+    let world = World::limited(NlmLimits { hosts_of_client: 100, ..NlmLimits::default() });
+    let file = world.file("f");
+    let list = world.server.scratch.path().join("state");
+    let count = || {
+        let mut names = vec![list.clone()];
+        let mut files = 0;
+        while let Some(directory) = names.pop() {
+            for entry in std::fs::read_dir(directory).unwrap() {
+                let entry = entry.unwrap();
+                if entry.file_type().unwrap().is_dir() { names.push(entry.path()) } else { files += 1 }
+            }
+        }
+        files
+    };
+    let before = count();
+    let (granted, refused): (Vec<_>, Vec<_>) = (0..66)
+        .map(|number| world.host(1, &format!("host{number}")).lock(&file, "o", ALL, READ))
+        .partition(|status| *status == Status::Granted);
+    assert_eq!((granted.len(), refused.len()), (64, 2));
+    assert!(refused.iter().all(|status| *status == Status::DeniedNoLocks));
+    assert_eq!(count() - before, granted.len(), "each is on the disk");
+}
