@@ -36,7 +36,7 @@ pub use fs::{
 };
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
-pub use nfs4::{CallbackEvent, Counts, Dial, Observer, Version4, Version4Error};
+pub use nfs4::{CallbackEvent, Counts, Dial, HealthEvent, Observer, Version4, Version4Error};
 pub use origin::Origin;
 pub use queue::Queue;
 pub use server::{ConfigError, Export, Nfsd};
