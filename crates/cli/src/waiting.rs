@@ -72,7 +72,7 @@ impl Observer for TriedAgain {
             && let Some(silence) = self.silence.upgrade()
             && let Some(Waiting { since, .. }) = silence.waiting()
         {
-            silence.set(Some(Waiting { since, until: since + DEFAULT_FIRST_SIGN }), false);
+            silence.set(Some(Waiting { since, alive: None, until: since + DEFAULT_FIRST_SIGN }), false);
         }
         self.next.event(peer, event);
     }
@@ -106,7 +106,7 @@ impl Watch {
     pub(crate) fn connecting(&self, server: SocketAddr, env: &Env, limit: Duration) -> Connecting {
         let silence = Arc::<Silence>::default();
         let since = env.clock.now();
-        silence.set(Some(Waiting { since, until: since + limit }), false);
+        silence.set(Some(Waiting { since, alive: None, until: since + limit }), false);
         self.watch(server, &silence, env);
         Connecting(silence)
     }
@@ -172,7 +172,7 @@ impl Longest {
             }
         };
         if silence.when_over(since, when_over) {
-            line.show(server, age, waiting.until.since(since));
+            line.show(age, &text(server, age, &waiting));
         }
     }
 }
@@ -189,15 +189,14 @@ struct Line {
 }
 
 impl Line {
-    fn show(&mut self, server: SocketAddr, age: Duration, limit: Duration) {
-        let text = text(server, age, limit);
+    fn show(&mut self, age: Duration, text: &str) {
         if let Some(bar) = &self.copying {
             bar.set_prefix(format!("{text}; "));
         } else if std::io::stderr().is_terminal() {
-            self.own.get_or_insert_with(spinner).set_message(text);
+            self.own.get_or_insert_with(spinner).set_message(text.to_owned());
         } else if is_due(self.told, age) {
             self.told = Some(age);
-            tell(&failure::warning_line(&text));
+            tell(&failure::warning_line(text));
         }
     }
 
@@ -222,8 +221,16 @@ fn spinner() -> ProgressBar {
     bar
 }
 
-fn text(server: SocketAddr, age: Duration, limit: Duration) -> String {
-    format!("waiting for {server} since {}, giving up at {}", span(age), span(limit))
+/// A server that answers health checks is slow, and nobody gives it up.
+fn text(server: SocketAddr, age: Duration, waiting: &Waiting) -> String {
+    match waiting.alive {
+        Some(_) => format!("{server} is slow: it answers health checks, and nothing else since {}", span(age)),
+        None => format!(
+            "waiting for {server} since {}, giving up at {}",
+            span(age),
+            span(waiting.until.since(waiting.since))
+        ),
+    }
 }
 
 /// Whether a wait of this age is told, which was told last at another: each time takes twice as long.
@@ -248,14 +255,20 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rpcrdma_env::Timestamp;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_wait_is_told_with_its_end() {
         let server = ([10, 0, 0, 1], 20049).into();
-        let told = text(server, 20 * SECOND, 120 * SECOND);
+        let since = Timestamp::from_nanos(7);
+        let mut waiting = Waiting { since, alive: None, until: since + 120 * SECOND };
+        let told = text(server, 20 * SECOND, &waiting);
         assert_eq!(told, "waiting for 10.0.0.1:20049 since 20 s, giving up at 2 min");
+        waiting.alive = Some(since + 21 * SECOND);
+        let told = text(server, 40 * SECOND, &waiting);
+        assert_eq!(told, "10.0.0.1:20049 is slow: it answers health checks, and nothing else since 40 s");
         assert_eq!(span(Duration::from_millis(9_990)), "10 s");
         assert_eq!(span(Duration::from_millis(59_499)), "59 s");
         assert_eq!([0, 59, 60, 190].map(|seconds| span(seconds * SECOND)), ["0 s", "59 s", "1 min", "3 min 10 s"]);
@@ -279,7 +292,9 @@ mod tests {
         let bar = ProgressBar::hidden();
         let mut line = Line { copying: Some(bar.clone()), ..Line::default() };
         let server = ([10, 0, 0, 1], 20049).into();
-        line.show(server, 5 * SECOND, 120 * SECOND);
+        let since = Timestamp::from_nanos(7);
+        let waiting = Waiting { since, alive: None, until: since + 120 * SECOND };
+        line.show(5 * SECOND, &text(server, 5 * SECOND, &waiting));
         assert_eq!(bar.prefix(), "waiting for 10.0.0.1:20049 since 5 s, giving up at 2 min; ");
         line.clear(server, Some(8 * SECOND));
         assert_eq!(bar.prefix(), "");

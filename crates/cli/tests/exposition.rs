@@ -139,7 +139,8 @@ fn failures_are_counted_from_nought() {
     for (name, series) in [
         ("rpcrdma_connections_refused_total", 4),
         ("rpcrdma_setups_failed_total", 5),
-        ("rpcrdma_connections_ended_total", 12),
+        ("rpcrdma_connections_ended_total", 13),
+        ("rpcrdma_nfs4_health_checks_total", 3),
         ("rpcrdma_stalls_total", 2),
         ("rpcrdma_bytes_total", 6),
     ] {

@@ -91,8 +91,8 @@ fn is_told_again(first: &Told, second: &Told) {
     assert!(second.age > first.age, "{first:?} {second:?}");
     // Both are told to the nearest second: 5.5 s are 6 s, and twice as much is 11 s.
     assert!(second.age + 1 >= first.age * 2, "{first:?} {second:?}");
-    // What the transports bear: 60 s of silence, 10 s of a question after it, and 120 s without a connection.
-    assert_eq!(second.limit, 190, "{second:?}");
+    // What the transports bear: 20 s of silence, 25 s of a question after it, and 120 s without a connection.
+    assert_eq!(second.limit, 165, "{second:?}");
 }
 
 /// A server that is stopped while a command runs, or before, and goes on when it has been waited for twice.

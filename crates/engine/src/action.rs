@@ -274,6 +274,8 @@ pub enum Action {
         /// Which.
         call: CallId,
     },
+    /// The peer has answered a probe: it is there, and slow.
+    Alive,
     /// It is settled how the connection is spoken on. Said once.
     Negotiated(Negotiated),
     /// Something for the extension of version 2.

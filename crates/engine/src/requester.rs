@@ -136,8 +136,9 @@ impl Requester {
     pub(crate) fn means(&self, shared: &Shared<'_>) -> Means {
         match self.granted {
             None => Means::NeverHeard,
-            Some(_) if self.limit(shared.config) > shared.ledger.unanswered() && may_send(shared) => Means::Reserve,
-            Some(_) => Means::None,
+            Some(_) if !may_send(shared) => Means::None,
+            Some(_) if self.limit(shared.config) > shared.ledger.unanswered() => Means::Reserve,
+            Some(_) => Means::without_credit(shared.config.side),
         }
     }
 

@@ -2,9 +2,16 @@
 //!
 //! A connection that stands is never hurried: calls are not sent twice on it. But when calls are unanswered and nothing
 //! at all has come for [`SILENCE_LIMIT`], a NULL call on the credit that was kept back decides: any message within
-//! [`PROBE_TIMEOUT`] shows that the peer lives. Owns nothing. The verdict is the error: the connection is to be closed.
+//! [`PROBE_TIMEOUT`] shows that the peer lives. Where no credit could be kept back, only [`SPENT_LIMIT`] decides. Owns
+//! nothing. The verdict is the error: the connection is to be closed.
+//!
+//! It is NULL in all versions of NFS, and no SEQUENCE: NULL needs no slot of a session, so that it goes out although the
+//! only slot is in use, and every server answers it in whatever state its client is.
 
-use crate::config::{PROBE_TIMEOUT, SILENCE_LIMIT};
+use crate::{
+    Side,
+    config::{PROBE_TIMEOUT, SILENCE_LIMIT, SPENT_LIMIT},
+};
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_xdr::{Part, Payload};
@@ -25,10 +32,23 @@ pub(crate) enum Verdict {
 pub(crate) enum Means {
     /// A credit was kept back for it.
     Reserve,
-    /// The peer has granted one credit and that is in use: nothing but waiting.
+    /// Every credit that the peer has granted is in use.
+    Spent,
+    /// A peer that posts receives only when it hears an answer has none for it: nothing but waiting.
     None,
     /// Nothing has ever come from this peer, so that not even its grant is known.
     NeverHeard,
+}
+
+impl Means {
+    /// What an end without a credit can do. A server waits: it gives each of its calls up by itself, and the client may be
+    /// one that has nothing to say.
+    pub(crate) fn without_credit(side: Side) -> Self {
+        match side {
+            Side::Client => Self::Spent,
+            Side::Server => Self::None,
+        }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -62,14 +82,24 @@ impl Silence {
             (None, _) => Verdict::Wait,
             (Some(when), _) if now < when => Verdict::Wait,
             (Some(_), Some(_)) => Verdict::Dead,
-            (Some(_), None) if means == Means::None => {
-                self.since = Some(now);
-                Verdict::Wait
-            }
-            (Some(_), None) => {
-                self.probe_until = Some(now + PROBE_TIMEOUT);
-                if means == Means::Reserve { Verdict::Probe } else { Verdict::Wait }
-            }
+            (Some(_), None) => match means {
+                Means::None => {
+                    self.since = Some(now);
+                    Verdict::Wait
+                }
+                Means::Spent => {
+                    self.probe_until = Some(now + (SPENT_LIMIT - SILENCE_LIMIT));
+                    Verdict::Wait
+                }
+                Means::NeverHeard => {
+                    self.probe_until = Some(now + PROBE_TIMEOUT);
+                    Verdict::Wait
+                }
+                Means::Reserve => {
+                    self.probe_until = Some(now + PROBE_TIMEOUT);
+                    Verdict::Probe
+                }
+            },
         }
     }
 }
@@ -96,6 +126,8 @@ pub(crate) fn null_call(xid: u32, program: Option<(u32, u32)>) -> Bytes {
 mod tests {
     use super::*;
     use std::time::Duration;
+
+    const _: () = assert!(SPENT_LIMIT.as_secs() > SILENCE_LIMIT.as_secs() + PROBE_TIMEOUT.as_secs());
 
     const T: Timestamp = Timestamp::from_nanos(1_000);
     const NANO: Duration = Duration::from_nanos(1);
@@ -128,12 +160,23 @@ mod tests {
     }
 
     #[test]
-    fn without_a_reserve_only_a_peer_never_heard_is_given_up() {
+    fn without_a_reserve_it_takes_longer_to_give_a_peer_up() {
         let mut silence = Silence::default();
         silence.sent(T);
         let limit = T + SILENCE_LIMIT;
         assert_eq!(silence.wake(limit, Means::None), Verdict::Wait);
         assert_eq!(silence.next_wake(), Some(limit + SILENCE_LIMIT));
+        let mut silence = Silence::default();
+        silence.sent(T);
+        assert_eq!(silence.wake(limit, Means::Spent), Verdict::Wait);
+        assert_eq!(silence.next_wake(), Some(T + SPENT_LIMIT));
+        assert_eq!(silence.wake(T + (SPENT_LIMIT - NANO), Means::Spent), Verdict::Wait, "at the limit");
+        assert_eq!(silence.wake(T + SPENT_LIMIT, Means::Spent), Verdict::Dead, "one past it");
+        let mut silence = Silence::default();
+        silence.sent(T);
+        assert_eq!(silence.wake(limit, Means::Spent), Verdict::Wait);
+        silence.heard(limit, true);
+        assert_eq!(silence.next_wake(), Some(limit + SILENCE_LIMIT), "whatever comes begins it anew");
         let mut silence = Silence::default();
         silence.sent(T);
         assert_eq!(silence.wake(limit, Means::NeverHeard), Verdict::Wait);

@@ -219,12 +219,17 @@ impl<X> Table<X> {
         }
         let Some(call) = self.calls.remove(&xid) else { return };
         let State::Ending(end) = call.state else { return };
-        if call.owner == Owner::Caller {
-            self.xids.remove(&id);
-            actions.push_back(match end {
-                Ok(reply) => Action::Complete { call: id, reply },
-                Err(error) => Action::Fail { call: id, error },
-            });
+        match call.owner {
+            Owner::Caller => {
+                self.xids.remove(&id);
+                actions.push_back(match end {
+                    Ok(reply) => Action::Complete { call: id, reply },
+                    Err(error) => Action::Fail { call: id, error },
+                });
+            }
+            // Whatever it says: who refuses is there.
+            Owner::Probe => actions.push_back(Action::Alive),
+            Owner::Nobody | Owner::Expired | Owner::Canceller | Owner::Ghost => {}
         }
     }
 

@@ -4,7 +4,8 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_engine::{
     Action, Answer, CallError, CallId, CloseCause, Config, Connection, ExposeError, ExposureId,
-    FORGOTTEN_CALL_DEADLINE, Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT, Sink,
+    FORGOTTEN_CALL_DEADLINE, Host, MessageKind, PROBE_TIMEOUT, PeerFault, ReplyBase, RequestId, SILENCE_LIMIT,
+    SPENT_LIMIT, Sink,
 };
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::{
@@ -468,12 +469,39 @@ fn a_silent_peer_is_probed_and_then_given_up() {
     assert!(matches!(&after.last(), Some(Action::Send { about, .. }) if about.kind == MessageKind::Probe), "{after:?}");
     engine.received(&reply(0xFFFF, 2), limit, &mut host);
     engine.wake(limit + PROBE_TIMEOUT, &mut host);
-    assert!(actions(&mut engine).is_empty(), "answered: wait on");
+    assert!(matches!(actions(&mut engine)[..], [Action::Alive]), "answered: wait on");
     engine.wake(limit + SILENCE_LIMIT, &mut host);
     assert_eq!(sends(&actions(&mut engine)).len(), 1);
     engine.wake(limit + SILENCE_LIMIT + PROBE_TIMEOUT, &mut host);
     assert_eq!(closed(&actions(&mut engine)), Some(CloseCause::Silent));
     assert_eq!(engine.closed(), [CallId(2)], "to be sent again");
+}
+
+/// A grant of one leaves nothing to ask with, and so does one that was lowered below what is under way. Nobody asks
+/// beyond his credits; the connection is ended much later.
+/// proves: ULB-3.4.1-b
+#[test]
+fn without_a_credit_to_ask_with_a_silent_server_has_longer() {
+    for (grants, under_way) in [([1, 1], 1), ([8, 2], 6)] {
+        let (mut engine, mut host) = client();
+        start(&mut engine, &mut host, 1, 1);
+        engine.received(&reply(1, grants[0]), T, &mut host);
+        engine.fenced(ExposureId(0));
+        for xid in 2..=8 {
+            start(&mut engine, &mut host, u64::from(xid), xid);
+        }
+        if under_way > 1 {
+            engine.received(&reply(2, grants[1]), T, &mut host);
+        }
+        actions(&mut engine);
+        assert_eq!(engine.stats().unanswered, under_way);
+        engine.wake(T + SILENCE_LIMIT, &mut host);
+        engine.wake(T + SILENCE_LIMIT + PROBE_TIMEOUT, &mut host);
+        assert!(actions(&mut engine).is_empty(), "not asked, and so not judged");
+        assert_eq!(engine.next_wake(), Some(T + SPENT_LIMIT));
+        engine.wake(T + SPENT_LIMIT, &mut host);
+        assert_eq!(closed(&actions(&mut engine)), Some(CloseCause::Silent));
+    }
 }
 
 /// proves: V1-4.5.4-a

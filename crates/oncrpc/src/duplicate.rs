@@ -153,12 +153,12 @@ impl DuplicateCache {
     }
 
     #[cfg(test)]
-    fn octets(&self) -> usize {
+    pub(crate) fn octets(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap().kept.octets()).sum()
     }
 
     #[cfg(test)]
-    fn in_progress(&self) -> usize {
+    pub(crate) fn in_progress(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap().in_progress.len()).sum()
     }
 }

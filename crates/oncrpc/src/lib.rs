@@ -20,6 +20,7 @@ mod context;
 mod credential;
 mod duplicate;
 mod flavour;
+mod giving_up;
 mod message;
 mod netid;
 pub mod outage;
@@ -46,6 +47,7 @@ pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LI
 pub use flavour::{
     AcceptNone, AcceptSys, Accepted, ClientFlavour, NoAuth, Protected, ReplyFlavour, ServerFlavour, SysAuth,
 };
+pub use giving_up::GivingUp;
 pub use message::{
     AuthStat, BadCall, CALL_HEADER_OCTETS, CallHeader, CallId, MISMATCH_OCTETS, OpaqueAuth, REPLY_HEADER_OCTETS,
     RPC_VERSION, Rejection, ReplyHeader,

@@ -81,7 +81,8 @@ impl Router {
             Repetition::AnsweredToPort if context.connection.kind != TransportKind::Rdma => peer.port(),
             Repetition::Answered | Repetition::AnsweredToPort => 0,
         };
-        let client = peer.ip();
+        // An IPv4 client of a socket of both families is the client that it is over another transport.
+        let client = peer.ip().to_canonical();
         let (len, checksum) = measure(message.parts());
         Some(Key { client, port, xid, program, version, procedure, len, checksum })
     }

@@ -8,9 +8,12 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_env::{Heap, SeededRandom, Timestamp, TokioClock};
 use rpcrdma_xdr::Encode;
-use std::sync::{
-    Mutex,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 use tokio::sync::Notify;
 
@@ -180,6 +183,50 @@ async fn a_repeated_call_is_answered_from_the_cache_whatever_its_port() {
     assert_eq!(count(ask(700, 5, 2).await), 0);
     assert_eq!(count(ask(701, 5, 2).await), 0, "the same call again");
     assert_eq!(count(ask(700, 6, 2).await), 1, "another XID");
+}
+
+/// One client comes to a socket of both families, and to one of IPv4; another asks for what the first was told.
+///
+/// proves: ULB-3.4.2-a
+#[tokio::test]
+async fn a_kept_reply_is_for_the_address_of_its_client() {
+    let router = router();
+    let count = async |address: &str, kind, xid, args: &'static [u8]| {
+        let (_signal, gone) = GoneSignal::new();
+        let (peer, limits) = (SocketAddr::new(address.parse().unwrap(), 700), Limits::new(4096, 4096));
+        let connection = Connection::new(peer, peer, 1, kind, limits, Arc::new(Heap), gone);
+        let message = Stream::from(call(xid, 77, 1, 2, args));
+        let outcome = router.handle(CallContext::new(Arc::new(connection)), message).await;
+        outcome_to_header(outcome).1.u32().unwrap()
+    };
+    let (tcp, rdma) = (TransportKind::Tcp, TransportKind::Rdma);
+    assert_eq!([count("::ffff:192.0.2.1", tcp, 5, b"").await, count("192.0.2.1", rdma, 5, b"").await], [0, 0]);
+    for (others, stranger) in (1..).zip(["192.0.2.2", "::ffff:192.0.2.3", "2001:db8::1", "::192.0.2.1"]) {
+        assert_eq!(count(stranger, rdma, 5, b"").await, others, "{stranger}");
+    }
+    assert_eq!(count("192.0.2.1", rdma, 5, b"").await, 0, "nobody has driven it out");
+    // The same XID and other contents: executed anew, each.
+    let others = [count("192.0.2.1", tcp, 5, &[0; 4]).await, count("192.0.2.1", tcp, 5, &[0; 8]).await];
+    assert_eq!(others, [5, 6]);
+    let altered = [count("192.0.2.1", tcp, 5, &[0, 0, 0, 1]).await, count("192.0.2.1", tcp, 5, &[0; 4]).await];
+    assert_eq!(altered, [7, 5], "one octet differs");
+}
+
+/// Who sends calls that must be remembered without end takes no more memory than there is for it, and keeps his latest.
+///
+/// proves: RPC-DRC-c
+#[tokio::test]
+async fn a_flood_of_calls_is_remembered_within_bounds() {
+    const OCTETS: usize = 64 << 10;
+    let router = router().with_duplicate_cache_octets(OCTETS);
+    let ask = async |xid: u32| ask(&router, call(xid, 77, 1, 2, b"")).await.unwrap().u32().unwrap();
+    for xid in 0..20_000 {
+        assert_eq!(ask(xid).await, xid);
+        assert!(router.duplicates.octets() <= OCTETS, "after {xid} calls");
+    }
+    assert_eq!(router.duplicates.in_progress(), 0);
+    assert_eq!(ask(19_999).await, 19_999, "the latest is known");
+    assert_eq!(ask(0).await, 20_000, "the first is forgotten");
 }
 
 /// The same call in another user's name is another call.

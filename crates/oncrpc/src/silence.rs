@@ -12,8 +12,11 @@ use std::{
 /// Calls wait, and nothing comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Since the last that was heard, or since the first of the calls if that is later.
+    /// Since the last that was heard, or since the first of the calls if that is later. The answer to a health check is
+    /// nothing that was waited for.
     pub since: Timestamp,
+    /// When the server has answered a health check last: it is there, and slow with what it was asked for.
+    pub alive: Option<Timestamp>,
     /// When calls fail if nothing comes, as far as can be known now. The last attempt may take a little longer.
     pub until: Timestamp,
 }
@@ -76,13 +79,14 @@ impl fmt::Debug for Silence {
 pub struct Listener {
     silence: Arc<Silence>,
     since: Timestamp,
+    alive: Option<Timestamp>,
     heard: bool,
 }
 
 impl Listener {
     /// Nothing waits, at `now`.
     pub fn new(now: Timestamp) -> Self {
-        Self { silence: Arc::default(), since: now, heard: false }
+        Self { silence: Arc::default(), since: now, alive: None, heard: false }
     }
 
     /// What others look at.
@@ -92,13 +96,18 @@ impl Listener {
 
     /// A call waits, and none did until now.
     pub fn asked(&mut self, now: Timestamp) {
-        self.since = now;
+        (self.since, self.alive) = (now, None);
     }
 
     /// Something came from the server.
     pub fn heard(&mut self, now: Timestamp) {
-        self.since = now;
+        (self.since, self.alive) = (now, None);
         self.heard = true;
+    }
+
+    /// The answer to a health check came from the server, and nothing else.
+    pub fn alive(&mut self, now: Timestamp) {
+        self.alive = Some(now);
     }
 
     /// Since when nothing was heard.
@@ -106,11 +115,16 @@ impl Listener {
         self.since
     }
 
+    /// The last sign of the server, whatever it was.
+    pub fn last(&self) -> Timestamp {
+        self.alive.unwrap_or(self.since)
+    }
+
     /// Tells what has changed. `until`: when the calls that wait fail, none if none waits.
     pub fn tell(&mut self, until: Option<Timestamp>) {
-        let since = self.since;
+        let (since, alive) = (self.since, self.alive);
         let heard = std::mem::take(&mut self.heard);
-        self.silence.set(until.map(|until| Waiting { since, until }), heard);
+        self.silence.set(until.map(|until| Waiting { since, alive, until }), heard);
     }
 }
 
@@ -139,15 +153,23 @@ mod tests {
         for heard in [true, false] {
             listener.asked(T + SECOND);
             listener.tell(Some(T + 9 * SECOND));
-            assert_eq!(silence.waiting(), Some(Waiting { since: T + SECOND, until: T + 9 * SECOND }));
+            let waiting = Waiting { since: T + SECOND, alive: None, until: T + 9 * SECOND };
+            assert_eq!(silence.waiting(), Some(waiting));
             let (sender, over) = channel();
             let told = sender.clone();
             assert!(!silence.when_over(T, move |heard| told.send(heard).unwrap()), "that wait is over");
             assert!(silence.when_over(T + SECOND, move |heard| sender.send(heard).unwrap()));
             listener.tell(Some(T + 8 * SECOND));
             assert_eq!(over.try_recv(), Err(TryRecvError::Empty), "it is sought for less long, and not over");
+            listener.alive(T + 2 * SECOND);
+            listener.tell(Some(T + 12 * SECOND));
+            assert_eq!(over.try_recv(), Err(TryRecvError::Empty), "a server that is slow is still waited for");
+            let alive = Some(T + 2 * SECOND);
+            assert_eq!(silence.waiting(), Some(Waiting { alive, until: T + 12 * SECOND, ..waiting }));
+            assert_eq!((listener.since(), listener.last()), (T + SECOND, T + 2 * SECOND));
             if heard {
-                listener.heard(T + 2 * SECOND);
+                listener.heard(T + 3 * SECOND);
+                assert_eq!(listener.last(), T + 3 * SECOND);
             }
             listener.tell(heard.then_some(T + 9 * SECOND));
             assert_eq!(over.try_recv(), Ok(heard));

@@ -216,6 +216,12 @@ pub trait ClientTransport: Send + Sync {
         None
     }
 
+    /// The peer is there for nobody, as far as the caller can know: the connection is to be ended, and `why` is told. A
+    /// client's own transport finds that out by itself, and does nothing here.
+    fn give_up(&self, why: &'static str) {
+        let _ = why;
+    }
+
     /// The transports that it is made of, if it spreads calls over several ([`Spread`](crate::Spread)): for what has to
     /// be said on each connection.
     fn members(&self) -> Vec<Arc<dyn ClientTransport>> {

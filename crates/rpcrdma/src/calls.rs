@@ -8,7 +8,7 @@ use crate::Event;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
-    CallInFlight, Cancelled, Misuse, PendingCall, RemoteError, Reply, Request, TransportError, XidSource,
+    CallInFlight, Cancelled, GivingUp, Misuse, PendingCall, RemoteError, Reply, Request, TransportError, XidSource,
 };
 
 use rpcrdma_xdr::{Payload, Placed, Stream};
@@ -47,6 +47,8 @@ pub(crate) struct Caller {
     pub(crate) xids: Arc<XidSource>,
     pub(crate) server: SocketAddr,
     pub(crate) max_message: usize,
+    /// For the driver of a server's connection.
+    pub(crate) giving_up: Arc<GivingUp>,
 }
 
 impl Caller {
@@ -56,7 +58,8 @@ impl Caller {
         max_message: usize,
     ) -> (Self, mpsc::UnboundedReceiver<Command>) {
         let (commands, receiver) = mpsc::unbounded_channel();
-        (Self { commands, next: AtomicU64::new(0), xids, server, max_message }, receiver)
+        let giving_up = Arc::default();
+        (Self { commands, next: AtomicU64::new(0), xids, server, max_message, giving_up }, receiver)
     }
 
     pub(crate) fn call(&self, request: Request) -> PendingCall {

@@ -11,7 +11,7 @@ use crate::{
     options::INITIAL_RECEIVES,
     pulls::Pulls,
     service::Service,
-    session::{Parts, Session},
+    session::{Heard, Parts, Session},
 };
 use bytes::Bytes;
 use rpcrdma_engine::{Config, PROBE_TIMEOUT, SILENCE_LIMIT, Versions};
@@ -76,6 +76,10 @@ impl ClientTransport for RdmaTransport {
 
     fn silence(&self) -> Option<Arc<Silence>> {
         self.silence.clone()
+    }
+
+    fn give_up(&self, why: &'static str) {
+        self.caller.giving_up.say(why);
     }
 }
 
@@ -368,10 +372,13 @@ impl ClientDriver {
     fn tell_silence(&mut self) {
         let standing = match &mut self.phase {
             Phase::Up(session) => {
-                if std::mem::take(&mut session.heard) {
+                let Heard { messages, alive } = std::mem::take(&mut session.heard);
+                if messages > alive {
                     self.listener.heard(self.env.clock.now());
+                } else if alive > 0 {
+                    self.listener.alive(self.env.clock.now());
                 }
-                let since = session.started.max(self.listener.since());
+                let since = session.started.max(self.listener.last());
                 Some(Standing { since, patience: SILENCE_LIMIT + PROBE_TIMEOUT, is_proof: false })
             }
             _ => None,

@@ -14,6 +14,9 @@ pub enum ConnectionError {
     /// The peer answers nothing, not even a probe.
     #[error("the peer is silent")]
     Silent,
+    /// The peer is there for nobody, says who has called it: why.
+    #[error("{0}")]
+    GivenUp(&'static str),
     /// The server did not answer in version 2.
     #[error("the server did not answer in version 2")]
     NoAnswer,

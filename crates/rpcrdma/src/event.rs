@@ -93,6 +93,8 @@ pub enum Event {
         /// Its XID.
         xid: u32,
     },
+    /// The peer has answered a health check: it is there, and slow with what it was asked for.
+    Alive,
     /// An exposure of ours has ended.
     Invalidated {
         /// Its former handle.

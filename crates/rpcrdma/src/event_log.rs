@@ -25,6 +25,9 @@ impl Observer for Tracing {
                 let cause = error.source().map(tracing::field::display);
                 debug!(%peer, %error, cause, "RDMA connection ended");
             }
+            Event::Alive => {
+                debug!(%peer, "the peer has answered a health check: it is slow");
+            }
             Event::Reconnecting { pause } => {
                 debug!(%peer, pause_ms = pause.as_millis(), "connecting again after a pause");
             }

@@ -16,7 +16,9 @@ use crate::{
 use rpcrdma_engine::Versions;
 use rpcrdma_env::{BoxFuture, Env};
 use rpcrdma_fabric::{AcceptError, Capabilities, Fabric, Pending};
-use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Handler, Limits, TransportError, TransportKind, XidSource};
+use rpcrdma_oncrpc::{
+    CallContext, Connection, GivingUp, GoneSignal, Handler, Limits, TransportError, TransportKind, XidSource,
+};
 use std::{
     future::Future,
     io,
@@ -99,13 +101,14 @@ impl Server {
         let results = memory.results;
         let mut connection = Connection::new(info.peer, info.local, id, TransportKind::Rdma, limits, results, gone);
         let xids = Arc::new(XidSource::new(&*self.env.random));
-        let mut commands = None;
+        let (mut commands, mut giving_up) = (None, None);
         if config.credits_wanted > 0 {
             let max_message = match config.versions {
                 Versions::One => config.send_octets as usize,
                 _ => self.options.max_message,
             };
             let (caller, receiver) = Caller::new(xids.clone(), info.peer, max_message);
+            giving_up = Some(caller.giving_up.clone());
             connection = connection.with_reverse(Arc::new(RdmaTransport::new(caller)));
             commands = Some(receiver);
         }
@@ -131,6 +134,7 @@ impl Server {
             service: Some(service),
             calls: Calls::new(memory.receives.clone(), info.peer, xids),
             commands,
+            giving_up,
             drain: Box::pin(async move {
                 if draining.wait_for(|draining| *draining).await.is_err() {
                     // Nobody is left who could ask for it.
@@ -193,6 +197,8 @@ pub struct ServerDriver {
     /// Calls of ours in the reverse direction.
     calls: Calls,
     commands: Option<mpsc::UnboundedReceiver<Command>>,
+    /// Whether a caller wants the connection to be ended.
+    giving_up: Option<Arc<GivingUp>>,
     drain: BoxFuture<'static, ()>,
     draining: bool,
     ended: Option<Result<(), ConnectionError>>,
@@ -223,6 +229,10 @@ impl ServerDriver {
                 Some(command) => self.command(command),
                 None => self.commands = None,
             }
+        }
+        if let Some(Poll::Ready(why)) = self.giving_up.as_ref().map(|giving_up| giving_up.poll(cx)) {
+            self.giving_up = None;
+            self.session.close(Some(ConnectionError::GivenUp(why)));
         }
         if !self.draining && self.drain.as_mut().poll(cx).is_ready() {
             self.draining = true;

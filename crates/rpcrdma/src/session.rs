@@ -69,8 +69,8 @@ pub(crate) struct Session {
     pub(crate) understood: bool,
     /// Whether it has answered a call of ours.
     pub(crate) replied: bool,
-    /// A message has come since this was last looked at.
-    pub(crate) heard: bool,
+    /// What has come since this was last looked at.
+    pub(crate) heard: Heard,
     discarded: u64,
     /// Since when the connection stands.
     pub(crate) started: Timestamp,
@@ -79,6 +79,15 @@ pub(crate) struct Session {
     /// Version 1 is spoken only because the server is thought to have no other: if it says that it has, the session
     /// ends and calls are kept.
     pub(crate) believes: bool,
+}
+
+/// How often the peer was heard.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// Messages.
+    pub(crate) messages: usize,
+    /// Those of them that answered a health check.
+    pub(crate) alive: usize,
 }
 
 /// A call that can be executed.
@@ -149,7 +158,7 @@ impl Session {
             parts,
             understood: false,
             replied: false,
-            heard: false,
+            heard: Heard::default(),
             discarded: 0,
             started,
             negotiated: None,
@@ -398,7 +407,7 @@ impl Session {
                 }
             }
             let Some(message) = self.arrived.pop_front() else { return };
-            self.heard = true;
+            self.heard.messages += 1;
             let now = self.env.clock.now();
             let (engine, mut host) = self.host(calls);
             engine.received(&message, now, &mut host);

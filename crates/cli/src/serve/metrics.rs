@@ -147,6 +147,7 @@ pub(super) struct Counting {
     negotiated: [Counter; 2],
     replies: Counter,
     errors: Counter,
+    probes: Counter,
     other_messages: Counter,
     discarded: Counter,
     credits: Gauge,
@@ -172,6 +173,7 @@ impl Counting {
             negotiated: ["1", "2"].map(|version| counter!("rpcrdma_negotiated_total", "version" => version)),
             replies: sent("reply"),
             errors: sent("error"),
+            probes: sent("probe"),
             other_messages: sent("other"),
             discarded: counter!("rpcrdma_messages_discarded_total"),
             credits: gauge!("rpcrdma_credits_granted"),
@@ -217,6 +219,7 @@ impl Observer for Counting {
                         self.invalidations.increment(sent.invalidates.is_some().into());
                     }
                     MessageKind::Error => self.errors.increment(1),
+                    MessageKind::Probe => self.probes.increment(1),
                     _ => self.other_messages.increment(1),
                 }
             }
@@ -238,14 +241,14 @@ impl Observer for Counting {
 const RDMA_ENDS: [&str; 8] =
     ["orderly", "rpcrdma_violation", "fabric_violation", "terminated_by_peer", "silent", "stalled", "broken", "local"];
 /// What [`tcp_reason`] can say.
-const TCP_ENDS: [&str; 4] = ["orderly", "rpc_violation", "stalled", "broken"];
+const TCP_ENDS: [&str; 5] = ["orderly", "rpc_violation", "silent", "stalled", "broken"];
 
 /// Why a connection over RDMA ended, in a word.
 fn reason(error: Option<&ConnectionError>) -> &'static str {
     match error {
         None => "orderly",
         Some(ConnectionError::Peer(_)) => "rpcrdma_violation",
-        Some(ConnectionError::Silent) => "silent",
+        Some(ConnectionError::Silent | ConnectionError::GivenUp(_)) => "silent",
         Some(ConnectionError::Stalled { .. }) => "stalled",
         Some(ConnectionError::Fabric(reason)) => match reason {
             CloseReason::Local | CloseReason::Remote => "orderly",
@@ -263,6 +266,7 @@ fn tcp_reason(ended: &Result<(), tcp::ConnectionError>) -> &'static str {
     match ended {
         Ok(()) => "orderly",
         Err(tcp::ConnectionError::Stalled { .. }) => "stalled",
+        Err(tcp::ConnectionError::GivenUp(_)) => "silent",
         Err(tcp::ConnectionError::Record(tcp::RecordError::TooLong { .. } | tcp::RecordError::TooManyFragments)) => {
             "rpc_violation"
         }

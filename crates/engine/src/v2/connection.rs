@@ -375,7 +375,7 @@ impl Connection {
         self.exchange.wake(now);
         self.heed_verdict();
         self.requester.expire(now, &mut self.actions);
-        let means = if self.credits.may_send() { Means::Reserve } else { Means::None };
+        let means = if self.credits.may_send() { Means::Reserve } else { Means::without_credit(self.config.side) };
         match self.silence.wake(now, means) {
             Verdict::Wait => {}
             Verdict::Probe => {

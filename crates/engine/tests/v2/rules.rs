@@ -414,6 +414,12 @@ fn a_silent_peer_is_probed_and_given_up() {
     client.call(1, payload(40), 100, &[], false);
     assert_eq!(client.hear(&msg(1, true, false, Lists::default()), &reply(1)).completed(), 1);
     assert_eq!(client.engine.next_wake(), None, "one that owes nothing may be silent");
+    client.call(2, payload(40), 100, &[], false);
+    let done = client.wake(client.now + SILENCE_LIMIT);
+    let probe = done.sent[0].0.xid;
+    let done = client.hear(&msg(probe, true, false, Lists::default()), &reply(probe));
+    assert!(matches!(done.actions[..], [Action::Alive]), "{done:?}");
+    assert_eq!(client.hear(&msg(2, true, false, Lists::default()), &reply(2)).completed(), 1);
     // The host names an XID for the probe that a call has.
     client.call(0x7701, payload(40), 100, &[], false);
     assert!(client.wake(client.now + SILENCE_LIMIT).sent.is_empty());

@@ -260,6 +260,14 @@ impl Delegations {
         callers
     }
 
+    /// Who holds any.
+    pub(super) fn holders(&self) -> Vec<Arc<Client<Pin>>> {
+        let inner = self.lock();
+        let clients = inner.all.values().map(|entry| &entry.delegated.client);
+        let clients: HashMap<_, _> = clients.map(|client| (client.id(), client)).collect();
+        clients.into_values().cloned().collect()
+    }
+
     /// What was wanted back at least so long ago, by client.
     pub(super) fn due(&self, now: Timestamp, limit: std::time::Duration) -> Vec<Loss<Pin>> {
         let inner = self.lock();

@@ -18,6 +18,17 @@ pub enum CallbackEvent {
     NotSent,
 }
 
+/// What has happened to a client that holds delegations and was silent for most of its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HealthEvent {
+    /// It was called, to find out whether it is there.
+    Asked,
+    /// It has answered.
+    Answered,
+    /// It has not, and the connections by which it is called were ended.
+    GivenUp,
+}
+
 /// Is told of each operation of a COMPOUND when its results are known. It is called on the connection's thread: it
 /// neither sleeps nor takes long. Replies that a slot remembers come from no operation, and are not told.
 pub trait Observer: Send + Sync {
@@ -27,6 +38,11 @@ pub trait Observer: Send + Sync {
     /// Something has happened to a call of the server to a client; `None` for CB_NULL. Nothing is done by default.
     fn callback(&self, op: Option<callback::Op>, event: CallbackEvent) {
         let _ = (op, event);
+    }
+
+    /// Something has happened to a client that was silent. Nothing is done by default.
+    fn health(&self, event: HealthEvent) {
+        let _ = event;
     }
 }
 

@@ -1,7 +1,7 @@
 //! A call of NFS version 4: from the octets to a COMPOUND, by way of its session and slot, and the answer back.
 
 use super::{
-    callback::{Dialler, Paths},
+    callback::{Dialler, Health, Paths},
     compound::Compound,
     conflicts::InTheWay,
     delegations::Delegations,
@@ -67,6 +67,8 @@ pub(crate) struct Shared {
     pub(super) delegates: bool,
     /// What is.
     pub(crate) delegations: Delegations,
+    /// Who of those that hold some was called for being silent.
+    pub(crate) health: Health,
     /// What clients lose that are away.
     pub(crate) losses: Losses,
     /// How much is copied on the server.
@@ -143,6 +145,7 @@ impl Shared {
         self.release(Origin::LOCAL, self.state.sweep_owners(self.now()));
         self.claims.sweep();
         self.sweep_delegations();
+        self.check_health();
         self.losses.tell(self.now());
     }
 

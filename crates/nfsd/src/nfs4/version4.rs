@@ -1,7 +1,7 @@
 //! What a program says of version 4 when it makes a server.
 
 use super::{
-    callback::{Dial, Dialler, Paths},
+    callback::{Dial, Dialler, Health, Paths},
     delegations::Delegations,
     losses::Losses,
     observer::{Observer, Unobserved},
@@ -177,6 +177,7 @@ impl Version4 {
             dialler: Dialler::new(self.dial),
             tasks: Tasks::default(),
             paths: Paths::default(),
+            health: Health::default(),
             delegates: self.delegations,
             delegations: Delegations::default(),
             losses: Losses::default(),

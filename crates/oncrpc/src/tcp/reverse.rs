@@ -8,7 +8,7 @@ use super::{
     calls::{self, Command},
     record::RecordWriter,
 };
-use crate::{ClientTransport, Limits, PendingCall, Reply, Request, TransportError, TransportKind, XidSource};
+use crate::{ClientTransport, GivingUp, Limits, PendingCall, Reply, Request, TransportError, TransportKind, XidSource};
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
 use rpcrdma_xdr::Stream;
 use std::{
@@ -31,6 +31,7 @@ pub(super) struct ReverseTransport {
     xids: XidSource,
     peer: SocketAddr,
     max_record: usize,
+    giving_up: Arc<GivingUp>,
 }
 
 impl ClientTransport for ReverseTransport {
@@ -54,6 +55,10 @@ impl ClientTransport for ReverseTransport {
     fn server(&self) -> SocketAddr {
         self.peer
     }
+
+    fn give_up(&self, why: &'static str) {
+        self.giving_up.say(why);
+    }
 }
 
 /// What a connection's driver keeps of calls to its client.
@@ -73,6 +78,7 @@ pub(super) struct Reverse {
     peer: SocketAddr,
     /// Replies that answered no call.
     stray: Arc<AtomicU64>,
+    giving_up: Arc<GivingUp>,
 }
 
 impl Reverse {
@@ -88,9 +94,16 @@ impl Reverse {
         // No two connections begin alike, so that a client which remembers XIDs takes no call for an earlier one.
         let first = (clock.now().as_nanos() ^ connection.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 16;
         let xids = XidSource::starting_at(first as u32);
-        let transport = ReverseTransport { commands: sender, xids, peer, max_record };
+        let giving_up = Arc::<GivingUp>::default();
+        let transport = ReverseTransport { commands: sender, xids, peer, max_record, giving_up: giving_up.clone() };
         let (sent, waiting, due) = Default::default();
-        (Self { commands, sent, waiting, due, timer: None, limit, deadline, peer, stray }, Arc::new(transport))
+        let reverse = Self { commands, sent, waiting, due, timer: None, limit, deadline, peer, stray, giving_up };
+        (reverse, Arc::new(transport))
+    }
+
+    /// Ready when a caller wants the connection to be ended.
+    pub(super) fn given_up(&self, cx: &mut Context<'_>) -> Poll<&'static str> {
+        self.giving_up.poll(cx)
     }
 
     /// Whether a call is under way, so that its reply has to be read.

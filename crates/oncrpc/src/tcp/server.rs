@@ -97,6 +97,9 @@ pub enum ConnectionError {
         /// How long.
         after: Duration,
     },
+    /// The peer is there for nobody, says who has called it: why.
+    #[error("{0}")]
+    GivenUp(&'static str),
 }
 
 /// Speaks to a connection's driver. Dropping it changes nothing.
@@ -236,6 +239,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
             }
         }
         self.poll_stall(cx);
+        if let Some(Poll::Ready(why)) = self.reverse.as_ref().map(|reverse| reverse.given_up(cx)) {
+            self.end(ConnectionError::GivenUp(why));
+        }
         let is_over = self.draining || !self.reading;
         let is_idle = self.calls.is_empty() && self.held.is_empty();
         if is_over && is_idle && (self.ended.is_some() || self.writer.queued() == 0) {

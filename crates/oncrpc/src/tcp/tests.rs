@@ -274,9 +274,19 @@ async fn a_silent_server_is_asked_by_a_null_and_only_then_left() {
     let (connector, mut far) = prepared(3);
     let sample = Sample::default();
     tokio::spawn(serve(far.pop_front().unwrap(), endpoint(), router(sample), env().clock, ServerOptions::default()).1);
-    let (client, _) = client_of(connector.clone(), ClientOptions::default()).await;
-    let waiting = client.call(4, Payload::new(), ReplyShape::inline(0));
-    assert!(timeout(Duration::from_secs(600), waiting).await.is_err(), "a slow call is waited for");
+    let (client, transport) = client_of(connector.clone(), ClientOptions::default()).await;
+    client.null().await.unwrap();
+    let mut waiting = Box::pin(client.call(4, Payload::new(), ReplyShape::inline(0)));
+    let silence = transport.silence().unwrap();
+    let mut asked = None;
+    for (seconds, is_alive) in [(19, false), (2, true), (579, true)] {
+        let waited = timeout(Duration::from_secs(seconds), &mut waiting).await;
+        assert!(waited.is_err(), "a slow call is waited for");
+        let told = silence.waiting().unwrap();
+        assert_eq!(told.alive.is_some(), is_alive, "after {seconds} s more: {told:?}");
+        assert_eq!(*asked.get_or_insert(told.since), told.since, "nothing that was asked for has come");
+        assert!(told.until > told.alive.unwrap_or(told.since), "{told:?}");
+    }
     assert_eq!(connector.streams.lock().unwrap().len(), 2, "on the same connection");
 
     let (silent, mut far) = prepared(2);
@@ -292,9 +302,8 @@ async fn a_silent_server_is_asked_by_a_null_and_only_then_left() {
     assert_eq!(null[16..28], [0, 0, 0, 77, 0, 0, 0, 1, 0, 0, 0, 0]);
     assert_eq!(first.read(&mut octets).await.unwrap(), 0, "the connection is dropped");
     let waited = start.elapsed();
-    // 60 s of silence and 10 s for the NULL, from the end of the timer of the first call, which was that of an unknown server.
-    let most = Duration::from_secs(71) + ClientOptions::default().first_sign / 4;
-    assert!((Duration::from_secs(69)..most).contains(&waited), "{waited:?}");
+    // 20 s of silence, and 25 s for the NULL.
+    assert!((Duration::from_secs(44)..Duration::from_secs(46)).contains(&waited), "{waited:?}");
     let second = far.pop_front().unwrap();
     tokio::spawn(serve(second, endpoint(), router(Sample::default()), env().clock, ServerOptions::default()).1);
     assert!(call.await.unwrap().unwrap().retransmitted);

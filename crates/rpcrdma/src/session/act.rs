@@ -53,6 +53,10 @@ impl Session {
                     self.delivered.push_back(Delivered { request, xid, pieces });
                 }
                 Action::Invalidate { handle, .. } => self.qp.invalidate(handle),
+                Action::Alive => {
+                    self.heard.alive += 1;
+                    self.observer.event(self.peer, &Event::Alive);
+                }
                 Action::Negotiated(negotiated) => {
                     self.observer.event(self.peer, &Event::Negotiated(negotiated.clone()));
                     self.negotiated = Some(negotiated);

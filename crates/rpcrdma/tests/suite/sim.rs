@@ -326,7 +326,7 @@ fn silence_is_probed_and_a_slow_answer_waited_for() {
         let (_, retransmitted) = finish_read(slow, 100_000, 1).await.unwrap();
         assert!(!retransmitted, "a live connection is not hurried");
         let probes = log.count(|event| matches!(event, Event::Sent(sent) if sent.kind == MessageKind::Probe));
-        assert_eq!(probes, 3, "one a minute");
+        assert_eq!(probes, 9, "one each 20 s");
     });
 }
 

@@ -7,7 +7,7 @@
 use super::{MEMORY_INTERVAL, calls::ALARMING};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 use rpcrdma_nfs::v4::{Op, Status, callback};
-use rpcrdma_nfsd::{CallbackEvent, Nfsd, Observer};
+use rpcrdma_nfsd::{CallbackEvent, HealthEvent, Nfsd, Observer};
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -57,6 +57,16 @@ fn word(event: CallbackEvent) -> &'static str {
         CallbackEvent::Lost => "lost",
         CallbackEvent::NotSent => "not_sent",
     }
+}
+
+/// How often something has happened to clients that hold delegations and are silent.
+fn checked(event: HealthEvent) -> Counter {
+    let word = match event {
+        HealthEvent::Asked => "asked",
+        HealthEvent::Answered => "answered",
+        HealthEvent::GivenUp => "given_up",
+    };
+    counter!("rpcrdma_nfs4_health_checks_total", "event" => word)
 }
 
 /// How often something has happened to calls to clients. They are few: each looks its counter up.
@@ -118,6 +128,9 @@ impl Operations {
         for op in [None, Some(callback::Op::NotifyLock)] {
             EVENTS.into_iter().for_each(|event| called_back(op, event).increment(0));
         }
+        for event in [HealthEvent::Asked, HealthEvent::Answered, HealthEvent::GivenUp] {
+            checked(event).increment(0);
+        }
         numbers
     }
 
@@ -153,6 +166,12 @@ impl Observer for Later {
             called_back(op, event).increment(1);
         }
     }
+
+    fn health(&self, event: HealthEvent) {
+        if self.0.get().is_some() {
+            checked(event).increment(1);
+        }
+    }
 }
 
 impl Operations {
@@ -169,6 +188,10 @@ fn describe() {
     describe_counter!("rpcrdma_nfs4_operations_total", "Operations of NFS version 4, by operation and status");
     describe_histogram!("rpcrdma_nfs4_operation_seconds", "Time from an operation's beginning to its results");
     describe_counter!("rpcrdma_nfs4_callbacks_total", "Calls to clients of NFS version 4, by operation and event");
+    describe_counter!(
+        "rpcrdma_nfs4_health_checks_total",
+        "Clients that hold delegations and were silent for most of their lease, by what became of them"
+    );
     describe_gauge!("rpcrdma_nfs4_clients", "Clients of NFS version 4 that the server knows");
     describe_gauge!("rpcrdma_nfs4_sessions", "Sessions of NFS version 4");
     describe_gauge!("rpcrdma_nfs4_session_connections", "Connections that belong to sessions of NFS version 4");

@@ -4,6 +4,7 @@
 //! mod.rs          what the rest of the server asks for: can a client be called, and call it
 //! dial40.rs       minor version 0: by a connection that the server makes
 //! channel.rs      one call by a session's back channel: slot, connection, answer
+//! health.rs       whether a silent client that holds delegations is still there
 //! holder.rs       what a holder of a delegation says of a file
 //! message.rs      CB_COMPOUND, and what an answer means for its slot
 //! notify_lock.rs  tells who waits for a lock that it may be free
@@ -17,6 +18,7 @@
 
 mod channel;
 pub(in crate::nfs4) mod dial40;
+mod health;
 mod holder;
 mod message;
 mod notify_lock;
@@ -28,6 +30,7 @@ mod tests;
 
 pub use dial40::Dial;
 pub(crate) use dial40::Dialler;
+pub(crate) use health::Health;
 pub(crate) use notify_lock::Notices;
 pub(crate) use paths::Paths;
 

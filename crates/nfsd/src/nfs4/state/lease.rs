@@ -90,7 +90,7 @@ impl Lease {
     }
 
     /// When the client was last heard of.
-    pub(super) fn renewed(&self) -> Timestamp {
+    pub(crate) fn renewed(&self) -> Timestamp {
         self.with(|lease| lease.renewed)
     }
 

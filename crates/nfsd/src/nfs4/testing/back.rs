@@ -113,6 +113,8 @@ struct Inner {
     held: Vec<Waiting>,
     script: Script,
     signal: Option<GoneSignal>,
+    /// Why the server has ended the connection.
+    given_up: Option<&'static str>,
     /// The last number of each session's slots: one that does not follow is a fault of the server's.
     slots: HashMap<(SessionId, u32), u32>,
 }
@@ -139,6 +141,7 @@ impl Back {
             held: Vec::new(),
             script: Box::new(|_| Said::Well),
             signal: Some(signal),
+            given_up: None,
             slots: HashMap::new(),
         };
         let xids = XidSource::new(&SeededRandom::new(octets as u64));
@@ -159,6 +162,11 @@ impl Back {
     pub(crate) fn calls(&self) -> Vec<Heard> {
         let all = std::mem::take(&mut self.inner.lock().unwrap().heard);
         all.into_iter().filter(|heard| heard.procedure != 0).collect()
+    }
+
+    /// Why the server has ended the connection, if it has.
+    pub(crate) fn given_up(&self) -> Option<&'static str> {
+        self.inner.lock().unwrap().given_up
     }
 
     /// How many calls are not answered.
@@ -260,6 +268,11 @@ impl ClientTransport for Back {
 
     fn server(&self) -> SocketAddr {
         ([127, 0, 0, 1], 700).into()
+    }
+
+    fn give_up(&self, why: &'static str) {
+        self.inner.lock().unwrap().given_up = Some(why);
+        self.end();
     }
 }
 

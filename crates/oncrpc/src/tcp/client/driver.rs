@@ -198,14 +198,14 @@ impl Driver {
         });
     }
 
-    /// A NULL call to the program of the oldest call.
-    pub(super) fn null_call(&self) -> Option<Payload> {
+    /// A NULL call to the program of the oldest call, and its XID.
+    pub(super) fn null_call(&self) -> Option<(u32, Payload)> {
         let (_, oldest) = self.calls.first_key_value()?;
         let stream = Stream::from(oldest.command.message.slices().next()?);
         let oldest = CallHeader::decode(&mut Decoder::new(stream)).ok()?.id;
         let id = CallId { xid: self.xids.next_xid(), procedure: 0, ..oldest };
         let mut encoder = Encoder::new();
         CallHeader { id, credential: OpaqueAuth::none(), verifier: OpaqueAuth::none() }.encode(&mut encoder);
-        Some(encoder.finish())
+        Some((id.xid, encoder.finish()))
     }
 }

@@ -25,6 +25,9 @@ use std::{
     time::Duration,
 };
 
+/// Octets of a record mark (RFC 5531 section 11).
+const MARK_OCTETS: u64 = 4;
+
 /// How a connection ended.
 pub(super) enum End {
     /// All handles are gone and nothing is outstanding.
@@ -61,14 +64,18 @@ pub(super) struct Link<'a> {
     io: Box<dyn Io>,
     reader: RecordReader,
     writer: RecordWriter,
-    /// What is waited for, octets received when the timer was set, and the timer.
-    timer: Option<(Watch, u64, BoxFuture<'static, ()>)>,
+    /// What is waited for, the last sign of the server when the timer was set, and the timer.
+    timer: Option<(Watch, Timestamp, BoxFuture<'static, ()>)>,
     commands_open: bool,
     /// The server has answered on this connection.
     answered: bool,
     started: Timestamp,
     /// Octets that have been heard of.
     heard: u64,
+    /// The XID of the NULL that was sent last.
+    null: Option<u32>,
+    /// Octets of answers to NULLs that have not been heard of.
+    alive: u64,
     /// What calls of the server are told of this connection, if any are executed.
     peer: Option<Peer>,
 }
@@ -90,6 +97,8 @@ impl<'a> Link<'a> {
             answered: false,
             started,
             heard: 0,
+            null: None,
+            alive: 0,
             peer,
         };
         link.driver.forget_dropped();
@@ -151,16 +160,30 @@ impl<'a> Link<'a> {
         if !self.commands_open && self.driver.calls.is_empty() {
             return Poll::Ready(End::Finished);
         }
+        self.note_heard();
         self.poll_silence(cx).map(End::Lost)
     }
 
-    fn tell_silence(&mut self) {
+    /// Notes that the server was heard, and whether it has said more than that it is there.
+    fn note_heard(&mut self) {
         let received = self.reader.received();
-        if std::mem::replace(&mut self.heard, received) != received {
-            self.driver.listener.heard(self.driver.env.clock.now());
+        let new = received.saturating_sub(std::mem::replace(&mut self.heard, received));
+        match std::mem::take(&mut self.alive) {
+            _ if new == 0 => {}
+            alive if new == alive => self.driver.listener.alive(self.driver.env.clock.now()),
+            _ => self.driver.listener.heard(self.driver.env.clock.now()),
         }
+    }
+
+    /// The last sign of the server on this connection, or since when one has been waited for.
+    fn last(&self) -> Timestamp {
+        self.started.max(self.driver.listener.last())
+    }
+
+    fn tell_silence(&mut self) {
+        self.note_heard();
         let standing = Standing {
-            since: self.started.max(self.driver.listener.since()),
+            since: self.last(),
             patience: self.patience(Watch::Silence) + self.patience(Watch::Probe),
             is_proof: true,
         };
@@ -192,6 +215,12 @@ impl<'a> Link<'a> {
                 self.driver.outage.answered();
             }
             None => {}
+        }
+        if self.null == Some(xid) {
+            self.null = None;
+            self.alive = self.alive.saturating_add(MARK_OCTETS + record.len() as u64);
+            let (server, calls) = (self.driver.sought.server, self.driver.calls.len());
+            tracing::debug!(%server, calls, "the server has answered a health check: it is slow");
         }
         if let Some(Outstanding { command, sent }) = self.driver.take(xid) {
             command.answer(Reply { stream: record, retransmitted: sent > 1 });
@@ -227,28 +256,33 @@ impl<'a> Link<'a> {
     /// Ready when the server has been silent for too long.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<Lost> {
         loop {
-            let received = self.reader.received();
+            let last = self.last();
             let Some((watch, before, timer)) = &mut self.timer else {
                 if self.driver.calls.is_empty() {
                     return Poll::Pending;
                 }
-                self.set_timer(Watch::Silence);
+                self.set_timer(Watch::Silence, last);
                 continue;
             };
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            let (watch, silent) = (*watch, *before == received);
+            let (watch, silent) = (*watch, *before == last);
             self.timer = None;
             self.driver.forget_dropped();
+            let now = self.driver.env.clock.now();
             match watch {
                 _ if !silent || self.driver.calls.is_empty() => {}
-                Watch::Probe if received == 0 => return Poll::Ready(Lost::Mute),
+                Watch::Probe if self.reader.received() == 0 => return Poll::Ready(Lost::Mute),
                 Watch::Probe => return Poll::Ready(Lost::Silent),
                 Watch::Silence => {
-                    let Some(null) = self.driver.null_call() else { continue };
+                    let Some((xid, null)) = self.driver.null_call() else {
+                        self.set_timer(Watch::Silence, now);
+                        continue;
+                    };
                     self.writer.push(&null);
-                    self.set_timer(Watch::Probe);
+                    self.null = Some(xid);
+                    self.set_timer(Watch::Probe, now);
                     if let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut *self.io), cx) {
                         return Poll::Ready(Lost::Broken(Arc::new(error)));
                     }
@@ -257,10 +291,9 @@ impl<'a> Link<'a> {
         }
     }
 
-    fn set_timer(&mut self, watch: Watch) {
-        let clock = &self.driver.env.clock;
-        let when: Timestamp = clock.now() + self.patience(watch);
-        self.timer = Some((watch, self.reader.received(), clock.sleep_until(when)));
+    fn set_timer(&mut self, watch: Watch, from: Timestamp) {
+        let when: Timestamp = from + self.patience(watch);
+        self.timer = Some((watch, self.last(), self.driver.env.clock.sleep_until(when)));
     }
 }
 

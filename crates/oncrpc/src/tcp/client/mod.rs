@@ -86,8 +86,8 @@ impl ClientOptions {
 }
 
 impl Default for ClientOptions {
-    /// 1 MiB of data; 10 s to connect, 120 s of outage, 10 s for the first answer and 30 s for the first sign, 60 s of
-    /// silence, 10 s for the NULL; pauses of 0.1 to 5 s.
+    /// 1 MiB of data; 10 s to connect, 120 s of outage, 10 s for the first answer and 30 s for the first sign, 20 s of
+    /// silence, 25 s for the NULL, as over RDMA; pauses of 0.1 to 5 s.
     fn default() -> Self {
         Self {
             max_record: MAX_RECORD_OCTETS,
@@ -95,8 +95,8 @@ impl Default for ClientOptions {
             outage: Duration::from_secs(120),
             first_answer: DEFAULT_FIRST_ANSWER,
             first_sign: DEFAULT_FIRST_SIGN,
-            silence: Duration::from_secs(60),
-            probe: Duration::from_secs(10),
+            silence: Duration::from_secs(20),
+            probe: Duration::from_secs(25),
             min_pause: Duration::from_millis(100),
             max_pause: Duration::from_secs(5),
             service: "RPC",
