@@ -159,6 +159,7 @@ pub(super) struct Guest {
     options: GuestOptions,
     dir: PathBuf,
     deadline: Instant,
+    patience: Duration,
     running: Running,
 }
 
@@ -191,7 +192,8 @@ impl Guest {
         let command = qemu::command(context, &options, &dir);
         let log = dir.join(QEMU_LOG);
         let running = Running::start(command, &log, &log)?;
-        Ok(Self { options, dir, deadline: context.deadline(), running })
+        let (deadline, patience) = (context.deadline(), context.patient(COMMAND_PATIENCE));
+        Ok(Self { options, dir, deadline, patience, running })
     }
 
     /// Its folder on the host, `/job` in the guest.
@@ -248,7 +250,7 @@ impl Guest {
         let _ = fs::remove_file(file("command-status"));
         fs::write(file("command-new"), script)?;
         fs::rename(file("command-new"), file("command"))?;
-        let end = (Instant::now() + COMMAND_PATIENCE).min(self.deadline);
+        let end = (Instant::now() + self.patience).min(self.deadline);
         while !file("command-status").exists() {
             if Instant::now() > end {
                 bail!("guest {name} did not run {script:?}; see {}", self.dir.display());

@@ -1,6 +1,6 @@
 //! The lock tests of cthon04, a suite by other people, in mounts of our server and of Linux's.
 
-use super::Job;
+use super::{Job, client_nlm::with_locks};
 use crate::interop::{
     context::Context,
     flavour,
@@ -31,8 +31,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let network = context.network(network::ETHERNET)?;
     let export = context.folder("export")?;
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
-    let options = ["--locks", "on", "--rpcbind", "own"];
-    let server = network.serve(options.into_iter().fold(ServeOptions::new(export), ServeOptions::argument))?;
+    let server = network.serve(with_locks(ServeOptions::new(export), network.host()))?;
     let nfsd = network.nfsd(NfsdOptions::new())?;
 
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/cthon.sh")).mounts(&server).capture();

@@ -4,7 +4,7 @@
 
 use super::{
     Job,
-    holders::{self, Holders, LEFT, NAMES, RANGES, RELEASED_WITHIN, RIGHT, WHOLE_FILES},
+    holders::{self, Holders, LEFT, NAMES, RANGES, RELEASED_WITHIN, RIGHT, Step, WHOLE_FILES},
 };
 use crate::interop::{
     context::Context,
@@ -65,6 +65,14 @@ const ASKS_WITHIN: u64 = 50;
 /// How long a new lock may take when the time of grace is over, in seconds: Linux asks each 5 s.
 const ASKS_IN_GRACE: u64 = 15;
 
+/// Where our server has its lock manager and its status monitor.
+const LOCKD_PORT: u16 = 4045;
+const STATD_PORT: u16 = 4046;
+
+/// What Linux 6.12's server answers otherwise: asked who is in the way, it does not see a shared lock of another client below one of
+/// the client that asks. It refuses the lock itself.
+const NOT_LINUX: Step = (LEFT, "test write 2000 1", "read 1000 0");
+
 /// The files.
 const FILES: [&str; 6] = ["ranges", "whole", "waited", "shared", "kept", "lost"];
 
@@ -78,11 +86,16 @@ fn ours(context: &Context) -> anyhow::Result<()> {
     for name in FILES {
         fs::write(export.join(name), [])?;
     }
-    let grace = GRACE.to_string();
-    let options = ["-v", "--locks", "on", "--rpcbind", "own", "--grace", &grace];
-    let options = options.into_iter().fold(ServeOptions::new(export), ServeOptions::argument);
-    let side = Side::Ours(network.serve(options)?);
+    let options = ServeOptions::new(export).argument("-v").argument("--grace").argument(GRACE.to_string());
+    let side = Side::Ours(network.serve(with_locks(options, network.host()))?);
     run(context, &network, &[0, 1], side)
+}
+
+/// A server whose clients of version 3 lock, and find where. The ports are its own: nobody else is in the network.
+pub(super) fn with_locks(options: ServeOptions, host: Ipv4Addr) -> ServeOptions {
+    let options = options.argument("--locks").argument("on").argument("--rpcbind").argument("own");
+    let options = options.argument("--lockd").argument(format!("{host}:{LOCKD_PORT}"));
+    options.argument("--statd").argument(format!("{host}:{STATD_PORT}"))
 }
 
 fn linux(context: &Context) -> anyhow::Result<()> {
@@ -214,15 +227,17 @@ struct Run<'a> {
 fn run(context: &Context, network: &Network<'_>, places: &[u8; 2], side: Side) -> anyhow::Result<()> {
     let options = |name: &str, who: &str| client(side.mounted(context, script(name, who)));
     let mut guests = Vec::new();
+    // One after the other: soft-iWARP of nfsd can lose the first call of one of two that connect in the same moment.
     for name in NAMES {
-        guests.push(network.guest(options(name, name))?);
-    }
-    for guest in &mut guests {
+        let mut guest = network.guest(options(name, name))?;
         guest.wait_for_mark("ready")?;
+        guests.push(guest);
     }
     let guests = Holders::new(context, guests);
     let mut run = Run { context, network, places, side, guests };
-    run.guests.steps("ranges", RANGES)?;
+    let linux = matches!(run.side, Side::Linux(_));
+    let ranges: Vec<_> = RANGES.iter().copied().filter(|step| !(linux && *step == NOT_LINUX)).collect();
+    run.guests.steps("ranges", &ranges)?;
     run.guests.steps("whole", WHOLE_FILES)?;
     run.with_the_host()?;
     run.waiting()?;

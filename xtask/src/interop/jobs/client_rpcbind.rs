@@ -1,7 +1,7 @@
 //! Our own rpcbind: what `rpcinfo` finds there, of a guest and of the host, mounts that name no port, and what is left of it after
 //! the server's end.
 
-use super::Job;
+use super::{Job, client_nlm::with_locks};
 use crate::interop::{
     context::Context,
     flavour,
@@ -52,8 +52,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
     let host = network.host();
     // Beside the harness's own ports, which are any, those that clients know.
-    let options = ["--locks", "on", "--rpcbind", "own"];
-    let options = options.into_iter().fold(ServeOptions::new(export), ServeOptions::argument);
+    let options = with_locks(ServeOptions::new(export), host);
     let options = options.argument("--listen").argument(format!("{host}:{RDMA_PORT}"));
     let server = network.serve(options.argument("--tcp").argument(format!("{host}:{TCP_PORT}")))?;
 
