@@ -272,7 +272,7 @@ impl Claims {
     }
 
     /// What an owner has locked of a range, ordered, each part clipped to it.
-    pub fn locked(&self, file: FileKey, holder: &Holder, range: Range) -> Vec<(Range, Kind)> {
+    pub fn ranges_of(&self, file: FileKey, holder: &Holder, range: Range) -> Vec<(Range, Kind)> {
         self.on_file(file, |locks, _| (locks.ranges.of(holder, range), Wakes::new()))
     }
 

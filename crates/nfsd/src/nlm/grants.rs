@@ -145,7 +145,7 @@ impl Lockd {
             self.postpone_at(&mut held, at, false);
             return None;
         };
-        let before = self.claims().locked(waiter.key, &waiter.holder, waiter.range);
+        let before = self.claims().ranges_of(waiter.key, &waiter.holder, waiter.range);
         let host_locks = self.host_locks(&waiter.file, &waiter.open);
         let Waiter { key, holder, range, kind, file, .. } = &**waiter;
         let wake = Some(bell(self, host, waiter));

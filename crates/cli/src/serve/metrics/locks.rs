@@ -1,20 +1,26 @@
-//! Locks of version 3: who is monitored, and what has come of notices.
+//! Locks of version 3: what hosts hold and wait for, who is monitored, and what has come of notices.
 
 use super::MEMORY_INTERVAL;
 use metrics::{counter, describe_counter, describe_gauge, gauge};
-use rpcrdma_nfsd::{MonitorCounts, Nfsd};
+use rpcrdma_nfsd::{MonitorCounts, Nfsd, NlmCounts};
 use std::sync::Arc;
 
-/// Tells what the monitor of hosts does, until the runtime ends.
+/// Tells what the lock manager and the monitor of hosts do, until the runtime ends.
 pub(in crate::serve) fn watch_monitor(nfsd: Arc<Nfsd>) {
     describe_gauge!("rpcrdma_nsm_hosts", "Hosts with locks of NFS version 3 on the list of those to be notified");
     describe_gauge!("rpcrdma_nsm_untold", "Hosts that are still to be told of this server's restart");
     describe_counter!("rpcrdma_nsm_notices_sent_total", "Attempts to tell a host of the restart, by what came of them");
     describe_counter!("rpcrdma_nsm_given_up_total", "Hosts that were not reached in time after the restart");
     describe_counter!("rpcrdma_nsm_notices_received_total", "Notices of hosts, by whether they were believed");
+    describe_gauge!("rpcrdma_nlm_hosts", "Hosts that have locked something lately by NLM");
+    describe_gauge!("rpcrdma_nlm_locks", "Byte ranges that hosts have locked by NLM");
+    describe_gauge!("rpcrdma_nlm_shares", "Share reservations of hosts by NLM");
+    describe_gauge!("rpcrdma_nlm_waiting", "Locks that hosts wait for by NLM");
+    describe_counter!("rpcrdma_nlm_grants_total", "Locks that hosts have waited for, by what they said when told");
     tokio::spawn(async move {
         while let Some(counts) = nfsd.monitor_counts() {
             show(&counts);
+            show_locks(&nfsd.lock_counts().unwrap_or_default());
             tokio::time::sleep(MEMORY_INTERVAL).await;
         }
     });
@@ -29,5 +35,16 @@ fn show(counts: &MonitorCounts) {
     counter!("rpcrdma_nsm_given_up_total").absolute(counts.given_up);
     for (believed, count) in [("yes", counts.believed), ("no", counts.disbelieved)] {
         counter!("rpcrdma_nsm_notices_received_total", "believed" => believed).absolute(count);
+    }
+}
+
+fn show_locks(counts: &NlmCounts) {
+    gauge!("rpcrdma_nlm_hosts").set(counts.hosts as f64);
+    gauge!("rpcrdma_nlm_locks").set(counts.locks as f64);
+    gauge!("rpcrdma_nlm_shares").set(counts.shares as f64);
+    gauge!("rpcrdma_nlm_waiting").set(counts.waiting as f64);
+    let said = [("taken", counts.granted), ("unwanted", counts.refused), ("unanswered", counts.unanswered)];
+    for (outcome, count) in said {
+        counter!("rpcrdma_nlm_grants_total", "outcome" => outcome).absolute(count);
     }
 }
