@@ -1,8 +1,8 @@
 //! What a call asks for and what its results say, by the types of `rpcrdma-nfs`: one [`Operation`] for each.
 //!
-//! A procedure of NFS version 3, of MOUNT or of the portmapper is one operation. A COMPOUND of NFS version 4 has several.
-//! Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types, and
-//! `show` escapes them.
+//! A procedure of NFS version 3, of MOUNT or of the portmapper is one operation. A COMPOUND of NFS version 4 has
+//! several. Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types,
+//! and `show` escapes them.
 
 mod field;
 mod files;
