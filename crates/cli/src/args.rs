@@ -186,8 +186,8 @@ pub(crate) struct ServeArgs {
     /// another server that runs is registered there; or answer as a portmapper of its own (own)
     #[arg(long, value_name = "own|system", num_args = 0..=1, require_equals = true, default_missing_value = "system")]
     pub(crate) rpcbind: Option<Rpcbind>,
-    /// With --rpcbind own: where the portmapper listens, over TCP and UDP; may be given several times (default: port 111 of
-    /// the addresses where clients reach something)
+    /// With --rpcbind own: where the portmapper listens, over TCP and UDP; may be given several times (default: port
+    /// 111 of the addresses where clients reach something)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) portmapper: Vec<SocketAddr>,
     /// Threads that serve connections (default: one for each core)

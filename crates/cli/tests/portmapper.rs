@@ -1,6 +1,7 @@
-//! The portmapper of `serve --rpcbind own`, asked over TCP and UDP by honest clients and by others; and what is registered
-//! with rpcbind of the machine. Where root runs the tests and the Debian package rpcbind is installed, `rpcinfo` asks, and
-//! rpcbind answers, in a network of their own where port 111 is free. Where not, those tests say so and do nothing.
+//! The portmapper of `serve --rpcbind own`, asked over TCP and UDP by honest clients and by others; and what is
+//! registered with rpcbind of the machine. Where root runs the tests and the Debian package rpcbind is installed,
+//! `rpcinfo` asks, and rpcbind answers, in a network of their own where port 111 is free. Where not, those tests say so
+//! and do nothing.
 
 mod common;
 
@@ -126,8 +127,8 @@ fn strangers_are_told_that_they_are() {
     assert_eq!(ask_over_tcp(&portmapper, &question), over_udp);
 }
 
-/// Floods, garbage and questions with large answers: nobody is flooded by way of the server, which tells what it has dropped,
-/// and others are answered.
+/// Floods, garbage and questions with large answers: nobody is flooded by way of the server, which tells what it has
+/// dropped, and others are answered.
 ///
 /// proves: RPC-UDP-b
 #[test]
@@ -301,7 +302,8 @@ fn rpcinfo_asks_our_portmapper_in_all_its_versions() {
         |words: &[&str]| all.lines().any(|line| words.iter().all(|word| line.split_whitespace().any(|w| w == *word)));
     assert!(has(&["100003", "3", "rdma", "192.0.2.1.78.81"]), "{all}");
     assert!(has(&["100005", "3", "tcp", "192.0.2.1.78.80"]), "{all}");
-    // GETPORT or GETADDR over TCP and UDP, and a NULL to what it has found: our own programs, and the portmapper itself.
+    // GETPORT or GETADDR over TCP and UDP, and a NULL to what it has found: our own programs, and the portmapper
+    // itself.
     assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100003", "4"]).contains("ready and waiting"));
     assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100005"]).contains("version 3 ready and waiting"));
     assert!(network.output("rpcinfo", &["-u", "192.0.2.1", "100000"]).contains("version 4 ready and waiting"));

@@ -1,5 +1,5 @@
-//! Datagrams for a portmapper: calls with a right header, and anything. Each answer is one to a call that has come, to where that came
-//! from, and not much larger than it.
+//! Datagrams for a portmapper: calls with a right header, and anything. Each answer is one to a call that has come, to
+//! where that came from, and not much larger than it.
 
 use super::mint::Mint;
 use rpcrdma_env::{Env, Heap, SeededRandom, TokioClock};

@@ -83,8 +83,8 @@ fn rpc() -> Vec<Vec<u8>> {
     all
 }
 
-/// Questions to a portmapper, as `portmap::datagrams` reads them: every procedure of every version, of both families, and all of them
-/// one after the other.
+/// Questions to a portmapper, as `portmap::datagrams` reads them: every procedure of every version, of both families,
+/// and all of them one after the other.
 fn portmap() -> Vec<Vec<u8>> {
     let text = |text: &str| {
         let mut octets = [&words(&[text.len() as u32])[..], text.as_bytes()].concat();

@@ -1,7 +1,7 @@
 //! The programs that are asked over UDP: one socket for each address, all of them on the first serving thread.
 //!
-//! What is not answered is counted, and told in the log once a minute: whoever sends datagrams as fast as he likes writes
-//! no log as fast. Clients that are not allowed are told so, in fewer octets than they have sent.
+//! What is not answered is counted, and told in the log once a minute: whoever sends datagrams as fast as he likes
+//! writes no log as fast. Clients that are not allowed are told so, in fewer octets than they have sent.
 
 use super::{
     gate::Gate,

@@ -1,9 +1,9 @@
 //! The line in the log with which a connection ends: who, over what, how long, how much, and why it ended.
 //!
-//! Connections of NFS are told at `INFO`: those that carried calls, and those that did not end in order. The rest is told
-//! at `DEBUG`: those of MOUNT and the portmapper, which last for one call, and those of programs that only look whether
-//! the port is open. Who may connect can make connections end as fast as he likes, so only so many a minute are told at
-//! `INFO`, and then how many were not. Clients that are not allowed have no such line at all.
+//! Connections of NFS are told at `INFO`: those that carried calls, and those that did not end in order. The rest is
+//! told at `DEBUG`: those of MOUNT and the portmapper, which last for one call, and those of programs that only look
+//! whether the port is open. Who may connect can make connections end as fast as he likes, so only so many a minute are
+//! told at `INFO`, and then how many were not. Clients that are not allowed have no such line at all.
 
 use super::{ports::Spoken, tally::Tally};
 use std::{

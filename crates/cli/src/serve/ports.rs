@@ -175,8 +175,8 @@ impl Port {
     }
 }
 
-/// Where the portmapper listens: where the command line says, else at its usual port of every address where clients from
-/// elsewhere reach something.
+/// Where the portmapper listens: where the command line says, else at its usual port of every address where clients
+/// from elsewhere reach something.
 fn portmapper_addresses(named: &[SocketAddr], ports: &[Port]) -> Vec<SocketAddr> {
     if !named.is_empty() {
         return named.to_vec();
@@ -202,8 +202,8 @@ fn explain_portmapper(error: anyhow::Error, address: SocketAddr) -> anyhow::Erro
             "a portmapper runs here already: use --rpcbind system"
         }
         Some(ErrorKind::PermissionDenied) => {
-            "ports below 1024 are for root and for programs with CAP_NET_BIND_SERVICE: clients look for a portmapper at \
-             port 111 only"
+            "ports below 1024 are for root and for programs with CAP_NET_BIND_SERVICE: clients look for a portmapper \
+             at port 111 only"
         }
         _ => return error,
     };

@@ -11,7 +11,8 @@ use rpcrdma_oncrpc::{
     rpcbind::RPCBIND_PROGRAM,
 };
 
-/// NLM's program, and the versions that are for NFS version 3: with offsets of 32 bits, with share reservations, of 64 bits.
+/// NLM's program, and the versions that are for NFS version 3: with offsets of 32 bits, with share reservations, of 64
+/// bits.
 const NLM_PROGRAM: u32 = 100_021;
 const NLM_VERSIONS: [u32; 3] = [1, 3, 4];
 /// NSM's program and its version.

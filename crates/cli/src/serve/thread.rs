@@ -47,8 +47,8 @@ pub(super) const CALLBACK_CREDITS: u32 = 16;
 /// more than that, and iWARP ends the connection.
 pub(super) const CALLBACKS_BETWEEN_ANSWERS: u32 = 16;
 
-/// The largest call to the portmapper over TCP, in bytes: an RPC header whose credential and verifier have 400 bytes each,
-/// and what GETADDR asks with three texts of 128, take 1,244.
+/// The largest call to the portmapper over TCP, in bytes: an RPC header whose credential and verifier have 400 bytes
+/// each, and what GETADDR asks with three texts of 128, take 1,244.
 const PORTMAPPER_RECORD_BYTES: usize = 2048;
 /// The largest call to lockd and statd over TCP, in bytes: the same header, and names, a cookie and an owner of 1,024 bytes
 /// each.

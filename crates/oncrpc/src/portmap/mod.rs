@@ -1,10 +1,11 @@
-//! A portmapper of the program's own: versions 2, 3 and 4 of program 100000 (RFC 1833), for a table that does not change.
+//! A portmapper of the program's own: versions 2, 3 and 4 of program 100000 (RFC 1833), for a table that does not
+//! change.
 //!
-//! It answers where this server's programs are, to whoever has no rpcbind to ask. Nobody can register anything, and nothing
-//! is called in somebody's name: those procedures are what portmappers were abused for.
+//! It answers where this server's programs are, to whoever has no rpcbind to ask. Nobody can register anything, and
+//! nothing is called in somebody's name: those procedures are what portmappers were abused for.
 //!
-//! The table is bounded and owned by the services; an answer is built from it and from the address by which the caller has
-//! reached the portmapper. What cannot be understood is answered as RFC 5531 says; nothing here can fail.
+//! The table is bounded and owned by the services; an answer is built from it and from the address by which the caller
+//! has reached the portmapper. What cannot be understood is answered as RFC 5531 says; nothing here can fail.
 
 mod services;
 mod statistics;

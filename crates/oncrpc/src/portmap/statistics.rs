@@ -1,6 +1,7 @@
 //! How often what was asked, for GETSTAT: a number for each version and procedure, and one for each entry of the table.
 //!
-//! What is asked about programs that are not there is not listed: whoever asks could make such a list as long as he likes.
+//! What is asked about programs that are not there is not listed: whoever asks could make such a list as long as he
+//! likes.
 
 use super::{Entry, Table, VERSIONS};
 use rpcrdma_xdr::Encoder;
@@ -45,8 +46,8 @@ impl Statistics {
         counter.map(|counter| counter.fetch_add(1, Ordering::Relaxed));
     }
 
-    /// Appends the results of GETSTAT: for each version the calls by procedure, SETs and UNSETs that were done, what was
-    /// found, and what was called for others.
+    /// Appends the results of GETSTAT: for each version the calls by procedure, SETs and UNSETs that were done, what
+    /// was found, and what was called for others.
     pub(super) fn encode(&self, table: &Table, encoder: &mut Encoder) {
         for (at, procedures) in self.procedures.iter().enumerate() {
             procedures.iter().for_each(|counter| encoder.u32(counter.load(Ordering::Relaxed)));

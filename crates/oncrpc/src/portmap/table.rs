@@ -1,8 +1,8 @@
 //! What the portmapper knows: which program is where, and which of several places a caller is told.
 //!
-//! A program may listen at several addresses, and at all of them. A caller is told the place that it reaches by the address
-//! by which it has reached the portmapper: that address itself where the program is there or everywhere. What listens for
-//! programs of this machine alone is not told to others.
+//! A program may listen at several addresses, and at all of them. A caller is told the place that it reaches by the
+//! address by which it has reached the portmapper: that address itself where the program is there or everywhere. What
+//! listens for programs of this machine alone is not told to others.
 
 use crate::Netid;
 use std::{
@@ -70,8 +70,8 @@ impl Table {
         &self.0
     }
 
-    /// All that a caller is told who has reached us by `local`: the best place for each program, version and transport, in
-    /// the order of the table.
+    /// All that a caller is told who has reached us by `local`: the best place for each program, version and transport,
+    /// in the order of the table.
     pub(super) fn told(&self, local: IpAddr) -> impl Iterator<Item = Entry> {
         let key = |entry: &Entry| (entry.program, entry.version, entry.netid);
         let best = move |(at, entry): (usize, &Entry)| {
@@ -82,8 +82,8 @@ impl Table {
         self.0.iter().enumerate().filter_map(best)
     }
 
-    /// Where a version of a program is. Without that version any other, the newest first: the caller hears from the program
-    /// which versions there are (RFC 1833 section 2.2.2, where GETVERSADDR differs).
+    /// Where a version of a program is. Without that version any other, the newest first: the caller hears from the
+    /// program which versions there are (RFC 1833 section 2.2.2, where GETVERSADDR differs).
     pub(super) fn find(&self, program: u32, version: u32, netid: Netid, local: IpAddr) -> Option<Entry> {
         let of_program = self.told(local).filter(|entry| (entry.program, entry.netid) == (program, netid));
         of_program.max_by_key(|entry| (entry.version == version, entry.version))

@@ -1,6 +1,7 @@
 //! Addresses in the form that sockets of this machine have, for UADDR2TADDR and TADDR2UADDR.
 //!
-//! Only a program of this machine can use it: the family in the host's byte order, then port and address as on the wire.
+//! Only a program of this machine can use it: the family in the host's byte order, then port and address as on the
+//! wire.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 

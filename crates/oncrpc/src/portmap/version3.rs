@@ -1,7 +1,8 @@
 //! Versions 3 and 4: universal addresses, over any transport.
 //!
-//! RFC 1833 has GETADDR answered for the transport of the question, whatever netid stands in it. Then nobody could ask where
-//! something is over RDMA: here a netid that is known is answered for, and the transport of the question stands for others.
+//! RFC 1833 has GETADDR answered for the transport of the question, whatever netid stands in it. Then nobody could ask
+//! where something is over RDMA: here a netid that is known is answered for, and the transport of the question stands
+//! for others.
 
 use super::{
     Entry, procedure,

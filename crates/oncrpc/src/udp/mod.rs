@@ -4,8 +4,9 @@
 //! or a runtime: [`serve`] returns a handle and a driver future, which the program polls where it likes; a
 //! [`UdpTransport`] asks others.
 //!
-//! Whoever sends a datagram says where it came from, and may lie. So a question costs little until it has passed the limits of
-//! [`ServerOptions`], and an answer is never much larger than its question: nobody is flooded by way of this server.
+//! Whoever sends a datagram says where it came from, and may lie. So a question costs little until it has passed the
+//! limits of [`ServerOptions`], and an answer is never much larger than its question: nobody is flooded by way of this
+//! server.
 
 mod client;
 mod server;
@@ -16,8 +17,8 @@ pub use client::{MAX_CLIENT_DATAGRAM_OCTETS, UdpClientOptions, UdpTransport};
 pub use server::{Dropped, Endpoint, ServerHandle, ServerOptions, serve};
 pub use socket::{Datagrams, Local, Received, Socket};
 
-/// The largest datagram that is taken, in octets: what comes whole through every network. Calls of the programs that are
-/// served so have a tenth of it.
+/// The largest datagram that is taken, in octets: what comes whole through every network. Calls of the programs that
+/// are served so have a tenth of it.
 pub const MAX_DATAGRAM_OCTETS: usize = 1232;
 /// Calls that are executed at a time, in number, over one socket.
 pub const MAX_CALLS: usize = 64;

@@ -1,9 +1,9 @@
 //! A server's socket.
 //!
-//! The driver owns the socket and the calls in flight. A datagram is read into the driver's own memory and looked at there;
-//! only a call that passes every limit is copied, and handed on. Calls run concurrently and are answered in the order in
-//! which they finish, each to where it came from and from the address that it was sent to. What is not answered is counted
-//! by its reason: senders of datagrams expect that some get lost, and send again.
+//! The driver owns the socket and the calls in flight. A datagram is read into the driver's own memory and looked at
+//! there; only a call that passes every limit is copied, and handed on. Calls run concurrently and are answered in the
+//! order in which they finish, each to where it came from and from the address that it was sent to. What is not
+//! answered is counted by its reason: senders of datagrams expect that some get lost, and send again.
 
 use super::{
     CALLS_BY_SOURCE_PER_SECOND, DATAGRAMS_A_TURN, Datagrams, Local, MAX_AMPLIFICATION, MAX_CALLS, MAX_CALLS_BY_SOURCE,
@@ -172,8 +172,8 @@ impl ServerHandle {
     }
 }
 
-/// Serves a socket: the future completes when it was told to drain and every call has run to its end. Dropping the future
-/// closes the socket and drops its calls.
+/// Serves a socket: the future completes when it was told to drain and every call has run to its end. Dropping the
+/// future closes the socket and drops its calls.
 pub fn serve<T: Datagrams>(
     socket: T,
     endpoint: Endpoint,
@@ -346,7 +346,7 @@ impl<T: Datagrams> Driver<T> {
         let Outcome::Reply(reply) = outcome else { return };
         let most = question.len.saturating_mul(self.options.max_amplification).min(self.options.max_datagram);
         if reply.len() > most {
-            tracing::debug!(peer = %question.peer, octets = reply.len(), most, "an answer is too large for its question");
+            tracing::debug!(peer = %question.peer, octets = reply.len(), most, "an answer is too large");
             return self.counts.add(Count::Amplified);
         }
         let count = match self.send(&reply, question) {

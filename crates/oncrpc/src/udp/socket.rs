@@ -1,8 +1,8 @@
 //! Where datagrams come from and go to: the seam, and a socket of this machine.
 //!
-//! A socket on every address of a machine is told by the kernel for which of them each datagram was meant, and answers from
-//! there: a client takes no answer from an address that it did not ask. A datagram for many (broadcast, multicast) is
-//! marked as such.
+//! A socket on every address of a machine is told by the kernel for which of them each datagram was meant, and answers
+//! from there: a client takes no answer from an address that it did not ask. A datagram for many (broadcast, multicast)
+//! is marked as such.
 
 use nix::{
     errno::Errno,
