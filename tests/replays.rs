@@ -23,7 +23,7 @@ use rpcrdma_oncrpc::{
     tcp::{self, Connector, Io},
 };
 use rpcrdma_sim::World;
-use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, Stream};
+use rpcrdma_xdr::{Decoder, Encode, Encoder, Payload, Stream};
 use std::{
     future::poll_fn,
     io,
@@ -407,14 +407,14 @@ impl Simulated {
             between: self.handler.clone(),
             client: Box::new(move || {
                 let here = here.clone();
-                Box::pin(async move { here.transport(wire, CLIENT).await })
+                Box::pin(async move { here.transport(wire, CLIENT).await }) as BoxFuture<'static, _>
             }),
             cut: Arc::new(move || {
                 match wire {
                     Wire::Rdma(_) => cuts.world.cut(CLIENT, SERVER),
                     Wire::Tcp => cuts.tcp.lock().unwrap().store(true, Ordering::Relaxed),
                 }
-                Box::pin(std::future::ready(()))
+                Box::pin(std::future::ready(())) as BoxFuture<'static, ()>
             }),
         }
     }

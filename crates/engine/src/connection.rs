@@ -208,6 +208,11 @@ impl Connection {
         [self.silence.next_wake(), self.requester.next_deadline()].into_iter().flatten().min()
     }
 
+    /// When the connection is closed if nothing comes from the peer, once that is known.
+    pub fn gives_up_at(&self) -> Option<Timestamp> {
+        self.silence.gives_up_at()
+    }
+
     /// Time has passed.
     pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
         if self.closing {

@@ -458,6 +458,15 @@ impl Endpoint {
         }
     }
 
+    /// When the connection is closed if nothing comes from the peer, once that is known.
+    pub fn gives_up_at(&self) -> Option<Timestamp> {
+        match &self.state {
+            State::One(one) => one.gives_up_at(),
+            State::Two(two) => two.gives_up_at(),
+            State::Probing(_) | State::Listening(_) => None,
+        }
+    }
+
     /// Time has passed.
     pub fn wake(&mut self, now: Timestamp, host: &mut dyn Host) {
         match &mut self.state {

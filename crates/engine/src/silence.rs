@@ -76,6 +76,11 @@ impl Silence {
         self.probe_until.or_else(|| self.since.map(|since| since + SILENCE_LIMIT))
     }
 
+    /// When the peer is given up if nothing comes, once that is known.
+    pub(crate) fn gives_up_at(&self) -> Option<Timestamp> {
+        self.probe_until
+    }
+
     /// Asks.
     pub(crate) fn wake(&mut self, now: Timestamp, means: Means) -> Verdict {
         match (self.next_wake(), self.probe_until) {

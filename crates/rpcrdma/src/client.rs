@@ -379,7 +379,9 @@ impl ClientDriver {
                     self.listener.alive(self.env.clock.now());
                 }
                 let since = session.started.max(self.listener.last());
-                Some(Standing { since, patience: SILENCE_LIMIT + PROBE_TIMEOUT, is_proof: false })
+                let judged = session.gives_up_at();
+                let patience = judged.map_or(SILENCE_LIMIT + PROBE_TIMEOUT, |when| when.since(since));
+                Some(Standing { since, patience, is_proof: false })
             }
             _ => None,
         };

@@ -178,6 +178,11 @@ impl Session {
         self.engine.is_probing()
     }
 
+    /// When the connection is closed if nothing comes from the peer, once that is known.
+    pub(crate) fn gives_up_at(&self) -> Option<Timestamp> {
+        self.engine.gives_up_at()
+    }
+
     /// Makes a call that is in the table.
     pub(crate) fn call(&mut self, id: CallId, calls: &mut Calls) {
         let Some(wanted) = calls.wanted(id) else { return };

@@ -14,7 +14,7 @@ use rpcrdma::{
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, Timestamp, TokioClock, tokio_env};
 use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
-use rpcrdma_oncrpc::{Client, ClientTransport, Spread, XidSource, tcp};
+use rpcrdma_oncrpc::{ClientTransport, Spread, XidSource, tcp};
 use rpcrdma_sim::World;
 use rpcrdma_wire::{
     v1::{Body, Header, Lists},
@@ -107,13 +107,14 @@ fn a_server_that_hangs_is_left() {
                 world.sleep(30 * SECOND).await;
                 let told = silence.waiting().expect("calls wait");
                 assert_eq!((told.alive, told.since), (None, begun), "{what}: nothing says that it lives");
+                assert_eq!(told.until.since(begun).as_secs(), seconds + 120, "{what}: what is told is so");
                 assert_eq!(sent(&log, MessageKind::Probe), probes, "{what}");
                 assert!(sent(&log, MessageKind::Call) <= usize::from(credits).max(2), "{what}: within its credits");
                 for (seed, call) in (0..).zip(calls) {
                     finish_read(call, 50_000, seed).await.unwrap();
                 }
                 let took = world.now().since(begun);
-                assert!((seconds..seconds + 5).contains(&took.as_secs()), "{what}: {took:?}");
+                assert!((seconds..seconds + 10).contains(&took.as_secs()), "{what}: {took:?}");
                 assert_eq!((silent_ends(&log), silence.waiting()), (1, None), "{what}");
             });
         }
@@ -188,7 +189,7 @@ fn of_several_connections_one_hangs() {
         assert!(world.now().since(begun) < SECOND, "the other connection carries them");
         assert!(finish_read(held, 9000, 1).await.unwrap().1);
         let took = world.now().since(begun);
-        assert!((45 * SECOND..50 * SECOND).contains(&took), "{took:?}");
+        assert!((45 * SECOND..55 * SECOND).contains(&took), "{took:?}");
     });
 }
 
@@ -238,14 +239,14 @@ async fn slow_and_stopped(env: &Env, transport: Arc<dyn ClientTransport>, is_sto
     client.null().await.unwrap();
     let mut slow = Box::pin(finish_read(start_read(&client, 50_000, 1, 40 * SECOND), 50_000, 1));
     let mut was_slow = false;
-    let (_, again) = poll_fn(|cx| {
-        // Whatever wakes this has a look.
-        was_slow |= silence.waiting().is_some_and(|waiting| waiting.alive.is_some());
-        cx.waker().wake_by_ref();
-        slow.as_mut().poll(cx)
-    })
-    .await
-    .unwrap();
+    let (_, again) = loop {
+        tokio::select! {
+            read = &mut slow => break read.unwrap(),
+            () = tokio::time::sleep(Duration::from_millis(20)) => {
+                was_slow |= silence.waiting().is_some_and(|waiting| waiting.alive.is_some());
+            }
+        }
+    };
     assert!(was_slow && !again, "it was seen to be slow: {was_slow}; sent again: {again}");
     is_stopped.store(true, Ordering::Relaxed);
     let begun = env.clock.now();
