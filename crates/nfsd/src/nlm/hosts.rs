@@ -360,7 +360,7 @@ mod tests {
         let hosts = hosts(9, 9);
         busy(&hosts.enter(address(1), b"busy", NOW).0.unwrap());
         drop(hosts.enter(address(1), b"idle", NOW));
-        let almost = NOW + IDLE_TIME - Duration::from_nanos(1);
+        let almost = NOW + (IDLE_TIME - Duration::from_nanos(1));
         assert!(hosts.forget_idle(almost).is_empty());
         assert_eq!(hosts.forget_idle(NOW + IDLE_TIME).len(), 1);
         assert_eq!(hosts.count(), 1);
