@@ -144,3 +144,22 @@ fn a_client_waits_for_so_many_and_a_file_is_waited_for_by_so_many() {
     (1..=3).for_each(|client| it.claims.release_client(Client::V4(client)));
     assert!(it.claims.is_empty());
 }
+
+/// A client that has given up is not told, and whom it would have excluded is.
+#[test]
+fn who_cancels_leaves_the_queue() {
+    let it = Fixture::new(Limits::default());
+    assert!(it.waits(1, "holder", range(0, 99), Kind::Read));
+    assert!(!it.waits(2, "writer", range(0, 9), Kind::Write));
+    it.claims.cancel(file(1), &owner(2, "writer"), range(0, 8));
+    it.claims.cancel(file(1), &owner(2, "another"), range(0, 9));
+    it.unlock(1, "holder");
+    assert_eq!(it.told(), ["writer"], "another range, and another owner");
+    assert!(it.waits(1, "holder", range(0, 99), Kind::Write));
+    assert!(!it.waits(3, "reader", range(0, 9), Kind::Read));
+    it.claims.cancel(file(1), &owner(3, "reader"), range(0, 9));
+    it.claims.cancel(file(1), &owner(2, "writer"), range(0, 9));
+    it.unlock(1, "holder");
+    assert_eq!(it.told(), [""; 0]);
+    assert!(it.claims.is_empty());
+}
