@@ -305,7 +305,7 @@ fn rpcinfo_asks_our_portmapper_in_all_its_versions() {
     // GETPORT or GETADDR over TCP and UDP, and a NULL to what it has found: our own programs, and the portmapper
     // itself.
     assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100003", "4"]).contains("ready and waiting"));
-    assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100005"]).contains("version 3 ready and waiting"));
+    assert!(network.output("rpcinfo", &["-t", "192.0.2.1", "100005", "3"]).contains("ready and waiting"));
     assert!(network.output("rpcinfo", &["-u", "192.0.2.1", "100000"]).contains("version 4 ready and waiting"));
     assert!(network.output("rpcinfo", &["-T", "tcp", "192.0.2.1", "100003", "3"]).contains("ready and waiting"));
     // GETADDRLIST and GETSTAT of version 4.

@@ -149,7 +149,12 @@ fn local(received: &RecvMsg<'_, '_, SockaddrStorage>) -> Option<Local> {
         ControlMessageOwned::Ipv4PacketInfo(info) => {
             let [meant, reached] = [info.ipi_addr, info.ipi_spec_dst].map(|at| Ipv4Addr::from(at.s_addr.to_ne_bytes()));
             let interface = u32::try_from(info.ipi_ifindex).unwrap_or(0);
-            Some(Local { address: reached.into(), interface, to_many: meant != reached })
+            // What has come before the kernel was asked to tell has the address alone that it was sent to.
+            let (address, to_many) = match reached.is_unspecified() {
+                true => (meant, meant.is_broadcast() || meant.is_multicast()),
+                false => (reached, meant != reached),
+            };
+            Some(Local { address: address.into(), interface, to_many })
         }
         ControlMessageOwned::Ipv6PacketInfo(info) => {
             let address = Ipv6Addr::from(info.ipi6_addr.s6_addr);

@@ -355,6 +355,22 @@ async fn a_socket_on_all_addresses_answers_from_the_one_that_was_asked() {
     }
 }
 
+/// A client that asks as soon as the port is open is answered as all others.
+#[tokio::test]
+async fn a_datagram_that_came_before_the_socket_was_served_is_for_its_address() {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = socket.local_addr().unwrap();
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.send_to(&[7; 5], to).unwrap();
+    let mut socket = Socket::new(socket).unwrap();
+    let mut room = [0; 100];
+    let received = std::future::poll_fn(|cx| socket.poll_receive(cx, &mut room)).await.unwrap();
+    assert_eq!(received.local.map(|local| (local.address, local.to_many)), Some((to.ip(), false)));
+    socket.send(b"answer", received.peer, received.local).unwrap();
+    let (len, from) = client.recv_from(&mut room).unwrap();
+    assert_eq!((&room[..len], from), (&b"answer"[..], to));
+}
+
 #[tokio::test]
 async fn a_datagram_that_is_larger_than_the_room_is_known_to_be() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
