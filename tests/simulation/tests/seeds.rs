@@ -52,10 +52,10 @@ const ONCE_FOUND_SECOND: &[u64] = &[205_943, 211_997, 7_039_690, 7_052_979];
 /// * 6008786: a restart as a client was about to ask about its stateids lost what it had reclaimed.
 /// * 4000966, 6005290: the same. A client that was away as the run ended had to read what it had written; and who heard
 ///   of a lock when it had been taken away and given to another was thought to have it.
-/// * 9017042: a server that was killed right after a client had freed what it had lost let it reclaim nothing of what it
-///   had got since.
-/// * 9012974: a fault of the tests' own. A client was to be told of no loss while it wrote a small file in minor version
-///   0, which is several calls.
+/// * 9017042: a server that was killed right after a client had freed what it had lost let it reclaim nothing of what
+///   it had got since.
+/// * 9012974: a fault of the tests' own. A client was to be told of no loss while it wrote a small file in minor
+///   version 0, which is several calls.
 const ONCE_FOUND_OURS: &[u64] = &[
     10, 18, 50, 1006, 911_662, 917_146, 920_870, 923_504, 925_646, 4_000_966, 6_005_290, 6_008_786, 9_012_974,
     9_017_042,
