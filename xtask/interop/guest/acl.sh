@@ -59,10 +59,11 @@ lists() {
     # A list of a hundred users.
     try setfacl -m "$(seq -f 'u:%g:r' -s, 5000 5099)" file
     getfacl -n file | grep -c '^user:5'
-    try getfacl -n -R folder
+    # In an order that is not the file system's.
+    find folder | sort | xargs getfacl -n
     try setfacl -m u:1000:rw /mnt/acl/nothing
     try setfacl -d -m u:1000:rw file
-    ls -l file folder | sed 's/ .* / /'
+    ls -l file folder | grep -v '^total' | sed 's/ .* / /'
 }
 
 # server NAME HOST PORT MOUNT_PORT EXPORT
@@ -76,7 +77,7 @@ server() {
     # What another mount sees is what the server keeps.
     nfs_unmount
     mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$3,mountport=$4,mountproto=tcp,nolock" "$2:$5" /mnt
-    getfacl -n -R /mnt/acl >>"/job/lists-$1.txt" 2>&1
+    (cd /mnt && find acl | sort | xargs getfacl -n) >>"/job/lists-$1.txt" 2>&1
     nfs_unmount
 }
 server linux "$LINUX" "$LINUX_PORT" "$LINUX_MOUNT" /exports
