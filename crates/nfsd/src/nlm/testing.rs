@@ -11,7 +11,7 @@
 use super::NlmLimits;
 use crate::{
     Locks, Nfsd, Outside, OutsideCall, OutsideError, Queue, StateDirectory,
-    nfs4::testing::{Setup, TestServer},
+    nfs4::testing::TestServer,
     testing::{Beside, Client, SECRET},
 };
 use bytes::Bytes;
@@ -103,10 +103,6 @@ impl World {
 
     pub(crate) fn limited(limits: NlmLimits) -> Self {
         Self::with(TestServer::memory(), limits)
-    }
-
-    pub(crate) fn set_up(setup: Setup) -> Self {
-        Self::with(TestServer::memory_with(setup), NlmLimits::default())
     }
 
     pub(crate) fn with(mut server: TestServer, limits: NlmLimits) -> Self {
