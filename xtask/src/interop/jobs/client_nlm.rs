@@ -1,6 +1,8 @@
-//! Locks of version 3: two Linux clients with an address each, their rpcbind, lockd and statd, and programs on the server's machine.
+//! Locks of version 3: two Linux clients with an address each, their rpcbind, lockd and statd, and programs on the
+//! server's machine.
 //!
-//! The same with Linux's server shows that the job judges right. What Linux 6.12 itself does not do there is told by [`Side`].
+//! The same with Linux's server shows that the job judges right. What Linux 6.12 itself does not do there is told by
+//! [`Side`].
 
 use super::{
     Job,
@@ -69,8 +71,8 @@ const ASKS_IN_GRACE: u64 = 15;
 const LOCKD_PORT: u16 = 4045;
 const STATD_PORT: u16 = 4046;
 
-/// What Linux 6.12's server answers otherwise: asked who is in the way, it does not see a shared lock of another client below one of
-/// the client that asks. It refuses the lock itself.
+/// What Linux 6.12's server answers otherwise: asked who is in the way, it does not see a shared lock of another client
+/// below one of the client that asks. It refuses the lock itself.
 const NOT_LINUX: Step = (LEFT, "test write 2000 1", "read 1000 0");
 
 /// What the guest does to have a second mount, in version 4.
@@ -394,8 +396,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A client's power is cut while it holds a lock and the other waits for it. It boots again with what its statd knows, and
-    /// says so: what it held is free.
+    /// A client's power is cut while it holds a lock and the other waits for it. It boots again with what its statd
+    /// knows, and says so: what it held is free.
     fn client_dies(&mut self) -> anyhow::Result<()> {
         self.guests.holders("lost", "lost")?;
         self.guests.ask("lost", (RIGHT, "write 0 10", "ok"))?;
