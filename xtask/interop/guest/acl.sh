@@ -1,5 +1,5 @@
-# Access control lists of version 3 in mounts of two servers: ours at HOST, NFS_PORT and MOUNT_PORT, Linux's at LINUX, LINUX_PORT and
-# LINUX_MOUNT. What came of each step goes to a file for each server: the host compares them.
+# Access control lists of version 3 in mounts of two servers: ours at HOST, NFS_PORT and MOUNT_PORT, Linux's at LINUX,
+# LINUX_PORT and LINUX_MOUNT. What came of each step goes to a file for each server: the host compares them.
 anna() { setpriv --reuid 1000 --regid 1000 --clear-groups -- bash -c "cd /mnt/acl && $1"; }
 bert() { setpriv --reuid 1001 --regid 1001 --clear-groups -- bash -c "cd /mnt/acl && $1"; }
 # try WORDS...: what a command prints, and whether it succeeds.

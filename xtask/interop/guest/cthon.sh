@@ -1,5 +1,5 @@
-# cthon04's lock tests in mounts of two servers, version 3 over RDMA with locks: ours at HOST, NFS_PORT and MOUNT_PORT, Linux's at LINUX,
-# LINUX_PORT and LINUX_MOUNT.
+# cthon04's lock tests in mounts of two servers, version 3 over RDMA with locks: ours at HOST, NFS_PORT and MOUNT_PORT,
+# Linux's at LINUX, LINUX_PORT and LINUX_MOUNT.
 hostname "$WHO"
 echo "$ADDRESS $WHO" >>/etc/hosts
 rpcbind -w

@@ -1,6 +1,7 @@
 # What the host's commands to a guest consist of that holds locks; before a script that ends in `obey`.
 cat >/tmp/words.sh <<'END'
-# holder NAME FILE: a process that holds locks, and does what it is told; the file's name begins at the mount, or at the root.
+# holder NAME FILE: a process that holds locks, and does what it is told. The file's name begins at the mount, or at
+# the root.
 holder() {
     local file=/mnt/$2
     case $2 in /*) file=$2 ;; esac

@@ -49,8 +49,8 @@ pub(super) fn pjdfstest(image: &Image) -> anyhow::Result<PathBuf> {
     Ok(program)
 }
 
-/// The lock tests of cthon04, built from its source; they need nothing of the guest. Their licence forbids copies: none of
-/// it is in this repository.
+/// The lock tests of cthon04, built from its source; they need nothing of the guest. Their licence forbids copies: none
+/// of it is in this repository.
 pub(super) fn cthon_locks(image: &Image) -> anyhow::Result<Vec<PathBuf>> {
     let cache = image.folder.parent().context("the guest's folder stands alone")?;
     let folder = cache.join(format!("cthon04-{}", &CTHON_COMMIT[..7]));

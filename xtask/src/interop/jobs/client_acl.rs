@@ -1,5 +1,5 @@
-//! Access control lists of version 3 (NFSACL): `setfacl` and `getfacl` in mounts of our server and of Linux's. Both must say the
-//! same, and what a list forbids or grants must hold.
+//! Access control lists of version 3 (NFSACL): `setfacl` and `getfacl` in mounts of our server and of Linux's. Both
+//! must say the same, and what a list forbids or grants must hold.
 
 use super::Job;
 use crate::interop::{

@@ -77,8 +77,8 @@ struct Passed {
     warned: u64,
 }
 
-/// Reads what it prints at its end: a line for the parent and one for the child, `49/49 pass, 1/1 warn, 0/0 fail`. None if a
-/// line is missing, a test failed, or the program ended with another status than 0.
+/// Reads what it prints at its end: a line for the parent and one for the child, `49/49 pass, 1/1 warn, 0/0 fail`. None
+/// if a line is missing, a test failed, or the program ended with another status than 0.
 fn passed(said: &str) -> Option<Passed> {
     let mut sum = Passed { tests: 0, warned: 0 };
     let mut lines = 0;

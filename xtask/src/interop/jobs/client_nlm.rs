@@ -1,6 +1,8 @@
-//! Locks of version 3: two Linux clients with an address each, their rpcbind, lockd and statd, and programs on the server's machine.
+//! Locks of version 3: two Linux clients with an address each, their rpcbind, lockd and statd, and programs on the
+//! server's machine.
 //!
-//! The same with Linux's server shows that the job judges right. What Linux 6.12 itself does not do there is told by [`Side`].
+//! The same with Linux's server shows that the job judges right. What Linux 6.12 itself does not do there is told by
+//! [`Side`].
 
 use super::{
     Job,
@@ -30,7 +32,7 @@ use std::{
 
 pub(super) const JOB: Job = Job {
     name: "client-nlm",
-    about: "locks of version 3: two clients and a program of the host; waiting, a server that is killed, a client that is killed and boots again",
+    about: "locks of version 3: two clients, one of version 4 and a program of the host; waiting, a server that is killed, a client that is killed and boots again",
     seconds: 600,
     guests: 2,
     scales: false,
@@ -69,9 +71,13 @@ const ASKS_IN_GRACE: u64 = 15;
 const LOCKD_PORT: u16 = 4045;
 const STATD_PORT: u16 = 4046;
 
-/// What Linux 6.12's server answers otherwise: asked who is in the way, it does not see a shared lock of another client below one of
-/// the client that asks. It refuses the lock itself.
+/// What Linux 6.12's server answers otherwise: asked who is in the way, it does not see a shared lock of another client
+/// below one of the client that asks. It refuses the lock itself.
 const NOT_LINUX: Step = (LEFT, "test write 2000 1", "read 1000 0");
+
+/// What the guest does to have a second mount, in version 4.
+const MOUNT_VERSION_4: &str = "modprobe nfsv4; mkdir -p /mnt4
+mount -t nfs -o vers=4.2,proto=$NFS_TRANSPORT,port=$NFS_PORT $HOST:$EXPORT /mnt4";
 
 /// The files.
 const FILES: [&str; 6] = ["ranges", "whole", "waited", "shared", "kept", "lost"];
@@ -240,6 +246,7 @@ fn run(context: &Context, network: &Network<'_>, places: &[u8; 2], side: Side) -
     run.guests.steps("ranges", &ranges)?;
     run.guests.steps("whole", WHOLE_FILES)?;
     run.with_the_host()?;
+    run.with_version_4()?;
     run.waiting()?;
     run.server_dies()?;
     run.client_dies()?;
@@ -296,6 +303,31 @@ impl Run<'_> {
             self.guests.run(who, "tell shared end; gone shared")?;
         }
         Ok(())
+    }
+
+    /// What one client locks by version 3 and the other by version 4 is the same to both.
+    fn with_version_4(&self) -> anyhow::Result<()> {
+        self.guests.run(RIGHT, MOUNT_VERSION_4)?;
+        self.guests.run(LEFT, "holder three shared")?;
+        self.guests.run(RIGHT, "holder four /mnt4/shared")?;
+        self.guests.ask("three", (LEFT, "write 0 100", "ok"))?;
+        self.guests.ask("four", (RIGHT, "write 50 1", "taken"))?;
+        self.guests.ask("four", (RIGHT, "test read 50 1", "write 0 100"))?;
+        self.guests.ask("four", (RIGHT, "write 100 100", "ok"))?;
+        self.guests.ask("three", (LEFT, "read 150 1", "taken"))?;
+        self.guests.ask("three", (LEFT, "test write 150 0", "write 100 100"))?;
+        for (holder, who, words, back) in
+            [("four", RIGHT, "wait write 0 10", "unlock 0 100"), ("three", LEFT, "wait write 100 10", "unlock 0 0")]
+        {
+            let (other, has) = if who == RIGHT { ("three", LEFT) } else { ("four", RIGHT) };
+            self.guests.run(who, &format!("tell {holder} {words}"))?;
+            self.guests.still_waits(holder, who, 2)?;
+            self.guests.ask(other, (has, back, "ok"))?;
+            let found = self.guests.run(who, &format!("answer {holder} {}", self.waits()))?;
+            ensure!(found == "ok", "{words:?} of {} is answered {found:?} when {other} gave it back", NAMES[who]);
+        }
+        self.guests.run(LEFT, "tell three end; gone three")?;
+        self.guests.run(RIGHT, "tell four end; gone four; umount /mnt4").map(drop)
     }
 
     /// Locks that are waited for; the client that waits is called, as its interface saw.
@@ -364,8 +396,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A client's power is cut while it holds a lock and the other waits for it. It boots again with what its statd knows, and
-    /// says so: what it held is free.
+    /// A client's power is cut while it holds a lock and the other waits for it. It boots again with what its statd
+    /// knows, and says so: what it held is free.
     fn client_dies(&mut self) -> anyhow::Result<()> {
         self.guests.holders("lost", "lost")?;
         self.guests.ask("lost", (RIGHT, "write 0 10", "ok"))?;

@@ -1,5 +1,5 @@
-//! Our own rpcbind: what `rpcinfo` finds there, of a guest and of the host, mounts that name no port, and what is left of it after
-//! the server's end.
+//! Our own rpcbind: what `rpcinfo` finds there, of a guest and of the host, mounts that name no port, and what is left
+//! of it after the server's end.
 
 use super::{Job, client_nlm::with_locks};
 use crate::interop::{

@@ -1,5 +1,5 @@
-//! Processes of two guests that hold locks of the same files and do what the host tells them (`xtask locks --commands`), and what
-//! each of them is to be given while the other holds something.
+//! Processes of two guests that hold locks of the same files and do what the host tells them (`xtask locks
+//! --commands`), and what each of them is to be given while the other holds something.
 
 use crate::interop::{context::Context, guest::Guest};
 use anyhow::ensure;
@@ -9,7 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The words that the host's commands to a guest consist of; for [`GuestOptions::before`](crate::interop::guest::GuestOptions::before).
+/// The words that the host's commands to a guest consist of; for
+/// [`GuestOptions::before`](crate::interop::guest::GuestOptions::before).
 pub(super) const WORDS: &str = include_str!("../../../interop/guest/holders.sh");
 
 /// The guests in the order in which they boot.
@@ -150,7 +151,8 @@ impl Holders {
         Ok(())
     }
 
-    /// A lock is waited for, `waits` seconds at most once it is free, until its holder gives it back, closes the file, or dies.
+    /// A lock is waited for, `waits` seconds at most once it is free, until its holder gives it back, closes the file,
+    /// or dies.
     pub(super) fn wait_and_end(&self, context: &Context, waits: u64) -> anyhow::Result<()> {
         for (kind, back, waiter) in
             [("write 0 10", "unlock 0 10", RIGHT), ("exclusive", "none", LEFT), ("write 0 10", "end", RIGHT)]
