@@ -96,9 +96,9 @@ fn a_client_is_released_and_only_that_one() {
 fn what_an_owner_has_of_a_range_is_told_in_order() {
     let claims = claims();
     let (own, other) = (owner(1, "a"), owner(2, "a"));
-    claims.locked(file(1), &own, range(20, 29), Kind::Write).unwrap();
-    claims.locked(file(1), &own, range(0, 9), Kind::Read).unwrap();
-    claims.locked(file(1), &other, range(0, 9), Kind::Read).unwrap();
+    claims.lock_as(file(1), &own, range(20, 29), Kind::Write).unwrap();
+    claims.lock_as(file(1), &own, range(0, 9), Kind::Read).unwrap();
+    claims.lock_as(file(1), &other, range(0, 9), Kind::Read).unwrap();
     assert_eq!(
         claims.ranges_of(file(1), &own, range(5, 24)),
         [(range(5, 9), Kind::Read), (range(20, 24), Kind::Write)]
