@@ -5,6 +5,7 @@ use rpcrdma_env::{Allocator, BoxFuture, Buffer, Env, Heap, Memory, SeededRandom,
 use rpcrdma_nfs::{
     Call,
     mount::{self, DirectoryPath, MountReply},
+    nfsacl,
     v3::{
         self, Answer, Attributes, Create, CreateHow, Created, Failure, GetAttributes, Handle, Lookup, LookupOk, Name,
         NewAttributes, Read, ReadOk, Stability, Status, WeakCache, Write, WriteOk,
@@ -176,8 +177,8 @@ impl Client {
             Connection::new(peer, peer, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         connection.reverse = reverse;
         let context = CallContext::new(Arc::new(connection));
-        let is_mount = program == mount::PROGRAM;
-        let handler = if is_mount { &self.mount } else { &self.nfs };
+        let is_beside = !matches!(program, v3::PROGRAM | nfsacl::PROGRAM);
+        let handler = if is_beside { &self.mount } else { &self.nfs };
         handler.handle(context, Stream::from(encoder.finish().to_bytes()))
     }
 

@@ -44,6 +44,8 @@ pub(in crate::nfs4) enum Answers {
     Lost,
     /// Its answer does not come until it is let go.
     Nothing,
+    /// It is not there: it answers nothing, not even whether it is.
+    Away,
 }
 
 /// What the client's end of the connection keeps.
@@ -75,7 +77,10 @@ pub(in crate::nfs4) fn reached(server: &TestServer, client: &TestClient) -> Arc<
 
 impl Kept {
     fn hear(&mut self, heard: &Heard) -> Said {
-        // CB_NULL, or a question what became of a slot.
+        if matches!(self.answers, Answers::Away) {
+            return Said::Nothing;
+        }
+        // CB_NULL, a question whether it is there, or what became of a slot.
         let Some(args) = heard.ops().first() else {
             return if heard.args.is_some() { Said::Results(heard.with(Vec::new())) } else { Said::Well };
         };
@@ -91,7 +96,7 @@ fn answered(heard: &Heard, args: &callback::Args, answers: &Answers) -> Said {
         Outcome::GetAttr(Ok(CbGetAttrOk { attributes }))
     };
     let one = match (answers, args) {
-        (Answers::Nothing, _) => return Said::Nothing,
+        (Answers::Nothing | Answers::Away, _) => return Said::Nothing,
         (Answers::Lost, _) => {
             let (server, after) = (([127, 0, 0, 1], 700).into(), Duration::from_secs(1));
             return Said::Failed(TransportError::NotAnswered { server, after });

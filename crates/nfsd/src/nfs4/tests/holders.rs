@@ -213,7 +213,8 @@ fn who_has_lost_one_and_is_away_loses_all_its_delegations_and_nothing_else() {
     assert_eq!(open(&other, "f", "o", WRITE, 0).err(), Some(Status::DELAY));
     server.drive();
     assert_eq!(holder.calls(), 1);
-    // It was heard of when it answered.
+    // It was heard of when it answered, and is not there when the server asks after it.
+    holder.answer(Answers::Away);
     pass(&server, &[&other], 89);
     let told = warnings(|| pass(&server, &[&other], 2));
     let counts = server.nfsd.version_4_counts().unwrap();
