@@ -4,7 +4,7 @@ use super::{
     nfs_versions::NfsVersions,
     ports::{Port, Ports, Spoken},
 };
-use rpcrdma_nfs::{mount, v3, v4};
+use rpcrdma_nfs::{mount, nfsacl, v3, v4};
 use rpcrdma_oncrpc::{
     Netid,
     portmap::{self, Entry},
@@ -32,18 +32,20 @@ fn at(port: &Port, nfs: NfsVersions) -> Vec<Entry> {
         (_, Some(_)) => Netid::udp(&address),
         (_, None) => Netid::tcp(&address),
     };
-    let of_nfs = [(nfs.has_3(), v3::VERSION), (nfs.has_4(), v4::VERSION)];
-    let (program, versions) = match port.spoken {
+    let all = |program, versions: &[u32]| versions.iter().map(|version| (program, *version)).collect();
+    let served: Vec<(u32, u32)> = match port.spoken {
         Spoken::Rdma | Spoken::Nfs => {
-            let served = of_nfs.into_iter().filter(|(is_served, _)| *is_served);
-            (v3::PROGRAM, served.map(|(_, version)| version).collect())
+            // Access control lists of version 3 are at the same port (ULB-4.2-a).
+            let of_3 = [(v3::PROGRAM, v3::VERSION), (nfsacl::PROGRAM, nfsacl::VERSION_3)];
+            let of_3 = of_3.into_iter().filter(|_| nfs.has_3());
+            of_3.chain(nfs.has_4().then_some((v4::PROGRAM, v4::VERSION))).collect()
         }
-        Spoken::Mount => (mount::PROGRAM, vec![mount::VERSION_3, mount::VERSION_1]),
-        Spoken::Portmapper => (RPCBIND_PROGRAM, portmap::VERSIONS.to_vec()),
-        Spoken::Lockd => (NLM_PROGRAM, NLM_VERSIONS.to_vec()),
-        Spoken::Statd => (NSM_PROGRAM, vec![NSM_VERSION]),
+        Spoken::Mount => all(mount::PROGRAM, &[mount::VERSION_3, mount::VERSION_1]),
+        Spoken::Portmapper => all(RPCBIND_PROGRAM, &portmap::VERSIONS),
+        Spoken::Lockd => all(NLM_PROGRAM, &NLM_VERSIONS),
+        Spoken::Statd => all(NSM_PROGRAM, &[NSM_VERSION]),
     };
-    versions.into_iter().map(|version| Entry { program, version, netid, address }).collect()
+    served.into_iter().map(|(program, version)| Entry { program, version, netid, address }).collect()
 }
 
 #[cfg(test)]
@@ -83,5 +85,15 @@ mod tests {
             "program 100024 version 1 over udp6",
         ];
         assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn lists_of_version_3_are_at_its_ports() {
+        let address = "127.0.0.1:2049".parse().unwrap();
+        let ports = Ports(vec![Port { spoken: Spoken::Nfs, address, listener: None, datagrams: None }]);
+        let told =
+            |nfs: &str| -> Vec<_> { entries(&ports, nfs.parse().unwrap()).iter().map(ToString::to_string).collect() };
+        assert_eq!(told("3"), ["program 100003 version 3 over tcp", "program 100227 version 3 over tcp"]);
+        assert_eq!(told("4.2"), ["program 100003 version 4 over tcp"]);
     }
 }
