@@ -33,6 +33,32 @@ fn after_a_restart_hosts_lock_again_what_they_had_and_others_wait() {
     }
 }
 
+/// How many files the state directory has: one for each host on the list, and some others.
+fn files_of_state(world: &World) -> usize {
+    let mut directories = vec![world.server.scratch.path().join("state")];
+    let mut files = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() { directories.push(entry.path()) } else { files += 1 }
+        }
+    }
+    files
+}
+
+/// A notice from another address than the one that a host has mounted from means nothing to it.
+#[test]
+fn a_host_is_on_the_list_for_each_address_of_the_server_that_it_locks_by() {
+    let world = World::memory();
+    let (mut a, _, file) = two(&world);
+    let before = files_of_state(&world);
+    for (called, listed) in [([198, 51, 100, 1], 1), ([198, 51, 100, 2], 2), ([198, 51, 100, 1], 2)] {
+        a.rpc.called = Some(called.into());
+        assert_eq!(a.lock(&file, "o", ALL, WRITE), Status::Granted);
+        assert_eq!(files_of_state(&world) - before, listed, "{called:?}");
+    }
+}
+
 /// What nobody is told of after a restart is no reason to wait.
 #[test]
 fn who_is_not_monitored_reclaims_nothing() {
@@ -77,18 +103,7 @@ fn a_host_that_has_started_again_has_nothing() {
 fn who_cannot_be_monitored_gets_no_lock() {
     let world = World::limited(NlmLimits { hosts_of_client: 100, ..NlmLimits::default() });
     let file = world.file("f");
-    let list = world.server.scratch.path().join("state");
-    let count = || {
-        let mut names = vec![list.clone()];
-        let mut files = 0;
-        while let Some(directory) = names.pop() {
-            for entry in std::fs::read_dir(directory).unwrap() {
-                let entry = entry.unwrap();
-                if entry.file_type().unwrap().is_dir() { names.push(entry.path()) } else { files += 1 }
-            }
-        }
-        files
-    };
+    let count = || files_of_state(&world);
     let before = count();
     let (granted, refused): (Vec<_>, Vec<_>) = (0..66)
         .map(|number| world.host(1, &format!("host{number}")).lock(&file, "o", ALL, READ))
