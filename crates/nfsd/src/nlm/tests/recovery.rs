@@ -1,7 +1,10 @@
 //! Restarts: of the server, and of hosts.
 
 use super::*;
-use crate::nlm::testing::GRACE_SECONDS;
+use crate::{
+    nlm::{locks::release, testing::GRACE_SECONDS, waiting::Wish},
+    testing::wait,
+};
 use rpcrdma_nfs::nlm::{ShareAccess, ShareDeny};
 
 const ALL: (u64, u64) = (0, 0);
@@ -95,6 +98,42 @@ fn a_host_that_has_started_again_has_nothing() {
             assert_eq!((counts.locks, counts.shares, counts.waiting), (1, 1, 0));
             b.free_all();
         }
+    });
+}
+
+/// What a notice frees is freed by a worker, who may come late; and calls from before the restart may come later still.
+#[test]
+fn what_a_host_locks_after_its_notice_is_not_freed_with_what_it_had() {
+    on_each(|world| {
+        let (a, b, file) = two(world);
+        let (other, lockd) = (world.file("g"), world.server.nfsd.lock_manager());
+        assert_eq!(b.lock(&other, "o", ALL, WRITE), Status::Granted);
+        assert_eq!(a.lock(&file, "before", (0, 5), WRITE), Status::Granted);
+        assert_eq!(a.wait(&other, "late", ALL, WRITE), Status::Blocked);
+        let before = lockd.hosts.find(a.address(), b"alpha").unwrap();
+        let waiter = before.held().waiting[0].waiter.clone();
+        world.notify(1, "alpha", 3);
+        assert_eq!(a.lock(&file, "after", (0, 5), WRITE), Status::Granted);
+        release(lockd.claims(), &before);
+        assert_eq!(b.lock(&file, "o", (0, 5), WRITE), Status::Denied, "who has started again has it");
+        // A call that was under way when the notice came, and can have its lock now.
+        assert_eq!(b.unlock(&other, "o", ALL), Status::Granted);
+        let using = wait(lockd.server.using(&waiter.file, None, waiter.kind)).ok();
+        let wish = Wish {
+            file: waiter.file.clone(),
+            key: waiter.key,
+            holder: waiter.holder.clone(),
+            range: waiter.range,
+            kind: waiter.kind,
+            lock: waiter.lock.clone(),
+            version: waiter.version,
+            form: waiter.form,
+            local: waiter.local,
+            open: waiter.open.clone(),
+        };
+        assert_eq!(lockd.lock_now(&before, &wish, using, true), Err(Status::DeniedNoLocks));
+        assert_eq!(b.lock(&other, "o", ALL, WRITE), Status::Granted, "nobody has it for ever");
+        assert_eq!(world.counts().hosts, 2);
     });
 }
 
