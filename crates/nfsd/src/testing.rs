@@ -80,6 +80,8 @@ pub(crate) struct Client {
     pub(crate) gid: u32,
     pub(crate) groups: Vec<u32>,
     pub(crate) address: IpAddr,
+    /// The server's address that it calls, if not its own.
+    pub(crate) called: Option<IpAddr>,
     pub(crate) limits: Limits,
     /// Memory for results.
     pub(crate) memory: Arc<dyn Allocator>,
@@ -102,6 +104,7 @@ impl Client {
             gid: 0,
             groups: Vec::new(),
             address: [127, 0, 0, 1].into(),
+            called: None,
             limits: Limits::new((1 << 20) + 65536, (1 << 20) + 65536),
             memory: Arc::new(Heap),
             connection: 1,
@@ -141,6 +144,7 @@ impl Client {
             gid,
             groups: groups.to_vec(),
             address: self.address,
+            called: self.called,
             limits: self.limits,
             memory: self.memory.clone(),
             connection: self.connection,
@@ -173,8 +177,9 @@ impl Client {
             None => (None, gone),
         };
         let peer = SocketAddr::new(self.address, self.port);
+        let local = SocketAddr::new(self.called.unwrap_or(self.address), self.port);
         let mut connection =
-            Connection::new(peer, peer, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
+            Connection::new(peer, local, self.connection, TransportKind::Tcp, self.limits, self.memory.clone(), gone);
         connection.reverse = reverse;
         let context = CallContext::new(Arc::new(connection));
         let is_beside = !matches!(program, v3::PROGRAM | nfsacl::PROGRAM);

@@ -204,10 +204,11 @@ impl Lockd {
     }
 
     async fn tell_by_message(&self, waiter: &Waiter, cookie: u64) -> Said {
-        let answer = self.answers.expect(cookie, waiter.file.caller.origin.connection.ip().to_canonical());
+        let mut answer = self.answers.expect(cookie, waiter.file.caller.origin.connection.ip().to_canonical());
         let late = self.clock.sleep_until(self.clock.now() + CALL_TIME);
         let said = match self.call_granted(waiter, cookie, Procedure::GrantedMessage).await {
-            Err(_) => Said::Nothing,
+            // Some do not reply to a message, as its answer is a call of their own.
+            Err(_) => answer.try_recv().map_or(Said::Nothing, Said::of),
             Ok(_) => match select(answer, late).await {
                 Either::Left((Ok(status), _)) => Said::of(status),
                 _ => Said::Nothing,

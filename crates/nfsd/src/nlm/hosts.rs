@@ -53,6 +53,8 @@ pub(super) struct Held {
     pub(super) shares: HashMap<(FileKey, Holder), Reserved>,
     /// What it waits for, in the order in which it began.
     pub(super) waiting: Vec<Waiting>,
+    /// It has started again, and is another host now: calls that came before that get nothing any more.
+    pub(super) is_over: bool,
 }
 
 /// What an owner's locks on a file need.
@@ -216,7 +218,23 @@ impl Hosts {
         hosts.iter().find(|host| host.is(address, name)).cloned()
     }
 
-    /// The same, known from now on, if there is room for it. One that holds nothing makes room for it and is forgotten.
+    /// Forgets the host of this name at this address, which has started again: what it locks from now on is another
+    /// host's, which is not freed with what this one has.
+    pub(super) fn take(&self, address: IpAddr, name: &[u8]) -> Option<Arc<Host>> {
+        let client = ClientNetwork::of(address);
+        let mut table = self.table();
+        let hosts = table.clients.get_mut(&client)?;
+        let at = hosts.iter().position(|host| host.is(address, name))?;
+        let host = hosts.swap_remove(at);
+        if hosts.is_empty() {
+            table.clients.remove(&client);
+        }
+        table.count -= 1;
+        Some(host)
+    }
+
+    /// The host of this name at this address, known from now on, if there is room for it. One that holds nothing makes
+    /// room for it and is forgotten.
     pub(super) fn enter(&self, address: IpAddr, name: &[u8], now: Timestamp) -> (Option<Arc<Host>>, Vec<Arc<Host>>) {
         let client = ClientNetwork::of(address);
         let mut table = self.table();

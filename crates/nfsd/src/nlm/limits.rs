@@ -11,8 +11,8 @@ pub const MAX_NLM_HOSTS_OF_CLIENT: usize = 16;
 /// table of claims has room for.
 pub const MAX_NLM_LOCKS_OF_HOST: usize = 8_192;
 /// The most files that a host's owners may have locked or reserved, each counted once for each owner: a name has up to
-/// 1,028 octets.
-pub const MAX_NLM_OWNERS_OF_HOST: usize = 4_096;
+/// 1,028 octets. The hosts of one client together have at most half of what all may have.
+pub const MAX_NLM_OWNERS_OF_HOST: usize = 2_048;
 /// The same of all hosts: 128 MiB at most.
 pub const MAX_NLM_OWNERS: usize = 65_536;
 /// The most locks that a host may wait for: a process waits for one at a time.
@@ -21,8 +21,9 @@ pub const MAX_NLM_WAITING_OF_HOST: usize = 256;
 pub const MAX_NLM_WAITING: usize = 8_192;
 /// The most calls under way to the hosts of one client network.
 pub const MAX_NLM_CALLS_TO_CLIENT: usize = 16;
-/// The most calls under way to all.
-pub const MAX_NLM_CALLS: usize = 256;
+/// The most calls under way to all. The program has room for more: a lock is not taken for a host that cannot be told
+/// of it.
+pub const MAX_NLM_CALLS: usize = 96;
 
 /// How long a host has to answer a call: while it is asked whether it takes a lock, others wait for that.
 pub(super) const CALL_TIME: Duration = Duration::from_secs(5);

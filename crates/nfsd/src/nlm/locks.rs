@@ -192,7 +192,7 @@ impl Lockd {
     }
 
     /// Asks for a lock in a host's stead, and puts it among those that are waited for if it is. Sleeps.
-    fn lock_now(
+    pub(super) fn lock_now(
         self: &Arc<Self>,
         host: &Arc<Host>,
         wish: &Wish,
@@ -200,6 +200,9 @@ impl Lockd {
         waits: bool,
     ) -> Result<Status, Status> {
         let mut held = host.held();
+        if held.is_over {
+            return Err(Status::DeniedNoLocks);
+        }
         let mut known = held.waits_at(wish.key, &wish.holder, wish.range);
         if known.is_some_and(|at| held.waiting[at].waiter.kind != wish.kind) {
             self.stop_waiting(&mut held, known.take(), wish);
@@ -369,9 +372,10 @@ impl Lockd {
     }
 }
 
-/// Frees all that a host holds and waits for. Sleeps.
+/// Frees all that a host holds and waits for, who is known no more. Sleeps.
 pub(super) fn release(claims: &Claims, host: &Host) {
     let mut held = host.held();
+    held.is_over = true;
     while !held.waiting.is_empty() {
         held.end_waiting(0);
     }

@@ -186,9 +186,8 @@ impl Lockd {
     /// # Errors
     /// If it cannot be put on the list: it would lose its locks without a word.
     async fn watched(&self, host: &Host, call: &Call) -> Result<(), Status> {
-        if host.is_watched() {
-            return Ok(());
-        }
+        // Also one that is watched already: each address by which it knows this server has an entry of its own, as a notice
+        // from another one means nothing to it.
         let watched = self.monitor.monitor(host.address(), call.local(), host.name()).await;
         watched.map(|()| host.set_watched()).map_err(|error| {
             tracing::debug!(client = %host.address(), %error, "a host gets no locks");
@@ -216,7 +215,8 @@ impl Lockd {
 
     /// Frees all that the host of this name at this address holds and waits for.
     async fn free_all(self: &Arc<Self>, address: IpAddr, name: &[u8]) {
-        if let Some(host) = self.hosts.find(address, name) {
+        if let Some(host) = self.hosts.take(address, name) {
+            self.forget(vec![host.clone()]);
             let _ = self
                 .on_worker(Origin::at((address, 0).into()), move |lockd| locks::release(lockd.claims(), &host))
                 .await;
@@ -275,8 +275,9 @@ impl Lockd {
 
 impl Holders for Lockd {
     fn rebooted(&self, address: IpAddr, name: &[u8]) {
-        let Some(host) = self.hosts.find(address, name) else { return };
-        // What it held is freed by a worker, as files are closed; until then it is as if the notice came later.
+        let Some(host) = self.hosts.take(address, name) else { return };
+        self.forget(vec![host.clone()]);
+        // What it held is freed by a worker, as files are closed. Meanwhile it may lock anew, as another host.
         let (claims, origin) = (self.claims().clone(), Origin::at((address, 0).into()));
         drop(self.queue.ask(origin, move || locks::release(&claims, &host)));
     }

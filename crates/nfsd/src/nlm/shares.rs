@@ -65,6 +65,9 @@ impl Lockd {
     fn share_now(&self, host: &Host, asked: Asked) -> Result<Status, Status> {
         let Asked { file, holder, modes: (access, deny), open, _using } = asked;
         let (key, mut held) = (key_of(&file), host.held());
+        if held.is_over {
+            return Err(Status::DeniedNoLocks);
+        }
         let place_key = (key, holder.clone());
         if let Some(known) = held.shares.get_mut(&place_key) {
             if known.share.downgrade(access, deny).is_ok() {

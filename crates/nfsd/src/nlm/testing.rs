@@ -37,6 +37,7 @@ use std::{
     task::{Context, Waker},
     time::Duration,
 };
+use tokio::sync::oneshot;
 
 /// For how long hosts may lock again what they had, in tests.
 pub(crate) const GRACE_SECONDS: u64 = 90;
@@ -53,6 +54,8 @@ pub(crate) struct Ears {
     heard: Mutex<Vec<OutsideCall>>,
     /// What is said to the next calls; to further ones it is yes.
     says: Mutex<VecDeque<Saying>>,
+    /// What is said to the next call, when it is said.
+    pub(crate) late: Mutex<Option<oneshot::Receiver<Saying>>>,
     /// Whether nobody answers at all.
     pub(crate) is_silent: Mutex<bool>,
 }
@@ -63,9 +66,12 @@ impl Outside for Ears {
         if *self.is_silent.lock().unwrap() {
             return Box::pin(std::future::pending());
         }
+        let results = |said: Saying| said.map(|status| bytes_of(&Response { cookie: Cookie::default(), status }));
+        if let Some(late) = self.late.lock().unwrap().take() {
+            return Box::pin(async move { results(late.await.unwrap()) });
+        }
         let said = self.says.lock().unwrap().pop_front().unwrap_or(Ok(Status::Granted));
-        let results = said.map(|status| bytes_of(&Response { cookie: Cookie::default(), status }));
-        Box::pin(std::future::ready(results))
+        Box::pin(std::future::ready(results(said)))
     }
 }
 

@@ -223,8 +223,11 @@ impl Hosts {
                 match host.used {
                     // It has taken a lock since: what says so and what says the contrary may cross.
                     Use::Idle(_) if holds(*address, &host.name) => host.used = Use::Holds,
-                    Use::Idle(since) if now.since(since) >= IDLE_TIME && host.is_spare() => idle.push((*address, at)),
-                    Use::Idle(_) | Use::Holds | Use::Past => {}
+                    Use::Idle(since) if now.since(since) < IDLE_TIME || !host.is_spare() => {}
+                    // Its notice may come again, and would free what it has locked since if nobody knew of the first.
+                    Use::Idle(_) if host.heard.is_some_and(|(_, when)| now.since(when) < NOTIFY_TIME) => {}
+                    Use::Idle(_) => idle.push((*address, at)),
+                    Use::Holds | Use::Past => {}
                 }
             }
         }
@@ -307,16 +310,13 @@ impl Hosts {
         due.min()
     }
 
-    /// A host has answered our notice. The file of one that is not needed on the list any more.
-    pub(super) fn told(&mut self, listed: &Listed) -> Option<FileNumber> {
-        let host = self.find(listed)?;
+    /// A host has answered our notice. It has a while to come back: if we start again before, it is told again.
+    pub(super) fn told(&mut self, listed: &Listed, now: Timestamp) {
+        let Some(host) = self.find(listed) else { return };
         host.notice = Notice::Done;
-        if host.used != Use::Past {
-            return None;
+        if host.used == Use::Past {
+            host.used = Use::Idle(now);
         }
-        let same = |host: &Host| host.local == listed.local && host.name == listed.name;
-        let at = self.of.get(&listed.address)?.iter().position(same)?;
-        self.take(listed.address, at).map(|host| host.file)
     }
 
     /// A host has not answered our notice. Whether it is left alone from now on.

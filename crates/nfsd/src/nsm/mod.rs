@@ -2,7 +2,7 @@
 //!
 //! Locks of NFS version 3 end with the host that holds them, and nobody renews them. So lockd has each host put on a list
 //! ([`Monitor::monitor`]) before its first lock is granted; the list is durable. After a restart every host on it is told
-//! ([`notices`]), and claims its locks again; who was told is off the list until it locks again. A host that tells us of
+//! ([`notices`]), and claims its locks again; who does not is off the list after a while. A host that tells us of
 //! its restart ([`service`]) has its locks freed, those of the host at the address that the notice comes from.
 //!
 //! Owns the list on the disk ([`list`]) and the table of who is on it ([`hosts`]). A disk that fails fails the lock.

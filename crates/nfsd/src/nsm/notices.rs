@@ -69,8 +69,8 @@ impl Monitor {
         match self.call(&listed).await {
             Ok(()) => {
                 self.totals.told.fetch_add(1, Ordering::Relaxed);
-                let file = self.hosts().told(&listed);
-                self.remove(file.into_iter().collect()).await;
+                let now = self.clock.now();
+                self.hosts().told(&listed, now);
             }
             Err(error) => {
                 self.totals.unanswered.fetch_add(1, Ordering::Relaxed);

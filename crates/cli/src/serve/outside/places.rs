@@ -9,8 +9,8 @@ use std::{
 
 /// The most calls under way, in number: sockets that the server spends on calling.
 pub(super) const MAX_CALLS: usize = 128;
-/// The most of them to one address, in number.
-pub(super) const MAX_CALLS_TO_ADDRESS: usize = 16;
+/// The most of them to one address, in number: as many as lockd makes, and a notice.
+pub(super) const MAX_CALLS_TO_ADDRESS: usize = 17;
 /// The most of them to one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network.
 pub(super) const MAX_CALLS_TO_NETWORK: usize = 32;
 
@@ -67,6 +67,15 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A lock is taken for a host before the host is told of it: a call that has no place costs the host its turn.
+    #[test]
+    fn lockd_has_a_place_for_each_of_its_calls_beside_the_notices() {
+        const NOTICES: usize = 16;
+        const NOTICES_TO_ADDRESS: usize = 1;
+        const { assert!(rpcrdma_nfsd::MAX_NLM_CALLS + NOTICES <= MAX_CALLS) };
+        const { assert!(rpcrdma_nfsd::MAX_NLM_CALLS_TO_CLIENT + NOTICES_TO_ADDRESS <= MAX_CALLS_TO_ADDRESS) };
+    }
 
     #[test]
     fn an_address_a_network_and_all_have_so_many_places() {

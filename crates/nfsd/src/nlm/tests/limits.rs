@@ -97,3 +97,13 @@ fn calls_under_way() {
     assert_eq!(world.called(), [], "one past both limits: they ask again");
     assert_eq!(world.counts().calls, 3);
 }
+
+/// A client has as many hosts as it says that it is.
+#[test]
+fn the_hosts_of_one_client_leave_half_to_others() {
+    let limits = limits();
+    let hosts = limits.hosts_of_client;
+    assert!(hosts * limits.owners_of_host <= limits.owners / 2);
+    assert!(hosts * limits.waiting_of_host <= limits.waiting / 2);
+    assert!(hosts * limits.locks_of_host <= crate::claims::MAX_RANGES / 2);
+}

@@ -4,6 +4,7 @@ use super::*;
 use crate::OutsideCall;
 use rpcrdma_nfs::nlm::{CancelArguments, Cookie, Response, TestArguments, TestResponse, Tested, UnlockArguments};
 use rpcrdma_xdr::{Decode, Decoder};
+use tokio::sync::oneshot;
 
 const ALL: (u64, u64) = (0, 0);
 
@@ -80,6 +81,26 @@ fn an_answer_counts_from_the_host_that_was_called_alone() {
         b.call::<()>(Procedure::GrantedResponse, &answer(&args.cookie, Status::Denied));
         world.pass(10);
         assert_eq!(a.lock(&file, "first", ALL, WRITE), Status::Denied, "an answer counts once");
+    });
+}
+
+/// An answer counts though the call that it answers has had no reply: its sender has the lock.
+#[test]
+fn an_answer_without_a_reply_counts() {
+    on_each(|world| {
+        let (a, b, file) = two(world);
+        assert_eq!(a.lock(&file, "first", ALL, WRITE), Status::Granted);
+        b.call::<()>(Procedure::LockMessage, &b.to_lock(b.place(&file, "second", ALL), WRITE, true));
+        only(world, Procedure::LockResponse, &b);
+        let (no_reply, replies) = oneshot::channel();
+        *world.ears.late.lock().unwrap() = Some(replies);
+        assert_eq!(a.unlock(&file, "first", ALL), Status::Granted);
+        let args: TestArguments<u64> = decoded(&only(world, Procedure::GrantedMessage, &b));
+        b.call::<()>(Procedure::GrantedResponse, &Response { cookie: args.cookie, status: Status::Granted });
+        no_reply.send(no_answer()).unwrap();
+        assert_eq!(world.called(), [], "it is not told again");
+        let counts = world.counts();
+        assert_eq!((counts.granted, counts.waiting, counts.locks), (1, 0, 1));
     });
 }
 

@@ -1,7 +1,10 @@
 //! Restarts: of the server, and of hosts.
 
 use super::*;
-use crate::nlm::testing::GRACE_SECONDS;
+use crate::{
+    nlm::{locks::release, testing::GRACE_SECONDS, waiting::Wish},
+    testing::wait,
+};
 use rpcrdma_nfs::nlm::{ShareAccess, ShareDeny};
 
 const ALL: (u64, u64) = (0, 0);
@@ -30,6 +33,32 @@ fn after_a_restart_hosts_lock_again_what_they_had_and_others_wait() {
         assert_eq!(b.lock(&file, "o", (3, 2), WRITE), Status::Granted);
         assert_eq!(b.lock(&file, "o", (2, 1), WRITE), Status::Denied);
         assert_eq!(a.reclaim(&file, "o", (5, 1), WRITE), Status::Denied, "too late");
+    }
+}
+
+/// How many files the state directory has: one for each host on the list, and some others.
+fn files_of_state(world: &World) -> usize {
+    let mut directories = vec![world.server.scratch.path().join("state")];
+    let mut files = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_dir() { directories.push(entry.path()) } else { files += 1 }
+        }
+    }
+    files
+}
+
+/// A notice from another address than the one that a host has mounted from means nothing to it.
+#[test]
+fn a_host_is_on_the_list_for_each_address_of_the_server_that_it_locks_by() {
+    let world = World::memory();
+    let (mut a, _, file) = two(&world);
+    let before = files_of_state(&world);
+    for (called, listed) in [([198, 51, 100, 1], 1), ([198, 51, 100, 2], 2), ([198, 51, 100, 1], 2)] {
+        a.rpc.called = Some(called.into());
+        assert_eq!(a.lock(&file, "o", ALL, WRITE), Status::Granted);
+        assert_eq!(files_of_state(&world) - before, listed, "{called:?}");
     }
 }
 
@@ -72,23 +101,48 @@ fn a_host_that_has_started_again_has_nothing() {
     });
 }
 
+/// What a notice frees is freed by a worker, who may come late; and calls from before the restart may come later still.
+#[test]
+fn what_a_host_locks_after_its_notice_is_not_freed_with_what_it_had() {
+    on_each(|world| {
+        let (a, b, file) = two(world);
+        let (other, lockd) = (world.file("g"), world.server.nfsd.lock_manager());
+        assert_eq!(b.lock(&other, "o", ALL, WRITE), Status::Granted);
+        assert_eq!(a.lock(&file, "before", (0, 5), WRITE), Status::Granted);
+        assert_eq!(a.wait(&other, "late", ALL, WRITE), Status::Blocked);
+        let before = lockd.hosts.find(a.address(), b"alpha").unwrap();
+        let waiter = before.held().waiting[0].waiter.clone();
+        world.notify(1, "alpha", 3);
+        assert_eq!(a.lock(&file, "after", (0, 5), WRITE), Status::Granted);
+        release(lockd.claims(), &before);
+        assert_eq!(b.lock(&file, "o", (0, 5), WRITE), Status::Denied, "who has started again has it");
+        // A call that was under way when the notice came, and can have its lock now.
+        assert_eq!(b.unlock(&other, "o", ALL), Status::Granted);
+        let using = wait(lockd.server.using(&waiter.file, None, waiter.kind)).ok();
+        let wish = Wish {
+            file: waiter.file.clone(),
+            key: waiter.key,
+            holder: waiter.holder.clone(),
+            range: waiter.range,
+            kind: waiter.kind,
+            lock: waiter.lock.clone(),
+            version: waiter.version,
+            form: waiter.form,
+            local: waiter.local,
+            open: waiter.open.clone(),
+        };
+        assert_eq!(lockd.lock_now(&before, &wish, using, true), Err(Status::DeniedNoLocks));
+        assert_eq!(b.lock(&other, "o", ALL, WRITE), Status::Granted, "nobody has it for ever");
+        assert_eq!(world.counts().hosts, 2);
+    });
+}
+
 /// A host is put on the list before its first lock, and the list has no room for names without end.
 #[test]
 fn who_cannot_be_monitored_gets_no_lock() {
     let world = World::limited(NlmLimits { hosts_of_client: 100, ..NlmLimits::default() });
     let file = world.file("f");
-    let list = world.server.scratch.path().join("state");
-    let count = || {
-        let mut names = vec![list.clone()];
-        let mut files = 0;
-        while let Some(directory) = names.pop() {
-            for entry in std::fs::read_dir(directory).unwrap() {
-                let entry = entry.unwrap();
-                if entry.file_type().unwrap().is_dir() { names.push(entry.path()) } else { files += 1 }
-            }
-        }
-        files
-    };
+    let count = || files_of_state(&world);
     let before = count();
     let (granted, refused): (Vec<_>, Vec<_>) = (0..66)
         .map(|number| world.host(1, &format!("host{number}")).lock(&file, "o", ALL, READ))

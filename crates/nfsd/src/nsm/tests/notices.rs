@@ -35,12 +35,29 @@ fn who_had_locks_is_told_once_with_the_new_state_and_is_off_the_list() {
         assert_eq!(call.arguments, nsm::notice(b"server1", 3));
     }
     let counts = start.monitor.counts();
-    assert_eq!((counts.hosts, counts.untold, counts.told, counts.unanswered), (0, 0, 2, 0));
+    assert_eq!((counts.hosts, counts.untold, counts.told, counts.unanswered), (2, 0, 2, 0));
     start.pass(NOTIFY_TIME);
     assert!(world.called().is_empty(), "nobody is told twice");
+    assert_eq!(start.monitor.counts().hosts, 0);
     drop(start);
     let start = Start::at(scratch.path(), &world);
     assert!(!start.monitor.had_hosts(), "whoever was told and has not come back is off the list");
+}
+
+/// A start may fail, or end, when it has told some and before they have claimed anything.
+#[test]
+fn who_was_told_and_had_no_time_to_come_back_is_told_by_the_next_start() {
+    let scratch = tempfile::tempdir().unwrap();
+    crowd(scratch.path(), &["192.0.2.1"]);
+    let world = Arc::new(World::default());
+    world.answers("192.0.2.1", Udp);
+    for told in 1..=2 {
+        let mut start = Start::at(scratch.path(), &world);
+        assert!(start.monitor.had_hosts(), "it may claim its locks");
+        start.drive();
+        start.pass(IDLE_TIME - Duration::from_secs(1));
+        assert_eq!((world.called().len(), start.monitor.counts().told), (1, 1), "start {told}");
+    }
 }
 
 #[test]
@@ -53,7 +70,7 @@ fn who_locks_again_before_it_is_told_is_told_and_stays() {
     start.monitor("192.0.2.1", "client1").unwrap();
     start.pass(2 * NOTICE_LIMIT);
     world.answers("192.0.2.1", Udp);
-    start.pass(Duration::from_secs(60));
+    start.pass(3 * IDLE_TIME);
     assert_eq!((start.monitor.counts().hosts, start.monitor.counts().told), (1, 1));
     drop(start);
     assert_eq!(Start::at(scratch.path(), &world).monitor.counts().untold, 1);
@@ -78,7 +95,7 @@ fn a_host_that_never_answers_costs_a_bounded_number_of_calls_and_is_told_by_the_
     world.answers("192.0.2.1", Udp);
     let mut start = Start::at(scratch.path(), &world);
     start.drive();
-    assert_eq!((world.called().len(), start.monitor.counts().hosts), (1, 0));
+    assert_eq!((world.called().len(), start.monitor.counts().told), (1, 1));
 }
 
 #[test]

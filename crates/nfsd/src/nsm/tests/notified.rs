@@ -1,7 +1,7 @@
 //! Hosts that tell us of their restart, and whoever pretends to be one.
 
 use super::*;
-use crate::nsm::hosts::NOTICE_INTERVAL;
+use crate::nsm::hosts::{IDLE_TIME, NOTICE_INTERVAL, NOTIFY_TIME};
 use TransportKind::{Tcp, Udp};
 
 fn start() -> (Start, tempfile::TempDir) {
@@ -45,6 +45,24 @@ fn a_notice_that_comes_again_frees_nothing_of_what_the_host_has_locked_since() {
     assert!(start.freed().is_empty());
     assert!(start.notify("192.0.2.1:700", Udp, "a", 7));
     assert_eq!(start.freed().len(), 1, "it has restarted once more");
+}
+
+#[test]
+fn a_notice_is_remembered_when_its_host_has_held_nothing_for_a_while() {
+    let (mut start, _scratch) = start();
+    assert!(start.notify("192.0.2.1:700", Udp, "a", 5));
+    assert_eq!(start.freed().len(), 1);
+    for name in [b"a", b"b"] {
+        start.monitor.forget(ip("192.0.2.1"), name);
+    }
+    start.pass(3 * IDLE_TIME);
+    assert_eq!(start.monitor.counts().hosts, 2, "who has told nothing is forgotten");
+    start.monitor("192.0.2.1", "a").unwrap();
+    assert!(start.notify("192.0.2.1:700", Udp, "a", 5), "the answer was lost");
+    assert!(start.freed().is_empty(), "it has locked since");
+    start.monitor.forget(ip("192.0.2.1"), b"a");
+    start.pass(NOTIFY_TIME);
+    assert_eq!(start.monitor.counts().hosts, 1, "nobody says it so late");
 }
 
 #[test]
