@@ -120,21 +120,6 @@ fn xtask_stands_outside() {
 /// Columns of a line of comment: as many as `rustfmt` gives to code, whose comments it leaves as they are.
 const COMMENT_COLUMNS: usize = 120;
 
-/// Files whose comments have longer lines still.
-const LONG_COMMENTS: &[&str] = &[
-    "crates/capture/",
-    "crates/cli/src/get",
-    "crates/cli/src/put",
-    "crates/cli/src/serve",
-    "crates/nfs-client/",
-    "crates/nfsd/src/directory",
-    "crates/nfsd/src/nfsacl",
-    "crates/nfsd/src/nlm",
-    "crates/nfsd/src/nsm",
-    "crates/nfsd/src/queue",
-    "crates/oncrpc/",
-];
-
 /// Whether a line is one of comment, and too long. A row of a table cannot be broken.
 fn is_too_long(line: &str) -> bool {
     let line = line.trim_end();
@@ -151,9 +136,6 @@ fn lines_of_comment_have_no_more_columns_than_code() {
     let mut long = Vec::new();
     for file in files {
         let name = file.strip_prefix(root()).unwrap().display().to_string();
-        if LONG_COMMENTS.iter().any(|prefix| name.starts_with(prefix)) {
-            continue;
-        }
         let text = fs::read_to_string(&file).unwrap();
         let lines = text.lines().enumerate().filter(|(_, line)| is_too_long(line));
         long.extend(lines.map(|(number, _)| format!("{name}:{}", number + 1)));

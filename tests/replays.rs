@@ -1,7 +1,7 @@
 //! Calls that must not be executed twice, and whose connection ends between their execution and their answer: each
-//! procedure of NFS version 3, and a program of a test's own, over the simulated fabric, software iWARP and TCP, and from
-//! one of them to another. What the client sends again comes from another port and often in another form; the server knows
-//! it by the client's address, the XID and the contents (ULB section 3.4.2).
+//! procedure of NFS version 3, and a program of a test's own, over the simulated fabric, software iWARP and TCP, and
+//! from one of them to another. What the client sends again comes from another port and often in another form; the
+//! server knows it by the client's address, the XID and the contents (ULB section 3.4.2).
 
 mod nfs;
 
@@ -44,8 +44,8 @@ use tokio::{
 /// A client that is never cut.
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 3));
 
-/// Between a server's transports and its programs: what a test has happen when the next call was executed, and before its
-/// answer is sent.
+/// Between a server's transports and its programs: what a test has happen when the next call was executed, and before
+/// its answer is sent.
 struct Between {
     inner: Arc<dyn Handler>,
     then: Mutex<Option<BoxFuture<'static, ()>>>,
@@ -145,7 +145,8 @@ struct Stage {
 }
 
 impl Stage {
-    /// Makes a call whose connection ends when it was executed and `meanwhile` has happened. Its results come all the same.
+    /// Makes a call whose connection ends when it was executed and `meanwhile` has happened. Its results come all the
+    /// same.
     async fn cut_off(&self, deed: &Deed, meanwhile: impl Future<Output = ()> + Send + 'static) -> Vec<u8> {
         let transport = (self.client)().await;
         let cut = self.cut.clone();
@@ -435,8 +436,8 @@ fn each_procedure_of_version_3_is_executed_once() {
     }
 }
 
-/// A call that was executed over one transport comes again over another, with the same XID: by the same client it is the
-/// same call, in whatever form it comes; by another, or with other contents, it is not.
+/// A call that was executed over one transport comes again over another, with the same XID: by the same client it is
+/// the same call, in whatever form it comes; by another, or with other contents, it is not.
 ///
 /// proves: ULB-3.4.2-a
 #[test]

@@ -94,8 +94,8 @@ fn nothing_of_it_may_be_placed() {
     });
 }
 
-/// A list that is longer than a message of 4 KiB goes into the Reply chunk, as a whole; where a client has expected less, a
-/// responder of version 2 continues the reply, and in version 1 there is an error.
+/// A list that is longer than a message of 4 KiB goes into the Reply chunk, as a whole; where a client has expected
+/// less, a responder of version 2 continues the reply, and in version 1 there is an error.
 ///
 /// proves: ULB-4.2-c
 #[test]
@@ -130,7 +130,8 @@ fn a_list_that_was_not_expected_comes_in_several_messages() {
                 assert_eq!(message[..], client.wire.error(xid, Refusal::BadXdr));
                 continue;
             } else {
-                // The first message has no chunks and says that more follows (flags 3); the last repeats the Reply chunk.
+                // The first message has no chunks and says that more follows (flags 3); the last repeats the Reply
+                // chunk.
                 let front = words(&[xid, 2, 0x0040_0001, 0, 3, 0, 0, 0, 0]);
                 assert_eq!((&message[..front.len()], message.len()), (&front[..], 4096));
                 let last = client.wire.hear().await;

@@ -149,8 +149,8 @@ pub struct ProcedureName {
     pub version: u32,
     /// The procedure.
     pub procedure: u32,
-    /// Whether the program is that of NFS version 4's callbacks. Its number is the client's to say: Linux's is known, others are
-    /// found by what their calls hold.
+    /// Whether the program is that of NFS version 4's callbacks. Its number is the client's to say: Linux's is known,
+    /// others are found by what their calls hold.
     pub callback: bool,
 }
 
@@ -175,7 +175,8 @@ impl ProcedureName {
         ProcedureName { callback: name.callback || content.is_some_and(Content::is_callback), ..name }
     }
 
-    /// Whether it is COMPOUND or CB_COMPOUND of NFS version 4: its results begin with a status, and consist of operations.
+    /// Whether it is COMPOUND or CB_COMPOUND of NFS version 4: its results begin with a status, and consist of
+    /// operations.
     pub fn is_compound(&self) -> bool {
         self.procedure == 1 && (self.callback || (self.program, self.version) == (v4::PROGRAM, v4::VERSION))
     }

@@ -137,8 +137,8 @@ impl TransportHeader {
     }
 }
 
-/// Whether the message is to be read as version 2. An error about the version repeats the version of what it answers, in
-/// the layout of whoever sends it: its length tells which.
+/// Whether the message is to be read as version 2. An error about the version repeats the version of what it answers,
+/// in the layout of whoever sends it: its length tells which.
 fn is_version_2(head: &[u8], octets: u64) -> bool {
     let word = |at: usize| head.get(at..)?.first_chunk().copied().map(u32::from_be_bytes);
     if word(12) == Some(ERROR) {

@@ -305,7 +305,8 @@ fn what_does_not_decode_says_where() {
     assert!(json(&file).iter().any(|line| line["content"]["problem"].is_string()));
 }
 
-/// A name that steers a terminal, one that turns text around, one that ends its quotes, and one at the limit of its type.
+/// A name that steers a terminal, one that turns text around, one that ends its quotes, and one at the limit of its
+/// type.
 #[test]
 fn names_are_hostile() {
     let mut steps = Steps::new();

@@ -143,8 +143,8 @@ pub(crate) struct ServeArgs {
     /// --listen 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
-    /// NFS version 3: whether clients can lock files, which they do by programs of their own, NLM and NSM; without it they
-    /// have to mount with nolock
+    /// NFS version 3: whether clients can lock files, which they do by programs of their own, NLM and NSM; without it
+    /// they have to mount with nolock
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub(crate) locks: Switch,
     /// Where NLM is served over TCP; may be given several times (default: a free port of 127.0.0.1)
@@ -159,7 +159,8 @@ pub(crate) struct ServeArgs {
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) lease: Option<Duration>,
-    /// For how many seconds after a restart clients may reclaim opens and locks, while new ones wait (default: as --lease)
+    /// For how many seconds after a restart clients may reclaim opens and locks, while new ones wait (default: as
+    /// --lease)
     #[arg(long, value_name = "SECONDS", value_parser = parse_lease)]
     pub(crate) grace: Option<Duration>,
     /// Whether what clients lock is locked here, too, against programs of this machine that use fcntl or

@@ -160,8 +160,8 @@ impl Copier {
         }
     }
 
-    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted. Directories are listed
-    /// while files are copied, [`LISTED_AHEAD`] names before them.
+    /// Copies a file, or a directory and all below it. What cannot be copied is told and counted. Directories are
+    /// listed while files are copied, [`LISTED_AHEAD`] names before them.
     ///
     /// # Errors
     /// Only if going on is hopeless.
@@ -285,8 +285,8 @@ impl Copier {
     }
 }
 
-/// What is in a directory, and where each goes. A listing that has failed does not go on; a single bad name or lost file
-/// does.
+/// What is in a directory, and where each goes. A listing that has failed does not go on; a single bad name or lost
+/// file does.
 fn entries<'a>(
     session: &'a Session,
     directory: &'a Handle,

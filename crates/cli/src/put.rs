@@ -1,7 +1,7 @@
 //! `rpcrdma put`: copies files to a server, as `cp -r` does.
 //!
-//! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`upload`]). What is
-//! read is what the user has named or lies below it, whatever somebody puts in its place meanwhile ([`source`]).
+//! A file takes its place when it is whole: until then, and if anything fails, what was there stays ([`upload`]). What
+//! is read is what the user has named or lies below it, whatever somebody puts in its place meanwhile ([`source`]).
 
 mod extra;
 mod node;

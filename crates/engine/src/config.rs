@@ -43,20 +43,21 @@ pub const DEFAULT_REPLY_PARTS: usize = 2;
 /// How long a call that nobody waits for may keep its memory lent.
 pub const FORGOTTEN_CALL_DEADLINE: Duration = Duration::from_secs(60);
 
-/// How long the peer may be silent while calls are unanswered, before it is probed: a user who waits for longer than that
-/// wants to know whether his server is slow or dead, and a NULL call costs nothing.
+/// How long the peer may be silent while calls are unanswered, before it is probed: a user who waits for longer than
+/// that wants to know whether his server is slow or dead, and a NULL call costs nothing.
 pub const SILENCE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a server may take to answer the first message of version 2, before it is taken for one of version 1.
 pub const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the answer to a probe may take. A machine that swaps, or is stopped and goes on, is not dead; but a client that
-/// renews its lease every third of 90 s has to have found out, and connected again, before the lease is over.
+/// How long the answer to a probe may take. A machine that swaps, or is stopped and goes on, is not dead; but a client
+/// that renews its lease every third of 90 s has to have found out, and connected again, before the lease is over.
 pub const PROBE_TIMEOUT: Duration = Duration::from_secs(25);
 
-/// How long a server may be silent that has left its client no credit to ask with: it has granted one alone, or has lowered its
-/// grant below the calls that are under way. Nobody can tell then whether it is slow or dead. The connection is ended at
-/// last, for a call that waits for ever helps nobody; a server that is slow beyond that finds the repetition by its XID.
+/// How long a server may be silent that has left its client no credit to ask with: it has granted one alone, or has
+/// lowered its grant below the calls that are under way. Nobody can tell then whether it is slow or dead. The
+/// connection is ended at last, for a call that waits for ever helps nobody; a server that is slow beyond that finds
+/// the repetition by its XID.
 pub const SPENT_LIMIT: Duration = Duration::from_secs(180);
 
 /// Limits on what a peer may ask for. Each has a default with a reason.

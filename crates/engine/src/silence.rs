@@ -5,8 +5,8 @@
 //! [`PROBE_TIMEOUT`] shows that the peer lives. Where no credit could be kept back, only [`SPENT_LIMIT`] decides. Owns
 //! nothing. The verdict is the error: the connection is to be closed.
 //!
-//! It is NULL in all versions of NFS, and no SEQUENCE: NULL needs no slot of a session, so that it goes out although the
-//! only slot is in use, and every server answers it in whatever state its client is.
+//! It is NULL in all versions of NFS, and no SEQUENCE: NULL needs no slot of a session, so that it goes out although
+//! the only slot is in use, and every server answers it in whatever state its client is.
 
 use crate::{
     Side,
@@ -41,8 +41,8 @@ pub(crate) enum Means {
 }
 
 impl Means {
-    /// What an end without a credit can do. A server waits: it gives each of its calls up by itself, and the client may be
-    /// one that has nothing to say.
+    /// What an end without a credit can do. A server waits: it gives each of its calls up by itself, and the client may
+    /// be one that has nothing to say.
     pub(crate) fn without_credit(side: Side) -> Self {
         match side {
             Side::Client => Self::Spent,

@@ -1,7 +1,8 @@
 //! Why a server may have refused a caller: who called, and to whom the file or directory belongs.
 //!
-//! A server that refuses a call sends the attributes of the file or directory with its answer, when it has them. They and
-//! the identity that the call carried are all that a client knows of the reason; no further call is made to find out more.
+//! A server that refuses a call sends the attributes of the file or directory with its answer, when it has them. They
+//! and the identity that the call carried are all that a client knows of the reason; no further call is made to find
+//! out more.
 
 use rpcrdma_nfs::v3::{Attributes, FileType, LinkInfo, RenameInfo, Status, WeakCache};
 use std::fmt;

@@ -12,8 +12,8 @@ use std::collections::{HashSet, VecDeque};
 /// Entries of one directory. ext4 holds some ten millions in a directory unless it is told otherwise; a directory with
 /// more than this is no use to anybody who lists it.
 pub const MAX_ENTRIES: u64 = 1 << 24;
-/// Cookies at which replies have ended that are remembered, to notice a circle: a megabyte or two of them. When there are
-/// more the older ones are forgotten, and a longer circle ends at [`MAX_ENTRIES`].
+/// Cookies at which replies have ended that are remembered, to notice a circle: a megabyte or two of them. When there
+/// are more the older ones are forgotten, and a longer circle ends at [`MAX_ENTRIES`].
 const REMEMBERED_COOKIES: usize = 1 << 16;
 
 /// The entries of a directory with attributes and handles, without `.` and `..`.

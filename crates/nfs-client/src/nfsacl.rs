@@ -46,8 +46,8 @@ impl Missing {
 }
 
 impl Nfs3 {
-    /// GETACL: the access control lists of a file, which are those of its mode where it has no others. The reply has room
-    /// for the longest lists that there are (ULB-4.2-c).
+    /// GETACL: the access control lists of a file, which are those of its mode where it has no others. The reply has
+    /// room for the longest lists that there are (ULB-4.2-c).
     ///
     /// # Errors
     /// One that answers [`Error::is_not_supported`] where the server has no lists; see [`Error`].

@@ -32,8 +32,8 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Reads `file` from `offset` up to `end`, or the end of the file if that comes first, in calls of `block` octets, at
-    /// most `depth` of them at a time.
+    /// Reads `file` from `offset` up to `end`, or the end of the file if that comes first, in calls of `block` octets,
+    /// at most `depth` of them at a time.
     pub fn new(file: File, offset: u64, end: u64, block: u32, depth: usize) -> Self {
         Self {
             file,
@@ -47,7 +47,8 @@ impl Reader {
         }
     }
 
-    /// Says where the file is thought to end, so that no calls are spent beyond it. If it is longer, it is read all the same.
+    /// Says where the file is thought to end, so that no calls are spent beyond it. If it is longer, it is read all the
+    /// same.
     pub fn expecting(mut self, size: u64) -> Self {
         self.expected = size;
         self

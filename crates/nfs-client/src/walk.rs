@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 const MAX_LINKS: u32 = 40;
 
 impl Files {
-    /// The file at `path` below `root`: names separated by `/`. Symbolic links are followed on the way, and at the end if
-    /// `follow_last`; an absolute one starts at `root` again, and `..` does not lead above it.
+    /// The file at `path` below `root`: names separated by `/`. Symbolic links are followed on the way, and at the end
+    /// if `follow_last`; an absolute one starts at `root` again, and `..` does not lead above it.
     ///
     /// # Errors
     /// As [`Files::lookup`], and if there are too many symbolic links.

@@ -47,8 +47,8 @@ impl Writer {
         }
     }
 
-    /// Each call is to make durable what it writes, its attributes aside: that spares the COMMIT of a file that is written
-    /// by one call.
+    /// Each call is to make durable what it writes, its attributes aside: that spares the COMMIT of a file that is
+    /// written by one call.
     #[must_use]
     pub fn durably(self) -> Self {
         Self { stability: Stability::DataSync, ..self }

@@ -18,7 +18,8 @@ use std::{
     task::{Context, Poll},
 };
 
-/// What a server was asked: program, version and procedure, the arguments, the room for the reply, whether it may be repeated.
+/// What a server was asked: program, version and procedure, the arguments, the room for the reply, whether it may be
+/// repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Asked {
     to: [u32; 3],

@@ -1,7 +1,8 @@
 //! Calls that the server makes to programs of its clients: lockd's answers and its GRANTED, statd's notices.
 //!
-//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. Whoever calls says where, what
-//! and for how long; nothing here is retried, and nothing of what the peer answers is believed but that it has answered.
+//! This library opens no sockets: the program that serves does, and hands in an [`Outside`]. Whoever calls says where,
+//! what and for how long; nothing here is retried, and nothing of what the peer answers is believed but that it has
+//! answered.
 
 use bytes::Bytes;
 use rpcrdma_env::BoxFuture;
@@ -60,9 +61,9 @@ pub enum OutsideError {
 
 /// Calls that the server makes to programs of its clients, each with a time limit; the program's sockets do it.
 pub trait Outside: Send + Sync {
-    /// One call of a procedure without results that matter beyond `Ok`: `arguments` are the encoded XDR, the answer is the
-    /// encoded results. Which port: the client's portmapper is asked (over the same kind of transport), and remembered for
-    /// a while. `from` is the server's address that the client knows. Fails after the time limit, and by refusals (RPC
-    /// errors), in words.
+    /// One call of a procedure without results that matter beyond `Ok`: `arguments` are the encoded XDR, the answer is
+    /// the encoded results. Which port: the client's portmapper is asked (over the same kind of transport), and
+    /// remembered for a while. `from` is the server's address that the client knows. Fails after the time limit, and by
+    /// refusals (RPC errors), in words.
     fn call(&self, to: OutsideCall) -> BoxFuture<'static, Result<Bytes, OutsideError>>;
 }

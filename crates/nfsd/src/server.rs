@@ -197,8 +197,8 @@ impl Nfsd {
         Ok(self)
     }
 
-    /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk. Hosts that had
-    /// some are told of the restart by [`upkeep`](Self::upkeep).
+    /// Serves locks for version 3: NLM and NSM. Opens the list of hosts with locks, and waits for the disk. Hosts that
+    /// had some are told of the restart by [`upkeep`](Self::upkeep).
     ///
     /// # Errors
     /// If the list cannot be used.

@@ -1,14 +1,14 @@
 //! The duplicate request cache: a call that comes again because its reply was lost is answered, not executed again.
 //!
-//! It owns copies of replies, so that no transport's memory is held by them. They are bounded in octets: where there is no
-//! room, the client that holds the most loses its oldest reply, and a reply that is larger than a shard's share is not
-//! kept. Entries of calls in progress are never evicted and drive no reply out; the transports bound how many there are.
-//! Nothing in it can fail.
+//! It owns copies of replies, so that no transport's memory is held by them. They are bounded in octets: where there is
+//! no room, the client that holds the most loses its oldest reply, and a reply that is larger than a shard's share is
+//! not kept. Entries of calls in progress are never evicted and drive no reply out; the transports bound how many there
+//! are. Nothing in it can fail.
 //!
 //! A duplicate of a call in progress is never executed. Over the call's own connection it is dropped: the answer is on
-//! its way. Over another one, from whichever port of the client's address, it waits for the answer: the first connection
-//! is most likely gone, and a client of a reliable transport does not send a third time, so that dropping it would leave
-//! the client waiting for ever.
+//! its way. Over another one, from whichever port of the client's address, it waits for the answer: the first
+//! connection is most likely gone, and a client of a reliable transport does not send a third time, so that dropping it
+//! would leave the client waiting for ever.
 
 mod kept;
 
@@ -30,8 +30,8 @@ pub const DUPLICATE_LIFETIME: Duration = Duration::from_secs(120);
 pub const DUPLICATE_CACHE_OCTETS: usize = 16 << 20;
 /// What an entry costs beyond its reply's octets, roughly: key, bookkeeping, allocations.
 pub const DUPLICATE_ENTRY_OCTETS: usize = 256;
-/// How many duplicates wait for one call in progress. Each is from a connection of its own, and only the client's latest
-/// matters; when there are more, the one that has waited longest is dropped.
+/// How many duplicates wait for one call in progress. Each is from a connection of its own, and only the client's
+/// latest matters; when there are more, the one that has waited longest is dropped.
 pub(crate) const MAX_WAITING: usize = 4;
 /// Into how many parts the cache is divided, each with its lock, so that connections seldom wait for each other.
 const SHARDS: usize = 16;
@@ -40,8 +40,8 @@ const SHARDS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) client: IpAddr,
-    /// The client's port where kept replies are for it alone: 0 where they are not, as it changes when a client connects
-    /// again.
+    /// The client's port where kept replies are for it alone: 0 where they are not, as it changes when a client
+    /// connects again.
     pub(crate) port: u16,
     pub(crate) xid: u32,
     pub(crate) program: u32,
@@ -67,8 +67,8 @@ pub(crate) struct Origin {
     pub(crate) id: u64,
 }
 
-/// The length in octets and the checksum of a whole call, however it came: an item that was placed directly has no padding,
-/// but may have come inline the first time, over another connection.
+/// The length in octets and the checksum of a whole call, however it came: an item that was placed directly has no
+/// padding, but may have come inline the first time, over another connection.
 pub(crate) fn measure<'a>(parts: impl Iterator<Item = &'a StreamPart>) -> (usize, u64) {
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc64Nvme);
     let mut len = 0;
@@ -294,7 +294,8 @@ mod tests {
         assert!(is_done(&cache, key(1), NOW));
     }
 
-    /// Found by seed 2792 of the simulation: a call came inline, and again in another version, where its item was placed.
+    /// Found by seed 2792 of the simulation: a call came inline, and again in another version, where its item was
+    /// placed.
     ///
     /// proves: RPC-DRC-a
     #[test]

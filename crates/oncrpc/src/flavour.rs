@@ -36,13 +36,14 @@ pub trait ClientFlavour: Send + Sync {
         0
     }
 
-    /// Whether arguments and results are rewritten, for integrity or privacy. Then nothing of a reply may be placed directly,
-    /// and no memory is lent for its items (RFC 8166 section 8.2.2.3).
+    /// Whether arguments and results are rewritten, for integrity or privacy. Then nothing of a reply may be placed
+    /// directly, and no memory is lent for its items (RFC 8166 section 8.2.2.3).
     fn protects_bodies(&self) -> bool {
         false
     }
 
-    /// The user and the group that its credential names, if it names them: for errors that tell as whom a call was made.
+    /// The user and the group that its credential names, if it names them: for errors that tell as whom a call was
+    /// made.
     fn caller(&self) -> Option<(u32, u32)> {
         None
     }

@@ -1,9 +1,9 @@
 //! When a client's transport connects again, and when its calls fail: the same rules over TCP and over RDMA.
 //!
 //! A connection counts only when it has answered something. One that was answered and stood for a
-//! while, or left nothing unanswered, is replaced at once when a call wants it. Every other one is followed by a pause that doubles, so that a server
-//! that ends connections as soon as they stand is not asked thousands of times a second, and all of
-//! them together are one outage. An outage ends with the first answer, or fails the calls:
+//! while, or left nothing unanswered, is replaced at once when a call wants it. Every other one is followed by a pause
+//! that doubles, so that a server that ends connections as soon as they stand is not asked thousands of times a second,
+//! and all of them together are one outage. An outage ends with the first answer, or fails the calls:
 //!
 //! * after [`OutageLimits::outage`], where the server has answered before or cannot be reached;
 //! * after [`OutageLimits::first_answer`], where it ends the connections that it accepts and has
@@ -20,11 +20,12 @@ use std::{error::Error, net::SocketAddr, sync::Arc, time::Duration};
 /// For how long connections that bring no answer are made to a server that has never answered.
 pub const DEFAULT_FIRST_ANSWER: Duration = Duration::from_secs(10);
 
-/// The same for one that has never said anything: a healthy server may be stopped for some seconds, or wait for its disk.
+/// The same for one that has never said anything: a healthy server may be stopped for some seconds, or wait for its
+/// disk.
 pub const DEFAULT_FIRST_SIGN: Duration = Duration::from_secs(30);
 
-/// At least so many connections have to be without an answer before a server is said not to speak the protocol: a single
-/// one may have met a server that was just being restarted.
+/// At least so many connections have to be without an answer before a server is said not to speak the protocol: a
+/// single one may have met a server that was just being restarted.
 pub const MIN_UNANSWERED: u32 = 2;
 
 /// How long an outage may be, and how fast connections follow each other in it.

@@ -1,7 +1,7 @@
 //! A look at a whole message without taking it apart: which procedure a call is for, and how a reply answers.
 //!
-//! For those who count, between a transport and a service. Nothing is copied, shared or allocated. What cannot be read is
-//! `None`: the message's owner finds out why.
+//! For those who count, between a transport and a service. Nothing is copied, shared or allocated. What cannot be read
+//! is `None`: the message's owner finds out why.
 
 use crate::{AuthStat, CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
 use rpcrdma_xdr::{Part, Payload, Stream, StreamPart};

@@ -1,7 +1,7 @@
 //! Whether calls wait for a server that is silent: since when, and until when it is sought.
 //!
-//! A transport's driver feeds a [`Silence`] through a [`Listener`]; who shows it to a user reads it, as often as he likes,
-//! from any thread. Owns nothing of the connection, and changes nothing of what the transport does.
+//! A transport's driver feeds a [`Silence`] through a [`Listener`]; who shows it to a user reads it, as often as he
+//! likes, from any thread. Owns nothing of the connection, and changes nothing of what the transport does.
 
 use rpcrdma_env::Timestamp;
 use std::{
@@ -39,8 +39,8 @@ impl Silence {
         self.state().waiting
     }
 
-    /// Calls `over` once, from the driver, when the wait that began at `since` is over: with true if the server was heard,
-    /// with false if the calls have failed. Returns false, and does nothing, if it is over already.
+    /// Calls `over` once, from the driver, when the wait that began at `since` is over: with true if the server was
+    /// heard, with false if the calls have failed. Returns false, and does nothing, if it is over already.
     pub fn when_over(&self, since: Timestamp, over: impl FnOnce(bool) + Send + 'static) -> bool {
         let mut state = self.state();
         let is_same = state.waiting.is_some_and(|waiting| waiting.since == since);

@@ -38,8 +38,8 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Spreads calls over these transports, which lead to one server. All of them take their XIDs from `xids`, so that a
-    /// call may go over any.
+    /// Spreads calls over these transports, which lead to one server. All of them take their XIDs from `xids`, so that
+    /// a call may go over any.
     pub fn new(
         first: Arc<dyn ClientTransport>,
         others: impl IntoIterator<Item = Arc<dyn ClientTransport>>,

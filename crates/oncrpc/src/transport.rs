@@ -114,8 +114,8 @@ pub struct Request {
     pub message: Payload,
     /// The largest whole RPC reply message, and room for its items.
     pub reply: ReplyShape,
-    /// Whether executing the call twice does no harm. Some transports can be told by the server that the reply did not fit
-    /// what was offered for it; such a call is then sent again with more room, any other fails.
+    /// Whether executing the call twice does no harm. Some transports can be told by the server that the reply did not
+    /// fit what was offered for it; such a call is then sent again with more room, any other fails.
     pub repeatable: bool,
 }
 
@@ -304,8 +304,8 @@ pub enum TransportError {
         /// For how long it was sought.
         source: NoAnswer,
     },
-    /// The other end of a connection that stands did not answer a call of ours in the reverse direction, or a server one
-    /// over UDP.
+    /// The other end of a connection that stands did not answer a call of ours in the reverse direction, or a server
+    /// one over UDP.
     #[error("{server} did not answer a call for {} seconds", after.as_secs())]
     NotAnswered {
         /// Whom was called.
@@ -340,7 +340,8 @@ pub enum TransportError {
     /// The caller asked for what the transport cannot do.
     #[error("the call cannot be sent")]
     Misuse(#[from] Misuse),
-    /// The provider does not lend the call's memory to the server, as when it cannot register any more. The call was not sent.
+    /// The provider does not lend the call's memory to the server, as when it cannot register any more. The call was
+    /// not sent.
     #[error("the memory of the call cannot be lent to {server}")]
     NotLent {
         /// The server.

@@ -38,8 +38,8 @@ const ADDRESS: SocketAddr = SocketAddr::new(SERVER, 20049);
 const BOTH: [Versions; 2] = [Versions::One, Versions::Two];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A server that grants so many credits with its answer to the first call, and says nothing after that. It takes what is
-/// sent to it, or not even that.
+/// A server that grants so many credits with its answer to the first call, and says nothing after that. It takes what
+/// is sent to it, or not even that.
 fn hangs(versions: Versions, credits: u16, takes: bool) -> Script {
     match versions {
         Versions::One => script(move |_, mut end: End| async move {
@@ -85,8 +85,8 @@ async fn transport(world: &World, versions: Versions) -> (Arc<RdmaTransport>, Ar
     (transport, log)
 }
 
-/// However many credits calls use up, one is left to ask with; where the server grants no second one it has longer. Calls
-/// that it has not answered are answered over the next connection.
+/// However many credits calls use up, one is left to ask with; where the server grants no second one it has longer.
+/// Calls that it has not answered are answered over the next connection.
 ///
 /// proves: ULB-3.4.1-a, ULB-3.4.1-b, ULB-5.4.2-a
 #[test]
@@ -121,8 +121,8 @@ fn a_server_that_hangs_is_left() {
     }
 }
 
-/// A READ takes 40 s, and a NULL nothing: the connection stays, and who waits is told that the server is slow. All credits
-/// are in use meanwhile.
+/// A READ takes 40 s, and a NULL nothing: the connection stays, and who waits is told that the server is slow. All
+/// credits are in use meanwhile.
 ///
 /// proves: ULB-3.4.1-a, ULB-5.4.2-a
 #[test]

@@ -1,5 +1,6 @@
-//! NLM: what is read survives its own encoding, in either width, and a narrow place is the same in the wide. The first octet says which
-//! type the rest is of; what is left of its kinds is calls to a lock manager that lives in this process.
+//! NLM: what is read survives its own encoding, in either width, and a narrow place is the same in the wide. The first
+//! octet says which type the rest is of; what is left of its kinds is calls to a lock manager that lives in this
+//! process.
 
 use super::{
     mint::Mint,
@@ -89,8 +90,8 @@ impl Clock for Still {
     }
 }
 
-/// Calls to a lock manager, each with its version, its procedure and the length of its arguments. Whatever they were, nothing
-/// exceeds its limits, and a call that is none is answered.
+/// Calls to a lock manager, each with its version, its procedure and the length of its arguments. Whatever they were,
+/// nothing exceeds its limits, and a call that is none is answered.
 fn calls(octets: &[u8]) {
     let env = Env { clock: Arc::new(Still), random: Arc::new(SeededRandom::new(1)) };
     let scratch = tempfile::tempdir().expect("a scratch directory");

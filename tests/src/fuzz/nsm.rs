@@ -1,5 +1,5 @@
-//! NSM: what is read survives its own encoding, and who is taken for one host is so either way round. The first octet says which
-//! type the rest is of.
+//! NSM: what is read survives its own encoding, and who is taken for one host is so either way round. The first octet
+//! says which type the rest is of.
 
 use super::{mint::Mint, nfs::survives};
 use bytes::Bytes;

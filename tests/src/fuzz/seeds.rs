@@ -141,7 +141,8 @@ fn nsm() -> Vec<Vec<u8>> {
 fn nfs() -> Vec<Vec<u8>> {
     let shapes = [vec![0; 240], words(&[4, 7, 1, 0x6100_0000, 0, 1, 5, 0, 0, 2, 8, 1, 9, 0, 0, 0, 0, 0, 0, 0, 0])];
     let kinds = 0..nfs::KINDS as u8;
-    // Lists of a user and the classes, behind what stands before them in results and arguments of NFSACL, versions 3 and 2.
+    // Lists of a user and the classes, behind what stands before them in results and arguments of NFSACL, versions 3
+    // and 2.
     let entries = [1, 0, 6, 2, 1000, 7, 4, 0, 4, 16, 0, 5, 32, 0, 0];
     let lists = [&[5, 5, 5][..], &entries, &[0, 0]].concat();
     let acls = [(53, vec![0, 0]), (54, vec![4, 0x6669_6C65]), (57, vec![0; 18]), (58, vec![0; 8])];

@@ -1,5 +1,5 @@
-//! NFSACL: lists as `getfacl` and `setfacl` write them in short, as they were sent and in their order, whether or not they
-//! mean something.
+//! NFSACL: lists as `getfacl` and `setfacl` write them in short, as they were sent and in their order, whether or not
+//! they mean something.
 
 use super::{Describe, Operation, Value, info::rights};
 use rpcrdma_nfs::{

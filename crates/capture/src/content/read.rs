@@ -80,8 +80,8 @@ impl Body<'_> {
         zeros(usize::try_from(self.missing_octets?).unwrap_or(usize::MAX)).ok()
     }
 
-    /// Why what a decoder says of octets that were not kept means nothing. `data`: the message ends with data, which are
-    /// not told.
+    /// Why what a decoder says of octets that were not kept means nothing. `data`: the message ends with data, which
+    /// are not told.
     pub(super) fn incomplete(&self, data: bool) -> Option<Problem> {
         match self.missing_octets {
             Some(0) => None,
@@ -128,7 +128,8 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     }
 }
 
-/// What a call to a program that nobody knows asks for, if it is a CB_COMPOUND: at least one operation of it can be read.
+/// What a call to a program that nobody knows asks for, if it is a CB_COMPOUND: at least one operation of it can be
+/// read.
 pub(crate) fn callback_arguments(decoder: Decoder, body: &Body<'_>) -> Option<Content> {
     Some(v4::callback_call(decoder, body)).filter(|content| !content.operations.is_empty())
 }
@@ -149,7 +150,8 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     }
 }
 
-/// What the results of a COMPOUND say. The decoder reads what was kept, without chunks, and stands behind the reply's header.
+/// What the results of a COMPOUND say. The decoder reads what was kept, without chunks, and stands behind the reply's
+/// header.
 pub(crate) fn compound_results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) -> Content {
     v4::reply(decoder, body, name.callback)
 }

@@ -1,7 +1,7 @@
 //! From octets in order to MPA's frames, and back into step where octets are missing.
 //!
-//! Holds one frame at most, in search of one a few. A search takes an FPDU for one when its CRC is right, or, where CRCs may
-//! be off, when [`CHAIN_FPDUS`] in a row look like FPDUs.
+//! Holds one frame at most, in search of one a few. A search takes an FPDU for one when its CRC is right, or, where
+//! CRCs may be off, when [`CHAIN_FPDUS`] in a row look like FPDUs.
 
 use rpcrdma_iwarp::protocol::{
     crc::Crc,

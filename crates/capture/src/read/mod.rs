@@ -21,8 +21,8 @@ use std::io::{self, Read};
 pub const MAX_CONNECTIONS: usize = 1024;
 /// Octets that wait for earlier ones, over all connections.
 pub const MAX_WAITING_OCTETS: usize = 64 << 20;
-/// Octets whose CRC is computed in search of an FPDU, in a whole file: some seconds. Without a limit, a file made for it would
-/// take the square of its length.
+/// Octets whose CRC is computed in search of an FPDU, in a whole file: some seconds. Without a limit, a file made for
+/// it would take the square of its length.
 pub const MAX_SEARCHED_OCTETS: u64 = 1 << 30;
 
 /// Takes events.

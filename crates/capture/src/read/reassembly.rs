@@ -1,7 +1,7 @@
 //! One direction of a TCP connection: segments in any order become octets in order.
 //!
-//! Owns the octets that wait for earlier ones. What the capture lacks becomes a gap as soon as that is certain: the other
-//! end has acknowledged what lies behind, or too much waits.
+//! Owns the octets that wait for earlier ones. What the capture lacks becomes a gap as soon as that is certain: the
+//! other end has acknowledged what lies behind, or too much waits.
 
 use std::collections::BTreeMap;
 

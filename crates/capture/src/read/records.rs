@@ -1,8 +1,8 @@
 //! RPC over plain TCP: records in a stream of octets (RFC 5531 section 11), as MOUNT and NFS without RDMA are carried.
 //!
-//! A stream is taken for one of records when a segment begins like a record with a Call, or, once that was seen, with the
-//! Reply to one. Holds the beginning of one record. Where octets are missing, it goes on with the next segment that begins
-//! like a record.
+//! A stream is taken for one of records when a segment begins like a record with a Call, or, once that was seen, with
+//! the Reply to one. Holds the beginning of one record. Where octets are missing, it goes on with the next segment that
+//! begins like a record.
 
 use rpcrdma_oncrpc::RPC_VERSION;
 use std::borrow::Cow;

@@ -1,7 +1,7 @@
 //! Calls of interest: passes on what belongs to them, with their replies, and leaves out the rest.
 //!
-//! Holds what cannot be decided yet, at most [`MAX_HELD_OCTETS`]: a long call is named only by its RDMA Read Response, and
-//! whether a call is slow shows with its reply. What must make room undecided is shown.
+//! Holds what cannot be decided yet, at most [`MAX_HELD_OCTETS`]: a long call is named only by its RDMA Read Response,
+//! and whether a call is slow shows with its reply. What must make room undecided is shown.
 
 use crate::{
     event::{CallTag, Event, EventKind, operation_names},
@@ -23,7 +23,8 @@ const MAX_HEADER_OCTETS: u64 = 64 << 10;
 pub struct Wanted {
     /// Those with one of these XIDs; empty: with any.
     pub xids: Vec<u32>,
-    /// Those of one of these procedures, in any case of letters, and COMPOUNDs with one of these operations; empty: of any.
+    /// Those of one of these procedures, in any case of letters, and COMPOUNDs with one of these operations; empty: of
+    /// any.
     pub procedures: Vec<String>,
     /// Those whose reply took longer, and those that waited longer for one that the capture does not have.
     pub slower_than: Option<Duration>,
@@ -82,8 +83,8 @@ struct Held {
     octets: usize,
 }
 
-/// Passes the events of [`Wanted`] calls on to another sink. A call whose slowness is asked about is passed on when it is
-/// answered, its events together.
+/// Passes the events of [`Wanted`] calls on to another sink. A call whose slowness is asked about is passed on when it
+/// is answered, its events together.
 pub struct Filtered<S> {
     wanted: Wanted,
     sink: S,

@@ -1,6 +1,7 @@
 //! Ladders: for each call the exchange between requester and responder, drawn with arrows as RFC 8166 section 3.5 does.
 //!
-//! Holds the lines of calls that are not answered yet, at most [`MAX_HELD_LINES`]; then the oldest call is drawn as it is.
+//! Holds the lines of calls that are not answered yet, at most [`MAX_HELD_LINES`]; then the oldest call is drawn as it
+//! is.
 
 use super::describe;
 use crate::{

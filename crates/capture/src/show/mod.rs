@@ -1,4 +1,5 @@
-//! Showing what a capture holds: [`Text`] and [`Json`] with one line for each message, [`Ladder`] with arrows for each call.
+//! Showing what a capture holds: [`Text`] and [`Json`] with one line for each message, [`Ladder`] with arrows for each
+//! call.
 
 mod content;
 mod describe;

@@ -1,5 +1,5 @@
-//! Where MPA's frames end in an octet stream, so that each begins a packet of its own. Readers like tshark look for an FPDU
-//! only at the beginning of a segment.
+//! Where MPA's frames end in an octet stream, so that each begins a packet of its own. Readers like tshark look for an
+//! FPDU only at the beginning of a segment.
 //!
 //! Holds at most one frame that is not complete: less than [`MAX_FRAME_OCTETS`].
 

@@ -1,7 +1,7 @@
 //! Writing a capture: taps copy octets to a bounded queue, one writer turns them into packets of a pcapng file.
 //!
-//! The queue owns the copies. When more than [`Options::pending_octets`] wait, octets are left out and counted; the next
-//! packet of that stream says in its comment how many. An error of the file ends the capture, never a connection.
+//! The queue owns the copies. When more than [`Options::pending_octets`] wait, octets are left out and counted; the
+//! next packet of that stream says in its comment how many. An error of the file ends the capture, never a connection.
 
 mod frames;
 mod packets;
@@ -33,7 +33,8 @@ const FILE_BUFFER_OCTETS: usize = 256 << 10;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// TCP payload octets in a packet, from [`MIN_SEGMENT_OCTETS`] to [`MAX_SEGMENT_OCTETS`]; 1448 is what Ethernet carries.
+    /// TCP payload octets in a packet, from [`MIN_SEGMENT_OCTETS`] to [`MAX_SEGMENT_OCTETS`]; 1448 is what Ethernet
+    /// carries.
     pub segment_octets: usize,
     /// See [`DEFAULT_PENDING_OCTETS`].
     pub pending_octets: usize,

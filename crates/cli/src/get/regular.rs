@@ -107,7 +107,8 @@ impl Download<'_> {
         // The listing may be older than the file.
         let now = self.file.getattr().await?;
         let is_unsized = self.source.size == 0 && now.size == 0;
-        // What was only appended to it, the whole of it has; what was cut off is missing, or is mixed with what came then.
+        // What was only appended to it, the whole of it has; what was cut off is missing, or is mixed with what came
+        // then.
         let may_have_grown = begin == 0 && len >= self.source.size;
         let is_same = len == now.size && (may_have_grown || now.modified == self.source.modified);
         if !is_same

@@ -220,7 +220,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what has come of the source, but for its holes: a file that uses less storage than it has octets has some.
+    /// Writes what has come of the source, but for its holes: a file that uses less storage than it has octets has
+    /// some.
     pub(super) fn write_data(&self, octets: &[u8], offset: u64, source: &Attributes) -> io::Result<()> {
         if source.used >= source.size {
             return self.write_all_at(octets, offset);

@@ -1,7 +1,7 @@
 //! Small files to a server: made, written and put in their places by one call each, many of them at a time.
 //!
-//! This is a short cut where the version has such a call (from 4.1 on) and nothing stands in the way. A file that was not
-//! made in this way is sent as every other ([`Copier::regular`]), which also tells what is wrong with it.
+//! This is a short cut where the version has such a call (from 4.1 on) and nothing stands in the way. A file that was
+//! not made in this way is sent as every other ([`Copier::regular`]), which also tells what is wrong with it.
 
 use super::{Copier, default_mode, source::Facts, target::Existing, upload::CLEAN_UP_TIME};
 use anyhow::Result;

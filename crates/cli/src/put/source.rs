@@ -1,8 +1,8 @@
 //! What `put` reads: local names, looked at and opened without following what somebody has put in their place.
 //!
 //! Below the directories that are named on the command line everything is opened by one name in a directory that is
-//! open, so that no link on the way leads elsewhere; files are opened without waiting, and looked at again when they are
-//! open. Only what the user himself names, without `-r`, may be a symbolic link.
+//! open, so that no link on the way leads elsewhere; files are opened without waiting, and looked at again when they
+//! are open. Only what the user himself names, without `-r`, may be a symbolic link.
 
 use crate::copy::{DEPTH, block_size};
 use anyhow::{Context, Result, ensure};

@@ -1,4 +1,5 @@
-//! Where `put` writes a file: a temporary file beside the target, the part that an earlier copy has left, or the target.
+//! Where `put` writes a file: a temporary file beside the target, the part that an earlier copy has left, or the
+//! target.
 
 use super::{
     Copier,

@@ -186,8 +186,8 @@ impl Copier<'_> {
         self.file_list(local, octets.file(), upload).await
     }
 
-    /// Takes rights from a file that is written in place which the source does not give: nobody is to read through the old
-    /// ones what is private here. Who does not own the file cannot, and writes for those who may read it.
+    /// Takes rights from a file that is written in place which the source does not give: nobody is to read through the
+    /// old ones what is private here. Who does not own the file cannot, and writes for those who may read it.
     async fn narrow(&self, upload: &Upload, old_mode: u32, facts: &Facts) -> Result<()> {
         let mode = old_mode & facts.mode;
         if mode == old_mode {
@@ -200,8 +200,8 @@ impl Copier<'_> {
         }
     }
 
-    /// Takes away the old contents of a file that is written in place, once the server has taken the first octets of the
-    /// new: what it refuses to write must not cost what was there.
+    /// Takes away the old contents of a file that is written in place, once the server has taken the first octets of
+    /// the new: what it refuses to write must not cost what was there.
     async fn replace(&self, upload: &Upload, writer: &mut Writer, first: Option<&(u64, Bytes)>) -> Result<()> {
         let mut keep = 0;
         if let Some((offset, data)) = first {

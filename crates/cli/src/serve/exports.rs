@@ -1,4 +1,5 @@
-//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR]`, and the directory that stands alone, which is `/`.
+//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR]`, and the directory that stands alone, which is
+//! `/`.
 
 use rpcrdma_nfs::mount::MAX_PATH_OCTETS;
 use rpcrdma_nfsd::Cidr;
@@ -129,8 +130,8 @@ fn normal(path: &[u8]) -> Result<Vec<u8>, String> {
 /// Checks what only all of them together can be wrong in. They are directories that are there.
 ///
 /// # Errors
-/// If two have the same name, or files that both would serve, or if one lies by its name in another where no directory is for
-/// it.
+/// If two have the same name, or files that both would serve, or if one lies by its name in another where no directory
+/// is for it.
 pub(super) fn check(exports: &[ExportOption]) -> Result<(), BadExport> {
     for (at, export) in exports.iter().enumerate() {
         for other in &exports[..at] {
@@ -182,8 +183,8 @@ fn has_its_place(inner: &ExportOption, exports: &[ExportOption]) -> Result<(), B
     Ok(())
 }
 
-/// Whether the server of `outer` would serve the files of `inner`: that is the same directory or lies in it, with no other
-/// file system mounted between.
+/// Whether the server of `outer` would serve the files of `inner`: that is the same directory or lies in it, with no
+/// other file system mounted between.
 fn lies_in(inner: &Path, outer: &Path) -> bool {
     let id = |path: &Path| std::fs::metadata(path).ok().map(|metadata| (metadata.dev(), metadata.ino()));
     let (Some(of_outer), Some(of_inner), Ok(path)) = (id(outer), id(inner), inner.canonicalize()) else { return false };

@@ -8,8 +8,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// Connections of one address (or /64 of IPv6) that have not finished their set-up. One client needs one at a time; behind
-/// one address there may be many.
+/// Connections of one address (or /64 of IPv6) that have not finished their set-up. One client needs one at a time;
+/// behind one address there may be many.
 pub(super) const SETUPS_PER_ADDRESS: usize = 64;
 
 /// Connections at a time from addresses that are not allowed. They are told so, and that costs them one of these places

@@ -1,5 +1,5 @@
-//! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something else
-//! is made are told in the log.
+//! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something
+//! else is made are told in the log.
 
 use super::{listeners::Listeners, memory};
 use crate::{

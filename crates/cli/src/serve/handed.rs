@@ -1,8 +1,8 @@
 //! Requests of a device's listeners, dealt out to the serving threads.
 //!
-//! A socket can be shared by threads that each accept from it; a device's listener cannot. So the main thread takes the requests and gives
-//! each thread the next in turn; the connection is made there, and stays. A thread that is far behind makes the others wait, as
-//! the connection manager keeps what is not taken.
+//! A socket can be shared by threads that each accept from it; a device's listener cannot. So the main thread takes the
+//! requests and gives each thread the next in turn; the connection is made there, and stays. A thread that is far
+//! behind makes the others wait, as the connection manager keeps what is not taken.
 
 use super::thread::stopped;
 use rpcrdma_fabric::{AcceptError, Listener, Pending};

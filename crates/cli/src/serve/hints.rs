@@ -65,8 +65,8 @@ fn best(ports: &Ports) -> Option<(SocketAddr, bool)> {
     rdma.or_else(|| ports.of(Spoken::Nfs).next().map(|address| (address, false)))
 }
 
-/// The shortest command with which Linux mounts: a client that is told no version begins with the latest that it has, and
-/// needs to know no other port for version 4. Above the exports of version 4 is a tree that leads to all of them.
+/// The shortest command with which Linux mounts: a client that is told no version begins with the latest that it has,
+/// and needs to know no other port for version 4. Above the exports of version 4 is a tree that leads to all of them.
 fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
     let (address, is_rdma) = best(ports)?;
     let (host, port) = (host(address.ip()), address.port());

@@ -1,7 +1,8 @@
 //! Where to listen: what the command line names, and the defaults for what it does not.
 //!
-//! A default is taken where it can be had: another server may have the port, such as the kernel's. What was named has to be
-//! had. NFS over TCP has a default only if no listener of NFS is named: who names one says where NFS is to be reached.
+//! A default is taken where it can be had: another server may have the port, such as the kernel's. What was named has
+//! to be had. NFS over TCP has a default only if no listener of NFS is named: who names one says where NFS is to be
+//! reached.
 
 use super::given::has_locks;
 use crate::args::ServeArgs;

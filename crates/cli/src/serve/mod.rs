@@ -1,8 +1,9 @@
 //! `rpcrdma serve`: directories over NFS/RDMA.
 //!
 //! The main thread opens every port and waits for signals. Each serving thread runs a single-threaded runtime with its
-//! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may sleep
-//! runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the serving threads in turn.
+//! own accept loops on the shared ports; a connection stays with the thread that accepted it. Work on files that may
+//! sleep runs on threads of its own. A device's ports are listened on by the main thread, which hands requests to the
+//! serving threads in turn.
 
 mod datagrams;
 mod dialler;

@@ -1,8 +1,8 @@
 //! Telling rpcbind of this machine where the services are.
 //!
-//! rpcbind keeps one address for each program, version and netid. What is registered already is another server's as long
-//! as something listens there, and is left alone; what a run that was killed has left behind, where nothing listens any
-//! more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
+//! rpcbind keeps one address for each program, version and netid. What is registered already is another server's as
+//! long as something listens there, and is left alone; what a run that was killed has left behind, where nothing
+//! listens any more, is replaced. At the end goes what is still ours: nothing that somebody else has registered since.
 
 use super::{nfs_versions::NfsVersions, ports::Ports, programs};
 use crate::transports;
@@ -158,7 +158,8 @@ async fn is_listened_at(netid: Netid, address: SocketAddr, own: &[SocketAddr], e
     }
 }
 
-/// Whether a server listens on the RDMA device that has an address, whose ports are none of TCP's: then nobody else can.
+/// Whether a server listens on the RDMA device that has an address, whose ports are none of TCP's: then nobody else
+/// can.
 async fn is_listened_on_device(address: SocketAddr, env: &Env) -> bool {
     let device = if address.ip().is_unspecified() { Device::Only } else { Device::Local(address.ip()) };
     match transports::verbs(env, device, Duration::ZERO, false, false).await {

@@ -1,8 +1,8 @@
 //! The metrics port: HTTP/1.1 for Prometheus and for nobody else, with limits of its own.
 //!
-//! Whoever reaches the port may ask, so it takes no more than a few connections, each for a few seconds, a short request
-//! and one answer: it cannot take the descriptors that NFS needs. All addresses of one client leave a quarter of the
-//! places to others. A request that is wrong has an answer of HTTP and is nothing to warn of.
+//! Whoever reaches the port may ask, so it takes no more than a few connections, each for a few seconds, a short
+//! request and one answer: it cannot take the descriptors that NFS needs. All addresses of one client leave a quarter
+//! of the places to others. A request that is wrong has an answer of HTTP and is nothing to warn of.
 
 use super::{
     gate::{Entry, Gate},
@@ -66,8 +66,8 @@ pub(super) async fn serve(listener: TcpListener, render: Render) {
     }
 }
 
-/// Reads a request, answers it, and waits for the client to end the connection: with octets unread, ending it first could
-/// take the answer away again.
+/// Reads a request, answers it, and waits for the client to end the connection: with octets unread, ending it first
+/// could take the answer away again.
 async fn converse(mut stream: TcpStream, render: &Render) -> io::Result<()> {
     let mut request = Vec::with_capacity(1024);
     let answer = loop {

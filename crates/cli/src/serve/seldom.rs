@@ -1,4 +1,5 @@
-//! Warnings that others can bring about as often as they like: one in a while is told, with the number of those that were not.
+//! Warnings that others can bring about as often as they like: one in a while is told, with the number of those that
+//! were not.
 
 use std::{
     sync::{Mutex, PoisonError},

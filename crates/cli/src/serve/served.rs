@@ -131,8 +131,8 @@ fn raise_descriptors() {
     }
 }
 
-/// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not there
-/// yet will lie in the nearest directory above it that is.
+/// Whether clients would reach `path` in the served directory: it lies there, on the same file system. What is not
+/// there yet will lie in the nearest directory above it that is.
 fn is_served(path: &Path, directory: &Path) -> bool {
     let device = |path: &Path| std::fs::metadata(path).ok().map(|metadata| metadata.dev());
     let Ok(path) = std::path::absolute(path) else { return false };

@@ -1,6 +1,7 @@
 //! RDMA connections whose set-up failed: each is counted by its reason, and one in a while is told to the operator.
 //!
-//! Whoever reaches the port can make set-ups fail as fast as he likes, and so could fill a log. What a load balancer does to find out that the port is open fails too.
+//! Whoever reaches the port can make set-ups fail as fast as he likes, and so could fill a log. What a load balancer
+//! does to find out that the port is open fails too.
 
 use super::{seldom::Seldom, thread::describe};
 use metrics::counter;

@@ -1,8 +1,8 @@
 //! Clients whose addresses `--allow` does not name: they are told so, at a cost that is bounded and theirs.
 //!
-//! They get one of a few places (see [`Gate`](super::gate::Gate)), for a few seconds. Of what they send no more is read than
-//! the largest call that an honest client would begin with, into buffers that no budget counts and that are smaller than
-//! what `--memory` is asked for; no call is executed.
+//! They get one of a few places (see [`Gate`](super::gate::Gate)), for a few seconds. Of what they send no more is read
+//! than the largest call that an honest client would begin with, into buffers that no budget counts and that are
+//! smaller than what `--memory` is asked for; no call is executed.
 
 use super::{gate, metrics, thread};
 use bytes::Bytes;

@@ -38,20 +38,20 @@ use tokio::{
 /// After accepting has failed (no descriptors left, say) it is tried again after this time.
 pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Calls to one client that are under way over one connection, at most, in number: Linux's client has receives and slots for
-/// as many. Each takes a receive of its own over RDMA.
+/// Calls to one client that are under way over one connection, at most, in number: Linux's client has receives and
+/// slots for as many. Each takes a receive of its own over RDMA.
 pub(super) const CALLBACK_CREDITS: u32 = 16;
 
-/// Calls to one client in version 1 of RPC-over-RDMA that are sent before one of its calls is answered, at most, in number.
-/// Linux's client posts some 32 receives for them, and replaces them only when a reply to a call of its own comes: one message
-/// more than that, and iWARP ends the connection.
+/// Calls to one client in version 1 of RPC-over-RDMA that are sent before one of its calls is answered, at most, in
+/// number. Linux's client posts some 32 receives for them, and replaces them only when a reply to a call of its own
+/// comes: one message more than that, and iWARP ends the connection.
 pub(super) const CALLBACKS_BETWEEN_ANSWERS: u32 = 16;
 
 /// The largest call to the portmapper over TCP, in bytes: an RPC header whose credential and verifier have 400 bytes
 /// each, and what GETADDR asks with three texts of 128, take 1,244.
 const PORTMAPPER_RECORD_BYTES: usize = 2048;
-/// The largest call to lockd and statd over TCP, in bytes: the same header, and names, a cookie and an owner of 1,024 bytes
-/// each.
+/// The largest call to lockd and statd over TCP, in bytes: the same header, and names, a cookie and an owner of 1,024
+/// bytes each.
 const LOCKS_RECORD_BYTES: usize = 8192;
 
 /// What all threads share.
@@ -340,8 +340,8 @@ async fn accept_tcp(listener: tokio::net::TcpListener, (spoken, program): (Spoke
     accept_all(accept, shared, connect).await;
 }
 
-/// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out, whether it
-/// owes an acknowledgement or was idle.
+/// Replies are written whole, so waiting for more would only add delay; and a peer that has vanished is found out,
+/// whether it owes an acknowledgement or was idle.
 fn prepare(stream: &TcpStream, stall: Duration) {
     let set = || {
         stream.set_nodelay(true)?;

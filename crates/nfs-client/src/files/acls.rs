@@ -38,8 +38,8 @@ impl Files {
     }
 }
 
-/// POSIX access control lists, as version 3 has them beside it: by NFSACL, on the same connection. A server that does not
-/// have that program is asked once.
+/// POSIX access control lists, as version 3 has them beside it: by NFSACL, on the same connection. A server that does
+/// not have that program is asked once.
 ///
 /// ```
 /// # use rpcrdma_nfs_client::{Error, Files, Handle};

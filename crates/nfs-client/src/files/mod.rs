@@ -5,8 +5,8 @@
 //! [`Writer`](crate::Writer), [`Listing`] and [`Files::walk`] stand on top and are the same for all.
 //!
 //! What only some versions have is an error in the others that answers [`Error::is_not_supported`]: extended attributes
-//! ([`Files::xattrs`]), access control lists ([`Files::acl`], [`Files::posix_acls`]), holes ([`File::seek`]), copies that the server makes
-//! ([`File::copy`], [`File::clone_range`]) and locks ([`File::lock`]).
+//! ([`Files::xattrs`]), access control lists ([`Files::acl`], [`Files::posix_acls`]), holes ([`File::seek`]), copies
+//! that the server makes ([`File::copy`], [`File::clone_range`]) and locks ([`File::lock`]).
 //!
 //! What is read and written is opened first ([`Files::open`], [`Files::create`]) and closed at the end.
 

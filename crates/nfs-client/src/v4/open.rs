@@ -387,8 +387,8 @@ impl Inner {
         Ok(())
     }
 
-    /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also where nobody had any. The driver gives it
-    /// back.
+    /// A delegation that came with a reclaimed open: Linux's nfsd gives one, also where nobody had any. The driver
+    /// gives it back.
     pub(super) fn not_wanted(&self, held: &Held, delegation: &Delegation) {
         if let Some(Given { state, .. }) = delegated(delegation) {
             self.awaited.delegated(&held.file, state);

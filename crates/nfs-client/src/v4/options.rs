@@ -19,9 +19,9 @@ pub struct Options {
     /// Nothing is done by them: they show whether a server can call. Otherwise none is asked for, and what comes all
     /// the same goes back at once.
     pub keeps_delegations: bool,
-    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the service
-    /// of the callbacks. Without it they cannot call. A server that can call may delegate files, which are given back
-    /// at once: each open then costs a call more.
+    /// Where servers of minor version 0 call over TCP: a listener's address, as the server can reach it, with the
+    /// service of the callbacks. Without it they cannot call. A server that can call may delegate files, which are
+    /// given back at once: each open then costs a call more.
     pub callback_address: Option<SocketAddr>,
 }
 

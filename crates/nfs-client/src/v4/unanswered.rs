@@ -7,8 +7,8 @@ use crate::patience::Patience;
 use std::sync::Arc;
 
 impl Inner {
-    /// Whether something that the driver does and that failed is to be done once more, after a while. It is not when the
-    /// server has answered, whatever it says, when that takes too long, and when the client says goodbye.
+    /// Whether something that the driver does and that failed is to be done once more, after a while. It is not when
+    /// the server has answered, whatever it says, when that takes too long, and when the client says goodbye.
     async fn is_tried_again(&self, error: &Error, patience: &mut Patience) -> bool {
         error.is_unanswered()
             && !self.duties.is_ending()

@@ -1,5 +1,5 @@
-//! Copies whose end the server tells by CB_OFFLOAD: when it comes late, early, twice, about another copy, with an error,
-//! and with a lie.
+//! Copies whose end the server tells by CB_OFFLOAD: when it comes late, early, twice, about another copy, with an
+//! error, and with a lie.
 
 use crate::{
     callbacks::{call, called, of, sequence},

@@ -55,8 +55,8 @@ async fn opens_and_locks_outlast_a_restart() {
     }
 }
 
-/// Whoever began a repair and is not polled any more, as in a set of futures whose owner waits for something else, keeps
-/// nobody from going on.
+/// Whoever began a repair and is not polled any more, as in a set of futures whose owner waits for something else,
+/// keeps nobody from going on.
 #[tokio::test(start_paused = true)]
 async fn who_is_not_polled_keeps_nobody_waiting() {
     for minor in 0..=2 {
@@ -173,8 +173,8 @@ async fn a_lost_session_is_replaced() {
     nfs.close(opened).await.unwrap();
 }
 
-/// A file that was made before the reply was lost with the session is the one that was asked for: no second is made, and
-/// none is left behind. One that somebody else has filled meanwhile is not taken for it.
+/// A file that was made before the reply was lost with the session is the one that was asked for: no second is made,
+/// and none is left behind. One that somebody else has filled meanwhile is not taken for it.
 #[tokio::test(start_paused = true)]
 async fn a_file_that_an_open_made_before_its_session_was_lost_is_ours() {
     for minor in [1, 2] {

@@ -138,8 +138,8 @@ async fn a_small_file_is_made_by_one_call() {
     assert!(!files(&house, 0).await.0.can_place(), "minor version 0 has no current stateid");
 }
 
-/// Executed twice, since the session was lost with what the server knew of the call, it does what it should, however far
-/// it came the first time.
+/// Executed twice, since the session was lost with what the server knew of the call, it does what it should, however
+/// far it came the first time.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_executed_twice_makes_one_file() {
     for done in 2..=13 {

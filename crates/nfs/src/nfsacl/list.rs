@@ -117,8 +117,8 @@ impl List {
     }
 
     /// The POSIX list that the entries say, in whatever order they stand. `None` if they say none: two entries of one
-    /// user, group or class, a class or a mask that is missing, a type or rights that there are not, a number that stands
-    /// for nobody.
+    /// user, group or class, a class or a mask that is missing, a type or rights that there are not, a number that
+    /// stands for nobody.
     ///
     /// A mask that takes nothing away where nobody is named is one that [`List::of`] has put in, and is left out.
     pub fn posix(&self) -> Option<PosixAcl> {

@@ -20,8 +20,8 @@ pub mod procedure {
     /// Asks what the caller may do: version 2 alone.
     pub const ACCESS: u32 = 4;
 
-    /// The names that the program gives those of version 3, by number. The last is one of Solaris, for its directories of
-    /// extended attributes: nobody else has it.
+    /// The names that the program gives those of version 3, by number. The last is one of Solaris, for its directories
+    /// of extended attributes: nobody else has it.
     pub const NAMES: [&str; 4] = ["NULL", "GETACL", "SETACL", "GETXATTRDIR"];
     /// Those of version 2.
     pub const NAMES_2: [&str; 6] = ["NULL", "GETACL", "SETACL", "GETATTR", "ACCESS", "GETXATTRDIR"];

@@ -1,8 +1,8 @@
 //! NSM version 1, the status monitor: a host that has restarted tells those with whom it had locks (program 100024).
 //!
-//! NFS version 3 locks by NLM, whose locks end with the host that holds them. Each host has a state number, odd while it
-//! is up, which is another after each restart. SM_NOTIFY tells it, with the name by which the other host knows it. The
-//! other procedures are for a host's own lockd, which asks its statd to watch others.
+//! NFS version 3 locks by NLM, whose locks end with the host that holds them. Each host has a state number, odd while
+//! it is up, which is another after each restart. SM_NOTIFY tells it, with the name by which the other host knows it.
+//! The other procedures are for a host's own lockd, which asks its statd to watch others.
 //!
 //! It has no binding to RPC-over-RDMA and travels over TCP and UDP.
 

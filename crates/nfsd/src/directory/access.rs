@@ -21,8 +21,8 @@ use std::sync::Arc;
 pub(super) enum Owner {
     /// What its mode says, as when a program opens it.
     AsModeSays,
-    /// Everything, as far as the server can: a program that has opened a file before its mode forbade it goes on, and calls
-    /// without an OPEN do not tell which these are.
+    /// Everything, as far as the server can: a program that has opened a file before its mode forbade it goes on, and
+    /// calls without an OPEN do not tell which these are.
     Always,
 }
 

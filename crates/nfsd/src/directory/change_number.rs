@@ -1,8 +1,8 @@
-//! The change number of a file: the time of its last change, and how many changes through this server that time does not
-//! show, since the clock of most file systems goes in ticks of some milliseconds.
+//! The change number of a file: the time of its last change, and how many changes through this server that time does
+//! not show, since the clock of most file systems goes in ticks of some milliseconds.
 //!
-//! The count is kept with the object. When that is forgotten, the number goes back to the time alone: clients look again,
-//! and that is all. A change by a process of the host within the same tick as one before is not seen.
+//! The count is kept with the object. When that is forgotten, the number goes back to the time alone: clients look
+//! again, and that is all. A change by a process of the host within the same tick as one before is not seen.
 
 use rustix::fs::Statx;
 use std::sync::{Mutex, PoisonError};

@@ -1,10 +1,10 @@
 //! What no client reaches, though it may lie in the served directory: the state directory.
 //!
-//! Who could read the secret in it could make handles, so it is as if it were not there: no name leads to it, no listing
-//! shows it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is taken,
-//! though: making something of that name is EXIST. Directories above it cannot be renamed by clients (NFS3ERR_ACCES), nor
-//! removed, since they are not empty. It is known by device and inode, whatever its path is. Owns a descriptor of the
-//! state directory, so that the inode is not used again. What cannot be asked for counts as hidden.
+//! Who could read the secret in it could make handles, so it is as if it were not there: no name leads to it, no
+//! listing shows it, no handle opens it or what is in it, also none that was made before it was hidden. Its name is
+//! taken, though: making something of that name is EXIST. Directories above it cannot be renamed by clients
+//! (NFS3ERR_ACCES), nor removed, since they are not empty. It is known by device and inode, whatever its path is. Owns
+//! a descriptor of the state directory, so that the inode is not used again. What cannot be asked for counts as hidden.
 
 use super::{
     Inner, Object,

@@ -84,8 +84,8 @@ fn place_bytes(place: &Place) -> usize {
 }
 
 impl Index {
-    /// Reads the journals at `sources`, each as far as it is whole and the latest last, and writes what they hold to the
-    /// one at `path`.
+    /// Reads the journals at `sources`, each as far as it is whole and the latest last, and writes what they hold to
+    /// the one at `path`.
     pub(super) fn open(path: &Path, sources: &[PathBuf]) -> io::Result<Self> {
         Self::with_limits(path, sources, Limits { files: MAX_FILES, bytes: MAX_BYTES })
     }
@@ -362,8 +362,8 @@ mod tests {
         assert_eq!(open(&path).unwrap().places(id(4)), [place(1, "d")]);
     }
 
-    /// Octets in the middle that are not what was written: a length that leads behind the end, an unknown kind of record, an
-    /// identifier longer than its record.
+    /// Octets in the middle that are not what was written: a length that leads behind the end, an unknown kind of
+    /// record, an identifier longer than its record.
     #[test]
     fn what_stands_before_the_damage_counts() {
         let scratch = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! The files of indexes in the state directory: which one is a directory's, and which are nobody's any more.
 //!
-//! A directory's index is `index-ID`, where the id says which directory of which file system it is, however its path was
-//! spelled. Up to 0.1.0 the name had a hash of the path before the id, so one directory could have several: they are taken
-//! over, together. Beside each lies a lock, held by the server that uses the index. An index that no server has used for
-//! [`KEPT`] is removed; so is its lock, by who holds it.
+//! A directory's index is `index-ID`, where the id says which directory of which file system it is, however its path
+//! was spelled. Up to 0.1.0 the name had a hash of the path before the id, so one directory could have several: they
+//! are taken over, together. Beside each lies a lock, held by the server that uses the index. An index that no server
+//! has used for [`KEPT`] is removed; so is its lock, by who holds it.
 
 use super::{Index, OpenError};
 use rustix::{
@@ -18,8 +18,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// How long an index is kept whose directory nobody serves. Each start writes it anew, and so does its use now and then;
-/// who comes back later finds his clients' handles stale.
+/// How long an index is kept whose directory nobody serves. Each start writes it anew, and so does its use now and
+/// then; who comes back later finds his clients' handles stale.
 const KEPT: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// The digits of a hash in a name.
 const DIGITS: usize = 16;

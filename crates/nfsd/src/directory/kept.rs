@@ -1,8 +1,9 @@
 //! Parts of directories that were read already, for listings that go on.
 //!
-//! Where cookies are hashes, each answer of a listing needs the whole directory. So what was read for one answer is kept
-//! for those that follow: the entries behind a cookie in their order, up to a limit. It is used as long as the directory
-//! has not changed, and never for a listing that begins. Nothing here can fail; what is not kept is read again.
+//! Where cookies are hashes, each answer of a listing needs the whole directory. So what was read for one answer is
+//! kept for those that follow: the entries behind a cookie in their order, up to a limit. It is used as long as the
+//! directory has not changed, and never for a listing that begins. Nothing here can fail; what is not kept is read
+//! again.
 
 use super::listing::RawEntry;
 use crate::FileId;

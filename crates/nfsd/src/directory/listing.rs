@@ -1,9 +1,9 @@
 //! Listing directories.
 //!
-//! Where the kernel's directory positions stay valid, they are the cookies. Elsewhere a cookie is a hash of the name, and
-//! entries come in the order of their hashes; reading on then takes the whole directory, of which a bounded part is kept
-//! for the answers that follow (see [`kept`](super::kept)). Either way an entry that
-//! stays keeps its cookie whatever becomes of the others, also across a restart. The verifier says which way it is.
+//! Where the kernel's directory positions stay valid, they are the cookies. Elsewhere a cookie is a hash of the name,
+//! and entries come in the order of their hashes; reading on then takes the whole directory, of which a bounded part is
+//! kept for the answers that follow (see [`kept`](super::kept)). Either way an entry that stays keeps its cookie
+//! whatever becomes of the others, also across a restart. The verifier says which way it is.
 
 use super::{
     Cover, Inner, Object,
@@ -189,8 +189,8 @@ fn each_entry(fd: &OwnedFd, add: &mut dyn FnMut(RawName<'_>) -> bool) -> Result<
     Ok(())
 }
 
-/// The first entries whose hashes lie after `cookie`, at most `most`, in their order. However large the directory is, no
-/// more are kept.
+/// The first entries whose hashes lie after `cookie`, at most `most`, in their order. However large the directory is,
+/// no more are kept.
 fn sorted_after(fd: &OwnedFd, cookie: u64, most: usize) -> Result<Vec<RawEntry>, Errno> {
     let mut first = BinaryHeap::new();
     each_entry(fd, &mut |mut entry| {

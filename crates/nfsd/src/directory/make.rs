@@ -98,7 +98,8 @@ impl Inner {
                 // Whoever makes a file may write to it, whatever its mode.
                 let stat = stat(&object.fd).map_err(fault)?;
                 let file = Arc::new(file);
-                // A server that cannot override a mode that keeps the maker from reading has no other descriptor for that.
+                // A server that cannot override a mode that keeps the maker from reading has no other descriptor for
+                // that.
                 if mode & OWNER_READS == 0 && !self.identity.is_privileged() {
                     object.keep(caller, object::Mode::Read, &stat, file.clone());
                 }

@@ -151,9 +151,9 @@ impl DirectoryFs {
         self.inner.ids != Ids::Number
     }
 
-    /// The same directory, where changes of attributes and names are answered as soon as the kernel has them, and not when
-    /// they are on the disk as RFC 1813 (section 4.8) asks: faster, but a crash of this host may undo the last seconds of
-    /// what clients were told. What WRITE and COMMIT promise is kept either way.
+    /// The same directory, where changes of attributes and names are answered as soon as the kernel has them, and not
+    /// when they are on the disk as RFC 1813 (section 4.8) asks: faster, but a crash of this host may undo the last
+    /// seconds of what clients were told. What WRITE and COMMIT promise is kept either way.
     #[must_use]
     pub fn with_early_answers(mut self) -> Self {
         self.answers = Answers::Early;

@@ -92,7 +92,8 @@ pub(super) struct Object {
     change: Mutex<()>,
     /// Changes that the clock of the file system was too coarse for.
     unseen: Unseen,
-    /// What clients have open, whichever of their owners: as long as there is any, the file is not gone with its last name.
+    /// What clients have open, whichever of their owners: as long as there is any, the file is not gone with its last
+    /// name.
     pub(super) opens: Opens,
     /// What keeps the host's programs from it.
     pub(super) leased: Leased,

@@ -1,8 +1,8 @@
 //! Files that clients have open: one [`Open`] for each file and access, however many owners share it.
 //!
-//! Rights are asked each time that somebody opens a file; what is open then reads and writes by its own descriptors, and is
-//! there until the last of its owners has closed it, though the file may have lost its last name. The number of files that
-//! are open at a time is bounded, since each has a descriptor or two.
+//! Rights are asked each time that somebody opens a file; what is open then reads and writes by its own descriptors,
+//! and is there until the last of its owners has closed it, though the file may have lost its last name. The number of
+//! files that are open at a time is bounded, since each has a descriptor or two.
 
 use super::{
     Inner, Object, OfdLocks,
@@ -138,8 +138,8 @@ impl Open {
         }
     }
 
-    /// The lease is gone: gives its descriptor back for one of its own that reads alone, so that it does not keep programs
-    /// of the host from executing the file.
+    /// The lease is gone: gives its descriptor back for one of its own that reads alone, so that it does not keep
+    /// programs of the host from executing the file.
     fn return_borrowed(&self) {
         if !self.is_borrowed {
             return;

@@ -77,8 +77,8 @@ pub(super) fn open_beneath(directory: impl AsFd, name: impl Arg, flags: OFlags) 
     openat2(directory, name, flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty(), resolve)
 }
 
-/// Opens the file of a handle. Linux has no memory for it, too, at the moment when a new file takes the inode number of one
-/// that was removed, and says for what the handle was as soon as that is over.
+/// Opens the file of a handle. Linux has no memory for it, too, at the moment when a new file takes the inode number of
+/// one that was removed, and says for what the handle was as soon as that is over.
 fn open_by_handle(root: &OwnedFd, handle: &KernelHandle) -> Result<OwnedFd, Errno> {
     for _ in 1..HANDLE_TRIES {
         match sys::open_by_handle(root.as_fd(), handle) {

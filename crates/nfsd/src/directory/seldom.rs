@@ -1,7 +1,7 @@
 //! How often something is said that clients can make happen again and again.
 //!
-//! The first time, the second, the fourth and so on: a full disk is told at once, and a client that goes on provoking it fills
-//! no log. Owns a count and nothing else; nothing fails.
+//! The first time, the second, the fourth and so on: a full disk is told at once, and a client that goes on provoking
+//! it fills no log. Owns a count and nothing else; nothing fails.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,10 +1,11 @@
-//! Waiting until the disk has what changed, as RFC 1813 (section 4.8) asks before attributes and names are answered for.
+//! Waiting until the disk has what changed, as RFC 1813 (section 4.8) asks before attributes and names are answered
+//! for.
 //!
 //! A file or directory is opened for the moment and synchronised; a file with data that clients have not committed is
-//! synchronised through the descriptor that is kept for that (see [`uncommitted`]). One that this process may not open is
-//! kept by synchronising the whole file system. Symbolic links and special files cannot be synchronised by themselves:
-//! they are on the disk with the directory that they were made in, but later changes of their attributes are not waited
-//! for.
+//! synchronised through the descriptor that is kept for that (see [`uncommitted`]). One that this process may not open
+//! is kept by synchronising the whole file system. Symbolic links and special files cannot be synchronised by
+//! themselves: they are on the disk with the directory that they were made in, but later changes of their attributes
+//! are not waited for.
 //!
 //! Any failure may mean that data is lost which was written before, by anybody: all who have not committed theirs learn
 //! it ([`Inner::lose`]), before the failure is answered.
@@ -108,8 +109,8 @@ impl Inner {
         synced.map_err(fault)
     }
 
-    /// Waits for the whole file system. Its failure tells of no file in particular: each file with uncommitted data has a
-    /// descriptor of its own that tells of it.
+    /// Waits for the whole file system. Its failure tells of no file in particular: each file with uncommitted data has
+    /// a descriptor of its own that tells of it.
     fn synchronise_all(&self) -> Result<(), Errno> {
         // A new description is not told of what failed, and was told, before.
         let root = reopen(&self.root_fd, OFlags::RDONLY | OFlags::DIRECTORY)?;

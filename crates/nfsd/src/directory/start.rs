@@ -197,14 +197,14 @@ impl DirectoryFs {
     }
 }
 
-/// How many files are kept if the directory may have `descriptors` files open: their descriptors, with all that callers have
-/// opened, take at most half; the rest is for connections.
+/// How many files are kept if the directory may have `descriptors` files open: their descriptors, with all that callers
+/// have opened, take at most half; the rest is for connections.
 pub(super) fn object_limit(descriptors: u64) -> usize {
     (descriptors / 2 / (1 + object::MAX_OPENED as u64)).min(MAX_OBJECTS) as usize
 }
 
-/// How many files clients may have open at a time, each for one access, if the directory may have `descriptors` files open:
-/// each takes at most two, and all of them a quarter.
+/// How many files clients may have open at a time, each for one access, if the directory may have `descriptors` files
+/// open: each takes at most two, and all of them a quarter.
 pub(super) fn open_limit(descriptors: u64) -> usize {
     usize::try_from(descriptors / 4 / 2).unwrap_or(usize::MAX).clamp(1, MAX_OPEN_FILES)
 }

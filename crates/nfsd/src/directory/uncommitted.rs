@@ -128,7 +128,8 @@ impl Uncommitted {
         lock(&self.files).get(&file).map(|entry| entry.held(file))
     }
 
-    /// Waits for the disk by `wait`. A failure counts as a loss before anybody else may wait, and fails all who were about to.
+    /// Waits for the disk by `wait`. A failure counts as a loss before anybody else may wait, and fails all who were
+    /// about to.
     pub(super) fn synchronise(
         &self,
         held: &Held,

@@ -61,8 +61,8 @@ impl Tree {
         self.node(directory).ok()?.acls.as_ref()?.default.clone()
     }
 
-    /// A node that was just made begins with its directory's default list: its mode gives no more than that, and the list
-    /// no more than the mode.
+    /// A node that was just made begins with its directory's default list: its mode gives no more than that, and the
+    /// list no more than the mode.
     pub(super) fn inherit(&mut self, number: u64, default: PosixAcl) -> Result<(), Fault> {
         let node = self.node(number)?;
         let access = default.with_mode(default.mode() & node.mode);
@@ -91,7 +91,8 @@ mod tests {
     use crate::memory::tree::ROOT;
     use bytes::Bytes;
 
-    /// What a file system has no room for is refused, what is taken away is given back, and a file takes its lists along.
+    /// What a file system has no room for is refused, what is taken away is given back, and a file takes its lists
+    /// along.
     #[test]
     fn lists_count_as_pages_and_are_given_back() {
         let mut tree = Tree::new(1, 4 * PAGE_OCTETS as u64, Time::default());

@@ -1,11 +1,11 @@
 //! The NFSACL service, version 3: POSIX access control lists beside NFS version 3, on its connections (ULB-4.2-a).
 //!
-//! What Linux's server answers is the measure, as nothing else defines the program: a mode is told as a list of four entries,
-//! with a mask that says what the group has. Where a file system has no lists, modes are told so, too, and no list that
-//! says more is set (NOTSUPP). Handles, callers, exports, delegations and warnings are those of version 3.
+//! What Linux's server answers is the measure, as nothing else defines the program: a mode is told as a list of four
+//! entries, with a mask that says what the group has. Where a file system has no lists, modes are told so, too, and no
+//! list that says more is set (NOTSUPP). Handles, callers, exports, delegations and warnings are those of version 3.
 //!
-//! SETACL sets the lists whose entries it brings, the other stays. An access list without entries is what the mode says; a
-//! default list without entries is none.
+//! SETACL sets the lists whose entries it brings, the other stays. An access list without entries is what the mode
+//! says; a default list without entries is none.
 //!
 //! Version 2 has handles of 32 octets, which this server's do not fit: it is not served, and calls of it are told that
 //! version 3 is.

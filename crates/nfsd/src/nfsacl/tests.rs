@@ -53,7 +53,8 @@ fn status(answer: Answer<Info, Info>) -> Status {
     }
 }
 
-/// Owner to read and write, user 1000 as well, the group and group 50 to read: not in order, as Linux's client need not send it.
+/// Owner to read and write, user 1000 as well, the group and group 50 to read: not in order, as Linux's client need not
+/// send it.
 fn named() -> List {
     list(&[(16, 0, 6), (32, 0, 0), (8, 50, 4), (1, 0, 6), (2, 1000, 7), (4, 0, 4)])
 }

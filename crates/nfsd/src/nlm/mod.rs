@@ -186,8 +186,8 @@ impl Lockd {
     /// # Errors
     /// If it cannot be put on the list: it would lose its locks without a word.
     async fn watched(&self, host: &Host, call: &Call) -> Result<(), Status> {
-        // Also one that is watched already: each address by which it knows this server has an entry of its own, as a notice
-        // from another one means nothing to it.
+        // Also one that is watched already: each address by which it knows this server has an entry of its own, as a
+        // notice from another one means nothing to it.
         let watched = self.monitor.monitor(host.address(), call.local(), host.name()).await;
         watched.map(|()| host.set_watched()).map_err(|error| {
             tracing::debug!(client = %host.address(), %error, "a host gets no locks");

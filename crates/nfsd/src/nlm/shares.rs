@@ -1,7 +1,7 @@
 //! SHARE and UNSHARE: reservations of programs that open files as DOS does.
 //!
-//! They are among the share reservations of version 4: each sees the other's. Reading and writing by version 3 is denied
-//! to others, and not to hosts at the address of the one that has reserved, as version 3 does not say who reads.
+//! They are among the share reservations of version 4: each sees the other's. Reading and writing by version 3 is
+//! denied to others, and not to hosts at the address of the one that has reserved, as version 3 does not say who reads.
 
 use super::{
     Call, Lockd,

@@ -1,9 +1,9 @@
 //! Who is monitored, in memory: which hosts hold locks, which are still to be told of our restart, what they have told
 //! of theirs.
 //!
-//! Nothing here waits and nothing here touches the disk: [`Monitor`](super::Monitor) does. A host that holds nothing any
-//! more stays for a while, as it may lock again at once; so does one that was not reached, for the next start. Both make
-//! room for others at the limits.
+//! Nothing here waits and nothing here touches the disk: [`Monitor`](super::Monitor) does. A host that holds nothing
+//! any more stays for a while, as it may lock again at once; so does one that was not reached, for the next start. Both
+//! make room for others at the limits.
 
 use super::list::{FileNumber, Listed};
 use bytes::Bytes;
@@ -20,10 +20,11 @@ pub(crate) const MAX_HOSTS: usize = 4096;
 pub(crate) const MAX_HOSTS_OF_ADDRESS: usize = 64;
 /// The most of them in one network ([`ClientNetwork`]), in number: one host may have all addresses of an IPv6 network.
 pub(crate) const MAX_HOSTS_OF_NETWORK: usize = 512;
-/// How long a host that holds nothing stays on the list, in seconds: who locks and unlocks again and again does not have
-/// the disk written each time.
+/// How long a host that holds nothing stays on the list, in seconds: who locks and unlocks again and again does not
+/// have the disk written each time.
 pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
-/// How long after a restart we try to reach a host, in seconds: one that was away for longer has the next start's notice.
+/// How long after a restart we try to reach a host, in seconds: one that was away for longer has the next start's
+/// notice.
 pub(crate) const NOTIFY_TIME: Duration = Duration::from_secs(15 * 60);
 /// The pause after the first notice that was not answered, in seconds. Twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);

@@ -2,8 +2,8 @@
 //! state number beside it.
 //!
 //! Each host has a file of its own with a name that no other file has had, so that taking one away never meets writing
-//! another. What [`List::put`] has returned from is on the disk. What is not as it was written was once acknowledged, and
-//! nobody knows whose it was: the file is kept under another name, for people to look at, and the server says so.
+//! another. What [`List::put`] has returned from is on the disk. What is not as it was written was once acknowledged,
+//! and nobody knows whose it was: the file is kept under another name, for people to look at, and the server says so.
 //!
 //! ```text
 //! state:    state number (4 octets), SipHash-2-4 of that (8)

@@ -1,9 +1,9 @@
 //! The status monitor (NSM): who is to be told of our restart, and who tells us of his.
 //!
-//! Locks of NFS version 3 end with the host that holds them, and nobody renews them. So lockd has each host put on a list
-//! ([`Monitor::monitor`]) before its first lock is granted; the list is durable. After a restart every host on it is told
-//! ([`notices`]), and claims its locks again; who does not is off the list after a while. A host that tells us of
-//! its restart ([`service`]) has its locks freed, those of the host at the address that the notice comes from.
+//! Locks of NFS version 3 end with the host that holds them, and nobody renews them. So lockd has each host put on a
+//! list ([`Monitor::monitor`]) before its first lock is granted; the list is durable. After a restart every host on it
+//! is told ([`notices`]), and claims its locks again; who does not is off the list after a while. A host that tells us
+//! of its restart ([`service`]) has its locks freed, those of the host at the address that the notice comes from.
 //!
 //! Owns the list on the disk ([`list`]) and the table of who is on it ([`hosts`]). A disk that fails fails the lock.
 
@@ -135,8 +135,8 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Opens the list, raises the state number, and has every host on the list told by [`drive`](Self::drive). Waits for
-    /// the disk.
+    /// Opens the list, raises the state number, and has every host on the list told by [`drive`](Self::drive). Waits
+    /// for the disk.
     pub(crate) fn open(setup: Setup<'_>, env: &Env) -> Result<Arc<Self>, MonitorError> {
         let directory = || setup.directory.to_owned();
         let failed = |source| MonitorError::Io { directory: directory(), source };

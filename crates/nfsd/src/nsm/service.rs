@@ -1,10 +1,11 @@
 //! What the status monitor answers (program 100024, version 1).
 //!
-//! SM_NOTIFY is what other hosts call: it concerns the host of the name that it says, at the address that it comes from,
-//! and nobody else. Over UDP anybody can write any address on a datagram, so that it has to come from a port that only the
-//! system's programs have, and each host's notices are believed a few at a time; `docs/threat-model.md` says what remains.
-//! SM_STAT tells a host whether it is monitored. The other procedures are for the lockd of the monitor's own host, which
-//! is in this program and calls nobody: what is asked by them is not done, and that is the answer where there is one.
+//! SM_NOTIFY is what other hosts call: it concerns the host of the name that it says, at the address that it comes
+//! from, and nobody else. Over UDP anybody can write any address on a datagram, so that it has to come from a port that
+//! only the system's programs have, and each host's notices are believed a few at a time; `docs/threat-model.md` says
+//! what remains. SM_STAT tells a host whether it is monitored. The other procedures are for the lockd of the monitor's
+//! own host, which is in this program and calls nobody: what is asked by them is not done, and that is the answer where
+//! there is one.
 
 use super::Monitor;
 use crate::mount::results;

@@ -2,9 +2,9 @@
 //! it, costs more than most of them do.
 //!
 //! The call itself is a job of its client's. While it runs on a thread, what it asks of the queue is done at once, on
-//! that thread. It goes back to its asker, who waits for what is to come without a thread, as soon as it has to wait for
-//! anything: a file's turn, memory, a client that is called. It goes back, too, when it has done [`TOGETHER`] jobs or
-//! another client's work waits: from then on each of its jobs waits for its turn as every other.
+//! that thread. It goes back to its asker, who waits for what is to come without a thread, as soon as it has to wait
+//! for anything: a file's turn, memory, a client that is called. It goes back, too, when it has done [`TOGETHER`] jobs
+//! or another client's work waits: from then on each of its jobs waits for its turn as every other.
 //!
 //! Calls that change the same directory wait for each other before they take a thread, and not in the middle: the call
 //! has the directory's turn from its beginning. It gives it up before it waits for the disk, before it changes another

@@ -1,7 +1,7 @@
 //! Work that may sleep: whose is next, and what no client can take from another.
 //!
-//! The program's threads are few, and a job may sleep for as long as a disk does. All work of a program goes through one
-//! queue, on whichever export and for whichever protocol: two queues would not know of each other's threads. So
+//! The program's threads are few, and a job may sleep for as long as a disk does. All work of a program goes through
+//! one queue, on whichever export and for whichever protocol: two queues would not know of each other's threads. So
 //!
 //! * jobs wait by client and connection, and are begun in turn ([`fair`]): a client with a
 //!   thousand calls waits behind its own;

@@ -1,7 +1,7 @@
 //! Calls on their way over a connection, as their callers see them: both of a client's and of a server's.
 //!
-//! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver that
-//! is gone drops the sender of each reply, and the call fails with [`TransportError::Closed`].
+//! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver
+//! that is gone drops the sender of each reply, and the call fails with [`TransportError::Closed`].
 
 use crate::{CallInFlight, Cancelled, Misuse, PendingCall, Reply, Request, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer};

@@ -23,11 +23,11 @@ const LAST_FRAGMENT: u32 = 1 << 31;
 const HEADER_OCTETS: usize = 4;
 /// The stage's size: how much is read at once while nothing large is expected.
 const STAGE_OCTETS: usize = 16 << 10;
-/// Records up to this many octets are taken from the stage; fragments beyond get buffers of their own, which the allocator
-/// counts.
+/// Records up to this many octets are taken from the stage; fragments beyond get buffers of their own, which the
+/// allocator counts.
 const SMALL_RECORD_OCTETS: usize = 8 << 10;
-/// Octets written that are progress. A quarter of the largest record: a peer that holds memory by taking an octet now and then
-/// gets nowhere.
+/// Octets written that are progress. A quarter of the largest record: a peer that holds memory by taking an octet now
+/// and then gets nowhere.
 const PROGRESS_OCTETS: u64 = 256 << 10;
 /// The most slices in one vectored write.
 const WRITE_SLICES: usize = 64;
@@ -102,8 +102,8 @@ impl RecordReader {
         self.records
     }
 
-    /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already and
-    /// waits for more may wait for others who do the same, and must not for ever.
+    /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already
+    /// and waits for more may wait for others who do the same, and must not for ever.
     pub(crate) fn is_inside_record(&self) -> bool {
         match self.state {
             State::Header => self.fragments > 0 || !self.stage.is_empty(),

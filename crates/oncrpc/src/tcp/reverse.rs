@@ -1,8 +1,8 @@
 //! A server's calls over the connection that its client has made.
 //!
-//! [`ReverseTransport`] is the callers' end; [`Reverse`] belongs to the connection's driver and owns the calls that are under
-//! way and those that wait for their turn. A call ends by its reply, by a deadline, or with the connection. A reply that
-//! answers no call is dropped and counted: it may be late, or another's. Nothing of it ends the connection.
+//! [`ReverseTransport`] is the callers' end; [`Reverse`] belongs to the connection's driver and owns the calls that are
+//! under way and those that wait for their turn. A call ends by its reply, by a deadline, or with the connection. A
+//! reply that answers no call is dropped and counted: it may be late, or another's. Nothing of it ends the connection.
 
 use super::{
     calls::{self, Command},
@@ -64,8 +64,8 @@ impl ClientTransport for ReverseTransport {
 /// What a connection's driver keeps of calls to its client.
 pub(super) struct Reverse {
     commands: mpsc::UnboundedReceiver<Command>,
-    /// Calls that were sent and are not answered, by XID. Those whose caller has gone away stay until their end, so that
-    /// their replies are known for what they are.
+    /// Calls that were sent and are not answered, by XID. Those whose caller has gone away stay until their end, so
+    /// that their replies are known for what they are.
     sent: HashMap<u32, Command>,
     /// Those that wait until fewer are under way.
     waiting: VecDeque<Command>,

@@ -1,4 +1,5 @@
-//! Calls in both directions over one stream: replies between calls, limits, deadlines, and peers that answer what nobody asked.
+//! Calls in both directions over one stream: replies between calls, limits, deadlines, and peers that answer what
+//! nobody asked.
 
 use super::*;
 use crate::{
@@ -270,7 +271,8 @@ async fn a_reply_is_found_behind_calls_that_are_not_executed_yet() {
     assert_eq!(sample.most.load(Ordering::SeqCst), options.max_calls, "never more at a time");
 }
 
-/// One call more than is held, and the reply behind it waits for the peer's own calls; the call of the server's fails in time.
+/// One call more than is held, and the reply behind it waits for the peer's own calls; the call of the server's fails
+/// in time.
 #[tokio::test(start_paused = true)]
 async fn a_reply_behind_too_many_calls_waits_for_them() {
     let sample = Sample::of(FORWARD);
@@ -293,7 +295,8 @@ async fn a_reply_behind_too_many_calls_waits_for_them() {
     assert!(!driver.is_finished());
 }
 
-/// Late replies, replies to others' calls, twice the same, cut short: dropped and counted, and the connection serves on.
+/// Late replies, replies to others' calls, twice the same, cut short: dropped and counted, and the connection serves
+/// on.
 #[tokio::test(start_paused = true)]
 async fn replies_that_nobody_has_asked_for_are_dropped_and_counted() {
     let sample = Sample::of(FORWARD);
@@ -358,7 +361,8 @@ async fn the_end_of_the_connection_ends_all_calls() {
     }
 }
 
-/// A call that waits for the client's reply gets it although the connection drains, and what comes beside is not executed.
+/// A call that waits for the client's reply gets it although the connection drains, and what comes beside is not
+/// executed.
 #[tokio::test]
 async fn a_connection_that_drains_reads_the_replies_that_its_calls_wait_for() {
     let sample = Sample::of(FORWARD);

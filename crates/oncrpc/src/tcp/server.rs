@@ -1,10 +1,10 @@
 //! A server's connection.
 //!
 //! The driver owns the stream, the calls in flight and the replies not yet written. Calls run concurrently and are
-//! answered in the order in which they finish. Calls of the server's own go out over the same stream, and their replies come
-//! in between the client's calls. When the connection ends, calls that were dispatched run to their end
-//! before the driver does; their replies go nowhere but the duplicate request cache. A peer's mistakes end its own
-//! connection and nothing else.
+//! answered in the order in which they finish. Calls of the server's own go out over the same stream, and their replies
+//! come in between the client's calls. When the connection ends, calls that were dispatched run to their end before the
+//! driver does; their replies go nowhere but the duplicate request cache. A peer's mistakes end its own connection and
+//! nothing else.
 
 use super::{
     MAX_RECORD_OCTETS, RecordError,
@@ -42,21 +42,22 @@ use tokio::{
 pub struct ServerOptions {
     /// The largest record accepted, in octets.
     pub max_record: usize,
-    /// How many calls are executed at a time; no more are read meanwhile. While a reply is awaited from the client, as many
-    /// again are read and held, so that it is found behind them.
+    /// How many calls are executed at a time; no more are read meanwhile. While a reply is awaited from the client, as
+    /// many again are read and held, so that it is found behind them.
     pub max_calls: usize,
     /// How many calls of the server's own may be under way to the client, over its connection. Zero: none are made.
     pub reverse_calls: usize,
-    /// How long the client may take for the answer to one of them. The connection stays: the call fails, and its reply is
-    /// dropped if it comes.
+    /// How long the client may take for the answer to one of them. The connection stays: the call fails, and its reply
+    /// is dropped if it comes.
     pub reverse_deadline: Duration,
-    /// How long the peer may take for a whole record, and how long it may leave replies unread without progress worth the
-    /// name, before it is dropped. Found out within twice this time.
+    /// How long the peer may take for a whole record, and how long it may leave replies unread without progress worth
+    /// the name, before it is dropped. Found out within twice this time.
     pub stall: Duration,
 }
 
 impl Default for ServerOptions {
-    /// Records of 1 MiB of data, 64 calls (as many as Linux clients send by default), none in the reverse direction, 60 s.
+    /// Records of 1 MiB of data, 64 calls (as many as Linux clients send by default), none in the reverse direction, 60
+    /// s.
     fn default() -> Self {
         Self {
             max_record: MAX_RECORD_OCTETS,
@@ -257,9 +258,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.calls.len() < self.options.max_calls && self.writer.queued() <= self.options.max_record
     }
 
-    /// What is not executed is not read either, but for what may stand before a reply that is awaited. A peer that puts more
-    /// than that before its reply waits for its own calls, and nobody else waits for it. Once the connection drains, replies
-    /// are read as long as calls are executed, which may wait for them.
+    /// What is not executed is not read either, but for what may stand before a reply that is awaited. A peer that puts
+    /// more than that before its reply waits for its own calls, and nobody else waits for it. Once the connection
+    /// drains, replies are read as long as calls are executed, which may wait for them.
     fn may_read(&self) -> bool {
         let awaits_reply = self.reverse.as_ref().is_some_and(Reverse::awaits_reply);
         self.reading
@@ -317,8 +318,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         self.held.clear();
     }
 
-    /// Ends the connection if the peer owes something and has got nowhere with it in time. What it does in one direction is
-    /// no excuse for the other.
+    /// Ends the connection if the peer owes something and has got nowhere with it in time. What it does in one
+    /// direction is no excuse for the other.
     fn poll_stall(&mut self, cx: &mut Context<'_>) {
         if self.ended.is_some() {
             return;
@@ -342,7 +343,8 @@ struct Watch {
 }
 
 impl Watch {
-    /// Ready if the peer has owed something since the timer was set, and its `progress` is the same. `None`: it owes nothing.
+    /// Ready if the peer has owed something since the timer was set, and its `progress` is the same. `None`: it owes
+    /// nothing.
     fn poll(&mut self, cx: &mut Context<'_>, clock: &dyn Clock, limit: Duration, progress: Option<u64>) -> Poll<()> {
         loop {
             match (&mut self.timer, progress) {

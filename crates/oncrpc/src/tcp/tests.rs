@@ -496,8 +496,8 @@ async fn a_peer_that_takes_a_reply_too_slowly_is_dropped() {
     assert!(begin.elapsed() < 2 * options.stall, "{:?}", begin.elapsed());
 }
 
-/// A large record that comes in time for every part of it, but not for the whole; and one that comes just as slowly while
-/// small replies are taken.
+/// A large record that comes in time for every part of it, but not for the whole; and one that comes just as slowly
+/// while small replies are taken.
 #[tokio::test(start_paused = true)]
 async fn a_record_has_to_be_whole_in_time() {
     for replies in [false, true] {

@@ -1,9 +1,9 @@
 //! A client's transport over UDP: one datagram each way, for small calls to portmappers and status monitors.
 //!
-//! A call goes out again with the same XID, after pauses that grow, until it is answered or its time is over. The socket
-//! is the program's, connected to the server: the system delivers nothing from elsewhere. What is no reply to the call
-//! under way is dropped. One call is under way at a time, others wait for it; a future that is dropped sends nothing
-//! more. Memory: the call, and one buffer of the largest reply.
+//! A call goes out again with the same XID, after pauses that grow, until it is answered or its time is over. The
+//! socket is the program's, connected to the server: the system delivers nothing from elsewhere. What is no reply to
+//! the call under way is dropped. One call is under way at a time, others wait for it; a future that is dropped sends
+//! nothing more. Memory: the call, and one buffer of the largest reply.
 
 use crate::{
     CallInFlight, Cancelled, ClientTransport, Limits, Misuse, PendingCall, Reply, Request, TransportError,

@@ -1,7 +1,7 @@
 //! RPC over UDP: a message in each datagram (RFC 5531 section 10 leaves what may get lost to the programs).
 //!
-//! For the small programs around NFS that clients ask so: the portmapper, and the status monitor. Nothing here starts a task
-//! or a runtime: [`serve`] returns a handle and a driver future, which the program polls where it likes; a
+//! For the small programs around NFS that clients ask so: the portmapper, and the status monitor. Nothing here starts a
+//! task or a runtime: [`serve`] returns a handle and a driver future, which the program polls where it likes; a
 //! [`UdpTransport`] asks others.
 //!
 //! Whoever sends a datagram says where it came from, and may lie. So a question costs little until it has passed the

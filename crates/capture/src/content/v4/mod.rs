@@ -1,7 +1,8 @@
-//! COMPOUND and CB_COMPOUND of NFS version 4: their operations, one after the other, up to the first that cannot be read.
+//! COMPOUND and CB_COMPOUND of NFS version 4: their operations, one after the other, up to the first that cannot be
+//! read.
 //!
-//! Owns the walk through the operations, and what to do where data is not in the message: it travelled in a chunk, or the
-//! reader did not keep it. Each operation's fields are told in the files beside this one.
+//! Owns the walk through the operations, and what to do where data is not in the message: it travelled in a chunk, or
+//! the reader did not keep it. Each operation's fields are told in the files beside this one.
 
 mod arguments;
 mod attributes;
@@ -133,8 +134,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// If the results that come next have an item in a chunk: puts zeros in its place. The n-th Write chunk that was used
-    /// belongs to the n-th item that is not empty (RFC 8166 section 3.4.6.1).
+    /// If the results that come next have an item in a chunk: puts zeros in its place. The n-th Write chunk that was
+    /// used belongs to the n-th item that is not empty (RFC 8166 section 3.4.6.1).
     fn place_item(&mut self) -> Result<(), Fault> {
         let Some((item, rest)) = self.items.split_first() else { return Ok(()) };
         let apart: usize = self.apart.iter().fold(0, |sum, octets| sum.saturating_add(*octets));
@@ -231,8 +232,8 @@ fn read_call(
     Content { operations, problem, compound: Some(compound) }
 }
 
-/// The results of COMPOUND or CB_COMPOUND. `decoder` reads what was kept of `body`, chunks not counted, and stands behind the
-/// reply's header.
+/// The results of COMPOUND or CB_COMPOUND. `decoder` reads what was kept of `body`, chunks not counted, and stands
+/// behind the reply's header.
 pub(super) fn reply(mut decoder: Decoder, body: &Body<'_>, callback: bool) -> Content {
     let mut front = || {
         Status::decode(&mut decoder)?;

@@ -1,11 +1,12 @@
 //! Calls, by program, procedure, transport and status, and how long they take.
 //!
-//! What a call is and how it was answered is read from the messages themselves, so that answers of the duplicate request
-//! cache and refusals of the RPC layer count like all others. A counter is registered when it is first needed, beside
-//! those that are there from the start; from then on a call costs a few additions, and no memory.
+//! What a call is and how it was answered is read from the messages themselves, so that answers of the duplicate
+//! request cache and refusals of the RPC layer count like all others. A counter is registered when it is first needed,
+//! beside those that are there from the start; from then on a call costs a few additions, and no memory.
 //!
-//! Another program is another entry of [`PROGRAMS`]. A COMPOUND of NFS version 4 is a procedure like others, with the status
-//! of its last operation; the operations are counted by `operations.rs`, so that a sum of these series is the number of calls.
+//! Another program is another entry of [`PROGRAMS`]. A COMPOUND of NFS version 4 is a procedure like others, with the
+//! status of its last operation; the operations are counted by `operations.rs`, so that a sum of these series is the
+//! number of calls.
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
@@ -34,7 +35,8 @@ const NOT_ELIGIBLE: &str = "ERR_CHUNK";
 /// A procedure or a status that has no name.
 const OTHER: &str = "other";
 
-/// Failures of the server, and not of a client or a user: they are there from the start, so that an alarm sees the first.
+/// Failures of the server, and not of a client or a user: they are there from the start, so that an alarm sees the
+/// first.
 pub(super) const ALARMING: [&str; 5] = ["IO", "NOSPC", "DQUOT", "STALE", "SERVERFAULT"];
 
 /// Names a status.

@@ -1,8 +1,8 @@
-//! Operations of NFS version 4, by operation and status, and how long they take; what version 4 keeps for clients, and what
-//! becomes of calls to them.
+//! Operations of NFS version 4, by operation and status, and how long they take; what version 4 keeps for clients, and
+//! what becomes of calls to them.
 //!
-//! Both labels have the values of tables: no client makes a series that these do not name. A counter is registered when it
-//! is first needed, beside those that are there from the start.
+//! Both labels have the values of tables: no client makes a series that these do not name. A counter is registered when
+//! it is first needed, beside those that are there from the start.
 
 use super::{MEMORY_INTERVAL, calls::ALARMING};
 use metrics::{Counter, Histogram, counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};

@@ -1,7 +1,7 @@
 //! Connections to programs of clients: one to each, kept for a while after its last call.
 //!
-//! lockd is called often while locks are waited for, and a connection for each call would use up the ports below 1024. One
-//! that ends, or over which a call is not answered, is given up, and the next call makes another.
+//! lockd is called often while locks are waited for, and a connection for each call would use up the ports below 1024.
+//! One that ends, or over which a call is not answered, is given up, and the next call makes another.
 
 use super::reserved;
 use rpcrdma_env::{BoxFuture, Env, Heap};

@@ -2,12 +2,12 @@
 //!
 //! Each call asks the client's portmapper for the port, over the same transport, unless that was told a while ago; then
 //! it calls, from the address by which the client knows the server. Only the port of what a portmapper says is taken: a
-//! call goes to the host that it is for and nowhere else. Linux's lockd looks at the address that a GRANTED comes from and
-//! not at the port, and its statd at the address or the name of a notice; others want a port below 1024, so that calls come
-//! from one where this process may have it.
+//! call goes to the host that it is for and nowhere else. Linux's lockd looks at the address that a GRANTED comes from
+//! and not at the port, and its statd at the address or the name of a notice; others want a port below 1024, so that
+//! calls come from one where this process may have it.
 //!
-//! Calls under way are bounded, in all and of each address and network ([`places`]); what is one too many fails at once.
-//! All of it runs on the main threads, so that no thread that serves waits for it.
+//! Calls under way are bounded, in all and of each address and network ([`places`]); what is one too many fails at
+//! once. All of it runs on the main threads, so that no thread that serves waits for it.
 
 mod lines;
 mod places;

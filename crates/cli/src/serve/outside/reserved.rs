@@ -1,7 +1,7 @@
 //! Sockets from the address by which a client knows the server, from a port below 1024 where this process may have one.
 //!
-//! Ports are tried from another one on each time, as the last connection from one lingers; where none can be had, any port
-//! will do.
+//! Ports are tried from another one on each time, as the last connection from one lingers; where none can be had, any
+//! port will do.
 
 use std::{
     io::{self, ErrorKind},

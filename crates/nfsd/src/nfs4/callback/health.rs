@@ -1,10 +1,11 @@
 //! Whether a client that has fallen silent, and holds delegations, is still there (ULB section 5.4.2).
 //!
-//! Others may have to wait for what it holds, and there are transports whose connections stand for ever though nobody is
-//! behind them. A client that has not been heard of for [`SILENT_PARTS`] of a lease is called by a CB_SEQUENCE alone: its
-//! answer renews the lease. One that leaves that unanswered for [`ANSWER_TIME`], and has said nothing else meanwhile, has
-//! the connections ended by which it is called. If it lives it notices that, connects again, and can still renew its
-//! lease in time; if not, what it held is free when the lease is over, and nobody waits for its answer to a recall.
+//! Others may have to wait for what it holds, and there are transports whose connections stand for ever though nobody
+//! is behind them. A client that has not been heard of for [`SILENT_PARTS`] of a lease is called by a CB_SEQUENCE
+//! alone: its answer renews the lease. One that leaves that unanswered for [`ANSWER_TIME`], and has said nothing else
+//! meanwhile, has the connections ended by which it is called. If it lives it notices that, connects again, and can
+//! still renew its lease in time; if not, what it held is free when the lease is over, and nobody waits for its answer
+//! to a recall.
 //!
 //! A client that renews its lease as it should, after two thirds of it at the latest as Linux does, is never called. In
 //! minor version 0 the server makes a connection when it calls, so that none has to be looked after.

@@ -1,4 +1,5 @@
-//! The monitor without sockets: a list on a real directory or on a disk that loses what it can, hosts that answer as told.
+//! The monitor without sockets: a list on a real directory or on a disk that loses what it can, hosts that answer as
+//! told.
 
 mod crash;
 mod limits;

@@ -197,8 +197,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Hands a reply to its caller, and a call of the server to whoever executes them. Replies to calls that nobody waits for
-    /// are dropped.
+    /// Hands a reply to its caller, and a call of the server to whoever executes them. Replies to calls that nobody
+    /// waits for are dropped.
     fn receive(&mut self, record: Stream, cx: &mut Context<'_>) -> Result<(), &'static str> {
         let (xid, direction) = peek_direction(&record).ok_or("a reply begins with an XID")?;
         match direction {

@@ -1,4 +1,5 @@
-//! A client's transport over record-marked TCP: its options and its handle. The driver and its connections are beside it.
+//! A client's transport over record-marked TCP: its options and its handle. The driver and its connections are beside
+//! it.
 //!
 //! The driver owns the connection, the calls outstanding (their octets shared with the caller) and a sender for each
 //! reply. Result buffers that a caller lends stay with its pending call: over TCP the results are slices of the
@@ -36,8 +37,8 @@ use tokio::sync::mpsc;
 pub struct Reverse {
     /// Executes them.
     pub handler: Arc<dyn Handler>,
-    /// The most that are executed at a time. One past it is dropped, unanswered: no server may have more under way than it
-    /// was told, and to read no further would keep replies from us.
+    /// The most that are executed at a time. One past it is dropped, unanswered: no server may have more under way than
+    /// it was told, and to read no further would keep replies from us.
     pub calls: usize,
 }
 

@@ -1,7 +1,7 @@
 //! Calls of the server that a client answers over its own connection.
 //!
-//! Owns those that are executed, across connections: one that was begun is polled on the next connection if its own is lost,
-//! and what it returns then goes nowhere. Without a handler a server's calls are dropped, as they always were.
+//! Owns those that are executed, across connections: one that was begun is polled on the next connection if its own is
+//! lost, and what it returns then goes nowhere. Without a handler a server's calls are dropped, as they always were.
 
 use super::Reverse;
 use crate::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
