@@ -158,7 +158,7 @@ mod tests {
         let limit = T + SILENCE_LIMIT;
         assert_eq!(silence.wake(limit, Means::Reserve), Verdict::Probe);
         silence.heard(limit + NANO, true);
-        assert_eq!(silence.wake(limit + PROBE_TIMEOUT, Means::Reserve), Verdict::Wait);
+        assert_eq!(silence.wake(limit + SILENCE_LIMIT, Means::Reserve), Verdict::Wait);
         assert_eq!(silence.next_wake(), Some(limit + NANO + SILENCE_LIMIT));
         silence.heard(limit + PROBE_TIMEOUT, false);
         assert_eq!(silence.next_wake(), None, "nothing is owed");

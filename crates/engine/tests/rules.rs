@@ -433,11 +433,24 @@ fn a_cancelled_call_gives_its_memory_back_and_keeps_its_credit() {
 #[test]
 fn a_forgotten_call_keeps_its_memory_until_the_deadline() {
     let (mut engine, mut host) = client();
+    start(&mut engine, &mut host, 2, 2);
+    engine.received(&reply(2, 8), T, &mut host);
+    engine.fenced(ExposureId(0));
     start(&mut engine, &mut host, 1, 7);
+    actions(&mut engine);
     engine.forget(CallId(1), T);
     assert!(actions(&mut engine).is_empty());
-    let deadline = engine.next_wake().unwrap();
-    assert_eq!(deadline, T + FORGOTTEN_CALL_DEADLINE);
+    let deadline = T + FORGOTTEN_CALL_DEADLINE;
+    // Until then the server is asked whether it is there, and says so.
+    for _ in 0..2 {
+        let asks = engine.next_wake().unwrap();
+        assert!(asks < deadline);
+        engine.wake(asks, &mut host);
+        assert_eq!(sends(&actions(&mut engine)).len(), 1);
+        engine.received(&reply(0xFFFF, 8), asks, &mut host);
+        assert!(matches!(actions(&mut engine)[..], [Action::Alive]));
+    }
+    assert_eq!(engine.next_wake(), Some(deadline));
     engine.wake(deadline, &mut host);
     let after = actions(&mut engine);
     let exposure =
@@ -468,7 +481,6 @@ fn a_silent_peer_is_probed_and_then_given_up() {
     let after = actions(&mut engine);
     assert!(matches!(&after.last(), Some(Action::Send { about, .. }) if about.kind == MessageKind::Probe), "{after:?}");
     engine.received(&reply(0xFFFF, 2), limit, &mut host);
-    engine.wake(limit + PROBE_TIMEOUT, &mut host);
     assert!(matches!(actions(&mut engine)[..], [Action::Alive]), "answered: wait on");
     engine.wake(limit + SILENCE_LIMIT, &mut host);
     assert_eq!(sends(&actions(&mut engine)).len(), 1);

@@ -32,11 +32,12 @@ async fn null(handler: Arc<dyn Handler>, program: u32, version: u32) -> Result<(
     ReplyHeader::decode(&mut Decoder::new(Stream::from(reply.to_bytes()))).unwrap().status
 }
 
-/// Auxiliary programs of NFS, with the versions that they have: MOUNT, the lock and the status manager, ACLs.
-const AUXILIARY: [(u32, &[u32]); 4] =
-    [(100_005, &[1, 2, 3]), (100_021, &[1, 3, 4]), (100_024, &[1]), (100_227, &[2, 3])];
+/// Auxiliary programs of NFS without a binding, with the versions that they have: MOUNT, the lock and the status manager.
+const AUXILIARY: [(u32, &[u32]); 3] = [(100_005, &[1, 2, 3]), (100_021, &[1, 3, 4]), (100_024, &[1])];
+/// NFSACL.
+const LISTS: u32 = 100_227;
 
-/// proves: ULB-4-a, ULB-4.1-b, ULB-7-a
+/// proves: ULB-4-a, ULB-4.1-b, ULB-4.2-a, ULB-7-a
 #[tokio::test]
 async fn no_program_without_a_binding_is_served_beside_nfs() {
     let nfsd = nfsd();
@@ -47,6 +48,9 @@ async fn no_program_without_a_binding_is_served_beside_nfs() {
             assert_eq!(answer, Err(Rejection::ProgramUnavailable), "{program} version {version}");
         }
     }
+    // What has one is served on the connections of NFS.
+    assert_eq!(null(nfsd.nfs(), LISTS, 3).await, Ok(()));
+    assert_eq!(null(nfsd.nfs(), LISTS, 2).await, Err(Rejection::ProgramMismatch { low: 3, high: 3 }));
     for version in [0, 1, 2, 4] {
         let answer = null(nfsd.nfs(), v3::PROGRAM, version).await;
         assert_eq!(

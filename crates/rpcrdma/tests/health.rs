@@ -155,7 +155,9 @@ fn a_server_that_is_slow_is_waited_for() {
                 assert!(!finish_read(call, 50_000, seed).await.unwrap().1, "{versions:?}: sent once");
             }
             assert_eq!(silence.waiting(), None);
-            assert_eq!(log.count(|event| matches!(event, Event::Alive)), sent(&log, MessageKind::Probe));
+            let (asked, alive) = (sent(&log, MessageKind::Probe), log.count(|event| matches!(event, Event::Alive)));
+            // The data may have come before the answer to the last question.
+            assert!(alive >= 1 && (alive..=alive + 1).contains(&asked), "{asked} {alive}");
             assert_eq!(log.count(|event| matches!(event, Event::Closed { .. })), 0);
         });
     }

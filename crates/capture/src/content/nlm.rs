@@ -183,7 +183,7 @@ mod tests {
 
     /// What is told of octets, as they are and cut off.
     fn told(name: ProcedureName, octets: &Bytes, is_call: bool) -> Vec<(&'static str, Value)> {
-        let body = Body { kept: octets.clone(), missing_octets: None, items: &[] };
+        let body = Body { kept: octets.clone(), missing_octets: Some(0), items: &[] };
         let read = if is_call { arguments } else { results };
         let decoder = |octets: &Bytes| Decoder::new(Stream::from(octets.clone()));
         let content = read(name, decoder(octets), &body).unwrap();

@@ -421,9 +421,9 @@ fn a_silent_peer_is_probed_and_given_up() {
     assert!(matches!(done.actions[..], [Action::Alive]), "{done:?}");
     assert_eq!(client.hear(&msg(2, true, false, Lists::default()), &reply(2)).completed(), 1);
     // The host names an XID for the probe that a call has.
-    client.call(0x7701, payload(40), 100, &[], false);
+    client.call(0x7702, payload(40), 100, &[], false);
     assert!(client.wake(client.now + SILENCE_LIMIT).sent.is_empty());
-    assert_eq!(client.hear(&msg(0x7701, true, false, Lists::default()), &reply(0x7701)).completed(), 1);
+    assert_eq!(client.hear(&msg(0x7702, true, false, Lists::default()), &reply(0x7702)).completed(), 1);
 }
 
 /// proves: V2-4.3.6-h, V2-4.4.3-i, V2-A.1-h, V2-6.4-h, V2-4.3.6-g

@@ -399,6 +399,8 @@ impl World {
                     end.closed = Some(cause);
                     return self.break_off();
                 }
+                // It was asked since it was slow.
+                Action::Alive => {}
                 other => panic!("{other:?}"),
             }
         }

@@ -64,8 +64,9 @@ pub(super) struct Link<'a> {
     io: Box<dyn Io>,
     reader: RecordReader,
     writer: RecordWriter,
-    /// What is waited for, the last sign of the server when the timer was set, and the timer.
-    timer: Option<(Watch, Timestamp, BoxFuture<'static, ()>)>,
+    /// What is waited for, the last sign of the server when the timer was set and the octets that had come by then, and
+    /// the timer.
+    timer: Option<(Watch, (Timestamp, u64), BoxFuture<'static, ()>)>,
     commands_open: bool,
     /// The server has answered on this connection.
     answered: bool,
@@ -267,7 +268,7 @@ impl<'a> Link<'a> {
             if timer.as_mut().poll(cx).is_pending() {
                 return Poll::Pending;
             }
-            let (watch, silent) = (*watch, *before == last);
+            let (watch, silent) = (*watch, *before == (last, self.reader.received()));
             self.timer = None;
             self.driver.forget_dropped();
             let now = self.driver.env.clock.now();
@@ -293,7 +294,8 @@ impl<'a> Link<'a> {
 
     fn set_timer(&mut self, watch: Watch, from: Timestamp) {
         let when: Timestamp = from + self.patience(watch);
-        self.timer = Some((watch, self.last(), self.driver.env.clock.sleep_until(when)));
+        let before = (self.last(), self.reader.received());
+        self.timer = Some((watch, before, self.driver.env.clock.sleep_until(when)));
     }
 }
 
