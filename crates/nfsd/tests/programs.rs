@@ -32,7 +32,8 @@ async fn null(handler: Arc<dyn Handler>, program: u32, version: u32) -> Result<(
     ReplyHeader::decode(&mut Decoder::new(Stream::from(reply.to_bytes()))).unwrap().status
 }
 
-/// Auxiliary programs of NFS without a binding, with the versions that they have: MOUNT, the lock and the status manager.
+/// Auxiliary programs of NFS without a binding, with the versions that they have: MOUNT, the lock and the status
+/// manager.
 const AUXILIARY: [(u32, &[u32]); 3] = [(100_005, &[1, 2, 3]), (100_021, &[1, 3, 4]), (100_024, &[1])];
 /// NFSACL.
 const LISTS: u32 = 100_227;

@@ -36,7 +36,7 @@ impl Hidden {
         let fd = fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let stat = stat(&fd)?;
         let device = (stat.stx_dev_major, stat.stx_dev_minor);
-        let at_start = inodes(&fd)?.collect();
+        let at_start = inodes(&fd)?;
         Ok(Self { fd, device, inode: stat.stx_ino, uid: stat.stx_uid, at_start })
     }
 
@@ -81,9 +81,9 @@ impl Hidden {
         path.strip_prefix(own.to_bytes()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
-    /// Whether a file that was opened by its handle is one of those in the directory. The server makes no directories
-    /// there. No handle leads to what came there later: no name was ever found that does. The directory is read again
-    /// all the same, as an inode that was there once may be another file's today.
+    /// Whether a file that was opened by its handle is one of those in the directory, or in a directory in it. No handle
+    /// leads to what came there later: no name was ever found that does. The directories are read again all the same, as
+    /// an inode that was there once may be another file's today. A directory in it is known by what is above it.
     pub(super) fn holds(&self, stat: &Statx) -> bool {
         if !self.at_start.contains(&stat.stx_ino)
             || !self.is_device_of(stat)
@@ -92,15 +92,25 @@ impl Hidden {
         {
             return false;
         }
-        inodes(&self.fd).map_or(true, |mut inodes| inodes.any(|inode| inode == stat.stx_ino))
+        inodes(&self.fd).map_or(true, |inodes| inodes.contains(&stat.stx_ino))
     }
 }
 
-/// The inodes of what is in a directory, but for what goes away meanwhile.
-fn inodes(directory: &OwnedFd) -> io::Result<impl Iterator<Item = u64>> {
-    // Some file systems list other numbers than they tell of a file.
-    let inode = |entry: io::Result<std::fs::DirEntry>| Some(entry.ok()?.metadata().ok()?.ino());
-    Ok(std::fs::read_dir(own_path(directory))?.filter_map(inode))
+/// The inodes of what is in a directory and in directories in it, but for what goes away meanwhile. The server itself
+/// goes no deeper.
+fn inodes(directory: &OwnedFd) -> io::Result<HashSet<u64>> {
+    let mut found = HashSet::new();
+    for entry in std::fs::read_dir(own_path(directory))?.flatten() {
+        // Some file systems list other numbers than they tell of a file.
+        let inode = |entry: &std::fs::DirEntry| entry.metadata().ok().map(|metadata| metadata.ino());
+        found.extend(inode(&entry));
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Ok(inner) = std::fs::read_dir(entry.path())
+        {
+            found.extend(inner.flatten().filter_map(|entry| inode(&entry)));
+        }
+    }
+    Ok(found)
 }
 
 impl Inner {

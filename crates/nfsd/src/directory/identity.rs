@@ -2,8 +2,9 @@
 //!
 //! A server that runs as the superuser does each caller's work with the caller's user, group and groups, so that the
 //! kernel checks the rights. On Linux these belong to the thread; changing them takes the superuser's capabilities away
-//! from that thread, and changing them back returns them. Jobs run on file system threads only, so no connection is
-//! ever served with a caller's identity. A server that runs as anybody else acts as itself.
+//! from that thread, and changing them back returns them. Most jobs run on file system threads; a file that is known is
+//! opened on the connection's own thread, which does nothing else before it is itself again. A server that runs as
+//! anybody else acts as itself.
 
 use super::object::Keeping;
 use crate::Caller;

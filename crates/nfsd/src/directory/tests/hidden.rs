@@ -134,7 +134,7 @@ fn handles_of_what_is_hidden_now_are_stale() {
         host::create_dir(below.state().join("inner")).unwrap();
         host::write(below.state().join("inner/file"), "x").unwrap();
         let client = below.start(&elsewhere);
-        let paths = ["", "/secret", "/inner"].map(|path| format!("{STATE}/rpcrdma{path}"));
+        let paths = ["", "/secret", "/inner", "/inner/file"].map(|path| format!("{STATE}/rpcrdma{path}"));
         let handles = paths.map(|path| client.walk(&path).unwrap());
         assert_eq!(client.contents(&handles[1]).len(), 16, "hidden with the state that is in use");
         drop(client);
