@@ -223,7 +223,7 @@ async fn overwriting(other: &Nfs3, root: &Handle) -> Vec<(Deed, Handle)> {
     let attributed = file(other, root, "sized").await;
     let (stability, data) = (Stability::FileSync, Bytes::from(vec![1; 20_000]));
     let size = NewAttributes { size: Some(0), ..NewAttributes::default() };
-    let how = CreateHow::Unchecked(size.clone());
+    let how = CreateHow::Unchecked(size);
     vec![
         (deed(&v3::Write { file: written.clone(), offset: 0, stability, data }), written),
         (deed(&v3::SetAttributes { file: attributed.clone(), attributes: size, guard: None }), attributed),

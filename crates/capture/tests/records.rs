@@ -233,7 +233,9 @@ fn questions_to_a_portmapper_are_told() {
     let listed = [&words(&[1])[..], &address, &text("tcp"), &words(&[3]), &text("inet"), &text("tcp"), &words(&[0])];
     let remote = words(&[100_003, 3, 0, 0]);
     let of_socket = words(&[16, 4, 0x0200_0801]);
-    let asked: [(u32, u32, &[u8], Vec<u8>, &str, &str); 14] = [
+    /// Version, procedure, arguments, results; what is told of the call, and of the reply.
+    type Asked<'a> = (u32, u32, &'a [u8], Vec<u8>, &'a str, &'a str);
+    let asked: [Asked<'_>; 14] = [
         (2, 3, &words(&[100_005, 3, 6, 0]), words(&[20_048]), "GETPORT program 100005", "port 20048"),
         (2, 1, &words(&[100_005, 3, 6, 9]), words(&[0]), "rpcbind 2 SET program 100005", "refused"),
         (2, 4, &[], words(&[1, 100_003, 3, 6, 2049, 0]), "rpcbind 2 DUMP", "entries 1"),

@@ -110,12 +110,19 @@ pub enum ConfigError {
 pub struct Nfsd {
     nfs: Arc<dyn Handler>,
     mount: Arc<dyn Handler>,
-    /// What executes calls to NLM and to NSM, and the monitor of hosts, where version 3 has locks.
-    locks: Option<(Arc<dyn Handler>, Arc<dyn Handler>, Arc<Monitor>)>,
-    lockd: Option<Arc<Lockd>>,
+    /// The programs beside version 3 that its locks need, where it has locks.
+    locks: Option<LockPrograms>,
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
     clock: Arc<dyn Clock>,
+}
+
+/// The lock manager and the status monitor, each with what executes calls to it.
+struct LockPrograms {
+    nlm: Arc<dyn Handler>,
+    nsm: Arc<dyn Handler>,
+    lockd: Arc<Lockd>,
+    monitor: Arc<Monitor>,
 }
 
 /// How locks of version 3 are served: [`Nfsd::with_locks`].
@@ -177,7 +184,7 @@ impl Nfsd {
             .with_service(Arc::new(Mount::version_3(server.clone())))
             .with_service(Arc::new(Mount::version_1(server.clone())));
         let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
-        Ok(Self { nfs, mount, locks: None, lockd: None, file_systems, server, clock })
+        Ok(Self { nfs, mount, locks: None, file_systems, server, clock })
     }
 
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
@@ -226,16 +233,15 @@ impl Nfsd {
         let setup = nlm::Setup { server, monitor: of_lockd, outside, queue, grace, host_locks, limits };
         let lockd = Lockd::new(setup, env);
         let _ = self.server.lockd.set(Arc::downgrade(&lockd));
-        self.locks = Some((lockd.handler(env), Arc::new(statd), monitor));
-        self.lockd = Some(lockd);
+        self.locks = Some(LockPrograms { nlm: lockd.handler(env), nsm: Arc::new(statd), lockd, monitor });
         self.join_graces();
         Ok(self)
     }
 
     /// Has version 4 wait while hosts lock again what they had, if both are served. NLM asks version 4 by itself.
     fn join_graces(&self) {
-        if let (Some(shared), Some(lockd)) = (self.server.version_4.get(), &self.lockd) {
-            let lockd = Arc::downgrade(lockd);
+        if let (Some(shared), Some(locks)) = (self.server.version_4.get(), &self.locks) {
+            let lockd = Arc::downgrade(&locks.lockd);
             let is_grace = move || lockd.upgrade().is_some_and(|lockd| lockd.grace.is_now());
             shared.state.recovery.wait_beside(Box::new(is_grace));
         }
@@ -243,27 +249,27 @@ impl Nfsd {
 
     /// How much the lock manager keeps and what it has done, if version 3 has locks.
     pub fn lock_counts(&self) -> Option<NlmCounts> {
-        self.lockd.as_ref().map(|lockd| lockd.counts())
+        self.locks.as_ref().map(|locks| locks.lockd.counts())
     }
 
     #[cfg(test)]
     pub(crate) fn lock_manager(&self) -> &Arc<Lockd> {
-        self.lockd.as_ref().unwrap()
+        &self.locks.as_ref().unwrap().lockd
     }
 
     /// What executes calls to NLM, if version 3 has locks.
     pub fn lockd(&self) -> Option<Arc<dyn Handler>> {
-        self.locks.as_ref().map(|(lockd, ..)| lockd.clone())
+        self.locks.as_ref().map(|locks| locks.nlm.clone())
     }
 
     /// What executes calls to NSM, if version 3 has locks.
     pub fn statd(&self) -> Option<Arc<dyn Handler>> {
-        self.locks.as_ref().map(|(_, statd, _)| statd.clone())
+        self.locks.as_ref().map(|locks| locks.nsm.clone())
     }
 
     /// What the monitor of hosts has done, if version 3 has locks.
     pub fn monitor_counts(&self) -> Option<MonitorCounts> {
-        self.locks.as_ref().map(|(.., monitor)| monitor.counts())
+        self.locks.as_ref().map(|locks| locks.monitor.counts())
     }
 
     /// What clients hold on files, which all versions ask: for protocols of the program's own.
@@ -311,12 +317,10 @@ impl Nfsd {
     /// What has to be done from time to time, in all exports. The program drives it as long as it serves.
     pub fn upkeep(&self) -> BoxFuture<'static, ()> {
         let mut parts: Vec<_> = self.file_systems.iter().map(|file_system| file_system.upkeep()).collect();
-        if let Some((.., monitor)) = &self.locks
-            && let Some(notices) = monitor.drive()
-        {
-            parts.push(notices);
+        if let Some(LockPrograms { lockd, monitor, .. }) = &self.locks {
+            parts.extend(monitor.drive());
+            parts.extend(Lockd::drive(lockd).into_iter().flatten());
         }
-        parts.extend(self.lockd.as_ref().and_then(Lockd::drive).into_iter().flatten());
         if let Some(shared) = self.server.version_4.get() {
             if let Some(tasks) = shared.tasks.driver() {
                 parts.push(Box::pin(tasks));

@@ -5,7 +5,6 @@ use crate::{
     testing::{Client, SECRET, env, plain},
     tests::{mode, on_each},
 };
-use bytes::Bytes;
 use rpcrdma_nfs::{
     attr::{Acls, PosixAcl},
     nfsacl::{self, Entry, GetAcl, GetAclOk, List, Lists, SetAcl, mask},
@@ -364,7 +363,7 @@ fn arbitrary_arguments_are_survived() {
         for _ in 0..draw() % 40 {
             encoder.u32(if draw() % 4 == 0 { draw() as u32 } else { draw() as u32 % 6 });
         }
-        let args = Payload::from(Bytes::from(encoder.finish().to_bytes()));
+        let args = Payload::from(encoder.finish().to_bytes());
         let procedure = draw() as u32 % 4;
         answered += u32::from(client.raw(nfsacl::PROGRAM, 3, procedure, args).is_ok());
     }

@@ -228,7 +228,7 @@ impl Monitor {
                 monitor.remove(vec![removed]).await;
             }
             let written = on_disk.get_or_try_init(|| monitor.write(file, listed.clone())).await;
-            written.map(|()| ()).map_err(|NotWritten| {
+            written.copied().map_err(|NotWritten| {
                 let now = monitor.clock.now();
                 monitor.hosts().forget(listed.address, &listed.name, now);
                 NotMonitored::Disk

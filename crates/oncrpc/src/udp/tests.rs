@@ -79,9 +79,12 @@ impl Clock for Standing {
 
 type Sent = Arc<Mutex<Vec<(Bytes, SocketAddr, Option<Local>)>>>;
 
+/// A datagram, who has sent it, and where it came; or why there was none.
+type Come = io::Result<(Vec<u8>, SocketAddr, Option<Local>)>;
+
 /// Datagrams in memory.
 struct InMemory {
-    come: mpsc::UnboundedReceiver<io::Result<(Vec<u8>, SocketAddr, Option<Local>)>>,
+    come: mpsc::UnboundedReceiver<Come>,
     sent: Sent,
 }
 
@@ -110,7 +113,7 @@ fn router(env: &Env) -> (Arc<Router>, watch::Sender<bool>) {
 
 /// A server in memory.
 struct World {
-    come: mpsc::UnboundedSender<io::Result<(Vec<u8>, SocketAddr, Option<Local>)>>,
+    come: mpsc::UnboundedSender<Come>,
     sent: Sent,
     handle: ServerHandle,
     clock: Arc<Standing>,
