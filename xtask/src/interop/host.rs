@@ -4,7 +4,7 @@
 //! only, and what the guest needs is unpacked below the cache and not installed.
 
 use crate::programs::{self, Program};
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use std::{
     io::Read as _,
     path::{Path, PathBuf},
