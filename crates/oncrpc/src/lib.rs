@@ -34,6 +34,7 @@ mod spread;
 pub mod tcp;
 mod transport;
 pub mod udp;
+mod verdict;
 
 pub use client::{Call, CallError, Client, Results};
 pub use client_network::ClientNetwork;
@@ -44,9 +45,7 @@ pub use credential::{
     SysCredential,
 };
 pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME};
-pub use flavour::{
-    AcceptNone, AcceptSys, Accepted, ClientFlavour, NoAuth, Protected, ReplyFlavour, ServerFlavour, SysAuth,
-};
+pub use flavour::{AcceptNone, AcceptSys, ClientFlavour, NoAuth, Protected, ServerFlavour, SysAuth};
 pub use giving_up::GivingUp;
 pub use message::{
     AuthStat, BadCall, CALL_HEADER_OCTETS, CallHeader, CallId, MISMATCH_OCTETS, OpaqueAuth, REPLY_HEADER_OCTETS,
@@ -62,3 +61,4 @@ pub use transport::{
     CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError, Reply,
     ReplyShape, Request, TransportError, TransportKind, XidSource,
 };
+pub use verdict::{Accepted, Answered, ReplyFlavour, Unanswered, Verdict};
