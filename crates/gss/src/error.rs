@@ -65,6 +65,9 @@ impl Error {
     }
 }
 
+/// What is said of a message that was only signed.
+pub(crate) const UNSEALED: &str = "everybody could read it on its way";
+
 /// The most texts of one status: a status has few bits.
 const MAX_TEXTS: usize = 8;
 

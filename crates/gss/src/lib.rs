@@ -20,6 +20,8 @@
 //! # }
 //! ```
 //!
+//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for.
+//!
 //! # What to know of it
 //! - Calls may wait: making a context reads files, and the initiator asks the KDC. They belong on worker threads.
 //! - The library takes its settings from the process's environment (`KRB5_CONFIG`, `KRB5CCNAME`, `KRB5_KTNAME`).
@@ -35,6 +37,7 @@ mod context;
 mod credential;
 mod error;
 mod establish;
+mod kerberos;
 mod name;
 mod octets;
 #[cfg(feature = "realm")]
@@ -45,6 +48,7 @@ pub use context::{Context, Opened};
 pub use credential::Credential;
 pub use error::{Error, Kind, LoadError};
 pub use establish::{Acceptor, Initiator, Progress};
+pub use kerberos::Kerberos;
 pub use name::{Name, NameKind};
 pub use octets::Octets;
 

@@ -9,6 +9,7 @@
 //!   transport of several.
 //! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
+//! * [`gss`] is the flavour by which callers prove who they are, on the server's side.
 //! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
 //!
 //! Data items keep their marks from the encoder to the transport; nothing here copies them.
@@ -21,6 +22,7 @@ mod credential;
 mod duplicate;
 mod flavour;
 mod giving_up;
+pub mod gss;
 mod message;
 mod netid;
 pub mod outage;
