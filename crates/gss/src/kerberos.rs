@@ -35,15 +35,27 @@ impl Handshake for Acceptor {
             }
             Progress::Done { context, token } => {
                 let name = context.initiator()?;
-                let peer = Peer {
-                    principal: name.display()?.into(),
-                    local: name.local().ok().map(Into::into),
-                    lifetime: context.lifetime()?,
+                let principal = name.display()?;
+                let local = match name.local() {
+                    Ok(local) => Some(local),
+                    Err(_) => machine(&principal, &context.acceptor()?.display()?).map(str::to_owned),
                 };
+                let (principal, local) = (principal.into(), local.map(Into::into));
+                let peer = Peer { principal, local, lifetime: context.lifetime()? };
                 Advance::Done { protection: Box::new(context), peer, token: token.into() }
             }
         })
     }
+}
+
+/// The user that a machine calls as: root, if the machine is of the realm that our service is of. Linux uses the first
+/// of these keys of its keytab that it finds.
+fn machine(principal: &str, service: &str) -> Option<&'static str> {
+    let (name, realm) = principal.rsplit_once('@')?;
+    let (kind, host) = name.split_once('/')?;
+    let is_machine = matches!(kind, "nfs" | "host" | "root") && !host.is_empty() && !host.contains('/');
+    let is_ours = service.rsplit_once('@').is_some_and(|(_, ours)| ours == realm);
+    (is_machine && is_ours).then_some("root")
 }
 
 impl Protection for Context {
@@ -78,5 +90,30 @@ impl From<Octets> for Bytes {
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         Self { major: error.major, minor: error.minor, text: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_of_the_services_realm_are_root_and_nobody_else_is() {
+        let service = "nfs/server.example@REALM";
+        for name in ["nfs/client.example@REALM", "host/client.example@REALM", "root/client.example@REALM"] {
+            assert_eq!(machine(name, service), Some("root"), "{name}");
+        }
+        for name in [
+            "nfs/client.example@OTHER",
+            "root@REALM",
+            "http/client.example@REALM",
+            "nfs/@REALM",
+            "nfs/client.example/admin@REALM",
+            "nfs/client.example",
+            "alice/root@REALM",
+            "nfs/client@REALM@OTHER",
+        ] {
+            assert_eq!(machine(name, service), None, "{name}");
+        }
     }
 }

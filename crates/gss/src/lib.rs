@@ -20,7 +20,8 @@
 //! # }
 //! ```
 //!
-//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for.
+//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for, and [`Accounts`] says which users of this
+//! machine principals are.
 //!
 //! # What to know of it
 //! - Calls may wait: making a context reads files, and the initiator asks the KDC. They belong on worker threads.
@@ -30,9 +31,10 @@
 //! - Tokens of the peer are only handed to the library; their lengths are bounded by who receives them.
 //!
 //! # Safety
-//! All `unsafe` of the crate calls the library or reads memory that it has returned. One rule carries it: an object of
-//! the library is owned by one value, which releases it and keeps alive what it depends on.
+//! All `unsafe` of the crate calls the library, or C's own for users, or reads memory that they have written. One rule
+//! carries it: an object of the library is owned by one value, which releases it and keeps alive what it depends on.
 
+mod accounts;
 mod context;
 mod credential;
 mod error;
@@ -44,6 +46,7 @@ mod octets;
 pub mod realm;
 mod sys;
 
+pub use accounts::{Accounts, MAX_GROUPS};
 pub use context::{Context, Opened};
 pub use credential::Credential;
 pub use error::{Error, Kind, LoadError};

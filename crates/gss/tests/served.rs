@@ -59,13 +59,43 @@ fn calls_are_executed_as_who_has_proven_to_be_it() {
     });
 }
 
+#[test]
+fn a_machine_with_a_key_of_the_realm_is_root() {
+    in_realm("a_machine_with_a_key_of_the_realm_is_root", async |realm| {
+        let house = House::new(realm);
+        let mut machine = house.client("nfs/localhost").await;
+        assert_eq!(ask(&house, &mut machine, Plan::new(2, 1)).await, Ok(vec![8]));
+        let callers = house.sample.callers.lock().unwrap();
+        let [Credential::Gss(caller)] = &callers[..] else { panic!("{callers:?}") };
+        assert_eq!((&*caller.principal, caller.user.as_ref().unwrap().uid), (&*format!("nfs/localhost@{REALM}"), 0));
+    });
+}
+
+/// With a real context: what is signed or sealed has nothing that a transport could place.
+///
+/// proves: V1-8.2.2.2-a, V2-11.2.2.2-a, V1-8.2.2.3-a, V2-11.2.2.3-a
+#[test]
+fn nothing_of_protected_results_may_be_placed() {
+    in_realm("nothing_of_protected_results_may_be_placed", async |realm| {
+        let house = House::new(realm);
+        let mut alice = house.client("alice").await;
+        for (service, items) in SERVICES.into_iter().zip([1, 0, 0]) {
+            for (len, sequence) in [(5, 10), (1 << 20, 20)] {
+                let plan = Plan { procedure: 3, word: Some(len), ..Plan::new(service, sequence + service) };
+                let call = alice.call(plan);
+                assert_eq!(house.items(call).await, items, "service {service}, {len} octets");
+            }
+        }
+    });
+}
+
 /// proves: GSS-2203-5.2.2-b, GSS-2203-5.2.2-c, GSS-2203-5.2.3.1-a, GSS-2203-5.2.3.2-a
 #[test]
 fn what_makes_no_context_is_told_and_leaves_none() {
     in_realm("what_makes_no_context_is_told_and_leaves_none", async |realm| {
         let house = House::new(realm);
         let (_, token) = house.initiate("alice");
-        for token in [&b""[..], b"nonsense", &token[..token.len() - 9], &[0x60; 60_000]] {
+        for token in [&b""[..], b"nonsense", &token[..token.len() - 9], &[0x60; 64 << 10]] {
             let (header, results) = house.send(init(1, b"", token)).await.unwrap();
             let made = Made::read(results);
             assert_eq!((header.verifier, header.status), (OpaqueAuth::none(), Ok(())));
@@ -225,6 +255,36 @@ fn a_call_that_comes_again_is_answered_in_its_own_seal() {
             assert_eq!(ask(&house, &mut bob, plan(service)).await, Ok(vec![2 * count + 1]), "nobody gets another's");
         }
         assert_eq!(house.sample.count.load(Ordering::Relaxed), 6);
+    });
+}
+
+/// Tokens wait for a thread in bounded number. Who has a context goes on, and who waits is answered.
+#[test]
+fn a_flood_of_tokens_is_turned_away_and_stops_no_caller() {
+    in_realm("a_flood_of_tokens_is_turned_away_and_stops_no_caller", async |realm| {
+        let house = House::new(realm);
+        let mut alice = house.client("alice").await;
+        house.threads.hold();
+        let flood: Vec<_> = (0..10_000).map(|_| Box::pin(house.send(init(1, b"", &[0x60; 2000])))).collect();
+        let (mut waiting, mut refused) = (Vec::new(), 0);
+        for mut call in flood {
+            match futures_util::FutureExt::now_or_never(&mut call) {
+                None => waiting.push(call),
+                Some(reply) => {
+                    assert_eq!(Made::read(reply.unwrap().1).major, 16 << 16, "not available");
+                    refused += 1;
+                }
+            }
+        }
+        assert_eq!((waiting.len(), refused), (16, 9984), "no more for one address");
+        assert_eq!(ask(&house, &mut alice, Plan::new(3, 1)).await, Ok(vec![8]));
+        let jobs = house.threads.release();
+        assert_eq!(jobs.len(), 16);
+        jobs.into_iter().skip(1).for_each(|job| job());
+        let mut replies = futures_util::future::join_all(waiting).await.into_iter().map(Option::unwrap);
+        assert_eq!(replies.next().unwrap().0.status, Err(Rejection::SystemError), "whose job nobody has done");
+        assert!(replies.all(|(_, results)| Made::read(results).major == 9 << 16), "a defective token");
+        house.client("bob").await;
     });
 }
 

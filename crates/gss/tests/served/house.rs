@@ -19,7 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// What is called: procedure 1 gives its word back, procedure 2 counts and must not be executed twice.
+/// What is called: procedure 1 gives its word back, procedure 2 counts and must not be executed twice, and procedure 3
+/// gives as many octets as its word says, which may be placed directly.
 #[derive(Default)]
 pub(crate) struct Sample {
     pub(crate) count: AtomicU32,
@@ -46,6 +47,7 @@ impl Service for Shared {
             match (procedure, args.u32().and_then(|word| args.finish().map(|()| word))) {
                 (1, Ok(word)) => results.u32(word),
                 (2, Ok(_)) => results.u32(sample.count.fetch_add(1, Ordering::Relaxed)),
+                (3, Ok(len)) => results.item(vec![5; len.min(1 << 20) as usize].into()),
                 (_, Ok(_)) => return Answer::ProcUnavail,
                 (_, Err(error)) => return error.into(),
             }
@@ -54,20 +56,42 @@ impl Service for Shared {
     }
 }
 
-/// Each job has a thread.
-struct Threads;
+/// Each job has a thread, unless all are held.
+#[derive(Default)]
+pub(crate) struct Threads(Mutex<Option<Vec<Job>>>);
 
-impl Work for Threads {
-    fn run(&self, job: Box<dyn FnOnce() + Send>) {
-        std::thread::spawn(job);
+type Job = Box<dyn FnOnce() + Send>;
+
+impl Threads {
+    /// From now on jobs wait.
+    pub(crate) fn hold(&self) {
+        *self.0.lock().unwrap() = Some(Vec::new());
+    }
+
+    /// The jobs that wait; others are done at once again.
+    pub(crate) fn release(&self) -> Vec<Job> {
+        self.0.lock().unwrap().take().unwrap()
     }
 }
 
-/// alice is user 1000; nobody else is one.
+impl Work for Threads {
+    fn run(&self, job: Job) {
+        match &mut *self.0.lock().unwrap() {
+            Some(held) => held.push(job),
+            None => drop(std::thread::spawn(job)),
+        }
+    }
+}
+
+/// alice is user 1000; nobody else is one. A machine is root.
 struct Users;
 
 impl Names for Users {
     fn user(&self, principal: &str, local: Option<&str>) -> Option<GssUser> {
+        if principal.contains('/') {
+            assert_eq!(local, Some("root"), "{principal}");
+            return Some(GssUser::default());
+        }
         assert_eq!(Some(principal), local.map(|local| format!("{local}@{REALM}")).as_deref());
         let groups = (0..40).collect();
         (local == Some("alice")).then_some(GssUser { uid: 1000, gid: 100, groups })
@@ -103,6 +127,7 @@ pub(crate) struct House<'a> {
     pub(crate) realm: &'a Realm,
     pub(crate) sample: Arc<Sample>,
     pub(crate) clock: Ahead,
+    pub(crate) threads: Arc<Threads>,
     router: Router,
     context: CallContext,
     _signal: GoneSignal,
@@ -116,14 +141,23 @@ impl<'a> House<'a> {
         let clock = Ahead { clock: TokioClock::new(), seconds: Arc::default() };
         let env = Env { clock: Arc::new(clock.clone()), random: Arc::new(SeededRandom::new(7)) };
         let sample = Arc::new(Sample::default());
+        let threads = Arc::new(Threads::default());
         let kerberos = Kerberos::with_keytab(Gss::load().unwrap(), Some(&realm.keytab())).unwrap();
-        let flavour = AcceptGss::new(&env, Arc::new(kerberos), Arc::new(Users), Arc::new(Threads));
+        let flavour = AcceptGss::new(&env, Arc::new(kerberos), Arc::new(Users), threads.clone());
         let router = Router::new(&env).with_service(Arc::new(Shared(sample.clone()))).with_flavour(Arc::new(flavour));
         let (signal, gone) = GoneSignal::new();
         let peer = ([127, 0, 0, 1], 700).into();
         let limits = Limits::new(1 << 20, 1 << 20);
         let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, limits, Arc::new(Heap), gone);
-        Self { realm, sample, clock, router, context: CallContext::new(Arc::new(connection)), _signal: signal }
+        Self { realm, sample, clock, threads, router, context: CallContext::new(Arc::new(connection)), _signal: signal }
+    }
+
+    /// How many items of the reply may be placed directly.
+    pub(crate) async fn items(&self, message: Payload) -> usize {
+        match self.router.handle(self.context.clone(), Stream::from(message.to_bytes())).await {
+            Outcome::Reply(reply) => reply.items().count(),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) async fn send(&self, message: Payload) -> Option<Replied> {
@@ -145,8 +179,9 @@ impl<'a> House<'a> {
     pub(crate) fn initiate(&self, user: &str) -> (Initiator, Octets) {
         let gss = Gss::load().unwrap();
         let principal = gss.name(&format!("{user}@{REALM}"), NameKind::Principal).unwrap();
-        let cache = self.realm.folder().join(format!("cache.{user}"));
-        let credential = gss.initiate_with_keytab(&principal, &self.realm.users(), &cache).unwrap();
+        let cache = self.realm.folder().join(format!("cache.{}", user.replace('/', ".")));
+        let keytab = if user.contains('/') { self.realm.keytab() } else { self.realm.users() };
+        let credential = gss.initiate_with_keytab(&principal, &keytab, &cache).unwrap();
         match gss.initiator(&credential, gss.name(SERVICE, NameKind::Service).unwrap()).step(&[]).unwrap() {
             Progress::More { unfinished, token } => (unfinished, token),
             Progress::Done { .. } => panic!("the service has not proven anything yet"),

@@ -15,6 +15,13 @@ pub struct GssCaller {
     pub service: GssService,
 }
 
+impl GssCaller {
+    /// A principal, and the user that it is.
+    pub fn new(principal: impl Into<Arc<str>>, user: Option<GssUser>, service: GssService) -> Self {
+        Self { principal: principal.into(), user, service }
+    }
+}
+
 /// A user of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GssUser {
