@@ -8,32 +8,84 @@ use std::{
     process::{Command, Stdio},
 };
 
+/// If it is set, programs that are built as tests are come from one build of the whole workspace, as `cargo test
+/// --workspace --all-features` makes it. Cargo builds a library again for each set of features that its users want of
+/// it: a package alone wants fewer than the workspace, and CI would compile most crates four times.
+const WHOLE_BUILD: &str = "RPCRDMA_WHOLE_BUILD";
+
+/// What a package has that can be started.
+#[derive(Clone, Copy)]
+pub(crate) enum Program<'a> {
+    /// Its only program.
+    Only,
+    /// A test program.
+    Test(&'a str),
+    /// An example.
+    Example(&'a str),
+}
+
 /// Builds a package's program with optimisation, and says where it is.
 pub(crate) fn release(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
-    build(root, package, &["--release"])
+    let built = run_cargo(root, &["build", "--package", package, "--release"]).with_context(|| package.to_owned())?;
+    find(&built, package, Program::Only)
 }
 
-/// The same as tests are built.
-pub(crate) fn debug(root: &Path, package: &str) -> anyhow::Result<PathBuf> {
-    build(root, package, &[])
+/// Builds a program as tests are built, and says where it is.
+pub(crate) fn debug(root: &Path, package: &str, program: Program<'_>) -> anyhow::Result<PathBuf> {
+    let mut arguments = match program {
+        Program::Test(_) => vec!["test", "--no-run"],
+        Program::Only | Program::Example(_) => vec!["build"],
+    };
+    if std::env::var_os(WHOLE_BUILD).is_some() {
+        arguments.extend(["--workspace", "--all-features", "--all-targets"]);
+    } else {
+        arguments.extend(["--package", package]);
+        match program {
+            Program::Only => arguments.push("--bins"),
+            Program::Test(name) => arguments.extend(["--test", name]),
+            Program::Example(name) => arguments.extend(["--example", name]),
+        }
+    }
+    let built = run_cargo(root, &arguments).with_context(|| package.to_owned())?;
+    find(&built, package, program)
 }
 
-fn build(root: &Path, package: &str, more: &[&str]) -> anyhow::Result<PathBuf> {
+/// Runs cargo, and gives back what it says of each thing that it has built.
+fn run_cargo(root: &Path, arguments: &[&str]) -> anyhow::Result<Vec<Value>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--package", package, "--message-format", "json-render-diagnostics"])
-        .args(more)
+        .args(arguments)
+        .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
         .context("cargo")?;
     if !output.status.success() {
-        bail!("{package} does not build");
+        bail!("it does not build");
     }
     let lines = String::from_utf8_lossy(&output.stdout);
-    let values = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let mut programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
-    programs.next_back().with_context(|| format!("cargo did not say where it put the program of {package}"))
+    Ok(lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+}
+
+/// Where cargo has put a program, by what it said of all that it has built.
+fn find(built: &[Value], package: &str, program: Program<'_>) -> anyhow::Result<PathBuf> {
+    let (kind, name) = match program {
+        Program::Only => ("bin", None),
+        Program::Test(name) => ("test", Some(name)),
+        Program::Example(name) => ("example", Some(name)),
+    };
+    let is_wanted = |artifact: &&Value| {
+        let id = artifact["package_id"].as_str().unwrap_or_default();
+        let target = &artifact["target"];
+        // The identity ends in "#NAME@VERSION", or in "/NAME#VERSION" where the folder has the package's name.
+        (id.contains(&format!("#{package}@")) || id.contains(&format!("/{package}#")))
+            && target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|found| found == kind))
+            && name.is_none_or(|name| target["name"] == name)
+            // A program's own unit tests are a program of the same name.
+            && artifact["profile"]["test"] == (kind == "test")
+    };
+    let mut found = built.iter().filter(is_wanted).filter_map(|artifact| artifact["executable"].as_str());
+    found.next().map(PathBuf::from).with_context(|| format!("cargo did not say where it put the program of {package}"))
 }
 
 /// A directory below `target` that goes when it is dropped: on the file system of the repository.

@@ -3,6 +3,7 @@
 //!
 //! The runs are made by the program `rpcrdma-simulation` (`tests/simulation`), which is built and started here.
 
+use crate::programs::{self, Program};
 use anyhow::Context as _;
 use std::{
     path::{Path, PathBuf},
@@ -40,8 +41,8 @@ pub(crate) struct Arguments {
 /// Builds the program, starts it and takes its word.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(["run", "--quiet", "--package", "rpcrdma-simulation", "--"]).current_dir(root);
+    let mut command = Command::new(programs::debug(root, "rpcrdma-simulation", Program::Only)?);
+    command.current_dir(root);
     match arguments.seed {
         Some(seed) => command.arg("--seed").arg(seed.to_string()),
         None => {
@@ -53,6 +54,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.json {
         command.arg("--json");
     }
-    let status = command.arg("--output").arg(&arguments.output).status().context("cannot start cargo")?;
+    let status = command.arg("--output").arg(&arguments.output).status().context("cannot start the simulation")?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -3,7 +3,7 @@
 //! The program is `rpcrdma-load` (`tests/load`), which is built and started here; what it says and how it ends is taken
 //! as it is.
 
-use crate::programs;
+use crate::programs::{self, Program};
 use anyhow::Context as _;
 use std::{
     path::Path,
@@ -43,8 +43,11 @@ pub(crate) struct Arguments {
 /// Builds, starts, and takes its word.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no repository")?;
-    let build = if arguments.debug { programs::debug } else { programs::release };
-    let (program, judge) = (build(root, "rpcrdma-cli")?, build(root, "rpcrdma-load")?);
+    let build = |package| match arguments.debug {
+        true => programs::debug(root, package, Program::Only),
+        false => programs::release(root, package),
+    };
+    let (program, judge) = (build("rpcrdma-cli")?, build("rpcrdma-load")?);
     let scratch = programs::Scratch::new(root, "soak")?;
     let mut command = Command::new(judge);
     command.arg("--program").arg(program).arg("--folder").arg(&scratch.0).arg("soak");

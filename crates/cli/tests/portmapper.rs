@@ -18,7 +18,12 @@ use std::{
 
 const PORTMAPPER: u32 = 100_000;
 const NFS: u32 = 100_003;
+const NFSACL: u32 = 100_227;
 const MOUNT: u32 = 100_005;
+const NLM: u32 = 100_021;
+const NSM: u32 = 100_024;
+/// Quotas of disks, which this server does not tell.
+const RQUOTA: u32 = 100_011;
 const TCP: u32 = 6;
 const UDP: u32 = 17;
 /// What an answer may be of its question: `MAX_AMPLIFICATION` of the library.
@@ -99,16 +104,24 @@ fn clients_find_the_ports_over_udp_and_tcp() {
         (MOUNT, 3, TCP, mount),
         (MOUNT, 2, TCP, mount),
         (PORTMAPPER, 2, UDP, port(&portmapper)),
-        (100_021, 4, TCP, 0),
+        (NFSACL, 3, TCP, nfs),
+        (RQUOTA, 2, TCP, 0),
     ] {
         let question = call(7, 2, 3, &words(&[program, version, protocol, 0]));
         let over_udp = ask(&socket, &question, PATIENCE).expect("no answer");
         assert_eq!(results(&over_udp), Some(vec![expected]), "{program} {version} {protocol}");
         assert_eq!(ask_over_tcp(&portmapper, &question), over_udp);
     }
+    // NLM and NSM chose their ports by themselves.
+    for (program, version) in [(NLM, 1), (NLM, 3), (NLM, 4), (NSM, 1)] {
+        let told = results(&ask(&socket, &call(7, 2, 3, &words(&[program, version, TCP, 0])), PATIENCE).unwrap());
+        let at = u16::try_from(told.unwrap()[0]).unwrap();
+        assert!(at != 0 && TcpStream::connect(("127.0.0.1", at)).is_ok(), "{program} {version}: {at}");
+    }
     // Everything at once is too much for the question, and has its place on a connection.
     let listed = results(&ask_over_tcp(&portmapper, &call(8, 2, 4, &[]))).unwrap();
-    assert_eq!(listed.len(), 10 * 5 + 1, "NFS twice, MOUNT twice, the portmapper six times: {listed:?}");
+    // NFS in two versions, NFSACL, MOUNT in two, NLM in three, NSM over TCP and UDP, the portmapper in three over both.
+    assert_eq!(listed.len(), (2 + 1 + 2 + 3 + 2 + 6) * 5 + 1, "{listed:?}");
     assert_eq!(ask(&socket, &call(8, 2, 4, &[]), SILENCE), None);
     assert_eq!(server.stop(), Some(0));
     assert!(TcpStream::connect(&portmapper).is_err(), "gone with the server");

@@ -3,6 +3,7 @@
 //! Missing packages are installed by root; anybody else is told the command. No service is started: these are tools
 //! only, and what the guest needs is unpacked below the cache and not installed.
 
+use crate::programs::{self, Program};
 use anyhow::{Context as _, bail};
 use std::{
     io::Read as _,
@@ -93,40 +94,20 @@ fn names<'a>(packages: impl Iterator<Item = &'a (&'static str, &'static str)>) -
 
 /// Builds the `rpcrdma` command as `cargo build` does, and says where it is.
 pub(super) fn build_program(root: &Path) -> anyhow::Result<PathBuf> {
-    build(root, &["build", "--package", "rpcrdma-cli", "--bin", "rpcrdma"]).context("the rpcrdma command")
+    programs::debug(root, "rpcrdma-cli", Program::Only).context("the rpcrdma command")
 }
 
 /// Builds what is to pass over every RDMA device, and says where it is: the provider suite, and NFS with a model of it.
 pub(super) fn build_device_tests(root: &Path) -> anyhow::Result<[PathBuf; 2]> {
     let test = |package, name| {
-        build(root, &["test", "--package", package, "--test", name, "--no-run"])
-            .with_context(|| format!("the test program {name} of {package}"))
+        programs::debug(root, package, Program::Test(name)).with_context(|| format!("the test program {name}"))
     };
     Ok([test("rpcrdma-verbs", "suite")?, test("rpcrdma-tests", "nfs_over_verbs")?])
 }
 
 /// Builds the program that keeps delegations until they are recalled, and says where it is.
 pub(super) fn build_delegated(root: &Path) -> anyhow::Result<PathBuf> {
-    build(root, &["build", "--package", "rpcrdma-tests", "--example", "delegated"]).context("the example delegated")
-}
-
-/// Runs cargo, and says where it put the program.
-fn build(root: &Path, arguments: &[&str]) -> anyhow::Result<PathBuf> {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let output = Command::new(cargo)
-        .args(arguments)
-        .args(["--message-format", "json-render-diagnostics"])
-        .current_dir(root)
-        .stderr(std::process::Stdio::inherit())
-        .output()
-        .context("cargo")?;
-    if !output.status.success() {
-        bail!("it does not build");
-    }
-    let lines = String::from_utf8_lossy(&output.stdout);
-    let values = lines.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let mut programs = values.filter_map(|value| value["executable"].as_str().map(PathBuf::from));
-    programs.next_back().context("cargo did not say where it put it")
+    programs::debug(root, "rpcrdma-tests", Program::Example("delegated")).context("the example delegated")
 }
 
 /// A seed that nobody chose.

@@ -379,6 +379,7 @@ mod tests {
         let entry = |program, version, netid: &str| (program, version, netid.to_owned());
         let expected = [
             entry(100_003, 3, "tcp"),
+            entry(100_227, 3, "tcp"),
             entry(100_021, 1, "tcp"),
             entry(100_021, 3, "tcp"),
             entry(100_021, 4, "tcp"),
@@ -425,8 +426,11 @@ mod tests {
             told("3"),
             [
                 entry(100_003, 3, "rdma", "192.0.2.1:20049"),
+                entry(100_227, 3, "rdma", "192.0.2.1:20049"),
                 entry(100_003, 3, "rdma6", "[2001:db8::1]:20050"),
+                entry(100_227, 3, "rdma6", "[2001:db8::1]:20050"),
                 entry(100_003, 3, "tcp", "192.0.2.1:2049"),
+                entry(100_227, 3, "tcp", "192.0.2.1:2049"),
                 entry(100_005, 3, "tcp", "192.0.2.1:20048"),
                 entry(100_005, 1, "tcp", "192.0.2.1:20048"),
             ]
