@@ -95,7 +95,8 @@ mod tests {
             assert_eq!((vec![user.uid], vec![user.gid]), (id("-u", name), id("-g", name)), "{name}");
             let mut all: Vec<_> = user.groups.iter().copied().chain([user.gid]).collect();
             let mut expected = id("-G", name);
-            (all.sort_unstable(), expected.sort_unstable());
+            all.sort_unstable();
+            expected.sort_unstable();
             assert_eq!(all, expected, "{name}");
         }
     }
