@@ -2,6 +2,8 @@
 
 #[path = "served/house.rs"]
 mod house;
+#[path = "served/wire.rs"]
+mod wire;
 
 use house::{Client, House, Made, Plan, credential, id, init, message};
 use proptest::{
@@ -55,6 +57,28 @@ fn calls_are_executed_as_who_has_proven_to_be_it() {
             let user = first.user.as_ref().unwrap();
             assert_eq!((user.uid, user.gid, user.groups.len()), (1000, 100, 40), "more groups than AUTH_SYS has");
             assert_eq!((&*second.principal, &second.user), (&*format!("bob@{REALM}"), &None));
+        }
+    });
+}
+
+#[test]
+fn contexts_are_made_used_and_destroyed_over_tcp() {
+    in_realm("contexts_are_made_used_and_destroyed_over_tcp", async |realm| {
+        let house = House::new(realm).over_tcp().await;
+        let (mut alice, mut bob) = (house.client("alice").await, house.client("bob").await);
+        for (count, service) in (0..).zip(SERVICES) {
+            assert_eq!(ask(&house, &mut alice, Plan::new(service, service)).await, Ok(vec![7 + service]));
+            let counted =
+                |sequence| Plan { xid: 70, procedure: 2, word: Some(service), ..Plan::new(service, sequence) };
+            for again in 0..2 {
+                let answer = ask(&house, &mut bob, counted(10 * service + again)).await;
+                assert_eq!(answer, Ok(vec![count]), "executed once");
+            }
+            let goodbye = Plan { control: 3, procedure: 0, word: None, ..Plan::new(service, 100) };
+            let mut short = house.client("alice").await;
+            assert_eq!(ask(&house, &mut short, goodbye).await, Ok(vec![]));
+            let late = short.call(Plan::new(service, 101));
+            assert_eq!(house.refusal(late).await, UNKNOWN);
         }
     });
 }

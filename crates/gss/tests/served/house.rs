@@ -1,5 +1,7 @@
 //! A server with RPCSEC_GSS, and a client that writes its messages by hand, so that it can write wrong ones.
 
+use super::wire::Wire;
+use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env, Heap, SeededRandom, Timestamp, TokioClock};
 use rpcrdma_gss::{
     Context, Gss, Initiator, Kerberos, NameKind, Octets, Progress,
@@ -128,7 +130,8 @@ pub(crate) struct House<'a> {
     pub(crate) sample: Arc<Sample>,
     pub(crate) clock: Ahead,
     pub(crate) threads: Arc<Threads>,
-    router: Router,
+    router: Arc<Router>,
+    wire: Option<Wire>,
     context: CallContext,
     _signal: GoneSignal,
 }
@@ -145,11 +148,27 @@ impl<'a> House<'a> {
         let kerberos = Kerberos::with_keytab(Gss::load().unwrap(), Some(&realm.keytab())).unwrap();
         let flavour = AcceptGss::new(&env, Arc::new(kerberos), Arc::new(Users), threads.clone());
         let router = Router::new(&env).with_service(Arc::new(Shared(sample.clone()))).with_flavour(Arc::new(flavour));
+        let router = Arc::new(router);
         let (signal, gone) = GoneSignal::new();
         let peer = ([127, 0, 0, 1], 700).into();
         let limits = Limits::new(1 << 20, 1 << 20);
         let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, limits, Arc::new(Heap), gone);
-        Self { realm, sample, clock, threads, router, context: CallContext::new(Arc::new(connection)), _signal: signal }
+        Self {
+            realm,
+            sample,
+            clock,
+            threads,
+            router,
+            wire: None,
+            context: CallContext::new(Arc::new(connection)),
+            _signal: signal,
+        }
+    }
+
+    /// The same server behind a socket.
+    pub(crate) async fn over_tcp(mut self) -> Self {
+        self.wire = Some(Wire::to(self.router.clone(), Arc::new(self.clock.clone())).await);
+        self
     }
 
     /// How many items of the reply may be placed directly.
@@ -161,11 +180,15 @@ impl<'a> House<'a> {
     }
 
     pub(crate) async fn send(&self, message: Payload) -> Option<Replied> {
+        let read = |reply: Bytes| {
+            let mut decoder = Decoder::new(Stream::from(reply));
+            Some((ReplyHeader::decode(&mut decoder).unwrap(), decoder))
+        };
+        if let Some(wire) = &self.wire {
+            return read(wire.exchange(&message.to_bytes()).await.into());
+        }
         match self.router.handle(self.context.clone(), Stream::from(message.to_bytes())).await {
-            Outcome::Reply(reply) => {
-                let mut decoder = Decoder::new(Stream::from(reply.to_bytes()));
-                Some((ReplyHeader::decode(&mut decoder).unwrap(), decoder))
-            }
+            Outcome::Reply(reply) => read(reply.to_bytes()),
             Outcome::Nothing => None,
             Outcome::NotEligible => panic!("nothing was placed"),
         }
