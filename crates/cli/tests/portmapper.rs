@@ -89,7 +89,7 @@ fn ask_over_tcp(server: &str, question: &[u8]) -> Vec<u8> {
     reply
 }
 
-/// proves: RPC-1833-3.2-a
+/// proves: RPC-1833-3.2-a, ULB-4.1-a
 #[test]
 fn clients_find_the_ports_over_udp_and_tcp() {
     let scratch = tempfile::tempdir().unwrap();
@@ -112,11 +112,13 @@ fn clients_find_the_ports_over_udp_and_tcp() {
         assert_eq!(results(&over_udp), Some(vec![expected]), "{program} {version} {protocol}");
         assert_eq!(ask_over_tcp(&portmapper, &question), over_udp);
     }
-    // NLM and NSM chose their ports by themselves.
-    for (program, version) in [(NLM, 1), (NLM, 3), (NLM, 4), (NSM, 1)] {
+    // NLM and NSM chose their ports by themselves. Each program answers there.
+    for (program, version) in [(MOUNT, 3), (NLM, 1), (NLM, 3), (NLM, 4), (NSM, 1)] {
         let told = results(&ask(&socket, &call(7, 2, 3, &words(&[program, version, TCP, 0])), PATIENCE).unwrap());
         let at = u16::try_from(told.unwrap()[0]).unwrap();
-        assert!(at != 0 && TcpStream::connect(("127.0.0.1", at)).is_ok(), "{program} {version}: {at}");
+        let null = words(&[9, 0, 2, program, version, 0, 0, 0, 0, 0]);
+        let answer = ask_over_tcp(&format!("127.0.0.1:{at}"), &null);
+        assert_eq!(results(&answer), Some(vec![]), "{program} {version} at {at}: {answer:?}");
     }
     // Everything at once is too much for the question, and has its place on a connection.
     let listed = results(&ask_over_tcp(&portmapper, &call(8, 2, 4, &[]))).unwrap();

@@ -1,5 +1,11 @@
 # Access control lists of version 3 in mounts of two servers: ours at HOST, NFS_PORT and MOUNT_PORT, Linux's at LINUX,
-# LINUX_PORT and LINUX_MOUNT. What came of each step goes to a file for each server: the host compares them.
+# LINUX_PORT and LINUX_MOUNT, both with their lock managers. What came of each step goes to a file for each server: the
+# host compares them.
+hostname "$WHO"
+echo "$ADDRESS $WHO" >>/etc/hosts
+rpcbind -w
+rpc.statd --no-notify
+
 anna() { setpriv --reuid 1000 --regid 1000 --clear-groups -- bash -c "cd /mnt/acl && $1"; }
 bert() { setpriv --reuid 1001 --regid 1001 --clear-groups -- bash -c "cd /mnt/acl && $1"; }
 # try WORDS...: what a command prints, and whether it succeeds.
@@ -70,13 +76,14 @@ lists() {
 server() {
     step "$1"
     mkdir -p /mnt
-    mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$3,mountport=$4,mountproto=tcp,nolock" "$2:$5" /mnt
+    mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$3,mountport=$4,mountproto=tcp" "$2:$5" /mnt
+    mounted /mnt "proto=$NFS_TRANSPORT" local_lock=none
     mkdir /mnt/acl
     chmod 777 /mnt/acl
     (set +e; lists >"/job/lists-$1.txt" 2>&1)
     # What another mount sees is what the server keeps.
     nfs_unmount
-    mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$3,mountport=$4,mountproto=tcp,nolock" "$2:$5" /mnt
+    mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$3,mountport=$4,mountproto=tcp" "$2:$5" /mnt
     (cd /mnt && find acl | sort | xargs getfacl -n) >>"/job/lists-$1.txt" 2>&1
     nfs_unmount
 }

@@ -1,7 +1,7 @@
 //! Access control lists of version 3 (NFSACL): `setfacl` and `getfacl` in mounts of our server and of Linux's. Both
 //! must say the same, and what a list forbids or grants must hold.
 
-use super::Job;
+use super::{Job, client_nlm::with_locks};
 use crate::interop::{
     context::Context, flavour, guest::GuestOptions, network, nfsd::NfsdOptions, serve::ServeOptions, tshark,
 };
@@ -10,7 +10,7 @@ use std::{fs, os::unix::fs::PermissionsExt as _};
 
 pub(super) const JOB: Job = Job {
     name: "client-acl",
-    about: "setfacl and getfacl in version 3, with default lists, in mounts of our server and of Linux's: the same comes of each step",
+    about: "setfacl and getfacl in version 3 with locks, with default lists, in mounts of our server and of Linux's: the same comes of each step",
     seconds: 300,
     guests: 2,
     scales: false,
@@ -29,12 +29,12 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let network = context.network(network::ETHERNET)?;
     let export = context.folder("export")?;
     fs::set_permissions(&export, fs::Permissions::from_mode(0o755))?;
-    let server = network.serve(ServeOptions::new(export.clone()))?;
+    let server = network.serve(with_locks(ServeOptions::new(export.clone()), network.host()))?;
     let nfsd = network.nfsd(NfsdOptions::new())?;
 
     let tcp = context.flavour().is_tcp();
     let guest = GuestOptions::new("client", include_str!("../../../interop/guest/acl.sh")).mounts(&server).capture();
-    let guest = guest.set("LINUX", nfsd.host()).set("LINUX_MOUNT", nfsd.mount_port());
+    let guest = guest.set("WHO", "client").set("LINUX", nfsd.host()).set("LINUX_MOUNT", nfsd.mount_port());
     let guest = guest.set("LINUX_PORT", if tcp { nfsd.tcp_port() } else { nfsd.port() });
     let ended = network.guest(guest)?.finish()?;
     nfsd.finish()?;

@@ -149,6 +149,17 @@ impl Side {
         matches!(self, Side::Ours(_))
     }
 
+    /// How many notices of clients that have restarted it believed; Linux's server does not tell.
+    fn notices(&self) -> anyhow::Result<Option<f64>> {
+        let count = |server: &Server| -> anyhow::Result<f64> {
+            Ok(server.metrics()?.sum("rpcrdma_nsm_notices_received_total", &["believed=\"yes\""]))
+        };
+        match self {
+            Side::Ours(server) => count(server).map(Some),
+            Side::Linux(_) => Ok(None),
+        }
+    }
+
     /// A process on its machine that holds locks.
     fn local(&self, file: &str) -> anyhow::Result<Local<'_>> {
         match self {
@@ -277,6 +288,7 @@ impl Run<'_> {
     fn with_the_host(&self) -> anyhow::Result<()> {
         let local = self.side.local("shared")?;
         self.guests.holders("shared", "shared")?;
+        self.whole_files_and_the_host(&local)?;
         self.guests.ask("shared", (LEFT, "write 0 100", "ok"))?;
         local.ask("write 0 100", "taken")?;
         local.ask("test read 50 1", "write 0 100")?;
@@ -303,6 +315,25 @@ impl Run<'_> {
             self.guests.run(who, "tell shared end; gone shared")?;
         }
         Ok(())
+    }
+
+    /// What flock(2) locks on a client is, to the machine's fcntl(2), the whole file, and the other way round.
+    fn whole_files_and_the_host(&self, local: &Local<'_>) -> anyhow::Result<()> {
+        self.guests.ask("shared", (LEFT, "exclusive", "ok"))?;
+        local.ask("read 5 1", "taken")?;
+        self.guests.ask("shared", (LEFT, "shared", "ok"))?;
+        local.ask("write 5 1", "taken")?;
+        local.ask("read 5 1", "ok")?;
+        self.guests.ask("shared", (RIGHT, "shared", "ok"))?;
+        self.guests.ask("shared", (LEFT, "none", "ok"))?;
+        self.guests.ask("shared", (RIGHT, "exclusive", "taken"))?;
+        local.ask("unlock 0 0", "ok")?;
+        self.guests.ask("shared", (RIGHT, "exclusive", "ok"))?;
+        local.ask("read 5 1", "taken")?;
+        self.guests.ask("shared", (RIGHT, "none", "ok"))?;
+        local.ask("write 5 1", "ok")?;
+        self.guests.ask("shared", (LEFT, "shared", "taken"))?;
+        local.ask("unlock 0 0", "ok")
     }
 
     /// What one client locks by version 3 and the other by version 4 is the same to both.
@@ -406,6 +437,7 @@ impl Run<'_> {
         let name = "right-again";
         let (context, network, places) = (self.context, self.network, self.places);
         let options = client(self.side.mounted(context, script(name, NAMES[RIGHT])));
+        let before = self.side.notices()?;
         let begin = Instant::now();
         let boot = || -> anyhow::Result<Guest> {
             copy(&context.dir().join(NAMES[RIGHT]).join("kept"), &context.folder(name)?.join("kept"))?;
@@ -418,6 +450,11 @@ impl Run<'_> {
         ensure!(found == "ok", "the lock of a client that booted again is answered {found:?}");
         self.context
             .note(format!("a lock was got {:.1} s after its holder lost its power", begin.elapsed().as_secs_f64()));
+        if let Some(before) = before {
+            // The server looks at its counts now and then.
+            let heard = || Ok(self.side.notices()? == Some(before + 1.0));
+            self.context.wait_for("the server counts one notice more that it believed", RELEASED_WITHIN, heard)?;
+        }
         let booted = context.dir().join(name).join("sm-at-boot");
         ensure!(fs::read_dir(&booted)?.count() > 0, "the client had nobody to notify; see {}", booted.display());
         self.guests.run(RIGHT, "holder lost lost")?;
