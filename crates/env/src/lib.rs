@@ -19,7 +19,7 @@ mod random;
 mod tokio_env;
 
 pub use clock::{Clock, Timestamp};
-pub use memory::{Allocator, Buffer, Heap, Memory};
+pub use memory::{Allocator, Buffer, Heap, Memory, Slices};
 pub use random::{OsRandom, Random, SeededRandom};
 #[cfg(feature = "tokio")]
 pub use tokio_env::{TokioClock, tokio_env};

@@ -6,6 +6,7 @@
 
 use crate::BoxFuture;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::any::Any;
 
 /// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it
@@ -116,6 +117,9 @@ impl std::fmt::Debug for Buffer {
         write!(f, "Buffer({} of {})", self.len, self.capacity())
     }
 }
+
+/// Octets of one message, in their order. Most have a header and what follows it: these need no memory of their own.
+pub type Slices = SmallVec<[Bytes; 2]>;
 
 /// Where buffers come from. Implementations may hold back a caller until memory is free
 /// ([`allocate`](Allocator::allocate)); none zeroes memory that was used before.

@@ -101,7 +101,7 @@ impl Client {
         message.append(protected.body);
         let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
         // What is protected comes as one body: no part of it can be placed by itself.
-        let items = if self.flavour.protects_bodies() { Vec::new() } else { results.items };
+        let items = if self.flavour.protects_bodies() { Default::default() } else { results.items };
         let reply = ReplyShape { max_len, items };
         let pending = self.transport.call(Request { xid: id.xid, message, reply, repeatable });
         Call { pending, id, flavour: self.flavour.clone() }
@@ -297,7 +297,7 @@ mod tests {
         let client = client.with_flavour(Arc::new(SysAuth::new(SysCredential::default())));
         let mut args = Payload::new();
         args.push_run(vec![0; 8].into());
-        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(50)] };
+        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(50)].into() };
         let mut results = client.call(3, args, shape).await.unwrap();
         assert_eq!(results.decoder.u32(), Ok(77));
         assert!(results.retransmitted);

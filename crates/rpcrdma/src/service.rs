@@ -9,7 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rpcrdma_engine::{Answer, Piece, RequestId};
+use rpcrdma_engine::{Answer, Piece, Pieces, RequestId};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Timestamp};
 use rpcrdma_fabric::{
     RemoteSegment,
@@ -210,7 +210,7 @@ impl Service {
         &mut self,
         request: RequestId,
         xid: u32,
-        pieces: Vec<Piece>,
+        pieces: Pieces,
         cx: &mut Context<'_>,
     ) -> (usize, usize) {
         let pulled = self.pulled.remove(&request).unwrap_or_default();

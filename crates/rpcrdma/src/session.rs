@@ -19,7 +19,7 @@ use crate::{
 };
 use bytes::Bytes;
 use lender::Lender;
-use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Piece, PrivateData, RequestId, Sink};
+use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Pieces, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
 use std::{
@@ -94,7 +94,7 @@ pub(crate) struct Heard {
 struct Delivered {
     request: RequestId,
     xid: u32,
-    pieces: Vec<Piece>,
+    pieces: Pieces,
 }
 
 /// What a session is made of.
