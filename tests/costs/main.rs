@@ -25,18 +25,18 @@ const TWO: Carrier = Carrier::Rdma(Versions::Two);
 /// The most allocations for an operation: at the client, and at the server. How often the threads for files are woken
 /// depends on chance, so that the server has some to spare for WRITE.
 const LIMITS: [(Operation, Carrier, Count); 12] = [
-    (Operation::Null, ONE, Count { client: 12, server: 11 }),
-    (Operation::Null, TWO, Count { client: 12, server: 11 }),
-    (Operation::Null, Carrier::Tcp, Count { client: 7, server: 7 }),
-    (Operation::GetAttr, ONE, Count { client: 15, server: 20 }),
-    (Operation::GetAttr, TWO, Count { client: 15, server: 20 }),
-    (Operation::GetAttr, Carrier::Tcp, Count { client: 10, server: 16 }),
-    (Operation::Read4K, ONE, Count { client: 31, server: 28 }),
-    (Operation::Read4K, TWO, Count { client: 32, server: 28 }),
-    (Operation::Read4K, Carrier::Tcp, Count { client: 13, server: 18 }),
-    (Operation::Write1M, ONE, Count { client: 20, server: 50 }),
-    (Operation::Write1M, TWO, Count { client: 20, server: 53 }),
-    (Operation::Write1M, Carrier::Tcp, Count { client: 10, server: 32 }),
+    (Operation::Null, ONE, Count { client: 3, server: 1 }),
+    (Operation::Null, TWO, Count { client: 3, server: 1 }),
+    (Operation::Null, Carrier::Tcp, Count { client: 4, server: 3 }),
+    (Operation::GetAttr, ONE, Count { client: 3, server: 6 }),
+    (Operation::GetAttr, TWO, Count { client: 3, server: 6 }),
+    (Operation::GetAttr, Carrier::Tcp, Count { client: 4, server: 8 }),
+    (Operation::Read4K, ONE, Count { client: 6, server: 8 }),
+    (Operation::Read4K, TWO, Count { client: 6, server: 8 }),
+    (Operation::Read4K, Carrier::Tcp, Count { client: 6, server: 10 }),
+    (Operation::Write1M, ONE, Count { client: 4, server: 36 }),
+    (Operation::Write1M, TWO, Count { client: 4, server: 36 }),
+    (Operation::Write1M, Carrier::Tcp, Count { client: 5, server: 32 }),
 ];
 
 /// A tenth of an allocation for each operation is left to tables that grow and timers that are set anew.

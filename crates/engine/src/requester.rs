@@ -11,7 +11,7 @@ use crate::{
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
-use rpcrdma_env::{Slices, Timestamp};
+use rpcrdma_env::{Scratch, Slices, Timestamp};
 use rpcrdma_wire::v1::{Body, ErrorBody, Header};
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -28,6 +28,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) config: &'a Config,
     pub(crate) link: &'a Link,
     pub(crate) ledger: &'a mut Ledger,
+    /// Memory for headers.
+    pub(crate) scratch: &'a mut Scratch,
     pub(crate) actions: &'a mut VecDeque<Action>,
 }
 
@@ -110,7 +112,8 @@ impl Requester {
             invalidates: None,
         };
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
-        let header = Header::new(xid, about.credit, body).to_bytes();
+        let header = Header::new(xid, about.credit, body);
+        let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
         // The octets are the exposures' and the Send's from here on.
         call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);

@@ -107,7 +107,9 @@ impl Responder {
             Some(inline) => (Body::Msg(plan.lists), inline),
             None => (Body::Nomsg(plan.lists), Slices::new()),
         };
-        let octets = gathered(Header::new(request.xid, credit, body).to_bytes(), inline, shared.config.max_gather);
+        let header = Header::new(request.xid, credit, body);
+        let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
+        let octets = gathered(header, inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
         self.requests.undrained += 1;
         shared.ledger.answering();

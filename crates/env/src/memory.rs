@@ -23,6 +23,8 @@ pub trait Memory: Any + Send + Sync {
     fn capacity(&self) -> usize {
         self.octets().len()
     }
+    /// Nobody needs what is written there. Memory that comes into being when it is written to may go away until then.
+    fn release(&mut self) {}
 }
 
 impl Memory for Vec<u8> {
@@ -81,6 +83,13 @@ impl Buffer {
             // Not there yet, as nobody has written to it.
             self.len = self.len.min(self.memory.octets_mut().len());
         }
+    }
+
+    /// Says that none of its octets is meaningful any more, and gives their memory back for as long as nobody writes
+    /// to it, where its maker can.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.memory.release();
     }
 
     /// The meaningful octets.

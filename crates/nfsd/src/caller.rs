@@ -108,7 +108,7 @@ impl Identities {
             other => other,
         };
         let groups: Arc<[u32]> = sys.groups.iter().copied().map(group).collect();
-        Caller::new(sys.uid, group(sys.gid)).with_groups(groups)
+        Caller { uid: sys.uid, gid: group(sys.gid), groups, origin: Origin::LOCAL }
     }
 
     fn anonymous(&self) -> Caller {

@@ -15,7 +15,7 @@ use rpcrdma_fabric::{
     RemoteSegment,
     pool::{Budget, Pool},
 };
-use rpcrdma_oncrpc::{CallContext, GoneSignal, Handler, Outcome};
+use rpcrdma_oncrpc::{Begun, CallContext, GoneSignal, Handler, Outcome};
 
 use rpcrdma_xdr::Stream;
 use std::{
@@ -239,10 +239,9 @@ impl Service {
             }
             refusals.deliver(xid, call);
         }
-        let mut call = self.handler.handle(self.context.clone(), stream);
-        match call.as_mut().poll(cx) {
-            Poll::Ready(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
-            Poll::Pending => self.executing.push(Box::pin(async move { (request, call.await) })),
+        match self.handler.begin(self.context.clone(), stream, cx) {
+            Begun::Done(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
+            Begun::Waits(call) => self.executing.push(Box::pin(async move { (request, call.await) })),
         }
         (inline, pulled.len())
     }

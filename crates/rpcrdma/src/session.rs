@@ -6,6 +6,7 @@
 
 mod act;
 mod extension;
+mod inbox;
 mod lender;
 mod timer;
 mod untaken;
@@ -18,6 +19,7 @@ use crate::{
     service::{Ready, Service},
 };
 use bytes::Bytes;
+use inbox::Inbox;
 use lender::Lender;
 use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Pieces, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
@@ -62,6 +64,7 @@ pub(crate) struct Session {
     /// follow.
     refused: Option<Timestamp>,
     error: Option<ConnectionError>,
+    inbox: Inbox,
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
     parts: PartsMemory,
@@ -154,6 +157,7 @@ impl Session {
             closing: None,
             refused: None,
             error: None,
+            inbox: Inbox::default(),
             arrived: VecDeque::new(),
             parts,
             understood: false,
@@ -352,7 +356,7 @@ impl Session {
     fn completed(&mut self, completion: Completion, calls: &mut Calls, service: &mut Option<Service>) {
         match completion {
             Completion::Received { buffer, .. } => {
-                let message: Bytes = buffer.freeze();
+                let message = self.inbox.take(buffer);
                 self.observer.event(self.peer, &Event::Received { octets: message.len() });
                 self.arrived.push_back(message);
             }

@@ -5,7 +5,7 @@
 
 use crate::{Action, MessageKind, Sent, requester::gathered};
 use bytes::Bytes;
-use rpcrdma_env::Slices;
+use rpcrdma_env::{Scratch, Slices};
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, OtherBody};
 use rpcrdma_xdr::UNIT;
 use smallvec::smallvec;
@@ -71,7 +71,7 @@ impl Outgoing {
     }
 
     /// The next part as a Send, and whether it was the last.
-    pub(crate) fn send(&mut self, credits: Credits, max_gather: usize) -> (Action, bool) {
+    pub(crate) fn send(&mut self, credits: Credits, max_gather: usize, scratch: &mut Scratch) -> (Action, bool) {
         let payload = self.next.take();
         self.next = self.later.pop_front();
         let last = self.next.is_none();
@@ -80,7 +80,8 @@ impl Outgoing {
             Some(_) => Header::msg(self.xid, credits, self.response, !last, chunks),
             None => Header::nomsg(self.xid, credits, self.response, chunks),
         };
-        let octets = gathered(header.to_bytes(), payload.unwrap_or_default(), max_gather);
+        let header = scratch.write(header.encoded_len(), |out| header.encode(out));
+        let octets = gathered(header, payload.unwrap_or_default(), max_gather);
         let about = Sent {
             credit: credits.granted.into(),
             inline_octets: octets.iter().map(Bytes::len).sum(),
