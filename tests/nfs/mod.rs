@@ -118,11 +118,15 @@ async fn access_lists(nfs: &Nfs3, file: &v3::Handle, directory: &v3::Handle) {
 
 /// The handle of the export's root, as MOUNT would give it.
 pub async fn root(storage: &Arc<MemoryFs>, env: &Env) -> Handle {
+    root_of(&nfsd(storage, env)).await.into()
+}
+
+/// The handle of the root of a server's export.
+pub async fn root_of(nfsd: &Nfsd) -> v3::Handle {
     use rpcrdma_env::Heap;
     use rpcrdma_nfs::mount;
     use rpcrdma_oncrpc::{CallContext, Connection, GoneSignal, Limits, Outcome, TransportKind};
     use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Stream};
-    let nfsd = nfsd(storage, env);
     let (_signal, gone) = GoneSignal::new();
     let limits = Limits::new(1 << 20, 1 << 20);
     let connection = Connection::new(ADDRESS, ADDRESS, 0, TransportKind::Tcp, limits, Arc::new(Heap), gone);
@@ -138,7 +142,7 @@ pub async fn root(storage: &Arc<MemoryFs>, env: &Env) -> Handle {
     let mut reply = Decoder::new(Stream::from(reply.to_bytes()));
     reply.opaque_fixed(24).unwrap();
     match mount::MountReply::decode(&mut reply).unwrap() {
-        mount::MountReply::Ok { root, .. } => root.into(),
+        mount::MountReply::Ok { root, .. } => root,
         failed => panic!("{failed:?}"),
     }
 }

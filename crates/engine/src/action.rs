@@ -2,8 +2,10 @@
 
 use crate::{CallError, CloseCause, ExposeError, Link, v2::Received};
 use bytes::Bytes;
+use rpcrdma_env::Slices;
 use rpcrdma_wire::{v1::Segment, v2::Properties};
 use rpcrdma_xdr::Payload;
+use smallvec::SmallVec;
 use std::ops::Range;
 
 /// The driver's name for a call of ours.
@@ -67,6 +69,9 @@ pub enum Piece {
     Item(Range<usize>),
 }
 
+/// A received call in pieces: mostly one, or an item and what stands before and after it.
+pub type Pieces = SmallVec<[Piece; 1]>;
+
 /// What a service says to a call.
 #[derive(Clone, Debug)]
 pub enum Answer {
@@ -107,7 +112,7 @@ pub struct ReplyParts {
     /// The reduced stream.
     pub base: ReplyBase,
     /// One for each eligible result of the call.
-    pub items: Vec<PlacedItem>,
+    pub items: SmallVec<[PlacedItem; 1]>,
 }
 
 /// Why version 2 is not spoken though we asked for it.
@@ -202,7 +207,7 @@ pub enum Action {
     /// Post a Send of these slices. If `signaled`, say [`drained`](crate::Connection::drained) when it is done.
     Send {
         /// Header, then inline stream.
-        octets: Vec<Bytes>,
+        octets: Slices,
         /// A handle of the peer to invalidate.
         invalidate: Option<u32>,
         /// Whether its completion is wanted.
@@ -218,7 +223,7 @@ pub enum Action {
         /// Handle, octets, and where they go.
         to: Segment,
         /// The octets.
-        octets: Vec<Bytes>,
+        octets: Slices,
     },
     /// Fetch the call's chunks by RDMA Read, all into one buffer, as soon as there is one, then say
     /// [`pulled`](crate::Connection::pulled).
@@ -232,7 +237,7 @@ pub enum Action {
         /// How many octets in all.
         octets: usize,
         /// From where, in order.
-        sources: Vec<Segment>,
+        sources: SmallVec<[Segment; 1]>,
     },
     /// End an exposure; [`fenced`](crate::Connection::fenced) follows.
     Invalidate {
@@ -248,7 +253,7 @@ pub enum Action {
         /// Its XID.
         xid: u32,
         /// Its stream. Ranges are those of the buffer that was pulled.
-        pieces: Vec<Piece>,
+        pieces: Pieces,
     },
     /// A call of ours was answered. The engine has forgotten it.
     Complete {

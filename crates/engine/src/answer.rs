@@ -5,8 +5,10 @@
 //! anything is written.
 
 use bytes::Bytes;
+use rpcrdma_env::Slices;
 use rpcrdma_wire::v1::{Lists, ReadList, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::{Part, Payload, padding};
+use smallvec::SmallVec;
 
 /// What one Send and one Write can carry.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +29,7 @@ pub(crate) struct Carrier {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Write {
     pub(crate) to: Segment,
-    pub(crate) octets: Vec<Bytes>,
+    pub(crate) octets: Slices,
 }
 
 /// How a reply travels.
@@ -36,9 +38,9 @@ pub(crate) struct AnswerPlan {
     /// The chunks that the header repeats.
     pub(crate) lists: Lists,
     /// What follows the header; `None` if the stream is in the Reply chunk.
-    pub(crate) inline: Option<Vec<Bytes>>,
+    pub(crate) inline: Option<Slices>,
     /// What is written first.
-    pub(crate) writes: Vec<Write>,
+    pub(crate) writes: SmallVec<[Write; 1]>,
     /// Octets of all writes.
     pub(crate) placed: u64,
 }
@@ -69,10 +71,10 @@ pub(crate) fn plan(
     payload: &Payload,
     carrier: &Carrier,
 ) -> Result<AnswerPlan, Misfit> {
-    let mut writes = Vec::new();
+    let mut writes = SmallVec::new();
     let mut placed = 0;
-    let mut rest = Vec::with_capacity(payload.parts().len());
-    let mut returned = Vec::with_capacity(offered.chunks().len());
+    let mut rest = Slices::with_capacity(payload.parts().len());
+    let mut returned = SmallVec::with_capacity(offered.chunks().len());
     let mut chunks = offered.chunks().iter();
     for part in payload.parts() {
         match part {
@@ -118,7 +120,7 @@ pub(crate) fn plan(
     Ok(AnswerPlan { lists, inline: None, writes, placed: placed + rest_octets as u64 })
 }
 
-fn push_padded(rest: &mut Vec<Bytes>, data: &Bytes) {
+fn push_padded(rest: &mut Slices, data: &Bytes) {
     if !data.is_empty() {
         rest.push(data.clone());
     }
@@ -129,7 +131,12 @@ fn push_padded(rest: &mut Vec<Bytes>, data: &Bytes) {
 
 /// Spreads `slices` over the segments of `chunk`, which are long enough for them, in as few Writes as the carrier
 /// allows.
-fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut Vec<Write>) -> Result<(), Misfit> {
+fn scatter(
+    slices: &[Bytes],
+    chunk: &WriteChunk,
+    carrier: &Carrier,
+    writes: &mut SmallVec<[Write; 1]>,
+) -> Result<(), Misfit> {
     let mut slices = slices.iter().filter(|slice| !slice.is_empty()).cloned();
     let mut current = slices.next();
     for segment in chunk.segments() {
@@ -137,7 +144,7 @@ fn scatter(slices: &[Bytes], chunk: &WriteChunk, carrier: &Carrier, writes: &mut
         while done < segment.length && current.is_some() {
             let offset = segment.offset.checked_add(done.into()).ok_or(Misfit::Chunk)?;
             let max = carrier.max_transfer.min((segment.length - done) as usize);
-            let mut octets = Vec::new();
+            let mut octets = Slices::new();
             let mut len = 0;
             while let Some(slice) = &mut current {
                 let here = slice.len().min(max - len);
@@ -194,7 +201,7 @@ mod tests {
     /// proves: IE-3.7.1-a, IE-3.8.1-a, IE-3.9-a
     #[test]
     fn results_go_to_their_chunks_in_order_and_without_padding() {
-        let offered = WriteList(vec![chunk(1, &[100, 100]), chunk(2, &[50]), chunk(3, &[9])]);
+        let offered = WriteList(vec![chunk(1, &[100, 100]), chunk(2, &[50]), chunk(3, &[9])].into());
         let plan = plan(&offered, None, &reply(40, &[150, 49]), &CARRIER).unwrap();
         let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length, w.to.offset)).collect();
         assert_eq!(written, [(1, 100, 1000), (1, 50, 1000), (2, 49, 1000)]);
@@ -209,7 +216,7 @@ mod tests {
     /// proves: V1-4.3.2.3-c, V1-4.3.2.2-c, V1-3.4.6-e
     #[test]
     fn an_empty_chunk_keeps_its_result_inline() {
-        let offered = WriteList(vec![chunk(1, &[]), chunk(2, &[50]), chunk(3, &[50])]);
+        let offered = WriteList(vec![chunk(1, &[]), chunk(2, &[50]), chunk(3, &[50])].into());
         let plan = plan(&offered, None, &reply(40, &[10, 0, 50]), &CARRIER).unwrap();
         assert_eq!(plan.lists.writes.chunks().iter().map(lengths).collect::<Vec<_>>(), [vec![], vec![0], vec![50]]);
         assert_eq!(inline_octets(&plan), Some(40 + 12 + 12), "the first with its padding");
@@ -238,8 +245,8 @@ mod tests {
     #[test]
     fn each_segment_is_written_under_its_own_handle() {
         let segment = |handle, length, offset| Segment { handle, length, offset };
-        let offered = WriteList(vec![WriteChunk(vec![segment(7, 100, 1000), segment(8, 50, 64)])]);
-        let room = WriteChunk(vec![segment(5, 1000, 0), segment(6, 1000, 9)]);
+        let offered = WriteList(vec![WriteChunk(vec![segment(7, 100, 1000), segment(8, 50, 64)].into())].into());
+        let room = WriteChunk(vec![segment(5, 1000, 0), segment(6, 1000, 9)].into());
         let plan = plan(&offered, Some(&room), &reply(1200, &[120]), &CARRIER).unwrap();
         let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length, w.to.offset)).collect();
         assert_eq!(written, [(7, 100, 1000), (8, 20, 64), (5, 1000, 0), (6, 204, 9)]);
@@ -250,7 +257,7 @@ mod tests {
     /// proves: V1-4.3.2.2-a, V1-4.3.2.2-c
     #[test]
     fn a_chunk_that_was_not_needed_takes_the_next_item() {
-        let offered = WriteList(vec![chunk(1, &[50, 50]), chunk(2, &[60])]);
+        let offered = WriteList(vec![chunk(1, &[50, 50]), chunk(2, &[60])].into());
         let used = |items: &[usize]| {
             let plan = plan(&offered, None, &reply(40, items), &CARRIER).unwrap();
             let written: Vec<_> = plan.writes.iter().map(|w| (w.to.handle, w.to.length)).collect();
@@ -263,7 +270,7 @@ mod tests {
     /// proves: V1-4.5.3-a
     #[test]
     fn a_chunk_that_is_too_small_is_found_before_anything_is_written() {
-        let offered = WriteList(vec![chunk(1, &[20, 29])]);
+        let offered = WriteList(vec![chunk(1, &[20, 29])].into());
         assert!(plan(&offered, None, &reply(40, &[49]), &CARRIER).is_ok());
         assert_eq!(plan(&offered, None, &reply(40, &[50]), &CARRIER), Err(Misfit::Write { index: 0, needed: 50 }));
     }
@@ -271,7 +278,7 @@ mod tests {
     #[test]
     fn writes_keep_within_the_carrier_and_within_the_address_space() {
         let carrier = Carrier { max_gather: 2, max_transfer: 64, ..CARRIER };
-        let offered = WriteList(vec![chunk(1, &[100])]);
+        let offered = WriteList(vec![chunk(1, &[100])].into());
         let cut = plan(&offered, None, &reply(40, &[100]), &carrier).unwrap();
         assert_eq!(cut.writes.iter().map(|w| (w.to.offset, w.to.length)).collect::<Vec<_>>(), [(1000, 64), (1064, 36)]);
         let mut many = Payload::new();
@@ -281,7 +288,7 @@ mod tests {
         let cut = plan(&WriteList::default(), Some(&chunk(1, &[4000])), &many, &carrier).unwrap();
         assert!(cut.writes.iter().all(|write| write.octets.len() <= 2));
         assert_eq!(cut.writes.iter().map(|write| write.to.length).sum::<u32>(), 2400);
-        let end = WriteChunk(vec![Segment { handle: 1, length: 100, offset: u64::MAX - 10 }]);
-        assert_eq!(plan(&WriteList(vec![end]), None, &reply(40, &[100]), &carrier), Err(Misfit::Chunk));
+        let end = WriteChunk(vec![Segment { handle: 1, length: 100, offset: u64::MAX - 10 }].into());
+        assert_eq!(plan(&WriteList(vec![end].into()), None, &reply(40, &[100]), &carrier), Err(Misfit::Chunk));
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     silence::{Silence, Verdict},
 };
 use bytes::Bytes;
-use rpcrdma_env::Timestamp;
+use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::{
     PrivateData,
     v1::{Body, Header, Judgement, Role, judge_by},
@@ -49,6 +49,7 @@ pub struct Connection {
     requester: Requester,
     responder: Responder,
     silence: Silence,
+    scratch: Scratch,
     actions: VecDeque<Action>,
     closing: bool,
     discarded: u64,
@@ -57,7 +58,13 @@ pub struct Connection {
 /// The halves and what they share, borrowed apart.
 macro_rules! shared {
     ($self:ident) => {
-        Shared { config: &$self.config, link: &$self.link, ledger: &mut $self.ledger, actions: &mut $self.actions }
+        Shared {
+            config: &$self.config,
+            link: &$self.link,
+            ledger: &mut $self.ledger,
+            scratch: &mut $self.scratch,
+            actions: &mut $self.actions,
+        }
     };
 }
 
@@ -81,6 +88,7 @@ impl Connection {
             requester: Requester::default(),
             responder: Responder::default(),
             silence: Silence::default(),
+            scratch: Scratch::default(),
             actions,
             closing: false,
             discarded: 0,

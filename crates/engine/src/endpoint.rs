@@ -347,7 +347,7 @@ impl Endpoint {
             reply_chunk: false,
             invalidates: None,
         };
-        self.actions.push_back(Action::Send { octets: vec![octets], invalidate: None, signaled: true, about });
+        self.actions.push_back(Action::Send { octets: vec![octets].into(), invalidate: None, signaled: true, about });
     }
 
     fn settle_1(&mut self, message: &Bytes, refused: Option<NoVersion2>, now: Timestamp, host: &mut dyn Host) {

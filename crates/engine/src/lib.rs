@@ -38,8 +38,8 @@ mod table;
 pub mod v2;
 
 pub use action::{
-    Action, Answer, CallId, ExposureId, Host, MessageKind, Negotiated, NoVersion2, Piece, PlacedItem, ReplyBase,
-    ReplyParts, RequestId, Sent, Sink, SinkPlace,
+    Action, Answer, CallId, ExposureId, Host, MessageKind, Negotiated, NoVersion2, Piece, Pieces, PlacedItem,
+    ReplyBase, ReplyParts, RequestId, Sent, Sink, SinkPlace,
 };
 pub use config::{
     Config, DEFAULT_CALL_PARTS, DEFAULT_CREDITS, DEFAULT_INLINE_OCTETS, DEFAULT_MAX_CALL_OCTETS, DEFAULT_REPLY_PARTS,

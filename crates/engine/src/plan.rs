@@ -4,8 +4,10 @@
 
 use crate::{CallRefused, Config, Link, Side, config::MAX_SEGMENTS_PER_MESSAGE};
 use bytes::Bytes;
+use rpcrdma_env::Slices;
 use rpcrdma_wire::v1::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Part, Payload, padded, padding};
+use smallvec::SmallVec;
 
 /// An item shorter than this is copied into a Position Zero chunk rather than exposed on its own, in octets. An
 /// exposure and an RDMA Read cost more than the copy.
@@ -22,13 +24,13 @@ pub(crate) struct Reduced {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct CallPlan {
     /// Items in Read chunks, in stream order.
-    pub(crate) reads: Vec<Reduced>,
+    pub(crate) reads: SmallVec<[Reduced; 1]>,
     /// The rest of the stream, if it does not fit the Send.
     pub(crate) zero: Option<Bytes>,
     /// The rest of the stream, if it does.
-    pub(crate) inline: Vec<Bytes>,
+    pub(crate) inline: Slices,
     /// Octets of the Write chunk of each eligible result; empty if all results come inline.
-    pub(crate) writes: Vec<usize>,
+    pub(crate) writes: SmallVec<[usize; 2]>,
     /// Octets of the Reply chunk.
     pub(crate) reply: Option<usize>,
 }
@@ -62,12 +64,12 @@ pub(crate) fn plan(
 
 /// Offers nothing if the largest reply fits a Send; Write chunks if there are eligible results; and a Reply chunk if
 /// what they leave does not fit (RFC 8166 sections 4.3.2 and 4.3.3).
-fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (Vec<usize>, Option<usize>) {
+fn plan_reply(link: &Link, reply_max: usize, items: &[usize]) -> (SmallVec<[usize; 2]>, Option<usize>) {
     if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= link.receive_inline {
-        return (Vec::new(), None);
+        return (SmallVec::new(), None);
     }
     let reducible: usize = items.iter().map(|&len| padded(len)).fold(0, usize::saturating_add);
-    let writes = if reducible > 0 { items.to_vec() } else { Vec::new() };
+    let writes = if reducible > 0 { items.into() } else { SmallVec::new() };
     let reduced = reply_max.saturating_sub(if writes.is_empty() { 0 } else { reducible });
     let header = NO_CHUNKS_OCTETS + write_list_octets(&writes);
     let reply = (header.saturating_add(reduced) > link.receive_inline).then_some(reduced);
@@ -100,25 +102,25 @@ fn plan_call(link: &Link, message: &Payload, plan: &mut CallPlan) {
 }
 
 /// The eligible items of a message and their places, the largest first.
-pub(crate) fn largest_first(message: &Payload) -> Vec<(usize, &Bytes)> {
-    let mut by_size: Vec<(usize, &Bytes)> = message.items().filter(|(_, data)| !data.is_empty()).collect();
+pub(crate) fn largest_first(message: &Payload) -> SmallVec<[(usize, &Bytes); 2]> {
+    let mut by_size: SmallVec<[(usize, &Bytes); 2]> = message.items().filter(|(_, data)| !data.is_empty()).collect();
     by_size.sort_by_key(|(position, data)| (usize::MAX - data.len(), *position));
     by_size
 }
 
 /// These items as Read chunks, in stream order.
-pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> Vec<Reduced> {
+pub(crate) fn reduced(items: &[(usize, &Bytes)]) -> SmallVec<[Reduced; 1]> {
     let reduced = |(position, data): &(usize, &Bytes)| {
         Some(Reduced { position: u32::try_from(*position).ok()?, data: Bytes::clone(data) })
     };
-    let mut reduced: Vec<Reduced> = items.iter().filter_map(reduced).collect();
+    let mut reduced: SmallVec<[Reduced; 1]> = items.iter().filter_map(reduced).collect();
     reduced.sort_by_key(|reduced| reduced.position);
     reduced
 }
 
 /// The stream without the reduced items and their padding.
-pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Vec<Bytes> {
-    let mut out = Vec::with_capacity(message.parts().len());
+pub(crate) fn rest(message: &Payload, reduced: &[Reduced]) -> Slices {
+    let mut out = Slices::with_capacity(message.parts().len());
     let mut position = 0;
     let mut gone = reduced.iter().map(|reduced| reduced.position as usize).peekable();
     for part in message.parts() {
@@ -243,7 +245,7 @@ mod tests {
         let call = message(40, &[]);
         let offered = |reply_max, items: &[usize]| {
             let plan = planned(4096, &call, reply_max, items);
-            (plan.writes, plan.reply)
+            (plan.writes.into_vec(), plan.reply)
         };
         assert_eq!(offered(1024 - 28, &[500]), (vec![], None), "fits inline, item and all");
         assert_eq!(offered(1024 - 28 + 4, &[500]), (vec![500], None));

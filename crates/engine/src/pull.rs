@@ -3,10 +3,11 @@
 //! Turns the Read list into chunks to be pulled and the pieces of the stream in order. Owns shares of the received
 //! message. What is above a limit is an error before anything is asked for.
 
-use crate::{Limits, Piece};
+use crate::{Limits, Piece, Pieces};
 use bytes::Bytes;
 use rpcrdma_wire::v1::{Lists, Segment};
 use rpcrdma_xdr::UNIT;
+use smallvec::SmallVec;
 
 /// How a call is put together.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,9 +15,9 @@ pub(crate) struct Layout {
     /// Octets to be pulled, all chunks in the order of their Positions.
     pub(crate) octets: usize,
     /// Where they are.
-    pub(crate) sources: Vec<Segment>,
+    pub(crate) sources: SmallVec<[Segment; 1]>,
     /// The stream.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Pieces,
     /// Whether the stream itself is pulled.
     pub(crate) long: bool,
 }
@@ -36,8 +37,8 @@ pub(crate) fn layout(lists: &Lists, stream: &Bytes, long: bool, limits: &Limits)
     if total > limits.call_octets {
         return Err(AboveLimit);
     }
-    let mut sources = Vec::with_capacity(lists.reads.segments().len());
-    let mut pieces = Vec::with_capacity(2 * chunks.len() + 1);
+    let mut sources = SmallVec::with_capacity(lists.reads.segments().len());
+    let mut pieces = Pieces::with_capacity(2 * chunks.len() + 1);
     let mut base = Base { stream, long, used: 0 };
     let mut base_octets = stream.len();
     let mut in_chunks = 0usize;
@@ -95,7 +96,7 @@ mod tests {
         Lists { reads: ReadList(reads.iter().map(entry).collect()), ..Lists::default() }
     }
 
-    fn pieces(reads: &[(u32, u32)], inline: usize, long: bool) -> Vec<Piece> {
+    fn pieces(reads: &[(u32, u32)], inline: usize, long: bool) -> Pieces {
         let stream = Bytes::from(vec![0; inline]);
         layout(&lists(reads), &stream, long, &Limits::default()).unwrap().pieces
     }
@@ -107,10 +108,10 @@ mod tests {
     /// proves: V1-3.4.5-e, V1-3.4.5.1-a, V1-3.4.4-a
     #[test]
     fn chunks_are_laid_at_their_positions() {
-        assert_eq!(pieces(&[], 40, false), [inline(40)]);
-        assert_eq!(pieces(&[(40, 5)], 40, false), [inline(40), Piece::Item(0..5)]);
+        assert_eq!(pieces(&[], 40, false)[..], [inline(40)]);
+        assert_eq!(pieces(&[(40, 5)], 40, false)[..], [inline(40), Piece::Item(0..5)]);
         assert_eq!(
-            pieces(&[(24, 2), (8, 5), (24, 2), (20, 0)], 20, false),
+            pieces(&[(24, 2), (8, 5), (24, 2), (20, 0)], 20, false)[..],
             [inline(8), Piece::Item(0..5), inline(4), Piece::Item(5..5), inline(4), Piece::Item(5..9), inline(4)]
         );
     }
@@ -119,7 +120,7 @@ mod tests {
     #[test]
     fn a_long_call_takes_its_stream_from_position_zero() {
         assert_eq!(
-            pieces(&[(12, 3), (0, 20), (0, 4)], 0, true),
+            pieces(&[(12, 3), (0, 20), (0, 4)], 0, true)[..],
             [Piece::Run(0..12), Piece::Item(24..27), Piece::Run(12..24)]
         );
     }

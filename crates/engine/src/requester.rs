@@ -11,7 +11,7 @@ use crate::{
     table::{Owner, State, Table},
 };
 use bytes::Bytes;
-use rpcrdma_env::Timestamp;
+use rpcrdma_env::{Scratch, Slices, Timestamp};
 use rpcrdma_wire::v1::{Body, ErrorBody, Header};
 use rpcrdma_xdr::Payload;
 use std::collections::VecDeque;
@@ -28,6 +28,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) config: &'a Config,
     pub(crate) link: &'a Link,
     pub(crate) ledger: &'a mut Ledger,
+    /// Memory for headers.
+    pub(crate) scratch: &'a mut Scratch,
     pub(crate) actions: &'a mut VecDeque<Action>,
 }
 
@@ -110,7 +112,8 @@ impl Requester {
             invalidates: None,
         };
         let body = if plan.zero.is_some() { Body::Nomsg(lists) } else { Body::Msg(lists) };
-        let header = Header::new(xid, about.credit, body).to_bytes();
+        let header = Header::new(xid, about.credit, body);
+        let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
         // The octets are the exposures' and the Send's from here on.
         call.message = Payload::new();
         let octets = gathered(header, plan.inline, shared.config.max_gather);
@@ -209,8 +212,8 @@ fn may_send(shared: &Shared<'_>) -> bool {
 }
 
 /// Header and slices as one Send of at most `max` slices.
-pub(crate) fn gathered(header: Bytes, inline: Vec<Bytes>, max: usize) -> Vec<Bytes> {
-    let mut octets = Vec::with_capacity(1 + inline.len());
+pub(crate) fn gathered(header: Bytes, inline: Slices, max: usize) -> Slices {
+    let mut octets = Slices::with_capacity(1 + inline.len());
     octets.push(header);
     if inline.len() < max {
         octets.extend(inline)
@@ -228,13 +231,13 @@ mod tests {
     fn a_send_has_at_most_so_many_slices_and_copies_only_beyond() {
         let whole = Bytes::from((0..40).collect::<Vec<u8>>());
         let slices: Vec<Bytes> = whole.chunks(10).map(|slice| whole.slice_ref(slice)).collect();
-        let send = |count: usize| gathered(Bytes::from_static(b"header"), slices[..count].to_vec(), 4);
+        let send = |count: usize| gathered(Bytes::from_static(b"header"), slices[..count].into(), 4);
         for count in 0..=3 {
             let octets = send(count);
             assert_eq!(octets.len(), 1 + count);
             assert!(octets[1..].iter().zip(&slices).all(|(sent, slice)| sent.as_ptr() == slice.as_ptr()), "{count}");
         }
         let octets = send(4);
-        assert_eq!(octets, [Bytes::from_static(b"header"), whole.clone()], "one past the limit");
+        assert_eq!(octets[..], [Bytes::from_static(b"header"), whole.clone()], "one past the limit");
     }
 }

@@ -5,7 +5,7 @@
 //! the peer has taken it. So a call beyond `most` answers and calls together is held until an answer is out: a peer
 //! that does not read pins no more than twice its credits.
 
-use crate::{Action, Piece, RequestId, pull::Layout};
+use crate::{Action, Piece, Pieces, RequestId, pull::Layout};
 use bytes::Bytes;
 use rpcrdma_wire::v1::{WriteChunk, WriteList};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,7 +25,7 @@ enum Stage {
     /// Its memory would be one too many: what is to be pulled, and how it is put together.
     Held(Layout),
     /// Its chunks are to come.
-    Pulling { pieces: Vec<Piece>, long: bool },
+    Pulling { pieces: Pieces, long: bool },
     /// The service has it.
     Delivered,
 }

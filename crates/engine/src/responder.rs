@@ -13,7 +13,9 @@ use crate::{
     requests::{Request, Requests},
 };
 use bytes::Bytes;
+use rpcrdma_env::Slices;
 use rpcrdma_wire::v1::{Body, ErrorBody, FIXED_OCTETS, Header, Lists, WriteChunk};
+use smallvec::smallvec;
 
 /// Answers to faulty messages that may wait to be taken, beyond the peer's credits.
 pub(crate) const FAULT_ANSWERS: usize = 16;
@@ -103,9 +105,11 @@ impl Responder {
         }
         let (body, inline) = match plan.inline {
             Some(inline) => (Body::Msg(plan.lists), inline),
-            None => (Body::Nomsg(plan.lists), Vec::new()),
+            None => (Body::Nomsg(plan.lists), Slices::new()),
         };
-        let octets = gathered(Header::new(request.xid, credit, body).to_bytes(), inline, shared.config.max_gather);
+        let header = Header::new(request.xid, credit, body);
+        let header = shared.scratch.write(header.encoded_len(), |out| header.encode(out));
+        let octets = gathered(header, inline, shared.config.max_gather);
         let about = Sent { inline_octets: octets.iter().map(Bytes::len).sum(), ..about };
         self.requests.undrained += 1;
         shared.ledger.answering();
@@ -135,7 +139,7 @@ impl Responder {
             invalidates: None,
         };
         self.requests.undrained += 1;
-        shared.actions.push_back(Action::Send { octets: vec![header], invalidate: None, signaled: true, about });
+        shared.actions.push_back(Action::Send { octets: smallvec![header], invalidate: None, signaled: true, about });
     }
 
     /// The peer has taken an answer.

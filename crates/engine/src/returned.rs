@@ -5,6 +5,7 @@
 use crate::{PeerFault, PlacedItem, ReplyBase, ReplyParts};
 use bytes::Bytes;
 use rpcrdma_wire::v1::{Lists, WriteChunk, WriteList};
+use smallvec::SmallVec;
 
 /// What was offered for the reply of one call.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl Offered {
         Ok(ReplyParts { base: ReplyBase::Chunk { octets }, items: self.placed(&lists.writes)? })
     }
 
-    fn placed(&self, got: &WriteList) -> Result<Vec<PlacedItem>, PeerFault> {
+    fn placed(&self, got: &WriteList) -> Result<SmallVec<[PlacedItem; 1]>, PeerFault> {
         let offered = self.writes.chunks();
         if got.is_empty() || offered.is_empty() {
             // Without a list, nothing was written: what was offered is unused.

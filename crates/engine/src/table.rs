@@ -19,6 +19,7 @@ use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::v1::{Lists, ReadList, ReadSegment, Segment, WriteChunk, WriteList};
 use rpcrdma_xdr::Payload;
+use smallvec::SmallVec;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 /// Who wants to know how a call ends.
@@ -68,7 +69,7 @@ pub(crate) struct Call<X> {
     pub(crate) state: State,
     pub(crate) message: Payload,
     pub(crate) plan: CallPlan,
-    exposures: Vec<Exposure>,
+    exposures: SmallVec<[Exposure; 1]>,
     pub(crate) offered: Offered,
     pub(crate) extra: X,
 }
@@ -136,7 +137,8 @@ impl<X> Table<X> {
         self.xids.insert(id, xid);
         let (owner, state) = (Owner::Caller, State::Queued);
         let offered = Offered { items, ..Offered::default() };
-        self.calls.insert(xid, Call { id, order, owner, state, message, plan, exposures: Vec::new(), offered, extra });
+        self.calls
+            .insert(xid, Call { id, order, owner, state, message, plan, exposures: SmallVec::new(), offered, extra });
     }
 
     /// Takes a probe in, which has no name and waits for nothing: nobody asks about it, and it is found by its XID.
@@ -145,7 +147,8 @@ impl<X> Table<X> {
         self.next_order += 1;
         let (id, owner, state) = (CallId(u64::MAX), Owner::Probe, State::Queued);
         let offered = Offered::default();
-        self.calls.insert(xid, Call { id, order, owner, state, message, plan, exposures: Vec::new(), offered, extra });
+        self.calls
+            .insert(xid, Call { id, order, owner, state, message, plan, exposures: SmallVec::new(), offered, extra });
     }
 
     /// The XID of the call that has waited longest, which waits no more.
@@ -330,14 +333,14 @@ struct Exposing<'a, X> {
 
 impl<X> Exposing<'_, X> {
     fn expose(&mut self, plan: &CallPlan) -> Result<Lists, ExposeError> {
-        let mut reads = Vec::with_capacity(plan.reads.len() + 1);
+        let mut reads = SmallVec::with_capacity(plan.reads.len() + 1);
         if let Some(zero) = &plan.zero {
             self.source(0, zero, &mut reads)?;
         }
         for reduced in &plan.reads {
             self.source(reduced.position, &reduced.data, &mut reads)?;
         }
-        let mut writes = Vec::with_capacity(plan.writes.len());
+        let mut writes = SmallVec::with_capacity(plan.writes.len());
         for (index, &octets) in plan.writes.iter().enumerate() {
             writes.push(match octets {
                 0 => WriteChunk::default(),
@@ -348,7 +351,12 @@ impl<X> Exposing<'_, X> {
         Ok(Lists { reads: ReadList(reads), writes: WriteList(writes), reply })
     }
 
-    fn source(&mut self, position: u32, octets: &Bytes, reads: &mut Vec<ReadSegment>) -> Result<(), ExposeError> {
+    fn source(
+        &mut self,
+        position: u32,
+        octets: &Bytes,
+        reads: &mut SmallVec<[ReadSegment; 1]>,
+    ) -> Result<(), ExposeError> {
         let id = self.name();
         let segment = self.host.expose_source(id, octets)?;
         self.octets += octets.len() as u64;

@@ -122,8 +122,8 @@ fn counts_and_flags_stay_and_elements_move_whole() {
     assert_eq!(sent[0].1, reduced, "the count of the outermost array, the flag, and nothing of what moved");
 
     let (mut engine, mut host) = server();
-    let chunk = |handle, length| WriteChunk(vec![Segment { handle, length, offset: 0 }]);
-    let offer = Lists { writes: WriteList(vec![chunk(5, 6012), chunk(6, 3999)]), ..Lists::default() };
+    let chunk = |handle, length| WriteChunk(vec![Segment { handle, length, offset: 0 }].into());
+    let offer = Lists { writes: WriteList(vec![chunk(5, 6012), chunk(6, 3999)].into()), ..Lists::default() };
     engine.received(&message(1, 0, offer, &[]), T, &mut host);
     let request = delivered(&actions(&mut engine));
     let (stream, reduced, moved) = arrays(1, 1);
@@ -173,7 +173,7 @@ fn a_call_of_any_size_may_be_long() {
     for octets in [40, 44, 5000] {
         let (mut engine, mut host) = server();
         let read = ReadSegment { position: 0, segment: Segment { handle: 1, length: octets, offset: 0 } };
-        let reads = ReadList(vec![read]);
+        let reads = ReadList(vec![read].into());
         engine.received(&Header::new(7, 8, Body::Nomsg(Lists { reads, ..Lists::default() })).to_bytes(), T, &mut host);
         let done = actions(&mut engine);
         let pull = |action: &Action| if let Action::Pull { request, .. } = action { Some(*request) } else { None };
@@ -224,7 +224,11 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     let call = Payload::from(Bytes::from(words(&[7, 0, 2, 100_003, 3, 6])));
     let sent = messages(&start(&mut engine, &mut host, 7, call, &[50_000]));
     let chunk = lists(&sent[0].0).writes.chunks()[0].filled(50_000).unwrap();
-    engine.received(&message(7, 1, Lists { writes: WriteList(vec![chunk]), ..Lists::default() }, &[]), T, &mut host);
+    engine.received(
+        &message(7, 1, Lists { writes: WriteList(vec![chunk].into()), ..Lists::default() }, &[]),
+        T,
+        &mut host,
+    );
     let done = actions(&mut engine);
     let invalidated =
         |action: &Action| if let Action::Invalidate { exposure, .. } = action { Some(*exposure) } else { None };

@@ -268,7 +268,7 @@ fn an_ineligible_chunk_or_a_reply_without_room_is_refused() {
 fn a_long_call_must_begin_with_its_xid() {
     let (mut engine, mut host) = server();
     let read = ReadSegment { position: 0, segment: Segment { handle: 1, length: 40, offset: 0 } };
-    let lists = Lists { reads: ReadList(vec![read]), ..Lists::default() };
+    let lists = Lists { reads: ReadList(vec![read].into()), ..Lists::default() };
     for (xid, fits) in [(7u32, true), (8, false)] {
         engine.received(&Header::new(xid, 8, Body::Nomsg(lists.clone())).to_bytes(), T, &mut host);
         let pulls = actions(&mut engine);
@@ -289,7 +289,7 @@ fn unreasonable_chunks_are_not_pulled() {
     let (mut engine, mut host) = server();
     let at = |length| {
         let read = ReadSegment { position: 24, segment: Segment { handle: 1, length, offset: 0 } };
-        message(9, 8, Lists { reads: ReadList(vec![read]), ..Lists::default() }, 0)
+        message(9, 8, Lists { reads: ReadList(vec![read].into()), ..Lists::default() }, 0)
     };
     engine.received(&at((4 << 20) + 1), T, &mut host);
     let after = actions(&mut engine);
@@ -302,8 +302,8 @@ fn unreasonable_chunks_are_not_pulled() {
 /// proves: CM-8797-4-e
 #[test]
 fn a_reply_invalidates_a_handle_of_its_call_only_where_both_allow_it() {
-    let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]);
-    let asked = message(1, 8, Lists { writes: WriteList(vec![write]), ..Lists::default() }, 0);
+    let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }].into());
+    let asked = message(1, 8, Lists { writes: WriteList(vec![write].into()), ..Lists::default() }, 0);
     for (peer, expected) in [(PEER, Some(77)), (PrivateData { remote_invalidation: false, ..PEER }, None)] {
         let mut engine = Connection::new(Config::server(), Some(&peer));
         engine.received(&asked, T, &mut Handles::default());
@@ -322,7 +322,11 @@ fn a_reply_waits_for_the_fence() {
     let (mut engine, mut host) = client();
     let sent = start(&mut engine, &mut host, 1, 7);
     let chunk = header_of(sent.last().unwrap()).body.lists().unwrap().writes.chunks()[0].filled(3).unwrap();
-    engine.received(&message(7, 8, Lists { writes: WriteList(vec![chunk]), ..Lists::default() }, 1), T, &mut host);
+    engine.received(
+        &message(7, 8, Lists { writes: WriteList(vec![chunk].into()), ..Lists::default() }, 1),
+        T,
+        &mut host,
+    );
     let after = actions(&mut engine);
     let [Action::Invalidate { exposure, handle: 1000 }] = after[..] else { panic!("{after:?}") };
     engine.fenced(exposure);
@@ -546,8 +550,12 @@ fn the_reverse_direction_has_credits_and_xids_of_its_own_and_no_chunks() {
     assert_eq!(delivered(&actions(&mut engine)).len(), 1, "as is the second that was granted to the peer");
     engine.answer(request, Answer::Reply(Payload::from(Bytes::from(words(&[7, 1, 0, 0, 0, 0])))));
     assert_eq!(sends(&actions(&mut engine))[0].credit, 2);
-    let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]);
-    engine.received(&message(8, 2, Lists { writes: WriteList(vec![write]), ..Lists::default() }, 0), T, &mut host);
+    let write = WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }].into());
+    engine.received(
+        &message(8, 2, Lists { writes: WriteList(vec![write].into()), ..Lists::default() }, 0),
+        T,
+        &mut host,
+    );
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));
 }
 
@@ -589,7 +597,7 @@ fn calls_wait_for_an_answer_of_ours_where_the_peer_needs_one() {
 #[test]
 fn a_long_call_that_has_a_reply_chunk_only_is_answered() {
     let (mut engine, mut host) = server();
-    let reply = Some(WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }]));
+    let reply = Some(WriteChunk(vec![Segment { handle: 77, length: 100, offset: 0 }].into()));
     let header = Header::new(7, 2, Body::Nomsg(Lists { reply, ..Lists::default() }));
     engine.received(&header.to_bytes(), T, &mut host);
     assert_eq!(sends(&actions(&mut engine))[0].body, Body::Error(ErrorBody::Chunk));

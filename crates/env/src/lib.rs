@@ -15,12 +15,14 @@
 mod clock;
 mod memory;
 mod random;
+mod scratch;
 #[cfg(feature = "tokio")]
 mod tokio_env;
 
 pub use clock::{Clock, Timestamp};
-pub use memory::{Allocator, Buffer, Heap, Memory};
+pub use memory::{Allocator, Buffer, Heap, Memory, Slices};
 pub use random::{OsRandom, Random, SeededRandom};
+pub use scratch::Scratch;
 #[cfg(feature = "tokio")]
 pub use tokio_env::{TokioClock, tokio_env};
 

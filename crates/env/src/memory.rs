@@ -6,6 +6,7 @@
 
 use crate::BoxFuture;
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::any::Any;
 
 /// Memory behind a [`Buffer`]. Its address and length never change while it lives. Dropping it
@@ -22,6 +23,8 @@ pub trait Memory: Any + Send + Sync {
     fn capacity(&self) -> usize {
         self.octets().len()
     }
+    /// Nobody needs what is written there. Memory that comes into being when it is written to may go away until then.
+    fn release(&mut self) {}
 }
 
 impl Memory for Vec<u8> {
@@ -82,6 +85,13 @@ impl Buffer {
         }
     }
 
+    /// Says that none of its octets is meaningful any more, and gives their memory back for as long as nobody writes
+    /// to it, where its maker can.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.memory.release();
+    }
+
     /// The meaningful octets.
     pub fn filled(&self) -> &[u8] {
         &self.memory.octets()[..self.len]
@@ -116,6 +126,9 @@ impl std::fmt::Debug for Buffer {
         write!(f, "Buffer({} of {})", self.len, self.capacity())
     }
 }
+
+/// Octets of one message, in their order. Most have a header and what follows it: these need no memory of their own.
+pub type Slices = SmallVec<[Bytes; 2]>;
 
 /// Where buffers come from. Implementations may hold back a caller until memory is free
 /// ([`allocate`](Allocator::allocate)); none zeroes memory that was used before.

@@ -197,6 +197,10 @@ impl Memory for Block {
     fn capacity(&self) -> usize {
         self.size
     }
+
+    fn release(&mut self) {
+        self.free.keep(std::mem::take(&mut self.octets));
+    }
 }
 
 impl FreeLists {
@@ -206,16 +210,21 @@ impl FreeLists {
             class_of(size).and_then(|class| self.classes[class].lock().unwrap_or_else(PoisonError::into_inner).pop());
         kept.unwrap_or_else(|| vec![0; size])
     }
+
+    /// Keeps octets for the next user, as far as the limit allows.
+    fn keep(&self, octets: Vec<u8>) {
+        let size = octets.len();
+        let Some(class) = class_of(size).filter(|_| size > 0) else { return };
+        let mut kept = self.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
+        if (kept.len() + 1) * size <= KEPT_OCTETS_PER_CLASS {
+            kept.push(octets);
+        }
+    }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        let size = self.octets.len();
-        let Some(class) = class_of(size).filter(|_| size > 0) else { return };
-        let mut kept = self.free.classes[class].lock().unwrap_or_else(PoisonError::into_inner);
-        if (kept.len() + 1) * size <= KEPT_OCTETS_PER_CLASS {
-            kept.push(std::mem::take(&mut self.octets));
-        }
+        self.release();
     }
 }
 
@@ -254,6 +263,18 @@ mod tests {
         assert_eq!((of_class(0), budget.in_use()), (1, 0), "the one that was written to is kept");
         drop(pool.try_allocate(4096).unwrap().freeze());
         assert_eq!(of_class(0), 1, "and stays where it is until somebody writes");
+        let mut used = budget.try_allocate(4096).unwrap();
+        used.octets_mut()[0] = 1;
+        used.set_len(1);
+        assert_eq!(of_class(0), 0);
+        used.clear();
+        assert_eq!(
+            (of_class(0), used.len(), used.capacity(), budget.in_use()),
+            (1, 0, 4096, 4096),
+            "others may have it"
+        );
+        used.octets_mut()[4095] = 1;
+        assert_eq!(of_class(0), 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::{Capabilities, FenceCause, Lent, Refused, WorkError, error::CloseReason};
 use bytes::Bytes;
-use rpcrdma_env::Buffer;
+use rpcrdma_env::{Buffer, Slices};
 use std::{
     net::SocketAddr,
     task::{Context, Poll},
@@ -30,7 +30,7 @@ pub struct Send {
     /// Named in the completion.
     pub token: Token,
     /// What to send, in this order: one message.
-    pub octets: Vec<Bytes>,
+    pub octets: Slices,
     /// The peer's handle to invalidate on arrival.
     pub invalidate: Option<u32>,
     /// Ask the peer for a solicited event.
@@ -45,7 +45,7 @@ pub struct Write {
     /// Named in the completion.
     pub token: Token,
     /// What to write, in this order.
-    pub octets: Vec<Bytes>,
+    pub octets: Slices,
     /// The peer's handle.
     pub handle: u32,
     /// Where the first octet goes.

@@ -40,7 +40,7 @@ async fn sends_arrive_in_order_in_every_way() {
             for signaled in [false, true] {
                 let send = Send {
                     token: Token(size as u64),
-                    octets: vec![octets.slice(..half), octets.slice(half..)],
+                    octets: vec![octets.slice(..half), octets.slice(half..)].into(),
                     signaled,
                     ..Send::default()
                 };
@@ -73,13 +73,13 @@ async fn writes_land_before_the_send_that_follows() {
                 .qp
                 .post_write(Write {
                     token: Token(1),
-                    octets: vec![octets.slice(..cut), octets.slice(cut..)],
+                    octets: vec![octets.slice(..cut), octets.slice(cut..)].into(),
                     handle: segment.handle,
                     offset: segment.offset,
                     signaled: true,
                 })
                 .unwrap();
-            let send = Send { octets: vec![Bytes::from_static(b"done")], ..Send::default() };
+            let send = Send { octets: vec![Bytes::from_static(b"done")].into(), ..Send::default() };
             pair.here.qp.post_send(Send { invalidate: Some(segment.handle), ..send }).unwrap();
             match pair.next_there().await {
                 Completion::Fenced { token: Token(7), handle, memory: Lent::Sink(mut sink), cause } => {
@@ -109,7 +109,7 @@ async fn parts_written_backwards_stay_whole() {
             pair.here
                 .qp
                 .post_write(Write {
-                    octets: vec![octets.slice(range.clone())],
+                    octets: vec![octets.slice(range.clone())].into(),
                     handle: segment.handle,
                     offset: range.start as u64,
                     ..Write::default()
@@ -166,7 +166,8 @@ async fn reads_fill_the_sink_from_all_their_sources() {
 #[tokio::test]
 async fn a_responder_waits_for_the_first_word() {
     let mut pair = Pair::new(V4, Config::default()).await;
-    let send = |text: &'static [u8]| Send { octets: vec![Bytes::from_static(text)], signaled: true, ..Send::default() };
+    let send =
+        |text: &'static [u8]| Send { octets: vec![Bytes::from_static(text)].into(), signaled: true, ..Send::default() };
     pair.there.qp.post_send(send(b"eager")).unwrap();
     let waited = tokio::time::timeout(std::time::Duration::from_millis(50), pair.next_there()).await;
     assert!(waited.is_err(), "nothing has left");
@@ -183,7 +184,7 @@ async fn an_orderly_end_comes_after_what_was_posted() {
     let segment = pair.there.qp.expose(Token(5), Lent::Source(pattern(1 << 20, 0))).unwrap();
     let read = Read { token: Token(1), sink: buffer(1 << 20), sources: vec![segment] };
     pair.here.qp.post_read(read).unwrap();
-    pair.here.qp.post_send(Send { octets: vec![Bytes::from_static(b"last")], ..Send::default() }).unwrap();
+    pair.here.qp.post_send(Send { octets: vec![Bytes::from_static(b"last")].into(), ..Send::default() }).unwrap();
     let exposed = pair.here.qp.expose(Token(6), Lent::Sink(buffer(10))).unwrap();
     pair.here.qp.disconnect();
     assert!(pair.here.qp.post_send(Send::default()).is_err_and(|r| r.reason == RefusedReason::Closed));
@@ -212,9 +213,10 @@ async fn messages_gather_many_slices() {
     let octets = pattern(MAX_GATHER + 1, 0);
     let slices = |count: usize| (0..count).map(|at| octets.slice(at..at + 1)).collect::<Vec<Bytes>>();
     for _ in 0..3 {
-        pair.here.qp.post_send(Send { octets: slices(MAX_GATHER), ..Send::default() }).unwrap();
+        pair.here.qp.post_send(Send { octets: slices(MAX_GATHER).into(), ..Send::default() }).unwrap();
     }
-    let refused = pair.here.qp.post_send(Send { octets: slices(MAX_GATHER + 1), ..Send::default() }).unwrap_err();
+    let refused =
+        pair.here.qp.post_send(Send { octets: slices(MAX_GATHER + 1).into(), ..Send::default() }).unwrap_err();
     assert!(matches!(refused.reason, RefusedReason::Limit { max: MAX_GATHER, .. }));
     for _ in 0..3 {
         assert_eq!(received(pair.next_there().await).0.filled(), &octets[..MAX_GATHER]);

@@ -17,7 +17,7 @@ use rpcrdma_iwarp::protocol::{
 fn the_write_that_a_terminate_quotes_has_failed() {
     let write = |token: u64, stag: u32, offset: u64, octets: usize| Write {
         token: Token(token),
-        octets: vec![vec![7; octets].into()],
+        octets: vec![vec![7; octets].into()].into(),
         handle: stag,
         offset,
         signaled: token == 9,

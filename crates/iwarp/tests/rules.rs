@@ -19,7 +19,7 @@ use rpcrdma_iwarp::{
 use std::sync::Arc;
 
 fn say(octets: impl Into<Bytes>) -> Send {
-    Send { octets: vec![octets.into()], ..Send::default() }
+    Send { octets: vec![octets.into()].into(), ..Send::default() }
 }
 
 /// The promises of these names, out of the suite that every provider keeps.
@@ -40,8 +40,13 @@ async fn keeps(names: &[&str]) {
 fn memory_is_named_by_32_and_64_bits() {
     for (handle, offset) in [(1, 0), (u32::MAX, 0), (0x8000_0001, u64::MAX - 7), (u32::MAX, 1 << 63)] {
         let mut here = endpoint(Role::Initiator, AGREED, 1, 1448);
-        here.post_write(Write { octets: vec![Bytes::from_static(b"8 octets")], handle, offset, ..Write::default() })
-            .unwrap();
+        here.post_write(Write {
+            octets: vec![Bytes::from_static(b"8 octets")].into(),
+            handle,
+            offset,
+            ..Write::default()
+        })
+        .unwrap();
         let source = RemoteSegment { handle, length: 5, offset };
         here.post_read(Read { token: Token(1), sink: buffer(5), sources: vec![source] }).unwrap();
         let sent = parse(&output(&mut here));
@@ -69,7 +74,12 @@ async fn sends_are_reliable_and_in_order() {
             let octets = vec![pattern(150_000, n)];
             pair.here
                 .qp
-                .post_write(Write { octets, handle: sink.handle, offset: sink.offset, ..Write::default() })
+                .post_write(Write {
+                    octets: octets.into(),
+                    handle: sink.handle,
+                    offset: sink.offset,
+                    ..Write::default()
+                })
                 .unwrap();
         }
         pair.here.qp.post_send(say([&(n as u32).to_be_bytes()[..], &pattern(n * 17 % 8000, n)].concat())).unwrap();
@@ -100,7 +110,7 @@ async fn writes_complete_here_only_and_stand_before_a_later_send() {
         let at = part << 16;
         let write = Write {
             token: Token(part as u64),
-            octets: vec![octets.slice(at..at + (1 << 16))],
+            octets: vec![octets.slice(at..at + (1 << 16))].into(),
             handle: sink.handle,
             offset: sink.offset + at as u64,
             signaled: true,
@@ -149,7 +159,12 @@ async fn errors_of_rdma_come_up_at_both_ends_and_end_the_connection() {
                 let octets = vec![pattern(101, 2)];
                 pair.here
                     .qp
-                    .post_write(Write { octets, handle: sink.handle, offset: sink.offset, ..Write::default() })
+                    .post_write(Write {
+                        octets: octets.into(),
+                        handle: sink.handle,
+                        offset: sink.offset,
+                        ..Write::default()
+                    })
                     .unwrap();
             }
             Wrong::Receive => pair.here.qp.post_send(say(vec![0; 8193])).unwrap(),

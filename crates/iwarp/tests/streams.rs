@@ -52,13 +52,13 @@ fn ends(acts: &[Act], fpdu_octets: usize, crc: bool) -> Ends {
         match *act {
             Act::Send(len) => {
                 let octets = vec![pattern(len, index)];
-                here.post_send(Send { octets, ..Send::default() }).unwrap();
+                here.post_send(Send { octets: octets.into(), ..Send::default() }).unwrap();
             }
             Act::Write(at, len) => {
                 let octets = pattern(len, index);
                 let cut = len / 2;
                 let write = Write {
-                    octets: vec![octets.slice(..cut), octets.slice(cut..)],
+                    octets: vec![octets.slice(..cut), octets.slice(cut..)].into(),
                     handle: sink.handle,
                     offset: at as u64,
                     ..Write::default()
@@ -276,7 +276,7 @@ fn a_read_takes_many_segments() {
         let mut here = endpoint(Role::Initiator, AGREED, 1, fpdu);
         let sink = there.expose(Token(0), Lent::Sink(buffer(4 << 20))).unwrap();
         let octets = vec![pattern(4 << 20, 0)];
-        here.post_write(Write { octets, handle: sink.handle, ..Write::default() }).unwrap();
+        here.post_write(Write { octets: octets.into(), handle: sink.handle, ..Write::default() }).unwrap();
         let stream = output(&mut here);
         there.feed(&stream[..20]);
         let slices = there.read_slices();

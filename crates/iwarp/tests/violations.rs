@@ -367,7 +367,7 @@ fn ready_to_receive_indications() {
     let by_read = rpcrdma_iwarp::protocol::negotiation::Agreed { ready_by_read: true, ird: 0, ..AGREED };
     let post = |agreed, ready: &[u8]| {
         let mut endpoint = endpoint(Role::Responder, agreed, 1, 1448);
-        endpoint.post_send(Send { octets: vec![Bytes::from_static(b"hello")], ..Send::default() }).unwrap();
+        endpoint.post_send(Send { octets: vec![Bytes::from_static(b"hello")].into(), ..Send::default() }).unwrap();
         assert!(output(&mut endpoint).is_empty());
         endpoint.feed(ready);
         let opcodes: Vec<Opcode> = parse(&output(&mut endpoint)).iter().map(|(h, _)| h.opcode).collect();

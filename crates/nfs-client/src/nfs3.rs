@@ -11,7 +11,7 @@ use rpcrdma_nfs::{
     },
 };
 use rpcrdma_oncrpc::{CallError, Client, ItemRoom};
-use rpcrdma_xdr::{Encoder, ItemData};
+use rpcrdma_xdr::ItemData;
 use std::{fmt, sync::Arc};
 
 /// A client of NFS version 3. Cloning shares the connection.
@@ -65,14 +65,14 @@ impl Nfs3 {
     }
 
     async fn exchange<C: Call>(&self, call: &C, sink: Option<Buffer>) -> Result<Outcome<C::Reply>, Error> {
-        let mut encoder = Encoder::new();
+        let client = if C::PROGRAM == nfsacl::PROGRAM { &self.acls } else { &self.client };
+        let mut encoder = client.encoder();
         call.encode(&mut encoder);
         let mut shape = call.reply_shape();
         if let (Some(room), Some(buffer)) = (shape.items.first_mut(), sink) {
             *room = ItemRoom { max_len: room.max_len.min(buffer.capacity()), buffer: Some(buffer) };
         }
         let args = encoder.finish();
-        let client = if C::PROGRAM == nfsacl::PROGRAM { &self.acls } else { &self.client };
         let results = match call.is_repeatable() {
             true => client.call_repeatable(C::PROCEDURE, args, shape).await,
             false => client.call(C::PROCEDURE, args, shape).await,

@@ -114,7 +114,7 @@ impl Identities {
             other => other,
         };
         let groups: Arc<[u32]> = groups.iter().copied().map(group).collect();
-        Caller::new(uid, group(gid)).with_groups(groups)
+        Caller { uid, gid: group(gid), groups, origin: Origin::LOCAL }
     }
 
     fn anonymous(&self) -> Caller {

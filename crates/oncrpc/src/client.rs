@@ -8,7 +8,7 @@ use crate::{
     AuthStat, CALL_HEADER_OCTETS, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, MISMATCH_OCTETS,
     PendingCall, REPLY_HEADER_OCTETS, Rejection, Reply, ReplyHeader, ReplyShape, Request, TransportError,
 };
-use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, padded};
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, SharedScratch, padded};
 use std::{
     future::Future,
     pin::Pin,
@@ -23,7 +23,12 @@ pub struct Client {
     flavour: Arc<dyn ClientFlavour>,
     program: u32,
     version: u32,
+    /// Memory for short calls.
+    scratch: SharedScratch,
 }
+
+/// Room for arguments in the same memory as the header: those of most calls.
+const SHORT_ARGUMENTS_OCTETS: usize = 128;
 
 impl Client {
     /// A client of `program` and `version` over `transport`.
@@ -33,7 +38,7 @@ impl Client {
         program: u32,
         version: u32,
     ) -> Self {
-        Self { transport, flavour, program, version }
+        Self { transport, flavour, program, version, scratch: SharedScratch::default() }
     }
 
     /// The same program and transport as another identity.
@@ -79,6 +84,11 @@ impl Client {
         self.transport.limits().max_reply.saturating_sub(self.reply_overhead())
     }
 
+    /// For the arguments of a call: in memory that they share with those of other calls.
+    pub fn encoder(&self) -> Encoder {
+        self.scratch.encoder(SHORT_ARGUMENTS_OCTETS)
+    }
+
     /// Calls `procedure` with encoded arguments; `results` says how large its results can be.
     pub fn call(&self, procedure: u32, args: Payload, results: ReplyShape) -> Call {
         self.send(procedure, args, results, false)
@@ -94,14 +104,14 @@ impl Client {
         let id = CallId { xid: self.transport.next_xid(), program: self.program, version: self.version, procedure };
         let protected = self.flavour.wrap(&id, args);
         let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
-        let mut encoder =
-            Encoder::with_capacity(CALL_HEADER_OCTETS + header.credential.body.len() + header.verifier.body.len() + 8);
+        let octets = CALL_HEADER_OCTETS + header.credential.body.len() + header.verifier.body.len() + 8;
+        let mut encoder = self.scratch.encoder(octets + protected.body.len().min(SHORT_ARGUMENTS_OCTETS));
         header.encode(&mut encoder);
-        let mut message = encoder.finish();
-        message.append(protected.body);
+        encoder.payload(protected.body);
+        let message = encoder.finish();
         let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
         // What is protected comes as one body: no part of it can be placed by itself.
-        let items = if self.flavour.protects_bodies() { Vec::new() } else { results.items };
+        let items = if self.flavour.protects_bodies() { Default::default() } else { results.items };
         let reply = ReplyShape { max_len, items };
         let pending = self.transport.call(Request { xid: id.xid, message, reply, repeatable });
         Call { pending, id, flavour: self.flavour.clone() }
@@ -297,7 +307,7 @@ mod tests {
         let client = client.with_flavour(Arc::new(SysAuth::new(SysCredential::default())));
         let mut args = Payload::new();
         args.push_run(vec![0; 8].into());
-        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(50)] };
+        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(50)].into() };
         let mut results = client.call(3, args, shape).await.unwrap();
         assert_eq!(results.decoder.u32(), Ok(77));
         assert!(results.retransmitted);

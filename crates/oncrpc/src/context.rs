@@ -6,8 +6,12 @@
 
 use crate::{ClientTransport, Credential, Limits, TransportKind};
 use rpcrdma_env::{Allocator, BoxFuture};
-use rpcrdma_xdr::{Payload, Stream};
-use std::{net::SocketAddr, sync::Arc};
+use rpcrdma_xdr::{Payload, SharedScratch, Stream};
+use std::{
+    net::SocketAddr,
+    sync::Arc,
+    task::{Context, Poll},
+};
 use tokio::sync::watch;
 
 /// What executes whole RPC messages.
@@ -15,6 +19,24 @@ pub trait Handler: Send + Sync {
     /// Executes the RPC call in `message`. The future must be polled to its end; what it returns for a connection
     /// that is gone has nowhere to go.
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome>;
+
+    /// The same as far as it goes at once: most calls wait for nothing, and need no memory for a future then. `cx` is
+    /// that of whoever polls what is left.
+    fn begin(&self, context: CallContext, message: Stream, cx: &mut Context<'_>) -> Begun {
+        let mut call = self.handle(context, message);
+        match call.as_mut().poll(cx) {
+            Poll::Ready(outcome) => Begun::Done(outcome),
+            Poll::Pending => Begun::Waits(call),
+        }
+    }
+}
+
+/// How far a call has come.
+pub enum Begun {
+    /// It is over.
+    Done(Outcome),
+    /// It waits for something.
+    Waits(BoxFuture<'static, Outcome>),
 }
 
 /// What becomes of a received call.
@@ -45,6 +67,8 @@ pub struct Connection {
     pub limits: Limits,
     /// Where buffers for results come from: memory that the transport can send without a copy.
     pub allocator: Arc<dyn Allocator>,
+    /// Memory for short replies.
+    pub scratch: SharedScratch,
     /// Signals that the connection is gone.
     pub gone: Gone,
     /// Calls the peer in the reverse direction, where the transport can (RFC 8167).
@@ -62,7 +86,8 @@ impl Connection {
         allocator: Arc<dyn Allocator>,
         gone: Gone,
     ) -> Self {
-        Self { peer, local, id, kind, limits, allocator, gone, reverse: None }
+        let scratch = SharedScratch::default();
+        Self { peer, local, id, kind, limits, allocator, scratch, gone, reverse: None }
     }
 
     /// The same with a caller for the reverse direction.

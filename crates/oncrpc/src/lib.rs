@@ -41,7 +41,7 @@ mod verdict;
 pub use client::{Call, CallError, Client, Results};
 pub use client_network::ClientNetwork;
 pub use connection_ids::ConnectionIds;
-pub use context::{CallContext, Connection, Gone, GoneSignal, Handler, Outcome};
+pub use context::{Begun, CallContext, Connection, Gone, GoneSignal, Handler, Outcome};
 pub use credential::{
     AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_OCTETS, MAX_GROUPS, MAX_MACHINE_NAME_OCTETS,
     SysCredential,

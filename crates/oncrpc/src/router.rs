@@ -7,15 +7,18 @@
 mod reply;
 
 use crate::{
-    AcceptNone, AcceptSys, Accepted, Answer, Answered, AuthStat, BadCall, CallContext, CallHeader, CallId, Handler,
-    Outcome, Rejection, Repetition, ReplyFlavour, ServerFlavour, Service, TransportKind, Verdict,
+    AcceptNone, AcceptSys, Accepted, Answer, Answered, AuthStat, BadCall, Begun, CallContext, CallHeader, CallId,
+    Handler, Outcome, Rejection, Repetition, ReplyFlavour, ServerFlavour, Service, TransportKind, Verdict,
     duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
     peek::{ask_arguments, ask_words, first_words, peek_flavour},
 };
-use reply::{answered, plain, protected, reply};
+use reply::{answered, kept, protected, reply};
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_xdr::{Decoder, Payload, Stream};
-use std::sync::Arc;
+use rpcrdma_xdr::{Decoder, Payload, SharedScratch, Stream};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 /// Hands calls to services. One router may serve any number of connections over any transports, and the duplicate
 /// request cache is common to them: a client that lost its connection finds its replies again.
@@ -103,52 +106,57 @@ impl Router {
         self.signs && flavour().is_some_and(|flavour| flavour.signs_each_transmission())
     }
 
-    /// What the call is answered with. An error is an answer that is known without the service.
-    fn dispatch(&self, context: CallContext, message: Stream) -> Result<BoxFuture<'static, Outcome>, Known> {
+    fn dispatch(&self, context: CallContext, message: Stream) -> Dispatched {
+        self.try_dispatch(context, message).unwrap_or_else(Dispatched::Known)
+    }
+
+    /// What the call was found to be. An error is an answer that is known without the service.
+    fn try_dispatch(&self, context: CallContext, message: Stream) -> Result<Dispatched, Outcome> {
+        let scratch = context.connection.scratch.clone();
         let key = if self.is_signed(&message) { None } else { self.duplicate_key(&context, &message) };
         let mut decoder = Decoder::new(message);
-        let header = CallHeader::decode(&mut decoder).map_err(|bad| {
-            known(match bad {
-                BadCall::NotACall => Outcome::Nothing,
-                BadCall::NotEligible => Outcome::NotEligible,
-                BadCall::Rejected { xid, rejection } => reply(xid, None, Err(rejection)),
-            })
+        let header = CallHeader::decode(&mut decoder).map_err(|bad| match bad {
+            BadCall::NotACall => Outcome::Nothing,
+            BadCall::NotEligible => Outcome::NotEligible,
+            BadCall::Rejected { xid, rejection } => reply(&scratch, xid, None, Err(rejection)),
         })?;
         let xid = header.id.xid;
         let accepted = match self.accept(&context, &header, decoder) {
             Verdict::Accepted(accepted) => accepted,
-            Verdict::Answered(answer) => return Err(known(answered(xid, answer))),
-            Verdict::Later(answer) => return Ok(Box::pin(async move { answered(xid, answer.await) })),
-            Verdict::Dropped => return Err(known(Outcome::Nothing)),
-            Verdict::NotEligible => return Err(known(Outcome::NotEligible)),
+            Verdict::Answered(answer) => return Err(answered(xid, answer)),
+            Verdict::Later(answer) => {
+                return Ok(Dispatched::Waits(Box::pin(async move { answered(xid, answer.await) })));
+            }
+            Verdict::Dropped => return Err(Outcome::Nothing),
+            Verdict::NotEligible => return Err(Outcome::NotEligible),
         };
         let Accepted { credential, args, reply: flavour, caller } = accepted;
         let key = caller.map_or(key, |caller| self.signed_key(&context, header.id, caller, &args));
         let service = match self.find(header.id.program, header.id.version) {
             Ok(service) => service,
-            Err(rejection) => return Err(known(reply(xid, flavour.as_deref(), Err(rejection)))),
+            Err(rejection) => return Err(reply(&scratch, xid, flavour.as_deref(), Err(rejection))),
         };
         if header.id.procedure == 0 {
-            return Err(known(match args.finish().map_err(Answer::from) {
+            return Err(match args.finish().map_err(Answer::from) {
                 Err(Answer::NotEligible) => Outcome::NotEligible,
-                Err(_) => reply(xid, flavour.as_deref(), Err(Rejection::GarbageArgs)),
-                Ok(()) => reply(xid, flavour.as_deref(), Ok(Payload::new())),
-            }));
+                Err(_) => reply(&scratch, xid, flavour.as_deref(), Err(Rejection::GarbageArgs)),
+                Ok(()) => reply(&scratch, xid, flavour.as_deref(), Ok(Payload::new())),
+            });
         }
         let origin = Origin { peer: context.connection.peer, id: context.connection.id };
         let in_progress = match key.map(|key| self.duplicates.lookup(key, origin, self.clock.now())) {
-            Some(Lookup::Done(reply)) => return Err(known(again(flavour.as_deref(), reply))),
-            Some(Lookup::InProgress) => return Err(known(Outcome::Nothing)),
+            Some(Lookup::Done(reply)) => return Err(again(flavour.as_deref(), reply)),
+            Some(Lookup::InProgress) => return Err(Outcome::Nothing),
             Some(Lookup::Wait(reply)) => {
                 let answer =
                     async move { reply.await.map_or(Outcome::Nothing, |reply| again(flavour.as_deref(), reply)) };
-                return Ok(Box::pin(answer));
+                return Ok(Dispatched::Waits(Box::pin(answer)));
             }
             Some(Lookup::New(in_progress)) => Some((in_progress, self.clock.clone())),
             None => None,
         };
         let call = service.call(context.with_credential(credential), header.id.procedure, args);
-        Ok(Box::pin(execute(xid, flavour, call, in_progress)))
+        Ok(Dispatched::Called(call, Called { xid, flavour, in_progress, scratch }))
     }
 
     fn accept(&self, context: &CallContext, header: &CallHeader, args: Decoder) -> Verdict {
@@ -197,45 +205,72 @@ fn again(flavour: Option<&dyn ReplyFlavour>, kept: Payload) -> Outcome {
     }
 }
 
-/// An outcome that nobody has to be waited for.
-type Known = BoxFuture<'static, Outcome>;
-
-fn known(outcome: Outcome) -> Known {
-    Box::pin(std::future::ready(outcome))
+/// What a call was found to be.
+enum Dispatched {
+    /// One whose outcome is known without the service.
+    Known(Outcome),
+    /// One that waits for the answer to the same call.
+    Waits(BoxFuture<'static, Outcome>),
+    /// One that the service executes.
+    Called(BoxFuture<'static, Answer>, Called),
 }
 
 impl Handler for Router {
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
-        self.dispatch(context, message).unwrap_or_else(|known| known)
+        match self.dispatch(context, message) {
+            Dispatched::Known(outcome) => Box::pin(std::future::ready(outcome)),
+            Dispatched::Waits(outcome) => outcome,
+            Dispatched::Called(call, called) => Box::pin(async move { called.outcome(call.await) }),
+        }
+    }
+
+    fn begin(&self, context: CallContext, message: Stream, cx: &mut Context<'_>) -> Begun {
+        match self.dispatch(context, message) {
+            Dispatched::Known(outcome) => Begun::Done(outcome),
+            Dispatched::Waits(mut outcome) => match outcome.as_mut().poll(cx) {
+                Poll::Ready(outcome) => Begun::Done(outcome),
+                Poll::Pending => Begun::Waits(outcome),
+            },
+            Dispatched::Called(mut call, called) => match call.as_mut().poll(cx) {
+                Poll::Ready(answer) => Begun::Done(called.outcome(answer)),
+                Poll::Pending => Begun::Waits(Box::pin(async move { called.outcome(call.await) })),
+            },
+        }
     }
 }
 
-async fn execute(
+/// What is needed to reply to a call that the service executes.
+struct Called {
     xid: u32,
     flavour: Option<Box<dyn ReplyFlavour>>,
-    call: BoxFuture<'static, Answer>,
     in_progress: Option<(InProgress, Arc<dyn Clock>)>,
-) -> Outcome {
-    let answer = call.await;
-    let is_repeatable = matches!(answer, Answer::Repeatable(_));
-    let result = match answer {
-        Answer::Results(results) | Answer::Repeatable(results) => Ok(results),
-        Answer::GarbageArgs => Err(Rejection::GarbageArgs),
-        Answer::ProcUnavail => Err(Rejection::ProcedureUnavailable),
-        Answer::SystemErr => Err(Rejection::SystemError),
-        Answer::AuthError(stat) => Err(Rejection::Auth(stat)),
-        Answer::NotEligible => return Outcome::NotEligible,
-        Answer::Nothing => return Outcome::Nothing,
-    };
-    let reply = plain(xid, result);
-    if let Some((in_progress, clock)) = in_progress {
+    scratch: SharedScratch,
+}
+
+impl Called {
+    fn outcome(self, answer: Answer) -> Outcome {
+        let Self { xid, flavour, in_progress, scratch } = self;
+        let is_repeatable = matches!(answer, Answer::Repeatable(_));
+        let result = match answer {
+            Answer::Results(results) | Answer::Repeatable(results) => Ok(results),
+            Answer::GarbageArgs => Err(Rejection::GarbageArgs),
+            Answer::ProcUnavail => Err(Rejection::ProcedureUnavailable),
+            Answer::SystemErr => Err(Rejection::SystemError),
+            Answer::AuthError(stat) => Err(Rejection::Auth(stat)),
+            Answer::NotEligible => return Outcome::NotEligible,
+            Answer::Nothing => return Outcome::Nothing,
+        };
+        let Some((in_progress, clock)) = in_progress else {
+            return reply(&scratch, xid, flavour.as_deref(), result);
+        };
+        let reply = kept(xid, result);
         if is_repeatable {
             in_progress.pass_on(&reply);
         } else {
             in_progress.finish(&reply, clock.now());
         }
+        again(flavour.as_deref(), reply)
     }
-    again(flavour.as_deref(), reply)
 }
 
 #[cfg(test)]

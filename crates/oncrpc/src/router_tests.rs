@@ -185,6 +185,29 @@ async fn a_repeated_call_is_answered_from_the_cache_whatever_its_port() {
     assert_eq!(count(ask(700, 6, 2).await), 1, "another XID");
 }
 
+/// A transport that begins a call has its outcome without a future, if nothing is to be waited for.
+#[tokio::test]
+async fn what_waits_for_nothing_is_over_at_once() {
+    let sample = Sample { version: 1, ..Sample::default() };
+    let gate = sample.gate.clone();
+    let router = Router::new(&env()).with_service(Arc::new(sample));
+    let (_signal, context) = context(700);
+    let begin = |xid, procedure| {
+        let cx = &mut Context::from_waker(std::task::Waker::noop());
+        router.begin(context.clone(), Stream::from(call(xid, 77, 1, procedure, b"")), cx)
+    };
+    for (xid, procedure) in [(1, 0), (2, 1), (3, 2), (4, 8)] {
+        let Begun::Done(outcome) = begin(xid, procedure) else { panic!("procedure {procedure} waits for nothing") };
+        assert_eq!(outcome_to_header(outcome).0.xid, xid);
+    }
+    let Begun::Waits(waiting) = begin(5, 3) else { panic!("it waits for the gate") };
+    assert!(matches!(begin(5, 3), Begun::Done(Outcome::Nothing)), "the same call meanwhile");
+    gate.notify_one();
+    assert_eq!(outcome_to_header(waiting.await).1.u32(), Ok(1));
+    let Begun::Done(kept) = begin(5, 3) else { panic!("its reply is kept") };
+    assert_eq!(outcome_to_header(kept).1.u32(), Ok(1));
+}
+
 /// One client comes to a socket of both families, and to one of IPv4; another asks for what the first was told.
 ///
 /// proves: ULB-3.4.2-a

@@ -8,6 +8,7 @@
 use crate::Silence;
 use rpcrdma_env::{BoxFuture, Buffer, Random};
 use rpcrdma_xdr::{Payload, Stream, padded};
+use smallvec::SmallVec;
 use std::{
     error::Error,
     fmt,
@@ -90,13 +91,13 @@ pub struct ReplyShape {
     /// is the whole RPC message; in a binding's statement the results alone.
     pub max_len: usize,
     /// One for each eligible result, in the order in which the binding marks them.
-    pub items: Vec<ItemRoom>,
+    pub items: SmallVec<[ItemRoom; 1]>,
 }
 
 impl ReplyShape {
     /// An answer of at most `max_len` octets without eligible items.
     pub const fn inline(max_len: usize) -> Self {
-        Self { max_len, items: Vec::new() }
+        Self { max_len, items: SmallVec::new_const() }
     }
 
     /// The largest that is left of the answer when every item travels on its own, its padding too.
@@ -449,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_reduced_reply_leaves_items_and_padding_out() {
-        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(5), ItemRoom::new(8)] };
+        let shape = ReplyShape { max_len: 100, items: vec![ItemRoom::new(5), ItemRoom::new(8)].into() };
         assert_eq!(shape.reduced_len(), 100 - 8 - 8);
         let buffer = Buffer::from_vec(vec![0; 9]);
         assert_eq!(ItemRoom::lend(buffer).max_len, 9);

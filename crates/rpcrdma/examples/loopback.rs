@@ -87,7 +87,7 @@ async fn measure(client: &Client, pool: &Pool, len: usize, depth: usize) -> f64 
                 args.u32(len as u32);
                 let lent = buffer.take().or_else(|| pool.try_allocate(len)).expect("the pool has no limit");
                 let room = ItemRoom { max_len: len, buffer: Some(lent) };
-                let shape = ReplyShape { max_len: len + 8, items: vec![room] };
+                let shape = ReplyShape { max_len: len + 8, items: vec![room].into() };
                 let mut results = client.call(1, args.finish(), shape).await.expect("a reply");
                 if let ItemData::Placed(placed) = results.decoder.item(len).expect("the octets") {
                     buffer = Some(placed);

@@ -12,6 +12,7 @@ use rpcrdma_oncrpc::{
 };
 
 use rpcrdma_xdr::{Payload, Placed, Stream};
+use smallvec::SmallVec;
 use std::{
     collections::{BTreeMap, HashMap},
     future::Future,
@@ -97,7 +98,7 @@ struct InFlight {
     id: CallId,
     reply: oneshot::Receiver<Answered>,
     /// Which of the results' buffers are the caller's.
-    lent: Vec<bool>,
+    lent: SmallVec<[bool; 8]>,
     commands: mpsc::UnboundedSender<Command>,
     over: bool,
 }
@@ -158,7 +159,7 @@ struct Call {
     message: Payload,
     reply_max: usize,
     repeatable: bool,
-    rooms: Vec<Room>,
+    rooms: SmallVec<[Room; 1]>,
     reply: Option<Buffer>,
     sender: Option<oneshot::Sender<Answered>>,
     canceller: Option<oneshot::Sender<Cancelled>>,
@@ -180,7 +181,7 @@ pub(crate) struct Wanted {
     pub(crate) xid: u32,
     pub(crate) message: Payload,
     pub(crate) reply_max: usize,
-    pub(crate) items: Vec<usize>,
+    pub(crate) items: SmallVec<[usize; 2]>,
     pub(crate) repeatable: bool,
 }
 

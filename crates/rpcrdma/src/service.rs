@@ -9,13 +9,13 @@ use crate::{
 };
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use rpcrdma_engine::{Answer, Piece, RequestId};
+use rpcrdma_engine::{Answer, Piece, Pieces, RequestId};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer, Clock, Timestamp};
 use rpcrdma_fabric::{
     RemoteSegment,
     pool::{Budget, Pool},
 };
-use rpcrdma_oncrpc::{CallContext, GoneSignal, Handler, Outcome};
+use rpcrdma_oncrpc::{Begun, CallContext, GoneSignal, Handler, Outcome};
 
 use rpcrdma_xdr::Stream;
 use std::{
@@ -210,7 +210,7 @@ impl Service {
         &mut self,
         request: RequestId,
         xid: u32,
-        pieces: Vec<Piece>,
+        pieces: Pieces,
         cx: &mut Context<'_>,
     ) -> (usize, usize) {
         let pulled = self.pulled.remove(&request).unwrap_or_default();
@@ -239,10 +239,9 @@ impl Service {
             }
             refusals.deliver(xid, call);
         }
-        let mut call = self.handler.handle(self.context.clone(), stream);
-        match call.as_mut().poll(cx) {
-            Poll::Ready(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
-            Poll::Pending => self.executing.push(Box::pin(async move { (request, call.await) })),
+        match self.handler.begin(self.context.clone(), stream, cx) {
+            Begun::Done(outcome) => self.ready.push_back(Ready::Answer(request, answer(outcome))),
+            Begun::Waits(call) => self.executing.push(Box::pin(async move { (request, call.await) })),
         }
         (inline, pulled.len())
     }

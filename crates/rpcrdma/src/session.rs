@@ -6,6 +6,7 @@
 
 mod act;
 mod extension;
+mod inbox;
 mod lender;
 mod timer;
 mod untaken;
@@ -18,8 +19,9 @@ use crate::{
     service::{Ready, Service},
 };
 use bytes::Bytes;
+use inbox::Inbox;
 use lender::Lender;
-use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Piece, PrivateData, RequestId, Sink};
+use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Pieces, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
 use std::{
@@ -62,6 +64,7 @@ pub(crate) struct Session {
     /// follow.
     refused: Option<Timestamp>,
     error: Option<ConnectionError>,
+    inbox: Inbox,
     /// Messages that the engine has not seen yet.
     arrived: VecDeque<Bytes>,
     parts: PartsMemory,
@@ -94,7 +97,7 @@ pub(crate) struct Heard {
 struct Delivered {
     request: RequestId,
     xid: u32,
-    pieces: Vec<Piece>,
+    pieces: Pieces,
 }
 
 /// What a session is made of.
@@ -154,6 +157,7 @@ impl Session {
             closing: None,
             refused: None,
             error: None,
+            inbox: Inbox::default(),
             arrived: VecDeque::new(),
             parts,
             understood: false,
@@ -352,7 +356,7 @@ impl Session {
     fn completed(&mut self, completion: Completion, calls: &mut Calls, service: &mut Option<Service>) {
         match completion {
             Completion::Received { buffer, .. } => {
-                let message: Bytes = buffer.freeze();
+                let message = self.inbox.take(buffer);
                 self.observer.event(self.peer, &Event::Received { octets: message.len() });
                 self.arrived.push_back(message);
             }

@@ -178,7 +178,7 @@ async fn look_at_calls(mut listener: Box<dyn Listener>) {
         let reply = Header::new(header.xid, 8, Body::Msg(Lists::default())).to_bytes();
         let results = if looked_at == 0 { bytes(&[header.xid, 1, 0, 0, 0, 0]) } else { Bytes::new() };
         if !results.is_empty() {
-            qp.post_send(Send { octets: vec![reply, results], ..Send::default() }).unwrap();
+            qp.post_send(Send { octets: vec![reply, results].into(), ..Send::default() }).unwrap();
         }
         looked_at += 1;
     }
@@ -210,11 +210,11 @@ async fn replies_are_headers_and_messages(fabric: &dyn Fabric, address: SocketAd
         let mut lists = Lists::default();
         if len > 4000 {
             let segment = rpcrdma_wire::v1::Segment { handle: lent.handle, length: lent.length, offset: lent.offset };
-            lists.reply = Some(rpcrdma_wire::v1::WriteChunk(vec![segment]));
+            lists.reply = Some(rpcrdma_wire::v1::WriteChunk(vec![segment].into()));
         }
         let header = Header::new(xid, 8, Body::Msg(lists)).to_bytes();
         let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::READ, 0, 0, 0, 0, 0, 0, len, 7]);
-        qp.post_send(Send { octets: vec![header, call], ..Send::default() }).unwrap();
+        qp.post_send(Send { octets: vec![header, call].into(), ..Send::default() }).unwrap();
         let mut fenced = None;
         let message = loop {
             match poll_fn(|cx| qp.poll(cx)).await {

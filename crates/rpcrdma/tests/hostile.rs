@@ -47,7 +47,7 @@ async fn foe(world: &World, receives: usize) -> Connected {
 }
 
 fn post(qp: &mut Connected, octets: Bytes) {
-    let _ = qp.post_send(Send { token: Token(1), octets: vec![octets], ..Send::default() });
+    let _ = qp.post_send(Send { token: Token(1), octets: vec![octets].into(), ..Send::default() });
 }
 
 async fn next(qp: &mut Connected) -> Completion {
@@ -99,13 +99,13 @@ fn null(xid: u32) -> Bytes {
 
 /// A READ of `len` octets into one Write chunk.
 fn reading(xid: u32, len: u32, into: Segment) -> Bytes {
-    let lists = Lists { writes: WriteList(vec![WriteChunk(vec![into])]), ..Lists::default() };
+    let lists = Lists { writes: WriteList(vec![WriteChunk(vec![into].into())].into()), ..Lists::default() };
     call(xid, lists, common::READ, &[0, 0, len, 1])
 }
 
 /// A WRITE whose data is to be pulled from `segment`.
 fn writing(xid: u32, segment: Segment) -> Bytes {
-    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }].into()), ..Lists::default() };
     call(xid, lists, common::WRITE, &[1, segment.length])
 }
 

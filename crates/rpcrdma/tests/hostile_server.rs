@@ -207,7 +207,7 @@ fn calls_are_taken_back_in_every_phase() {
             let mut args = Encoder::new();
             args.opaque(&pattern(if phase == Halfway { 60_000 } else { 100 }, 1));
             let buffer = Buffer::from_vec(vec![0; 100_000]);
-            let shape = ReplyShape { max_len: 100_100, items: vec![ItemRoom::lend(buffer)] };
+            let shape = ReplyShape { max_len: 100_100, items: vec![ItemRoom::lend(buffer)].into() };
             let call = client.call_repeatable(common::BULK, args.finish(), shape);
             let dropped = start_read(&client, 100_000, 2, Duration::ZERO);
             world.sleep(Duration::from_millis(500)).await;
@@ -382,7 +382,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                     // What such a server says may be wrong, but it is said.
                     let mut args = Encoder::new();
                     args.opaque(&pattern(k as usize * 900, k));
-                    let shape = ReplyShape { max_len: 20_000, items: vec![ItemRoom::new(9000)] };
+                    let shape = ReplyShape { max_len: 20_000, items: vec![ItemRoom::new(9000)].into() };
                     let _ = client.call_repeatable(common::BULK, args.finish(), shape).await;
                 }));
             }

@@ -61,7 +61,7 @@ impl Foe {
 
     async fn write(&mut self, to: &Segment, octets: Vec<u8>) {
         let (handle, offset) = (to.handle, to.offset);
-        let _ = self.0.qp.post_write(Write { octets: vec![octets.into()], handle, offset, ..Write::default() });
+        let _ = self.0.qp.post_write(Write { octets: vec![octets.into()].into(), handle, offset, ..Write::default() });
         self.0.look().await;
     }
 }
@@ -164,7 +164,7 @@ fn noise_from_a_server_delays_calls_and_no_more() {
                         args.opaque(&pattern(k as usize * 900, k));
                         (common::BULK, 20_000)
                     };
-                    let shape = ReplyShape { max_len, items: vec![ItemRoom::new(9000)] };
+                    let shape = ReplyShape { max_len, items: vec![ItemRoom::new(9000)].into() };
                     let _ = client.call_repeatable(procedure, args.finish(), shape).await;
                 }));
             }

@@ -278,7 +278,7 @@ fn calls_in_parts_pile_up_to_a_limit() {
 #[test]
 fn floods_are_answered_once_each_or_end_their_connection() {
     let segment = Segment { handle: 1, length: 8, offset: 0 };
-    let reads = Lists { reads: ReadList(vec![ReadSegment { position: 40, segment }]), ..Lists::default() };
+    let reads = Lists { reads: ReadList(vec![ReadSegment { position: 40, segment }].into()), ..Lists::default() };
     let floods: [(&str, Header, Bytes); 8] = [
         ("properties", Header::connprop(EXCHANGE, GRANT, false, PropertySet::default()), Bytes::new()),
         ("properties and more", Header::connprop(EXCHANGE, GRANT, true, PropertySet::default()), Bytes::new()),
@@ -362,12 +362,12 @@ fn a_peer_that_grants_nothing_is_given_up_with_its_answers() {
 }
 
 fn reading(xid: u32, len: u32, into: Segment) -> (Header, Bytes) {
-    let lists = Lists { writes: WriteList(vec![WriteChunk(vec![into])]), ..Lists::default() };
+    let lists = Lists { writes: WriteList(vec![WriteChunk(vec![into].into())].into()), ..Lists::default() };
     (header(xid, false, lists), rpc(xid, common::READ, &[0, 0, len, 1]))
 }
 
 fn writing(xid: u32, segment: Segment) -> (Header, Bytes) {
-    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }].into()), ..Lists::default() };
     (header(xid, false, lists), rpc(xid, common::WRITE, &[1, segment.length]))
 }
 
@@ -458,8 +458,10 @@ fn noise_costs_nobody_else_anything() {
                     let xid = random.below(4) as u32;
                     let response = random.below(4) == 0;
                     let segment = Segment { handle: random.next_u32(), length: random.next_u32() >> 12, offset: 0 };
-                    let reads =
-                        Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+                    let reads = Lists {
+                        reads: ReadList(vec![ReadSegment { position: 48, segment }].into()),
+                        ..Lists::default()
+                    };
                     let (mut octets, payload) = match random.below(6) {
                         0 => (Header::msg(xid, GRANT, response, true, Chunks::default()), rpc(xid, 0, &[])),
                         1 => (header(xid, response, Lists::default()), rpc(xid, common::BULK, &[0])),

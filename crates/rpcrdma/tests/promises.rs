@@ -336,13 +336,13 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
                 for segment in chunks.iter().flat_map(|chunk| chunk.segments()) {
                     let octets = vec![Bytes::from(vec![0xBA; segment.length as usize])];
                     let (handle, offset) = (segment.handle, segment.offset);
-                    qp.post_write(Write { octets, handle, offset, ..Write::default() }).unwrap();
+                    qp.post_write(Write { octets: octets.into(), handle, offset, ..Write::default() }).unwrap();
                 }
                 let writes = WriteList(chunks.iter().filter_map(|chunk| chunk.filled(0)).collect());
                 let reply = Header::new(header.xid, 8, Body::Msg(Lists { writes, ..Lists::default() })).to_bytes();
                 // The result stands inline: a seed, no octets, the seed.
                 let results = bytes(&[header.xid, 1, 0, 0, 0, 0, 7, 0, 7]);
-                qp.post_send(Send { token: Token(1), octets: vec![reply, results], ..Send::default() }).unwrap();
+                qp.post_send(Send { token: Token(1), octets: vec![reply, results].into(), ..Send::default() }).unwrap();
             }
         });
         let fabric = plain(&world, CLIENT, SimConfig::default());
@@ -353,7 +353,7 @@ fn memory_behind_an_unused_chunk_is_taken_for_nothing() {
         args.u32(7);
         let allocated = rpcrdma_env::Allocator::try_allocate(&rpcrdma_env::Heap, 50_000);
         let room = rpcrdma_oncrpc::ItemRoom { max_len: 50_000, buffer: allocated };
-        let shape = ReplyShape { max_len: 50_012, items: vec![room] };
+        let shape = ReplyShape { max_len: 50_012, items: vec![room].into() };
         let mut results = client.call(common::READ, args.finish(), shape).await.unwrap();
         assert_eq!(results.decoder.u32().unwrap(), 7);
         assert!(results.decoder.item(50_000).unwrap().as_slice().is_empty(), "no octet of what was written is read");
@@ -392,13 +392,13 @@ fn padding_in_a_chunk_is_taken_and_never_sent() {
                     reads.push(ReadSegment { position: 48, segment });
                     offset += u64::from(length);
                 }
-                let lists = Lists { reads: ReadList(reads), ..Lists::default() };
+                let lists = Lists { reads: ReadList(reads.into()), ..Lists::default() };
                 let header = match versions {
                     Versions::One => Header::new(xid, 8, Body::Msg(lists)).to_bytes(),
                     _ => v2::Header::msg(xid, v2::Credits::new(8, 8), false, false, v2::Chunks::from(lists)).to_bytes(),
                 };
                 let call = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::WRITE, 0, 0, 0, 0, 6, 5]);
-                qp.post_send(Send { token: Token(1), octets: vec![header, call], ..Send::default() }).unwrap();
+                qp.post_send(Send { token: Token(1), octets: vec![header, call].into(), ..Send::default() }).unwrap();
                 // The answer says that five octets came, and that they are the right ones.
                 let answer = loop {
                     match poll_fn(|cx| qp.poll(cx)).await {
@@ -441,7 +441,7 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
                     v2::Body::Msg(chunks) => (header.xid, chunks.lists, octets.slice(len..)),
                     v2::Body::Connprop(_) => {
                         let ours = v2::Header::connprop(9, grants, false, v2::PropertySet::default()).to_bytes();
-                        qp.post_send(Send { octets: vec![ours], ..Send::default() }).unwrap();
+                        qp.post_send(Send { octets: vec![ours].into(), ..Send::default() }).unwrap();
                         continue;
                     }
                     _ => continue,
@@ -453,15 +453,21 @@ fn odd_server(world: &World, versions: Versions, returned: u64, results: &'stati
                 writes.extend(chunk.filled(returned));
                 let to = &chunk.segments()[0];
                 let octets = vec![Bytes::from(vec![0xBA; returned as usize])];
-                qp.post_write(Write { octets, handle: to.handle, offset: to.offset, ..Write::default() }).unwrap();
+                qp.post_write(Write {
+                    octets: octets.into(),
+                    handle: to.handle,
+                    offset: to.offset,
+                    ..Write::default()
+                })
+                .unwrap();
             }
-            let lists = Lists { writes: WriteList(writes), ..Lists::default() };
+            let lists = Lists { writes: WriteList(writes.into()), ..Lists::default() };
             let header = match versions {
                 Versions::One => Header::new(xid, 8, Body::Msg(lists)).to_bytes(),
                 _ => v2::Header::msg(xid, grants, true, false, v2::Chunks::from(lists)).to_bytes(),
             };
             let reply = bytes(&[&[xid, 1, 0, 0, 0, 0][..], if null { &[] } else { results }].concat());
-            qp.post_send(Send { octets: vec![header, reply], ..Send::default() }).unwrap();
+            qp.post_send(Send { octets: vec![header, reply].into(), ..Send::default() }).unwrap();
         }
     });
 }
@@ -489,7 +495,7 @@ fn a_reply_that_is_reduced_wrongly_ends_its_call() {
                 args.u64(0);
                 args.u32(50_000);
                 args.u32(7);
-                let shape = ReplyShape { max_len: 50_012, items: vec![rpcrdma_oncrpc::ItemRoom::new(50_000)] };
+                let shape = ReplyShape { max_len: 50_012, items: vec![rpcrdma_oncrpc::ItemRoom::new(50_000)].into() };
                 let result = client.call(common::READ, args.finish(), shape).await.map_err(|error| error.to_string());
                 let read = result.and_then(|mut results| {
                     let said = |error: rpcrdma_xdr::DecodeError| error.to_string();

@@ -85,15 +85,15 @@ fn message(versions: Versions, xid: u32, offer: Offer, segment: Segment) -> Vec<
     let mut lists = Lists::default();
     let args = match offer {
         Offer::Write => {
-            lists.writes = WriteList(vec![WriteChunk(vec![segment])]);
+            lists.writes = WriteList(vec![WriteChunk(vec![segment].into())].into());
             vec![common::READ, 0, 0, 0, 0, 0, 0, OCTETS, 1]
         }
         Offer::Reply => {
-            lists.reply = Some(WriteChunk(vec![segment]));
+            lists.reply = Some(WriteChunk(vec![segment].into()));
             vec![common::READ, 0, 0, 0, 0, 0, 0, OCTETS - 100, 1]
         }
         Offer::Read => {
-            lists.reads = ReadList(vec![ReadSegment { position: 48, segment }]);
+            lists.reads = ReadList(vec![ReadSegment { position: 48, segment }].into());
             vec![common::WRITE, 0, 0, 0, 0, 1, OCTETS]
         }
     };
@@ -123,7 +123,7 @@ async fn attempt(
         let handle = if xid == BAD { there.handle ^ 0x8000_0001 } else { there.handle };
         let segment = Segment { handle, length: OCTETS, offset: there.offset };
         let octets = message(versions, xid, offer, segment);
-        let _ = qp.post_send(Send { token: Token(1), octets, ..Send::default() });
+        let _ = qp.post_send(Send { token: Token(1), octets: octets.into(), ..Send::default() });
         let wanted = if index == 0 { 1 } else { XIDS.len() };
         while (index == 0 || index == XIDS.len() - 1) && said.len() < wanted {
             match poll_fn(|cx| qp.poll(cx)).await {
@@ -196,7 +196,7 @@ fn a_call_that_cannot_be_read_is_answered() {
             let segment = Segment { handle: there.handle, length: OCTETS, offset: there.offset };
             for wanted in XIDS {
                 let octets = message(versions, wanted, Offer::Read, segment);
-                qp.post_send(Send { token: Token(1), octets, ..Send::default() }).unwrap();
+                qp.post_send(Send { token: Token(1), octets: octets.into(), ..Send::default() }).unwrap();
                 let answer = loop {
                     match poll_fn(|cx| qp.poll(cx)).await {
                         Completion::Received { buffer, .. } if buffer.filled().starts_with(&wanted.to_be_bytes()) => {

@@ -127,7 +127,7 @@ impl Rig {
 
     /// Has `len` octets returned into room for `room` of them.
     async fn call(&self, procedure: u32, len: u32, room: usize, repeatable: bool) -> Result<bool, CallError> {
-        let shape = ReplyShape { max_len: 8000, items: vec![ItemRoom::new(room)] };
+        let shape = ReplyShape { max_len: 8000, items: vec![ItemRoom::new(room)].into() };
         let call = match repeatable {
             true => self.client.call_repeatable(procedure, word(len), shape),
             false => self.client.call(procedure, word(len), shape),

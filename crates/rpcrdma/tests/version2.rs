@@ -52,7 +52,8 @@ async fn spoil(pending: Box<dyn Pending>, first: First) {
             Completion::Received { buffer, .. } if first == First::Refused => {
                 let xid = buffer.filled().first_chunk().copied().map(u32::from_be_bytes).unwrap();
                 let octets = vec![probe::refusal(xid, 2, 32, 1, 1)];
-                let _ = qp.post_send(Send { token: Token(1), octets, signaled: true, ..Send::default() });
+                let _ =
+                    qp.post_send(Send { token: Token(1), octets: octets.into(), signaled: true, ..Send::default() });
             }
             Completion::Done { .. } => qp.disconnect(),
             Completion::Closed { .. } => return,

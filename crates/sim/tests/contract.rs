@@ -18,7 +18,7 @@ use std::{
 };
 
 fn send(octets: &'static [u8]) -> Send {
-    Send { token: Token(1), octets: vec![Bytes::from_static(octets)], signaled: true, ..Send::default() }
+    Send { token: Token(1), octets: vec![Bytes::from_static(octets)].into(), signaled: true, ..Send::default() }
 }
 
 fn read(source: RemoteSegment) -> Read {
@@ -124,7 +124,8 @@ fn work_that_is_done_early_fails_no_more() {
         world.block_on(async {
             let (mut a, mut b) = connect(&world, 0).await;
             let octets = vec![Bytes::from_static(b"x")];
-            a.post_write(Write { token: Token(8), octets, handle: 5, offset: 0, signaled: true }).unwrap();
+            a.post_write(Write { token: Token(8), octets: octets.into(), handle: 5, offset: 0, signaled: true })
+                .unwrap();
             a.post_send(send(b"no receive")).unwrap();
             start(&mut a).await;
             let at_a = drain(&mut a).await;

@@ -11,7 +11,7 @@ use rpcrdma_sim::World;
 use std::{future::poll_fn, time::Duration};
 
 fn send(token: u64) -> Send {
-    Send { token: Token(token), octets: vec![Bytes::from_static(b"x")], signaled: true, ..Send::default() }
+    Send { token: Token(token), octets: vec![Bytes::from_static(b"x")].into(), signaled: true, ..Send::default() }
 }
 
 fn reason(completions: &[Completion]) -> CloseReason {

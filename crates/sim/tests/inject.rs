@@ -34,7 +34,7 @@ async fn connect(world: &World, a: &Arc<FaultFabric>, receives: usize) -> (Conne
 }
 
 fn send(token: u64, octets: &'static [u8]) -> Send {
-    Send { token: Token(token), octets: vec![Bytes::from_static(octets)], signaled: true, ..Send::default() }
+    Send { token: Token(token), octets: vec![Bytes::from_static(octets)].into(), signaled: true, ..Send::default() }
 }
 
 fn reason(completions: &[Completion]) -> CloseReason {
@@ -156,7 +156,13 @@ async fn exchange(world: &World, fabric: &Arc<FaultFabric>) -> CloseReason {
     let other = a.expose(Lent::Source(Bytes::from(vec![6; 500])));
     for n in 0..5 {
         let octets = vec![Bytes::from(vec![n; 500])];
-        let write = Write { token: Token(2), octets, handle: sink.handle, offset: sink.offset, signaled: n % 2 == 0 };
+        let write = Write {
+            token: Token(2),
+            octets: octets.into(),
+            handle: sink.handle,
+            offset: sink.offset,
+            signaled: n % 2 == 0,
+        };
         let _refused_or_not = a.queue_pair.post_write(write);
         a.read(source);
         let _refused_or_not = a.queue_pair.post_send(send(1, b"ask"));

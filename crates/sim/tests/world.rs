@@ -42,7 +42,7 @@ async fn exchange(world: &World) {
     }
     a.post_write(Write {
         token: Token(20),
-        octets: vec![source],
+        octets: vec![source].into(),
         handle: sink.handle,
         offset: sink.offset,
         signaled: true,
@@ -50,7 +50,7 @@ async fn exchange(world: &World) {
     .unwrap();
     a.post_send(Send {
         token: Token(21),
-        octets: vec![Bytes::from_static(b"written")],
+        octets: vec![Bytes::from_static(b"written")].into(),
         invalidate: Some(sink.handle),
         ..Send::default()
     })

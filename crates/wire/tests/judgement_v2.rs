@@ -204,11 +204,11 @@ fn special_messages_have_their_chunk() {
     assert_eq!(answered(&call(&[(0, 40), (44, 5)])), bad, "beyond its end");
     let requester = Receiver::new(Role::Requester);
     let reply = |lists: Lists| judge(&requester, &Header::nomsg(XID, CREDITS, true, lists.into()).to_bytes());
-    let chunk = |length| Some(WriteChunk(vec![Segment { handle: 1, length, offset: 0 }]));
+    let chunk = |length| Some(WriteChunk(vec![Segment { handle: 1, length, offset: 0 }].into()));
     assert!(accepted(&reply(Lists { reply: chunk(1), ..Lists::default() })));
     let malformed = Some(Discard::Malformed);
     assert_eq!(dropped(&reply(Lists { reply: chunk(0), ..Lists::default() })), malformed);
-    let writes = WriteList(vec![WriteChunk(vec![Segment { handle: 1, length: 4, offset: 0 }])]);
+    let writes = WriteList(vec![WriteChunk(vec![Segment { handle: 1, length: 4, offset: 0 }].into())].into());
     assert_eq!(dropped(&reply(Lists { writes, ..Lists::default() })), malformed);
     let with_reads = Lists { reply: chunk(1), ..reads(&[(0, 4)]).lists };
     assert_eq!(dropped(&reply(with_reads)), malformed);
@@ -263,7 +263,7 @@ fn the_first_of_two_faults_counts() {
 #[test]
 fn a_reply_that_advertises_memory_is_dropped() {
     let requester = Receiver::new(Role::Requester);
-    let room = || Some(WriteChunk(vec![Segment { handle: 1, length: 40, offset: 0 }]));
+    let room = || Some(WriteChunk(vec![Segment { handle: 1, length: 40, offset: 0 }].into()));
     for position in [0, 40] {
         let lists = |reply| Lists { reply, ..reads(&[(position, 8)]).lists };
         let short = message(&Header::msg(XID, CREDITS, true, false, lists(None).into()), &rpc(1, 40));

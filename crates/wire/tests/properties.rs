@@ -10,13 +10,14 @@ fn segment() -> impl Strategy<Value = Segment> {
 }
 
 fn chunk() -> impl Strategy<Value = WriteChunk> {
-    prop::collection::vec(segment(), 0..6).prop_map(WriteChunk)
+    prop::collection::vec(segment(), 0..6).prop_map(|segments| WriteChunk(segments.into()))
 }
 
 fn lists() -> impl Strategy<Value = Lists> {
     let entry = (any::<u32>(), segment()).prop_map(|(position, segment)| ReadSegment { position, segment });
-    (prop::collection::vec(entry, 0..6), prop::collection::vec(chunk(), 0..4), prop::option::of(chunk()))
-        .prop_map(|(reads, writes, reply)| Lists { reads: ReadList(reads), writes: WriteList(writes), reply })
+    (prop::collection::vec(entry, 0..6), prop::collection::vec(chunk(), 0..4), prop::option::of(chunk())).prop_map(
+        |(reads, writes, reply)| Lists { reads: ReadList(reads.into()), writes: WriteList(writes.into()), reply },
+    )
 }
 
 fn header() -> impl Strategy<Value = Header> {

@@ -13,13 +13,15 @@ fn segment() -> impl Strategy<Value = Segment> {
 }
 
 fn chunk() -> impl Strategy<Value = WriteChunk> {
-    prop::collection::vec(segment(), 0..6).prop_map(WriteChunk)
+    prop::collection::vec(segment(), 0..6).prop_map(|segments| WriteChunk(segments.into()))
 }
 
 fn chunks() -> impl Strategy<Value = Chunks> {
     let entry = (any::<u32>(), segment()).prop_map(|(position, segment)| ReadSegment { position, segment });
-    let lists = (prop::collection::vec(entry, 0..6), prop::collection::vec(chunk(), 0..4), prop::option::of(chunk()))
-        .prop_map(|(reads, writes, reply)| Lists { reads: ReadList(reads), writes: WriteList(writes), reply });
+    let lists =
+        (prop::collection::vec(entry, 0..6), prop::collection::vec(chunk(), 0..4), prop::option::of(chunk())).prop_map(
+            |(reads, writes, reply)| Lists { reads: ReadList(reads.into()), writes: WriteList(writes.into()), reply },
+        );
     (any::<u32>(), lists).prop_map(|(inv_handle, lists)| Chunks { inv_handle, lists })
 }
 

@@ -3,8 +3,10 @@
 //! Small values are copied into the current run; items and large shared octets become parts of their
 //! own. Encoding cannot fail: what is too long for XDR is a mistake of the program and panics.
 
-use crate::{Encode, Payload, padding};
+use crate::{Encode, Part, Payload, padding};
 use bytes::{BufMut, Bytes, BytesMut};
+use rpcrdma_env::Scratch;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Shared octets up to this many are copied into the current run: cheaper than a part of their own.
 const COPY_LIMIT_OCTETS: usize = 256;
@@ -12,11 +14,30 @@ const COPY_LIMIT_OCTETS: usize = 256;
 /// The first memory of a run that nobody has sized: a reply without an item, in most cases.
 const FIRST_RUN_OCTETS: usize = 192;
 
+/// Memory for short streams, such as those of a connection, which costs no allocation for each of them. Cloning shares
+/// it. A stream that is kept for long keeps the memory of others: it should have its own.
+#[derive(Clone, Debug, Default)]
+pub struct SharedScratch(Arc<Mutex<Scratch>>);
+
+impl SharedScratch {
+    /// An empty stream with room for `octets` inline octets.
+    pub fn encoder(&self, octets: usize) -> Encoder {
+        let run = self.scratch().lend(octets);
+        Encoder { done: Payload::new(), run, home: Some(self.clone()) }
+    }
+
+    fn scratch(&self) -> MutexGuard<'_, Scratch> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// Builds a [`Payload`].
 #[derive(Debug, Default)]
 pub struct Encoder {
     done: Payload,
     run: BytesMut,
+    /// Where what is left of the run's memory goes.
+    home: Option<SharedScratch>,
 }
 
 impl Encoder {
@@ -27,7 +48,7 @@ impl Encoder {
 
     /// An empty stream with room for `octets` inline octets.
     pub fn with_capacity(octets: usize) -> Self {
-        Self { done: Payload::new(), run: BytesMut::with_capacity(octets) }
+        Self { run: BytesMut::with_capacity(octets), ..Self::default() }
     }
 
     /// The length of what was encoded so far: the position of what comes next.
@@ -134,16 +155,36 @@ impl Encoder {
         }
     }
 
-    /// Another stream as it is, marks included.
+    /// Another stream as it is, marks included. Short runs of it are copied.
     pub fn payload(&mut self, payload: Payload) {
-        self.end_run();
-        self.done.append(payload);
+        for part in payload.into_parts() {
+            match part {
+                Part::Run(run) if run.len() <= COPY_LIMIT_OCTETS => {
+                    self.make_room(run.len());
+                    self.run.put_slice(&run);
+                }
+                Part::Run(run) => {
+                    self.end_run();
+                    self.done.push_run(run);
+                }
+                Part::Item(data) => {
+                    self.end_run();
+                    self.done.push_item(data);
+                }
+            }
+        }
     }
 
     /// The stream.
     pub fn finish(self) -> Payload {
-        let Self { mut done, run } = self;
-        done.push_run(run.freeze());
+        let Self { mut done, mut run, home } = self;
+        match home {
+            None => done.push_run(run.freeze()),
+            Some(home) => {
+                done.push_run(run.split().freeze());
+                home.scratch().give_back(run);
+            }
+        }
         done
     }
 
@@ -161,7 +202,6 @@ impl Encoder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Part;
 
     /// proves: V1-4-a, V2-3.1.4-a, V2-3.1.4.1-a, V2-3.1.4.2-a
     #[test]
@@ -217,6 +257,43 @@ mod tests {
         let payload = encoder.finish();
         assert_eq!(payload.items().map(|(at, _)| at).collect::<Vec<_>>(), [8]);
         assert_eq!(&payload.to_bytes()[..], b"\0\0\0\x07\0\0\0\x03123\0\0\0\0\x09");
+    }
+
+    #[test]
+    fn short_runs_of_another_stream_are_copied_and_long_ones_shared() {
+        let long = Bytes::from(vec![5; COPY_LIMIT_OCTETS + 1]);
+        for (run, parts) in [(long.slice(..COPY_LIMIT_OCTETS), 1), (long.clone(), 2)] {
+            let mut encoder = Encoder::new();
+            encoder.u32(7);
+            encoder.payload(run.clone().into());
+            assert_eq!(encoder.position(), 4 + run.len());
+            let payload = encoder.finish();
+            assert_eq!((payload.parts().len(), payload.len()), (parts, 4 + run.len()));
+            assert_eq!(payload.to_bytes()[4..], run[..]);
+        }
+    }
+
+    #[test]
+    fn streams_share_memory_and_keep_what_was_written() {
+        let scratch = SharedScratch::default();
+        let streams: Vec<Payload> = (0..50)
+            .map(|n| {
+                let mut encoder = scratch.encoder(8);
+                encoder.u32(n);
+                encoder.item(Bytes::from_static(b"item"));
+                encoder.u64(n.into());
+                encoder.finish()
+            })
+            .collect();
+        for (n, stream) in (0u32..).zip(&streams) {
+            let octets = stream.to_bytes();
+            assert_eq!((&octets[..4], &octets[12..]), (&n.to_be_bytes()[..], &u64::from(n).to_be_bytes()[..]));
+        }
+        let run = |at: usize| match &streams[at].parts()[0] {
+            Part::Run(run) => run.as_ptr(),
+            Part::Item(_) => panic!("a run comes first"),
+        };
+        assert_eq!(run(0).wrapping_add(16), run(1), "one behind the other: 8 octets, then 8 more");
     }
 
     #[test]

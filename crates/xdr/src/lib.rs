@@ -34,7 +34,7 @@ mod payload;
 mod stream;
 
 pub use decoder::{Decoder, ItemData};
-pub use encoder::Encoder;
+pub use encoder::{Encoder, SharedScratch};
 pub use error::DecodeError;
 pub use payload::{Part, Payload};
 pub use rpcrdma_env::{Allocator, Buffer, Heap, Memory};

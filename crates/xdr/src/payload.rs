@@ -4,6 +4,7 @@
 
 use crate::{padded, padding};
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 /// A piece of a [`Payload`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,7 @@ impl Part {
 /// An encoded XDR stream: runs of inline octets, and marked data items in their places.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
-    parts: Vec<Part>,
+    parts: SmallVec<[Part; 2]>,
     len: usize,
 }
 
@@ -56,7 +57,7 @@ impl Payload {
     }
 
     /// The parts by value, in stream order.
-    pub fn into_parts(self) -> Vec<Part> {
+    pub fn into_parts(self) -> SmallVec<[Part; 2]> {
         self.parts
     }
 

@@ -90,11 +90,11 @@ impl Caller<'_> {
             PAIR => {
                 let second = second_octets(room);
                 let max_len = 20 + padded(room) + padded(second);
-                ReplyShape { max_len, items: vec![self.room(room), self.room(second)] }
+                ReplyShape { max_len, items: vec![self.room(room), self.room(second)].into() }
             }
             RUNS | RUNS_ONCE => ReplyShape::inline(12 + padded(room)),
             BACK => ReplyShape::inline(12),
-            _ => ReplyShape { max_len: 12 + padded(room), items: vec![self.room(room)] },
+            _ => ReplyShape { max_len: 12 + padded(room), items: vec![self.room(room)].into() },
         };
         let (args, items) = work.arguments(number);
         let call = match work.procedure {

@@ -115,7 +115,8 @@ mod tests {
             let (mut client, mut server) = connect(&world).await;
             let lent = Lent::Sink(Buffer::from_vec(vec![0; 10]));
             let RemoteSegment { handle, offset, .. } = client.expose(Token(1), lent).unwrap();
-            let write = || Write { octets: vec![Bytes::from_static(b"octets")], handle, offset, ..Write::default() };
+            let write =
+                || Write { octets: vec![Bytes::from_static(b"octets")].into(), handle, offset, ..Write::default() };
             server.post_write(write()).unwrap();
             settle(&world, &mut [&mut server, &mut client]).await;
             world.sleep(pause).await;
@@ -154,7 +155,9 @@ mod tests {
         world.block_on(async {
             let (mut client, mut server) = connect(&world).await;
             for _ in 0..2 {
-                server.post_send(Send { octets: vec![Bytes::from_static(b"octets")], ..Send::default() }).unwrap();
+                server
+                    .post_send(Send { octets: vec![Bytes::from_static(b"octets")].into(), ..Send::default() })
+                    .unwrap();
             }
             settle(&world, &mut [&mut server, &mut client]).await;
         });

@@ -128,7 +128,7 @@ impl End {
             }
             6 => {
                 let octets = vec![Bytes::from(vec![7; usize::from(mint.u16() % 1500)])];
-                let _ = self.endpoint.post_send(Send { octets, ..Send::default() });
+                let _ = self.endpoint.post_send(Send { octets: octets.into(), ..Send::default() });
             }
             7 => {
                 let length = u32::from(mint.u16() % 1500);
@@ -137,7 +137,8 @@ impl End {
             }
             8 => {
                 let octets = vec![Bytes::from(vec![8; usize::from(mint.u16() % 1500)])];
-                let write = Write { octets, handle: mint.u32(), offset: mint.u32().into(), ..Write::default() };
+                let write =
+                    Write { octets: octets.into(), handle: mint.u32(), offset: mint.u32().into(), ..Write::default() };
                 let _ = self.endpoint.post_write(write);
             }
             9 => {

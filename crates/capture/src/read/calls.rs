@@ -257,7 +257,7 @@ mod tests {
         let told: Vec<_> = (1..=most).map(|position| (Some(position), 3)).collect();
         assert_eq!(items(&all(most)), told, "position zero is none");
         assert_eq!(items(&all(most + 1)), told);
-        let twice = Lists { reads: ReadList(vec![read(9), read(9)]), ..Lists::default() };
+        let twice = Lists { reads: ReadList(vec![read(9), read(9)].into()), ..Lists::default() };
         assert_eq!(items(&twice), [(Some(9), 6)], "segments of one position are one");
     }
 

@@ -87,16 +87,19 @@ pub(crate) fn segment(handle: u32, length: u32, offset: u64) -> Segment {
 }
 
 pub(crate) fn writes(handle: u32, length: u32) -> Lists {
-    Lists { writes: WriteList(vec![WriteChunk(vec![segment(handle, length, 0x1000)])]), ..Lists::default() }
+    Lists {
+        writes: WriteList(vec![WriteChunk(vec![segment(handle, length, 0x1000)].into())].into()),
+        ..Lists::default()
+    }
 }
 
 pub(crate) fn long_reply(handle: u32, length: u32) -> Lists {
-    Lists { reply: Some(WriteChunk(vec![segment(handle, length, 0)])), ..Lists::default() }
+    Lists { reply: Some(WriteChunk(vec![segment(handle, length, 0)].into())), ..Lists::default() }
 }
 
 pub(crate) fn reads(position: u32, handle: u32, length: u32) -> Lists {
     let read = ReadSegment { position, segment: segment(handle, length, 0) };
-    Lists { reads: ReadList(vec![read]), ..Lists::default() }
+    Lists { reads: ReadList(vec![read].into()), ..Lists::default() }
 }
 
 pub(crate) fn set_up(kind: Kind) -> Vec<u8> {

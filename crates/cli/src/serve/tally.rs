@@ -6,7 +6,7 @@
 use metrics::Counter;
 use rpcrdma::{Event, Observer};
 use rpcrdma_env::BoxFuture;
-use rpcrdma_oncrpc::{CallContext, Handler, Outcome};
+use rpcrdma_oncrpc::{Begun, CallContext, Handler, Outcome};
 use rpcrdma_xdr::Stream;
 use std::{
     io::{self, IoSlice},
@@ -77,6 +77,11 @@ impl Handler for Called {
     fn handle(&self, context: CallContext, message: Stream) -> BoxFuture<'static, Outcome> {
         self.tally.called();
         self.inner.handle(context, message)
+    }
+
+    fn begin(&self, context: CallContext, message: Stream, cx: &mut Context<'_>) -> Begun {
+        self.tally.called();
+        self.inner.begin(context, message, cx)
     }
 }
 

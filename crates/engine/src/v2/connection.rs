@@ -22,7 +22,7 @@ use crate::{
     silence::{Means, Silence, Verdict},
 };
 use bytes::Bytes;
-use rpcrdma_env::Timestamp;
+use rpcrdma_env::{Scratch, Timestamp};
 use rpcrdma_wire::v2::{Header, HeaderType, PREFIX_OCTETS, Prefix, VERSION};
 use rpcrdma_xdr::Payload;
 use std::{
@@ -77,6 +77,8 @@ pub struct Connection {
     sequence_since: Option<Timestamp>,
     /// Receives of parts that are promised anew when calls that came in parts have been answered.
     deferred: usize,
+    /// Memory for headers.
+    scratch: Scratch,
     actions: VecDeque<Action>,
     closing: bool,
     discarded: u64,
@@ -132,6 +134,7 @@ impl Connection {
             starving: Starving::No,
             sequence_since: None,
             deferred: 0,
+            scratch: Scratch::default(),
             actions: VecDeque::new(),
             closing: false,
             discarded: 0,
@@ -439,7 +442,7 @@ impl Connection {
             if let Some(mut current) = self.outbox.current.take() {
                 let word = self.credits.stamp(&mut self.actions);
                 let (xid, response) = (current.xid, current.response);
-                let (action, last) = current.send(word, max_gather);
+                let (action, last) = current.send(word, max_gather, &mut self.scratch);
                 if last && !response {
                     self.requester.sent(xid, self.credits.granted());
                 }

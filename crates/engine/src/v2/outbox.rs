@@ -5,8 +5,10 @@
 
 use crate::{Action, MessageKind, Sent, requester::gathered};
 use bytes::Bytes;
+use rpcrdma_env::{Scratch, Slices};
 use rpcrdma_wire::v2::{Chunks, Credits, ErrorBody, Header, NO_CHUNKS_OCTETS, OtherBody};
 use rpcrdma_xdr::UNIT;
+use smallvec::smallvec;
 use std::collections::VecDeque;
 
 /// Errors that may wait for credits. A peer that causes more is not to be helped.
@@ -27,9 +29,9 @@ pub(crate) struct Outgoing {
     /// What goes with the last part.
     pub(crate) chunks: Chunks,
     /// The payload of the next part; none if it is in a chunk.
-    next: Option<Vec<Bytes>>,
+    next: Option<Slices>,
     /// The payloads of those that follow.
-    later: VecDeque<Vec<Bytes>>,
+    later: VecDeque<Slices>,
     pub(crate) invalidate: Option<u32>,
     pub(crate) signaled: bool,
     pub(crate) about: Sent,
@@ -44,7 +46,7 @@ impl Outgoing {
     pub(crate) fn inline(
         about: Sent,
         chunks: Chunks,
-        payload: Vec<Bytes>,
+        payload: Slices,
         threshold: usize,
         max_gather: usize,
     ) -> Result<Self, NoRoom> {
@@ -63,13 +65,13 @@ impl Outgoing {
         Self::new(about, chunks, None, VecDeque::new())
     }
 
-    fn new(about: Sent, chunks: Chunks, next: Option<Vec<Bytes>>, later: VecDeque<Vec<Bytes>>) -> Self {
+    fn new(about: Sent, chunks: Chunks, next: Option<Slices>, later: VecDeque<Slices>) -> Self {
         let response = about.kind == MessageKind::Reply;
         Self { xid: about.xid, response, chunks, next, later, invalidate: None, signaled: response, about }
     }
 
     /// The next part as a Send, and whether it was the last.
-    pub(crate) fn send(&mut self, credits: Credits, max_gather: usize) -> (Action, bool) {
+    pub(crate) fn send(&mut self, credits: Credits, max_gather: usize, scratch: &mut Scratch) -> (Action, bool) {
         let payload = self.next.take();
         self.next = self.later.pop_front();
         let last = self.next.is_none();
@@ -78,7 +80,8 @@ impl Outgoing {
             Some(_) => Header::msg(self.xid, credits, self.response, !last, chunks),
             None => Header::nomsg(self.xid, credits, self.response, chunks),
         };
-        let octets = gathered(header.to_bytes(), payload.unwrap_or_default(), max_gather);
+        let header = scratch.write(header.encoded_len(), |out| header.encode(out));
+        let octets = gathered(header, payload.unwrap_or_default(), max_gather);
         let about = Sent {
             credit: credits.granted.into(),
             inline_octets: octets.iter().map(Bytes::len).sum(),
@@ -103,7 +106,7 @@ fn part_of(about: Sent) -> Sent {
 }
 
 /// Cuts a payload: parts of `each` octets, the last of at most `last`, none of nothing.
-fn cut(payload: Vec<Bytes>, each: usize, last: usize, max_gather: usize) -> VecDeque<Vec<Bytes>> {
+fn cut(payload: Slices, each: usize, last: usize, max_gather: usize) -> VecDeque<Slices> {
     let mut left: usize = payload.iter().map(Bytes::len).sum();
     let mut slices = payload.into_iter();
     let mut current = Bytes::new();
@@ -111,7 +114,7 @@ fn cut(payload: Vec<Bytes>, each: usize, last: usize, max_gather: usize) -> VecD
     loop {
         // What is left for the last part has to be at least one unit, or there would be a part without octets.
         let wanted = if left <= last { left } else { each.min(left.saturating_sub(UNIT)).max(UNIT) };
-        let mut part = Vec::with_capacity(max_gather.min(4));
+        let mut part = Slices::with_capacity(max_gather.min(2));
         let mut len = 0;
         while len < wanted {
             if current.is_empty() {
@@ -155,7 +158,7 @@ pub(crate) fn bare(header: &Header, kind: MessageKind) -> Action {
         reply_chunk: false,
         invalidates: None,
     };
-    Action::Send { octets: vec![octets], invalidate: None, signaled: true, about }
+    Action::Send { octets: smallvec![octets], invalidate: None, signaled: true, about }
 }
 
 /// Everything that waits.
@@ -189,7 +192,7 @@ mod tests {
 
     fn lengths(total: usize, each: usize, last: usize) -> Vec<usize> {
         let payload = Bytes::from((0..total).map(|at| at as u8).collect::<Vec<_>>());
-        let slices = vec![payload.slice(..total / 3), Bytes::new(), payload.slice(total / 3..)];
+        let slices = smallvec![payload.slice(..total / 3), Bytes::new(), payload.slice(total / 3..)];
         let parts = cut(slices, each, last, 8);
         let joined: Vec<u8> = parts.iter().flatten().flat_map(|slice| slice.to_vec()).collect();
         assert_eq!(joined, payload, "in order, nothing lost");

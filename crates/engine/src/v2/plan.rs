@@ -12,6 +12,7 @@ use crate::{
 use bytes::Bytes;
 use rpcrdma_wire::v2::{NO_CHUNKS_OCTETS, ReadSegment, Segment};
 use rpcrdma_xdr::{Payload, padded};
+use smallvec::SmallVec;
 
 /// What may be used for a call.
 #[derive(Clone, Copy, Debug)]
@@ -89,16 +90,16 @@ fn parts(octets: usize, inline: usize) -> usize {
     octets.div_ceil(inline.saturating_sub(NO_CHUNKS_OCTETS).max(1))
 }
 
-fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (Vec<usize>, Option<usize>) {
+fn plan_reply(way: &Way, reply_max: usize, items: &[usize]) -> (SmallVec<[usize; 2]>, Option<usize>) {
     let inline = way.link.receive_inline;
     if let Some(octets) = way.narrowed.reply.filter(|_| way.chunks) {
-        return (Vec::new(), Some(octets));
+        return (SmallVec::new(), Some(octets));
     }
     if reply_max.saturating_add(NO_CHUNKS_OCTETS) <= inline || !way.chunks {
-        return (Vec::new(), None);
+        return (SmallVec::new(), None);
     }
     let reducible: usize = items.iter().map(|&len| padded(len)).fold(0, usize::saturating_add);
-    let writes = if reducible > 0 && way.narrowed.writes { items.to_vec() } else { Vec::new() };
+    let writes = if reducible > 0 && way.narrowed.writes { items.into() } else { SmallVec::new() };
     let reduced = reply_max.saturating_sub(if writes.is_empty() { 0 } else { reducible });
     let header = NO_CHUNKS_OCTETS + write_list_octets(&writes, way);
     let long = header.saturating_add(reduced) > inline;
@@ -213,7 +214,7 @@ mod tests {
     fn a_reply_chunk_is_offered_where_many_parts_would_be_needed() {
         let offered = |reply_max, items: &[usize]| {
             let plan = plan(&WAY, &message(40, &[]), reply_max, items).unwrap();
-            (plan.writes, plan.reply)
+            (plan.writes.into_vec(), plan.reply)
         };
         assert_eq!(offered(ROOM, &[500]), (vec![], None));
         assert_eq!(offered(ROOM + 4, &[500]), (vec![500], None));

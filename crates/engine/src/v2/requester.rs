@@ -21,6 +21,7 @@ use bytes::Bytes;
 use rpcrdma_env::Timestamp;
 use rpcrdma_wire::v2::{Chunks, ErrorBody, Lists, NO_CHUNKS_OCTETS, Properties, ReverseSupport, WriteChunk};
 use rpcrdma_xdr::{Payload, padded};
+use smallvec::SmallVec;
 use std::collections::VecDeque;
 
 /// How often one call is sent again in another way: once for each side of it.
@@ -30,7 +31,7 @@ const MAX_AGAIN: u8 = 2;
 #[derive(Debug, Default)]
 pub(crate) struct Terms {
     reply_max: usize,
-    items: Vec<usize>,
+    items: SmallVec<[usize; 2]>,
     /// Whether it may be executed twice.
     repeatable: bool,
     narrowed: Narrowed,
@@ -118,7 +119,7 @@ impl Requester {
         if self.table.contains(xid) {
             return Err(CallRefused::XidInUse { xid });
         }
-        let terms = Terms { reply_max, items: items.to_vec(), repeatable, ..Terms::default() };
+        let terms = Terms { reply_max, items: items.into(), repeatable, ..Terms::default() };
         self.table.insert(xid, id, message, CallPlan::default(), items.len(), terms);
         Ok(())
     }

@@ -98,7 +98,7 @@ fn calls_that_cannot_be_served_are_answered() {
 /// proves: V2-4.5.4-d, V2-4.5.4-e, V2-7.3.1-b, V2-7.3.2-d, V2-4.5.4-b, V2-4.5.3-a, V2-5.2.5-b
 #[test]
 fn a_client_refuses_what_it_has_not_announced() {
-    let reply_chunk = || Lists { reply: Some(WriteChunk(vec![segment(6, 99)])), ..Lists::default() };
+    let reply_chunk = || Lists { reply: Some(WriteChunk(vec![segment(6, 99)].into())), ..Lists::default() };
     let both = || Lists { reads: reads(&[(24, 8)]).reads, ..writes(&[&[8]]) };
     let none = ErrorBody::ReplyResource { length_needed: 0 };
     let (no_reads, no_writes) = (ErrorBody::ReadChunks { max_chunks: 0 }, ErrorBody::WriteChunks { max_chunks: 0 });
@@ -276,7 +276,7 @@ fn errors_about_nothing_and_unknown_ones_are_dropped() {
     assert_eq!(done.completed(), 1, "the call is still there");
     let done = client.hear(&msg(1, true, false, Lists::default()), &reply(1));
     assert!(done.sent.is_empty() && done.actions.is_empty(), "a reply to nobody");
-    let placed = Lists { reply: Some(WriteChunk(vec![segment(6, 40)])), ..Lists::default() };
+    let placed = Lists { reply: Some(WriteChunk(vec![segment(6, 40)].into())), ..Lists::default() };
     client.hear(&Header::nomsg(1, credits(), true, Chunks::from(placed)), &[]);
     assert_eq!(client.engine.stats().discarded, before + 5);
     let refused =

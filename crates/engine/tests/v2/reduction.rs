@@ -178,7 +178,7 @@ fn what_moved_is_put_back_in_its_place() {
         Piece::Inline(reduced[28..].to_vec().into()),
         Piece::Item(elements.len()..elements.len() + present.len()),
     ];
-    assert_eq!(*pieces, expected);
+    assert_eq!(pieces[..], expected);
 }
 
 /// proves: V2-4.3.4-c
@@ -273,7 +273,7 @@ fn a_reply_is_not_given_out_while_its_memory_may_be_reached() {
     let mut client = Peer::ready(Config::client());
     let done = client.call(1, payload(40), 90_000, &[80_000], false);
     let writes = done.sent[0].0.body.chunks().unwrap().lists.writes.chunks()[0].filled(80_000).unwrap();
-    let lists = Lists { writes: rpcrdma_wire::v2::WriteList(vec![writes]), ..Lists::default() };
+    let lists = Lists { writes: rpcrdma_wire::v2::WriteList(vec![writes].into()), ..Lists::default() };
     let octets = [msg(1, true, false, lists).to_bytes().to_vec(), reply(1)].concat();
     client.engine.received(&octets.into(), client.now, &mut client.host);
     let ended = |client: &mut Peer| {
@@ -332,7 +332,7 @@ fn results_are_written_first_and_the_rest_goes_where_there_is_room() {
         results.push_run(Bytes::from(vec![0x22; 4]));
         results
     };
-    let chunk = |handle, length| WriteChunk(vec![segment(handle, length)]);
+    let chunk = |handle, length| WriteChunk(vec![segment(handle, length)].into());
     let item = (6, vec![0xA5; 7001]);
     let rest = [reply(1), vec![0x11; 9000], vec![0x22; 4]].concat();
     // Into both chunks: the item into its own, and what is left, which fits no message, into the Reply chunk.

@@ -33,7 +33,7 @@ fn a_broken_sequence_is_answered_and_never_delivered_in_part() {
     let done = server.hear(&part(1, false), &call(1)[4..]);
     assert_eq!(done.delivered().len(), 1, "the other goes on");
     let Some(Action::Deliver { pieces, .. }) = done.actions.first() else { panic!("{done:?}") };
-    assert_eq!(*pieces, [Piece::Inline(call(1).into())]);
+    assert_eq!(pieces[..], [Piece::Inline(call(1).into())]);
     // A NOMSG, and chunks with MORE, break their own sequence and are followed up to its end.
     for (xid, breaking) in [
         (3, Header::nomsg(3, credits(), false, Chunks::from(reads(&[(0, 24)])))),

@@ -359,7 +359,7 @@ impl World {
                     end.wire.push_back(Wire::Write { to, octets });
                 }
                 Action::Pull { request, octets, sources, .. } => {
-                    end.pulls.push(Pull { request, octets, sources });
+                    end.pulls.push(Pull { request, octets, sources: sources.into_vec() });
                 }
                 Action::Invalidate { handle, exposure } => {
                     if let Some(id) = end.memory.fence(handle) {

@@ -65,7 +65,7 @@ impl End {
     pub(super) fn send(&mut self, octets: Vec<Bytes>, invalidate: Option<u32>, signaled: bool) -> Token {
         self.dirty = true;
         let token = self.token();
-        let send = Send { token, octets, invalidate, solicited: false, signaled };
+        let send = Send { token, octets: octets.into(), invalidate, solicited: false, signaled };
         if let Err(refused) = self.queue_pair.post_send(send) {
             panic!("{}: a Send was refused: {}", self.name, refused.reason);
         }
@@ -83,7 +83,9 @@ impl End {
     pub(super) fn write(&mut self, octets: Vec<Bytes>, handle: u32, offset: u64, signaled: bool) -> Token {
         self.dirty = true;
         let token = self.token();
-        if let Err(refused) = self.queue_pair.post_write(Write { token, octets, handle, offset, signaled }) {
+        if let Err(refused) =
+            self.queue_pair.post_write(Write { token, octets: octets.into(), handle, offset, signaled })
+        {
             panic!("{}: a Write was refused: {}", self.name, refused.reason);
         }
         if signaled {

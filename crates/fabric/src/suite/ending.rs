@@ -106,10 +106,10 @@ async fn posting_after_a_disconnect_loses_nothing(setup: Given) -> Verdict {
         assert_eq!(refused.returned.capacity(), 10);
         receives = 0;
     }
-    let send = Send { token: Token(901), octets: vec![Bytes::from_static(b"late")], ..Send::default() };
+    let send = Send { token: Token(901), octets: vec![Bytes::from_static(b"late")].into(), ..Send::default() };
     if let Err(refused) = pair.a.queue_pair.post_send(send) {
         assert_eq!(refused.reason, RefusedReason::Closed);
-        assert_eq!(refused.returned.octets, [Bytes::from_static(b"late")]);
+        assert_eq!(refused.returned.octets[..], [Bytes::from_static(b"late")]);
     }
     let closed = super::pair::within(&pair.env.clone(), "the end", |cx| {
         pair.b.poll(cx);
@@ -150,9 +150,9 @@ async fn posting_after_the_end_is_refused(setup: Given) -> Verdict {
     let (receive, sink, lent) = (buffer(), buffer(), pair.ledger.sink(10));
     let queue_pair = &mut pair.a.queue_pair;
     assert_eq!(refused(queue_pair.post_receive(receive)).capacity(), 10);
-    let send = Send { octets: vec![Bytes::from_static(b"late")], ..Send::default() };
+    let send = Send { octets: vec![Bytes::from_static(b"late")].into(), ..Send::default() };
     assert_eq!(refused(queue_pair.post_send(send)).octets.len(), 1);
-    let write = Write { octets: vec![Bytes::from_static(b"late")], ..Write::default() };
+    let write = Write { octets: vec![Bytes::from_static(b"late")].into(), ..Write::default() };
     assert_eq!(refused(queue_pair.post_write(write)).octets.len(), 1);
     let sources = vec![RemoteSegment { handle: 1, length: 1, offset: 0 }];
     assert_eq!(refused(queue_pair.post_read(Read { token: Token(1), sink, sources })).sink.capacity(), 10);

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{Lent, Read, Refused, RefusedReason, RemoteSegment, Send, Token, Write};
 use bytes::Bytes;
+use rpcrdma_env::Slices;
 use std::fmt::Debug;
 
 pub(super) const CASES: &[Case] = &[
@@ -110,9 +111,9 @@ async fn slices_are_limited(setup: Given) -> Verdict {
     let slices = |count: usize| vec![Bytes::from_static(b"s"); count];
     pair.a.send(slices(max), None, false);
     assert_eq!(pair.received(At::B).await.0.len(), max);
-    let send = Send { octets: slices(max + 1), ..Send::default() };
+    let send = Send { octets: slices(max + 1).into(), ..Send::default() };
     assert_eq!(limit(pair.a.queue_pair.post_send(send), max).octets.len(), max + 1);
-    let write = Write { octets: slices(max + 1), ..Write::default() };
+    let write = Write { octets: slices(max + 1).into(), ..Write::default() };
     assert_eq!(limit(pair.a.queue_pair.post_write(write), max).octets.len(), max + 1);
     pair.still_works().await;
     pair.finish().await;
@@ -125,7 +126,7 @@ async fn the_length_of_a_message_is_limited(setup: Given) -> Verdict {
         return Verdict::Skipped("too long messages are possible");
     }
     let mut pair = Pair::connect(&setup, Wish::default()).await;
-    let octets = vec![pair.ledger.share(&vec![1; max + 1])];
+    let octets: Slices = [pair.ledger.share(&vec![1; max + 1])].into_iter().collect();
     let send = Send { octets: octets.clone(), ..Send::default() };
     assert_eq!(limit(pair.a.queue_pair.post_send(send), max).octets, octets);
     let write = Write { octets: octets.clone(), ..Write::default() };
@@ -149,11 +150,11 @@ async fn posted_work_is_limited(setup: Given) -> Verdict {
         pair.a.say(b"");
     }
     // A device that works by itself may be done with some of it already.
-    let send = Send { token: Token(77), octets: vec![Bytes::from_static(b"more")], ..Send::default() };
+    let send = Send { token: Token(77), octets: vec![Bytes::from_static(b"more")].into(), ..Send::default() };
     if let Err(refused) = pair.a.queue_pair.post_send(send) {
         assert!(matches!(refused.reason, RefusedReason::Limit { max: m, .. } if m == max), "{:?}", refused.reason);
         assert_eq!(refused.returned.token, Token(77));
-        assert_eq!(refused.returned.octets, [Bytes::from_static(b"more")]);
+        assert_eq!(refused.returned.octets[..], [Bytes::from_static(b"more")]);
     }
     if room >= max {
         for _ in 0..max {
@@ -199,7 +200,8 @@ async fn an_invalidation_that_cannot_be_sent_is_refused(setup: Given) -> Verdict
         return Verdict::Skipped("it can be sent");
     }
     let mut pair = Pair::connect(&setup, Wish::default()).await;
-    let send = Send { token: Token(5), octets: vec![Bytes::from_static(b"x")], invalidate: Some(9), ..Send::default() };
+    let send =
+        Send { token: Token(5), octets: vec![Bytes::from_static(b"x")].into(), invalidate: Some(9), ..Send::default() };
     let refused = pair.a.queue_pair.post_send(send).expect_err("there is no such operation");
     assert!(matches!(refused.reason, RefusedReason::Unsupported(_)), "{:?}", refused.reason);
     assert_eq!((refused.returned.token, refused.returned.invalidate), (Token(5), Some(9)));

@@ -162,7 +162,7 @@ async fn writes_of_nothing_change_nothing(setup: Given) -> Verdict {
     let (token, sink) = pair.b.expose(pair.ledger.sink(10));
     let write = crate::Write {
         token: Token(900),
-        octets: Vec::new(),
+        octets: Default::default(),
         handle: sink.handle,
         offset: sink.offset,
         signaled: false,

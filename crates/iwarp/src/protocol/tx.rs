@@ -13,8 +13,9 @@ use super::{
     writes::{DoneWrites, Refused, Span},
 };
 use bytes::Bytes;
+use rpcrdma_env::Slices;
 use rpcrdma_fabric::{Completion, Send, Token, WorkError, WorkKind, Write};
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 use std::{collections::VecDeque, io::IoSlice};
 
 /// Octets framed ahead at most. One write takes them all if the socket does. Four writes per MiB: with more, the octets
@@ -80,7 +81,7 @@ struct Message {
     stag: u32,
     /// Of a tagged message: where its first octet goes.
     offset: u64,
-    parts: std::vec::IntoIter<Bytes>,
+    parts: smallvec::IntoIter<[Bytes; 2]>,
     part: Bytes,
     /// Octets framed and octets left.
     sent: usize,
@@ -89,7 +90,7 @@ struct Message {
 }
 
 impl Message {
-    fn new(opcode: Opcode, stag: u32, offset: u64, octets: Vec<Bytes>, report: Option<Report>) -> Self {
+    fn new(opcode: Opcode, stag: u32, offset: u64, octets: Slices, report: Option<Report>) -> Self {
         let left = octets.iter().map(Bytes::len).sum();
         Message { opcode, stag, offset, parts: octets.into_iter(), part: Bytes::new(), sent: 0, left, report }
     }
@@ -161,7 +162,7 @@ impl Transmitter {
 
     /// An RDMA Write without octets, of which nobody is told.
     pub(crate) fn nudge(&mut self) {
-        self.queue.push_back(Message::new(Opcode::Write, 0, 0, Vec::new(), None));
+        self.queue.push_back(Message::new(Opcode::Write, 0, 0, Slices::new(), None));
     }
 
     /// Whether anything was ever written.
@@ -170,13 +171,13 @@ impl Transmitter {
     }
 
     pub(crate) fn read_request(&mut self, request: ReadRequest) {
-        let octets = vec![Bytes::copy_from_slice(&request.encode())];
+        let octets = smallvec![Bytes::copy_from_slice(&request.encode())];
         self.queue.push_back(Message::new(Opcode::ReadRequest, 0, 0, octets, None));
     }
 
     /// Queues a Terminate.
     pub(crate) fn terminate(&mut self, payload: Vec<u8>) {
-        self.queue.push_back(Message::new(Opcode::Terminate, 0, 0, vec![payload.into()], None));
+        self.queue.push_back(Message::new(Opcode::Terminate, 0, 0, smallvec![payload.into()], None));
     }
 
     /// Reports all work as flushed, except for the Write of which the peer has `refused` a segment: if its octets have
@@ -216,7 +217,9 @@ impl Transmitter {
         if !answer {
             return self.queue.pop_front();
         }
-        served.pop_front().map(|s| Message::new(Opcode::ReadResponse, s.sink_stag, s.sink_offset, vec![s.octets], None))
+        served
+            .pop_front()
+            .map(|s| Message::new(Opcode::ReadResponse, s.sink_stag, s.sink_offset, smallvec![s.octets], None))
     }
 
     /// Frames the next segment of `message` and gives back what is left of it.
@@ -388,9 +391,9 @@ mod tests {
     #[test]
     fn golden_sends_without_crc() {
         let mut tx = tx(false);
-        tx.send(Send { octets: vec![Bytes::from_static(b"hello")], ..Send::default() });
+        tx.send(Send { octets: vec![Bytes::from_static(b"hello")].into(), ..Send::default() });
         tx.send(Send {
-            octets: vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cd")],
+            octets: vec![Bytes::from_static(b"ab"), Bytes::from_static(b"cd")].into(),
             invalidate: Some(0x01020304),
             solicited: true,
             ..Send::default()
@@ -405,7 +408,7 @@ mod tests {
     fn a_golden_write_with_crc() {
         let mut tx = tx(true);
         tx.write(Write {
-            octets: vec![Bytes::from_static(b"abc")],
+            octets: vec![Bytes::from_static(b"abc")].into(),
             handle: 0xAABBCCDD,
             offset: 0x10,
             ..Write::default()
@@ -443,8 +446,8 @@ mod tests {
         let cut = |from: usize, to: usize| Bytes::copy_from_slice(&message[from..to]);
         let parts = || vec![cut(0, 1), cut(1, 1500), Bytes::new(), cut(1500, 3000)];
         let mut tx = tx(true);
-        tx.send(Send { octets: parts(), ..Send::default() });
-        tx.write(Write { octets: parts(), handle: 5, offset: 1 << 40, ..Write::default() });
+        tx.send(Send { octets: parts().into(), ..Send::default() });
+        tx.write(Write { octets: parts().into(), handle: 5, offset: 1 << 40, ..Write::default() });
         let octets = drain(&mut tx, &mut VecDeque::new());
         let mut at = 0;
         let (mut sent, mut written) = (Vec::new(), Vec::new());
@@ -476,7 +479,7 @@ mod tests {
     fn work_and_answers_take_turns() {
         let mut tx = tx(false);
         for _ in 0..3 {
-            tx.write(Write { octets: vec![Bytes::from_static(b"w")], ..Write::default() });
+            tx.write(Write { octets: vec![Bytes::from_static(b"w")].into(), ..Write::default() });
         }
         let answer = || Served { sink_stag: 0, sink_offset: 0, octets: Bytes::from_static(b"r") };
         let mut served = VecDeque::from([answer(), answer()]);
@@ -489,7 +492,8 @@ mod tests {
     fn done_is_said_when_the_last_octet_is_written_and_only_if_asked_for() {
         let mut tx = tx(false);
         for (token, signaled) in [(1, true), (2, false), (3, true)] {
-            let send = Send { token: Token(token), octets: vec![vec![0; 100].into()], signaled, ..Send::default() };
+            let send =
+                Send { token: Token(token), octets: vec![vec![0; 100].into()].into(), signaled, ..Send::default() };
             tx.send(send);
         }
         tx.fill(&mut VecDeque::new());

@@ -181,7 +181,7 @@ calls! {
     Access, 4, Answer<AccessOk, Option<Attributes>>, with_attributes(sizes::WORD);
     ReadLink, 5, Answer<ReadLinkOk, Option<Attributes>>, ReplyShape {
         max_len: sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + sizes::WORD + padded(MAX_PATH_OCTETS),
-        items: vec![ItemRoom::new(MAX_PATH_OCTETS)],
+        items: vec![ItemRoom::new(MAX_PATH_OCTETS)].into(),
     };
     FileSystemStatus, 18, Answer<FileSystemStatusOk, Option<Attributes>>, with_attributes(6 * 8 + sizes::WORD);
     FileSystemInfo, 19, Answer<FileSystemInfoOk, Option<Attributes>>, with_attributes(7 * sizes::WORD + 8 + 8 + sizes::WORD);

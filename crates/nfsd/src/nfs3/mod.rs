@@ -99,6 +99,9 @@ fn is_dot(name: &[u8]) -> bool {
     matches!(name, b"." | b"..")
 }
 
+/// Room for the results of most procedures, in octets.
+const SHORT_RESULT_OCTETS: usize = 192;
+
 /// Decodes the arguments, all of them, and executes.
 pub(crate) fn execute<A, R, F>(
     mut args: Decoder,
@@ -116,9 +119,10 @@ where
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
         Ok(decoded) => {
             let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
+            let scratch = it.context.connection.scratch.clone();
             let call = call(it, decoded);
             Box::pin(async move {
-                let mut encoder = Encoder::new();
+                let mut encoder = scratch.encoder(SHORT_RESULT_OCTETS);
                 let answer = call.await;
                 server.answered(answer.status(), &subject);
                 answer.encode(&mut encoder);

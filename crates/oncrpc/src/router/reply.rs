@@ -5,20 +5,61 @@
 //! 5.3.3.1).
 
 use crate::{Answered, OpaqueAuth, Outcome, Rejection, ReplyFlavour, ReplyHeader, Unanswered};
-use rpcrdma_xdr::{Decoder, Encoder, Part, Payload, Stream};
+use bytes::Bytes;
+use rpcrdma_xdr::{Decoder, Encoder, Part, Payload, SharedScratch, Stream};
 
-/// What a call is answered with.
-pub(super) fn reply(xid: u32, flavour: Option<&dyn ReplyFlavour>, result: Result<Payload, Rejection>) -> Outcome {
+/// Room for results that are copied behind the header.
+const SHORT_RESULT_OCTETS: usize = 256;
+
+/// A run that is longer has memory of its own already: [`rpcrdma_env::Scratch`] gives it none of what is shared.
+const MAX_COPY_OCTETS: usize = 1024;
+
+/// What a call is answered with, if nobody keeps the answer.
+pub(super) fn reply(
+    scratch: &SharedScratch,
+    xid: u32,
+    flavour: Option<&dyn ReplyFlavour>,
+    result: Result<Payload, Rejection>,
+) -> Outcome {
     match flavour {
         Some(flavour) => protect(xid, flavour, result),
-        None => Outcome::Reply(plain(xid, result)),
+        None => Outcome::Reply(short(scratch, xid, result)),
     }
+}
+
+/// A reply without any protection, in memory that it shares with others; short results stand behind the header.
+fn short(scratch: &SharedScratch, xid: u32, result: Result<Payload, Rejection>) -> Payload {
+    let (status, results) = split(result);
+    let mut encoder = scratch.encoder(crate::REPLY_HEADER_OCTETS + 8 + SHORT_RESULT_OCTETS);
+    ReplyHeader { xid, verifier: OpaqueAuth::none(), status }.encode(&mut encoder);
+    if status.is_ok() {
+        encoder.payload(results);
+    }
+    encoder.finish()
 }
 
 /// What a flavour has answered by itself.
 pub(super) fn answered(xid: u32, answered: Answered) -> Outcome {
     let Answered { verifier, result } = answered;
     Outcome::Reply(whole(xid, verifier, result))
+}
+
+/// A reply without any protection that may be kept: it has memory of its own, as short results may lie among those of
+/// others, which would be kept with them. Its header is a run of its own.
+pub(super) fn kept(xid: u32, result: Result<Payload, Rejection>) -> Payload {
+    plain(xid, result.map(apart))
+}
+
+/// The same stream, whose short runs are copied to memory of their own.
+fn apart(results: Payload) -> Payload {
+    let copy = |run: Bytes| if run.len() <= MAX_COPY_OCTETS { Bytes::copy_from_slice(&run) } else { run };
+    results.into_parts().into_iter().fold(Payload::new(), |mut apart, part| {
+        match part {
+            Part::Run(run) => apart.push_run(copy(run)),
+            Part::Item(data) => apart.push_item(data),
+        }
+        apart
+    })
 }
 
 /// A reply without any protection. Its header is a run of its own.
@@ -61,15 +102,49 @@ fn protect(xid: u32, flavour: &dyn ReplyFlavour, result: Result<Payload, Rejecti
     }
 }
 
+/// A reply whose header is a run of its own.
 fn whole(xid: u32, verifier: OpaqueAuth, result: Result<Payload, Rejection>) -> Payload {
-    let (status, results) = match result {
-        Ok(results) => (Ok(()), results),
-        Err(rejection) => (Err(rejection), Payload::new()),
-    };
+    let (status, results) = split(result);
     let mut encoder = Encoder::with_capacity(crate::REPLY_HEADER_OCTETS + verifier.body.len() + 8);
     ReplyHeader { xid, verifier, status }.encode(&mut encoder);
+    let mut reply = encoder.finish();
     if status.is_ok() {
-        encoder.payload(results);
+        reply.append(results);
     }
-    encoder.finish()
+    reply
+}
+
+fn split(result: Result<Payload, Rejection>) -> (Result<(), Rejection>, Payload) {
+    match result {
+        Ok(results) => (Ok(()), results),
+        Err(rejection) => (Err(rejection), Payload::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A kept reply would keep 2 KiB of its connection's otherwise, and the duplicate request cache counts its octets.
+    #[test]
+    fn a_reply_that_is_kept_keeps_no_memory_of_others() {
+        let scratch = SharedScratch::default();
+        let results = || {
+            let mut encoder = scratch.encoder(8);
+            encoder.u64(7);
+            encoder.finish()
+        };
+        let (first, second) = (kept(1, Ok(results())), results());
+        let ends = |payload: &Payload| match payload.parts().last() {
+            Some(Part::Run(run)) => run.as_ptr().wrapping_add(run.len()),
+            _ => panic!("no results"),
+        };
+        assert_eq!(first.to_bytes()[24..], 7u64.to_be_bytes());
+        let begins = ends(&second).wrapping_sub(second.len());
+        drop(second);
+        assert_ne!(ends(&first), begins, "the results that came next lie elsewhere");
+        let header = short(&scratch, 1, Ok(results()));
+        assert_eq!(header.parts().len(), 1, "a reply that nobody keeps is one run");
+        assert_eq!(header.to_bytes(), first.to_bytes());
+    }
 }

@@ -12,7 +12,7 @@ use super::{
     reverse::Reverse,
 };
 use crate::{
-    CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind,
+    Begun, CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind,
     peek::{Direction, peek_direction},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -294,11 +294,9 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
     }
 
     fn dispatch(&mut self, message: Stream, cx: &mut Context<'_>) {
-        let mut call = self.handler.handle(self.context.clone(), message);
-        // Most calls are answered at once.
-        match call.as_mut().poll(cx) {
-            Poll::Ready(outcome) => self.answer(outcome),
-            Poll::Pending => self.calls.push(call),
+        match self.handler.begin(self.context.clone(), message, cx) {
+            Begun::Done(outcome) => self.answer(outcome),
+            Begun::Waits(call) => self.calls.push(call),
         }
     }
 

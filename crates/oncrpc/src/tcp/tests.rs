@@ -122,7 +122,7 @@ fn item(octets: Vec<u8>) -> Payload {
 
 fn echo(client: &Client, octets: Vec<u8>) -> crate::Call {
     let max_len = 8 + octets.len();
-    client.call(1, item(octets), ReplyShape { max_len, items: vec![ItemRoom::new(max_len - 8)] })
+    client.call(1, item(octets), ReplyShape { max_len, items: vec![ItemRoom::new(max_len - 8)].into() })
 }
 
 #[tokio::test]
@@ -335,7 +335,7 @@ async fn misuse_is_told_before_anything_is_sent() {
     let request = Request {
         xid: 1,
         message: Payload::new(),
-        reply: ReplyShape { max_len: 100, items: vec![room] },
+        reply: ReplyShape { max_len: 100, items: vec![room].into() },
         repeatable: false,
     };
     let refused = transport.call(request).await;
@@ -352,7 +352,7 @@ async fn a_cancelled_call_gives_its_buffers_back() {
     let (connector, _far) = prepared(1);
     let (client, _) = client_of(connector, ClientOptions::default()).await;
     let rooms = [8, 16].map(|len| ItemRoom::lend(Buffer::from_vec(vec![0; len])));
-    let call = client.call(4, Payload::new(), ReplyShape { max_len: 100, items: rooms.into() });
+    let call = client.call(4, Payload::new(), ReplyShape { max_len: 100, items: rooms.into_iter().collect() });
     let lent: Vec<_> = call.cancel().await.buffers.iter().map(Buffer::capacity).collect();
     assert_eq!(lent, [8, 16]);
 }

@@ -92,7 +92,7 @@ fn memory_that_is_too_small_for_the_next_attempt_is_not_lent_again() {
 #[test]
 fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     let lent = |lent: bool| ItemRoom { max_len: 100, buffer: lent.then(|| Buffer::from_vec(vec![0; 100])) };
-    let shape = ReplyShape { max_len: 1000, items: vec![lent(true), lent(false), lent(false)] };
+    let shape = ReplyShape { max_len: 1000, items: vec![lent(true), lent(false), lent(false)].into() };
     let (mut calls, mut receiver) = table(1, shape);
     for index in 1..3 {
         let buffer = calls.lend(CALL, SinkPlace::Item(index), 100).unwrap();
@@ -101,7 +101,7 @@ fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     calls.sent(XID);
     let item = |offered, returned| PlacedItem { offered, returned };
     let base = ReplyBase::Inline(bytes::Bytes::from_static(&[0; 12]));
-    let reply = ReplyParts { base, items: vec![item(0, 0), item(0, 0), item(100, 60)] };
+    let reply = ReplyParts { base, items: vec![item(0, 0), item(0, 0), item(100, 60)].into() };
     let answered = Event::Answered { xid: XID, inline_octets: 12, placed_octets: 60, retransmitted: false };
     assert_eq!(calls.complete(CALL, reply), Some(answered));
     let reply = receiver.try_recv().unwrap().unwrap();

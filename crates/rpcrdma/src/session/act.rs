@@ -125,7 +125,7 @@ impl Session {
     pub(super) fn post_receives(&mut self, count: usize) {
         self.observer.event(self.peer, &Event::ReceivesPosted { count });
         for _ in 0..count {
-            match self.receives.try_allocate(self.receive_octets) {
+            match self.inbox.receive(self.receive_octets, &*self.receives) {
                 Some(buffer) => {
                     let posted = self.qp.post_receive(buffer);
                     self.posted(posted);

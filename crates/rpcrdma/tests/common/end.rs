@@ -72,6 +72,6 @@ impl End {
 
     /// Posts a message, whether there is a credit or not. It goes out when the queue pair is next polled.
     pub fn post(&mut self, octets: Vec<Bytes>, invalidate: Option<u32>) {
-        let _ = self.qp.post_send(Send { token: Token(1), octets, invalidate, ..Send::default() });
+        let _ = self.qp.post_send(Send { token: Token(1), octets: octets.into(), invalidate, ..Send::default() });
     }
 }

@@ -155,7 +155,7 @@ fn item_shape(len: usize, allocator: Option<&dyn Allocator>) -> ReplyShape {
         Some(allocator) => ItemRoom { max_len: len, buffer: allocator.try_allocate(len) },
         None => ItemRoom::new(len),
     };
-    ReplyShape { max_len: 12 + padded(len), items: vec![room] }
+    ReplyShape { max_len: 12 + padded(len), items: vec![room].into() }
 }
 
 /// Starts a READ that sleeps first, into the caller's memory.
@@ -204,7 +204,7 @@ pub async fn swap(client: &Client, first: usize, second: usize) {
     args.item(pattern(first, 1).into());
     args.item(pattern(second, 2).into());
     let max_len = 12 + padded(first) + padded(second);
-    let shape = ReplyShape { max_len, items: vec![ItemRoom::new(second), ItemRoom::new(first)] };
+    let shape = ReplyShape { max_len, items: vec![ItemRoom::new(second), ItemRoom::new(first)].into() };
     let mut results = client.call(SWAP, args.finish(), shape).await.unwrap();
     assert_eq!(results.decoder.item(MAX).unwrap().into_bytes(), pattern(second, 2));
     assert_eq!(results.decoder.u32().unwrap(), 7);

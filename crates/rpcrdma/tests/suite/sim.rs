@@ -440,7 +440,7 @@ fn misuse_is_told_at_the_limit_and_nothing_is_sent() {
         };
         let lent = |capacity: usize| {
             let buffer = Some(Buffer::from_vec(vec![0; capacity]));
-            ReplyShape { max_len: 20_000, items: vec![ItemRoom { max_len: 10_000, buffer }] }
+            ReplyShape { max_len: 20_000, items: vec![ItemRoom { max_len: 10_000, buffer }].into() }
         };
         let sent = || log.count(|event| matches!(event, Event::Sent(about) if about.kind == MessageKind::Call));
         let before = sent();

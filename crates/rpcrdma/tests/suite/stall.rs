@@ -224,7 +224,7 @@ fn call_with(xid: u32, lists: Lists, procedure: u32, args: &[u32]) -> Bytes {
 #[test]
 fn a_peer_that_serves_no_reads_is_dropped_with_the_memory_that_it_held() {
     let segment = Segment { handle: 1, length: 1 << 20, offset: 0 };
-    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }].into()), ..Lists::default() };
     let (ended, took, memory) = serve(&[call(lists, common::WRITE, &[1, 1 << 20])]);
     assert_eq!(ended, Err(ConnectionError::Stalled { after: STALL_LIMIT }));
     assert_eq!(took, STALL_LIMIT, "neither sooner nor later");
@@ -235,7 +235,7 @@ fn a_peer_that_serves_no_reads_is_dropped_with_the_memory_that_it_held() {
 fn writes(count: usize, octets: u32) -> Vec<Bytes> {
     let write = |xid| {
         let segment = Segment { handle: 1, length: octets, offset: 0 };
-        let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+        let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }].into()), ..Lists::default() };
         call_with(xid, lists, common::WRITE, &[1, octets])
     };
     let first = call_with(1000, Lists::default(), common::READ, &[0, 0, 100, 1]);
@@ -281,7 +281,7 @@ fn a_peer_that_takes_no_data_has_no_further_calls_executed() {
     let reads: Vec<_> = (1..=8)
         .map(|handle| {
             let segment = Segment { handle, length: 400_000, offset: 0 };
-            let lists = Lists { writes: WriteList(vec![WriteChunk(vec![segment])]), ..Lists::default() };
+            let lists = Lists { writes: WriteList(vec![WriteChunk(vec![segment].into())].into()), ..Lists::default() };
             call_with(handle, lists, common::READ, &[0, 0, 400_000, 1])
         })
         .collect();
@@ -303,7 +303,7 @@ fn a_connection_that_does_not_close_is_dropped() {
 #[test]
 fn the_time_to_close_begins_with_the_end() {
     let segment = Segment { handle: 1, length: 4096, offset: 0 };
-    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }]), ..Lists::default() };
+    let lists = Lists { reads: ReadList(vec![ReadSegment { position: 48, segment }].into()), ..Lists::default() };
     let unread = call(lists, common::WRITE, &[1, 4096]);
     // There is no credit for a second call.
     let fault = call_with(2, Lists::default(), common::READ, &[0, 0, 100, 1]);

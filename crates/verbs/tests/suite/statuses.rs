@@ -44,7 +44,7 @@ fn buffer(octets: usize) -> Buffer {
 }
 
 fn send(octets: usize) -> Send {
-    Send { token: Token(1), octets: vec![Bytes::from(vec![7; octets])], signaled: true, ..Send::default() }
+    Send { token: Token(1), octets: vec![Bytes::from(vec![7; octets])].into(), signaled: true, ..Send::default() }
 }
 
 /// A connection whose two ends have receives of such lengths. Its first Send has gone from the one that connects.
@@ -165,7 +165,7 @@ async fn an_access_that_the_peer_does_not_allow() {
                 (WorkKind::Read, a.post_read(read).is_err())
             } else {
                 let octets = vec![Bytes::from_static(b"12345678")];
-                let write = Write { token: Token(2), octets, handle, offset, signaled: true };
+                let write = Write { token: Token(2), octets: octets.into(), handle, offset, signaled: true };
                 (WorkKind::Write, a.post_write(write).is_err())
             };
             assert!(!refused);

@@ -62,11 +62,11 @@ mod tests {
     /// proves: V2-5.2.4-b
     #[test]
     fn segments_are_counted_in_chunks_of_all_three_kinds() {
-        let chunk = |segments| WriteChunk(vec![Segment::default(); segments]);
+        let chunk = |segments| WriteChunk(vec![Segment::default(); segments].into());
         let read = ReadSegment { position: 0, segment: Segment::default() };
         let lists = Lists {
-            reads: ReadList(vec![read; 3]),
-            writes: WriteList(vec![chunk(2), chunk(0), chunk(5)]),
+            reads: ReadList(vec![read; 3].into()),
+            writes: WriteList(vec![chunk(2), chunk(0), chunk(5)].into()),
             reply: Some(chunk(4)),
         };
         assert_eq!(lists.segment_count(), 3 + 7 + 4);

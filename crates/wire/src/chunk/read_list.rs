@@ -8,6 +8,7 @@ use super::segment::{Segment, total};
 use crate::cursor::Cursor;
 use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
+use smallvec::SmallVec;
 
 /// One entry of the Read list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +30,7 @@ pub struct ReadChunk {
     /// Their Position.
     pub position: u32,
     /// Their places, in list order.
-    pub segments: Vec<Segment>,
+    pub segments: SmallVec<[Segment; 1]>,
 }
 
 impl ReadChunk {
@@ -46,7 +47,7 @@ impl ReadChunk {
 
 /// The Read list of a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReadList(pub Vec<ReadSegment>);
+pub struct ReadList(pub SmallVec<[ReadSegment; 1]>);
 
 impl ReadList {
     /// The entries, in list order.
@@ -60,8 +61,8 @@ impl ReadList {
     }
 
     /// The chunks in the order of their Positions, whatever the order of the list.
-    pub fn chunks(&self) -> Vec<ReadChunk> {
-        let mut sorted: Vec<&ReadSegment> = self.0.iter().collect();
+    pub fn chunks(&self) -> SmallVec<[ReadChunk; 1]> {
+        let mut sorted: SmallVec<[&ReadSegment; 4]> = self.0.iter().collect();
         // Stable: segments of one chunk stay in list order.
         sorted.sort_by_key(|entry| entry.position);
         sorted
@@ -79,7 +80,7 @@ impl ReadList {
     }
 
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let mut entries = Vec::new();
+        let mut entries = SmallVec::new();
         while cursor.present("presence word of a read segment")? {
             entries.push(ReadSegment { position: cursor.u32()?, segment: Segment::decode(cursor)? });
         }
@@ -104,7 +105,7 @@ mod tests {
     #[test]
     fn segments_of_equal_position_make_a_chunk_in_list_order() {
         let entry = |position, length| ReadSegment { position, segment: Segment { handle: 1, length, offset: 0 } };
-        let list = ReadList(vec![entry(40, 5), entry(8, 1), entry(40, 2), entry(8, 3)]);
+        let list = ReadList(vec![entry(40, 5), entry(8, 1), entry(40, 2), entry(8, 3)].into());
         let chunks = list.chunks();
         let summary: Vec<_> = chunks
             .iter()
@@ -112,14 +113,14 @@ mod tests {
             .collect();
         assert_eq!(summary, [(8, vec![1, 3], 4), (40, vec![5, 2], 7)]);
         assert!(chunks.iter().all(|chunk| !chunk.is_empty()));
-        assert!(ReadList(vec![entry(8, 0), entry(8, 0)]).chunks().iter().all(ReadChunk::is_empty));
+        assert!(ReadList(vec![entry(8, 0), entry(8, 0)].into()).chunks().iter().all(ReadChunk::is_empty));
     }
 
     /// proves: V1-4.1.2-a, V1-4.7-a, V1-4.7-b
     #[test]
     fn an_entry_is_a_word_a_position_and_a_segment() {
         let segment = Segment { handle: 0x0102_0304, length: 5, offset: 0x1122_3344_5566_7788 };
-        let list = ReadList(vec![ReadSegment { position: 60, segment }]);
+        let list = ReadList(vec![ReadSegment { position: 60, segment }].into());
         let mut out = Vec::new();
         list.encode(&mut out);
         let expected =

@@ -8,10 +8,11 @@ use super::segment::{Segment, total};
 use crate::cursor::Cursor;
 use bytes::BufMut;
 use rpcrdma_xdr::DecodeError;
+use smallvec::SmallVec;
 
 /// A Write chunk or the Reply chunk.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteChunk(pub Vec<Segment>);
+pub struct WriteChunk(pub SmallVec<[Segment; 1]>);
 
 impl WriteChunk {
     /// The segments, in the order in which they are filled.
@@ -78,7 +79,7 @@ impl WriteChunk {
 
 /// The Write list of a header.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteList(pub Vec<WriteChunk>);
+pub struct WriteList(pub SmallVec<[WriteChunk; 1]>);
 
 impl WriteList {
     /// The chunks, in list order.
@@ -97,7 +98,7 @@ impl WriteList {
     }
 
     pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, DecodeError> {
-        let mut chunks = Vec::new();
+        let mut chunks = SmallVec::new();
         while cursor.present("presence word of a Write chunk")? {
             chunks.push(WriteChunk::decode(cursor)?);
         }
@@ -144,7 +145,7 @@ mod tests {
         let words =
             |out: &[u8]| out.chunks_exact(4).map(|w| u32::from_be_bytes([w[0], w[1], w[2], w[3]])).collect::<Vec<_>>();
         let mut out = Vec::new();
-        let list = WriteList(vec![chunk(&[1, 2]), chunk(&[3])]);
+        let list = WriteList(vec![chunk(&[1, 2]), chunk(&[3])].into());
         list.encode(&mut out);
         assert_eq!(words(&out), [1, 2, 9, 1, 0, 0, 9, 2, 0, 0, 1, 1, 9, 3, 0, 0, 0]);
         assert_eq!(out.len(), list.encoded_len());

@@ -70,9 +70,9 @@ mod tests {
         let chunks = Chunks {
             inv_handle: 7,
             lists: Lists {
-                reads: ReadList(vec![ReadSegment { position: 40, segment: segment(5) }]),
-                writes: WriteList(vec![WriteChunk(vec![segment(6), segment(7)]), WriteChunk(Vec::new())]),
-                reply: Some(WriteChunk(vec![segment(8)])),
+                reads: ReadList(vec![ReadSegment { position: 40, segment: segment(5) }].into()),
+                writes: WriteList(vec![WriteChunk(vec![segment(6), segment(7)].into()), WriteChunk::default()].into()),
+                reply: Some(WriteChunk(vec![segment(8)].into())),
             },
         };
         let mut out = Vec::new();
@@ -90,13 +90,15 @@ mod tests {
     #[test]
     fn only_a_handle_of_the_same_header_may_be_invalidated() {
         let segment = Segment { handle: 9, length: 1, offset: 0 };
-        let mut chunks =
-            Chunks { inv_handle: 9, lists: Lists { reply: Some(WriteChunk(vec![segment])), ..Lists::default() } };
+        let mut chunks = Chunks {
+            inv_handle: 9,
+            lists: Lists { reply: Some(WriteChunk(vec![segment].into())), ..Lists::default() },
+        };
         assert_eq!(chunks.invalidatable(), Some(9));
         chunks.inv_handle = 8;
         assert_eq!(chunks.invalidatable(), None);
         chunks.inv_handle = 0;
-        chunks.lists.reply = Some(WriteChunk(vec![Segment { handle: 0, ..segment }]));
+        chunks.lists.reply = Some(WriteChunk(vec![Segment { handle: 0, ..segment }].into()));
         assert_eq!(chunks.invalidatable(), None, "zero is no handle");
     }
 }

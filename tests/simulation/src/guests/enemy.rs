@@ -201,7 +201,7 @@ impl Enemy {
         if self.known.sent.len() > MEMORY {
             self.known.sent.pop_front();
         }
-        let _ = self.qp.post_send(Send { octets: vec![octets], invalidate, ..Send::default() });
+        let _ = self.qp.post_send(Send { octets: vec![octets].into(), invalidate, ..Send::default() });
     }
 
     /// Lends memory of any size, for either use.
@@ -255,7 +255,7 @@ impl Enemy {
         let length = length.min(1 << 20);
         if self.random.below(2) == 0 {
             let octets = vec![pattern(length as usize, 11).into()];
-            let _ = self.qp.post_write(Write { octets, handle, offset, ..Write::default() });
+            let _ = self.qp.post_write(Write { octets: octets.into(), handle, offset, ..Write::default() });
         } else {
             let sink = Buffer::from_vec(vec![0; length as usize]);
             let sources = vec![RemoteSegment { handle, length, offset }];

@@ -61,9 +61,9 @@ pub(super) fn draw(known: &Known, random: &dyn Random) -> Lists {
         let position = position(random);
         reads.extend(segments(known, random).into_iter().map(|segment| ReadSegment { position, segment }));
     }
-    let writes = (0..random.below(3)).map(|_| WriteChunk(segments(known, random))).collect();
-    let reply = (random.below(3) == 0).then(|| WriteChunk(segments(known, random)));
-    Lists { reads: ReadList(reads), writes: WriteList(writes), reply }
+    let writes = (0..random.below(3)).map(|_| WriteChunk(segments(known, random).into())).collect();
+    let reply = (random.below(3) == 0).then(|| WriteChunk(segments(known, random).into()));
+    Lists { reads: ReadList(reads.into()), writes: WriteList(writes), reply }
 }
 
 /// Those of a call, as a reply repeats them: right, or with one thing changed.
@@ -71,12 +71,12 @@ pub(super) fn echo(lists: &Lists, known: &Known, random: &dyn Random) -> Lists {
     let mut echo = Lists { reads: ReadList::default(), ..lists.clone() };
     let chunks = &mut echo.writes.0;
     match random.below(10) {
-        0 => chunks.push(WriteChunk(segments(known, random))),
+        0 => chunks.push(WriteChunk(segments(known, random).into())),
         1 => {
             chunks.pop();
         }
         2 => echo.reads = lists.reads.clone(),
-        3 => echo.reply = Some(WriteChunk(segments(known, random))),
+        3 => echo.reply = Some(WriteChunk(segments(known, random).into())),
         4 => echo.reply = None,
         5 => return draw(known, random),
         change => {

@@ -234,6 +234,6 @@ impl Stranger {
 
 impl Line {
     fn send(&mut self, octets: Bytes) -> Option<()> {
-        self.qp.post_send(Send { octets: vec![octets], ..Send::default() }).ok()
+        self.qp.post_send(Send { octets: vec![octets].into(), ..Send::default() }).ok()
     }
 }

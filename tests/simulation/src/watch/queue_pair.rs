@@ -84,7 +84,7 @@ impl WatchedQueuePair {
         {
             let octets = vec![Bytes::copy_from_slice(buffer.filled())];
             let end = End { initiator: !self.end.initiator, ..self.end };
-            recorder.send(end, &Send { octets, invalidate, ..Send::default() });
+            recorder.send(end, &Send { octets: octets.into(), invalidate, ..Send::default() });
         }
     }
 

@@ -114,7 +114,7 @@ impl Scene {
     }
 
     fn send(&mut self, message: Vec<u8>) {
-        self.qp.post_send(Send { octets: vec![message.into()], ..Send::default() }).unwrap();
+        self.qp.post_send(Send { octets: vec![message.into()].into(), ..Send::default() }).unwrap();
     }
 
     fn hear(&mut self, message: &[u8]) {

@@ -140,7 +140,7 @@ impl Lending<'_> {
                 lists.reply = Some(self.room(REPLY_HEAD + 12 + work.wanted.next_multiple_of(4))?);
             }
             if inline.len() > SHORT_OCTETS {
-                lists.reads.0 = self.reads(0, &inline.into())?;
+                lists.reads.0 = self.reads(0, &inline.into())?.into();
                 return Some((lists, Vec::new(), true));
             }
             return Some((lists, inline, false));
@@ -155,7 +155,7 @@ impl Lending<'_> {
             lists.writes.0.push(self.room(second_octets(work.wanted))?);
         }
         debug_assert!(matches!(work.procedure, ITEMS | PAIR));
-        Some((Lists { reads: ReadList(reads), ..lists }, inline, false))
+        Some((Lists { reads: ReadList(reads.into()), ..lists }, inline, false))
     }
 
     /// How many octets each segment of a chunk has, in all `octets`.
@@ -197,6 +197,6 @@ impl Lending<'_> {
         let more = if self.random.below(2) == 0 { self.random.below(500) as usize } else { 0 };
         let lengths = self.lengths(octets + more);
         let segments = lengths.into_iter().map(|len| self.expose(Lent::Sink(Buffer::from_vec(vec![0; len]))));
-        segments.collect::<Option<Vec<_>>>().map(WriteChunk)
+        segments.collect::<Option<Vec<_>>>().map(|segments| WriteChunk(segments.into()))
     }
 }

@@ -1,0 +1,84 @@
+//! Memory for short runs of octets that are made one after the other, such as the headers of a connection.
+//!
+//! They are written to one piece of memory, which is used again once all of them are gone, so that a run costs no
+//! allocation. Whoever keeps one keeps the whole piece: what is kept for long belongs into memory of its own.
+
+use bytes::{Bytes, BytesMut};
+
+/// The memory that is taken at a time, in octets.
+const PIECE_OCTETS: usize = 2048;
+
+/// Memory for short runs of octets. Empty, it has none.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// What is left of the present piece.
+    rest: BytesMut,
+}
+
+impl Scratch {
+    /// The octets that `fill` appends, of which there should be `octets` at most.
+    pub fn write(&mut self, octets: usize, fill: impl FnOnce(&mut BytesMut)) -> Bytes {
+        let mut run = self.lend(octets);
+        fill(&mut run);
+        let written = run.split().freeze();
+        self.give_back(run);
+        written
+    }
+
+    /// Memory for `octets`, none of it written to. A long run has memory of its own.
+    pub fn lend(&mut self, octets: usize) -> BytesMut {
+        if octets > PIECE_OCTETS / 2 {
+            return BytesMut::with_capacity(octets);
+        }
+        if self.rest.capacity() < octets {
+            // Takes the same piece again from its beginning if nothing of it is in use.
+            self.rest.reserve(PIECE_OCTETS);
+        }
+        std::mem::take(&mut self.rest)
+    }
+
+    /// What is left of memory that was lent.
+    pub fn give_back(&mut self, mut rest: BytesMut) {
+        rest.clear();
+        if rest.capacity() > self.rest.capacity() && rest.capacity() <= PIECE_OCTETS {
+            self.rest = rest;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(scratch: &mut Scratch, octet: u8, octets: usize) -> Bytes {
+        scratch.write(octets, |out| out.resize(octets, octet))
+    }
+
+    #[test]
+    fn runs_lie_one_behind_the_other_and_keep_what_was_written() {
+        let mut scratch = Scratch::default();
+        let runs: Vec<Bytes> = (0..100).map(|n| run(&mut scratch, n, 60)).collect();
+        assert_eq!(runs[0].as_ptr().wrapping_add(60), runs[1].as_ptr());
+        assert!(runs.iter().zip(0..).all(|(run, n)| run.len() == 60 && run.iter().all(|octet| *octet == n)));
+    }
+
+    #[test]
+    fn memory_is_used_again_when_all_runs_of_it_are_gone() {
+        let mut scratch = Scratch::default();
+        let first = run(&mut scratch, 0, 60).as_ptr();
+        let again = (0..100).map(|n| run(&mut scratch, n, 60)).filter(|run| run.as_ptr() == first).count();
+        assert!(again >= 2, "{again} times in a hundred runs");
+        let kept = run(&mut scratch, 7, 60);
+        (0..100).for_each(|n| drop(run(&mut scratch, n, 60)));
+        assert_eq!(kept, [7; 60][..]);
+    }
+
+    #[test]
+    fn a_long_run_has_memory_of_its_own() {
+        let mut scratch = Scratch::default();
+        let short = run(&mut scratch, 1, PIECE_OCTETS / 2);
+        let long = run(&mut scratch, 2, PIECE_OCTETS / 2 + 1);
+        assert_eq!((short.len(), long.len()), (PIECE_OCTETS / 2, PIECE_OCTETS / 2 + 1));
+        assert_eq!(run(&mut scratch, 3, 8).as_ptr(), short.as_ptr().wrapping_add(short.len()));
+    }
+}

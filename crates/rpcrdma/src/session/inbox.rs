@@ -1,0 +1,78 @@
+//! Messages that have come: out of their receives.
+//!
+//! A short message is copied to memory that it shares with others, and its receive is posted again: that costs less
+//! than a receive of its own. A long one stays where it is. Owns receives that wait to be posted.
+
+use bytes::Bytes;
+use rpcrdma_env::{Allocator, Buffer, Scratch};
+
+/// Messages of at most so many octets are copied: small calls and replies, whose copy costs less than an allocation.
+const COPIED_OCTETS: usize = 512;
+/// Receives that wait to be posted. They have no memory, where the pool can take it back.
+const SPARE_RECEIVES: usize = 16;
+
+#[derive(Default)]
+pub(super) struct Inbox {
+    scratch: Scratch,
+    spare: Vec<Buffer>,
+}
+
+impl Inbox {
+    /// The message in a receive.
+    pub(super) fn take(&mut self, mut receive: Buffer) -> Bytes {
+        let octets = receive.len();
+        if octets > COPIED_OCTETS {
+            return receive.freeze();
+        }
+        let message = self.scratch.write(octets, |out| out.extend_from_slice(receive.filled()));
+        if self.spare.len() < SPARE_RECEIVES {
+            receive.clear();
+            self.spare.push(receive);
+        }
+        message
+    }
+
+    /// A receive of at least `octets`.
+    pub(super) fn receive(&mut self, octets: usize, receives: &dyn Allocator) -> Option<Buffer> {
+        let spare = self.spare.pop().filter(|spare| spare.capacity() >= octets);
+        spare.or_else(|| receives.try_allocate(octets))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_env::Heap;
+
+    fn received(inbox: &mut Inbox, octets: usize) -> (Bytes, *const u8) {
+        let mut receive = inbox.receive(4096, &Heap).unwrap();
+        receive.octets_mut()[..octets].fill(octets as u8);
+        receive.set_len(octets);
+        let at = receive.filled().as_ptr();
+        (inbox.take(receive), at)
+    }
+
+    #[test]
+    fn a_short_message_leaves_its_receive_and_a_long_one_stays() {
+        let mut inbox = Inbox::default();
+        let (first, place) = received(&mut inbox, COPIED_OCTETS);
+        assert_ne!(first.as_ptr(), place);
+        let (second, again) = received(&mut inbox, 7);
+        assert_eq!(again, place, "the same receive");
+        assert_eq!((&first[..], &second[..]), (&[0; COPIED_OCTETS][..], &[7; 7][..]), "each as it came");
+        let (long, place) = received(&mut inbox, COPIED_OCTETS + 1);
+        assert_eq!((long.as_ptr(), long.len()), (place, COPIED_OCTETS + 1));
+        let (_, other) = received(&mut inbox, 7);
+        assert_ne!(other, place, "its memory is in use");
+    }
+
+    #[test]
+    fn no_more_than_so_many_receives_wait() {
+        let mut inbox = Inbox::default();
+        for _ in 0..SPARE_RECEIVES + 2 {
+            inbox.take(Buffer::from_vec(vec![0; 64]));
+        }
+        assert_eq!(inbox.spare.len(), SPARE_RECEIVES);
+        assert_eq!(inbox.receive(65, &Heap).unwrap().capacity(), 65, "one that is too small is not taken");
+    }
+}
