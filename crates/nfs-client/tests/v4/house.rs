@@ -125,6 +125,11 @@ impl Wire {
         *self.mangle.lock().unwrap() = Some(Box::new(script));
     }
 
+    /// From now on calls come by the connection of another wire: their own has ended.
+    pub(crate) fn takes_connection_of(&self, other: &Self) {
+        *self.connection.lock().unwrap() = other.connection.lock().unwrap().clone();
+    }
+
     pub(crate) fn honest(&self) {
         *self.mangle.lock().unwrap() = None;
         *self.before.lock().unwrap() = None;

@@ -173,6 +173,31 @@ async fn a_lost_session_is_replaced() {
     nfs.close(opened).await.unwrap();
 }
 
+/// The server takes the end of a session from its own connections alone (RFC 8881 section 18.37.3), and that of a
+/// client from nobody as long as it has a session. None of them may be left when the session is given up.
+#[tokio::test(start_paused = true)]
+async fn a_session_without_connections_does_not_stay() {
+    for minor in 1..=2 {
+        let (house, nfs, wire, _root) = at_home(minor).await;
+        let (spare, own, mut once) = (house.wire(), wire.clone(), true);
+        wire.calls();
+        wire.after(move |call, results| {
+            if once && matches!(call.ops.first(), Some(Args::Sequence(_))) {
+                once = false;
+                own.takes_connection_of(&spare);
+                (results.status, results.results) = (Status::BADSLOT, vec![Outcome::Sequence(Err(Status::BADSLOT))]);
+            }
+            Fate::Arrives
+        });
+        nfs.root().await.unwrap();
+        let calls = wire.calls();
+        let counted = [Op::CreateSession, Op::DestroySession, Op::BindConnToSession].map(|op| count(&calls, op));
+        assert_eq!(counted, [1, 2, 1], "{:?}", ops(&calls));
+        wire.honest();
+        nfs.end().await.unwrap();
+    }
+}
+
 /// A file that was made before the reply was lost with the session is the one that was asked for: no second is made,
 /// and none is left behind. One that somebody else has filled meanwhile is not taken for it.
 #[tokio::test(start_paused = true)]
