@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("fabric", &["env"]),
     ("wire", &["xdr"]),
     ("oncrpc", &["xdr", "env"]),
+    ("gss", &["oncrpc"]),
     ("sim", &["fabric", "env"]),
     ("iwarp", &["fabric", "env"]),
     ("verbs", &["fabric", "env"]),
@@ -44,9 +45,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Where `unsafe` may stand, with its reasons: in one file of nfsd, and in all of verbs, which is calls of C libraries
-/// and memory lent to devices. Elsewhere the workspace's lints forbid it.
-const MAY_BE_UNSAFE: &[&str] = &["nfsd", "verbs"];
+/// Where `unsafe` may stand, with its reasons: in one file of nfsd, and in all of gss and verbs, which is calls of C
+/// libraries, and in verbs memory lent to devices. Elsewhere the workspace's lints forbid it.
+const MAY_BE_UNSAFE: &[&str] = &["gss", "nfsd", "verbs"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()

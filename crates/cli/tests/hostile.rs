@@ -12,6 +12,8 @@ mod files;
 mod headers2;
 #[path = "hostile/iwarp.rs"]
 mod iwarp;
+#[path = "hostile/locks.rs"]
+mod locks;
 #[path = "hostile/random.rs"]
 mod random;
 #[path = "hostile/records.rs"]

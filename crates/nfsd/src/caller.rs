@@ -92,14 +92,20 @@ impl Default for Identities {
 }
 
 impl Identities {
-    /// The caller of a credential. One without a user is anonymous, and so are numbers that are no user or group.
+    /// The caller of a credential. One without a user is anonymous, and so are numbers that are no user or group, and
+    /// principals that are no user of this machine.
     pub fn caller(&self, credential: &Credential) -> Caller {
-        let sys = match credential {
-            Credential::Sys(sys) if self.squash != Squash::All => sys,
+        let (uid, gid, groups) = match credential {
+            _ if self.squash == Squash::All => return self.anonymous(),
+            Credential::Sys(sys) => (sys.uid, sys.gid, &sys.groups[..]),
+            Credential::Gss(caller) => match &caller.user {
+                Some(user) => (user.uid, user.gid, &user.groups[..]),
+                None => return self.anonymous(),
+            },
             _ => return self.anonymous(),
         };
         let squash_root = self.squash == Squash::Root;
-        if sys.uid == NO_ID || squash_root && sys.uid == 0 {
+        if uid == NO_ID || squash_root && uid == 0 {
             return self.anonymous();
         }
         let group = |gid: u32| match gid {
@@ -107,8 +113,8 @@ impl Identities {
             0 if squash_root => self.anonymous_gid,
             other => other,
         };
-        let groups: Arc<[u32]> = sys.groups.iter().copied().map(group).collect();
-        Caller::new(sys.uid, group(sys.gid)).with_groups(groups)
+        let groups: Arc<[u32]> = groups.iter().copied().map(group).collect();
+        Caller::new(uid, group(gid)).with_groups(groups)
     }
 
     fn anonymous(&self) -> Caller {
@@ -178,7 +184,10 @@ impl fmt::Display for Cidr {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use rpcrdma_oncrpc::SysCredential;
+    use rpcrdma_oncrpc::{
+        SysCredential,
+        gss::{GssCaller, GssService, GssUser},
+    };
 
     fn sys(uid: u32, gid: u32, groups: &[u32]) -> Credential {
         Credential::Sys(Arc::new(SysCredential { uid, gid, groups: groups.to_vec(), ..SysCredential::default() }))
@@ -198,6 +207,28 @@ mod tests {
         assert_eq!(trusting.caller(&Credential::None), nobody);
         let all = Identities { squash: Squash::All, ..identities };
         assert_eq!(all.caller(&sys(7, 7, &[7])), nobody);
+    }
+
+    /// A principal is the user that it is here, by whatever number that has; one that is none has no rights of its own.
+    ///
+    /// proves: NFS3-ID-a
+    #[test]
+    fn principals_are_squashed_as_users_are() {
+        let gss = |user| Credential::Gss(Arc::new(GssCaller::new("who@REALM", user, GssService::Privacy)));
+        let user = |uid, gid, groups: Vec<u32>| Some(GssUser { uid, gid, groups: groups.into() });
+        let identities = Identities::default();
+        let nobody = Caller::new(65_534, 65_534);
+        assert_eq!(identities.caller(&gss(None)), nobody);
+        assert_eq!(identities.caller(&gss(user(0, 0, vec![]))), nobody, "a machine, which is root");
+        assert_eq!(identities.caller(&gss(user(u32::MAX, 5, vec![]))), nobody);
+        let groups: Vec<u32> = (1..41).collect();
+        let called = identities.caller(&gss(user(7, 8, groups.clone())));
+        assert_eq!((called.uid, called.gid, &called.groups[..]), (7, 8, &groups[..]), "more than AUTH_SYS can name");
+        let trusting = Identities { squash: Squash::None, ..identities };
+        assert_eq!(trusting.caller(&gss(user(0, 0, vec![]))), Caller::root());
+        assert_eq!(trusting.caller(&gss(None)), nobody);
+        let all = Identities { squash: Squash::All, ..identities };
+        assert_eq!(all.caller(&gss(user(7, 8, vec![9]))), nobody);
     }
 
     /// proves: NFS3-ID-b

@@ -1,5 +1,6 @@
 //! Who calls: the identities that credentials carry (RFC 5531 sections 8 and 10, appendix A).
 
+use crate::gss::GssCaller;
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub enum Credential {
     None,
     /// What AUTH_SYS says, taken on trust.
     Sys(Arc<SysCredential>),
+    /// A principal that has proven who it is by RPCSEC_GSS.
+    Gss(Arc<GssCaller>),
 }
 
 /// An identity of AUTH_SYS. Nothing in it is proven.

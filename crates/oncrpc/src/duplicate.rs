@@ -47,9 +47,11 @@ pub(crate) struct Key {
     pub(crate) program: u32,
     pub(crate) version: u32,
     pub(crate) procedure: u32,
-    /// The length of the whole call in octets.
+    /// Who calls, where that is proven; else 0, and the credential is a part of the call.
+    pub(crate) caller: u64,
+    /// The length in octets of the whole call, or of the arguments where the caller is proven.
     pub(crate) len: usize,
-    /// A checksum of the whole call.
+    /// A checksum of the same.
     pub(crate) checksum: u64,
 }
 
@@ -227,7 +229,7 @@ mod tests {
 
     fn key(xid: u32) -> Key {
         let client = IpAddr::from([127, 0, 0, 1]);
-        Key { client, port: 0, xid, program: 1, version: 1, procedure: 1, len: 40, checksum: 7 }
+        Key { client, port: 0, xid, program: 1, version: 1, procedure: 1, caller: 0, len: 40, checksum: 7 }
     }
 
     fn origin(id: u64) -> Origin {
@@ -285,6 +287,7 @@ mod tests {
             Key { program: 2, ..key(1) },
             Key { version: 2, ..key(1) },
             Key { procedure: 2, ..key(1) },
+            Key { caller: 1, ..key(1) },
             Key { len: 44, ..key(1) },
             Key { checksum: 8, ..key(1) },
         ];

@@ -6,7 +6,8 @@
 //! verifier can become, so that the size of calls and replies is known before they are sent.
 
 use crate::{
-    AUTH_NONE, AUTH_SYS, AuthStat, CallHeader, CallId, Credential, MAX_AUTH_BODY_OCTETS, OpaqueAuth, SysCredential,
+    AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallHeader, CallId, Credential, MAX_AUTH_BODY_OCTETS,
+    OpaqueAuth, SysCredential, Verdict,
 };
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, Stream};
@@ -123,32 +124,20 @@ impl ClientFlavour for SysAuth {
     }
 }
 
-/// A call whose credential was understood.
-pub struct Accepted {
-    /// Who calls.
-    pub credential: Credential,
-    /// The arguments.
-    pub args: Decoder,
-    /// Protects the reply; without one the verifier is AUTH_NONE and the results go as they are.
-    pub reply: Option<Box<dyn ReplyFlavour>>,
-}
-
-/// What a flavour keeps of a call until its reply.
-pub trait ReplyFlavour: Send {
-    /// Makes the reply's verifier and protects its results. A rejection has no results.
-    fn wrap(&self, results: Payload) -> (OpaqueAuth, Payload);
-}
-
 /// A flavour on the server's side.
 pub trait ServerFlavour: Send + Sync {
     /// The flavour's number.
     fn number(&self) -> u32;
 
+    /// Whether each transmission of a call has another credential or verifier, or a body that is protected anew. Then a
+    /// duplicate is told by the caller and the arguments that are free of protection, and the router keeps replies as
+    /// they were before they were protected.
+    fn signs_each_transmission(&self) -> bool {
+        false
+    }
+
     /// Understands a call's credential and verifier and gives its arguments free.
-    ///
-    /// # Errors
-    /// The answer that the client gets.
-    fn accept(&self, peer: SocketAddr, call: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat>;
+    fn accept(&self, peer: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict;
 }
 
 /// AUTH_NONE on the server's side.
@@ -160,8 +149,8 @@ impl ServerFlavour for AcceptNone {
         AUTH_NONE
     }
 
-    fn accept(&self, _: SocketAddr, _: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
-        Ok(Accepted { credential: Credential::None, args, reply: None })
+    fn accept(&self, _: SocketAddr, _: &CallHeader, args: Decoder) -> Verdict {
+        Verdict::Accepted(Accepted::plain(Credential::None, args))
     }
 }
 
@@ -174,10 +163,11 @@ impl ServerFlavour for AcceptSys {
         AUTH_SYS
     }
 
-    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
+    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
         let mut decoder = Decoder::new(Stream::from(call.credential.body.clone()));
-        let identity = SysCredential::decode(&mut decoder).map_err(|_| AuthStat::BAD_CREDENTIAL)?;
-        decoder.finish().map_err(|_| AuthStat::BAD_CREDENTIAL)?;
-        Ok(Accepted { credential: Credential::Sys(Arc::new(identity)), args, reply: None })
+        match SysCredential::decode(&mut decoder).and_then(|identity| decoder.finish().map(|()| identity)) {
+            Ok(identity) => Verdict::Accepted(Accepted::plain(Credential::Sys(Arc::new(identity)), args)),
+            Err(_) => Verdict::Answered(Answered::denied(AuthStat::BAD_CREDENTIAL)),
+        }
     }
 }

@@ -9,6 +9,7 @@
 //!   transport of several.
 //! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
+//! * [`gss`] is the flavour by which callers prove who they are, on the server's side.
 //! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
 //!
 //! Data items keep their marks from the encoder to the transport; nothing here copies them.
@@ -21,6 +22,7 @@ mod credential;
 mod duplicate;
 mod flavour;
 mod giving_up;
+pub mod gss;
 mod message;
 mod netid;
 pub mod outage;
@@ -34,6 +36,7 @@ mod spread;
 pub mod tcp;
 mod transport;
 pub mod udp;
+mod verdict;
 
 pub use client::{Call, CallError, Client, Results};
 pub use client_network::ClientNetwork;
@@ -44,9 +47,7 @@ pub use credential::{
     SysCredential,
 };
 pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME};
-pub use flavour::{
-    AcceptNone, AcceptSys, Accepted, ClientFlavour, NoAuth, Protected, ReplyFlavour, ServerFlavour, SysAuth,
-};
+pub use flavour::{AcceptNone, AcceptSys, ClientFlavour, NoAuth, Protected, ServerFlavour, SysAuth};
 pub use giving_up::GivingUp;
 pub use message::{
     AuthStat, BadCall, CALL_HEADER_OCTETS, CallHeader, CallId, MISMATCH_OCTETS, OpaqueAuth, REPLY_HEADER_OCTETS,
@@ -62,3 +63,4 @@ pub use transport::{
     CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError, Reply,
     ReplyShape, Request, TransportError, TransportKind, XidSource,
 };
+pub use verdict::{Accepted, Answered, ReplyFlavour, Unanswered, Verdict};

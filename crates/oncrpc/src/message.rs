@@ -102,11 +102,16 @@ pub enum BadCall {
 impl CallHeader {
     /// Appends the header: xid, CALL, RPC version, program, version, procedure, credential, verifier.
     pub fn encode(&self, encoder: &mut Encoder) {
+        self.encode_to_credential(encoder);
+        self.verifier.encode(encoder);
+    }
+
+    /// The same without the verifier: what a verifier signs (RFC 2203 section 5.3.1).
+    pub(crate) fn encode_to_credential(&self, encoder: &mut Encoder) {
         for word in [self.id.xid, Word::CALL, RPC_VERSION, self.id.program, self.id.version, self.id.procedure] {
             encoder.u32(word);
         }
         self.credential.encode(encoder);
-        self.verifier.encode(encoder);
     }
 
     /// Reads the header; the arguments follow at the decoder's position.
@@ -158,6 +163,10 @@ impl AuthStat {
     pub const INVALID_RESPONSE: Self = Self(6);
     /// An unknown reason.
     pub const FAILED: Self = Self(7);
+    /// There is no such context of RPCSEC_GSS, or the call is not its owner's (RFC 2203 section 5.3.3.3).
+    pub const GSS_CREDENTIAL_PROBLEM: Self = Self(13);
+    /// The context of RPCSEC_GSS has come to its end.
+    pub const GSS_CONTEXT_PROBLEM: Self = Self(14);
 
     /// The names of those above, by number from 1.
     const NAMES: [&str; 7] = [

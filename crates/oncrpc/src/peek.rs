@@ -4,7 +4,7 @@
 //! is `None`: the message's owner finds out why.
 
 use crate::{AuthStat, CallId, MAX_AUTH_BODY_OCTETS, Rejection, message::Word};
-use rpcrdma_xdr::{Part, Payload, Stream, StreamPart};
+use rpcrdma_xdr::{Decoder, Part, Payload, Stream, StreamPart};
 
 /// How a reply answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +71,22 @@ pub fn peek_reply(reply: &Payload) -> Option<Replied> {
         Word::GARBAGE_ARGS => Replied::Rejected(Rejection::GarbageArgs),
         _ => Replied::Rejected(Rejection::SystemError),
     })
+}
+
+/// The number of a call's flavour, if it is inline.
+pub(crate) fn peek_flavour(message: &Stream) -> Option<u32> {
+    let mut words = words_of(message);
+    (0..6).try_for_each(|_| words.next().map(drop))?;
+    words.next()
+}
+
+/// Asks something of the words that arguments begin with.
+pub(crate) fn ask_words<T>(arguments: &Decoder, ask: impl FnOnce(&mut ArgumentWords<'_>) -> T) -> T {
+    let mut runs = arguments.parts().map_while(|part| match part {
+        StreamPart::Run(run) => Some(&run[..]),
+        StreamPart::Chunk(_) => None,
+    });
+    ask(&mut ArgumentWords(Words::of(&mut runs)))
 }
 
 /// The first six words of a message, if they are inline.

@@ -4,14 +4,17 @@
 //! that must not be executed twice, and hands the arguments to the service. It owns the message until then. Every
 //! way in which this can fail is an answer that RFC 5531 names, or silence.
 
+mod reply;
+
 use crate::{
-    AcceptNone, AcceptSys, Accepted, Answer, AuthStat, BadCall, CallContext, CallHeader, Handler, OpaqueAuth, Outcome,
-    Rejection, Repetition, ReplyFlavour, ReplyHeader, ServerFlavour, Service, TransportKind,
+    AcceptNone, AcceptSys, Accepted, Answer, Answered, AuthStat, BadCall, CallContext, CallHeader, CallId, Handler,
+    Outcome, Rejection, Repetition, ReplyFlavour, ServerFlavour, Service, TransportKind, Verdict,
     duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
-    peek::{ask_arguments, first_words},
+    peek::{ask_arguments, ask_words, first_words, peek_flavour},
 };
+use reply::{answered, plain, protected, reply};
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
+use rpcrdma_xdr::{Decoder, Payload, Stream};
 use std::sync::Arc;
 
 /// Hands calls to services. One router may serve any number of connections over any transports, and the duplicate
@@ -19,6 +22,8 @@ use std::sync::Arc;
 pub struct Router {
     services: Vec<Arc<dyn Service>>,
     flavours: Vec<Arc<dyn ServerFlavour>>,
+    /// Whether one of them signs each transmission.
+    signs: bool,
     duplicates: DuplicateCache,
     clock: Arc<dyn Clock>,
 }
@@ -29,6 +34,7 @@ impl Router {
         Self {
             services: Vec::new(),
             flavours: vec![Arc::new(AcceptSys), Arc::new(AcceptNone)],
+            signs: false,
             duplicates: DuplicateCache::new(DUPLICATE_CACHE_OCTETS),
             clock: env.clock.clone(),
         }
@@ -42,6 +48,7 @@ impl Router {
 
     /// Adds a credential flavour; it comes before one of the same number that is there already.
     pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>) -> Self {
+        self.signs |= flavour.signs_each_transmission();
         self.flavours.insert(0, flavour);
         self
     }
@@ -74,53 +81,67 @@ impl Router {
         if procedure == 0 {
             return None;
         }
-        let peer = context.connection.peer;
-        let port = match ask_arguments(message, |words| service.repetition(procedure, words))? {
-            Repetition::Executed => return None,
-            // A device gives each connection another port.
-            Repetition::AnsweredToPort if context.connection.kind != TransportKind::Rdma => peer.port(),
-            Repetition::Answered | Repetition::AnsweredToPort => 0,
-        };
-        // An IPv4 client of a socket of both families is the client that it is over another transport.
-        let client = peer.ip().to_canonical();
-        let (len, checksum) = measure(message.parts());
-        Some(Key { client, port, xid, program, version, procedure, len, checksum })
+        let repetition = ask_arguments(message, |words| service.repetition(procedure, words))?;
+        let id = CallId { xid, program, version, procedure };
+        key(context, id, repetition, || measure(message.parts()))
+    }
+
+    /// The same of a call by a proven caller, without what differs in each of its transmissions.
+    fn signed_key(&self, context: &CallContext, id: CallId, caller: u64, args: &Decoder) -> Option<Key> {
+        let service = self.find(id.program, id.version).ok()?;
+        if id.procedure == 0 {
+            return None;
+        }
+        let repetition = ask_words(args, |words| service.repetition(id.procedure, words));
+        let key = key(context, id, repetition, || measure(args.parts()))?;
+        Some(Key { caller, ..key })
+    }
+
+    /// Whether the call's flavour signs each transmission.
+    fn is_signed(&self, message: &Stream) -> bool {
+        let flavour = || self.flavour(peek_flavour(message)?);
+        self.signs && flavour().is_some_and(|flavour| flavour.signs_each_transmission())
     }
 
     /// What the call is answered with. An error is an answer that is known without the service.
     fn dispatch(&self, context: CallContext, message: Stream) -> Result<BoxFuture<'static, Outcome>, Known> {
-        let key = self.duplicate_key(&context, &message);
+        let key = if self.is_signed(&message) { None } else { self.duplicate_key(&context, &message) };
         let mut decoder = Decoder::new(message);
         let header = CallHeader::decode(&mut decoder).map_err(|bad| {
             known(match bad {
                 BadCall::NotACall => Outcome::Nothing,
                 BadCall::NotEligible => Outcome::NotEligible,
-                BadCall::Rejected { xid, rejection } => Outcome::Reply(reply(xid, None, Err(rejection))),
+                BadCall::Rejected { xid, rejection } => reply(xid, None, Err(rejection)),
             })
         })?;
         let xid = header.id.xid;
-        let accepted = self.accept(&context, &header, decoder).map_err(|stat| {
-            tracing::debug!(peer = %context.connection.peer, flavour = header.credential.flavour, "credential refused");
-            known(Outcome::Reply(reply(xid, None, Err(Rejection::Auth(stat)))))
-        })?;
-        let Accepted { credential, args, reply: flavour } = accepted;
+        let accepted = match self.accept(&context, &header, decoder) {
+            Verdict::Accepted(accepted) => accepted,
+            Verdict::Answered(answer) => return Err(known(answered(xid, answer))),
+            Verdict::Later(answer) => return Ok(Box::pin(async move { answered(xid, answer.await) })),
+            Verdict::Dropped => return Err(known(Outcome::Nothing)),
+            Verdict::NotEligible => return Err(known(Outcome::NotEligible)),
+        };
+        let Accepted { credential, args, reply: flavour, caller } = accepted;
+        let key = caller.map_or(key, |caller| self.signed_key(&context, header.id, caller, &args));
         let service = match self.find(header.id.program, header.id.version) {
             Ok(service) => service,
-            Err(rejection) => return Err(known(Outcome::Reply(reply(xid, flavour.as_deref(), Err(rejection))))),
+            Err(rejection) => return Err(known(reply(xid, flavour.as_deref(), Err(rejection)))),
         };
         if header.id.procedure == 0 {
             return Err(known(match args.finish().map_err(Answer::from) {
                 Err(Answer::NotEligible) => Outcome::NotEligible,
-                Err(_) => Outcome::Reply(reply(xid, flavour.as_deref(), Err(Rejection::GarbageArgs))),
-                Ok(()) => Outcome::Reply(reply(xid, flavour.as_deref(), Ok(Payload::new()))),
+                Err(_) => reply(xid, flavour.as_deref(), Err(Rejection::GarbageArgs)),
+                Ok(()) => reply(xid, flavour.as_deref(), Ok(Payload::new())),
             }));
         }
         let origin = Origin { peer: context.connection.peer, id: context.connection.id };
         let in_progress = match key.map(|key| self.duplicates.lookup(key, origin, self.clock.now())) {
-            Some(Lookup::Done(reply)) => return Err(known(Outcome::Reply(reply))),
+            Some(Lookup::Done(reply)) => return Err(known(again(flavour.as_deref(), reply))),
             Some(Lookup::InProgress) => return Err(known(Outcome::Nothing)),
             Some(Lookup::Wait(reply)) => {
-                let answer = async move { reply.await.map_or(Outcome::Nothing, Outcome::Reply) };
+                let answer =
+                    async move { reply.await.map_or(Outcome::Nothing, |reply| again(flavour.as_deref(), reply)) };
                 return Ok(Box::pin(answer));
             }
             Some(Lookup::New(in_progress)) => Some((in_progress, self.clock.clone())),
@@ -130,12 +151,49 @@ impl Router {
         Ok(Box::pin(execute(xid, flavour, call, in_progress)))
     }
 
-    fn accept(&self, context: &CallContext, header: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
+    fn accept(&self, context: &CallContext, header: &CallHeader, args: Decoder) -> Verdict {
         let number = header.credential.flavour;
-        match self.flavours.iter().find(|flavour| flavour.number() == number) {
+        let verdict = match self.flavour(number) {
             Some(flavour) => flavour.accept(context.connection.peer, header, args),
-            None => Err(AuthStat::REJECTED_CREDENTIAL),
+            None => Verdict::Answered(Answered::denied(AuthStat::REJECTED_CREDENTIAL)),
+        };
+        if let Verdict::Answered(Answered { result: Err(Rejection::Auth(stat)), .. }) = &verdict {
+            tracing::debug!(peer = %context.connection.peer, flavour = number, reason = stat.0, "credential refused");
         }
+        verdict
+    }
+
+    fn flavour(&self, number: u32) -> Option<&Arc<dyn ServerFlavour>> {
+        self.flavours.iter().find(|flavour| flavour.number() == number)
+    }
+}
+
+/// The duplicate cache's key of a call, if it must not be executed twice.
+fn key(
+    context: &CallContext,
+    id: CallId,
+    repetition: Repetition,
+    measure: impl FnOnce() -> (usize, u64),
+) -> Option<Key> {
+    let CallId { xid, program, version, procedure } = id;
+    let peer = context.connection.peer;
+    let port = match repetition {
+        Repetition::Executed => return None,
+        // A device gives each connection another port.
+        Repetition::AnsweredToPort if context.connection.kind != TransportKind::Rdma => peer.port(),
+        Repetition::Answered | Repetition::AnsweredToPort => 0,
+    };
+    // An IPv4 client of a socket of both families is the client that it is over another transport.
+    let client = peer.ip().to_canonical();
+    let (len, checksum) = measure();
+    Some(Key { client, port, xid, program, version, procedure, caller: 0, len, checksum })
+}
+
+/// A kept reply, for another transmission of its call.
+fn again(flavour: Option<&dyn ReplyFlavour>, kept: Payload) -> Outcome {
+    match flavour {
+        Some(flavour) => protected(flavour, kept),
+        None => Outcome::Reply(kept),
     }
 }
 
@@ -169,7 +227,7 @@ async fn execute(
         Answer::NotEligible => return Outcome::NotEligible,
         Answer::Nothing => return Outcome::Nothing,
     };
-    let reply = reply(xid, flavour.as_deref(), result);
+    let reply = plain(xid, result);
     if let Some((in_progress, clock)) = in_progress {
         if is_repeatable {
             in_progress.pass_on(&reply);
@@ -177,27 +235,12 @@ async fn execute(
             in_progress.finish(&reply, clock.now());
         }
     }
-    Outcome::Reply(reply)
-}
-
-/// A whole reply message.
-fn reply(xid: u32, flavour: Option<&dyn ReplyFlavour>, result: Result<Payload, Rejection>) -> Payload {
-    let (status, results) = match result {
-        Ok(results) => (Ok(()), results),
-        Err(rejection) => (Err(rejection), Payload::new()),
-    };
-    let (verifier, results) = match flavour {
-        Some(flavour) => flavour.wrap(results),
-        None => (OpaqueAuth::none(), results),
-    };
-    let mut encoder = Encoder::with_capacity(crate::REPLY_HEADER_OCTETS + verifier.body.len() + 8);
-    ReplyHeader { xid, verifier, status }.encode(&mut encoder);
-    if status.is_ok() {
-        encoder.payload(results);
-    }
-    encoder.finish()
+    again(flavour.as_deref(), reply)
 }
 
 #[cfg(test)]
 #[path = "router_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+mod signed_tests;

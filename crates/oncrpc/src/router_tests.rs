@@ -2,12 +2,12 @@
 
 use super::*;
 use crate::{
-    AUTH_SYS, ArgumentWords, CallId, Connection, Credential, GoneSignal, Limits, SysCredential, TransportKind,
+    AUTH_SYS, ArgumentWords, Connection, Credential, GoneSignal, Limits, OpaqueAuth, ReplyHeader, SysCredential,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
 use rpcrdma_env::{Heap, SeededRandom, Timestamp, TokioClock};
-use rpcrdma_xdr::Encode;
+use rpcrdma_xdr::{Encode, Encoder};
 use std::{
     net::SocketAddr,
     sync::{
@@ -20,11 +20,11 @@ use tokio::sync::Notify;
 /// Procedures: 1 echoes an item, 2 counts (not idempotent), 3 waits then counts (not idempotent), 4 to 8 answer
 /// with the other kinds of answer.
 #[derive(Default)]
-struct Sample {
-    version: u32,
-    count: Arc<AtomicU32>,
-    gate: Arc<Notify>,
-    seen: Arc<Mutex<Vec<Credential>>>,
+pub(super) struct Sample {
+    pub(super) version: u32,
+    pub(super) count: Arc<AtomicU32>,
+    pub(super) gate: Arc<Notify>,
+    pub(super) seen: Arc<Mutex<Vec<Credential>>>,
 }
 
 impl Service for Sample {
@@ -66,11 +66,11 @@ impl Service for Sample {
     }
 }
 
-fn env() -> Env {
+pub(super) fn env() -> Env {
     Env { clock: Arc::new(TokioClock::new()), random: Arc::new(SeededRandom::new(1)) }
 }
 
-fn context(port: u16) -> (GoneSignal, CallContext) {
+pub(super) fn context(port: u16) -> (GoneSignal, CallContext) {
     let (signal, gone) = GoneSignal::new();
     let peer = ([127, 0, 0, 1], port).into();
     let connection = Connection::new(peer, peer, 1, TransportKind::Tcp, Limits::new(4096, 4096), Arc::new(Heap), gone);
@@ -85,7 +85,7 @@ fn call(xid: u32, program: u32, version: u32, procedure: u32, args: &[u8]) -> By
     encoder.finish().to_bytes()
 }
 
-fn outcome_to_header(outcome: Outcome) -> (ReplyHeader, Decoder) {
+pub(super) fn outcome_to_header(outcome: Outcome) -> (ReplyHeader, Decoder) {
     let Outcome::Reply(payload) = outcome else { panic!("no reply but {outcome:?}") };
     let mut decoder = Decoder::new(Stream::from(payload.to_bytes()));
     (ReplyHeader::decode(&mut decoder).unwrap(), decoder)

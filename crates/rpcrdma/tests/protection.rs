@@ -8,7 +8,7 @@ use common::{Log, bulk, finish_read, read, start_read, store, write};
 use rpcrdma::{ClientOptions, Event, MessageKind, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_oncrpc::{
     Accepted, AuthStat, CallError, CallHeader, CallId, Client, ClientFlavour, Credential, OpaqueAuth, Protected,
-    ReplyFlavour, Router, ServerFlavour,
+    ReplyFlavour, Router, ServerFlavour, Unanswered, Verdict,
 };
 use rpcrdma_sim::World;
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
@@ -109,15 +109,17 @@ impl ServerFlavour for Sealed {
     fn number(&self) -> u32 {
         NUMBER
     }
-    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Result<Accepted, AuthStat> {
+    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
         assert_eq!(call.credential, auth(CREDENTIAL_OCTETS));
-        Ok(Accepted { credential: Credential::None, args: self.open(args)?, reply: Some(Box::new(*self)) })
+        let reply: Option<Box<dyn ReplyFlavour>> = Some(Box::new(*self));
+        self.open(args).map(|args| Accepted { reply, ..Accepted::plain(Credential::None, args) }).into()
     }
 }
 
 impl ReplyFlavour for Sealed {
-    fn wrap(&self, results: Payload) -> (OpaqueAuth, Payload) {
-        (auth(VERIFIER_OCTETS), self.seal(results, self.0 == Service::Broken))
+    fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered> {
+        let results = results.map(|results| self.seal(results, self.0 == Service::Broken));
+        Ok((auth(VERIFIER_OCTETS), results.unwrap_or_default()))
     }
 }
 

@@ -74,6 +74,11 @@ impl Decoder {
         self.remaining
     }
 
+    /// The runs and chunks that are left, in stream order.
+    pub fn parts(&self) -> impl Iterator<Item = &StreamPart> {
+        self.parts.iter().rev()
+    }
+
     /// An unsigned integer.
     ///
     /// # Errors

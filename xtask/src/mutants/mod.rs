@@ -167,7 +167,8 @@ mod tests {
         let list = List::read(root()).unwrap();
         assert!(list.faults.len() >= FEWEST, "{} faults", list.faults.len());
         let crates: BTreeSet<&str> = list.faults.iter().map(|fault| fault.folder.as_str()).collect();
-        let all = ["capture", "cli", "engine", "iwarp", "nfs", "nfs-client", "nfsd", "oncrpc", "rpcrdma", "verbs"];
+        let all =
+            ["capture", "cli", "engine", "gss", "iwarp", "nfs", "nfs-client", "nfsd", "oncrpc", "rpcrdma", "verbs"];
         assert_eq!(crates, BTreeSet::from(all));
         assert!(list.faults.iter().any(|fault| fault.path().contains("/v2/")), "none in version 2");
         let rules = crate::requirements::ids(root()).unwrap();

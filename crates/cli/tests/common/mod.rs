@@ -52,6 +52,9 @@ pub(crate) struct Server {
     pub(crate) tcp: Option<String>,
     /// Over TCP and over UDP.
     pub(crate) portmapper: Option<String>,
+    /// Locks of version 3, and who hears of restarts: the latter over TCP and over UDP.
+    pub(crate) lockd: Option<String>,
+    pub(crate) statd: Option<String>,
 }
 
 impl Server {
@@ -117,8 +120,9 @@ impl Server {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let ready: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("not ready: {line:?}"));
         let first = |key: &str| ready["ready"][key][0].as_str().map(str::to_owned);
-        let [tcp, portmapper] = ["tcp", "portmapper"].map(first);
-        Self { child, rdma: first("rdma").unwrap(), mount: first("mountd").unwrap_or_default(), tcp, portmapper }
+        let [tcp, portmapper, lockd, statd] = ["tcp", "portmapper", "lockd", "statd"].map(first);
+        let (rdma, mount) = (first("rdma").unwrap(), first("mountd").unwrap_or_default());
+        Self { child, rdma, mount, tcp, portmapper, lockd, statd }
     }
 
     /// A URL of the served directory over RDMA, in version 3 of NFS.

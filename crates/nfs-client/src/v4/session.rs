@@ -134,9 +134,13 @@ impl Inner {
         // refused (NFS4ERR_INVAL, by Linux's server and ours).
         let direction =
             if self.options.callbacks.is_some() { ClientDirection::ForeOrBoth } else { ClientDirection::Fore };
-        let bind = ops::BindConnToSession { session: session.id, direction, rdma_mode: false };
+        self.bind_for(client, session.id, direction).await
+    }
+
+    async fn bind_for(&self, client: &Client, session: SessionId, direction: ClientDirection) -> Result<(), Error> {
+        let bind = ops::BindConnToSession { session, direction, rdma_mode: false };
         match self.alone_over(client, Args::BindConnToSession(bind)).await? {
-            Outcome::BindConnToSession(Ok(bound)) if bound.session == session.id => Ok(()),
+            Outcome::BindConnToSession(Ok(bound)) if bound.session == session => Ok(()),
             Outcome::BindConnToSession(Ok(_)) => {
                 Err(Error::nonsense(Op::BindConnToSession, "answered for another session"))
             }
@@ -146,8 +150,26 @@ impl Inner {
 
     /// DESTROY_SESSION, of one that is of no use any more: whatever the server says to that.
     pub(super) async fn destroy_session(&self, session: SessionId) {
-        if let Err(error) = self.alone(Args::DestroySession(ops::DestroySession { session })).await {
+        let members = self.client.transport().members();
+        let client =
+            members.into_iter().next().map_or_else(|| self.client.clone(), |one| self.client.clone().over(one));
+        if let Err(error) = self.destroy_session_over(&client, session).await {
             tracing::debug!(%error, "a session that is of no use could not be destroyed");
+        }
+    }
+
+    /// The server takes it only from a connection that is the session's (RFC 8881 section 18.37.3), and the session may
+    /// be given up because no connection of its own is left. One that stays keeps the client from saying goodbye.
+    async fn destroy_session_over(&self, client: &Client, session: SessionId) -> Result<(), Error> {
+        let destroy = || Args::DestroySession(ops::DestroySession { session });
+        let mut status = self.alone_over(client, destroy()).await?.status();
+        if status == Status::CONN_NOT_BOUND_TO_SESSION {
+            self.bind_for(client, session, ClientDirection::Fore).await?;
+            status = self.alone_over(client, destroy()).await?.status();
+        }
+        match status {
+            Status::OK => Ok(()),
+            status => Err(self.refused(Op::DestroySession, status)),
         }
     }
 

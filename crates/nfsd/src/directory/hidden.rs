@@ -81,9 +81,10 @@ impl Hidden {
         path.strip_prefix(own.to_bytes()).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
     }
 
-    /// Whether a file that was opened by its handle is one of those in the directory, or in a directory in it. No handle
-    /// leads to what came there later: no name was ever found that does. The directories are read again all the same, as
-    /// an inode that was there once may be another file's today. A directory in it is known by what is above it.
+    /// Whether a file that was opened by its handle is one of those in the directory, or in a directory in it. No
+    /// handle leads to what came there later: no name was ever found that does. The directories are read again all the
+    /// same, as an inode that was there once may be another file's today. A directory in it is known by what is above
+    /// it.
     pub(super) fn holds(&self, stat: &Statx) -> bool {
         if !self.at_start.contains(&stat.stx_ino)
             || !self.is_device_of(stat)

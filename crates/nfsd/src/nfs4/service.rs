@@ -29,9 +29,9 @@ use rpcrdma_nfs::{
     Call as _,
     v4::{self, Args, Arguments, ClientId, Handle, Op, Outcome, OwnerName, Results, StateId, Status},
 };
-use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service};
+use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service, gss::RPCSEC_GSS};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload};
-use siphasher::sip::SipHasher13;
+use siphasher::sip::{SipHasher13, SipHasher24};
 use std::{hash::Hasher, ops::RangeInclusive, sync::Arc};
 
 /// COMPOUND's number.
@@ -183,6 +183,12 @@ pub(crate) struct Nfs4 {
 pub(super) fn principal(credential: &Credential) -> Principal {
     match credential {
         Credential::Sys(sys) => Principal { flavor: rpcrdma_oncrpc::AUTH_SYS, user: sys.uid.into() },
+        // By the name, as two principals may be one user here, and by what stays the same after a restart: the journal
+        // keeps it. Whichever service protects its calls, a principal is the same.
+        Credential::Gss(caller) => {
+            let user = SipHasher24::new().hash(caller.principal.as_bytes());
+            Principal { flavor: RPCSEC_GSS, user }
+        }
         _ => Principal { flavor: 0, user: 0 },
     }
 }
@@ -354,4 +360,22 @@ async fn execute(mut compound: Compound, Call { call, octets, digest }: Call) ->
     let (reply, ended) = compound.run(call, arrived).await;
     guard.finish(&reply, ended);
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rpcrdma_oncrpc::gss::{GssCaller, GssService, GssUser};
+
+    /// What the journal has kept of a principal is the same in each version of the server.
+    #[test]
+    fn a_principal_is_its_name() {
+        let gss =
+            |name: &str, user, service| principal(&Credential::Gss(Arc::new(GssCaller::new(name, user, service))));
+        let alice = gss("alice@REALM", None, GssService::Privacy);
+        assert_eq!((alice.flavor, alice.user), (6, 0x2153_f275_b5cf_f754));
+        let user = GssUser { uid: 5, ..GssUser::default() };
+        assert_eq!(gss("alice@REALM", Some(user.clone()), GssService::Authentication), alice);
+        assert_ne!(gss("alice@OTHER", Some(user), GssService::Privacy), alice, "though it is the same user");
+    }
 }

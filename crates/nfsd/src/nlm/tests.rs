@@ -1,5 +1,6 @@
 //! What hosts lock, asked of whole servers.
 
+mod again;
 mod granted;
 mod hostile;
 mod limits;

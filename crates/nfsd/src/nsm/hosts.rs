@@ -26,6 +26,8 @@ pub(crate) const IDLE_TIME: Duration = Duration::from_secs(60);
 /// How long after a restart we try to reach a host, in seconds: one that was away for longer has the next start's
 /// notice.
 pub(crate) const NOTIFY_TIME: Duration = Duration::from_secs(15 * 60);
+/// For how long a host says the same restart again, in seconds: as long as we do ourselves, and as Linux does.
+pub(crate) const REPEAT_TIME: Duration = NOTIFY_TIME;
 /// The pause after the first notice that was not answered, in seconds. Twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 /// The longest such pause, in seconds.
@@ -226,7 +228,7 @@ impl Hosts {
                     Use::Idle(_) if holds(*address, &host.name) => host.used = Use::Holds,
                     Use::Idle(since) if now.since(since) < IDLE_TIME || !host.is_spare() => {}
                     // Its notice may come again, and would free what it has locked since if nobody knew of the first.
-                    Use::Idle(_) if host.heard.is_some_and(|(_, when)| now.since(when) < NOTIFY_TIME) => {}
+                    Use::Idle(_) if host.heard.is_some_and(|(_, when)| now.since(when) < REPEAT_TIME) => {}
                     Use::Idle(_) => idle.push((*address, at)),
                     Use::Holds | Use::Past => {}
                 }
@@ -250,7 +252,9 @@ impl Hosts {
         let (mut is_known, mut is_soon, mut is_news) = (false, false, false);
         for host in hosts.iter().filter(|host| is_meant(host)) {
             is_known = true;
-            let is_again = host.heard.is_some_and(|(heard, _)| heard == state);
+            // A host that was put back to what it was, as virtual machines are, counts from there: what it says so late
+            // is another restart.
+            let is_again = host.heard.is_some_and(|(heard, when)| heard == state && now.since(when) < REPEAT_TIME);
             is_news |= !is_again;
             is_soon |= !is_again && host.heard.is_some_and(|(_, when)| now.since(when) < NOTICE_INTERVAL);
         }

@@ -125,7 +125,7 @@ mod tests {
 
     fn key(client: &str, xid: u32) -> Key {
         let client: IpAddr = client.parse().unwrap();
-        Key { client, port: 0, xid, program: 1, version: 1, procedure: 1, len: 40, checksum: 7 }
+        Key { client, port: 0, xid, program: 1, version: 1, procedure: 1, caller: 0, len: 40, checksum: 7 }
     }
 
     fn keep(kept: &mut Kept, client: &str, xids: std::ops::Range<u32>, limit: usize) {

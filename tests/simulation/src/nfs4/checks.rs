@@ -182,6 +182,7 @@ impl Checks {
         let held = inner.holders.iter().filter(|(_, holder)| client_of(**holder) == client);
         let held: Vec<_> = held.map(|(thing, holder)| (*thing, *holder)).collect();
         inner.doubtful.extend(held);
+        inner.users.retain(|(_, user, _), _| client_of(*user) != client);
     }
 
     /// A caller hears of something by a call that it made before its client was away. Whoever has got it since keeps
@@ -398,6 +399,20 @@ mod tests {
         };
         assert!(!had_before(0), "the answer of a call of before comes when the client has gone");
         assert!(had_before(1), "it was used since");
+    }
+
+    #[test]
+    fn what_a_client_that_was_away_has_open_is_in_nobodys_way() {
+        let handle = Handle::new(b"f").unwrap();
+        let (absent, present) = (11, 21);
+        for leaves in [absent, present] {
+            let checks = Arc::new(checks());
+            let open = checks.uses(0, absent, true);
+            checks.leaves(client_of(leaves));
+            checks.delegated(&handle, 0, 0, false);
+            assert_eq!(checks.is_wrong(), leaves != absent);
+            drop(open);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::{
     nlm::{locks::release, testing::GRACE_SECONDS, waiting::Wish},
     testing::wait,
 };
-use rpcrdma_nfs::nlm::{ShareAccess, ShareDeny};
+use rpcrdma_nfs::nlm::{LockArguments, ShareAccess, ShareDeny};
 
 const ALL: (u64, u64) = (0, 0);
 
@@ -26,6 +26,9 @@ fn after_a_restart_hosts_lock_again_what_they_had_and_others_wait() {
         assert_eq!(b.unlock(&file, "o", ALL), Status::Granted, "that excludes nobody");
         assert_eq!(a.reclaim(&file, "o", (0, 5), WRITE), Status::Granted);
         assert_eq!(b.reclaim(&file, "o", (4, 1), WRITE), Status::Denied, "that was reclaimed");
+        let patient = LockArguments { reclaim: true, ..b.to_lock(b.place(&file, "o", (4, 1)), WRITE, true) };
+        assert_eq!(b.status(Procedure::Lock, &patient), Status::Denied, "who reclaims waits for nobody");
+        assert_eq!(world.counts().waiting, 0);
         assert_eq!(a.unlock(&file, "o", (3, 2)), Status::Granted);
         world.pass(GRACE_SECONDS - 1);
         assert_eq!(b.lock(&file, "o", (3, 2), WRITE), Status::DeniedGracePeriod);

@@ -1,7 +1,7 @@
 //! Hosts that tell us of their restart, and whoever pretends to be one.
 
 use super::*;
-use crate::nsm::hosts::{IDLE_TIME, NOTICE_INTERVAL, NOTIFY_TIME};
+use crate::nsm::hosts::{IDLE_TIME, NOTICE_INTERVAL, NOTIFY_TIME, REPEAT_TIME};
 use TransportKind::{Tcp, Udp};
 
 fn start() -> (Start, tempfile::TempDir) {
@@ -63,6 +63,22 @@ fn a_notice_is_remembered_when_its_host_has_held_nothing_for_a_while() {
     start.monitor.forget(ip("192.0.2.1"), b"a");
     start.pass(NOTIFY_TIME);
     assert_eq!(start.monitor.counts().hosts, 1, "nobody says it so late");
+}
+
+/// A virtual machine that goes back to the same image says the same state after each start.
+#[test]
+fn a_host_that_counts_from_the_same_state_again_is_believed_when_its_notice_cannot_be_the_old_one() {
+    const SECOND: Duration = Duration::from_secs(1);
+    let (mut start, _scratch) = start();
+    for _ in 0..3 {
+        assert!(start.notify("192.0.2.1:700", Udp, "a", 5));
+        assert_eq!(start.freed().len(), 1);
+        start.monitor("192.0.2.1", "a").unwrap();
+        start.pass(REPEAT_TIME - SECOND);
+        assert!(start.notify("192.0.2.1:700", Udp, "a", 5));
+        assert!(start.freed().is_empty(), "it is the old one, which had no answer");
+        start.pass(SECOND);
+    }
 }
 
 #[test]

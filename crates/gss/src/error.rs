@@ -1,0 +1,106 @@
+//! What went wrong, in words that say what to do.
+
+use crate::{
+    Gss, Octets,
+    sys::{ERRORS, KERBEROS, OF_GSS, OF_MECHANISM, Word},
+};
+use std::ffi::c_int;
+
+/// The library could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("MIT's Kerberos library cannot be loaded ({reason}); install it (Debian: libgssapi-krb5-2)")]
+pub struct LoadError {
+    /// What the system says.
+    pub reason: String,
+}
+
+/// What kind of error it is, for those who answer a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// There is no credential, or it is not fit: no ticket, no key.
+    NoCredential,
+    /// The credential or the context has expired.
+    Expired,
+    /// The peer's token or message is malformed.
+    BadToken,
+    /// The checksum is not that of the message.
+    BadChecksum,
+    /// Anything else.
+    Other,
+}
+
+/// A call of the library failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{what}: {text}")]
+pub struct Error {
+    /// What was tried.
+    pub what: &'static str,
+    /// What the library says, and what Kerberos says.
+    pub text: String,
+    /// The major status (RFC 2744 section 3.9.1), as RPCSEC_GSS tells it to the peer.
+    pub major: u32,
+    /// The minor status, Kerberos' own.
+    pub minor: u32,
+}
+
+impl Error {
+    /// Whether the caller can tell something of it.
+    pub fn kind(&self) -> Kind {
+        // The routine's error (RFC 2744 section 3.9.1).
+        match self.major >> 16 & 0xff {
+            7 | 10 => Kind::NoCredential,
+            11 | 12 => Kind::Expired,
+            9 => Kind::BadToken,
+            6 => Kind::BadChecksum,
+            _ => Kind::Other,
+        }
+    }
+
+    /// What the library did, but not as it was asked to.
+    pub(crate) fn unfit(what: &'static str, text: &str) -> Self {
+        /// GSS_S_FAILURE.
+        const FAILURE: Word = 13 << 16;
+        Self { what, text: text.to_owned(), major: FAILURE, minor: 0 }
+    }
+}
+
+/// What is said of a message that was only signed.
+pub(crate) const UNSEALED: &str = "everybody could read it on its way";
+
+/// The most texts of one status: a status has few bits.
+const MAX_TEXTS: usize = 8;
+
+impl Gss {
+    /// The major status without errors, or the error, explained. To be asked on the thread of the call, which alone
+    /// knows what Kerberos said.
+    pub(crate) fn check(self, what: &'static str, major: Word, minor: Word) -> Result<Word, Error> {
+        if major & ERRORS == 0 {
+            return Ok(major);
+        }
+        let mut texts = self.texts(major, OF_GSS);
+        if minor != 0 {
+            texts.extend(self.texts(minor, OF_MECHANISM));
+        }
+        Err(Error { what, text: texts.join("; "), major, minor })
+    }
+
+    fn texts(self, status: Word, whose: c_int) -> Vec<String> {
+        let (mut texts, mut more) = (Vec::new(), 0);
+        while texts.len() < MAX_TEXTS {
+            let (mut minor, mut text) = (0, Octets::empty(self));
+            // SAFETY: any status may be asked for; the text is ours to release.
+            let major = unsafe {
+                (self.0.gss_display_status)(&mut minor, status, whose, KERBEROS.as_ptr(), &mut more, text.as_mut_ptr())
+            };
+            if major & ERRORS != 0 {
+                break;
+            }
+            texts.push(text.to_text().trim_end().to_owned());
+            if more == 0 {
+                break;
+            }
+        }
+        texts
+    }
+}

@@ -1,0 +1,119 @@
+//! Kerberos as RPCSEC_GSS asks for it.
+
+use crate::{Acceptor, Context, Credential, Error, Gss, Octets, Progress, error::UNSEALED};
+use bytes::Bytes;
+use rpcrdma_oncrpc::gss::{Failure, Handshake, Mechanism, Peer, Progress as Advance, Protection};
+use std::path::Path;
+
+/// Accepts contexts of Kerberos with the keys of a keytab.
+pub struct Kerberos {
+    gss: Gss,
+    credential: Credential,
+}
+
+impl Kerberos {
+    /// Accepts with the keys of any service in `keytab`; without a path in the machine's own.
+    ///
+    /// # Errors
+    /// If the keytab cannot be read, or has no key.
+    pub fn with_keytab(gss: Gss, keytab: Option<&Path>) -> Result<Self, Error> {
+        Ok(Self { gss, credential: gss.accept_with(keytab)? })
+    }
+}
+
+impl Mechanism for Kerberos {
+    fn begin(&self) -> Box<dyn Handshake> {
+        Box::new(self.gss.acceptor(&self.credential))
+    }
+}
+
+impl Handshake for Acceptor {
+    fn step(self: Box<Self>, token: &[u8]) -> Result<Advance, Failure> {
+        Ok(match Acceptor::step(*self, token)? {
+            Progress::More { unfinished, token } => {
+                Advance::More { handshake: Box::new(unfinished), token: token.into() }
+            }
+            Progress::Done { context, token } => {
+                let name = context.initiator()?;
+                let principal = name.display()?;
+                let local = match name.local() {
+                    Ok(local) => Some(local),
+                    Err(_) => machine(&principal, &context.acceptor()?.display()?).map(str::to_owned),
+                };
+                let (principal, local) = (principal.into(), local.map(Into::into));
+                let peer = Peer { principal, local, lifetime: context.lifetime()? };
+                Advance::Done { protection: Box::new(context), peer, token: token.into() }
+            }
+        })
+    }
+}
+
+/// The user that a machine calls as: root, if the machine is of the realm that our service is of. Linux uses the first
+/// of these keys of its keytab that it finds.
+fn machine(principal: &str, service: &str) -> Option<&'static str> {
+    let (name, realm) = principal.rsplit_once('@')?;
+    let (kind, host) = name.split_once('/')?;
+    let is_machine = matches!(kind, "nfs" | "host" | "root") && !host.is_empty() && !host.contains('/');
+    let is_ours = service.rsplit_once('@').is_some_and(|(_, ours)| ours == realm);
+    (is_machine && is_ours).then_some("root")
+}
+
+impl Protection for Context {
+    fn sign(&mut self, message: &[u8]) -> Result<Bytes, Failure> {
+        Ok(Context::sign(self, message)?.into())
+    }
+
+    fn verify(&mut self, message: &[u8], checksum: &[u8]) -> Result<(), Failure> {
+        Ok(Context::verify(self, message, checksum)?)
+    }
+
+    fn seal(&mut self, message: &[u8]) -> Result<Bytes, Failure> {
+        Ok(Context::seal(self, message)?.into())
+    }
+
+    fn open(&mut self, message: &[u8]) -> Result<Bytes, Failure> {
+        let opened = Context::open(self, message)?;
+        if !opened.is_confidential {
+            return Err(Error::unfit("cannot open a message", UNSEALED).into());
+        }
+        Ok(opened.octets.into())
+    }
+}
+
+impl From<Octets> for Bytes {
+    /// Without a copy.
+    fn from(octets: Octets) -> Self {
+        Bytes::from_owner(octets)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self { major: error.major, minor: error.minor, text: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn machines_of_the_services_realm_are_root_and_nobody_else_is() {
+        let service = "nfs/server.example@REALM";
+        for name in ["nfs/client.example@REALM", "host/client.example@REALM", "root/client.example@REALM"] {
+            assert_eq!(machine(name, service), Some("root"), "{name}");
+        }
+        for name in [
+            "nfs/client.example@OTHER",
+            "root@REALM",
+            "http/client.example@REALM",
+            "nfs/@REALM",
+            "nfs/client.example/admin@REALM",
+            "nfs/client.example",
+            "alice/root@REALM",
+            "nfs/client@REALM@OTHER",
+        ] {
+            assert_eq!(machine(name, service), None, "{name}");
+        }
+    }
+}

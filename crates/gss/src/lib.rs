@@ -1,0 +1,78 @@
+//! Kerberos by MIT's GSS-API library (RFC 2743, RFC 2744, RFC 4121): who calls, and that nobody changes or reads it.
+//!
+//! [`Gss::load`] finds `libgssapi_krb5.so.2` when it is first asked for, so a program that contains this crate runs on
+//! machines without it; [`LoadError`] says what is missing and what to do.
+//!
+//! A [`Credential`] comes from a keytab or from the user's cache. With one, an [`Initiator`] or an [`Acceptor`] makes a
+//! [`Context`] by tokens that it exchanges with the peer: each step gives the next token to send, and either itself
+//! back or the context. A context signs, checks, seals and opens messages, and knows the [`Name`] of the peer.
+//!
+//! ```no_run
+//! # fn example(token: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
+//! use rpcrdma_gss::{Gss, Progress};
+//! let gss = Gss::load()?;
+//! let credential = gss.accept_with(Some("/etc/krb5.keytab".as_ref()))?;
+//! match gss.acceptor(&credential).step(token)? {
+//!     Progress::More { token, .. } => println!("{} bytes to send, and more to come", token.len()),
+//!     Progress::Done { context, .. } => println!("{} calls", context.initiator()?.display()?),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for, and [`Accounts`] says which users of this
+//! machine principals are.
+//!
+//! # What to know of it
+//! - Calls may wait: making a context reads files, and the initiator asks the KDC. They belong on worker threads.
+//! - The library takes its settings from the process's environment (`KRB5_CONFIG`, `KRB5CCNAME`, `KRB5_KTNAME`).
+//! - A context is used by one thread at a time: it is `Send`, and not `Sync`.
+//! - Messages may come in any order and twice. Who needs an order keeps it, as RPCSEC_GSS does.
+//! - Tokens of the peer are only handed to the library; their lengths are bounded by who receives them.
+//!
+//! # Safety
+//! All `unsafe` of the crate calls the library, or C's own for users, or reads memory that they have written. One rule
+//! carries it: an object of the library is owned by one value, which releases it and keeps alive what it depends on.
+
+mod accounts;
+mod context;
+mod credential;
+mod error;
+mod establish;
+mod kerberos;
+mod name;
+mod octets;
+#[cfg(feature = "realm")]
+pub mod realm;
+mod sys;
+
+pub use accounts::{Accounts, MAX_GROUPS};
+pub use context::{Context, Opened};
+pub use credential::Credential;
+pub use error::{Error, Kind, LoadError};
+pub use establish::{Acceptor, Initiator, Progress};
+pub use kerberos::Kerberos;
+pub use name::{Name, NameKind};
+pub use octets::Octets;
+
+use sys::Library;
+
+/// The library, loaded.
+#[derive(Clone, Copy)]
+pub struct Gss(&'static Library);
+
+impl Gss {
+    /// Loads the library, or finds it loaded.
+    ///
+    /// # Errors
+    /// If it is not installed, or too old.
+    pub fn load() -> Result<Self, LoadError> {
+        Library::get().map(Self)
+    }
+}
+
+impl std::fmt::Debug for Gss {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Gss")
+    }
+}

@@ -1,0 +1,228 @@
+//! Kerberos realms for tests: MIT's own KDC as an ordinary process in a temporary folder, on a free port.
+//!
+//! [`within`] runs a test in a process of its own, as the library reads its settings from the environment. Where the
+//! KDC is not installed the test says so and does nothing.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use tempfile::TempDir;
+
+/// The realm's name.
+pub const REALM: &str = "TEST.EXAMPLE";
+/// The service that has a key in [`Realm::keytab`].
+pub const SERVICE: &str = "nfs@localhost";
+/// The users, each with its name as password and with a key in [`Realm::users`].
+pub const USERS: [&str; 2] = ["alice", "bob"];
+
+/// Programs that a realm needs, and the Debian packages that have them.
+const PROGRAMS: [(&str, &str); 4] =
+    [("krb5kdc", "krb5-kdc"), ("kdb5_util", "krb5-kdc"), ("kadmin.local", "krb5-admin-server"), ("kinit", "krb5-user")];
+/// How often a realm is tried to be made.
+const ATTEMPTS: usize = 4;
+/// How long the KDC may take to listen.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// The variable by which a test's own process knows the folder of its realm.
+const FOLDER: &str = "RPCRDMA_TEST_REALM";
+
+/// The Debian packages that are missing.
+pub fn missing() -> Vec<&'static str> {
+    let mut packages: Vec<_> =
+        PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
+    packages.dedup();
+    packages
+}
+
+/// Where a program is. The folders of administrators' programs count, too.
+fn find(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let folders = env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
+    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
+}
+
+/// Runs `test`, whose name in its program is `name`, in a process of its own, with the library's settings for a new
+/// realm.
+///
+/// # Panics
+/// If the test fails, or the program has no test of that name.
+pub fn within(name: &str, test: impl FnOnce(&Realm)) {
+    if let Some(folder) = env::var_os(FOLDER) {
+        return test(&Realm { folder: folder.into(), running: None });
+    }
+    let missing = missing();
+    if !missing.is_empty() {
+        return eprintln!("{name}: nothing is tested, as {} is not installed", missing.join(", "));
+    }
+    let realm = Realm::start().expect("a realm");
+    let program = env::current_exe().expect("the test's program");
+    let output = Command::new(program)
+        .args([name, "--exact", "--nocapture", "--test-threads=1"])
+        .envs(realm.environment())
+        .env(FOLDER, realm.folder())
+        .output()
+        .expect("the test's process");
+    let told = String::from_utf8_lossy(&output.stdout);
+    let failed = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && told.contains("1 passed"), "{told}\n{failed}");
+}
+
+/// A realm. Dropping it ends its KDC.
+pub struct Realm {
+    folder: PathBuf,
+    running: Option<Running>,
+}
+
+/// Of the process that has started it.
+struct Running {
+    kdc: Child,
+    #[allow(dead_code, reason = "its drop removes the folder")]
+    folder: TempDir,
+}
+
+impl Running {
+    /// Waits until the KDC listens.
+    fn wait_for(&mut self, port: u16) -> io::Result<()> {
+        let begin = Instant::now();
+        while TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_err() {
+            if self.kdc.try_wait()?.is_some() || begin.elapsed() > PATIENCE {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the KDC does not listen"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        match self.kdc.try_wait()? {
+            None => Ok(()),
+            Some(_) => Err(io::Error::new(io::ErrorKind::AddrInUse, "another program has the KDC's port")),
+        }
+    }
+}
+
+impl Realm {
+    /// Makes a realm with a service and users, and starts its KDC.
+    ///
+    /// # Errors
+    /// If a program is missing or fails.
+    pub fn start() -> io::Result<Self> {
+        // A port that is free may be another's a moment later.
+        (1..ATTEMPTS).find_map(|_| Self::try_start().ok()).map_or_else(Self::try_start, Ok)
+    }
+
+    fn try_start() -> io::Result<Self> {
+        let temporary = TempDir::new()?;
+        let folder = temporary.path().to_owned();
+        let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
+        fs::write(folder.join("krb5.conf"), client_settings(port))?;
+        fs::write(folder.join("kdc.conf"), kdc_settings(&folder, port))?;
+        let mut realm = Self { folder, running: None };
+        realm.run("kdb5_util", &["create", "-s", "-r", REALM, "-P", "master"])?;
+        realm.administer("addprinc -randkey nfs/localhost")?;
+        realm.administer(&format!("ktadd -k {} nfs/localhost", realm.keytab().display()))?;
+        for user in USERS {
+            realm.administer(&format!("addprinc -pw {user} {user}"))?;
+            realm.administer(&format!("ktadd -norandkey -k {} {user}", realm.users().display()))?;
+        }
+        let kdc = realm.command("krb5kdc")?.arg("-n").stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        realm.running.insert(Running { kdc, folder: temporary }).wait_for(port)?;
+        Ok(realm)
+    }
+
+    /// The folder with all of it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The service's keys.
+    pub fn keytab(&self) -> PathBuf {
+        self.folder.join("service.keytab")
+    }
+
+    /// The users' keys.
+    pub fn users(&self) -> PathBuf {
+        self.folder.join("users.keytab")
+    }
+
+    /// The variables by which a process lives in this realm.
+    pub fn environment(&self) -> [(&'static str, OsString); 5] {
+        let file = |kind: &str, name: &str| {
+            let mut value = OsString::from(kind);
+            value.push(self.folder.join(name));
+            value
+        };
+        [
+            ("KRB5_CONFIG", file("", "krb5.conf")),
+            ("KRB5_KDC_PROFILE", file("", "kdc.conf")),
+            ("KRB5CCNAME", file("FILE:", "tickets")),
+            ("KRB5_KTNAME", file("FILE:", "service.keytab")),
+            ("KRB5RCACHENAME", file("file2:", "replays")),
+        ]
+    }
+
+    /// Gets a ticket for a user into the process's own cache, which `lifetime` bounds, as in `kinit -l`.
+    ///
+    /// # Errors
+    /// If `kinit` fails.
+    pub fn kinit(&self, user: &str, lifetime: &str) -> io::Result<()> {
+        let users = self.users();
+        let users = users.to_str().ok_or(io::ErrorKind::InvalidInput)?;
+        self.run("kinit", &["-l", lifetime, "-k", "-t", users, user]).map(drop)
+    }
+
+    /// Runs a command of kadmin's.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub fn administer(&self, command: &str) -> io::Result<()> {
+        self.run("kadmin.local", &["-r", REALM, "-q", command]).map(drop)
+    }
+
+    fn command(&self, program: &str) -> io::Result<Command> {
+        let file = find(program).ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, program.to_owned()))?;
+        let mut command = Command::new(file);
+        command.envs(self.environment()).stdin(Stdio::null());
+        Ok(command)
+    }
+
+    fn run(&self, program: &str, arguments: &[&str]) -> io::Result<Output> {
+        let output = self.command(program)?.args(arguments).output()?;
+        if output.status.success() {
+            return Ok(output);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(io::Error::other(format!("{program} {}: {said}", arguments.join(" "))))
+    }
+}
+
+impl Drop for Realm {
+    fn drop(&mut self) {
+        if let Some(Running { kdc, .. }) = &mut self.running {
+            // It may have ended by itself; nothing is left to be done then.
+            let _ = kdc.kill();
+            let _ = kdc.wait();
+        }
+    }
+}
+
+fn client_settings(port: u16) -> String {
+    format!(
+        "[libdefaults]\n default_realm = {REALM}\n dns_lookup_kdc = false\n dns_lookup_realm = false\n \
+         dns_canonicalize_hostname = false\n rdns = false\n udp_preference_limit = 1\n\
+         [realms]\n {REALM} = {{\n  kdc = 127.0.0.1:{port}\n }}\n\
+         [domain_realm]\n localhost = {REALM}\n"
+    )
+}
+
+fn kdc_settings(folder: &Path, port: u16) -> String {
+    let folder = folder.display();
+    format!(
+        "[kdcdefaults]\n kdc_listen = 127.0.0.1:{port}\n kdc_tcp_listen = 127.0.0.1:{port}\n\
+         [realms]\n {REALM} = {{\n  database_name = {folder}/principals\n  key_stash_file = {folder}/stash\n  \
+         supported_enctypes = aes256-cts:normal\n }}\n\
+         [logging]\n kdc = FILE:{folder}/kdc.log\n admin_server = FILE:{folder}/kadmin.log\n"
+    )
+}

@@ -1,0 +1,79 @@
+//! Arguments and results under protection (RFC 2203 sections 5.3.2.2 and 5.3.2.3).
+
+use super::{GssService, Protection};
+use bytes::Bytes;
+use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Payload, Stream, padded};
+
+/// The largest checksum in octets that is read: Kerberos' have 28 at most (RFC 4121 section 4.2.6.1).
+const MAX_CHECKSUM_OCTETS: usize = 400;
+
+/// A body cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// It was placed directly, which is not allowed under protection.
+    Placed,
+    /// It is malformed, or its protection is wrong.
+    Wrong,
+}
+
+impl From<DecodeError> for Unreadable {
+    fn from(error: DecodeError) -> Self {
+        if error.is_placement() { Self::Placed } else { Self::Wrong }
+    }
+}
+
+/// Takes the protection from arguments. GSS-2203-5.3.3.1-d, GSS-2203-5.3.3.4.2-b, GSS-2203-5.3.3.4.3-a.
+pub(super) fn open(
+    protection: &mut dyn Protection,
+    service: GssService,
+    sequence: u32,
+    mut body: Decoder,
+) -> Result<Decoder, Unreadable> {
+    // What has come is here already: its length bounds what is read of it.
+    let max = body.remaining();
+    let message = match service {
+        GssService::Authentication => return Ok(body),
+        GssService::Integrity => {
+            let message = body.opaque(max)?;
+            let checksum = body.opaque(MAX_CHECKSUM_OCTETS)?;
+            body.finish()?;
+            protection.verify(&message, &checksum).map_err(|_| Unreadable::Wrong)?;
+            message
+        }
+        GssService::Privacy => {
+            let sealed = body.opaque(max)?;
+            body.finish()?;
+            protection.open(&sealed).map_err(|_| Unreadable::Wrong)?
+        }
+    };
+    let mut inner = Decoder::new(Stream::from(message));
+    if inner.u32()? != sequence {
+        return Err(Unreadable::Wrong);
+    }
+    Ok(inner)
+}
+
+/// Protects results. Nothing of what is signed or sealed can be placed directly (RFC 8166 section 8.2.2.3).
+pub(super) fn close(
+    protection: &mut dyn Protection,
+    service: GssService,
+    sequence: u32,
+    body: Payload,
+) -> Result<Payload, super::Failure> {
+    if service == GssService::Authentication {
+        return Ok(body);
+    }
+    let mut message = Vec::with_capacity(4 + body.len());
+    message.extend_from_slice(&sequence.to_be_bytes());
+    body.slices().for_each(|slice| message.extend_from_slice(&slice));
+    let message = Bytes::from(message);
+    let mut encoder = Encoder::with_capacity(padded(MAX_CHECKSUM_OCTETS));
+    if service == GssService::Integrity {
+        let checksum = protection.sign(&message)?;
+        encoder.opaque_shared(message);
+        encoder.opaque(&checksum);
+    } else {
+        encoder.opaque_shared(protection.seal(&message)?);
+    }
+    Ok(encoder.finish())
+}

@@ -1,0 +1,41 @@
+//! Who calls, once it is proven.
+
+use super::GssService;
+use std::sync::Arc;
+
+/// A principal that calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GssCaller {
+    /// Its name, `user@REALM`.
+    pub principal: Arc<str>,
+    /// The user of this machine that it is, if it is one.
+    pub user: Option<GssUser>,
+    /// What the protection of the call covers.
+    pub service: GssService,
+}
+
+impl GssCaller {
+    /// A principal, and the user that it is.
+    pub fn new(principal: impl Into<Arc<str>>, user: Option<GssUser>, service: GssService) -> Self {
+        Self { principal: principal.into(), user, service }
+    }
+}
+
+/// A user of this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GssUser {
+    /// The user's number.
+    pub uid: u32,
+    /// The number of the user's group.
+    pub gid: u32,
+    /// Supplementary groups, as many as there are.
+    pub groups: Arc<[u32]>,
+}
+
+/// Which users of this machine principals are.
+pub trait Names: Send + Sync {
+    /// The user that `principal` is; `local` is the name that the mechanism's rules give it. Asked once for each
+    /// context, where [`Work`](super::Work) is done.
+    fn user(&self, principal: &str, local: Option<&str>) -> Option<GssUser>;
+}

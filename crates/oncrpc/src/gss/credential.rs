@@ -1,0 +1,137 @@
+//! The credential of RPCSEC_GSS version 1 (RFC 2203 section 5).
+
+use crate::AuthStat;
+use bytes::Bytes;
+use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Stream};
+
+/// The flavour number of RPCSEC_GSS.
+pub const RPCSEC_GSS: u32 = 6;
+/// Sequence numbers stay below this one (RFC 2203 section 5).
+pub const MAX_SEQUENCE: u32 = 0x8000_0000;
+/// The only version that is spoken.
+const VERSION: u32 = 1;
+
+/// What the protection of a call covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GssService {
+    /// The header is signed: who calls is proven.
+    Authentication,
+    /// Arguments and results are signed, too.
+    Integrity,
+    /// Arguments and results are sealed.
+    Privacy,
+}
+
+/// What a message is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Procedure {
+    Data,
+    Init,
+    ContinueInit,
+    Destroy,
+}
+
+/// A credential.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GssCredential {
+    pub(super) procedure: Procedure,
+    pub(super) sequence: u32,
+    /// Nothing of messages that make contexts, where it says nothing.
+    pub(super) service: Option<GssService>,
+    pub(super) handle: Bytes,
+}
+
+impl GssCredential {
+    /// Reads the body of a credential.
+    ///
+    /// # Errors
+    /// What the client is told. GSS-2203-5.1-a, GSS-2203-5.3.3.3-c.
+    pub(super) fn read(body: &Bytes) -> Result<Self, AuthStat> {
+        let bad = |_: DecodeError| AuthStat::BAD_CREDENTIAL;
+        let mut decoder = Decoder::new(Stream::from(body.clone()));
+        if decoder.u32().map_err(bad)? != VERSION {
+            return Err(AuthStat::REJECTED_CREDENTIAL);
+        }
+        let procedure = match decoder.u32().map_err(bad)? {
+            0 => Procedure::Data,
+            1 => Procedure::Init,
+            2 => Procedure::ContinueInit,
+            3 => Procedure::Destroy,
+            _ => return Err(AuthStat::BAD_CREDENTIAL),
+        };
+        let sequence = decoder.u32().map_err(bad)?;
+        let service = match decoder.u32().map_err(bad)? {
+            1 => Some(GssService::Authentication),
+            2 => Some(GssService::Integrity),
+            3 => Some(GssService::Privacy),
+            _ => None,
+        };
+        let handle = decoder.opaque(body.len()).map_err(bad)?;
+        decoder.finish().map_err(bad)?;
+        // GSS-2203-5.2.2-a: what makes contexts has no service.
+        let needs_service = matches!(procedure, Procedure::Data | Procedure::Destroy);
+        if needs_service && service.is_none() {
+            return Err(AuthStat::BAD_CREDENTIAL);
+        }
+        Ok(Self { procedure, sequence, service, handle })
+    }
+}
+
+/// What the verifier of a call signs: the header up to its credential (RFC 2203 section 5.3.1).
+pub(super) fn signed_header(call: &crate::CallHeader) -> Bytes {
+    let mut encoder = Encoder::with_capacity(crate::CALL_HEADER_OCTETS + call.credential.body.len());
+    call.encode_to_credential(&mut encoder);
+    encoder.finish().to_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn body(words: [u32; 4], handle: &[u8]) -> Bytes {
+        let mut encoder = Encoder::new();
+        words.into_iter().for_each(|word| encoder.u32(word));
+        encoder.opaque(handle);
+        encoder.finish().to_bytes()
+    }
+
+    /// proves: GSS-2203-5.1-a
+    #[test]
+    fn other_versions_are_refused_as_such() {
+        for version in [0, 2, 3, u32::MAX] {
+            assert_eq!(GssCredential::read(&body([version, 1, 0, 1], b"")), Err(AuthStat::REJECTED_CREDENTIAL));
+        }
+    }
+
+    /// proves: GSS-2203-5.3.3.3-c, GSS-2203-5.2.2-a
+    #[test]
+    fn unknown_procedures_and_services_and_wrong_lengths_are_bad() {
+        let bad = Err(AuthStat::BAD_CREDENTIAL);
+        for (procedure, service) in [(0, 0), (0, 4), (3, 0), (4, 1), (u32::MAX, 1)] {
+            assert_eq!(GssCredential::read(&body([1, procedure, 0, service], b"")), bad, "{procedure} {service}");
+        }
+        for procedure in [1, 2] {
+            let read = GssCredential::read(&body([1, procedure, 77, 99], b"abcd")).unwrap();
+            assert_eq!((read.service, &read.handle[..]), (None, &b"abcd"[..]), "a service is ignored");
+        }
+        let whole = body([1, 0, 7, 3], b"handle");
+        let read = GssCredential::read(&whole).unwrap();
+        assert_eq!((read.procedure, read.sequence, read.service), (Procedure::Data, 7, Some(GssService::Privacy)));
+        for len in (0..whole.len()).step_by(4) {
+            assert_eq!(GssCredential::read(&whole.slice(..len)), bad, "{len} octets");
+        }
+        assert_eq!(GssCredential::read(&[&whole[..], &[0; 4]].concat().into()), bad);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_octets_are_survived(octets in prop::collection::vec(any::<u8>(), 0..400), known in any::<bool>()) {
+            let mut octets = octets;
+            if known && octets.len() >= 8 {
+                octets[..8].copy_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0]);
+            }
+            let _ = GssCredential::read(&octets.into());
+        }
+    }
+}

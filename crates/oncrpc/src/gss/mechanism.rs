@@ -1,0 +1,103 @@
+//! The seam to a mechanism of the GSS-API.
+
+use bytes::Bytes;
+use std::{sync::Arc, time::Duration};
+
+/// Accepts contexts, with the keys of a service.
+pub trait Mechanism: Send + Sync {
+    /// Begins a context with whoever sends the first token.
+    fn begin(&self) -> Box<dyn Handshake>;
+}
+
+/// A context that is being made. It is dropped where it fails.
+pub trait Handshake: Send {
+    /// Takes the initiator's next token. May wait for files.
+    ///
+    /// # Errors
+    /// What the initiator is told.
+    fn step(self: Box<Self>, token: &[u8]) -> Result<Progress, Failure>;
+}
+
+/// How far a context is.
+pub enum Progress {
+    /// The initiator has to send another token.
+    More {
+        /// What takes it.
+        handshake: Box<dyn Handshake>,
+        /// What the initiator is sent.
+        token: Bytes,
+    },
+    /// It is made.
+    Done {
+        /// What protects its messages.
+        protection: Box<dyn Protection>,
+        /// Who has begun it.
+        peer: Peer,
+        /// What the initiator is still sent, perhaps nothing.
+        token: Bytes,
+    },
+}
+
+/// Who has begun a context.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// The principal, `user@REALM`.
+    pub principal: Arc<str>,
+    /// The name of the local user that it is by the mechanism's rules, if there is one.
+    pub local: Option<Arc<str>>,
+    /// For how long the context is good; `None` if for ever.
+    pub lifetime: Option<Duration>,
+}
+
+/// Signs and seals the messages of one context, which may come in any order and twice. A failure says no more than
+/// that: what went wrong is the mechanism's to tell.
+pub trait Protection: Send {
+    /// The checksum that says that a message is ours.
+    ///
+    /// # Errors
+    /// If the context cannot be used any more.
+    fn sign(&mut self, message: &[u8]) -> Result<Bytes, Failure>;
+
+    /// Checks that `checksum` is the peer's for `message`.
+    ///
+    /// # Errors
+    /// If it is not, or the context cannot be used any more.
+    fn verify(&mut self, message: &[u8], checksum: &[u8]) -> Result<(), Failure>;
+
+    /// Seals a message, so that the peer alone can read it.
+    ///
+    /// # Errors
+    /// If the context cannot be used any more.
+    fn seal(&mut self, message: &[u8]) -> Result<Bytes, Failure>;
+
+    /// Opens a message of the peer's that nobody else could read.
+    ///
+    /// # Errors
+    /// If it is malformed, not the peer's or was not sealed, or the context cannot be used any more.
+    fn open(&mut self, message: &[u8]) -> Result<Bytes, Failure>;
+}
+
+/// What went wrong, as RPCSEC_GSS tells it (RFC 2203 appendix A).
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// The major status.
+    pub major: u32,
+    /// The mechanism's own status.
+    pub minor: u32,
+    /// The same in words, for the log.
+    pub text: String,
+}
+
+impl Failure {
+    /// Whether the credential or the context has expired: GSS_S_CREDENTIALS_EXPIRED, GSS_S_CONTEXT_EXPIRED.
+    pub fn is_expired(&self) -> bool {
+        matches!(self.major >> 16 & 0xff, 11 | 12)
+    }
+}
+
+/// Where work is done that waits for files: threads of the program's. The library starts none.
+pub trait Work: Send + Sync {
+    /// Does `job` on some thread, soon. One that is dropped instead fails the call that waits for it.
+    fn run(&self, job: Box<dyn FnOnce() + Send>);
+}

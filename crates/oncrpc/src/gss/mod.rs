@@ -1,0 +1,27 @@
+//! RPCSEC_GSS version 1 (RFC 2203) on the server's side: callers who prove who they are, and calls and replies that
+//! nobody changes or reads.
+//!
+//! [`AcceptGss`] is the flavour. It knows no mechanism: a [`Mechanism`] makes contexts from tokens, and a
+//! [`Protection`] signs and seals. Contexts are made where [`Work`] is done, as that reads files; what signs and seals
+//! is done where the call is.
+//!
+//! A caller is bounded three times: contexts that are not finished yet, which cost an attacker one message each, are
+//! few, and the oldest goes; finished ones are bounded for each address, whose least used goes, and in all. Who loses
+//! a context is told so and makes a new one. A context ends with its ticket.
+//!
+//! Version 3 (RFC 7861) and version 2's channel bindings (RFC 5403) are refused as other versions are.
+
+mod body;
+mod caller;
+mod credential;
+mod mechanism;
+mod server;
+mod table;
+mod window;
+
+pub use caller::{GssCaller, GssUser, Names};
+pub use credential::{GssService, MAX_SEQUENCE, RPCSEC_GSS};
+pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
+pub use server::{AcceptGss, MAX_TOKEN_OCTETS};
+pub use table::{CONTEXTS, CONTEXTS_OF_ADDRESS, UNFINISHED};
+pub use window::WINDOW;

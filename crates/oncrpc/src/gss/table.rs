@@ -1,0 +1,374 @@
+//! The contexts of a server: finished ones, and those that are being made.
+//!
+//! It owns them. Where there is no room for one more, the address that holds the most contexts loses its least used
+//! one; of those that are not finished the oldest goes. Whoever loses one is told when he uses it, and makes another.
+
+use super::{GssUser, Handshake, Protection, window::Window};
+use rpcrdma_env::{Random, Timestamp};
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+/// How many contexts there are at most: a user of a Linux client has one, or two while he renews it.
+pub const CONTEXTS: usize = 16_384;
+/// How many of them an address may hold.
+pub const CONTEXTS_OF_ADDRESS: usize = 1024;
+/// How many contexts can wait for their initiator's next token, or be worked on. Kerberos needs one token.
+pub const UNFINISHED: usize = 64;
+/// How many of them an address may have.
+pub(super) const UNFINISHED_OF_ADDRESS: usize = 16;
+/// How often contexts that nobody uses are looked at.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// By what a client names a context. Random: none says anything of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Handle([u8; 16]);
+
+impl Handle {
+    pub(super) fn new(random: &dyn Random) -> Self {
+        let halves = [random.next_u64(), random.next_u64()].map(u64::to_be_bytes);
+        let mut handle = [0; 16];
+        handle[..8].copy_from_slice(&halves[0]);
+        handle[8..].copy_from_slice(&halves[1]);
+        Self(handle)
+    }
+
+    /// What a credential has.
+    pub(super) fn read(octets: &[u8]) -> Option<Self> {
+        octets.try_into().ok().map(Self)
+    }
+
+    pub(super) fn octets(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// A finished context.
+pub(super) struct Established {
+    pub(super) principal: Arc<str>,
+    pub(super) user: Option<GssUser>,
+    /// The principal's number for the duplicate request cache.
+    pub(super) caller: u64,
+    /// When it ends; `None` if never.
+    pub(super) until: Option<Timestamp>,
+    pub(super) live: Mutex<Live>,
+}
+
+/// What a context's messages change.
+pub(super) struct Live {
+    pub(super) window: Window,
+    pub(super) protection: Box<dyn Protection>,
+}
+
+impl Established {
+    pub(super) fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn is_over(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| now >= until)
+    }
+}
+
+struct Entry {
+    context: Arc<Established>,
+    address: IpAddr,
+    /// The count of uses of all contexts at its last.
+    used: u64,
+}
+
+struct Unfinished {
+    handshake: Box<dyn Handshake>,
+    address: IpAddr,
+    began: u64,
+}
+
+#[derive(Default)]
+struct Inner {
+    contexts: HashMap<Handle, Entry>,
+    held: HashMap<IpAddr, usize>,
+    unfinished: HashMap<Handle, Unfinished>,
+    /// Handshakes that are worked on, by address.
+    working: HashMap<IpAddr, usize>,
+    count: u64,
+    swept: Option<Timestamp>,
+}
+
+#[derive(Default)]
+pub(super) struct Table(Mutex<Inner>);
+
+impl Table {
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A finished context, which is used by that.
+    pub(super) fn get(&self, handle: Handle) -> Option<Arc<Established>> {
+        let mut inner = self.inner();
+        inner.count += 1;
+        let count = inner.count;
+        let entry = inner.contexts.get_mut(&handle)?;
+        entry.used = count;
+        Some(entry.context.clone())
+    }
+
+    pub(super) fn insert(&self, handle: Handle, address: IpAddr, context: Established, now: Timestamp) {
+        let mut inner = self.inner();
+        inner.sweep(now);
+        if inner.held.get(&address).is_some_and(|held| *held >= CONTEXTS_OF_ADDRESS) {
+            inner.forget_one_of(address);
+        } else if inner.contexts.len() >= CONTEXTS {
+            let most = inner.held.iter().max_by_key(|(_, held)| **held).map(|(address, _)| *address);
+            if let Some(most) = most {
+                inner.forget_one_of(most);
+            }
+        }
+        inner.count += 1;
+        let entry = Entry { context: Arc::new(context), address, used: inner.count };
+        inner.contexts.insert(handle, entry);
+        *inner.held.entry(address).or_default() += 1;
+    }
+
+    pub(super) fn remove(&self, handle: Handle) {
+        self.inner().forget(handle);
+    }
+
+    /// Room to work on a handshake for an address, if it has not too much of it.
+    pub(super) fn begin(self: &Arc<Self>, address: IpAddr) -> Option<Working> {
+        let mut inner = self.inner();
+        if inner.working.values().sum::<usize>() >= UNFINISHED {
+            return None;
+        }
+        let working = inner.working.entry(address).or_default();
+        if *working >= UNFINISHED_OF_ADDRESS {
+            return None;
+        }
+        *working += 1;
+        Some(Working { table: self.clone(), address })
+    }
+
+    /// Keeps a handshake until the next token.
+    pub(super) fn wait(&self, handle: Handle, address: IpAddr, handshake: Box<dyn Handshake>) {
+        let mut inner = self.inner();
+        let of_address = inner.unfinished.values().filter(|waiting| waiting.address == address).count();
+        let is_crowded = of_address >= UNFINISHED_OF_ADDRESS;
+        if is_crowded || inner.unfinished.len() >= UNFINISHED {
+            let candidates = inner.unfinished.iter().filter(|(_, waiting)| !is_crowded || waiting.address == address);
+            if let Some(oldest) = candidates.min_by_key(|(_, waiting)| waiting.began).map(|(handle, _)| *handle) {
+                inner.unfinished.remove(&oldest);
+            }
+        }
+        inner.count += 1;
+        let began = inner.count;
+        inner.unfinished.insert(handle, Unfinished { handshake, address, began });
+    }
+
+    /// Takes a handshake that waits for a token.
+    pub(super) fn take(&self, handle: Handle) -> Option<Box<dyn Handshake>> {
+        self.inner().unfinished.remove(&handle).map(|waiting| waiting.handshake)
+    }
+
+    #[cfg(test)]
+    fn counts(&self) -> (usize, usize, usize) {
+        let inner = self.inner();
+        assert_eq!(inner.held.values().sum::<usize>(), inner.contexts.len());
+        (inner.contexts.len(), inner.unfinished.len(), inner.working.values().sum())
+    }
+}
+
+impl Inner {
+    fn forget(&mut self, handle: Handle) {
+        let Some(Entry { address, .. }) = self.contexts.remove(&handle) else { return };
+        less(&mut self.held, address);
+    }
+
+    fn forget_one_of(&mut self, address: IpAddr) {
+        let of_address = self.contexts.iter().filter(|(_, entry)| entry.address == address);
+        if let Some(least) = of_address.min_by_key(|(_, entry)| entry.used).map(|(handle, _)| *handle) {
+            self.forget(least);
+        }
+    }
+
+    /// Forgets what is over.
+    fn sweep(&mut self, now: Timestamp) {
+        if self.swept.is_some_and(|swept| now.since(swept) < SWEEP) {
+            return;
+        }
+        self.swept = Some(now);
+        let over: Vec<_> =
+            self.contexts.iter().filter(|(_, entry)| entry.context.is_over(now)).map(|(handle, _)| *handle).collect();
+        over.into_iter().for_each(|handle| self.forget(handle));
+    }
+}
+
+/// Counts one less of an address.
+fn less(counts: &mut HashMap<IpAddr, usize>, address: IpAddr) {
+    if let Some(count) = counts.get_mut(&address) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&address);
+        }
+    }
+}
+
+/// A handshake that is worked on.
+pub(super) struct Working {
+    table: Arc<Table>,
+    address: IpAddr,
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        less(&mut self.table.inner().working, self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gss::{Failure, Progress};
+    use bytes::Bytes;
+    use rpcrdma_env::SeededRandom;
+
+    /// What contexts are made of here is never asked.
+    struct Unasked;
+
+    impl Protection for Unasked {
+        fn sign(&mut self, _: &[u8]) -> Result<Bytes, Failure> {
+            unreachable!()
+        }
+        fn verify(&mut self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+            unreachable!()
+        }
+        fn seal(&mut self, _: &[u8]) -> Result<Bytes, Failure> {
+            unreachable!()
+        }
+        fn open(&mut self, _: &[u8]) -> Result<Bytes, Failure> {
+            unreachable!()
+        }
+    }
+
+    impl Handshake for Unasked {
+        fn step(self: Box<Self>, _: &[u8]) -> Result<Progress, Failure> {
+            unreachable!()
+        }
+    }
+
+    const NOW: Timestamp = Timestamp::from_nanos(5);
+
+    fn address(last: u16) -> IpAddr {
+        let [high, low] = last.to_be_bytes();
+        [10, 0, high, low].into()
+    }
+
+    fn established(until: Option<Timestamp>) -> Established {
+        let live = Mutex::new(Live { window: Window::new(), protection: Box::new(Unasked) });
+        Established { principal: "alice@REALM".into(), user: None, caller: 1, until, live }
+    }
+
+    struct House {
+        table: Arc<Table>,
+        random: SeededRandom,
+    }
+
+    impl House {
+        fn new() -> Self {
+            Self { table: Arc::default(), random: SeededRandom::new(1) }
+        }
+
+        fn insert(&self, of: u16, until: Option<Timestamp>, now: Timestamp) -> Handle {
+            let handle = Handle::new(&self.random);
+            self.table.insert(handle, address(of), established(until), now);
+            handle
+        }
+
+        fn wait(&self, of: u16) -> Handle {
+            let handle = Handle::new(&self.random);
+            self.table.wait(handle, address(of), Box::new(Unasked));
+            handle
+        }
+    }
+
+    /// proves: GSS-2203-5.4-b
+    #[test]
+    fn an_address_loses_its_least_used_context_and_no_one_elses() {
+        let house = House::new();
+        let others = house.insert(2, None, NOW);
+        let handles: Vec<_> = (0..CONTEXTS_OF_ADDRESS).map(|_| house.insert(1, None, NOW)).collect();
+        assert_eq!(house.table.counts().0, CONTEXTS_OF_ADDRESS + 1, "at the limit nothing goes");
+        assert!(house.table.get(handles[0]).is_some());
+        house.insert(1, None, NOW);
+        assert_eq!(house.table.counts().0, CONTEXTS_OF_ADDRESS + 1);
+        assert!(house.table.get(handles[0]).is_some() && house.table.get(others).is_some());
+        assert!(house.table.get(handles[1]).is_none(), "the one that was not used for the longest time");
+    }
+
+    /// proves: GSS-2203-5.4-b
+    #[test]
+    fn contexts_in_all_are_bounded_and_who_has_most_loses() {
+        let house = House::new();
+        let small = house.insert(9999, None, NOW);
+        let mut count = 1;
+        for of in 0.. {
+            for _ in 0..CONTEXTS_OF_ADDRESS.min(CONTEXTS - count) {
+                house.insert(of, None, NOW);
+                count += 1;
+            }
+            if count == CONTEXTS {
+                break;
+            }
+        }
+        assert_eq!(house.table.counts().0, CONTEXTS);
+        let newcomer = house.insert(9998, None, NOW);
+        assert_eq!(house.table.counts().0, CONTEXTS);
+        assert!(house.table.get(small).is_some() && house.table.get(newcomer).is_some());
+    }
+
+    #[test]
+    fn contexts_go_when_they_are_over_or_destroyed() {
+        let house = House::new();
+        let end = NOW + Duration::from_secs(10);
+        let (short, long) = (house.insert(1, Some(end), NOW), house.insert(1, None, NOW));
+        let context = house.table.get(short).unwrap();
+        assert!(context.is_over(end) && !context.is_over(Timestamp::from_nanos(end.as_nanos() - 1)));
+        house.insert(2, None, NOW + SWEEP);
+        assert!(house.table.get(short).is_none() && house.table.get(long).is_some());
+        house.table.remove(long);
+        house.table.remove(long);
+        assert_eq!(house.table.counts(), (1, 0, 0));
+    }
+
+    #[test]
+    fn unfinished_ones_are_few_and_drive_no_finished_one_out() {
+        let house = House::new();
+        let finished = house.insert(1, None, NOW);
+        let others = house.wait(2);
+        let own: Vec<_> = (0..UNFINISHED_OF_ADDRESS).map(|_| house.wait(1)).collect();
+        assert_eq!(house.table.counts().1, UNFINISHED_OF_ADDRESS + 1);
+        house.wait(1);
+        assert_eq!(house.table.counts().1, UNFINISHED_OF_ADDRESS + 1);
+        assert!(house.table.take(own[0]).is_none() && house.table.take(own[1]).is_some(), "its own oldest goes");
+        (100..10_100).for_each(|of| {
+            house.wait(of);
+        });
+        assert_eq!(house.table.counts(), (1, UNFINISHED, 0));
+        assert!(house.table.get(finished).is_some() && house.table.take(others).is_none());
+    }
+
+    #[test]
+    fn work_on_handshakes_is_bounded_for_an_address_and_in_all() {
+        let house = House::new();
+        let own: Vec<_> = (0..UNFINISHED_OF_ADDRESS).map(|_| house.table.begin(address(1)).unwrap()).collect();
+        assert!(house.table.begin(address(1)).is_none());
+        let rest = UNFINISHED - UNFINISHED_OF_ADDRESS;
+        let others: Vec<_> = (0..rest).map(|of| house.table.begin(address(2 + of as u16)).unwrap()).collect();
+        assert!(house.table.begin(address(999)).is_none());
+        drop(own);
+        assert!(house.table.begin(address(1)).is_some());
+        drop(others);
+        assert_eq!(house.table.counts().2, 0);
+    }
+}

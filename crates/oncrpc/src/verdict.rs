@@ -1,0 +1,90 @@
+//! What a server's flavour says to a call.
+
+use crate::{AuthStat, Credential, OpaqueAuth, Rejection};
+use rpcrdma_env::BoxFuture;
+use rpcrdma_xdr::{Decoder, Payload};
+
+/// What becomes of a call, as its flavour decides by credential and verifier.
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is executed.
+    Accepted(Accepted),
+    /// It concerns the flavour alone, or is refused.
+    Answered(Answered),
+    /// The same, once work is done that waits for something: a file, another host. It is done where the flavour has it
+    /// done, and the call waits for it.
+    Later(BoxFuture<'static, Answered>),
+    /// There is no answer: it was seen before, or is too late.
+    Dropped,
+    /// The client has placed data directly where the flavour does not allow it.
+    NotEligible,
+}
+
+impl From<Result<Accepted, AuthStat>> for Verdict {
+    fn from(result: Result<Accepted, AuthStat>) -> Self {
+        match result {
+            Ok(accepted) => Self::Accepted(accepted),
+            Err(stat) => Self::Answered(Answered::denied(stat)),
+        }
+    }
+}
+
+/// A call whose credential was understood.
+pub struct Accepted {
+    /// Who calls.
+    pub credential: Credential,
+    /// The arguments.
+    pub args: Decoder,
+    /// Protects the reply; without one the verifier is AUTH_NONE and the results go as they are.
+    pub reply: Option<Box<dyn ReplyFlavour>>,
+    /// Who calls, for the duplicate request cache: of a flavour that
+    /// [signs each transmission](crate::ServerFlavour::signs_each_transmission). Two callers share a number only by
+    /// chance, and none can choose his.
+    pub caller: Option<u64>,
+}
+
+impl Accepted {
+    /// A call whose reply goes as it is.
+    pub fn plain(credential: Credential, args: Decoder) -> Self {
+        Self { credential, args, reply: None, caller: None }
+    }
+}
+
+/// An answer that a flavour gives by itself.
+#[derive(Debug)]
+pub struct Answered {
+    /// The reply's verifier. A denied call has none.
+    pub verifier: OpaqueAuth,
+    /// The results, or why there are none.
+    pub result: Result<Payload, Rejection>,
+}
+
+impl Answered {
+    /// The credential or the verifier does not do.
+    pub fn denied(stat: AuthStat) -> Self {
+        Self::rejected(Rejection::Auth(stat))
+    }
+
+    /// The call is not executed.
+    pub fn rejected(rejection: Rejection) -> Self {
+        Self { verifier: OpaqueAuth::none(), result: Err(rejection) }
+    }
+}
+
+/// What a flavour keeps of a call until its reply.
+pub trait ReplyFlavour: Send {
+    /// Makes the reply's verifier and protects its results. A rejection has none: it gets the verifier alone.
+    ///
+    /// # Errors
+    /// What the client gets instead.
+    fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered>;
+}
+
+/// A reply could not be protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unanswered {
+    /// The client is told why. It does not hear whether the call was executed.
+    Denied(AuthStat),
+    /// The client gets no answer.
+    Silent,
+}
