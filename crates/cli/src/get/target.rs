@@ -1,9 +1,10 @@
 //! Where `get` writes a file: a temporary file beside the target, which takes its name when it is whole, or the target.
 //!
 //! A temporary file that is not finished is removed when it is dropped, whatever the reason, so that a copy that fails
-//! or is interrupted leaves the old file and nothing else. Nothing is written through a symbolic link, whoever made it,
-//! and into nothing but files: a server that lists one name as a pipe and again as a file would have us wait for the
-//! pipe's reader.
+//! or is interrupted leaves the old file and nothing else. In a directory that this run has made, a small file has no
+//! name at all until it is whole: it gets its own then, which costs less than a temporary one. Nothing is written
+//! through a symbolic link, whoever made it, and into nothing but files: a server that lists one name as a pipe and
+//! again as a file would have us wait for the pipe's reader.
 
 use super::{set_file, times};
 use crate::{
@@ -16,7 +17,7 @@ use anyhow::{Context, Result, bail, ensure};
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::{Attributes, Time};
 use rustix::{
-    fs::{FlockOperation, OFlags, Timespec, Timestamps, UTIME_OMIT},
+    fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT, linkat},
     io::Errno,
 };
 use std::{
@@ -24,9 +25,12 @@ use std::{
     ffi::OsStr,
     fs::{self, File, Metadata, OpenOptions, Permissions},
     io,
-    os::unix::{
-        ffi::OsStrExt,
-        fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::{
+            ffi::OsStrExt,
+            fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+        },
     },
     path::{Path, PathBuf},
 };
@@ -35,8 +39,8 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Output {
     file: File,
-    /// What is open: a temporary name, or the target.
-    path: PathBuf,
+    /// What is open: a temporary name, or the target. Nothing while it has no name.
+    path: Option<PathBuf>,
     target: PathBuf,
     /// It was made by this copy.
     made: bool,
@@ -113,6 +117,14 @@ impl Output {
         }
     }
 
+    /// Opens the file that becomes `target` and has no name until then. Nothing where there are no such files.
+    pub(super) fn open_unnamed(target: &Path) -> Option<Self> {
+        let directory = target.parent().filter(|directory| !directory.as_os_str().is_empty());
+        let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = rustix::fs::open(directory.unwrap_or(Path::new(".")), flags, Mode::RUSR | Mode::WUSR).ok()?;
+        Some(Self::new(File::from(file), None, target))
+    }
+
     /// Opens the file that becomes `target` in a directory that this run has made: nothing that matters is there.
     pub(super) fn open_in_new(target: &Path, random: &dyn Random) -> Result<Self> {
         match Self::temporary(target, random) {
@@ -147,11 +159,11 @@ impl Output {
         }
     }
 
-    fn new(file: File, path: PathBuf, target: &Path) -> Self {
+    fn new(file: File, path: impl Into<Option<PathBuf>>, target: &Path) -> Self {
         let target = target.to_owned();
         Self {
             file,
-            path,
+            path: path.into(),
             target,
             made: true,
             kept: false,
@@ -276,11 +288,27 @@ impl Output {
         if tells_late {
             self.file.sync_data().context("writing it out")?;
         }
-        if self.path != self.target {
-            fs::rename(&self.path, &self.target).context("cannot take the place of the file that is there")?;
+        match &self.path {
+            None => self.give_name().context("cannot get its name")?,
+            Some(path) if *path != self.target => {
+                fs::rename(path, &self.target).context("cannot take the place of the file that is there")?;
+            }
+            Some(_) => {}
         }
         self.finished = true;
         Ok(note)
+    }
+
+    /// Gives a file that has no name its own, unless something has it.
+    fn give_name(&self) -> Result<(), Errno> {
+        match linkat(&self.file, "", CWD, &self.target, AtFlags::EMPTY_PATH) {
+            // Who has no capability for that may do the same in this way.
+            Err(Errno::NOENT) => {
+                let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+                linkat(CWD, own, CWD, &self.target, AtFlags::SYMLINK_FOLLOW)
+            }
+            linked => linked,
+        }
     }
 
     fn is_somebody_elses(&self) -> Result<bool> {
@@ -297,7 +325,8 @@ impl Output {
         if !self.made {
             return Some("it was written in place, and is not whole now".into());
         }
-        self.has_kept().then(|| format!("what has come is kept in {} for --resume", self.path.display()))
+        let path = self.path.as_ref().filter(|_| self.has_kept())?;
+        Some(format!("what has come is kept in {} for --resume", path.display()))
     }
 
     fn has_kept(&self) -> bool {
@@ -310,9 +339,10 @@ impl Drop for Output {
         if self.made
             && !self.finished
             && !self.has_kept()
-            && let Err(error) = fs::remove_file(&self.path)
+            && let Some(path) = &self.path
+            && let Err(error) = fs::remove_file(path)
         {
-            let path = crate::names::escaped(self.path.as_os_str().as_bytes());
+            let path = crate::names::escaped(path.as_os_str().as_bytes());
             failure::warning(&format!("{path}: cannot be removed: {error}"));
         }
     }
@@ -372,7 +402,7 @@ fn may_not_make(error: &anyhow::Error) -> bool {
     is_errno(error, &[Errno::ACCESS, Errno::PERM])
 }
 
-fn is_errno(error: &anyhow::Error, errnos: &[Errno]) -> bool {
+pub(super) fn is_errno(error: &anyhow::Error, errnos: &[Errno]) -> bool {
     let cause = error.root_cause();
     let code = cause.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error);
     let code = code.or_else(|| cause.downcast_ref::<Errno>().map(|errno| errno.raw_os_error()));
@@ -384,7 +414,7 @@ mod tests {
     use super::{super::tests::sample_attributes, *};
     use rpcrdma_env::SeededRandom;
     use rpcrdma_nfs::attr::FileType;
-    use rustix::fs::{CWD, FileType as LocalType, Mode};
+    use rustix::fs::FileType as LocalType;
     use std::os::unix::fs::symlink;
 
     const PLAIN: Placing = Placing { inplace: false, resume: false };
@@ -451,6 +481,28 @@ mod tests {
         let output = open(&target, PLAIN, &source(3, 1)).unwrap();
         output.write_all_at(b"new", 0).unwrap();
         finish(output, 3, &source(3, 1));
+        assert_eq!((names(scratch.path()), fs::read(&target).unwrap()), (vec!["file".to_owned()], b"new".to_vec()));
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o640);
+    }
+
+    #[test]
+    fn a_file_without_a_name_leaves_nothing_and_takes_no_name_that_is_taken() {
+        let scratch = tempfile::tempdir().unwrap();
+        let target = scratch.path().join("file");
+        let Some(output) = Output::open_unnamed(&target) else { return };
+        output.write_all_at(b"ne", 0).unwrap();
+        assert!(names(scratch.path()).is_empty());
+        drop(output);
+        let write = || {
+            let output = Output::open_unnamed(&target).unwrap();
+            output.write_all_at(b"new", 0).unwrap();
+            output.finish_here(3, &source(3, 1), false)
+        };
+        fs::write(&target, "old").unwrap();
+        assert!(is_errno(&write().unwrap_err(), &[Errno::EXIST]));
+        assert_eq!(fs::read(&target).unwrap(), b"old");
+        fs::remove_file(&target).unwrap();
+        assert_eq!(write().unwrap(), None);
         assert_eq!((names(scratch.path()), fs::read(&target).unwrap()), (vec!["file".to_owned()], b"new".to_vec()));
         assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o7777, 0o640);
     }

@@ -4,12 +4,13 @@
 //! Owns what is given to it until it has answered. When it is dropped, it ends what it is about, and begins nothing
 //! more: no temporary file is left.
 
-use super::target::Output;
+use super::target::{Output, is_errno};
 use crate::args::Placing;
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use rpcrdma_env::Random;
 use rpcrdma_nfs::attr::Attributes;
+use rustix::io::Errno;
 use std::{
     path::{Path, PathBuf},
     sync::{
@@ -20,6 +21,10 @@ use std::{
     thread::{self, JoinHandle},
 };
 use tokio::sync::oneshot;
+
+/// Of so many files is told at a time that they are there, at most: to wake the thread that asks costs as much as to
+/// write a file does. It has more than that under way.
+const TOLD_TOGETHER: usize = 16;
 
 /// A file that has come whole.
 pub(super) struct Whole {
@@ -52,15 +57,7 @@ impl Writing {
         let stopped = stops.clone();
         let mut writer = Writer { placing, random, tells_late: None };
         let thread = thread::Builder::new().name("rpcrdma-write".into());
-        let thread = thread.spawn(move || {
-            for (whole, sender) in receiver {
-                if stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                // Whoever has asked may be gone.
-                let _ = sender.send(writer.place(&whole));
-            }
-        });
+        let thread = thread.spawn(move || writer.run(&receiver, &stopped));
         Ok(Self { jobs: Some(jobs), stops, thread: Some(thread.context("cannot start a thread that writes files")?) })
     }
 
@@ -95,6 +92,24 @@ struct Writer {
 }
 
 impl Writer {
+    /// Writes what is given, as long as somebody may give something, and nothing more once it has to stop.
+    fn run(&mut self, jobs: &mpsc::Receiver<Job>, stops: &AtomicBool) {
+        let mut placed = Vec::with_capacity(TOLD_TOGETHER);
+        while let Ok(job) = jobs.recv() {
+            let mut next = Some(job);
+            while let Some((whole, sender)) = next.take()
+                && !stops.load(Ordering::Relaxed)
+            {
+                placed.push((sender, self.place(&whole)));
+                if placed.len() < TOLD_TOGETHER {
+                    next = jobs.try_recv().ok();
+                }
+            }
+            // Whoever has asked may be gone.
+            placed.drain(..).for_each(|(sender, placed)| drop(sender.send(placed)));
+        }
+    }
+
     fn place(&mut self, whole: &Whole) -> Placed {
         let mut notes = Vec::new();
         let result = self.try_place(whole, &mut notes);
@@ -102,11 +117,23 @@ impl Writer {
     }
 
     fn try_place(&mut self, whole: &Whole, notes: &mut Vec<String>) -> Result<()> {
-        let Whole { local, is_in_new, source, data } = whole;
+        let Whole { local, is_in_new, source, .. } = whole;
+        if *is_in_new && let Some(output) = Output::open_unnamed(local) {
+            match self.write(output, whole, notes) {
+                // Whatever it is that has come there since, it is replaced.
+                Err(error) if is_errno(&error, &[Errno::EXIST]) => {}
+                written => return written,
+            }
+        }
         let output = match is_in_new {
             true => Output::open_in_new(local, &*self.random)?,
             false => Output::open(local, self.placing, source, &*self.random)?,
         };
+        self.write(output, whole, notes)
+    }
+
+    fn write(&mut self, output: Output, whole: &Whole, notes: &mut Vec<String>) -> Result<()> {
+        let Whole { local, source, data, .. } = whole;
         notes.extend(output.in_place.map(|reason| format!("is written in place: {reason}")));
         if let Err(error) = output.write_data(data, 0, source) {
             notes.extend(output.remains());
@@ -136,7 +163,12 @@ mod tests {
     use super::{super::tests::sample_attributes, *};
     use rpcrdma_env::SeededRandom;
     use rpcrdma_nfs::attr::FileType;
-    use std::fs;
+    use std::{
+        fs,
+        pin::Pin,
+        sync::Mutex,
+        task::{Context, Wake, Waker},
+    };
 
     const PLAIN: Placing = Placing { inplace: false, resume: false };
 
@@ -177,6 +209,43 @@ mod tests {
         let writing = Writing::start(PLAIN, Arc::new(SeededRandom::new(1))).unwrap();
         placed(&writing, whole(link.clone(), true)).result.unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_file() && !elsewhere.exists());
+    }
+
+    /// How many files are there when it is told of one.
+    struct Told {
+        directory: PathBuf,
+        files: Mutex<Vec<usize>>,
+    }
+
+    impl Wake for Told {
+        fn wake(self: Arc<Self>) {
+            self.files.lock().unwrap().push(fs::read_dir(&self.directory).unwrap().count());
+        }
+    }
+
+    /// Counted: the thread that asks is woken once for sixteen files, and for the last of them at once.
+    #[test]
+    fn files_that_wait_are_told_together() {
+        let scratch = tempfile::tempdir().unwrap();
+        let told = Arc::new(Told { directory: scratch.path().to_owned(), files: Mutex::default() });
+        let waker = Waker::from(told.clone());
+        let (jobs, receiver) = mpsc::channel();
+        let mut answers: Vec<_> = (0..20)
+            .map(|number| {
+                let (sender, answer) = oneshot::channel();
+                jobs.send((whole(scratch.path().join(format!("{number}")), true), sender)).unwrap();
+                answer
+            })
+            .collect();
+        let cx = &mut Context::from_waker(&waker);
+        assert!(answers.iter_mut().all(|answer| Pin::new(answer).poll(cx).is_pending()));
+        drop(jobs);
+        let mut writer = Writer { placing: PLAIN, random: Arc::new(SeededRandom::new(1)), tells_late: None };
+        writer.run(&receiver, &AtomicBool::new(false));
+        assert_eq!(*told.files.lock().unwrap(), [vec![16; 16], vec![20; 4]].concat());
+        for answer in &mut answers {
+            answer.try_recv().unwrap().result.unwrap();
+        }
     }
 
     #[test]

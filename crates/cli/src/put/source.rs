@@ -4,6 +4,7 @@
 //! open, so that no link on the way leads elsewhere; files are opened without waiting, and looked at again when they
 //! are open. Only what the user himself names, without `-r`, may be a symbolic link.
 
+use super::small::SMALL_OCTETS;
 use crate::copy::{DEPTH, block_size};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
@@ -161,6 +162,9 @@ impl Local {
 /// In which blocks a file is read whose size is not known.
 const UNSIZED_BLOCK_OCTETS: u32 = 64 << 10;
 
+/// The unit in which the kernel counts storage.
+const STAT_BLOCK_OCTETS: u64 = 512;
+
 /// The octets of an open file, without its holes.
 pub(super) struct Octets {
     file: File,
@@ -169,6 +173,7 @@ pub(super) struct Octets {
     /// The size, or nothing while nobody knows it: files of /proc say that they are empty, others of the kernel's that
     /// they are longer than they are. They have no storage.
     size: Option<u64>,
+    /// What is read next.
     run: Range<u64>,
 }
 
@@ -179,7 +184,10 @@ impl Octets {
             true => (None, largest.clamp(1, UNSIZED_BLOCK_OCTETS)),
             false => (Some(facts.size), block_size(facts.size, largest, DEPTH).0),
         };
-        Ok(Self { file, block, size, run: 0..0 })
+        // Holes are not looked for in a small file with as much storage as it has octets: it hardly has any.
+        let is_full = facts.size <= SMALL_OCTETS && facts.blocks.saturating_mul(STAT_BLOCK_OCTETS) >= facts.size;
+        let run = if size.is_some() && is_full { 0..facts.size } else { 0..0 };
+        Ok(Self { file, block, size, run })
     }
 
     /// The file that is read.

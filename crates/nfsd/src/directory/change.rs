@@ -13,10 +13,10 @@ use super::{
     resolve::{open_beneath, own_path},
 };
 use crate::{Caller, Changed, Failure, Fault, FileId, Linked, Renamed, Via, failed};
-use rpcrdma_nfs::attr::{Attributes, Before, Change, FileType, NewAttributes, SetTime, Time};
+use rpcrdma_nfs::attr::{Attributes, Change, FileType, NewAttributes, SetTime, Time};
 use rustix::{
     fd::OwnedFd,
-    fs::{AtFlags, CWD, Mode, OFlags, Statx, chmod, chownat, ftruncate, linkat, renameat, unlinkat, utimensat},
+    fs::{AtFlags, CWD, Mode, OFlags, Statx, chmod, chownat, fchmod, ftruncate, linkat, renameat, unlinkat, utimensat},
     io::Errno,
     process::{Gid, Uid},
 };
@@ -80,7 +80,13 @@ impl Inner {
         if let Some(mode) = new.mode
             && object.file_type != FileType::Symlink
         {
-            chmod(own_path(&object.fd), Mode::from_raw_mode(mode & MODE_BITS)).map_err(fault)?;
+            let mode = Mode::from_raw_mode(mode & MODE_BITS);
+            // By a descriptor if there is one: the kernel finds it faster than a path.
+            let set = match object.opens.descriptor() {
+                Some(open) => fchmod(&open, mode),
+                None => chmod(own_path(&object.fd), mode),
+            };
+            set.map_err(fault)?;
         }
         if (new.accessed, new.modified) != (SetTime::Keep, SetTime::Keep) {
             utimensat(&object.fd, "", &timestamps(new.accessed, new.modified), AtFlags::EMPTY_PATH).map_err(fault)?;
@@ -101,10 +107,10 @@ impl Inner {
         name: &[u8],
         is_directory: bool,
     ) -> Changed<Change> {
-        let directory = self.directory(directory).map_err(failed)?;
+        let directory = self.found_directory(directory).map_err(failed)?;
         // Closed when the directory is free for others again: the storage of a large file takes time to free.
         let mut victim = None;
-        let ((), changed) = self.change_file(&directory, || {
+        let ((), changed) = self.change_directory(&directory, || {
             self.check_not_hidden(&directory, name, Fault::NotFound)?;
             victim = self.peek(&directory, name);
             let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
@@ -121,10 +127,25 @@ impl Inner {
 
     /// The file that has a name, before the name is taken away.
     fn peek(&self, directory: &Object, name: &[u8]) -> Option<Victim> {
-        let fd = open_beneath(&directory.fd, name, OFlags::PATH).ok()?;
-        let stat = stat(&fd).ok()?;
+        self.try_peek(directory, name).ok()
+    }
+
+    fn try_peek(&self, directory: &Object, name: &[u8]) -> Result<Victim, Errno> {
+        let fd = open_beneath(&directory.fd, name, OFlags::PATH)?;
+        let stat = stat(&fd)?;
         let is_directory = attributes::file_type(&stat) == FileType::Directory;
-        Some(Victim { id: self.ids.of(&fd, &stat), fd, stat, is_directory })
+        Ok(Victim { id: self.ids.of(&fd, &stat), fd, stat, is_directory })
+    }
+
+    /// The same; fails with `fault` if the name is the hidden one.
+    fn peek_unless_hidden(&self, directory: &Object, name: &[u8], fault: Fault) -> Result<Option<Victim>, Fault> {
+        let (is_hidden, victim) = match self.try_peek(directory, name) {
+            Ok(victim) => (self.hidden.is(&victim.stat), Some(victim)),
+            Err(Errno::NOENT) => (false, None),
+            // A mount point, for one.
+            Err(_) => (self.is_hidden_name(directory, name), None),
+        };
+        if is_hidden { Err(fault) } else { Ok(victim) }
     }
 
     /// A name is no longer a file's. Whether it was its last is asked only now: it may have got another meanwhile.
@@ -149,21 +170,25 @@ impl Inner {
         (from_directory, from): (FileId, &[u8]),
         (to_directory, to): (FileId, &[u8]),
     ) -> Result<Renamed, Failure<Renamed>> {
-        let first = self.directory(from_directory).map_err(failed)?;
+        let first = self.found_directory(from_directory).map_err(failed)?;
         let second = match from_directory == to_directory {
-            true => first.clone(),
-            false => self.directory(to_directory).map_err(failed)?,
+            true => None,
+            false => Some(self.found_directory(to_directory).map_err(failed)?),
         };
-        self.check_not_hidden(&first, from, Fault::NotFound).map_err(failed)?;
-        self.check_not_hidden(&second, to, Fault::Exists).map_err(failed)?;
         // Always in the same order, so that two renames cannot wait for each other.
-        let changing = match first.id.cmp(&second.id) {
-            std::cmp::Ordering::Less => (first.begin_change(), Some(second.begin_change())),
-            std::cmp::Ordering::Equal => (first.begin_change(), None),
-            std::cmp::Ordering::Greater => (second.begin_change(), Some(first.begin_change())),
+        let changing = match &second {
+            None => (first.begin_change(), None),
+            Some(second) if first.id < second.id => (first.begin_change(), Some(second.begin_change())),
+            Some(second) => (second.begin_change(), Some(first.begin_change())),
         };
-        let (before_first, before_second) = (self.weak(&first), self.weak(&second));
-        let (moved, replaced) = (self.peek(&first, from), self.peek(&second, to));
+        let before_first = first.told(&self.present_stat(&first).map_err(failed)?, self.id).before();
+        let before_second = match &second {
+            None => before_first,
+            Some(second) => second.told(&self.present_stat(second).map_err(failed)?, self.id).before(),
+        };
+        let second = second.as_ref().unwrap_or(&first);
+        let moved = self.peek_unless_hidden(&first, from, Fault::NotFound).map_err(failed)?;
+        let replaced = self.peek_unless_hidden(second, to, Fault::Exists).map_err(failed)?;
         if moved.as_ref().is_some_and(|moved| moved.is_directory && self.hidden.lies_below(&moved.fd)) {
             return Err(failed(Fault::Denied));
         }
@@ -172,9 +197,11 @@ impl Inner {
             drop(assumed);
             renamed
         });
+        let after_first = self.now(&first);
+        let after_second = if from_directory == to_directory { after_first.clone() } else { self.now(second) };
         let info = Renamed {
-            from_directory: Change { before: before_first, after: self.now(&first) },
-            to_directory: Change { before: before_second, after: self.now(&second) },
+            from_directory: Change { before: Some(before_first), after: after_first },
+            to_directory: Change { before: Some(before_second), after: after_second },
         };
         drop(changing);
         if let Err(error) = renamed {
@@ -186,19 +213,15 @@ impl Inner {
             && replaced.as_ref().is_none_or(|other| other.id != id)
         {
             if let Some(replaced) = replaced {
-                self.unlinked(&replaced, &second, to);
+                self.unlinked(&replaced, second, to);
             }
             self.links_changed(&moved);
             self.forget(id, &first, from);
-            if let Err(fault) = self.remember(id, &second, to) {
+            if let Err(fault) = self.remember(id, second, to) {
                 return Err(Failure { fault, info });
             }
         }
         Ok(info)
-    }
-
-    fn weak(&self, object: &Object) -> Option<Before> {
-        self.now(object).map(|attributes| attributes.before())
     }
 
     pub(super) fn now(&self, object: &Object) -> Option<Attributes> {
@@ -213,8 +236,8 @@ impl Inner {
         name: &[u8],
     ) -> Result<Linked, Failure<Linked>> {
         let object = self.object(file).map_err(failed)?;
-        let directory = self.directory(directory).map_err(failed)?;
-        let changed = self.change_file(&directory, || {
+        let directory = self.found_directory(directory).map_err(failed)?;
+        let changed = self.change_directory(&directory, || {
             if object.file_type == FileType::Directory {
                 return Err(Fault::NotOwner);
             }

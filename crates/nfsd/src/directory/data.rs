@@ -194,29 +194,54 @@ impl Inner {
         object: &Object,
         change: impl FnOnce() -> Result<T, Fault>,
     ) -> Result<(T, Change), Failure<Change>> {
-        self.change_file_if(object, |_| true, change)
-    }
-
-    /// The same for what may turn out to have changed nothing, as `is_change` says. What fails may have.
-    pub(super) fn change_file_if<T>(
-        &self,
-        object: &Object,
-        is_change: impl FnOnce(&T) -> bool,
-        change: impl FnOnce() -> Result<T, Fault>,
-    ) -> Result<(T, Change), Failure<Change>> {
         let changing = object.begin_change();
         let before = stat(&object.fd).map_err(|error| failed(fault(error)))?;
         self.check_there(object, &before).map_err(failed)?;
-        let told_before = object.told(&before, self.id).before();
+        let changed = self.changed(object, &before, |_| true, change);
+        drop(changing);
+        changed
+    }
+
+    /// The same in a directory that lies beneath the served one, for what may turn out to have changed nothing, as
+    /// `is_change` says. What fails may have.
+    pub(super) fn change_directory_if<T>(
+        &self,
+        directory: &Object,
+        is_change: impl FnOnce(&T) -> bool,
+        change: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<(T, Change), Failure<Change>> {
+        let changing = directory.begin_change();
+        let before = self.present_stat(directory).map_err(failed)?;
+        let changed = self.changed(directory, &before, is_change, change);
+        drop(changing);
+        changed
+    }
+
+    /// The same for what always changes something.
+    pub(super) fn change_directory<T>(
+        &self,
+        directory: &Object,
+        change: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<(T, Change), Failure<Change>> {
+        self.change_directory_if(directory, |_| true, change)
+    }
+
+    fn changed<T>(
+        &self,
+        object: &Object,
+        before: &Statx,
+        is_change: impl FnOnce(&T) -> bool,
+        change: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<(T, Change), Failure<Change>> {
+        let told_before = object.told(before, self.id).before();
         let changed = change();
         let after = stat(&object.fd).ok();
         if let Some(after) = &after
             && changed.as_ref().map_or(true, is_change)
         {
-            object.has_changed(&before, after);
+            object.has_changed(before, after);
         }
         let after = after.map(|after| object.told(&after, self.id));
-        drop(changing);
         let info = Change { before: Some(told_before), after };
         match changed {
             Ok(value) => Ok((value, info)),

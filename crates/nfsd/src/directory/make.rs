@@ -15,7 +15,7 @@ use crate::{Caller, Changed, CreateHow, Fault, FileId, Made, New, NodeKind, Via,
 use rpcrdma_nfs::attr::{Device, FileType, NewAttributes, SetTime, Time};
 use rustix::{
     fd::OwnedFd,
-    fs::{self, Mode, OFlags, ResolveFlags, chmod, futimens, makedev, mkdirat, mknodat, openat2, symlinkat},
+    fs::{self, Mode, OFlags, ResolveFlags, Statx, chmod, futimens, makedev, mkdirat, mknodat, openat2, symlinkat},
     io::Errno,
 };
 use std::sync::Arc;
@@ -35,15 +35,14 @@ const SET_GROUP_ID: u32 = 0o2000;
 
 impl Inner {
     pub(super) fn make(&self, caller: &Caller, directory: FileId, name: &[u8], new: New) -> Changed<Made> {
-        let directory = self.directory(directory).map_err(failed)?;
+        let directory = self.found_directory(directory).map_err(failed)?;
         let is_change = |(.., is_new): &(_, _, bool)| *is_new;
-        let ((object, attributes, is_new), changed) = self.change_file_if(&directory, is_change, || {
-            let mut is_new = true;
-            let object = match new {
+        let ((object, attributes, is_new), changed) = self.change_directory_if(&directory, is_change, || {
+            let (object, stat) = match new {
                 New::File(how) => {
-                    let (object, is_its_first) = self.make_file(caller, &directory, name, how)?;
-                    is_new = is_its_first;
-                    object
+                    let (object, stat, is_new) = self.make_file(caller, &directory, name, how)?;
+                    let attributes = object.told(&stat, self.id);
+                    return Ok((object, attributes, is_new));
                 }
                 New::Directory(new) => {
                     let mode = self.first_mode(&directory, &new, DEFAULT_DIRECTORY_MODE);
@@ -56,9 +55,8 @@ impl Inner {
                 }
                 New::Node(kind, new) => self.make_node(caller, &directory, name, kind, new)?,
             };
-            let stat = stat(&object.fd).map_err(fault)?;
             let attributes = object.told(&stat, self.id);
-            Ok((object, attributes, is_new))
+            Ok((object, attributes, true))
         })?;
         Ok(Made { is_new, ..Made::new(object.id, Some(attributes), changed) })
     }
@@ -70,14 +68,14 @@ impl Inner {
         result.map_err(fault)
     }
 
-    /// Also says whether it was made, and not there before.
+    /// Also gives what the kernel says of it then, and whether it was made, and not there before.
     fn make_file(
         &self,
         caller: &Caller,
         directory: &Object,
         name: &[u8],
         how: CreateHow,
-    ) -> Result<(Arc<Object>, bool), Fault> {
+    ) -> Result<(Arc<Object>, Statx, bool), Fault> {
         let mode = match &how {
             CreateHow::Unchecked(new) | CreateHow::Guarded(new) => self.first_mode(directory, new, DEFAULT_FILE_MODE),
             CreateHow::Exclusive(_, new) => self.first_mode(directory, new, EXCLUSIVE_MODE),
@@ -93,10 +91,9 @@ impl Inner {
                     }
                 };
                 let fd = reopen(&file, OFlags::PATH).map_err(fault)?;
-                let (object, _) = self.learn(directory, name, fd)?;
-                self.set_mode(caller, directory, &object, mode)?;
+                let (object, stat) = self.learn(directory, name, fd)?;
                 // Whoever makes a file may write to it, whatever its mode.
-                let stat = stat(&object.fd).map_err(fault)?;
+                let stat = self.set_mode(caller, directory, &object, (mode, stat))?;
                 let file = Arc::new(file);
                 // A server that cannot override a mode that keeps the maker from reading has no other descriptor for
                 // that.
@@ -104,8 +101,8 @@ impl Inner {
                     object.keep(caller, object::Mode::Read, &stat, file.clone());
                 }
                 object.keep(caller, object::Mode::Write, &stat, file);
-                self.set_others(caller, &object, new)?;
-                Ok((object, true))
+                let stat = self.set_others(caller, &object, new, stat)?;
+                Ok((object, stat, true))
             }
             Err(Fault::Exists) => self.use_existing(caller, directory, name, how),
             Err(fault) => Err(fault),
@@ -119,20 +116,21 @@ impl Inner {
         directory: &Object,
         name: &[u8],
         how: CreateHow,
-    ) -> Result<(Arc<Object>, bool), Fault> {
+    ) -> Result<(Arc<Object>, Statx, bool), Fault> {
         let fd = self.as_caller(caller, || open_beneath(&directory.fd, name, OFlags::PATH))?;
         let found = stat(&fd).map_err(fault)?;
         match how {
             CreateHow::Unchecked(new) if file_type(&found) == FileType::Regular => {
-                let (object, _) = self.learn(directory, name, fd)?;
+                let (object, mut told) = self.learn(directory, name, fd)?;
                 if new.size.is_some() {
                     self.apply(
                         &Via::caller(caller.clone(), object.id),
                         &object,
                         &NewAttributes { size: new.size, ..NewAttributes::default() },
                     )?;
+                    told = stat(&object.fd).map_err(fault)?;
                 }
-                Ok((object, false))
+                Ok((object, told, false))
             }
             CreateHow::Exclusive(verifier, _) if file_type(&found) == FileType::Regular && found.stx_size == 0 => {
                 let [accessed, modified] = verifier_seconds(verifier);
@@ -140,7 +138,7 @@ impl Inner {
                     return Err(Fault::Exists);
                 }
                 // Made by this very call, as it was sent first.
-                self.learn(directory, name, fd).map(|(object, _)| (object, true))
+                self.learn(directory, name, fd).map(|(object, told)| (object, told, true))
             }
             _ => Err(Fault::Exists),
         }
@@ -153,7 +151,7 @@ impl Inner {
         name: &[u8],
         kind: NodeKind,
         new: NewAttributes,
-    ) -> Result<Arc<Object>, Fault> {
+    ) -> Result<(Arc<Object>, Statx), Fault> {
         let none = Device::default();
         let (kind, told, device) = match kind {
             NodeKind::Block(device) => (fs::FileType::BlockDevice, FileType::Block, device),
@@ -177,7 +175,7 @@ impl Inner {
         name: &[u8],
         (kind, mode): (FileType, Option<u32>),
         new: NewAttributes,
-    ) -> Result<Arc<Object>, Fault> {
+    ) -> Result<(Arc<Object>, Statx), Fault> {
         let fd = open_beneath(&directory.fd, name, OFlags::PATH).map_err(fault)?;
         let found = stat(&fd).map_err(fault)?;
         let is_other = file_type(&found) != kind || kind != FileType::Directory && found.stx_nlink != 1;
@@ -185,12 +183,12 @@ impl Inner {
         if is_other || given_away && found.stx_uid != 0 {
             return Err(Fault::NotFound);
         }
-        let (object, _) = self.learn(directory, name, fd)?;
+        let (object, mut stat) = self.learn(directory, name, fd)?;
         if let Some(mode) = mode {
-            self.set_mode(caller, directory, &object, mode)?;
+            stat = self.set_mode(caller, directory, &object, (mode, stat))?;
         }
-        self.set_others(caller, &object, NewAttributes { size: None, ..new })?;
-        Ok(object)
+        let stat = self.set_others(caller, &object, NewAttributes { size: None, ..new }, stat)?;
+        Ok((object, stat))
     }
 
     /// The mode of a file that is made: what is asked, without what the maker's mask takes away where nothing else
@@ -201,8 +199,14 @@ impl Inner {
         if new.umask == 0 || self.has_default(directory) { mode } else { mode & !new.umask }
     }
 
-    fn set_mode(&self, caller: &Caller, directory: &Object, object: &Object, mode: u32) -> Result<(), Fault> {
-        let now = stat(&object.fd).map_err(fault)?;
+    /// Gives the new file its mode if the kernel has given it another. What the kernel says of it before and after.
+    fn set_mode(
+        &self,
+        caller: &Caller,
+        directory: &Object,
+        object: &Object,
+        (mode, now): (u32, Statx),
+    ) -> Result<Statx, Fault> {
         let has = u32::from(now.stx_mode) & MODE_BITS;
         // What the directory's default list took away stays away; more would be given than to a program of the host.
         let mode =
@@ -215,13 +219,14 @@ impl Inner {
         // Setting what is there already is not harmless: the kernel takes an inherited bit from a directory when a
         // caller who is not in its group sets its mode. The server itself, which sets it for the owner, keeps the bit.
         if has == mode | inherited {
-            return Ok(());
+            return Ok(now);
         }
         let change = || chmod(own_path(&object.fd), Mode::from_raw_mode(mode | inherited));
-        if inherited != 0 && now.stx_uid == caller.uid {
-            return change().map_err(fault);
+        match inherited != 0 && now.stx_uid == caller.uid {
+            true => change().map_err(fault)?,
+            false => self.as_caller(caller, change)?,
         }
-        self.as_caller(caller, change)
+        stat(&object.fd).map_err(fault)
     }
 
     /// Whether the caller may make files for others.
@@ -229,16 +234,18 @@ impl Inner {
         caller.uid == 0 && self.identity.is_privileged()
     }
 
-    /// All attributes but the mode. Only the superuser makes files for others; who else asks gets his own.
-    fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes) -> Result<(), Fault> {
+    /// Sets all attributes but the mode. Only the superuser makes files for others; who else asks gets his own. What
+    /// the kernel says of the file before and after.
+    fn set_others(&self, caller: &Caller, object: &Object, new: NewAttributes, now: Statx) -> Result<Statx, Fault> {
         let (uid, gid) = if self.gives_away(caller) { (new.uid, new.gid) } else { (None, None) };
         // A new file has no octets: cutting it to none would only change its times.
         let size = new.size.filter(|size| *size != 0);
-        self.apply(
-            &Via::caller(caller.clone(), object.id),
-            object,
-            &NewAttributes { mode: None, uid, gid, size, ..new },
-        )
+        let new = NewAttributes { mode: None, uid, gid, size, umask: 0, ..new };
+        if new == NewAttributes::default() {
+            return Ok(now);
+        }
+        self.apply(&Via::caller(caller.clone(), object.id), object, &new)?;
+        stat(&object.fd).map_err(fault)
     }
 }
 

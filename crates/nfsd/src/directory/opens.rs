@@ -50,6 +50,15 @@ impl Opens {
         self.count.load(Ordering::SeqCst) == 1
     }
 
+    /// A descriptor of the file, if a client has it open.
+    pub(super) fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        if !self.any() {
+            return None;
+        }
+        let open = self.lock().iter().find_map(Weak::upgrade)?;
+        open.descriptor(Mode::Write).or_else(|| open.descriptor(Mode::Read))
+    }
+
     /// The file is leased no more: nobody goes on by the lease's descriptor who only reads.
     pub(super) fn return_borrowed(&self) {
         let reading = self.lock().get(Access::Read as usize).and_then(Weak::upgrade);

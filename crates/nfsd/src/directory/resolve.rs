@@ -195,15 +195,18 @@ impl Inner {
 
     /// A directory that lies beneath the served one, now.
     pub(super) fn directory(&self, id: FileId) -> Result<Arc<Object>, Fault> {
+        let object = self.found_directory(id)?;
+        self.check_present(&object)?;
+        Ok(object)
+    }
+
+    /// A directory, wherever it lies by now: see [`present_stat`](Self::present_stat).
+    pub(super) fn found_directory(&self, id: FileId) -> Result<Arc<Object>, Fault> {
         if Cover::of(id).is_some() {
             return Err(Fault::ReadOnly);
         }
         let object = self.object(id)?;
-        if object.file_type != FileType::Directory {
-            return Err(Fault::NotDirectory);
-        }
-        self.check_present(&object)?;
-        Ok(object)
+        if object.file_type == FileType::Directory { Ok(object) } else { Err(Fault::NotDirectory) }
     }
 
     /// The file of an id; if it is a directory, one that lies beneath the served one, now.
@@ -215,15 +218,26 @@ impl Inner {
 
     /// That a directory has not been moved out.
     fn check_present(&self, object: &Object) -> Result<(), Fault> {
-        let is_present =
-            object.file_type != FileType::Directory || object.id == self.root.id || self.is_beneath(&object.fd)?;
-        if is_present { Ok(()) } else { Err(Fault::Stale) }
+        if object.file_type == FileType::Directory && object.id != self.root.id {
+            self.present_stat(object)?;
+        }
+        Ok(())
+    }
+
+    /// What the kernel says of a directory that has not been moved out.
+    pub(super) fn present_stat(&self, directory: &Object) -> Result<Statx, Fault> {
+        let stat = stat(&directory.fd).map_err(fault)?;
+        let is_present = match directory.id == self.root.id {
+            true => stat.stx_nlink > 0,
+            false => self.is_beneath(&directory.fd, &stat)?,
+        };
+        if is_present { Ok(stat) } else { Err(Fault::Stale) }
     }
 
     /// Whether a directory lies in the served one, by the kernel's word. One that was removed lies nowhere.
-    fn is_beneath(&self, directory: &OwnedFd) -> Result<bool, Fault> {
+    fn is_beneath(&self, directory: &OwnedFd, own: &Statx) -> Result<bool, Fault> {
         // To put paths together takes the kernel much longer than to look a few steps up.
-        if let Some(is_beneath) = self.is_near(directory).map_err(fault)? {
+        if let Some(is_beneath) = self.is_near(directory, own) {
             return Ok(is_beneath);
         }
         let path = |fd: &OwnedFd| readlink(own_path(fd), Vec::new());
@@ -246,22 +260,21 @@ impl Inner {
     }
 
     /// The same, if the served directory or the hidden one is a few steps above.
-    fn is_near(&self, directory: &OwnedFd) -> Result<Option<bool>, Errno> {
-        let own = stat(directory)?;
-        if own.stx_nlink == 0 || self.hidden.is(&own) {
-            return Ok(Some(false));
+    fn is_near(&self, directory: &OwnedFd, own: &Statx) -> Option<bool> {
+        if own.stx_nlink == 0 || self.hidden.is(own) {
+            return Some(false);
         }
         for above in ["..", "../..", "../../.."] {
             // Somebody may be moving it.
             let Ok(stat) = statx(directory, above, AtFlags::empty(), StatxFlags::BASIC_STATS) else { break };
             if self.hidden.is(&stat) {
-                return Ok(Some(false));
+                return Some(false);
             }
             if (stat.stx_ino, (stat.stx_dev_major, stat.stx_dev_minor)) == (self.root_inode, self.root_device) {
-                return Ok(Some(true));
+                return Some(true);
             }
         }
-        Ok(None)
+        None
     }
 
     /// The same, found out by going up.
@@ -369,7 +382,7 @@ impl Inner {
     fn above(&self, fd: OwnedFd) -> Result<(FileId, Attributes), Fault> {
         let stat = stat(&fd).map_err(fault)?;
         let id = self.ids.of(&fd, &stat);
-        if id != self.root.id && !self.is_beneath(&fd)? {
+        if id != self.root.id && !self.is_beneath(&fd, &stat)? {
             return Err(Fault::Stale);
         }
         Ok((id, self.told(id, &stat)))

@@ -9,6 +9,10 @@
 //! Calls that change the same directory wait for each other before they take a thread, and not in the middle: the call
 //! has the directory's turn from its beginning. It gives it up before it waits for the disk, before it changes another
 //! file while another client wants the directory, and when it goes back.
+//!
+//! A connection is not woken for each of its calls that is done, either: while the thread's next job is another such
+//! call of the same client, answers are kept, [`TOLD_TOGETHER`] at most. All of them are told before anything waits for
+//! the disk.
 
 use super::{After, Changes, Job, Lane, Queue};
 use crate::{Origin, claims::FileKey};
@@ -24,6 +28,9 @@ use tokio::sync::oneshot;
 /// The most jobs of a call that are done without a new turn.
 const TOGETHER: u32 = 16;
 
+/// The most answers that are kept for the calls behind them.
+const TOLD_TOGETHER: usize = 8;
+
 /// A call that is polled on this thread.
 #[derive(Clone, Copy)]
 struct Carrying {
@@ -37,6 +44,23 @@ thread_local! {
     static CARRYING: Cell<Option<Carrying>> = const { Cell::new(None) };
     /// The turn that the call has from its beginning.
     static DIRECTORY: RefCell<Option<Turn>> = const { RefCell::new(None) };
+    /// What this thread still has to tell of calls that are done.
+    static UNTOLD: RefCell<Vec<Box<dyn FnOnce()>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Tells what the calls on this thread have come to.
+pub(super) fn tell_all() {
+    for tell in UNTOLD.take() {
+        tell();
+    }
+}
+
+/// Tells it, unless `next`, which this thread does next, is another call of the same client.
+pub(super) fn tell_before(next: Option<&(Origin, Job)>, client: ClientNetwork) {
+    let is_another = next.is_some_and(|(origin, job)| job.ends_turn && origin.client == client);
+    if !is_another || UNTOLD.with_borrow(Vec::len) >= TOLD_TOGETHER {
+        tell_all();
+    }
 }
 
 /// The directory whose turn the call on this thread has.
@@ -143,10 +167,12 @@ impl Queue {
             // Whoever gets it back polls it again: nobody has to be woken before.
             let polled = call.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             drop((restore, has_turn));
-            let _ = sender.send(match polled {
-                Poll::Ready(done) => Back::Done(done),
-                Poll::Pending => Back::Waits(call),
-            });
+            match polled {
+                Poll::Ready(done) => UNTOLD.with_borrow_mut(|untold| {
+                    untold.push(Box::new(move || drop(sender.send(Back::Done(done)))));
+                }),
+                Poll::Pending => drop(sender.send(Back::Waits(call))),
+            }
             None
         });
         self.run(origin, Job { ends_turn: true, ..Job::new(Lane::Data, directory, work) });
@@ -187,6 +213,7 @@ impl Queue {
         let restore = Restore::replace(None);
         if let Some(after) = (job.work)() {
             drop((turn, DIRECTORY.take()));
+            tell_all();
             after();
         }
         drop(restore);

@@ -281,9 +281,12 @@ impl Running {
             let after = self.work.take().and_then(|work| work());
             if let Some(after) = after {
                 self.end_turn();
+                carry::tell_all();
                 after();
             }
-            let Some((origin, job)) = self.end() else { return };
+            let next = self.end();
+            carry::tell_before(next.as_ref(), self.client);
+            let Some((origin, job)) = next else { return };
             let queue = self.queue.clone();
             self = Self::new(queue, origin, job);
             // What has ended may have been in the way of more than one.
@@ -317,6 +320,7 @@ impl Drop for Running {
             return;
         }
         self.ended = true;
+        carry::tell_all();
         let mut state = self.queue.state();
         state.end(self.lane, self.client);
         if let Some(file) = self.turn.take() {

@@ -1,3 +1,5 @@
+mod together;
+
 use super::*;
 use crate::FileId;
 use std::{
