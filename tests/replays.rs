@@ -1,7 +1,7 @@
 //! Calls that must not be executed twice, and whose connection ends between their execution and their answer: each
-//! procedure of NFS version 3, and a program of a test's own, over the simulated fabric, software iWARP and TCP, and
-//! from one of them to another. What the client sends again comes from another port and often in another form; the
-//! server knows it by the client's address, the XID and the contents (ULB section 3.4.2).
+//! procedure of NFS version 3, SETACL of NFSACL beside it, and a program of a test's own, over the simulated fabric,
+//! software iWARP and TCP, and from one of them to another. What the client sends again comes from another port and
+//! often in another form; the server knows it by the client's address, the XID and the contents (ULB section 3.4.2).
 
 mod nfs;
 
@@ -13,6 +13,8 @@ use rpcrdma_fabric::Fabric;
 use rpcrdma_iwarp::{Config, Iwarp};
 use rpcrdma_nfs::{
     Call,
+    attr::PosixAcl,
+    nfsacl::{List, Lists, SetAcl, mask},
     v3::{self, CreateHow, Handle, Name, NewAttributes, NodeKind, Path, Procedure, Stability, Status},
 };
 use rpcrdma_nfs_client::Nfs3;
@@ -84,9 +86,12 @@ struct Deed {
 }
 
 fn deed<C: Call>(call: &C) -> Deed {
+    named(Procedure::from_number(C::PROCEDURE).unwrap().name(), call)
+}
+
+fn named<C: Call>(name: &'static str, call: &C) -> Deed {
     let mut args = Encoder::new();
     call.encode(&mut args);
-    let name = Procedure::from_number(C::PROCEDURE).unwrap().name();
     let max_reply = call.reply_shape().max_len;
     Deed { name, program: (C::PROGRAM, C::VERSION), procedure: C::PROCEDURE, args: args.finish(), max_reply }
 }
@@ -260,6 +265,31 @@ async fn each_is_executed_once(stage: &Stage, other: &Nfs3, root: &Handle) {
         assert_eq!(status(&anew), Status::OK);
         assert!(!has_theirs(other, &file).await, "{}: that would have been the second execution", deed.name);
     }
+    set_acl_is_executed_once(stage, other, root).await;
+}
+
+/// SETACL travels on the connections of NFS (ULB-4.2-a). It does well when it is executed again, and undoes what
+/// another has set meanwhile.
+async fn set_acl_is_executed_once(stage: &Stage, other: &Nfs3, root: &Handle) {
+    const OURS: u32 = 0o600;
+    const THEIRS: u32 = 0o644;
+    let listed = file(other, root, "listed").await;
+    let list = List::of(&PosixAcl::of_mode(OURS), (0, 0)).unwrap();
+    let lists = Lists::new(mask::ACCESS, list, List::default());
+    let deed = named("SETACL", &SetAcl { file: listed.clone(), lists });
+    let has = async || other.getattr(&listed).await.unwrap().mode;
+    let (setter, to) = (other.clone(), listed.clone());
+    let results = stage
+        .cut_off(&deed, async move {
+            assert_eq!(setter.getattr(&to).await.unwrap().mode, OURS, "it was executed");
+            setter.setattr(&to, mode(THEIRS), None).await.unwrap();
+        })
+        .await;
+    assert_eq!(status(&results), Status::OK, "SETACL: the answer of the only execution");
+    assert_eq!(has().await, THEIRS, "SETACL: what another did meanwhile is undone");
+    let (anew, _) = call(&(stage.client)().await, &deed).await;
+    assert_eq!(status(&anew), Status::OK, "SETACL: by another XID it is another call");
+    assert_eq!(has().await, OURS, "SETACL: that would have been the second execution");
 }
 
 fn other_client(transport: Arc<dyn ClientTransport>, env: &Env) -> Nfs3 {
