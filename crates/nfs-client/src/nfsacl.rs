@@ -13,31 +13,47 @@ use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
 };
+use tokio::sync::{Mutex, MutexGuard};
 
 /// Both lists of a file.
 const BOTH: u32 = mask::ACCESS | mask::DEFAULT;
 
 /// Whether a server has said that it does not have the program. Clones of a client share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Missing(Arc<AtomicBool>);
+pub(crate) struct Missing(Arc<Knowledge>);
+
+#[derive(Debug, Default)]
+struct Knowledge {
+    is_missing: AtomicBool,
+    /// Whether the server has answered a call to the program.
+    is_known: AtomicBool,
+    /// Held by the first call until its answer: the others wait for it.
+    first: Mutex<()>,
+}
 
 impl Missing {
-    fn check(&self, procedure: &'static str) -> Result<(), Error> {
-        match self.0.load(Ordering::Relaxed) {
+    /// A call may be made. Until the server has answered one, that is the caller who has the guard.
+    async fn check(&self, procedure: &'static str) -> Result<Option<MutexGuard<'_, ()>>, Error> {
+        let Knowledge { is_missing, is_known, first } = &*self.0;
+        let first = if is_known.load(Ordering::Relaxed) { None } else { Some(first.lock().await) };
+        match is_missing.load(Ordering::Relaxed) {
             true => Err(Error::Call { procedure, source: Rejection::ProgramUnavailable.into() }),
-            false => Ok(()),
+            false => Ok(first.filter(|_| !is_known.load(Ordering::Relaxed))),
         }
     }
 
     /// A server that has only another version of the program does not have it.
     fn learn<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         use Rejection::{ProgramMismatch, ProgramUnavailable};
+        if matches!(result, Ok(_) | Err(Error::Status { .. })) {
+            self.0.is_known.store(true, Ordering::Relaxed);
+        }
         match result {
             Err(Error::Call {
                 procedure,
                 source: CallError::Rejected(ProgramUnavailable | ProgramMismatch { .. }),
             }) => {
-                self.0.store(true, Ordering::Relaxed);
+                self.0.is_missing.store(true, Ordering::Relaxed);
                 Err(Error::Call { procedure, source: ProgramUnavailable.into() })
             }
             other => other,
@@ -53,7 +69,7 @@ impl Nfs3 {
     /// One that answers [`Error::is_not_supported`] where the server has no lists; see [`Error`].
     pub async fn acls(&self, file: &Handle) -> Result<Acls, Error> {
         const GETACL: &str = "GETACL";
-        self.acls_missing().check(GETACL)?;
+        let _first = self.acls_missing().check(GETACL).await?;
         let told = self.simple(&GetAcl { file: file.clone(), mask: BOTH }).await;
         let lists = self.acls_missing().learn(told)?.lists;
         let nonsense = |what| Error::Nonsense { procedure: GETACL, what };
@@ -72,7 +88,7 @@ impl Nfs3 {
     /// As [`acls`](Self::acls); and `NFS3ERR_FBIG` if a list has more entries than can be sent.
     pub async fn set_acls(&self, file: &Handle, acls: &Acls) -> Result<(), Error> {
         const SETACL: &str = "SETACL";
-        self.acls_missing().check(SETACL)?;
+        let _first = self.acls_missing().check(SETACL).await?;
         // Of the owner and the group servers look at the rights alone.
         let nobody = (0, 0);
         let default = |acl: &PosixAcl| List::of_default(acl, nobody);

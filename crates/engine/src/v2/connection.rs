@@ -35,8 +35,10 @@ use std::{
 pub const CREDIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long the parts of one message may take to come, before the connection is given up. They hold memory, and the
-/// longest message that is put together comes in this time at 70 kB/s.
-pub const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(60);
+/// longest message that is put together comes in this time at 140 kB/s. Others may wait for that memory, and none of
+/// their calls is answered meanwhile: it has to be free before they take the server for dead.
+pub const SEQUENCE_TIMEOUT: Duration = Duration::from_secs(30);
+const _: () = assert!(SEQUENCE_TIMEOUT.as_secs() < crate::SILENCE_LIMIT.as_secs() + crate::PROBE_TIMEOUT.as_secs());
 
 /// Whether something waits for credits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

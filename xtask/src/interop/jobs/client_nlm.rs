@@ -145,8 +145,8 @@ impl Side {
         matches!(self, Side::Ours(_))
     }
 
-    /// What the guest does to have a second mount, in version 4. Linux's server gets it over TCP: soft-iWARP of nfsd can
-    /// lose the first call of a connection, and on a busy machine has lost it twice, when the mount hung.
+    /// What the guest does to have a second mount, in version 4. Linux's server gets it over TCP: soft-iWARP of nfsd
+    /// can lose the first call of a connection, and on a busy machine has lost it twice, when the mount hung.
     fn mount_of_version_4(&self) -> String {
         let over = match self {
             Side::Ours(_) => "proto=$NFS_TRANSPORT,port=$NFS_PORT".to_owned(),

@@ -255,7 +255,10 @@ fn an_entry_tells_its_own_error_if_asked() {
 fn a_listing_counts_as_memory_until_it_is_taken() {
     let server = TestServer::memory();
     let mut client = server.client("a");
-    file(&server, &client, "f");
+    // A listing of a few names is copied behind the reply's header, and gives its memory back at once.
+    for number in 0..12 {
+        file(&server, &client, &format!("a name of some length {number}"));
+    }
     let watched = Watched::default();
     client.rpc.memory = Arc::new(watched.clone());
     let in_use = || watched.0.load(Ordering::Relaxed);
