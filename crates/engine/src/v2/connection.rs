@@ -77,6 +77,8 @@ pub struct Connection {
     starving: Starving,
     /// Since when a message in parts is under way.
     sequence_since: Option<Timestamp>,
+    /// Whether that time begins anew, as we have kept the peer from going on until now.
+    resumes: bool,
     /// Receives of parts that are promised anew when calls that came in parts have been answered.
     deferred: usize,
     /// Memory for headers.
@@ -135,6 +137,7 @@ impl Connection {
             again: false,
             starving: Starving::No,
             sequence_since: None,
+            resumes: false,
             deferred: 0,
             scratch: Scratch::default(),
             actions: VecDeque::new(),
@@ -297,6 +300,11 @@ impl Connection {
 
     /// Whether calls that came in parts, and are not answered, hold more memory than half a call may: no more of the
     /// kind are wanted then, and the credits that the peer has let it send little of another.
+    /// When a message in parts has taken too long. Time in which we grant nothing for its parts is not the peer's.
+    fn unfinished_at(&self) -> Option<Timestamp> {
+        self.sequence_since.filter(|_| self.deferred == 0 && !self.resumes).map(|since| since + SEQUENCE_TIMEOUT)
+    }
+
     fn is_full(&self) -> bool {
         u64::try_from(self.responder.joined_octets()).unwrap_or(u64::MAX) > self.config.limits.call_octets / 2
     }
@@ -336,6 +344,8 @@ impl Connection {
         let silent = matches!(answer, Answer::Nothing);
         self.responder.answer(request, answer, &mut serving!(self));
         let deferred = if self.is_full() { 0 } else { std::mem::take(&mut self.deferred) };
+        // The peer can go on from here: the next wake sets its time.
+        self.resumes |= deferred > 0 && self.sequence_since.is_some();
         for _ in 0..deferred {
             self.credits.released();
         }
@@ -349,7 +359,8 @@ impl Connection {
         if self.closing {
             return None;
         }
-        if self.again || self.starving == Starving::Begins || (self.owes_grant && self.credits.may_grant()) {
+        let grants = self.owes_grant && self.credits.may_grant();
+        if self.again || self.resumes || self.starving == Starving::Begins || grants {
             return Some(Timestamp::from_nanos(0));
         }
         let starved = match self.starving {
@@ -357,7 +368,7 @@ impl Connection {
             _ => None,
         };
         let silent = self.silence.next_wake();
-        let joining = self.sequence_since.map(|since| since + SEQUENCE_TIMEOUT);
+        let joining = self.unfinished_at();
         let times = [silent, starved, joining, self.requester.table.next_deadline(), self.exchange.next_wake()];
         times.into_iter().flatten().min()
     }
@@ -379,7 +390,10 @@ impl Connection {
             }
             _ => {}
         }
-        if self.sequence_since.is_some_and(|since| since + SEQUENCE_TIMEOUT <= now) {
+        if std::mem::take(&mut self.resumes) {
+            self.sequence_since = self.sequence_since.map(|_| now);
+        }
+        if self.unfinished_at().is_some_and(|when| when <= now) {
             self.close(CloseCause::Peer(PeerFault::Unfinished));
         }
         self.exchange.wake(now);
