@@ -78,6 +78,8 @@ impl Inner {
                 };
                 let opened = match object.opened(&via.caller, Mode::Read) {
                     Some(opened) => opened,
+                    // This may be a connection's thread, which does not become somebody else.
+                    None if !self.identity.is_of(&via.caller) => return None,
                     // The inode is in memory as long as the object is: nothing waits for a disk.
                     None => self.open(&via.caller, &object, Mode::Read, Owner::Always).ok()?.0,
                 };

@@ -2,9 +2,9 @@
 //!
 //! A server that runs as the superuser does each caller's work with the caller's user, group and groups, so that the
 //! kernel checks the rights. On Linux these belong to the thread; changing them takes the superuser's capabilities away
-//! from that thread, and changing them back returns them. Most jobs run on file system threads; a file that is known is
-//! opened on the connection's own thread, which does nothing else before it is itself again. A server that runs as
-//! anybody else acts as itself.
+//! from that thread, and changing them back returns them. Jobs that need it run on file system threads only: the
+//! kernel lets no thread use an RDMA device that has changed its identity since the device was opened, not even one that
+//! is itself again. A server that runs as anybody else acts as itself.
 
 use super::object::Keeping;
 use crate::Caller;
@@ -48,10 +48,15 @@ impl Identity {
         if self.privileged { Keeping::Strictly } else { Keeping::OfOwner { uid: self.uid.as_raw() } }
     }
 
+    /// Whether a thread that acts as `caller` is who it is already.
+    pub(super) fn is_of(&self, caller: &Caller) -> bool {
+        !self.privileged || caller.is_same_user(&Caller::root())
+    }
+
     /// Acts as `caller` from now on.
     pub(super) fn assume(&self, caller: &Caller) -> Result<Assumed<'_>, Errno> {
         // The superuser with no other group is what the thread is already.
-        if !self.privileged || caller.is_same_user(&Caller::root()) {
+        if self.is_of(caller) {
             return Ok(Assumed(None));
         }
         // u32::MAX would mean "no change"; the caller's identities exclude it, and this is the last line.
