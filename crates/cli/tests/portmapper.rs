@@ -296,8 +296,9 @@ fn serve_in(network: &Network, scratch: &Path, rpcbind: &str) -> Server {
     Server::launch(command.args(["--rpcbind", rpcbind, "--nfs", "3,4.2"]))
 }
 
-/// What rpcinfo lists of our NFS and MOUNT over TCP.
-const OF_NFS: [&str; 4] = ["100003 3 tcp 2049", "100003 4 tcp 2049", "100005 3 tcp 20048", "100005 1 tcp 20048"];
+/// What rpcinfo lists of our NFS, NFSACL and MOUNT over TCP, in its order.
+const OF_NFS: [&str; 5] =
+    ["100003 3 tcp 2049", "100003 4 tcp 2049", "100005 1 tcp 20048", "100005 3 tcp 20048", "100227 3 tcp 2049"];
 
 #[test]
 fn rpcinfo_asks_our_portmapper_in_all_its_versions() {
