@@ -3,6 +3,9 @@
 //! Each program serves and copies by itself: what is compared is what its user gets. All that is copied lies in memory
 //! by default, so that what is measured is the programs. A round has each program's turn of each kind, whatever else
 //! the machine does meets all; told are medians, and the processor time of client and server, which hears little of it.
+//! With `--round-trip` all goes through relays that take so long ([`distance`]).
+
+mod distance;
 
 use crate::{figures::machine::Machine, programs};
 use anyhow::{Context as _, bail, ensure};
@@ -13,7 +16,7 @@ use std::{
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Ticks in a second, of /proc/PID/stat: Linux tells all programs this many.
@@ -41,6 +44,16 @@ pub(crate) struct Arguments {
     /// Let servers make names durable before they answer (without --async)
     #[arg(long)]
     durable: bool,
+    /// Microseconds that a round trip takes between client and server, on top of the machine's own
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    round_trip: u64,
+}
+
+impl Arguments {
+    /// How long each direction takes.
+    fn delay(&self) -> Duration {
+        Duration::from_micros(self.round_trip) / 2
+    }
 }
 
 /// What a turn took, in seconds.
@@ -94,7 +107,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let mut served = Vec::new();
     for (number, program) in programs.iter().enumerate() {
         let folder = scratch.0.join(number.to_string());
-        served.push(serve(program, folder, &source, arguments.durable)?);
+        served.push(serve(program, folder, &source, arguments)?);
     }
     let mut all: Vec<(usize, Kind, Vec<Took>)> = Vec::new();
     for round in 0..arguments.rounds.max(1) {
@@ -122,7 +135,7 @@ fn make_files(source: &Path, arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, durable: bool) -> anyhow::Result<Served<'a>> {
+fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, arguments: &Arguments) -> anyhow::Result<Served<'a>> {
     fs::create_dir_all(folder.join("served"))?;
     // The same files, which cost no memory again.
     fs::create_dir(folder.join("served/source"))?;
@@ -135,7 +148,7 @@ fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, durable: bool) -
     let mut command = Command::new(program);
     command.arg("serve").arg(folder.join("served")).arg("--state").arg(folder.join("state"));
     command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]);
-    if !durable {
+    if !arguments.durable {
         command.arg("--async");
     }
     if fs::metadata(&folder)?.uid() == 0 {
@@ -149,6 +162,11 @@ fn serve<'a>(program: &'a Path, folder: PathBuf, source: &Path, durable: bool) -
     let found = addresses(&line);
     let mut served = Served { program, server, nfs: String::new(), mount: String::new(), has_version_4, folder };
     (served.nfs, served.mount) = found.with_context(|| format!("the server says: {line}"))?;
+    if !arguments.delay().is_zero() {
+        for address in [&mut served.nfs, &mut served.mount] {
+            *address = distance::relay(address, arguments.delay())?.to_string();
+        }
+    }
     Ok(served)
 }
 
@@ -217,10 +235,14 @@ fn median(times: &[Took], of: fn(&Took) -> f64) -> f64 {
 }
 
 fn table(machine: &str, arguments: &Arguments, all: &[(usize, Kind, Vec<Took>)]) -> String {
-    let Arguments { files, octets, rounds, durable, .. } = arguments;
+    let Arguments { files, octets, rounds, durable, round_trip, .. } = arguments;
     let served = if *durable { "each name durable before its answer" } else { "`serve --async`" };
+    let way = match round_trip {
+        0 => "on loopback".to_owned(),
+        _ => format!("over relays that add a round trip of {round_trip} microseconds"),
+    };
     let mut out = format!(
-        "Machine: {machine}; {files} files of {octets} octets, {served}; medians of {rounds} turns.\n\n\
+        "Machine: {machine}; {files} files of {octets} octets {way}, {served}; medians of {rounds} turns.\n\n\
          | program | command | version | s | client's CPU s | server's CPU s | times as fast as the first in version 3 | \
          with 1/CPU |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n"
     );
@@ -258,8 +280,9 @@ mod tests {
         let took = |wall| Took { wall, client: wall / 2.0, server: wall / 2.0 };
         let kind = |version| Kind { command: "get", version };
         let all = [(0, kind("3"), vec![took(3.0), took(9.0), took(2.0)]), (1, kind("4.2"), vec![took(1.0)])];
-        let arguments =
-            Arguments { programs: Vec::new(), files: 7, octets: 5, rounds: 3, folder: PathBuf::new(), durable: false };
+        let (programs, folder) = (Vec::new(), PathBuf::new());
+        let arguments = Arguments { programs, files: 7, octets: 5, rounds: 3, folder, durable: false, round_trip: 100 };
+        assert_eq!(arguments.delay(), Duration::from_micros(50));
         let text = table("this", &arguments, &all);
         assert_eq!(text.lines().last(), Some("| 2 | get -r | 4.2 | 1.00 | 0.50 | 0.50 | **3.00** | 3.00 |"));
     }
