@@ -17,13 +17,13 @@ use rustix::{
     fd::OwnedFd,
     fs::{AtFlags, Mode, OFlags, ResolveFlags, Statx, StatxFlags, open, openat, openat2, readlink, statx},
     io::Errno,
-    path::Arg,
+    path::{Arg, DecInt},
 };
 use siphasher::sip::SipHasher24;
 use std::{
     hash::Hasher,
-    os::fd::{AsFd, AsRawFd},
-    sync::{Arc, MutexGuard, PoisonError},
+    os::fd::{AsFd, AsRawFd, BorrowedFd},
+    sync::{Arc, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
@@ -94,9 +94,22 @@ pub(super) fn own_path(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
+/// The directory of the process's own descriptors. It stays open: to walk to it takes as long as what is done there.
+/// `None` where it could not be opened.
+fn own_descriptors() -> Option<BorrowedFd<'static>> {
+    static OPENED: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = OPENED.get_or_init(|| open("/proc/self/fd", flags, Mode::empty()).ok());
+    opened.as_ref().map(AsFd::as_fd)
+}
+
 /// Opens the same file again, otherwise.
 pub(super) fn reopen(fd: impl AsFd, flags: OFlags) -> Result<OwnedFd, Errno> {
-    open(own_path(fd), flags | OFlags::CLOEXEC, Mode::empty())
+    let flags = flags | OFlags::CLOEXEC;
+    match own_descriptors() {
+        Some(own) => openat(own, DecInt::from_fd(fd), flags, Mode::empty()),
+        None => open(own_path(fd), flags, Mode::empty()),
+    }
 }
 
 /// Whether the kernel makes handles here and lets us open them.
