@@ -17,7 +17,7 @@ mod watch;
 
 use crate::{
     clients::{CALL_LIMIT, Dialler},
-    resources::raise_descriptors,
+    resources::{Resources, raise_descriptors},
     server::{Place, Server},
 };
 use anyhow::Context as _;
@@ -98,6 +98,8 @@ fn parse_time(text: &str) -> Result<Duration, String> {
 /// What all of a soak share.
 struct Scene {
     seed: u64,
+    /// Sockets of the server before anybody came: its listeners, each thread's own, and the runtimes'.
+    alone: u64,
     /// Held for reading by whoever does something, for writing while all are to be quiet.
     going: RwLock<()>,
     /// Hostile peers hang up, and begin nothing.
@@ -175,8 +177,10 @@ async fn soak(
     eprintln!("soaking for {:?} with seed {seed}", arguments.lasts);
     let server = place.start(None)?;
     let at = (server.rdma, server.mount);
+    let alone = Resources::of(server.pid()).context("the server is not to be seen")?.sockets;
     let scene = Arc::new(Scene {
         seed,
+        alone,
         going: RwLock::new(()),
         quiet: AtomicBool::new(false),
         over: AtomicBool::new(false),

@@ -11,9 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Sockets that the server has without anybody: listeners and the runtimes' own. Each thread listens by its own
-/// descriptors.
-const SPARE_SOCKETS: u64 = 16;
+/// Sockets that the server may have beyond those that it had before anybody came, and one for each decent client: those
+/// that a thread's runtime opens when it first needs them.
+const SPARE_SOCKETS: u64 = 2;
 /// How long nothing is under way before the server is looked at.
 const SETTLING: Duration = Duration::from_millis(700);
 /// How long a killed server stays away.
@@ -91,7 +91,7 @@ async fn pause(begin: Instant, clients: u64, scene: &Scene) {
     match tokio::time::timeout(QUIET_PATIENCE, scene.going.write()).await {
         Err(_) => scene.fail("clients do not come to a pause".to_owned()),
         Ok(_all) => {
-            let (Some(pid), most) = (scene.pid(), clients + SPARE_SOCKETS) else { return };
+            let (Some(pid), most) = (scene.pid(), scene.alone + clients + SPARE_SOCKETS) else { return };
             let gone = tokio::task::spawn_blocking(move || Resources::wait_for_sockets(pid, most, QUIET_PATIENCE));
             let gone = gone.await.is_ok_and(|gone| gone.unwrap_or(false));
             tokio::time::sleep(SETTLING).await;
