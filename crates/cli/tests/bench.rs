@@ -103,6 +103,41 @@ fn plain_tcp_is_measured() {
     assert!(text.starts_with("baseline_stream of 1.00 MiB at depth 1: "), "{text}");
 }
 
+/// What the machine can do is measured with the octets of a file, which is made if there is none.
+#[test]
+fn the_limit_is_measured_of_a_file() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("file");
+    // Three small blocks and a bit: the walk begins again before its end.
+    fs::write(&path, [7; 200_000]).unwrap();
+    let file = path.to_str().unwrap();
+    for (op, block, depth, octets) in [
+        ("read", "4K", "3", Some(4 << 10)),
+        ("read", "64K", "2", Some(64 << 10)),
+        ("write", "65473", "2", Some(65_473)),
+        ("getattr", "4K", "32", None),
+        ("null", "4K", "1", None),
+    ] {
+        let lines = bench(&["--limit", file, "--op", op, "--block", block, "--depth", depth]);
+        let [line] = &lines[..] else { panic!("{lines:?}") };
+        assert_eq!(line["op"], format!("limit_{op}"));
+        assert_eq!((line["block"].as_u64(), line["depth"].to_string()), (octets, depth.to_owned()));
+        assert!(line["ops_per_s"].as_f64().unwrap() > 0.0 && line["server_cpu_s"].is_f64(), "{line}");
+    }
+    assert_eq!(fs::metadata(&path).unwrap().len(), 200_000);
+    assert!(fs::read(&path).unwrap().iter().all(|octet| *octet == 7), "what is written is what was there");
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        assert_eq!(bench(&["--limit", file, "--op", "null", "--apart"]).len(), 1);
+    }
+    let said = fails(1, ["bench", "--limit", file, "--op", "read", "--block", "1M"]);
+    assert!(said.contains("200000 octets, fewer than a block"), "{said}");
+    let absent = scratch.path().join("absent/file");
+    let said = fails(1, ["bench", "--limit", absent.to_str().unwrap(), "--op", "read"]);
+    assert!(said.contains("absent/file"), "{said}");
+    fails(2, ["bench", "--limit", file]);
+    fails(2, ["bench", "--limit", file, "--baseline", "--op", "null"]);
+}
+
 #[test]
 fn what_cannot_be_measured_is_said() {
     let scratch = tempfile::tempdir().unwrap();

@@ -77,7 +77,8 @@ pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Repo
     Ok([stream, request])
 }
 
-fn accept(listener: &TcpListener, peer: &mut Child) -> Result<TcpStream> {
+/// The connection of the other process.
+pub(super) fn accept(listener: &TcpListener, peer: &mut Child) -> Result<TcpStream> {
     let begin = Instant::now();
     loop {
         match listener.accept() {

@@ -6,6 +6,7 @@
 mod affinity;
 mod baseline;
 mod cpu;
+mod limit;
 mod load;
 mod report;
 mod spoken;
@@ -21,6 +22,7 @@ use report::Report;
 use spoken::Spoken;
 use std::{
     net::SocketAddr,
+    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -46,7 +48,7 @@ With --op read and --op write the file is walked in order and from its beginning
 in the file; one COMMIT at the end is counted. Depth is for each connection.")]
 pub(crate) struct BenchArgs {
     /// Which file; for null the path does not matter
-    #[arg(required_unless_present_any = ["baseline", "baseline_peer", "versions", "versions_peer"], requires = "op")]
+    #[arg(required_unless_present_any = ["baseline", "baseline_peer", "limit", "versions", "versions_peer"], requires = "op")]
     url: Option<NfsUrl>,
     /// Which call
     #[arg(long, value_name = "OP", conflicts_with = "baseline")]
@@ -73,6 +75,12 @@ pub(crate) struct BenchArgs {
     /// answered with a block, one after the other
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
+    /// Measure what this machine can do at most for --op: blocks of this file (256 MiB are made if it does not exist; --op
+    /// write writes over it), a CRC at each end, iWARP's framing and the system calls, between two processes of one
+    /// thread each, without any protocol
+    #[arg(long, value_name = "FILE", requires = "op",
+        conflicts_with_all = ["url", "baseline", "versions", "overwrite", "server_pid", "capture"])]
+    limit: Option<PathBuf>,
     /// Compare versions 1 and 2 of RPC-over-RDMA between two processes on one processor of this machine: calls and
     /// replies of 512 octets to 64 KiB without anything that could be placed directly, and directory listings with as
     /// much room; and over both NFS 3 with NFS 4.2: a file's attributes, and READ and WRITE of 4 KiB, 64 KiB and 1 MiB
@@ -84,10 +92,10 @@ pub(crate) struct BenchArgs {
     /// With --versions: the most Sends of a reply in version 2, before the server is given memory to write it to
     #[arg(long, value_name = "N", requires = "versions", value_parser = clap::value_parser!(u16).range(1..))]
     reply_parts: Option<u16>,
-    /// Run the two processes of --baseline or --versions on a processor each
+    /// Run the two processes of --baseline, --limit or --versions on a processor each
     #[arg(long)]
     apart: bool,
-    /// The processor of the other process of --baseline or --versions
+    /// The processor of the other process of --baseline, --limit or --versions
     #[arg(long, hide = true, value_name = "N")]
     cpu: Option<usize>,
     /// The other process of --versions
@@ -96,6 +104,9 @@ pub(crate) struct BenchArgs {
     /// The other process of --baseline
     #[arg(long, hide = true, value_name = "ADDR:PORT", conflicts_with_all = ["url", "baseline", "capture"])]
     baseline_peer: Option<SocketAddr>,
+    /// The other process of --limit
+    #[arg(long, hide = true, value_name = "ADDR:PORT", requires = "limit")]
+    limit_peer: Option<SocketAddr>,
     #[command(flatten)]
     capture: CaptureArgs,
     /// Look for the next message for so long before the thread sleeps
@@ -159,6 +170,13 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
         return versions::peer(args.cpu, args.busy_poll);
     }
     check(args)?;
+    if let (Some(file), Some(op)) = (&args.limit, args.op) {
+        let work = limit::Work { op, block: block as usize, depth: args.depth as usize };
+        return match args.limit_peer {
+            Some(address) => limit::peer(address, file, work, args.cpu),
+            None => limit::measure(file, work, args.seconds.unwrap_or(TIME), args.apart)?.print(args.json),
+        };
+    }
     if args.versions {
         let time = args.seconds.unwrap_or(VERSIONS_TIME);
         let plan = versions::Plan {
@@ -184,9 +202,9 @@ pub(crate) fn run(args: &BenchArgs) -> Result<()> {
 
 /// Refuses options that contradict each other, and tells of those that do nothing.
 fn check(args: &BenchArgs) -> Result<(), Usage> {
-    let is_pair = args.baseline || args.versions;
+    let is_pair = args.baseline || args.versions || args.limit.is_some();
     if args.apart && !is_pair {
-        return Err(Usage("--apart is for --baseline and --versions".into()));
+        return Err(Usage("--apart is for --baseline, --limit and --versions".into()));
     }
     if args.overwrite && args.op != Some(Op::Write) {
         failure::warning("--overwrite has no effect without --op write");

@@ -1,0 +1,233 @@
+//! What this machine can do at most for a READ, a WRITE or a small call: the octets of a file, a CRC at each end, the
+//! framing and the system calls, between two processes of one thread each, and nothing else. No RPC, no credits, no
+//! queues: the share of this that the command reaches is what all those cost.
+//!
+//! It is no proven ceiling: two threads at each end can pass it. Requests have 128 octets, and so have the answers of
+//! calls that bring no data; small answers have one CRC, larger blocks are in frames ([`frame`]).
+
+mod frame;
+mod peer;
+
+use super::{
+    Op,
+    affinity::{stay_on, two_processors},
+    baseline::{Peer, accept},
+    cpu::CpuMeter,
+    load::Sample,
+    report::Report,
+};
+use anyhow::{Context, Result, bail, ensure};
+pub(super) use peer::peer;
+use rustix::net::sockopt::set_socket_send_buffer_size;
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    net::{Ipv4Addr, TcpListener, TcpStream},
+    path::Path,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// A request: about an NFS call.
+const REQUEST: usize = 128;
+/// What stands before the data of a small answer: about an NFS reply.
+const ANSWER: usize = 128;
+const CRC: usize = 4;
+/// The largest block that is answered without frames.
+const SMALL: usize = 16 << 10;
+/// What the file has, if it is made here.
+const FILE_OCTETS: u64 = 256 << 20;
+/// What it is written in, as a file that is copied is: one that is written in small pieces is read two to three times as
+/// slowly afterwards.
+const FILE_PIECE: usize = 1 << 20;
+/// The socket's room: beyond it the processor's caches are left.
+const SEND_BUFFER: usize = 512 << 10;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Work {
+    pub(super) op: Op,
+    /// Octets of a READ or a WRITE.
+    pub(super) block: usize,
+    pub(super) depth: usize,
+}
+
+impl Work {
+    fn data(self) -> usize {
+        if self.op.moves_data() { self.block } else { 0 }
+    }
+
+    /// Whether it is answered with one piece and one CRC.
+    fn is_small(self) -> bool {
+        self.op != Op::Write && self.data() <= SMALL
+    }
+
+    fn answer(self) -> usize {
+        ANSWER + self.data() + CRC
+    }
+}
+
+/// Opens the file, which is made if it is missing, and gives its size. What is in it is in memory afterwards.
+fn open(path: &Path, work: Work) -> Result<(File, u64)> {
+    let shown = || path.display().to_string();
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let mut file = file.with_context(shown)?;
+    if file.metadata()?.len() == 0 {
+        let piece: Vec<_> = (0..FILE_PIECE).map(|at| (at * 7 + at / 256) as u8).collect();
+        for _ in 0..FILE_OCTETS / FILE_PIECE as u64 {
+            file.write_all(&piece).with_context(shown)?;
+        }
+    }
+    let size = std::io::copy(&mut File::open(path)?, &mut std::io::sink()).with_context(shown)?;
+    ensure!(size >= work.data() as u64, "{} has {size} octets, fewer than a block", path.display());
+    Ok((file, size))
+}
+
+/// Measures one kind of work for `time`; with `apart`, on a processor each.
+pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> Result<Report> {
+    let (_, size) = open(path, work)?;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
+    // Connections have what their listener has.
+    set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
+    listener.set_nonblocking(true)?;
+    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+    command.arg("bench").arg("--limit").arg(path).args(["--op", work.op.name(), "--block", &work.block.to_string()]);
+    command.args(["--depth", &work.depth.to_string(), "--limit-peer", &listener.local_addr()?.to_string()]);
+    if apart {
+        let [own, others] = two_processors()?;
+        command.args(["--cpu", &others.to_string()]);
+        stay_on(own)?;
+    }
+    let mut peer = Peer(command.stdin(Stdio::null()).spawn().context("starting the other process")?);
+    let meter = CpuMeter::new(Some(peer.0.id()))?;
+    let stream = accept(&listener, &mut peer.0)?;
+    let mut asking = Asking { stream, work, size, at: 0, asks: vec![0; REQUEST * work.depth], started: Vec::new() };
+    let (begin, cpu) = (Instant::now(), meter.start()?);
+    let sample = match work.is_small() {
+        true => asking.small(begin + time)?,
+        false => asking.large(begin + time)?,
+    };
+    let elapsed = begin.elapsed();
+    let (cpu_s, server_cpu_s) = cpu.elapsed(&meter)?;
+    let op = match work.op {
+        Op::Null => "limit_null",
+        Op::Getattr => "limit_getattr",
+        Op::Read => "limit_read",
+        Op::Write => "limit_write",
+    };
+    let block = work.op.moves_data().then_some(u32::try_from(work.block)?);
+    let depth = work.depth as u64;
+    Ok(Report { op, block, depth, elapsed, sample, cpu_s, server_cpu_s, rpcrdma: None, nfs: None, connections: 1 })
+}
+
+/// The end that asks.
+struct Asking {
+    stream: TcpStream,
+    work: Work,
+    /// The file's octets.
+    size: u64,
+    /// Which octets are asked for next.
+    at: u64,
+    asks: Vec<u8>,
+    /// When what is under way was asked for, oldest first from [`Self::small`]'s and [`Self::large`]'s count on.
+    started: Vec<Instant>,
+}
+
+impl Asking {
+    /// Writes the next request into its place.
+    fn ask(&mut self, number: usize) {
+        let request = &mut self.asks[number % self.work.depth * REQUEST..][..REQUEST];
+        request[..8].copy_from_slice(&self.at.to_be_bytes());
+        let block = self.work.block as u64;
+        self.at = if self.at + 2 * block > self.size { 0 } else { self.at + block };
+    }
+
+    /// Sends the requests from number `first` up to `end`, which are no more than the depth.
+    fn send(&mut self, first: usize, end: usize) -> Result<()> {
+        for number in first..end {
+            self.ask(number);
+        }
+        let depth = self.work.depth;
+        let (from, count) = (first % depth, end - first);
+        let wrapped = (from + count).saturating_sub(depth);
+        for (from, count) in [(from, count - wrapped), (0, wrapped)] {
+            if count > 0 {
+                self.stream.write_all(&self.asks[from * REQUEST..][..count * REQUEST])?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for what is answered with one CRC. What has come together is taken together.
+    fn small(&mut self, end: Instant) -> Result<Sample> {
+        let Work { depth, .. } = self.work;
+        let (answer, octets) = (self.work.answer(), self.work.data() as u64);
+        let mut room = vec![0; answer * depth];
+        let (mut sample, mut now) = (Sample::new(), Instant::now());
+        let (mut sent, mut done, mut have) = (0, 0, 0);
+        self.started = vec![now; depth];
+        loop {
+            let first = sent;
+            while now < end && sent - done < depth {
+                self.started[sent % depth] = now;
+                sent += 1;
+            }
+            self.send(first, sent)?;
+            if sent == done {
+                return Ok(sample);
+            }
+            let received = self.stream.read(&mut room[have..])?;
+            ensure!(received > 0, "the other process has gone");
+            (now, have) = (Instant::now(), have + received);
+            let whole = have / answer;
+            for answer in room.chunks(answer).take(whole) {
+                let (octets, carried) = answer.split_at(answer.len() - CRC);
+                let (head, octets) = octets.split_at(ANSWER);
+                ensure!(frame::crc(head, octets) == *carried, "a CRC is wrong");
+            }
+            for number in done..done + whole {
+                sample.record(now - self.started[number % depth], octets);
+            }
+            room.copy_within(whole * answer..have, 0);
+            (done, have) = (done + whole, have - whole * answer);
+        }
+    }
+
+    /// Asks for blocks in frames, or sends them.
+    fn large(&mut self, end: Instant) -> Result<Sample> {
+        let Work { op, block, depth } = self.work;
+        let mut room = vec![7; block * depth];
+        let (mut sample, mut now) = (Sample::new(), Instant::now());
+        let (mut sent, mut done) = (0, 0);
+        self.started = vec![now; depth];
+        loop {
+            let first = sent;
+            while now < end && sent - done < depth {
+                self.started[sent % depth] = now;
+                sent += 1;
+                if op == Op::Write {
+                    self.ask(sent - 1);
+                    let slot = (sent - 1) % depth;
+                    let request = &self.asks[slot * REQUEST..][..REQUEST];
+                    frame::send(&self.stream, request, &room[slot * block..][..block])?;
+                    now = Instant::now();
+                }
+            }
+            if op == Op::Read {
+                self.send(first, sent)?;
+            }
+            if sent == done {
+                return Ok(sample);
+            }
+            let slot = done % depth;
+            match op {
+                Op::Read => frame::receive(&self.stream, &mut room[slot * block..][..block])?,
+                Op::Write => self.stream.read_exact(&mut [0; ANSWER])?,
+                Op::Null | Op::Getattr => bail!("{} is small", op.name()),
+            }
+            now = Instant::now();
+            sample.record(now - self.started[slot], block as u64);
+            done += 1;
+        }
+    }
+}
