@@ -2,6 +2,7 @@
 
 use super::{
     data::{Figures, Measurement, Place, Sample},
+    limit::Limits,
     machine::Machine,
     plan::{self, Step},
     versions::Comparison,
@@ -66,21 +67,21 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
     let measurements =
         found.into_iter().map(|((place, op, block, depth), rounds)| Measurement::new(place, &op, block, depth, rounds));
     let (machine, measurements) = (Machine::this(&export), measurements.collect());
-    Ok(Figures { machine, seconds, measurements, versions: Comparison::default() })
+    Ok(Figures { machine, seconds, measurements, versions: Comparison::default(), limits: Limits::default() })
 }
 
 /// A line of `rpcrdma bench --json`.
 #[derive(serde::Deserialize)]
-struct Report {
+pub(super) struct Report {
     op: String,
     block: Option<u32>,
     depth: u64,
     #[serde(flatten)]
-    sample: Sample,
+    pub(super) sample: Sample,
 }
 
 /// Runs `rpcrdma bench` and reads what it reports.
-fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Vec<Report>> {
+pub(super) fn run(program: &Path, arguments: &[String]) -> anyhow::Result<Vec<Report>> {
     let output = Command::new(program).arg("bench").args(arguments).arg("--json").output()?;
     if !output.status.success() {
         bail!("bench {}: {}", arguments.join(" "), String::from_utf8_lossy(&output.stderr).trim());
@@ -103,21 +104,28 @@ fn polling(place: Place) -> Vec<String> {
 }
 
 /// A server that runs. It ends when it is dropped.
-struct Server {
+pub(super) struct Server {
     child: Child,
     url: String,
-    place: Place,
+    pub(super) place: Place,
+    /// Where NFS is over RDMA, over TCP, and the port of MOUNT.
+    pub(super) rdma: String,
+    pub(super) tcp: String,
+    pub(super) mount_port: String,
 }
 
 impl Server {
     /// Serves a directory on ports that the system chooses.
-    fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(program: &Path, place: Place, export: &Path, state: &Path) -> anyhow::Result<Self> {
         let mut command = Command::new(program);
         command.arg("serve").arg(export).arg("--json").arg("--state").arg(state);
-        command.args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0"]).args(polling(place));
+        command
+            .args(["--listen", "127.0.0.1:0", "--mountd", "127.0.0.1:0", "--tcp", "127.0.0.1:0"])
+            .args(polling(place));
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("starting the server")?;
         let stdout = child.stdout.take();
-        let mut server = Self { child, url: String::new(), place };
+        let [url, rdma, tcp, mount_port] = Default::default();
+        let mut server = Self { child, url, place, rdma, tcp, mount_port };
         let mut line = String::new();
         BufReader::new(stdout.context("the server's output")?).read_line(&mut line)?;
         let ready: Value = serde_json::from_str(&line).context("the server does not say that it is ready")?;
@@ -125,10 +133,16 @@ impl Server {
         let rdma = address("rdma").context("no address")?;
         let (_, mount_port) = address("mountd").and_then(|mount| mount.rsplit_once(':')).context("no port of MOUNT")?;
         server.url = format!("nfs://{rdma}/bench?version=3&mountport={mount_port}");
+        (server.rdma, server.mount_port) = (rdma.to_owned(), mount_port.to_owned());
+        server.tcp = address("tcp").context("no address of NFS over TCP")?.to_owned();
         Ok(server)
     }
 
-    fn bench(
+    pub(super) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(super) fn bench(
         &self,
         program: &Path,
         op: &str,
@@ -158,11 +172,11 @@ impl Drop for Server {
 }
 
 /// While it lives, this thread and what it starts run on one processor.
-struct Pinned(CpuSet);
+pub(super) struct Pinned(CpuSet);
 
 impl Pinned {
     /// To the n-th of the processors that are allowed, or to the last.
-    fn to(nth: usize) -> anyhow::Result<Self> {
+    pub(super) fn to(nth: usize) -> anyhow::Result<Self> {
         let before = sched_getaffinity(None).context("reading the affinity")?;
         let allowed = (0..CpuSet::MAX_CPU).filter(|&cpu| before.is_set(cpu));
         let cpu = allowed.take(nth + 1).last().context("no processor is allowed")?;

@@ -5,6 +5,7 @@
 //! pictures can be made again.
 
 mod data;
+mod limit;
 pub(crate) mod machine;
 mod measure;
 mod plan;
@@ -22,6 +23,7 @@ use std::{fs, path::Path};
 const DOCUMENT: &str = "docs/performance.md";
 const PART: &str = "figures";
 const VERSIONS_PART: &str = "versions";
+const LIMITS_PART: &str = "limits";
 const PICTURES: &str = "figures";
 /// All numbers, beside the pictures.
 const NUMBERS: &str = "figures.json";
@@ -30,6 +32,8 @@ const NUMBERS: &str = "figures.json";
 const ROUNDS: usize = 3;
 const SECONDS: f64 = 1.0;
 const QUICK: (usize, f64) = (1, 0.1);
+/// Rounds of the comparison with what the machine can do, whose cells take as long.
+const LIMITS_ROUNDS: usize = 5;
 /// Seconds for each line of the comparison of versions, all rounds together.
 const VERSIONS_SECONDS: f64 = 0.5;
 const VERSIONS_QUICK: f64 = 0.02;
@@ -55,6 +59,8 @@ enum Only {
     Throughput,
     /// Versions 1 and 2 of RPC-over-RDMA side by side
     Versions,
+    /// Reads, writes and small calls beside what the machine can do
+    Limits,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
@@ -72,10 +78,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         measure::measure(&program, &scratch.0, rounds, seconds)
     };
     let versions = || versions::measure(&program, &scratch.0, if quick { VERSIONS_QUICK } else { VERSIONS_SECONDS });
+    let limits = || {
+        let (rounds, seconds) = if quick { QUICK } else { (LIMITS_ROUNDS, SECONDS) };
+        limit::measure(&program, &scratch.0, rounds, seconds)
+    };
     let figures = match arguments.only {
-        None => Figures { versions: versions()?, ..throughput()? },
+        None => Figures { versions: versions()?, limits: limits()?, ..throughput()? },
         Some(Only::Versions) => Figures { versions: versions()?, ..read(&kept)? },
-        Some(Only::Throughput) => Figures { versions: read(&kept)?.versions, ..throughput()? },
+        Some(Only::Limits) => Figures { limits: limits()?, ..read(&kept)? },
+        Some(Only::Throughput) => {
+            let Figures { versions, limits, .. } = read(&kept)?;
+            Figures { versions, limits, ..throughput()? }
+        }
     };
     if quick {
         write(&target.join(PICTURES), &figures)?;
@@ -95,9 +109,10 @@ fn read(folder: &Path) -> anyhow::Result<Figures> {
 }
 
 /// The parts of the document.
-fn parts(figures: &Figures) -> [(&'static str, String); 2] {
+fn parts(figures: &Figures) -> [(&'static str, String); 3] {
     let versions = versions::section(&figures.versions, PICTURES);
-    [(PART, table::section(figures, PICTURES)), (VERSIONS_PART, versions)]
+    let limits = limit::section(&figures.limits);
+    [(PART, table::section(figures, PICTURES)), (VERSIONS_PART, versions), (LIMITS_PART, limits)]
 }
 
 /// Writes numbers and pictures, and the document's parts.
@@ -133,7 +148,7 @@ mod tests {
     fn the_document_has_its_parts() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         let text = fs::read_to_string(root.join(DOCUMENT)).unwrap();
-        for part in [PART, VERSIONS_PART] {
+        for part in [PART, VERSIONS_PART, LIMITS_PART] {
             assert!(section::replace(&text, part, "new").unwrap().contains("new"), "{part}");
         }
     }

@@ -130,7 +130,7 @@ pub(crate) fn thousands(value: f64) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::figures::{machine::Machine, plan, versions};
+    use crate::figures::{limit, machine::Machine, plan, versions};
 
     /// Figures in which everything was measured, with numbers that follow from what it is.
     pub(in crate::figures) fn figures() -> Figures {
@@ -158,7 +158,8 @@ pub(super) mod tests {
                 }
             }
         }
-        Figures { machine: Machine::default(), seconds: 1.0, measurements, versions: versions::tests::comparison() }
+        let (versions, limits) = (versions::tests::comparison(), limit::tests::limits());
+        Figures { machine: Machine::default(), seconds: 1.0, measurements, versions, limits }
     }
 
     #[test]

@@ -1,0 +1,247 @@
+//! Beside what the machine can do: `rpcrdma bench --limit` and `rpcrdma bench` of a served file, by turns, as a table.
+
+use super::{
+    data::{Place, Sample, median},
+    machine::Machine,
+    measure::{Pinned, Server, run},
+    plan::{DEPTH, KIB_4, MAX_DEPTH, MIB, NULL, READ, WRITE},
+    table::thousands,
+};
+use anyhow::Context as _;
+use indicatif::ProgressBar;
+use serde::{Deserialize, Serialize};
+use std::{fmt::Write as _, fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+const GETATTR: &str = "getattr";
+
+/// What is measured of each, in the order of the table.
+const LINES: [Line; 9] = [
+    Line { place: Place::TwoCpus, op: READ, block: Some(MIB), depth: DEPTH },
+    Line { place: Place::TwoCpus, op: WRITE, block: Some(MIB), depth: DEPTH },
+    Line { place: Place::TwoCpus, op: READ, block: Some(KIB_4), depth: MAX_DEPTH },
+    Line { place: Place::TwoCpus, op: GETATTR, block: None, depth: MAX_DEPTH },
+    Line { place: Place::TwoCpus, op: NULL, block: None, depth: MAX_DEPTH },
+    Line { place: Place::TwoCpus, op: READ, block: Some(KIB_4), depth: 1 },
+    Line { place: Place::TwoCpus, op: NULL, block: None, depth: 1 },
+    Line { place: Place::OneCpu, op: READ, block: Some(KIB_4), depth: 1 },
+    Line { place: Place::OneCpu, op: NULL, block: None, depth: 1 },
+];
+
+/// Who is measured beside the limit, and how its URL goes on behind the server's address.
+const WAYS: [Way; 4] = [
+    Way { told: "NFS 3, RPC-over-RDMA 1", tcp: false, query: "version=3&rpcrdma=1" },
+    Way { told: "NFS 3, RPC-over-RDMA 2", tcp: false, query: "version=3&rpcrdma=2" },
+    Way { told: "NFS 4.2, RPC-over-RDMA 1", tcp: false, query: "version=4.2&rpcrdma=1" },
+    Way { told: "NFS 3, TCP", tcp: true, query: "version=3&transport=tcp" },
+];
+
+struct Way {
+    told: &'static str,
+    tcp: bool,
+    query: &'static str,
+}
+
+impl Way {
+    fn url(&self, server: &Server) -> String {
+        let address = if self.tcp { &server.tcp } else { &server.rdma };
+        let mount = if self.query.contains("version=3") { &*format!("&mountport={}", server.mount_port) } else { "" };
+        format!("nfs://{address}/bench?{}{mount}", self.query)
+    }
+}
+
+/// A kind of call, and where both ends run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
+    place: Place,
+    op: &'static str,
+    block: Option<u32>,
+    depth: u64,
+}
+
+/// What was measured, and where.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(super) struct Limits {
+    machine: Machine,
+    /// How long each was measured in a round, in seconds.
+    seconds: f64,
+    /// In the order of the lines.
+    rows: Vec<Row>,
+}
+
+/// A line of the table, with all rounds.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+struct Row {
+    limit: Vec<Sample>,
+    /// In the order of the ways.
+    ways: Vec<Vec<Sample>>,
+}
+
+/// Measures every line so many rounds, each for so many seconds.
+pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f64) -> anyhow::Result<Limits> {
+    let export = scratch.join("limit");
+    fs::create_dir(&export)?;
+    // The server may run as root, and does not let clients act as such.
+    fs::set_permissions(&export, fs::Permissions::from_mode(0o777))?;
+    let empty = Row { limit: Vec::new(), ways: vec![Vec::new(); WAYS.len()] };
+    let mut rows = vec![empty; LINES.len()];
+    let progress = ProgressBar::new((rounds * LINES.len()) as u64);
+    for _ in 0..rounds {
+        for place in [Place::TwoCpus, Place::OneCpu] {
+            let pinned = Pinned::to(0)?;
+            let server = Server::start(program, place, &export, &scratch.join("limit-state"))?;
+            if place.is_apart() {
+                drop(pinned);
+                let _pinned = Pinned::to(1)?;
+                round(program, &server, &export, seconds, &mut rows, &progress)?;
+            } else {
+                round(program, &server, &export, seconds, &mut rows, &progress)?;
+                drop(pinned);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok(Limits { machine: Machine::this(&export), seconds, rows })
+}
+
+/// One round in the place of a server.
+fn round(
+    program: &Path,
+    server: &Server,
+    export: &Path,
+    seconds: f64,
+    rows: &mut [Row],
+    progress: &ProgressBar,
+) -> anyhow::Result<()> {
+    // The file, which the limit uses as well: made, or made warm.
+    server.bench(program, WRITE, Some(MIB), DEPTH, 0.01)?;
+    for (line, row) in LINES.iter().zip(rows).filter(|(line, _)| line.place == server.place) {
+        let mut limit = vec!["--limit".to_owned(), export.join("bench").display().to_string()];
+        limit.extend(options(line, seconds));
+        if line.place.is_apart() {
+            limit.push("--apart".into());
+        }
+        row.limit.push(one(program, &limit)?);
+        for (way, samples) in WAYS.iter().zip(&mut row.ways) {
+            let mut arguments = vec![way.url(server), "--server-pid".into(), server.pid().to_string()];
+            arguments.extend(options(line, seconds));
+            if line.op == WRITE {
+                arguments.push("--overwrite".into());
+            }
+            samples.push(one(program, &arguments)?);
+        }
+        progress.inc(1);
+    }
+    Ok(())
+}
+
+fn options(line: &Line, seconds: f64) -> Vec<String> {
+    let mut options: Vec<String> = vec!["--op".into(), line.op.into(), "--depth".into(), line.depth.to_string()];
+    options.extend(["--seconds".into(), seconds.to_string()]);
+    if let Some(block) = line.block {
+        options.extend(["--block".into(), block.to_string()]);
+    }
+    options
+}
+
+fn one(program: &Path, arguments: &[String]) -> anyhow::Result<Sample> {
+    let report = run(program, arguments)?.into_iter().next().context("bench reports nothing")?;
+    Ok(report.sample)
+}
+
+impl Line {
+    fn told(&self) -> String {
+        let (op, block) = (self.op.to_uppercase(), self.block);
+        let block = block.map_or_else(String::new, |block| match block {
+            MIB => " 1 MiB".into(),
+            _ => format!(" {} KiB", block >> 10),
+        });
+        let place = if self.place == Place::OneCpu { ", one processor" } else { "" };
+        format!("{op}{block}, depth {}{place}", self.depth)
+    }
+
+    /// What stands in a cell: what was reached, and beside the limit.
+    fn cell(&self, samples: &[Sample], limit: Option<&[Sample]>, seconds: f64) -> String {
+        let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value)).unwrap_or_default();
+        let share = |value: fn(&Sample) -> f64| {
+            let ratios = limit?.iter().zip(samples).map(|(limit, own)| value(own) / value(limit));
+            median(ratios.filter(|ratio| ratio.is_finite()))
+        };
+        if samples.is_empty() {
+            return "not measured".into();
+        }
+        let (mut told, share) = match (self.depth, self.block) {
+            (1, _) => (format!("{:.1} us", of(|s| s.p50_us)), share(|s| s.p50_us)),
+            (_, Some(MIB)) => (format!("{} MiB/s", thousands(of(|s| s.mib_per_s))), share(|s| s.mib_per_s)),
+            _ => (format!("{}/s", thousands(of(|s| s.ops_per_s))), share(|s| s.ops_per_s)),
+        };
+        if let Some(share) = share {
+            let _ = write!(told, " (**{share:.2}**)");
+        }
+        let server = median(samples.iter().filter_map(|sample| sample.server_cpu_s));
+        if let (Some(MIB), Some(server)) = (self.block, server) {
+            let gib = of(|s| s.mib_per_s) * seconds / 1024.0;
+            let _ = write!(told, ", {:.2} s/GiB", server / gib);
+        }
+        told
+    }
+}
+
+/// The part of the document.
+pub(super) fn section(limits: &Limits) -> String {
+    let rounds = limits.rows.first().map_or(0, |row| row.limit.len());
+    let mut out = format!(
+        "Machine: {}; one file in the page cache.\nLoopback, two processes of one thread on a processor each unless told \
+         otherwise, CRC on, release build, {} s for each\ncell, medians of {rounds} rounds in which all take turns. In \
+         brackets: the share of the limit within a round, with depth 1 how many\ntimes its latency. Behind blocks of 1 MiB: \
+         the server's processor time for a GiB.\n\n| call | limit |",
+        limits.machine, limits.seconds,
+    );
+    WAYS.iter().for_each(|way| out += &format!(" {} |", way.told));
+    out += "\n|---|---|---|---|---|---|\n";
+    for (line, row) in LINES.iter().zip(&limits.rows) {
+        let _ = write!(out, "| {} | {} |", line.told(), line.cell(&row.limit, None, limits.seconds));
+        for samples in &row.ways {
+            let _ = write!(out, " {} |", line.cell(samples, Some(&row.limit), limits.seconds));
+        }
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// In which everybody reaches half of the limit.
+    pub(in crate::figures) fn limits() -> Limits {
+        let sample = |share: f64| Sample {
+            ops_per_s: 100_000.0 * share,
+            mib_per_s: 2048.0 * share,
+            p50_us: 10.0 / share,
+            server_cpu_s: Some(0.5),
+            ..Sample::default()
+        };
+        let row = Row { limit: vec![sample(1.0); 3], ways: vec![vec![sample(0.5); 3]; WAYS.len()] };
+        Limits { machine: Machine::default(), seconds: 1.0, rows: vec![row; LINES.len()] }
+    }
+
+    #[test]
+    fn the_table_tells_shares_of_the_limit() {
+        let section = section(&limits());
+        for begin in [
+            "| READ 1 MiB, depth 8 | 2,048 MiB/s, 0.25 s/GiB | 1,024 MiB/s (**0.50**), 0.50 s/GiB |",
+            "| GETATTR, depth 32 | 100,000/s | 50,000/s (**0.50**) |",
+            "| NULL, depth 1, one processor | 10.0 us | 20.0 us (**2.00**) |",
+        ] {
+            assert!(section.lines().any(|line| line.starts_with(begin)), "{begin}\n{section}");
+        }
+        assert!(!section.contains("not measured"));
+        assert!(LINES[0].cell(&[], None, 1.0).contains("not measured"));
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again() {
+        let text = serde_json::to_string(&limits()).unwrap();
+        assert_eq!(serde_json::from_str::<Limits>(&text).unwrap(), limits());
+    }
+}
