@@ -108,7 +108,7 @@ impl Deed {
         CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut message);
         message.payload(self.args.clone());
         let reply = ReplyShape::inline(self.max_reply + 64);
-        Request { xid, message: message.finish(), reply, repeatable: false }
+        Request { xid, message: message.finish(), reply, repeatable: false, anew: None }
     }
 }
 

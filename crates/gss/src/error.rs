@@ -78,11 +78,16 @@ impl Gss {
         if major & ERRORS == 0 {
             return Ok(major);
         }
+        Err(Error { what, text: self.explain(major, minor), major, minor })
+    }
+
+    /// What statuses say, also those that a peer has told.
+    pub(crate) fn explain(self, major: Word, minor: Word) -> String {
         let mut texts = self.texts(major, OF_GSS);
         if minor != 0 {
             texts.extend(self.texts(minor, OF_MECHANISM));
         }
-        Err(Error { what, text: texts.join("; "), major, minor })
+        texts.join("; ")
     }
 
     fn texts(self, status: Word, whose: c_int) -> Vec<String> {

@@ -20,8 +20,8 @@
 //! # }
 //! ```
 //!
-//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for, and [`Accounts`] says which users of this
-//! machine principals are.
+//! [`Kerberos`] is the mechanism that `rpcrdma-oncrpc`'s RPCSEC_GSS asks for on a server, [`Tickets`] the one for a
+//! client, and [`Accounts`] says which users of this machine principals are.
 //!
 //! # What to know of it
 //! - Calls may wait: making a context reads files, and the initiator asks the KDC. They belong on worker threads.
@@ -35,6 +35,7 @@
 //! carries it: an object of the library is owned by one value, which releases it and keeps alive what it depends on.
 
 mod accounts;
+mod advice;
 mod context;
 mod credential;
 mod error;
@@ -45,6 +46,7 @@ mod octets;
 #[cfg(feature = "realm")]
 pub mod realm;
 mod sys;
+mod tickets;
 
 pub use accounts::{Accounts, MAX_GROUPS};
 pub use context::{Context, Opened};
@@ -54,6 +56,7 @@ pub use establish::{Acceptor, Initiator, Progress};
 pub use kerberos::Kerberos;
 pub use name::{Name, NameKind};
 pub use octets::Octets;
+pub use tickets::Tickets;
 
 use sys::Library;
 

@@ -4,11 +4,15 @@
 //! the reply's header. What a call lends, and what becomes of it, is the transport's matter: see
 //! [`PendingCall`](crate::PendingCall).
 
+mod signed;
+
 use crate::{
-    AuthStat, CALL_HEADER_OCTETS, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, MISMATCH_OCTETS,
-    PendingCall, REPLY_HEADER_OCTETS, Rejection, Reply, ReplyHeader, ReplyShape, Request, TransportError,
+    AuthStat, CALL_HEADER_OCTETS, CallHeader, CallId, Cancelled, ClientFlavour, ClientTransport, ContextError,
+    MISMATCH_OCTETS, PendingCall, Protected, REPLY_HEADER_OCTETS, Rejection, Reply, ReplyHeader, ReplyShape, Request,
+    TransportError, Wrapped,
 };
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, Payload, SharedScratch, padded};
+use signed::{Sending, SignedCall};
 use std::{
     future::Future,
     pin::Pin,
@@ -76,7 +80,8 @@ impl Client {
 
     /// The most octets of arguments that a call can carry over this transport now.
     pub fn max_args(&self) -> usize {
-        self.transport.limits().max_call.saturating_sub(CALL_HEADER_OCTETS + padded(self.flavour.max_credential()))
+        let header = CALL_HEADER_OCTETS + padded(self.flavour.max_credential()) + self.flavour.max_call_expansion();
+        self.transport.limits().max_call.saturating_sub(header)
     }
 
     /// The most octets of results that a reply can carry over this transport now.
@@ -102,19 +107,25 @@ impl Client {
 
     fn send(&self, procedure: u32, args: Payload, results: ReplyShape, repeatable: bool) -> Call {
         let id = CallId { xid: self.transport.next_xid(), program: self.program, version: self.version, procedure };
-        let protected = self.flavour.wrap(&id, args);
-        let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
-        let octets = CALL_HEADER_OCTETS + header.credential.body.len() + header.verifier.body.len() + 8;
-        let mut encoder = self.scratch.encoder(octets + protected.body.len().min(SHORT_ARGUMENTS_OCTETS));
-        header.encode(&mut encoder);
-        encoder.payload(protected.body);
-        let message = encoder.finish();
+        let wrapped = self.flavour.wrap(&id, args, &self.transport);
         let max_len = results.max_len.max(MISMATCH_OCTETS).saturating_add(self.reply_overhead());
         // What is protected comes as one body: no part of it can be placed by itself.
         let items = if self.flavour.protects_bodies() { Default::default() } else { results.items };
         let reply = ReplyShape { max_len, items };
-        let pending = self.transport.call(Request { xid: id.xid, message, reply, repeatable });
-        Call { pending, id, flavour: self.flavour.clone() }
+        let way = match wrapped {
+            Wrapped::Plain(protected) => {
+                let message = message(id, protected, &self.scratch);
+                let pending = self.transport.call(Request { xid: id.xid, message, reply, repeatable, anew: None });
+                Way::Plain { pending, flavour: self.flavour.clone() }
+            }
+            Wrapped::Signed(signed) => Way::Signed(SignedCall::new(self.sending(id, repeatable), reply).begun(signed)),
+            Wrapped::Later(later) => Way::Signed(SignedCall::new(self.sending(id, repeatable), reply).waiting(later)),
+        };
+        Call { id, way }
+    }
+
+    fn sending(&self, id: CallId, repeatable: bool) -> Sending {
+        Sending { id, repeatable, transport: self.transport.clone(), scratch: self.scratch.clone() }
     }
 
     /// Calls a procedure whose arguments and results have nothing that may be placed directly.
@@ -152,29 +163,46 @@ impl std::fmt::Debug for Client {
     }
 }
 
-/// A call on its way. As with [`PendingCall`], dropping it leaves its memory lent.
+/// The message of a call.
+fn message(id: CallId, protected: Protected, scratch: &SharedScratch) -> Payload {
+    let header = CallHeader { id, credential: protected.credential, verifier: protected.verifier };
+    let octets = CALL_HEADER_OCTETS + header.credential.body.len() + header.verifier.body.len() + 8;
+    let mut encoder = scratch.encoder(octets + protected.body.len().min(SHORT_ARGUMENTS_OCTETS));
+    header.encode(&mut encoder);
+    encoder.payload(protected.body);
+    encoder.finish()
+}
+
+/// The header of the reply to a call, and what follows it.
+fn header(id: CallId, reply: Reply) -> Result<(ReplyHeader, Decoder), CallError> {
+    let mut decoder = Decoder::new(reply.stream);
+    let header = ReplyHeader::decode(&mut decoder)?;
+    if header.xid != id.xid {
+        return Err(CallError::WrongXid { expected: id.xid, got: header.xid });
+    }
+    Ok((header, decoder))
+}
+
+/// A call on its way. As with [`PendingCall`], dropping it leaves its memory lent. Where its flavour has to wait before
+/// it can sign the call, that goes on while the call is polled, and the call is sent then.
 #[must_use = "a call that is not awaited has no result"]
 pub struct Call {
-    pending: PendingCall,
     id: CallId,
-    flavour: Arc<dyn ClientFlavour>,
+    way: Way,
+}
+
+enum Way {
+    Plain { pending: PendingCall, flavour: Arc<dyn ClientFlavour> },
+    Signed(Box<SignedCall>),
 }
 
 impl Call {
     /// Takes the call back; the server may still execute it.
     pub async fn cancel(self) -> Cancelled {
-        self.pending.cancel().await
-    }
-
-    fn read(&self, reply: Reply) -> Result<Results, CallError> {
-        let mut decoder = Decoder::new(reply.stream);
-        let header = ReplyHeader::decode(&mut decoder)?;
-        if header.xid != self.id.xid {
-            return Err(CallError::WrongXid { expected: self.id.xid, got: header.xid });
+        match self.way {
+            Way::Plain { pending, .. } => pending.cancel().await,
+            Way::Signed(call) => call.cancel().await,
         }
-        header.status?;
-        let decoder = self.flavour.unwrap(&self.id, &header.verifier, decoder).map_err(CallError::BadVerifier)?;
-        Ok(Results { decoder, retransmitted: reply.retransmitted })
     }
 }
 
@@ -182,8 +210,18 @@ impl Future for Call {
     type Output = Result<Results, CallError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let reply = ready!(Pin::new(&mut self.pending).poll(cx))?;
-        Poll::Ready(self.read(reply))
+        let id = self.id;
+        match &mut self.way {
+            Way::Plain { pending, flavour } => {
+                let reply = ready!(Pin::new(pending).poll(cx))?;
+                let retransmitted = reply.retransmitted;
+                let (header, decoder) = header(id, reply)?;
+                header.status?;
+                let decoder = flavour.unwrap(&id, &header.verifier, decoder).map_err(CallError::BadVerifier)?;
+                Poll::Ready(Ok(Results { decoder, retransmitted }))
+            }
+            Way::Signed(call) => call.poll(cx),
+        }
     }
 }
 
@@ -238,6 +276,9 @@ pub enum CallError {
     /// The server's verifier or the protection of the results is wrong.
     #[error("the reply is not authentic (reason {})", .0.0)]
     BadVerifier(AuthStat),
+    /// There is nothing to sign the call with. It was not executed, unless it was sent before.
+    #[error(transparent)]
+    NotSigned(#[from] ContextError),
 }
 
 #[cfg(test)]

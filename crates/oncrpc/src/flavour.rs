@@ -4,14 +4,18 @@
 //! [`Decoder`] at the body's beginning on the way in. AUTH_NONE and AUTH_SYS pass them through; one with integrity
 //! or privacy rewrites them and calls [`Payload::without_placement`]. It also states how large its credential and
 //! verifier can become, so that the size of calls and replies is known before they are sent.
+//!
+//! A client's flavour says to each call whether its message is made once ([`Wrapped::Plain`]), or anew for each
+//! transmission ([`Signed`]), perhaps after something was waited for.
 
 use crate::{
-    AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallHeader, CallId, Credential, MAX_AUTH_BODY_OCTETS,
-    OpaqueAuth, SysCredential, Verdict,
+    AUTH_NONE, AUTH_SYS, Accepted, Answered, AuthStat, CallError, CallHeader, CallId, ClientTransport, Credential,
+    MAX_AUTH_BODY_OCTETS, OpaqueAuth, SysCredential, Verdict,
 };
 use bytes::Bytes;
+use rpcrdma_env::BoxFuture;
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, Payload, Stream};
-use std::{net::SocketAddr, sync::Arc};
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 /// A call's body with what stands before it.
 #[derive(Debug)]
@@ -24,10 +28,62 @@ pub struct Protected {
     pub body: Payload,
 }
 
+/// What a client's flavour makes of a call.
+pub enum Wrapped {
+    /// It is protected once, and each transmission is the same.
+    Plain(Protected),
+    /// Each transmission is protected anew.
+    Signed(Arc<dyn Signed>),
+    /// The same, once something is there that has to be waited for. It fails if that does not come.
+    Later(SignedLater),
+}
+
+/// A call that is signed once something was waited for.
+pub type SignedLater = BoxFuture<'static, Result<Arc<dyn Signed>, CallError>>;
+
+/// A call whose transmissions are protected one by one. Dropped with the call.
+pub trait Signed: fmt::Debug + Send + Sync {
+    /// Makes credential, verifier and protected arguments for one transmission.
+    ///
+    /// # Errors
+    /// If that is not possible any more, as when a ticket has expired.
+    fn sign(&self) -> Result<Protected, ContextError>;
+
+    /// Checks an accepted reply's verifier, and gives its results free if it has any.
+    ///
+    /// # Errors
+    /// If the verifier answers none of the transmissions, or the protection is wrong.
+    fn unwrap(&self, verifier: &OpaqueAuth, results: Option<Decoder>) -> Result<Option<Decoder>, AuthStat>;
+
+    /// The same call once more, after the server did not know what it was signed with, or that has come to its end. It
+    /// keeps its XID.
+    fn renew(&self, transport: &Arc<dyn ClientTransport>) -> SignedLater;
+}
+
+/// There is nothing to sign calls with. The text says what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct ContextError {
+    /// What is wrong, and what to do.
+    pub text: Arc<str>,
+}
+
+impl ContextError {
+    /// An error in words.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into() }
+    }
+}
+
 /// A flavour on the client's side.
 pub trait ClientFlavour: Send + Sync {
     /// The largest body of its credential in octets.
     fn max_credential(&self) -> usize;
+
+    /// The most octets that its verifier and its protection add to a call, beside the credential.
+    fn max_call_expansion(&self) -> usize {
+        0
+    }
 
     /// The largest body of a server's verifier in octets.
     fn max_verifier(&self) -> usize;
@@ -49,14 +105,19 @@ pub trait ClientFlavour: Send + Sync {
         None
     }
 
-    /// Makes credential and verifier of a call and protects its arguments.
-    fn wrap(&self, call: &CallId, args: Payload) -> Protected;
+    /// Makes credential and verifier of a call that goes over `transport`, and protects its arguments; or says how that
+    /// is done.
+    fn wrap(&self, call: &CallId, args: Payload, transport: &Arc<dyn ClientTransport>) -> Wrapped;
 
-    /// Checks a reply's verifier and gives the results free.
+    /// Checks the verifier of a successful reply to a [plain](Wrapped::Plain) call and gives the results free. Without
+    /// its own a flavour ignores the verifier.
     ///
     /// # Errors
     /// If the verifier or the protection is wrong.
-    fn unwrap(&self, call: &CallId, verifier: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat>;
+    fn unwrap(&self, call: &CallId, verifier: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
+        let _ = (call, verifier);
+        Ok(results)
+    }
 }
 
 /// AUTH_NONE on the client's side.
@@ -73,12 +134,8 @@ impl ClientFlavour for NoAuth {
         MAX_AUTH_BODY_OCTETS
     }
 
-    fn wrap(&self, _: &CallId, args: Payload) -> Protected {
-        Protected { credential: OpaqueAuth::none(), verifier: OpaqueAuth::none(), body: args }
-    }
-
-    fn unwrap(&self, _: &CallId, _: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
-        Ok(results)
+    fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {
+        Wrapped::Plain(Protected { credential: OpaqueAuth::none(), verifier: OpaqueAuth::none(), body: args })
     }
 }
 
@@ -114,13 +171,9 @@ impl ClientFlavour for SysAuth {
         MAX_AUTH_BODY_OCTETS
     }
 
-    fn wrap(&self, _: &CallId, args: Payload) -> Protected {
+    fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {
         let credential = OpaqueAuth { flavour: AUTH_SYS, body: self.body.clone() };
-        Protected { credential, verifier: OpaqueAuth::none(), body: args }
-    }
-
-    fn unwrap(&self, _: &CallId, _: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
-        Ok(results)
+        Wrapped::Plain(Protected { credential, verifier: OpaqueAuth::none(), body: args })
     }
 }
 

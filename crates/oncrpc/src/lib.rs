@@ -9,7 +9,7 @@
 //!   transport of several.
 //! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
-//! * [`gss`] is the flavour by which callers prove who they are, on the server's side.
+//! * [`gss`] is the flavour by which callers prove who they are, on both sides.
 //! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
 //!
 //! Data items keep their marks from the encoder to the transport; nothing here copies them.
@@ -47,7 +47,10 @@ pub use credential::{
     SysCredential,
 };
 pub use duplicate::{DUPLICATE_CACHE_OCTETS, DUPLICATE_ENTRY_OCTETS, DUPLICATE_LIFETIME};
-pub use flavour::{AcceptNone, AcceptSys, ClientFlavour, NoAuth, Protected, ServerFlavour, SysAuth};
+pub use flavour::{
+    AcceptNone, AcceptSys, ClientFlavour, ContextError, NoAuth, Protected, ServerFlavour, Signed, SignedLater, SysAuth,
+    Wrapped,
+};
 pub use giving_up::GivingUp;
 pub use message::{
     AuthStat, BadCall, CALL_HEADER_OCTETS, CallHeader, CallId, MISMATCH_OCTETS, OpaqueAuth, REPLY_HEADER_OCTETS,
@@ -60,7 +63,7 @@ pub use service::{Answer, Repetition, Service};
 pub use silence::{Listener, Silence, Waiting};
 pub use spread::Spread;
 pub use transport::{
-    CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError, Reply,
-    ReplyShape, Request, TransportError, TransportKind, XidSource,
+    Anew, CallInFlight, Cancelled, ClientTransport, ItemRoom, Limits, Misuse, NoAnswer, PendingCall, RemoteError,
+    Reply, ReplyShape, Request, TransportError, TransportKind, XidSource,
 };
 pub use verdict::{Accepted, Answered, ReplyFlavour, Unanswered, Verdict};

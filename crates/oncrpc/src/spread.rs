@@ -208,7 +208,7 @@ mod tests {
 
     fn call(spread: &Spread) -> PendingCall {
         let (xid, reply) = (spread.next_xid(), ReplyShape::inline(8));
-        spread.call(Request { xid, message: Payload::new(), reply, repeatable: false })
+        spread.call(Request { xid, message: Payload::new(), reply, repeatable: false, anew: None })
     }
 
     fn counts(members: &[Arc<Held>]) -> Vec<usize> {

@@ -5,7 +5,7 @@
 //! lent and owned by the connection, which returns them to their allocator once the peer cannot reach them any
 //! more. When a call fails, its buffers go back to their allocator.
 
-use crate::Silence;
+use crate::{ContextError, Silence};
 use rpcrdma_env::{BoxFuture, Buffer, Random};
 use rpcrdma_xdr::{Payload, Stream, padded};
 use smallvec::SmallVec;
@@ -118,6 +118,19 @@ pub struct Request {
     /// Whether executing the call twice does no harm. Some transports can be told by the server that the reply did not
     /// fit what was offered for it; such a call is then sent again with more room, any other fails.
     pub repeatable: bool,
+    /// Makes the message of each further transmission, where no message may be sent twice. Without it `message` is sent
+    /// as often as it takes.
+    pub anew: Option<Arc<dyn Anew>>,
+}
+
+/// Makes a call's message once more, for a flavour by which each transmission has a credential and a verifier of its
+/// own. A message that a transport has made is to be sent soon, and before those that are made later.
+pub trait Anew: fmt::Debug + Send + Sync {
+    /// The message of the next transmission.
+    ///
+    /// # Errors
+    /// If the flavour cannot make it any more.
+    fn message(&self) -> Result<Payload, TransportError>;
 }
 
 /// The answer to a call.
@@ -347,6 +360,14 @@ pub enum TransportError {
     NotLent {
         /// The server.
         server: SocketAddr,
+    },
+    /// The call had to be sent again, and its flavour could not sign it once more.
+    #[error("the call to {server} cannot be sent again")]
+    NotSigned {
+        /// The server.
+        server: SocketAddr,
+        /// Why not.
+        source: ContextError,
     },
     /// The transport was closed on this side.
     #[error("the connection was closed")]

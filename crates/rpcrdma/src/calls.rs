@@ -8,7 +8,8 @@ use crate::Event;
 use rpcrdma_engine::{CallError, CallId, CallRefused, ErrorBody, ExposeError, ReplyBase, ReplyParts, SinkPlace, v2};
 use rpcrdma_env::{Allocator, BoxFuture, Buffer};
 use rpcrdma_oncrpc::{
-    CallInFlight, Cancelled, GivingUp, Misuse, PendingCall, RemoteError, Reply, Request, TransportError, XidSource,
+    Anew, CallInFlight, Cancelled, GivingUp, Misuse, PendingCall, RemoteError, Reply, Request, TransportError,
+    XidSource,
 };
 
 use rpcrdma_xdr::{Payload, Placed, Stream};
@@ -157,6 +158,8 @@ struct Room {
 struct Call {
     xid: u32,
     message: Payload,
+    /// Makes the message of a further transmission, where no message may be sent twice.
+    anew: Option<Arc<dyn Anew>>,
     reply_max: usize,
     repeatable: bool,
     rooms: SmallVec<[Room; 1]>,
@@ -210,6 +213,7 @@ impl Calls {
     /// Takes a call in. Returns whether it is to be made.
     pub(crate) fn add(&mut self, id: CallId, request: Request, sender: oneshot::Sender<Answered>) -> bool {
         let xid = request.xid;
+        let repeatable = request.repeatable && request.anew.is_none();
         if self.by_xid.contains_key(&xid) {
             let _ = sender.send(Err(Misuse::XidInUse { xid }.into()));
             return false;
@@ -223,8 +227,10 @@ impl Calls {
         let call = Call {
             xid,
             message: request.message,
+            anew: request.anew,
             reply_max: request.reply.max_len,
-            repeatable: request.repeatable,
+            // The engine would send the same message again, which has been executed by then and is dropped.
+            repeatable,
             rooms,
             reply: None,
             sender: Some(sender),
@@ -243,6 +249,20 @@ impl Calls {
             if !self.by_xid.contains_key(&xid) {
                 return xid;
             }
+        }
+    }
+
+    /// Makes a call's message anew before it is sent on another connection, where each transmission has one of its own.
+    /// To be asked for all calls in their order, also for those that were not sent yet: none is then older than those
+    /// that are sent before it. A call for which that is not possible any more ends.
+    pub(crate) fn renew(&mut self, id: CallId) -> Option<Event> {
+        let call = self.calls.get_mut(&id)?;
+        match call.anew.as_ref()?.message() {
+            Ok(message) => {
+                call.message = message;
+                None
+            }
+            Err(error) => self.fail_with(id, error),
         }
     }
 

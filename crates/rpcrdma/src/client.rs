@@ -259,6 +259,9 @@ impl ClientDriver {
         session.believes = self.believes();
         session.start(&mut self.calls);
         for call in self.calls.ids() {
+            if let Some(failed) = self.calls.renew(call) {
+                self.observer.event(self.server, &failed);
+            }
             session.call(call, &mut self.calls);
         }
         self.phase = Phase::Up(Box::new(session));

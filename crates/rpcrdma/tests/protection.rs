@@ -7,8 +7,8 @@ use bytes::Bytes;
 use common::{Log, bulk, finish_read, read, start_read, store, write};
 use rpcrdma::{ClientOptions, Event, MessageKind, Server, ServerMemory, ServerOptions, Versions, connect};
 use rpcrdma_oncrpc::{
-    Accepted, AuthStat, CallError, CallHeader, CallId, Client, ClientFlavour, Credential, OpaqueAuth, Protected,
-    ReplyFlavour, Router, ServerFlavour, Unanswered, Verdict,
+    Accepted, AuthStat, CallError, CallHeader, CallId, Client, ClientFlavour, ClientTransport, Credential, OpaqueAuth,
+    Protected, ReplyFlavour, Router, ServerFlavour, Unanswered, Verdict, Wrapped,
 };
 use rpcrdma_sim::World;
 use rpcrdma_xdr::{Decoder, Encoder, Payload, Stream};
@@ -95,9 +95,9 @@ impl ClientFlavour for Sealed {
     fn protects_bodies(&self) -> bool {
         self.0 != Service::Authentication
     }
-    fn wrap(&self, _: &CallId, args: Payload) -> Protected {
+    fn wrap(&self, _: &CallId, args: Payload, _: &Arc<dyn ClientTransport>) -> Wrapped {
         let (credential, verifier) = (auth(CREDENTIAL_OCTETS), auth(VERIFIER_OCTETS));
-        Protected { credential, verifier, body: self.seal(args, false) }
+        Wrapped::Plain(Protected { credential, verifier, body: self.seal(args, false) })
     }
     fn unwrap(&self, _: &CallId, verifier: &OpaqueAuth, results: Decoder) -> Result<Decoder, AuthStat> {
         assert_eq!(*verifier, auth(VERIFIER_OCTETS));

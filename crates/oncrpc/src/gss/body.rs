@@ -7,6 +7,10 @@ use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Payload, Stream, padded};
 /// The largest checksum in octets that is read: Kerberos' have 28 at most (RFC 4121 section 4.2.6.1).
 const MAX_CHECKSUM_OCTETS: usize = 400;
 
+/// The most octets that protection adds to arguments or results: lengths of an opaque and of a checksum, the sequence
+/// number, padding, and a checksum, which is also more than a seal adds.
+pub(super) const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
+
 /// A body cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
@@ -22,7 +26,7 @@ impl From<DecodeError> for Unreadable {
     }
 }
 
-/// Takes the protection from arguments. GSS-2203-5.3.3.1-d, GSS-2203-5.3.3.4.2-b, GSS-2203-5.3.3.4.3-a.
+/// Takes the protection from arguments or results. GSS-2203-5.3.3.1-d, GSS-2203-5.3.3.4.2-b, GSS-2203-5.3.3.4.3-a.
 pub(super) fn open(
     protection: &mut dyn Protection,
     service: GssService,
@@ -53,7 +57,7 @@ pub(super) fn open(
     Ok(inner)
 }
 
-/// Protects results. Nothing of what is signed or sealed can be placed directly (RFC 8166 section 8.2.2.3).
+/// Protects arguments or results. Nothing that is signed or sealed can be placed directly (RFC 8166 section 8.2.2.3).
 pub(super) fn close(
     protection: &mut dyn Protection,
     service: GssService,

@@ -1,6 +1,6 @@
 //! The credential of RPCSEC_GSS version 1 (RFC 2203 section 5).
 
-use crate::AuthStat;
+use crate::{AuthStat, OpaqueAuth};
 use bytes::Bytes;
 use rpcrdma_xdr::{DecodeError, Decoder, Encoder, Stream};
 
@@ -74,6 +74,25 @@ impl GssCredential {
             return Err(AuthStat::BAD_CREDENTIAL);
         }
         Ok(Self { procedure, sequence, service, handle })
+    }
+
+    /// The credential as it stands in a call. One that makes contexts says the service that all of them know.
+    pub(super) fn write(&self) -> OpaqueAuth {
+        let procedure = match self.procedure {
+            Procedure::Data => 0,
+            Procedure::Init => 1,
+            Procedure::ContinueInit => 2,
+            Procedure::Destroy => 3,
+        };
+        let service = match self.service {
+            None | Some(GssService::Authentication) => 1,
+            Some(GssService::Integrity) => 2,
+            Some(GssService::Privacy) => 3,
+        };
+        let mut body = Encoder::with_capacity(20 + self.handle.len() + 3);
+        [VERSION, procedure, self.sequence, service].into_iter().for_each(|word| body.u32(word));
+        body.opaque(&self.handle);
+        OpaqueAuth { flavour: RPCSEC_GSS, body: body.finish().to_bytes() }
     }
 }
 

@@ -3,15 +3,20 @@
 use bytes::Bytes;
 use std::{sync::Arc, time::Duration};
 
-/// Accepts contexts, with the keys of a service.
+/// Makes contexts: accepts them, with the keys of a service, or begins them, with a user's tickets.
 pub trait Mechanism: Send + Sync {
-    /// Begins a context with whoever sends the first token.
+    /// Begins a context: with whoever sends the first token, or with the service. Waits for nothing.
     fn begin(&self) -> Box<dyn Handshake>;
+
+    /// What a status says that the peer has told, and what an administrator can do about it.
+    fn explain(&self, major: u32, minor: u32) -> String {
+        format!("GSS-API status {major:#010x}, mechanism's status {minor}")
+    }
 }
 
 /// A context that is being made. It is dropped where it fails.
 pub trait Handshake: Send {
-    /// Takes the initiator's next token. May wait for files.
+    /// Takes the peer's next token; an initiator takes one without octets first. May wait for files and other hosts.
     ///
     /// # Errors
     /// What the initiator is told.
@@ -20,11 +25,11 @@ pub trait Handshake: Send {
 
 /// How far a context is.
 pub enum Progress {
-    /// The initiator has to send another token.
+    /// The peer has to send another token.
     More {
         /// What takes it.
         handshake: Box<dyn Handshake>,
-        /// What the initiator is sent.
+        /// What the peer is sent.
         token: Bytes,
     },
     /// It is made.
@@ -33,7 +38,7 @@ pub enum Progress {
         protection: Box<dyn Protection>,
         /// Who has begun it.
         peer: Peer,
-        /// What the initiator is still sent, perhaps nothing.
+        /// What the peer is still sent, perhaps nothing.
         token: Bytes,
     },
 }

@@ -1,18 +1,21 @@
-//! RPCSEC_GSS version 1 (RFC 2203) on the server's side: callers who prove who they are, and calls and replies that
-//! nobody changes or reads.
+//! RPCSEC_GSS version 1 (RFC 2203): callers who prove who they are, and calls and replies that nobody changes or reads.
 //!
-//! [`AcceptGss`] is the flavour. It knows no mechanism: a [`Mechanism`] makes contexts from tokens, and a
-//! [`Protection`] signs and seals. Contexts are made where [`Work`] is done, as that reads files; what signs and seals
-//! is done where the call is.
+//! [`AcceptGss`] is the flavour on the server's side, [`GssAuth`] on the client's. They know no mechanism: a
+//! [`Mechanism`] makes contexts from tokens, and a [`Protection`] signs and seals. Contexts are made where [`Work`] is
+//! done, as that reads files and asks other hosts; what signs and seals is done where the call is.
 //!
-//! A caller is bounded three times: contexts that are not finished yet, which cost an attacker one message each, are
-//! few, and the oldest goes; finished ones are bounded for each address, whose least used goes, and in all. Who loses
-//! a context is told so and makes a new one. A context ends with its ticket.
+//! A server's caller is bounded three times: contexts that are not finished yet, which cost an attacker one message
+//! each, are few, and the oldest goes; finished ones are bounded for each address, whose least used goes, and in all.
+//! Who loses a context is told so and makes a new one. A context ends with its ticket.
+//!
+//! A client's calls share one context. It is made when the first call needs it, and made anew before it ends, or when
+//! the server has lost it.
 //!
 //! Version 3 (RFC 7861) and version 2's channel bindings (RFC 5403) are refused as other versions are.
 
 mod body;
 mod caller;
+mod client;
 mod credential;
 mod mechanism;
 mod server;
@@ -20,6 +23,7 @@ mod table;
 mod window;
 
 pub use caller::{GssCaller, GssUser, Names};
+pub use client::GssAuth;
 pub use credential::{GssService, MAX_SEQUENCE, RPCSEC_GSS};
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use server::{AcceptGss, MAX_TOKEN_OCTETS};

@@ -3,12 +3,13 @@
 //! A caller's buffers stay with its pending call: over TCP results are slices of the record that was received. A driver
 //! that is gone drops the sender of each reply, and the call fails with [`TransportError::Closed`].
 
-use crate::{CallInFlight, Cancelled, Misuse, PendingCall, Reply, Request, TransportError};
+use crate::{Anew, CallInFlight, Cancelled, Misuse, PendingCall, Reply, Request, TransportError};
 use rpcrdma_env::{BoxFuture, Buffer};
 use rpcrdma_xdr::Payload;
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -18,12 +19,25 @@ use tokio::sync::{mpsc, oneshot};
 pub(super) struct Command {
     pub(super) xid: u32,
     pub(super) message: Payload,
+    /// Makes the message of a further transmission, where no message may be sent twice.
+    pub(super) anew: Option<Arc<dyn Anew>>,
     /// The largest reply, in octets.
     pub(super) max_reply: usize,
     pub(super) sender: oneshot::Sender<Result<Reply, TransportError>>,
 }
 
 impl Command {
+    /// Makes the message of a further transmission.
+    ///
+    /// # Errors
+    /// If that is not possible any more.
+    pub(super) fn renew(&mut self) -> Result<(), TransportError> {
+        if let Some(anew) = &self.anew {
+            self.message = anew.message()?;
+        }
+        Ok(())
+    }
+
     /// Hands a reply to whoever waits for it.
     pub(super) fn answer(self, reply: Reply) {
         let len = reply.stream.len();
@@ -39,11 +53,12 @@ pub(super) fn start(request: Request, max_record: usize, commands: &mpsc::Unboun
     if let Err(misuse) = check(&request, max_record) {
         return PendingCall::failed(misuse.into());
     }
-    let lent = request.reply.items.into_iter().filter_map(|room| room.buffer).collect();
+    let Request { xid, message, reply, anew, .. } = request;
+    let lent = reply.items.into_iter().filter_map(|room| room.buffer).collect();
+    let max_reply = reply.max_len;
     let (sender, reply) = oneshot::channel();
-    let max_reply = request.reply.max_len;
     // A driver that is gone drops the sender, and the call finds that out.
-    let _ = commands.send(Command { xid: request.xid, message: request.message, max_reply, sender });
+    let _ = commands.send(Command { xid, message, anew, max_reply, sender });
     PendingCall::new(InFlight { reply, lent })
 }
 

@@ -337,11 +337,18 @@ async fn misuse_is_told_before_anything_is_sent() {
         message: Payload::new(),
         reply: ReplyShape { max_len: 100, items: vec![room].into() },
         repeatable: false,
+        anew: None,
     };
     let refused = transport.call(request).await;
     assert!(matches!(refused, Err(TransportError::Misuse(Misuse::BufferTooSmall { capacity: 8, max_len: 9 }))));
     let twice = || {
-        transport.call(Request { xid: 5, message: Payload::new(), reply: ReplyShape::inline(64), repeatable: false })
+        transport.call(Request {
+            xid: 5,
+            message: Payload::new(),
+            reply: ReplyShape::inline(64),
+            repeatable: false,
+            anew: None,
+        })
     };
     let _first = twice();
     assert!(matches!(twice().await, Err(TransportError::Misuse(Misuse::XidInUse { xid: 5 }))));

@@ -135,7 +135,7 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
         Either::Right(_) => return Err(not_answered()),
     };
     let unreachable = |error| TransportError::Unreachable { server: *server, source: Arc::new(error) };
-    let call = request.message.to_bytes();
+    let mut call = request.message.to_bytes();
     let mut wait = options.first_wait;
     let mut is_first = true;
     // One octet more than a reply may have: a longer one is not taken for its beginning.
@@ -161,6 +161,9 @@ async fn exchange(link: Arc<Link>, request: Request) -> Result<Reply, TransportE
         }
         wait = wait.saturating_mul(2).min(options.longest_wait);
         is_first = false;
+        if let Some(anew) = &request.anew {
+            call = anew.message()?.to_bytes();
+        }
     }
 }
 

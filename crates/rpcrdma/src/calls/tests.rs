@@ -3,8 +3,8 @@
 use super::*;
 use rpcrdma_engine::{PeerFault, PlacedItem};
 use rpcrdma_env::{Heap, Random};
-use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
-use std::net::Ipv4Addr;
+use rpcrdma_oncrpc::{ContextError, ItemRoom, ReplyShape};
+use std::{net::Ipv4Addr, ops::Range, sync::Mutex};
 
 const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 20049);
 const CALL: CallId = CallId(1);
@@ -23,7 +23,7 @@ fn table(call: usize, reply: ReplyShape) -> (Calls, oneshot::Receiver<Answered>)
     let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
     let (sender, receiver) = oneshot::channel();
     let message = Payload::from(bytes::Bytes::from(vec![0; call]));
-    assert!(calls.add(CALL, Request { xid: XID, message, reply, repeatable: false }, sender));
+    assert!(calls.add(CALL, Request { xid: XID, message, reply, repeatable: false, anew: None }, sender));
     (calls, receiver)
 }
 
@@ -108,4 +108,37 @@ fn a_reply_comes_with_the_memory_that_belongs_to_it() {
     assert!(!reply.retransmitted, "it was sent once");
     let placed: Vec<_> = reply.stream.into_placed().map(|placed| placed.buffer.map(|buffer| buffer.len())).collect();
     assert_eq!(placed, [Some(0), None, Some(60)]);
+}
+
+/// Counts messages, and makes no more of them than it may.
+#[derive(Debug)]
+struct Counted(Mutex<Range<u8>>);
+
+impl Anew for Counted {
+    fn message(&self) -> Result<Payload, TransportError> {
+        let next = self.0.lock().unwrap().next();
+        let source = ContextError::new("no more");
+        let octet = next.ok_or(TransportError::NotSigned { server: SERVER, source })?;
+        Ok(Payload::from(bytes::Bytes::from(vec![octet])))
+    }
+}
+
+/// The engine repeats by itself what may be executed twice, with the octets that it has: it may not where no message
+/// may be sent twice.
+#[test]
+fn a_call_whose_messages_differ_is_made_anew_for_each_connection() {
+    let mut calls = Calls::new(Arc::new(Heap), SERVER, Arc::new(XidSource::new(&Same)));
+    let (sender, mut receiver) = oneshot::channel();
+    let message = Payload::from(bytes::Bytes::from_static(&[0]));
+    let anew: Option<Arc<dyn Anew>> = Some(Arc::new(Counted(Mutex::new(1..3))));
+    let reply = ReplyShape::inline(1);
+    assert!(calls.add(CALL, Request { xid: XID, message, reply, repeatable: true, anew }, sender));
+    for octet in 0..3 {
+        let wanted = calls.wanted(CALL).unwrap();
+        assert_eq!((&wanted.message.to_bytes()[..], wanted.repeatable), (&[octet][..], false));
+        let failed = (octet == 2).then_some(Event::Failed { xid: XID });
+        assert_eq!(calls.renew(CALL), failed);
+    }
+    assert!(matches!(receiver.try_recv().unwrap(), Err(TransportError::NotSigned { server: SERVER, .. })));
+    assert!(calls.wanted(CALL).is_none());
 }

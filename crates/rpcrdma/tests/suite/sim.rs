@@ -436,7 +436,13 @@ fn misuse_is_told_at_the_limit_and_nothing_is_sent() {
             let xid = transport.next_xid();
             let mut message = bytes(&[xid, 0, 2, common::PROGRAM, 1, common::READ, 0, 0, 0, 0]).to_vec();
             message.resize(octets, 0);
-            transport.call(Request { xid, message: Payload::from(Bytes::from(message)), reply, repeatable: false })
+            transport.call(Request {
+                xid,
+                message: Payload::from(Bytes::from(message)),
+                reply,
+                repeatable: false,
+                anew: None,
+            })
         };
         let lent = |capacity: usize| {
             let buffer = Some(Buffer::from_vec(vec![0; capacity]));

@@ -198,6 +198,23 @@ impl Driver {
         });
     }
 
+    /// Makes the messages of the calls anew, in the order in which they are sent again, where each transmission has one
+    /// of its own: also of those that were not sent yet, so that none is older than those that are sent before it. Ends
+    /// calls for which that is not possible any more.
+    pub(super) fn renew(&mut self) {
+        let mut failed = Vec::new();
+        for call in self.calls.values_mut() {
+            if let Err(error) = call.command.renew() {
+                failed.push((call.command.xid, error));
+            }
+        }
+        for (xid, error) in failed {
+            if let Some(Outstanding { command, .. }) = self.take(xid) {
+                let _ = command.sender.send(Err(error));
+            }
+        }
+    }
+
     /// A NULL call to the program of the oldest call, and its XID.
     pub(super) fn null_call(&self) -> Option<(u32, Payload)> {
         let (_, oldest) = self.calls.first_key_value()?;

@@ -103,6 +103,7 @@ impl<'a> Link<'a> {
             peer,
         };
         link.driver.forget_dropped();
+        link.driver.renew();
         for call in link.driver.calls.values_mut() {
             link.writer.push(&call.command.message);
             call.sent = call.sent.saturating_add(1);

@@ -1,0 +1,96 @@
+//! What to do about errors of Kerberos that administrators meet.
+
+/// The number of Kerberos' first error in MIT's tables; minor statuses are these numbers as 32 bits without a sign.
+const KERBEROS_ERRORS: i32 = -1_765_328_384;
+
+/// What a user or an administrator can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Remedy {
+    /// There are no tickets.
+    GetTicket,
+    /// They have expired.
+    RenewTicket,
+    /// The KDC does not answer.
+    ReachKdc,
+    /// It does not know the service.
+    AddService,
+    /// The server has not the key that the KDC has.
+    ExportKey,
+    /// Clocks differ.
+    SetClock,
+}
+
+/// GSS_S_CREDENTIALS_EXPIRED and GSS_S_CONTEXT_EXPIRED, in the routine's part of a major status.
+const EXPIRED: [u32; 2] = [11, 12];
+
+impl Remedy {
+    /// By the statuses of the library, of this host's or of the peer's.
+    fn of(major: u32, minor: u32) -> Option<Self> {
+        Some(match i64::from(minor as i32) - i64::from(KERBEROS_ERRORS) {
+            // The service is unknown.
+            7 => Self::AddService,
+            // A ticket that cannot be decrypted, of another service, without a key of its kind or version.
+            31 | 35 | 44 | 45 | 144 | 181 | 230 => Self::ExportKey,
+            32 => Self::RenewTicket,
+            37 => Self::SetClock,
+            // No matching ticket, no cache; both are said with the reason that there is no KDC to ask, too.
+            141 | 195 => Self::GetTicket,
+            156 => Self::ReachKdc,
+            _ if EXPIRED.contains(&(major >> 16 & 0xff)) => Self::RenewTicket,
+            _ => return None,
+        })
+    }
+
+    fn text(self, service: &str) -> String {
+        let principal = service.replacen('@', "/", 1);
+        match self {
+            Self::GetTicket => "get a ticket with `kinit`".into(),
+            Self::RenewTicket => "the ticket has expired: get another with `kinit`".into(),
+            Self::ReachKdc => {
+                "no KDC of the realm answers: see that it runs, that a firewall lets port 88 pass, and what krb5.conf \
+                 says of the realm"
+                    .into()
+            }
+            Self::AddService => format!(
+                "the KDC does not know {principal}: name the server as the realm knows it, or add the principal \
+                 (`kadmin -q \"addprinc -randkey {principal}\"`) and put its key into the server's keytab"
+            ),
+            Self::ExportKey => format!(
+                "the server's keytab lacks the key that the KDC has for {principal}: put it there (`kadmin -q \"ktadd \
+                 {principal}\"` on the server), start the server again, and get a new ticket with `kinit`"
+            ),
+            Self::SetClock => {
+                "the clocks of this host and of the server or the KDC differ by more than five minutes: set them, by \
+                 NTP"
+                .into()
+            }
+        }
+    }
+}
+
+/// What has happened, and what to do about it.
+pub(crate) fn with_advice(text: &str, major: u32, minor: u32, service: &str) -> String {
+    match Remedy::of(major, minor) {
+        Some(remedy) => format!("{text}; {}", remedy.text(service)),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_helped_is_left_as_it_is() {
+        assert_eq!(with_advice("it failed", 13 << 16, 0, "nfs@server"), "it failed");
+        assert_eq!(with_advice("it failed", 0, u32::MAX, "nfs@server"), "it failed");
+    }
+
+    #[test]
+    fn advice_names_the_principal_as_administrators_do() {
+        let minor = (KERBEROS_ERRORS + 7) as u32;
+        let text = with_advice("unknown", 13 << 16, minor, "nfs@server.example");
+        assert!(text.starts_with("unknown; ") && text.contains("addprinc -randkey nfs/server.example"), "{text}");
+        assert_eq!(Remedy::of(11 << 16, 0), Some(Remedy::RenewTicket));
+    }
+}

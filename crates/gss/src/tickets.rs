@@ -1,0 +1,95 @@
+//! Kerberos as a client of RPCSEC_GSS asks for it: contexts with a service, by a user's tickets.
+
+use crate::{Credential, Error, Gss, Initiator, NameKind, Progress, advice};
+use rpcrdma_oncrpc::gss::{Failure, Handshake, Mechanism, Peer, Progress as Advance};
+use std::sync::Arc;
+
+/// Begins contexts of Kerberos with one service. The tickets are looked for whenever a context is made, so that those
+/// which `kinit` gets in the meantime are found.
+#[derive(Clone, Debug)]
+pub struct Tickets {
+    gss: Gss,
+    /// `nfs@host`.
+    service: Arc<str>,
+    /// Without one the user's own cache.
+    credential: Option<Credential>,
+}
+
+impl Tickets {
+    /// Begins contexts with the NFS service of `host`, by the tickets of the user's own cache, as `kinit` has left it.
+    /// The name is that by which the realm knows the host.
+    pub fn of_user(gss: Gss, host: &str) -> Self {
+        Self { gss, service: format!("nfs@{host}").into(), credential: None }
+    }
+
+    /// The same by this credential.
+    pub fn with_credential(gss: Gss, host: &str, credential: Credential) -> Self {
+        Self { credential: Some(credential), ..Self::of_user(gss, host) }
+    }
+
+    fn failure(&self, error: Error) -> Failure {
+        let text = advice::with_advice(&error.to_string(), error.major, error.minor, &self.service);
+        Failure { major: error.major, minor: error.minor, text }
+    }
+}
+
+impl Mechanism for Tickets {
+    fn begin(&self) -> Box<dyn Handshake> {
+        Box::new(Beginning(self.clone()))
+    }
+
+    fn explain(&self, major: u32, minor: u32) -> String {
+        advice::with_advice(&self.gss.explain(major, minor), major, minor, &self.service)
+    }
+}
+
+/// A context whose first token is not made yet.
+struct Beginning(Tickets);
+
+/// A context that waits for the service's token.
+struct Waiting {
+    tickets: Tickets,
+    initiator: Initiator,
+}
+
+impl Handshake for Beginning {
+    fn step(self: Box<Self>, _: &[u8]) -> Result<Advance, Failure> {
+        let tickets = self.0;
+        let begun = || {
+            let credential = match &tickets.credential {
+                Some(credential) => credential.clone(),
+                None => tickets.gss.initiate_with_cache()?,
+            };
+            let service = tickets.gss.name(&tickets.service, NameKind::Service)?;
+            tickets.gss.initiator(&credential, service).step(&[])
+        };
+        match begun() {
+            Ok(progress) => advance(tickets, progress),
+            Err(error) => Err(tickets.failure(error)),
+        }
+    }
+}
+
+impl Handshake for Waiting {
+    fn step(self: Box<Self>, token: &[u8]) -> Result<Advance, Failure> {
+        let Self { tickets, initiator } = *self;
+        match initiator.step(token) {
+            Ok(progress) => advance(tickets, progress),
+            Err(error) => Err(tickets.failure(error)),
+        }
+    }
+}
+
+fn advance(tickets: Tickets, progress: Progress<Initiator>) -> Result<Advance, Failure> {
+    match progress {
+        Progress::More { unfinished: initiator, token } => {
+            Ok(Advance::More { handshake: Box::new(Waiting { tickets, initiator }), token: token.into() })
+        }
+        Progress::Done { context, token } => {
+            let about = || Ok((context.initiator()?.display()?, context.lifetime()?));
+            let (principal, lifetime) = about().map_err(|error| tickets.failure(error))?;
+            let peer = Peer { principal: principal.into(), local: None, lifetime };
+            Ok(Advance::Done { protection: Box::new(context), peer, token: token.into() })
+        }
+    }
+}
