@@ -13,7 +13,7 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser as _},
 };
 use rpcrdma::Versions;
-use rpcrdma_nfsd::Cidr;
+use rpcrdma_nfsd::{Cidr, Security};
 use std::{ffi::OsString, net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Serve and use NFS over RPC-over-RDMA, with or without RDMA hardware.
@@ -117,11 +117,11 @@ pub(crate) struct ServeArgs {
     #[arg(required_unless_present = "export")]
     pub(crate) dir: Option<PathBuf>,
     /// A further directory, or the only ones if DIR is not given: clients see it as /NAME (as PATH, without pseudo=),
-    /// ro refuses everything that changes a file, and clients= names a network that may use it, several times if need
-    /// be; may be given several times
+    /// ro refuses everything that changes a file, clients= names a network that may use it, several times if need be, and
+    /// sec= says what --sec says, for this one (sec=krb5p:krb5i); may be given several times
     #[arg(
         long,
-        value_name = "PATH[,pseudo=/NAME][,ro][,clients=CIDR]",
+        value_name = "PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]",
         value_parser = OsStringValueParser::new().try_map(|text| ExportOption::parse(&text))
     )]
     pub(crate) export: Vec<ExportOption>,
@@ -170,6 +170,14 @@ pub(crate) struct ServeArgs {
     /// NFS version 4: whether clients may use a file by themselves as long as nobody else wants it
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub(crate) delegations: Switch,
+    /// By what callers are told apart, best first: sys takes the client's word for who calls; with krb5 Kerberos proves
+    /// it, with krb5i nobody changes what passes either, with krb5p nobody reads it
+    #[arg(long, value_name = "FLAVOURS", value_delimiter = ',', default_value = "sys")]
+    pub(crate) sec: Vec<Security>,
+    /// With --sec krb5 and its like: the file with the keys of nfs/HOST@REALM (default: the machine's,
+    /// /etc/krb5.keytab)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keytab: Option<PathBuf>,
     /// Refuse everything that changes a file, in all exports
     #[arg(long)]
     pub(crate) read_only: bool,

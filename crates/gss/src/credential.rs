@@ -40,6 +40,15 @@ impl Gss {
         self.acquire(what, None, ACCEPT, stores.as_slice())
     }
 
+    /// The same of one service alone.
+    ///
+    /// # Errors
+    /// If the keytab cannot be read, or has no key of that service.
+    pub fn accept_as(self, service: &Name, keytab: Option<&Path>) -> Result<Credential, Error> {
+        let stores = keytab.map(|path| (c"keytab", path));
+        self.acquire("cannot use the keytab", Some(service), ACCEPT, stores.as_slice())
+    }
+
     /// The tickets of the user's own cache, as `kinit` has left them, to make contexts with.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Kerberos as RPCSEC_GSS asks for it.
 
-use crate::{Acceptor, Context, Credential, Error, Gss, Octets, Progress, error::UNSEALED};
+use crate::{Acceptor, Context, Credential, Error, Gss, NameKind, Octets, Progress, error::UNSEALED};
 use bytes::Bytes;
 use rpcrdma_oncrpc::gss::{Failure, Handshake, Mechanism, Peer, Progress as Advance, Protection};
 use std::path::Path;
@@ -18,6 +18,16 @@ impl Kerberos {
     /// If the keytab cannot be read, or has no key.
     pub fn with_keytab(gss: Gss, keytab: Option<&Path>) -> Result<Self, Error> {
         Ok(Self { gss, credential: gss.accept_with(keytab)? })
+    }
+
+    /// Accepts with the keys of one service alone, such as `nfs`, of whichever host: tickets for another service of the
+    /// same machine are none for this one.
+    ///
+    /// # Errors
+    /// If the keytab cannot be read, or has no key of that service.
+    pub fn for_service(gss: Gss, service: &str, keytab: Option<&Path>) -> Result<Self, Error> {
+        let name = gss.name(service, NameKind::Service)?;
+        Ok(Self { gss, credential: gss.accept_as(&name, keytab)? })
     }
 }
 

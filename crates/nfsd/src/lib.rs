@@ -24,6 +24,7 @@ mod opened;
 mod origin;
 mod outside;
 mod queue;
+mod security;
 mod server;
 mod state;
 mod stranger;
@@ -49,6 +50,7 @@ pub use nsm::{MonitorCounts, MonitorError};
 pub use origin::Origin;
 pub use outside::{Outside, OutsideCall, OutsideError, OutsideTransport};
 pub use queue::Queue;
+pub use security::{BadSecurity, Securities, Security};
 pub use server::{ConfigError, Export, Locks, Nfsd};
 pub use state::{StateDirectory, StateError};
 

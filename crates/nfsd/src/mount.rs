@@ -14,7 +14,7 @@ use rpcrdma_nfs::{
     mount::{self, DirectoryPath, MountReply, MountReply1, Status, procedure},
     v3,
 };
-use rpcrdma_oncrpc::{AUTH_SYS, Answer, CallContext, Credential, Service};
+use rpcrdma_oncrpc::{Answer, CallContext, Credential, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
 use std::{
     net::IpAddr,
@@ -100,12 +100,14 @@ impl Server {
 }
 
 /// Fails with the status that NFS has for it: MOUNT has fewer, and who looks at the log is to know which it was.
-async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<v3::Handle, v3::Status> {
+async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Handle, Vec<u32>), v3::Status> {
     let (rest, export) = server.export_of(path).ok_or(v3::Status::NOENT)?;
     if !export.allows(asking.client) {
         return Err(v3::Status::ACCES);
     }
-    let caller = export.identities.caller(&asking.credential).from_origin(asking.origin);
+    // MOUNT is mostly called with AUTH_SYS whatever NFS is; where that says nothing, it is nobody who looks names up.
+    let said = if export.securities.take(&asking.credential) { &asking.credential } else { &Credential::None };
+    let caller = export.identities.caller(said).from_origin(asking.origin);
     let mut file = export.file_system.root();
     for name in rest {
         file = step(export, caller.clone(), file, name).await?;
@@ -120,8 +122,9 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<v3::Handl
         caller,
         read_only: export.read_only,
         export: export.id,
+        is_taken: true,
     };
-    Ok(server.handle(&opened, file))
+    Ok((server.handle(&opened, file), export.securities.numbers()))
 }
 
 /// As the caller: whoever may not search a directory learns by MNT no more of what is in it than by LOOKUP, and gets no
@@ -213,9 +216,9 @@ async fn execute(
                 return Ok(results(&MountReply1::Failed(Status::ACCES.0)));
             }
             results(&match find(server, asking, &path.0).await {
-                Ok(root) => {
+                Ok((root, flavors)) => {
                     server.mounts.add(client, Bytes::copy_from_slice(&path.0));
-                    MountReply::Ok { root, flavors: vec![AUTH_SYS] }
+                    MountReply::Ok { root, flavors }
                 }
                 Err(cause) => {
                     let status = to_mount_status(cause);

@@ -1,7 +1,7 @@
 //! What handles and names above the exports lead to: a file, in which export, and as whom.
 
 use crate::{
-    Caller, Export, Fault, FileId, FileSystem, Identities, Origin, Squash,
+    Caller, Export, Fault, FileId, FileSystem, Identities, Origin, Securities, Squash,
     claims::{Access, Asker, Client, FileKey, Kind, Using},
     handle::Target,
     nfs3,
@@ -28,6 +28,8 @@ pub(crate) struct Opened {
     pub(crate) caller: Caller,
     pub(crate) read_only: bool,
     pub(crate) export: u32,
+    /// Whether the export takes the flavour of the call.
+    pub(crate) is_taken: bool,
 }
 
 impl Opened {
@@ -51,7 +53,7 @@ impl Server {
     pub(crate) fn open_handle(&self, context: &CallContext, handle: &[u8]) -> Result<Opened, Fault> {
         let target = self.seal.open_octets(handle).ok_or(Fault::BadId)?;
         if target.export == PSEUDO {
-            let opened = Opened { file: target.file, ..self.pseudo_root(context) };
+            let opened = self.in_pseudo(context, target.file);
             return if opened.file_system.id() == target.file_system { Ok(opened) } else { Err(Fault::Stale) };
         }
         let export = self.exports.iter().find(|export| export.id == target.export).ok_or(Fault::Stale)?;
@@ -71,18 +73,51 @@ impl Server {
             caller: export.identities.caller(&context.credential).from_origin(Origin::of(context)),
             read_only: export.read_only,
             export: export.id,
+            is_taken: export.securities.take(&context.credential),
         })
     }
 
-    fn pseudo_root(&self, context: &CallContext) -> Opened {
+    /// A directory of the tree above the exports.
+    fn in_pseudo(&self, context: &CallContext, file: FileId) -> Opened {
         let identities = Identities { squash: Squash::All, ..Identities::default() };
         Opened {
             file_system: self.pseudo.clone(),
-            file: self.pseudo.root(),
+            file,
             caller: identities.caller(&context.credential).from_origin(Origin::of(context)),
             read_only: true,
             export: PSEUDO,
+            is_taken: !self.is_choosy || self.securities_below(context, file).take(&context.credential),
         }
+    }
+
+    /// What a directory of the tree above the exports takes: all that an export does to which it leads this client.
+    fn securities_below(&self, context: &CallContext, directory: FileId) -> Securities {
+        let client = context.connection.peer.ip();
+        let below = self.pseudo.exports_below(directory).into_iter().filter_map(|place| self.exports.get(place));
+        let mut all: Vec<_> =
+            below.filter(|export| export.allows(client)).flat_map(|export| export.securities.iter()).collect();
+        // The strongest first, as no administrator has put them in order.
+        all.sort_by_key(|one| std::cmp::Reverse(*one));
+        Securities::new(all)
+    }
+
+    /// What is taken for a file.
+    pub(crate) fn securities(&self, context: &CallContext, file: &Opened) -> Securities {
+        match self.exports.iter().find(|export| export.id == file.export) {
+            Some(export) => export.securities.clone(),
+            None => self.securities_below(context, file.file),
+        }
+    }
+
+    /// Whether a call of version 3 for a file has a flavour that its export takes. What a client asks of the root
+    /// itself before it knows the flavour is answered in any (RFC 2623 section 2.3.2). Who may not use the export at
+    /// all hears that instead.
+    pub(crate) fn takes(&self, context: &CallContext, handle: &Handle, asks_of_root: bool) -> bool {
+        if !self.is_choosy {
+            return true;
+        }
+        let Ok(opened) = self.open_handle(context, handle.as_slice()) else { return true };
+        opened.is_taken || asks_of_root && opened.file == opened.file_system.root()
     }
 
     /// Where version 4 begins: the root of the export `/`, or of the tree above all exports.
@@ -93,7 +128,7 @@ impl Server {
                 Err(Fault::NotFound) => self.open_in(context, export, export.file_system.root()),
                 arrived => arrived,
             },
-            None => Ok(self.pseudo_root(context)),
+            None => Ok(self.in_pseudo(context, root)),
         }
     }
 
@@ -105,7 +140,7 @@ impl Server {
         match self.pseudo.export_at(directory).filter(|place| is_allowed(*place)) {
             Some(place) => self.cross(context, place),
             None if self.pseudo.exports_below(directory).into_iter().any(is_allowed) => {
-                Ok(Opened { file: directory, ..self.pseudo_root(context) })
+                Ok(self.in_pseudo(context, directory))
             }
             None => Err(Fault::NotFound),
         }
@@ -136,7 +171,7 @@ impl Server {
         if let Some(above) = self.cross_back(context, place).await {
             return Some(Ok(above));
         }
-        let above = self.pseudo.above(place).map(|file| Opened { file, ..self.pseudo_root(context) });
+        let above = self.pseudo.above(place).map(|file| self.in_pseudo(context, file));
         Some(above.ok_or(Fault::NotFound))
     }
 

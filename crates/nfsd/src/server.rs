@@ -15,7 +15,8 @@
 //! ```
 
 use crate::{
-    Cidr, FileSystem, Identities, MonitorCounts, MonitorError, Origin, Outside, Queue, SECRET_OCTETS, StateDirectory,
+    Cidr, FileSystem, Identities, MonitorCounts, MonitorError, Origin, Outside, Queue, SECRET_OCTETS, Securities,
+    StateDirectory,
     borders::Borders,
     claims::Claims,
     handle::Seal,
@@ -31,7 +32,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_oncrpc::{Handler, Router};
+use rpcrdma_oncrpc::{Handler, Router, ServerFlavour};
 use siphasher::sip::SipHasher24;
 use std::{
     hash::Hasher,
@@ -49,6 +50,7 @@ pub struct Export {
     pub(crate) read_only: bool,
     pub(crate) identities: Identities,
     pub(crate) allow: Vec<Cidr>,
+    pub(crate) securities: Securities,
     pub(crate) id: u32,
 }
 
@@ -60,7 +62,15 @@ impl Export {
         let mut hasher = SipHasher24::new_with_key(&[0; 16]);
         hasher.write(&path);
         let id = hasher.finish() as u32;
-        Self { path, file_system, read_only: false, identities: Identities::default(), allow: Vec::new(), id }
+        Self {
+            path,
+            file_system,
+            read_only: false,
+            identities: Identities::default(),
+            allow: Vec::new(),
+            securities: Securities::default(),
+            id,
+        }
     }
 
     /// Nothing can be changed through it.
@@ -78,6 +88,13 @@ impl Export {
     /// Only clients in these ranges may use it; without any, all may.
     pub fn with_allow(mut self, allow: Vec<Cidr>) -> Self {
         self.allow = allow;
+        self
+    }
+
+    /// Which flavours of credentials it takes, best first; AUTH_SYS if nothing is said. Kerberos is understood by a
+    /// server that [has it](Nfsd::with_flavour).
+    pub fn with_securities(mut self, securities: Securities) -> Self {
+        self.securities = securities;
         self
     }
 
@@ -115,6 +132,8 @@ pub struct Nfsd {
     file_systems: Vec<Arc<dyn FileSystem>>,
     server: Arc<Server>,
     clock: Arc<dyn Clock>,
+    /// Beside AUTH_NONE and AUTH_SYS.
+    flavour: Option<Arc<dyn ServerFlavour>>,
 }
 
 /// The lock manager and the status monitor, each with what executes calls to it.
@@ -169,6 +188,7 @@ impl Nfsd {
         let pseudo = Arc::new(PseudoFs::new(&exports));
         let server = Arc::new(Server {
             borders: Borders::new(&exports),
+            is_choosy: exports.iter().any(|export| !export.securities.is_usual()),
             exports,
             claims: Claims::new(env.clock.clone()),
             version_4: OnceLock::new(),
@@ -180,11 +200,26 @@ impl Nfsd {
             troubles: Troubles::new(env.clock.clone()),
         });
         let nfs = server.version_3(Router::new(env));
-        let mount = Router::new(env)
-            .with_service(Arc::new(Mount::version_3(server.clone())))
-            .with_service(Arc::new(Mount::version_1(server.clone())));
+        let mount = server.mount(Router::new(env));
         let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
-        Ok(Self { nfs, mount, locks: None, file_systems, server, clock })
+        Ok(Self { nfs, mount, locks: None, file_systems, server, clock, flavour: None })
+    }
+
+    /// Understands a flavour of credentials beside AUTH_NONE and AUTH_SYS, for NFS and MOUNT: RPCSEC_GSS. Which exports
+    /// take it is said [by them](Export::with_securities). What adds programs comes later.
+    pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>, env: &Env) -> Self {
+        self.flavour = Some(flavour);
+        self.nfs = Arc::new(self.server.version_3(self.router(env)));
+        self.mount = Arc::new(self.server.mount(self.router(env)));
+        self
+    }
+
+    /// A router that understands what this server does.
+    fn router(&self, env: &Env) -> Router {
+        match &self.flavour {
+            Some(flavour) => Router::new(env).with_flavour(flavour.clone()),
+            None => Router::new(env),
+        }
     }
 
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
@@ -193,7 +228,7 @@ impl Nfsd {
     /// If the journal cannot be used.
     pub fn with_version_4(mut self, version_4: Version4, version_3: bool, env: &Env) -> Result<Self, Version4Error> {
         let shared = version_4.start(env, self.server.claims.clone())?;
-        let mut nfs = Router::new(env);
+        let mut nfs = self.router(env);
         if version_3 {
             nfs = self.server.version_3(nfs);
         }
@@ -378,11 +413,20 @@ impl Server {
         nfs.with_service(Arc::new(Nfs3 { server: self.clone() }))
             .with_service(Arc::new(NfsAcl { server: self.clone() }))
     }
+
+    /// Adds MOUNT.
+    fn mount(self: &Arc<Self>, mount: Router) -> Router {
+        mount
+            .with_service(Arc::new(Mount::version_3(self.clone())))
+            .with_service(Arc::new(Mount::version_1(self.clone())))
+    }
 }
 
 /// What the services share.
 pub(crate) struct Server {
     pub(crate) exports: Vec<Export>,
+    /// Whether an export takes anything else than AUTH_SYS, or does not take it.
+    pub(crate) is_choosy: bool,
     /// Where exports lie in others.
     pub(crate) borders: Borders,
     pub(crate) seal: Seal,

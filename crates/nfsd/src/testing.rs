@@ -12,8 +12,9 @@ use rpcrdma_nfs::{
     },
 };
 use rpcrdma_oncrpc::{
-    AUTH_SYS, CallContext, CallHeader, CallId, ClientTransport, Connection, Gone, GoneSignal, Handler, Limits,
-    OpaqueAuth, Outcome, Rejection, ReplyHeader, SysCredential, TransportKind,
+    AUTH_SYS, Accepted, CallContext, CallHeader, CallId, ClientTransport, Connection, Credential, Gone, GoneSignal,
+    Handler, Limits, OpaqueAuth, Outcome, Rejection, ReplyHeader, ServerFlavour, SysCredential, TransportKind, Verdict,
+    gss::{GssCaller, GssService, GssUser, RPCSEC_GSS},
 };
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder, ItemData, Payload, Stream};
 use std::{
@@ -69,6 +70,28 @@ impl Allocator for Watched {
     }
 }
 
+/// Believes the service and the principal that stand in a credential, where RPCSEC_GSS would have them proven. Each
+/// principal is user 1000.
+pub(crate) struct Believed;
+
+impl ServerFlavour for Believed {
+    fn number(&self) -> u32 {
+        RPCSEC_GSS
+    }
+
+    fn accept(&self, _: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
+        let (service, principal) = call.credential.body.split_at(4);
+        let service = match service[3] {
+            0 => GssService::Authentication,
+            1 => GssService::Integrity,
+            _ => GssService::Privacy,
+        };
+        let user = GssUser { uid: 1000, gid: 1000, ..GssUser::default() };
+        let caller = GssCaller::new(std::str::from_utf8(principal).unwrap(), Some(user), service);
+        Verdict::Accepted(Accepted::plain(Credential::Gss(Arc::new(caller)), args))
+    }
+}
+
 /// What goes on while somebody waits for an answer.
 pub(crate) type Beside = Arc<Mutex<BoxFuture<'static, ()>>>;
 
@@ -92,6 +115,8 @@ pub(crate) struct Client {
     pub(crate) beside: Option<Beside>,
     /// How the server calls it over that connection.
     pub(crate) reverse: Option<(Arc<dyn ClientTransport>, Gone)>,
+    /// The service and the principal of its calls, if it does not call by AUTH_SYS.
+    pub(crate) proven: Option<(GssService, &'static str)>,
     xid: AtomicU32,
 }
 
@@ -111,6 +136,7 @@ impl Client {
             port: 700,
             beside: None,
             reverse: None,
+            proven: None,
             xid: AtomicU32::new(1),
         }
     }
@@ -151,6 +177,7 @@ impl Client {
             port: self.port,
             beside: self.beside.clone(),
             reverse: self.reverse.clone(),
+            proven: self.proven,
             xid: AtomicU32::new(uid.wrapping_mul(1_000_003)),
         }
     }
@@ -166,7 +193,11 @@ impl Client {
         let mut body = Encoder::new();
         let groups = self.groups.clone();
         SysCredential { uid: self.uid, gid: self.gid, groups, ..SysCredential::default() }.encode(&mut body);
-        let credential = OpaqueAuth { flavour: AUTH_SYS, body: body.finish().to_bytes() };
+        let mut credential = OpaqueAuth { flavour: AUTH_SYS, body: body.finish().to_bytes() };
+        if let Some((service, principal)) = self.proven {
+            let body = [&(service as u32).to_be_bytes()[..], principal.as_bytes()].concat();
+            credential = OpaqueAuth { flavour: RPCSEC_GSS, body: body.into() };
+        }
         let id = CallId { xid, program, version, procedure };
         let mut encoder = Encoder::new();
         CallHeader { id, credential, verifier: OpaqueAuth::none() }.encode(&mut encoder);

@@ -6,6 +6,7 @@ mod content;
 mod names;
 mod opens;
 mod rights;
+mod security;
 pub(crate) mod warnings;
 
 use crate::{

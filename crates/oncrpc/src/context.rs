@@ -9,7 +9,7 @@ use rpcrdma_env::{Allocator, BoxFuture};
 use rpcrdma_xdr::{Payload, SharedScratch, Stream};
 use std::{
     net::SocketAddr,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     task::{Context, Poll},
 };
 use tokio::sync::watch;
@@ -111,18 +111,43 @@ pub struct CallContext {
     pub connection: Arc<Connection>,
     /// The caller's identity. A transport says [`Credential::None`]; the RPC layer fills it in.
     pub credential: Credential,
+    /// Who wants to know what results begin with that nobody can read any more.
+    pub(crate) first_word: Option<Arc<FirstWord>>,
 }
 
 impl CallContext {
     /// The context of a call whose credential has not been read.
     pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, credential: Credential::None }
+        Self { connection, credential: Credential::None, first_word: None }
+    }
+
+    /// The same, where the first word of the results is told before a flavour protects them: in many programs it is a
+    /// status. [`peek_reply`](crate::peek_reply) sees something else then.
+    pub fn with_first_word(mut self, told: Arc<FirstWord>) -> Self {
+        self.first_word = Some(told);
+        self
     }
 
     /// The same with the caller's identity.
     pub fn with_credential(mut self, credential: Credential) -> Self {
         self.credential = credential;
         self
+    }
+}
+
+/// The first word of a call's results, once they are protected.
+#[derive(Debug, Default)]
+pub struct FirstWord(OnceLock<u32>);
+
+impl FirstWord {
+    /// The word, if a flavour has protected results that have one.
+    pub fn get(&self) -> Option<u32> {
+        self.0.get().copied()
+    }
+
+    pub(crate) fn tell(&self, word: u32) {
+        // The results of a call are protected once.
+        let _ = self.0.set(word);
     }
 }
 

@@ -41,7 +41,7 @@ mod verdict;
 pub use client::{Call, CallError, Client, Results};
 pub use client_network::ClientNetwork;
 pub use connection_ids::ConnectionIds;
-pub use context::{Begun, CallContext, Connection, Gone, GoneSignal, Handler, Outcome};
+pub use context::{Begun, CallContext, Connection, FirstWord, Gone, GoneSignal, Handler, Outcome};
 pub use credential::{
     AUTH_NONE, AUTH_SHORT, AUTH_SYS, Credential, MAX_AUTH_BODY_OCTETS, MAX_GROUPS, MAX_MACHINE_NAME_OCTETS,
     SysCredential,
@@ -57,7 +57,7 @@ pub use message::{
     RPC_VERSION, Rejection, ReplyHeader,
 };
 pub use netid::{Netid, parse_universal_address, universal_address};
-pub use peek::{ArgumentWords, Replied, peek_call, peek_reply};
+pub use peek::{ArgumentWords, Replied, peek_call, peek_flavour, peek_reply};
 pub use router::Router;
 pub use service::{Answer, Repetition, Service};
 pub use silence::{Listener, Silence, Waiting};

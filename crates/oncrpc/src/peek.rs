@@ -74,10 +74,19 @@ pub fn peek_reply(reply: &Payload) -> Option<Replied> {
 }
 
 /// The number of a call's flavour, if it is inline.
-pub(crate) fn peek_flavour(message: &Stream) -> Option<u32> {
+pub fn peek_flavour(message: &Stream) -> Option<u32> {
     let mut words = words_of(message);
     (0..6).try_for_each(|_| words.next().map(drop))?;
     words.next()
+}
+
+/// The first word of results, if they have one.
+pub(crate) fn peek_word(results: &Payload) -> Option<u32> {
+    Words::of(results.parts().iter().map_while(|part| match part {
+        Part::Run(run) => Some(&run[..]),
+        Part::Item(_) => None,
+    }))
+    .next()
 }
 
 /// Asks something of the words that arguments begin with.

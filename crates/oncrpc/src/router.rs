@@ -12,7 +12,7 @@ use crate::{
     duplicate::{DUPLICATE_CACHE_OCTETS, DuplicateCache, InProgress, Key, Lookup, Origin, measure},
     peek::{ask_arguments, ask_words, first_words, peek_flavour},
 };
-use reply::{answered, kept, protected, reply};
+use reply::{Telling, answered, kept, protected, reply};
 use rpcrdma_env::{BoxFuture, Clock, Env};
 use rpcrdma_xdr::{Decoder, Payload, SharedScratch, Stream};
 use std::{
@@ -131,6 +131,10 @@ impl Router {
             Verdict::NotEligible => return Err(Outcome::NotEligible),
         };
         let Accepted { credential, args, reply: flavour, caller } = accepted;
+        let flavour = match context.first_word.clone() {
+            Some(word) => flavour.map(|flavour| Box::new(Telling { flavour, word }) as Box<dyn ReplyFlavour>),
+            None => flavour,
+        };
         let key = caller.map_or(key, |caller| self.signed_key(&context, header.id, caller, &args));
         let service = match self.find(header.id.program, header.id.version) {
             Ok(service) => service,

@@ -1,8 +1,8 @@
-//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR]`, and the directory that stands alone, which is
+//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]`, and the directory that stands alone, which is
 //! `/`.
 
 use rpcrdma_nfs::mount::MAX_PATH_OCTETS;
-use rpcrdma_nfsd::Cidr;
+use rpcrdma_nfsd::{Cidr, Securities, Security};
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -27,6 +27,8 @@ pub(crate) struct ExportOption {
     pub(super) read_only: bool,
     /// Who may use it; everybody if it is empty.
     pub(super) clients: Vec<Cidr>,
+    /// What it takes, if it says so itself.
+    pub(super) securities: Option<Securities>,
 }
 
 /// What is wrong with an option or with several of them, and what would be right.
@@ -52,7 +54,7 @@ fn shown(octets: &[u8]) -> String {
 impl ExportOption {
     /// The directory that clients see as `/`.
     pub(super) fn root(directory: PathBuf) -> Self {
-        Self { directory, path: b"/".to_vec(), read_only: false, clients: Vec::new() }
+        Self { directory, path: b"/".to_vec(), read_only: false, clients: Vec::new(), securities: None }
     }
 
     /// Reads an option.
@@ -63,9 +65,11 @@ impl ExportOption {
         let mut parts = text.as_bytes().split(|octet| *octet == b',');
         let directory = parts.next().unwrap_or_default();
         if directory.is_empty() {
-            return bad("no directory stands before the first comma: write PATH[,pseudo=/NAME][,ro][,clients=CIDR]");
+            return bad(
+                "no directory stands before the first comma: write PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]",
+            );
         }
-        let (mut pseudo, mut read_only, mut clients) = (None, false, Vec::new());
+        let (mut pseudo, mut read_only, mut clients, mut securities) = (None, false, Vec::new(), None);
         for part in parts {
             let (name, value) = match part.iter().position(|octet| *octet == b'=') {
                 Some(at) => (&part[..at], Some(&part[at + 1..])),
@@ -76,9 +80,11 @@ impl ExportOption {
                 (b"pseudo", Some(path)) if pseudo.is_none() => pseudo = Some(path),
                 (b"pseudo", Some(_)) => return bad("pseudo= stands there twice: an export has one name"),
                 (b"clients", Some(range)) => clients.push(network(range)?),
+                (b"sec", Some(words)) if securities.is_none() => securities = Some(flavours(words)?),
+                (b"sec", Some(_)) => return bad("sec= stands there twice: write sec=krb5p:krb5i for both"),
                 _ => {
                     return bad(format!(
-                        "{} is no option of an export: ro, pseudo=/NAME and clients=CIDR are (a directory with a comma \
+                        "{} is no option of an export: ro, pseudo=/NAME, clients=CIDR and sec=FLAVOURS are (a directory with a comma \
                          in its path is exported by a symbolic link without one)",
                         shown(part)
                     ));
@@ -94,8 +100,20 @@ impl ExportOption {
                 ))
             })?,
         };
-        Ok(Self { directory: OsString::from_vec(directory.to_vec()).into(), path, read_only, clients })
+        Ok(Self { directory: OsString::from_vec(directory.to_vec()).into(), path, read_only, clients, securities })
     }
+}
+
+/// Flavours, with colons between them as in other servers' lists of exports.
+fn flavours(text: &[u8]) -> Result<Securities, BadExport> {
+    let parse = |word: &[u8]| std::str::from_utf8(word).ok().and_then(|word| word.parse::<Security>().ok());
+    let all: Option<Vec<_>> = text.split(|octet| *octet == b':').map(parse).collect();
+    all.map(Securities::new).ok_or_else(|| {
+        BadExport(format!(
+            "sec={}: flavours are sys, krb5, krb5i and krb5p, as in sec=krb5p:krb5i",
+            text.escape_ascii()
+        ))
+    })
 }
 
 fn network(text: &[u8]) -> Result<Cidr, BadExport> {

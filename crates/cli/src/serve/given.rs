@@ -1,7 +1,7 @@
 //! Options of `serve` that cannot be what was asked for: the impossible are wrong usage, and those of which something
 //! else is made are told in the log.
 
-use super::{listeners::Listeners, memory};
+use super::{kerberos, listeners::Listeners, memory};
 use crate::{
     args::{Rpcbind, ServeArgs, Switch},
     failure::Usage,
@@ -41,6 +41,10 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
         (
             args.delegations == Switch::Off && !args.nfs.has_4(),
             "--delegations is of NFS version 4, which --nfs does not name: nothing is delegated to clients of version 3",
+        ),
+        (
+            args.keytab.is_some() && kerberos::wanted(args).is_empty(),
+            "--keytab has the keys of Kerberos: say --sec krb5, krb5i or krb5p, or several of them",
         ),
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),

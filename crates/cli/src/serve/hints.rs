@@ -2,9 +2,11 @@
 
 use super::{
     exports::ExportOption,
+    kerberos,
     ports::{Ports, Spoken},
 };
 use crate::{args::ServeArgs, names, transports::Carrier};
+use rpcrdma_nfsd::Security;
 use serde_json::json;
 use std::{
     io::Write,
@@ -70,12 +72,15 @@ fn best(ports: &Ports) -> Option<(SocketAddr, bool)> {
 fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
     let (address, is_rdma) = best(ports)?;
     let (host, port) = (host(address.ip()), address.port());
+    let secured = exports.first().and_then(|export| needed(args, export)).map(|one| format!("sec={one}"));
     if args.nfs.has_4() {
-        let options = match (is_rdma, port) {
-            (true, port) => format!("-o proto=rdma,port={port} "),
-            (false, USUAL_PORT) => String::new(),
-            (false, port) => format!("-o port={port} "),
+        let carried = match (is_rdma, port) {
+            (true, port) => vec![format!("proto=rdma,port={port}")],
+            (false, USUAL_PORT) => vec![],
+            (false, port) => vec![format!("port={port}")],
         };
+        let options: Vec<_> = secured.into_iter().chain(carried).collect();
+        let options = if options.is_empty() { String::new() } else { format!("-o {} ", options.join(",")) };
         return Some(format!("mount -t nfs {options}{host}:/ /mnt"));
     }
     let mount = ports.of(Spoken::Mount).next()?.port();
@@ -83,13 +88,23 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
     // Clients find NLM and NSM by a portmapper alone.
     let is_found = args.rpcbind.is_some() && ports.of(Spoken::Lockd).any(|address| !address.ip().is_loopback());
     let nolock = if is_found { "" } else { ",nolock" };
-    let options = format!("vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp{nolock}");
+    let secured = secured.map_or_else(String::new, |secured| format!("{secured},"));
+    let options = format!("{secured}vers=3,proto={proto},port={port},mountport={mount},mountproto=tcp{nolock}");
     Some(format!("mount -t nfs -o {options} {host}:{path} /mnt"))
+}
+
+/// What a client has to say to be served by Kerberos, where the export takes nothing else.
+fn needed(args: &ServeArgs, export: &ExportOption) -> Option<Security> {
+    let securities = kerberos::securities(args, export);
+    securities.iter().next().filter(|_| securities.iter().all(Security::is_kerberos))
 }
 
 /// A URL for the commands of this program, which speak version 3.
 fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
     let ((address, is_rdma), mount) = (best(ports)?, ports.of(Spoken::Mount).next()?);
+    if needed(args, exports.first()?).is_some() {
+        return None;
+    }
     let carried = match (is_rdma, args.fabric) {
         (false, _) => "transport=tcp&",
         (true, Carrier::Iwarp) => "",
@@ -116,6 +131,8 @@ fn ready_json(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Stri
         names::insert_json(&mut told, "directory", export.directory.as_os_str().as_bytes());
         names::insert_json(&mut told, "path", &export.path);
         told.insert("read_only".into(), (args.read_only || export.read_only).into());
+        let securities = kerberos::securities(args, export);
+        told.insert("sec".into(), securities.iter().map(Security::name).collect::<Vec<_>>().into());
         told.insert("clients".into(), export.clients.iter().map(ToString::to_string).collect::<Vec<_>>().into());
         serde_json::Value::from(told)
     };

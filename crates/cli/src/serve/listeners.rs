@@ -4,14 +4,14 @@
 //! to be had. NFS over TCP has a default only if no listener of NFS is named: who names one says where NFS is to be
 //! reached.
 
-use super::given::has_locks;
+use super::{given::has_locks, kerberos};
 use crate::args::ServeArgs;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// The port of NFS over RDMA: ULB-5.3-a.
 const RDMA_PORT: u16 = 20_049;
 /// The port of NFS over TCP: ULB-5.3-b.
-const NFS_PORT: u16 = 2_049;
+pub(super) const NFS_PORT: u16 = 2_049;
 /// The port that mountd mostly has.
 const MOUNT_PORT: u16 = 20_048;
 /// The port of NLM and NSM: any. Clients ask a portmapper for them.
@@ -36,6 +36,19 @@ impl Addresses {
             [] => Self { all: vec![(Ipv4Addr::LOCALHOST, port).into()], are_default: true },
             named => Self::named(named),
         }
+    }
+}
+
+impl Addresses {
+    /// This port, wherever others are; for programs of this machine if none are named.
+    fn beside(others: &[SocketAddr], port: u16) -> Self {
+        let mut all: Vec<SocketAddr> = Vec::new();
+        for address in others.iter().map(|other| SocketAddr::new(other.ip(), port)) {
+            if !all.contains(&address) {
+                all.push(address);
+            }
+        }
+        Self { are_default: true, ..Self::or_loopback(&all, port) }
     }
 }
 
@@ -66,6 +79,10 @@ impl Listeners {
                 false => Addresses::named(&[]),
             },
             nfs: match args.nfs.has_4() && !names_nfs {
+                // V1-8.2.2.1-a, V2-11.2.2.1-a
+                _ if args.tcp.is_empty() && !kerberos::wanted(args).is_empty() => {
+                    Addresses::beside(&args.listen, NFS_PORT)
+                }
                 true => Addresses::or_loopback(&[], NFS_PORT),
                 false => Addresses::named(&args.tcp),
             },
@@ -118,6 +135,19 @@ mod tests {
         assert_eq!(told(&[]), [rdma, mount, "127.0.0.1:2049 by default"]);
         assert_eq!(told(&["--nfs", "4.2"]), [rdma, "", "127.0.0.1:2049 by default"]);
         assert_eq!(told(&["--nfs", "3"]), [rdma, mount, ""], "version 3 over TCP is asked for");
+    }
+
+    /// proves: V1-8.2.2.1-a, V2-11.2.2.1-a
+    #[test]
+    fn with_kerberos_nfs_is_at_its_usual_port_of_tcp_wherever_it_is_over_rdma() {
+        let nfs = |more: &[&str]| told(more)[2].clone();
+        assert_eq!(nfs(&["--sec", "krb5"]), "127.0.0.1:2049 by default");
+        assert_eq!(nfs(&["--sec", "krb5", "--nfs", "3"]), "127.0.0.1:2049 by default");
+        let listen = ["--listen", "192.0.2.1:1", "--listen", "192.0.2.1:2", "--listen", "[::1]:1"];
+        assert_eq!(nfs(&listen), "");
+        let secured = [&listen[..], &["--export", "/srv,sec=krb5p"]].concat();
+        assert_eq!(nfs(&secured), "192.0.2.1:2049 [::1]:2049 by default");
+        assert_eq!(nfs(&[&secured[..], &["--tcp", "192.0.2.9:7"]].concat()), "192.0.2.9:7", "as it is named");
     }
 
     #[test]

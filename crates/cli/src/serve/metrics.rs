@@ -5,12 +5,14 @@
 //! whose labels have few values is there from the start, so that a rate is known from the first occurrence on.
 
 mod calls;
+mod contexts;
 mod locks;
 mod operations;
 
 use super::{gate::Refusal, ports, scrape, setups};
 use anyhow::{Context, Result};
 pub(super) use calls::{Calls, Timed};
+pub(super) use contexts::watch_contexts;
 pub(super) use locks::watch_monitor;
 use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, describe_histogram, gauge};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder};

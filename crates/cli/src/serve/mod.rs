@@ -13,6 +13,7 @@ mod gate;
 mod given;
 mod handed;
 mod hints;
+mod kerberos;
 mod listeners;
 mod memory;
 mod metrics;
@@ -111,10 +112,14 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
     let delegations = args.delegations == Switch::On;
     let version_4 = Version4Options { lease, grace, host_locks, delegations, reply_octets, observer };
     let exports = served::exports(args);
-    let (nfsd, directories) = served::build(args, &exports, &env, files, version_4)?;
+    let kerberos = kerberos::start(args, &env)?;
+    let (nfsd, directories) = served::build(args, &exports, (&env, kerberos.clone()), files, version_4)?;
     let nfsd = Arc::new(nfsd);
     let (ports, on_device) = Ports::open(args, &env).await?;
-    if !ports.only_loopback() && args.allow.is_empty() && exports.iter().any(|export| export.clients.is_empty()) {
+    let is_open = |export: &ExportOption| {
+        export.clients.is_empty() && kerberos::securities(args, export).iter().any(|one| !one.is_kerberos())
+    };
+    if !ports.only_loopback() && args.allow.is_empty() && exports.iter().any(is_open) {
         let carried = match args.fabric {
             Carrier::Iwarp => "iWARP is not encrypted",
             Carrier::Verbs => "what the RDMA device carries is not encrypted",
@@ -148,6 +153,7 @@ async fn serve(args: &ServeArgs, threads: usize, files: FileThreads) -> Result<(
         if given::has_locks(args) {
             metrics::watch_monitor(nfsd.clone());
         }
+        metrics::watch_contexts(kerberos);
         let calls = metrics::Calls::new();
         nfs = metrics::Timed::new(nfs, &calls);
         for (_, program) in &mut programs {

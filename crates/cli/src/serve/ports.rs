@@ -1,6 +1,9 @@
 //! The ports, opened before anything else is promised.
 
-use super::listeners::{Addresses, Listeners};
+use super::{
+    kerberos,
+    listeners::{Addresses, Listeners, NFS_PORT},
+};
 use crate::{
     args::{Rpcbind, ServeArgs},
     transports::{self, Carrier},
@@ -101,13 +104,16 @@ impl Ports {
             }
             Carrier::Verbs => Some(open_device(args, &wanted.rdma.all, env, &mut ports).await?),
         };
+        let is_secured = !kerberos::wanted(args).is_empty();
         let mut lacking = Vec::new();
         for (spoken, Addresses { all, are_default }) in over_tcp {
             for address in all {
                 match Port::open(spoken, *address) {
                     Ok(port) => ports.push(port),
                     // Who needs none of them is served by the others.
-                    Err(error) if *are_default && args.nfs.has_4() => lacking.push((spoken, error)),
+                    Err(error) if *are_default && args.nfs.has_4() && !(spoken == Spoken::Nfs && is_secured) => {
+                        lacking.push((spoken, error));
+                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -131,7 +137,29 @@ impl Ports {
                 ports.extend(opened.map_err(|error| explain_portmapper(error, address))?);
             }
         }
-        Ok((Self(ports), on_device))
+        let ports = Self(ports);
+        if is_secured {
+            ports.check_kerberos(args)?;
+        }
+        Ok((ports, on_device))
+    }
+
+    /// That NFS is served over TCP at its usual port wherever it is over RDMA: V1-8.2.2.1-a, V2-11.2.2.1-a. Clients make
+    /// their contexts there.
+    fn check_kerberos(&self, args: &ServeArgs) -> Result<()> {
+        let tcp: Vec<_> = self.of(Spoken::Nfs).filter(|address| address.port() == NFS_PORT).collect();
+        let covers = |tcp: &SocketAddr, rdma: &SocketAddr| {
+            tcp.ip() == rdma.ip() || tcp.ip().is_unspecified() && tcp.is_ipv4() == rdma.is_ipv4()
+        };
+        match self.of(Spoken::Rdma).find(|rdma| !tcp.iter().any(|tcp| covers(tcp, rdma))) {
+            None => Ok(()),
+            Some(rdma) => bail!(
+                "--sec {}: with Kerberos, NFS over RDMA at {rdma} needs NFS over TCP at port {NFS_PORT} of the same \
+                 address (RFC 8166 section 8.2.2.1): add --tcp {}",
+                kerberos::words(&kerberos::wanted(args)),
+                SocketAddr::new(rdma.ip(), NFS_PORT)
+            ),
+        }
     }
 
     /// Whether nobody on another machine can reach any of them.

@@ -3,7 +3,7 @@
 use super::{
     FileThreads,
     exports::{self, ExportOption},
-    given,
+    given, kerberos,
     nfs_versions::{self, Version4Options},
     outside::Sockets,
 };
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use rpcrdma_env::Env;
 use rpcrdma_nfsd::{DirectoryFs, Export, FileSystem, Identities, Locks, Nfsd, Queue, Squash, StateDirectory};
+use rpcrdma_oncrpc::gss::AcceptGss;
 use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -37,7 +38,7 @@ pub(super) fn exports(args: &ServeArgs) -> Vec<ExportOption> {
 pub(super) fn build(
     args: &ServeArgs,
     exports: &[ExportOption],
-    env: &Env,
+    (env, kerberos): (&Env, Option<Arc<AcceptGss>>),
     files: FileThreads,
     version_4: Version4Options,
 ) -> Result<(Nfsd, Vec<DirectoryFs>)> {
@@ -63,8 +64,13 @@ pub(super) fn build(
             .with_read_only(args.read_only || export.read_only)
             .with_identities(Identities { squash, ..Identities::default() })
             .with_allow(clients.clone())
+            .with_securities(kerberos::securities(args, export))
     });
     let nfsd = Nfsd::new(served.collect(), state.secret(), env)?;
+    let nfsd = match kerberos {
+        Some(flavour) => nfsd.with_flavour(flavour, env),
+        None => nfsd,
+    };
     // No other server with this state directory serves the same directory: the first stands for the server.
     let id = directories.first().context("nothing is exported")?.id();
     let host_locks = version_4.host_locks;

@@ -21,7 +21,7 @@ pub(crate) use about::About;
 use about::HasStatus;
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::v3::{self, Procedure, Status};
-use rpcrdma_oncrpc::{Answer, CallContext, Service};
+use rpcrdma_oncrpc::{Answer, AuthStat, CallContext, Service};
 use rpcrdma_xdr::{Decode, Decoder, Encode, Encoder};
 use std::sync::Arc;
 pub(crate) use tell::{answer, failure, refused, status};
@@ -68,6 +68,14 @@ impl Execution {
         self.server.using_name(directory, &name.0, None).await.map_err(|_| Status::JUKEBOX)
     }
 
+    /// Whether the export of the file takes the call's flavour.
+    fn takes(&self, procedure: &'static str, args: &impl About) -> bool {
+        let asks_of_root =
+            || [Procedure::GetAttributes, Procedure::FileSystemInfo].into_iter().any(|one| one.name() == procedure);
+        let takes = |handle| self.server.takes(&self.context, handle, asks_of_root());
+        !self.server.is_choosy || args.file().is_none_or(takes)
+    }
+
     /// What a call is about, for who has to be warned.
     fn subject(&self, procedure: &'static str, args: &impl About) -> Subject {
         let client = self.context.connection.peer;
@@ -83,6 +91,11 @@ impl Execution {
     fn listing_limit(&self) -> usize {
         self.context.connection.limits.max_reply.saturating_sub(MESSAGE_OVERHEAD_OCTETS).min(MAX_LISTING_OCTETS)
     }
+}
+
+/// The flavour of the call does not do here (RFC 2623 section 2.3).
+fn too_weak() -> BoxFuture<'static, Answer> {
+    Box::pin(std::future::ready(Answer::AuthError(AuthStat::TOO_WEAK)))
 }
 
 /// A name as it may stand in a directory. `.` and `..` pass.
@@ -117,6 +130,7 @@ where
     let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
     match decoded {
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
+        Ok(decoded) if !it.takes(procedure, &decoded) => too_weak(),
         Ok(decoded) => {
             let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
             let scratch = it.context.connection.scratch.clone();
@@ -149,6 +163,7 @@ where
     let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
     match decoded {
         Err(error) => Box::pin(std::future::ready(Answer::from(error))),
+        Ok(decoded) if !it.takes(procedure, &decoded) => too_weak(),
         Ok(decoded) => Box::pin(async move {
             let counted = it.buffer(it.listing_octets(octets(&decoded))).await;
             let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));

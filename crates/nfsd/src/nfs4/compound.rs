@@ -316,7 +316,7 @@ impl Compound {
             let (op, about) = (args.op(), About::of(&args));
             let (limit, too_big) = self.room();
             let may_not_fit = reply.octets().saturating_add(args.largest_results()) > limit;
-            let outcome = match self.check_place(&args, at, announced) {
+            let outcome = match self.check_place(&args, at, announced).and_then(|()| self.check_machine(&args)) {
                 Err(status) => Outcome::failed(op, status),
                 Ok(()) if is_missing(op) => Outcome::failed(op, Status::NOTSUPP),
                 Ok(()) if may_not_fit && !op.only_looks() => Outcome::failed(op, too_big),
@@ -330,6 +330,10 @@ impl Compound {
                     }
                     self.execute(args, room).await
                 }
+            };
+            let outcome = match outcome.status() {
+                Status::OK if self.is_wrong(op, ops.as_slice()) => Outcome::failed(op, Status::WRONGSEC),
+                _ => outcome,
             };
             let outcome = outcome.in_minor(self.minor);
             self.tell(&mut reply, op, outcome, may_not_fit.then_some((limit, too_big)));

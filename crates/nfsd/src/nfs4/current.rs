@@ -34,9 +34,11 @@ impl Compound {
     /// The saved file.
     ///
     /// # Errors
-    /// NOFILEHANDLE if there is none.
+    /// NOFILEHANDLE if there is none; XDEV if its export does not take the call's flavour, as it is another than the
+    /// current file's then, and no operation but those that set the current file may say WRONGSEC.
     pub(super) fn saved_file(&self) -> Result<Opened, Status> {
-        self.saved.as_ref().map(|saved| saved.file.clone()).ok_or(Status::NOFILEHANDLE)
+        let saved = self.saved.as_ref().map(|saved| saved.file.clone()).ok_or(Status::NOFILEHANDLE)?;
+        if saved.is_taken { Ok(saved) } else { Err(Status::XDEV) }
     }
 
     /// Goes to a file. A stateid that was current is not any more.

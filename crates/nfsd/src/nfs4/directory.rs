@@ -179,6 +179,14 @@ impl Compound {
             match crossed {
                 // An export that this client may not use.
                 Err(_) => return Ok(None),
+                // NFS4-8881-2.6.3-d: READDIR itself cannot fail with that.
+                Ok(file) if !file.is_taken && wants_attributes => {
+                    if !asked.set.contains(Attribute::ReadAttributesError) {
+                        return Err(Status::ACCESS);
+                    }
+                    let attributes = FileAttributes::of(&[Value::ReadAttributesError(Status::WRONGSEC)]);
+                    return Ok(Some(Entry { cookie, name, attributes }));
+                }
                 Ok(file) => file.attributes().await.map(|attributes| (file, attributes)),
             }
         } else {

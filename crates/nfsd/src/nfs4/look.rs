@@ -3,6 +3,7 @@
 
 use super::{
     compound::Compound,
+    security::taken,
     tell::{failure, status},
     xattr,
 };
@@ -43,7 +44,7 @@ impl Compound {
     pub(super) async fn lookup(&mut self, args: ops::Lookup) -> Answer {
         let directory = self.file()?;
         let found = self.find(&directory, args.name).await?;
-        self.go_to(found);
+        self.go_to(taken(found)?);
         Ok(())
     }
 
@@ -87,18 +88,23 @@ impl Compound {
     }
 
     pub(super) async fn lookup_parent(&mut self) -> Answer {
+        let above = self.find_parent().await?;
+        self.go_to(taken(above)?);
+        Ok(())
+    }
+
+    /// What is above the current directory.
+    pub(super) async fn find_parent(&self) -> Result<Opened, Status> {
         let file = self.file()?;
         if let Some(above) = self.server.leave(&self.context, &file).await {
-            self.go_to(above.map_err(status)?);
-            return Ok(());
+            return above.map_err(status);
         }
         let found = file.file_system.lookup(file.caller.clone(), file.file, Bytes::from_static(b"..")).await;
         let found = match found {
             Ok(found) => found.file,
             Err(fault) => return Err(self.no_directory(&file, fault.fault).await),
         };
-        self.go_to(Opened { file: found, ..file });
-        Ok(())
+        Ok(Opened { file: found, ..file })
     }
 
     pub(super) async fn access(&self, args: ops::Access) -> Answer<ops::AccessOk> {

@@ -7,6 +7,7 @@
 //! missing.rs    operations that are not there     about.rs   what one is about, for warnings of how it ended
 //! current.rs    the current and the saved file and stateid
 //! session.rs    clients and sessions            pseudo.rs  the tree above the exports
+//! machine.rs    what only the client's machine may do          security.rs  which flavours files want
 //! client40.rs sequenced40.rs                    minor version 0: clients, and calls in the sequence of an owner
 //! look.rs change.rs directory.rs                names
 //! attributes.rs settable.rs told.rs             attributes: the operations, what is set, what is told
@@ -44,6 +45,7 @@ mod directory;
 mod lock;
 mod look;
 mod losses;
+mod machine;
 mod missing;
 mod observer;
 mod offload;

@@ -8,6 +8,7 @@ use super::{
     compound::Compound,
     conflicts::MAX_TAKEN,
     delegate::{Done, Wish},
+    security::{is_by_name, taken},
     service::Shared,
     state::{
         grace::Recorded,
@@ -96,7 +97,10 @@ impl Compound {
         let client = self.client()?;
         let current = self.file()?;
         let (share, wish) = Wish::of(args.access, args.deny, self.minor)?;
-        let is_named = matches!(args.claim, Claim::Null(_) | Claim::DelegateCurrent(_) | Claim::DelegatePrevious(_));
+        let is_named = is_by_name(&args.claim);
+        // NFS4-8881-2.6.3-b: what is opened has the security of its directory, as another export begins at none but a
+        // directory.
+        let current = if is_named { taken(current)? } else { current };
         if !is_named && matches!(args.how, OpenHow::Create(_)) {
             return Err(Status::INVAL);
         }

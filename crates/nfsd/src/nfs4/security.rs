@@ -1,33 +1,79 @@
-//! Which security a file wants: SECINFO and SECINFO_NO_NAME (RFC 8881 sections 18.29, 18.45). Both take the current
-//! file away, but not in minor version 0 (RFC 7530 section 16.31.4).
+//! Which security a file wants (RFC 8881 sections 2.6.3, 18.29, 18.45): SECINFO and SECINFO_NO_NAME tell it, and
+//! operations that lead to a file with another than the call's fail with WRONGSEC.
+//!
+//! Those are the ones that set the current file. PUTFH and its like look at what comes next: before LOOKUP, LOOKUPP,
+//! OPEN by name, SECINFO and SECINFO_NO_NAME they say nothing, as a client has to get on to a file whose security
+//! differs, and these answer for themselves. All others may use the current file without looking.
+//!
+//! SECINFO takes the current file away, but not in minor version 0 (RFC 7530 section 16.31.4).
 
 use super::compound::Compound;
+use crate::opened::Opened;
 use rpcrdma_nfs::v4::{
-    List, Status,
-    ops::{self, Answer, Flavour},
+    Args, List, Op, Status,
+    ops::{self, Answer, Claim},
 };
 
+/// A file that an operation has led to.
+///
+/// # Errors
+/// WRONGSEC if its export does not take the call's flavour.
+pub(super) fn taken(file: Opened) -> Result<Opened, Status> {
+    if file.is_taken { Ok(file) } else { Err(Status::WRONGSEC) }
+}
+
+/// Whether an operation sets the current file without looking at it: a put filehandle operation, in RFC 8881's words.
+pub(super) fn is_put(op: Op) -> bool {
+    matches!(op, Op::PutFh | Op::PutRootFh | Op::PutPubFh | Op::RestoreFh)
+}
+
+/// Whether what comes behind a put filehandle operation uses the file that it has set. NFS4-8881-2.6.3-a to -c
+pub(super) fn use_the_file(next: &[Args], minor: u32) -> bool {
+    // SAVEFH stands there as if it did not, and so does what leaves the file as it is in minor version 0.
+    let is_passed = |args: &&Args| match args {
+        Args::SaveFh => true,
+        Args::SecInfo(_) => minor == 0,
+        _ => false,
+    };
+    match next.iter().find(|args| !is_passed(args)) {
+        None => false,
+        Some(Args::Open(args)) => !is_by_name(&args.claim),
+        Some(Args::Lookup(_) | Args::LookupP | Args::SecInfo(_) | Args::SecInfoNoName(_)) => false,
+        Some(args) => !is_put(args.op()),
+    }
+}
+
+/// Whether an OPEN looks a name up in the current directory.
+pub(super) fn is_by_name(claim: &Claim) -> bool {
+    matches!(claim, Claim::Null(_) | Claim::DelegateCurrent(_) | Claim::DelegatePrevious(_))
+}
+
 impl Compound {
+    /// Whether a put filehandle operation that went well has set a file that what comes next must not use.
+    pub(super) fn is_wrong(&self, op: Op, next: &[Args]) -> bool {
+        let is_taken = self.current.as_ref().is_none_or(|current| current.file.is_taken);
+        !is_taken && is_put(op) && use_the_file(next, self.minor)
+    }
+
     pub(super) async fn sec_info(&mut self, args: ops::SecInfo) -> Answer<ops::SecInfoOk> {
-        let directory = self.current.clone();
-        self.lookup(ops::Lookup { name: args.name }).await?;
-        let told = self.told_flavours();
-        if self.minor == 0 {
-            self.current = directory;
+        let directory = self.file()?;
+        let found = self.find(&directory, args.name).await?;
+        if self.minor > 0 {
+            self.current = None;
         }
-        told
+        Ok(self.told_securities(&found))
     }
 
     pub(super) async fn sec_info_no_name(&mut self, args: ops::SecInfoNoName) -> Answer<ops::SecInfoOk> {
-        if args.style == ops::SecInfoStyle::Parent {
-            self.lookup_parent().await?;
-        }
-        self.told_flavours()
+        let file = match args.style {
+            ops::SecInfoStyle::Parent => self.find_parent().await?,
+            ops::SecInfoStyle::Current => self.file()?,
+        };
+        self.current = None;
+        Ok(self.told_securities(&file))
     }
 
-    fn told_flavours(&mut self) -> Answer<ops::SecInfoOk> {
-        self.current.take().ok_or(Status::NOFILEHANDLE)?;
-        // The better one first: with AUTH_NONE everybody is nobody.
-        Ok(ops::SecInfoOk { flavours: List(vec![Flavour::Sys, Flavour::None]) })
+    fn told_securities(&self, file: &Opened) -> ops::SecInfoOk {
+        ops::SecInfoOk { flavours: List(self.server.securities(&self.context, file).told()) }
     }
 }

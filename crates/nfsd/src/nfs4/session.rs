@@ -13,7 +13,7 @@ use super::{
     },
 };
 use rpcrdma_nfs::v4::{
-    List, Opaque, Status,
+    Bitmap, List, Opaque, Status,
     ops::{self, Answer},
 };
 use rpcrdma_oncrpc::ClientNetwork;
@@ -56,12 +56,7 @@ fn attributes(channel: Channel, offered: &ops::ChannelAttributes) -> ops::Channe
 
 impl Compound {
     pub(super) fn exchange_id(&self, args: ops::ExchangeId) -> Answer<ops::ExchangeIdOk> {
-        // Only a client that trusts its network is served: neither machine credentials nor SSV are enforced.
-        let protection = match args.protection {
-            ops::StateProtection::None => ops::StateProtectionOk::None,
-            ops::StateProtection::MachineCredential(_) => return Err(Status::INVAL),
-            ops::StateProtection::Ssv(_) => return Err(Status::ENCR_ALG_UNSUPP),
-        };
+        let machine = self.protection(&args.protection)?;
         let exchange = ExchangeId {
             owner: args.owner.name.0,
             verifier: args.owner.verifier,
@@ -69,8 +64,17 @@ impl Compound {
             minor: self.minor,
             principal: self.principal(),
             network: ClientNetwork::of(self.context.connection.peer.ip()),
+            machine,
+            is_protected: self.is_protected(),
         };
         let exchanged = self.shared.state.exchange_id(&exchange, self.shared.now())?;
+        let protection = match exchanged.machine {
+            None => ops::StateProtectionOk::None,
+            Some(must_enforce) => {
+                let kept = ops::ProtectedOps { must_enforce, must_allow: Bitmap::EMPTY };
+                ops::StateProtectionOk::MachineCredential(kept)
+            }
+        };
         let identity = &self.shared.state.identity;
         Ok(ops::ExchangeIdOk {
             client: exchanged.client,

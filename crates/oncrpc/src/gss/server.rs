@@ -1,9 +1,11 @@
 //! The flavour on the server's side: contexts are made, used and destroyed (RFC 2203 sections 5.2 to 5.4).
 
 use super::{
-    Failure, GssCaller, GssService, MAX_SEQUENCE, Mechanism, Names, Peer, Progress, RPCSEC_GSS, WINDOW, Work,
+    Failure, GssCaller, GssObserver, GssService, MAX_SEQUENCE, Mechanism, Names, Peer, Progress, RPCSEC_GSS, Refused,
+    WINDOW, Work,
     body::{self, Unreadable},
     credential::{GssCredential, Procedure, signed_header},
+    observer::Unheard,
     table::{Established, Handle, Live, Table},
     window::Window,
 };
@@ -34,6 +36,7 @@ const UNAVAILABLE: u32 = 16 << 16;
 pub struct AcceptGss {
     house: Arc<House>,
     work: Arc<dyn Work>,
+    observer: Arc<dyn GssObserver>,
 }
 
 /// What jobs of workers share with the flavour.
@@ -53,7 +56,18 @@ impl AcceptGss {
         let (clock, random) = (env.clock.clone(), env.random.clone());
         let secret = [random.next_u64(), random.next_u64()];
         let house = House { mechanism, names, clock, random, table: Arc::default(), secret };
-        Self { house: Arc::new(house), work }
+        Self { house: Arc::new(house), work, observer: Arc::new(Unheard) }
+    }
+
+    /// The same, of which somebody hears what happens.
+    pub fn with_observer(mut self, observer: Arc<dyn GssObserver>) -> Self {
+        self.observer = observer;
+        self
+    }
+
+    /// How many contexts there are now: finished ones, and those that wait for their initiator's next token.
+    pub fn contexts(&self) -> (usize, usize) {
+        self.house.table.sizes()
     }
 
     /// A message that makes a context. GSS-2203-5.2.2-a to -c.
@@ -71,7 +85,7 @@ impl AcceptGss {
         };
         let address = peer.ip().to_canonical();
         let Some(working) = self.house.table.begin(address) else {
-            tracing::debug!(%peer, "too many contexts of RPCSEC_GSS are being made");
+            self.observer.refused(peer, Refused::Busy);
             return Verdict::Answered(failed(UNAVAILABLE, 0));
         };
         let (handle, handshake) = match credential.procedure {
@@ -84,17 +98,25 @@ impl AcceptGss {
                 match handle.and_then(|handle| Some((handle, self.house.table.take(handle)?))) {
                     Some(waiting) => waiting,
                     // GSS-2203-5.2.3.2-a: what is told of contexts that are gone is not told here.
-                    None => return Verdict::Answered(failed(NO_CONTEXT, 0)),
+                    None => {
+                        self.observer.refused(peer, Refused::Unknown);
+                        return Verdict::Answered(failed(NO_CONTEXT, 0));
+                    }
                 }
             }
         };
         let (sender, receiver) = oneshot::channel();
-        let house = self.house.clone();
+        let (house, observer) = (self.house.clone(), self.observer.clone());
         self.work.run(Box::new(move || {
             let answer = match handshake.step(&token) {
-                Ok(progress) => house.advance(handle, address, progress),
+                Ok(progress) => {
+                    if let Progress::Done { peer: Peer { principal, .. }, .. } = &progress {
+                        observer.made(peer, principal);
+                    }
+                    house.advance(handle, address, progress)
+                }
                 Err(failure) => {
-                    tracing::debug!(%peer, %failure, "a context of RPCSEC_GSS is refused");
+                    observer.refused(peer, Refused::Token(&failure));
                     failed(failure.major, failure.minor)
                 }
             };
@@ -108,26 +130,39 @@ impl AcceptGss {
     }
 
     /// A message in a context.
-    fn exchange(&self, call: &CallHeader, credential: GssCredential, service: GssService, args: Decoder) -> Verdict {
+    fn exchange(
+        &self,
+        peer: SocketAddr,
+        call: &CallHeader,
+        (credential, service): (GssCredential, GssService),
+        args: Decoder,
+    ) -> Verdict {
         let denied = |stat| Verdict::Answered(Answered::denied(stat));
+        let refused = |why, stat| {
+            self.observer.refused(peer, why);
+            denied(stat)
+        };
         let context = Handle::read(&credential.handle).and_then(|handle| Some((handle, self.house.table.get(handle)?)));
-        let Some((handle, context)) = context else { return denied(AuthStat::GSS_CREDENTIAL_PROBLEM) };
+        let Some((handle, context)) = context else {
+            return refused(Refused::Unknown, AuthStat::GSS_CREDENTIAL_PROBLEM);
+        };
         let sequence = credential.sequence;
         if context.is_over(self.house.clock.now()) {
             self.house.table.remove(handle);
-            return denied(AuthStat::GSS_CONTEXT_PROBLEM);
+            return refused(Refused::Over, AuthStat::GSS_CONTEXT_PROBLEM);
         }
         if sequence >= MAX_SEQUENCE {
-            return denied(AuthStat::GSS_CONTEXT_PROBLEM);
+            return refused(Refused::Over, AuthStat::GSS_CONTEXT_PROBLEM);
         }
         let opened = {
             let mut live = context.live();
             // What is dropped anyway needs no checksum (RFC 2203 section 7.2.2).
             if live.window.is_late(sequence) {
+                self.observer.dropped(peer);
                 return Verdict::Dropped;
             }
             if let Err(stat) = verify(&mut live, call) {
-                return denied(stat);
+                return refused(Refused::Header, stat);
             }
             // GSS-2203-5.3.3.1-c: only now.
             live.window.note(sequence);
@@ -137,7 +172,10 @@ impl AcceptGss {
         let args = match opened {
             Ok(args) => args,
             Err(Unreadable::Placed) => return Verdict::NotEligible,
-            Err(Unreadable::Wrong) => return seal.answer(Err(Rejection::GarbageArgs)),
+            Err(Unreadable::Wrong) => {
+                self.observer.refused(peer, Refused::Arguments);
+                return seal.answer(Err(Rejection::GarbageArgs));
+            }
         };
         if credential.procedure == Procedure::Destroy {
             if call.id.procedure != 0 {
@@ -166,9 +204,14 @@ impl ServerFlavour for AcceptGss {
 
     fn accept(&self, peer: SocketAddr, call: &CallHeader, args: Decoder) -> Verdict {
         match GssCredential::read(&call.credential.body) {
-            Err(stat) => Verdict::Answered(Answered::denied(stat)),
+            Err(stat) => {
+                self.observer.refused(peer, Refused::Credential);
+                Verdict::Answered(Answered::denied(stat))
+            }
             Ok(credential) => match (credential.procedure, credential.service) {
-                (Procedure::Data | Procedure::Destroy, Some(service)) => self.exchange(call, credential, service, args),
+                (Procedure::Data | Procedure::Destroy, Some(service)) => {
+                    self.exchange(peer, call, (credential, service), args)
+                }
                 _ => self.establish(peer, call, credential, args),
             },
         }

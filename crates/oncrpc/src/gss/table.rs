@@ -150,6 +150,12 @@ impl Table {
         Some(Working { table: self.clone(), address })
     }
 
+    /// How many contexts are finished, and how many wait for their initiator's next token.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        let inner = self.inner();
+        (inner.contexts.len(), inner.unfinished.len())
+    }
+
     /// Keeps a handshake until the next token.
     pub(super) fn wait(&self, handle: Handle, address: IpAddr, handshake: Box<dyn Handshake>) {
         let mut inner = self.inner();

@@ -4,15 +4,33 @@
 //! of a call has a verifier and a protection of its own, and no reply is sent twice with the same (RFC 2203 section
 //! 5.3.3.1).
 
-use crate::{Answered, OpaqueAuth, Outcome, Rejection, ReplyFlavour, ReplyHeader, Unanswered};
+use crate::{
+    Answered, FirstWord, OpaqueAuth, Outcome, Rejection, ReplyFlavour, ReplyHeader, Unanswered, peek::peek_word,
+};
 use bytes::Bytes;
 use rpcrdma_xdr::{Decoder, Encoder, Part, Payload, SharedScratch, Stream};
+use std::sync::Arc;
 
 /// Room for results that are copied behind the header.
 const SHORT_RESULT_OCTETS: usize = 256;
 
 /// A run that is longer has memory of its own already: [`rpcrdma_env::Scratch`] gives it none of what is shared.
 const MAX_COPY_OCTETS: usize = 1024;
+
+/// A flavour, before which somebody hears what results begin with.
+pub(super) struct Telling {
+    pub(super) flavour: Box<dyn ReplyFlavour>,
+    pub(super) word: Arc<FirstWord>,
+}
+
+impl ReplyFlavour for Telling {
+    fn wrap(&self, results: Option<Payload>) -> Result<(OpaqueAuth, Payload), Unanswered> {
+        if let Some(word) = results.as_ref().and_then(peek_word) {
+            self.word.tell(word);
+        }
+        self.flavour.wrap(results)
+    }
+}
 
 /// What a call is answered with, if nobody keeps the answer.
 pub(super) fn reply(

@@ -197,3 +197,21 @@ async fn rejections_have_the_flavours_verifier_unless_the_call_is_denied() {
     let (header, words) = house.ask(call(1, 0, 70, 7, b"")).await;
     assert_eq!((header.verifier, header.status, words), (verifier(7), Ok(()), vec![7]), "procedure 0, too");
 }
+
+/// Who counts by status sees it before nobody else can read it.
+#[tokio::test]
+async fn what_results_begin_with_is_told_before_they_are_protected() {
+    let house = house();
+    for (xid, sequence) in [(1, 5), (1, 6), (2, 7)] {
+        let (_signal, context) = context(700);
+        let told = Arc::new(crate::FirstWord::default());
+        let outcome = house.router.handle(context.with_first_word(told.clone()), call(xid, 2, 70, sequence, b"")).await;
+        let (_, mut decoder) = outcome_to_header(outcome);
+        assert_eq!((decoder.u32(), decoder.u32()), (Ok(sequence), Ok(xid - 1)));
+        assert_eq!(told.get(), Some(xid - 1), "of a kept reply, too");
+    }
+    let (_signal, context) = context(700);
+    let told = Arc::new(crate::FirstWord::default());
+    house.router.handle(context.with_first_word(told.clone()), call(3, 99, 70, 8, b"")).await;
+    assert_eq!(told.get(), None, "there are no results");
+}

@@ -17,6 +17,9 @@ fn an_export_has_a_name_and_limits() {
     let clients: Vec<_> = full.clients.iter().map(ToString::to_string).collect();
     assert_eq!(clients, ["10.0.0.0/8", "2001:db8::1/128"]);
     assert_eq!(parse("/srv,pseudo=/").unwrap().path, b"/");
+    assert_eq!(full.securities, None);
+    let own = parse("/srv,sec=krb5p:sys").unwrap().securities.unwrap();
+    assert_eq!(own.iter().collect::<Vec<_>>(), [Security::Krb5p, Security::Sys]);
     let no_text = ExportOption::parse(OsStr::from_bytes(b"/srv/\xff")).unwrap();
     assert_eq!(no_text.path, b"/srv/\xff");
 }
@@ -39,6 +42,9 @@ fn what_is_wrong_with_an_option_is_named() {
         ("./srv", "such as pseudo=/data"),
         ("/srv,clients=10.0.0.0/33", "clients=10.0.0.0/33: write an address or ADDRESS/PREFIX"),
         ("/srv,clients=", "clients=: write an address"),
+        ("/srv,sec=", "sec=: flavours are sys, krb5, krb5i and krb5p"),
+        ("/srv,sec=krb5:none", "sec=krb5:none: flavours are"),
+        ("/srv,sec=krb5,sec=sys", "twice: write sec=krb5p:krb5i"),
         (&long, "longer than 255 bytes"),
     ] {
         let told = parse(text).expect_err(text);

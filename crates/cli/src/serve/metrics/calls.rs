@@ -16,8 +16,8 @@ use rpcrdma_nfs::{
     v4,
 };
 use rpcrdma_oncrpc::{
-    CallContext, Handler, Outcome, Rejection, Replied, TransportKind, peek_call, peek_reply, portmap,
-    rpcbind::RPCBIND_PROGRAM,
+    CallContext, FirstWord, Handler, Outcome, Rejection, Replied, TransportKind, gss::RPCSEC_GSS, peek_call,
+    peek_flavour, peek_reply, portmap, rpcbind::RPCBIND_PROGRAM,
 };
 use rpcrdma_xdr::Stream;
 use std::{
@@ -146,13 +146,14 @@ fn statuses() -> Vec<&'static str> {
 }
 
 /// The value of the label `status`.
-fn status(outcome: &Outcome, word: Option<Word>) -> &'static str {
+fn status(outcome: &Outcome, word: Option<Word>, told: Option<&FirstWord>) -> &'static str {
     match outcome {
         Outcome::NotEligible => NOT_ELIGIBLE,
         Outcome::Nothing => NOT_ANSWERED,
         Outcome::Reply(reply) => match peek_reply(reply) {
             Some(Replied::Rejected(rejection)) => rejection.name(),
-            Some(Replied::Results(first)) => match (word, first) {
+            // What is signed or sealed begins with something else than the status.
+            Some(Replied::Results(first)) => match (word, told.map_or(first, FirstWord::get)) {
                 (Some(word), Some(first)) => word(first).unwrap_or(OTHER),
                 (Some(_), None) => OTHER,
                 (None, _) => "OK",
@@ -275,6 +276,11 @@ impl Handler for Timed {
         let transport = transport_index(context.connection.kind);
         let place = calls.place(&message);
         let begin = Instant::now();
+        let told = (peek_flavour(&message) == Some(RPCSEC_GSS)).then(Arc::<FirstWord>::default);
+        let context = match &told {
+            Some(told) => context.with_first_word(told.clone()),
+            None => context,
+        };
         let outcome = self.inner.handle(context, message);
         calls.in_progress.increment(1);
         Box::pin(async move {
@@ -282,7 +288,7 @@ impl Handler for Timed {
             calls.in_progress.decrement(1);
             let procedure = calls.at(place);
             procedure.seconds.record(begin.elapsed());
-            procedure.count(&calls.statuses, transport, status(&outcome, procedure.word));
+            procedure.count(&calls.statuses, transport, status(&outcome, procedure.word, told.as_deref()));
             outcome
         })
     }
@@ -316,12 +322,12 @@ mod tests {
         ];
         let known = statuses();
         for (outcome, expected) in of {
-            assert_eq!(status(&outcome, Some(|status| Status(status).word())), expected);
+            assert_eq!(status(&outcome, Some(|status| Status(status).word()), None), expected);
             assert!(known.contains(&expected), "{expected}");
         }
         let of_4: Word = |status| v4::Status(status).word();
-        assert_eq!(status(&reply(Ok(()), 10_052), Some(of_4)), "BADSESSION");
-        assert_eq!(status(&reply(Ok(()), 28), None), "OK", "no status stands there");
+        assert_eq!(status(&reply(Ok(()), 10_052), Some(of_4), None), "BADSESSION");
+        assert_eq!(status(&reply(Ok(()), 28), None, None), "OK", "no status stands there");
     }
 
     #[test]

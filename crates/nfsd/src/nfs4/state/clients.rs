@@ -15,7 +15,7 @@ use super::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, Verifier};
+use rpcrdma_nfs::v4::{Bitmap, ClientId, Op, Verifier};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::{
     collections::HashMap,
@@ -41,6 +41,8 @@ pub(crate) struct Client<P> {
     verifier: Verifier,
     principal: Principal,
     network: ClientNetwork,
+    /// The operations that only who has made the record may send, with their integrity protected.
+    machine: Option<Bitmap>,
     /// Its lease.
     pub(crate) lease: Lease,
     /// What it holds.
@@ -76,6 +78,7 @@ impl<P> Client<P> {
             verifier: call.verifier,
             principal: call.principal,
             network: call.network,
+            machine: call.machine,
             lease: Lease::new(now),
             held: Held::new(id, limits.clone(), totals.clone()).of_minor(call.minor),
             copies: Copies::default(),
@@ -108,6 +111,16 @@ impl<P> Client<P> {
     /// Who made the record.
     pub(crate) fn principal(&self) -> Principal {
         self.principal
+    }
+
+    /// The operations that are kept for its machine, if it has wanted that.
+    pub(super) fn machine(&self) -> Option<Bitmap> {
+        self.machine
+    }
+
+    /// Whether an operation is.
+    pub(crate) fn keeps_for_machine(&self, op: Op) -> bool {
+        self.machine.is_some_and(|kept| kept.contains(op as u32))
     }
 
     /// Whether it has sent RECLAIM_COMPLETE.

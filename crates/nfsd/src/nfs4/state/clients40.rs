@@ -165,7 +165,8 @@ impl<P> State<P> {
         }
         // NFS4-7530-16.33-c: the client has restarted, or is new.
         table.remove_unconfirmed(&owner);
-        let record = ExchangeId { owner, verifier, flags: 0, minor: 0, principal, network };
+        let record =
+            ExchangeId { owner, verifier, flags: 0, minor: 0, principal, network, machine: None, is_protected: false };
         let id = self.add(&mut table, &record, now)?;
         let client = table.by_id.get(&id).ok_or(Status::SERVERFAULT)?;
         client.zero()?.registration().pending = Some(pending);

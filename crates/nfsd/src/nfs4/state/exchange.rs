@@ -13,7 +13,7 @@ use super::{
 };
 use bytes::Bytes;
 use rpcrdma_env::Timestamp;
-use rpcrdma_nfs::v4::{ClientId, Status, Verifier, ops::exchange_id};
+use rpcrdma_nfs::v4::{Bitmap, ClientId, Op, Status, Verifier, ops::exchange_id};
 use rpcrdma_oncrpc::ClientNetwork;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -37,11 +37,17 @@ pub(crate) struct ExchangeId {
     pub(crate) principal: Principal,
     /// From where, as far as limits go.
     pub(crate) network: ClientNetwork,
+    /// The operations that are kept for the machine, if it wants that.
+    pub(crate) machine: Option<Bitmap>,
+    /// Nobody can have changed the call.
+    pub(crate) is_protected: bool,
 }
 
 /// What EXCHANGE_ID answers, beside the [`Identity`](super::Identity) of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exchanged {
+    /// The operations that are kept for the machine, if any are.
+    pub(crate) machine: Option<Bitmap>,
     /// `eir_clientid`.
     pub(crate) client: ClientId,
     /// `eir_sequenceid`: of the first CREATE_SESSION.
@@ -66,7 +72,7 @@ impl<P> State<P> {
     /// EXCHANGE_ID.
     ///
     /// # Errors
-    /// INVAL for flags that a client may not set, CLID_INUSE if the owner is another principal's, NOENT, NOT_SAME and
+    /// INVAL for flags that a client may not set, WRONG_CRED if this is kept for the machine, CLID_INUSE if the owner is another principal's, NOENT, NOT_SAME and
     /// PERM for updates of what is not there, not of this incarnation or not the caller's, and DELAY if there are too
     /// many clients.
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
@@ -78,10 +84,13 @@ impl<P> State<P> {
         let mut table = self.table();
         let confirmed = table.confirmed(&call.owner);
         let told = |client: &Client<P>| Exchanged {
+            machine: client.machine(),
             client: client.id(),
             sequence: client.creation().next(),
             flags: exchange_id::USE_NON_PNFS | exchange_id::CONFIRMED,
         };
+        // NFS4-8881-18.35-j
+        let is_kept = |client: &Client<P>| client.keeps_for_machine(Op::ExchangeId) && !call.is_protected;
         // The cases are numbered as in RFC 8881 section 18.35.4.
         match confirmed {
             // 7
@@ -90,6 +99,7 @@ impl<P> State<P> {
             Some(client) if is_update && client.verifier() != call.verifier => return Err(Status::NOT_SAME),
             // 9
             Some(client) if is_update && client.principal() != call.principal => return Err(Status::PERM),
+            Some(client) if client.principal() == call.principal && is_kept(&client) => return Err(Status::WRONG_CRED),
             // 6: nothing of what may be changed is kept.
             Some(client) if is_update => return Ok(told(&client)),
             // 3
@@ -107,7 +117,7 @@ impl<P> State<P> {
         // 4
         table.remove_unconfirmed(&call.owner);
         let client = self.add(&mut table, call, now)?;
-        Ok(Exchanged { client, sequence: 1, flags: exchange_id::USE_NON_PNFS })
+        Ok(Exchanged { client, sequence: 1, flags: exchange_id::USE_NON_PNFS, machine: call.machine })
     }
 
     /// Another principal wants the owner of a confirmed record. Sessions count as state: who has one uses the record.

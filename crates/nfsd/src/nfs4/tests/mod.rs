@@ -14,6 +14,7 @@ mod open;
 mod open_arguments;
 mod recall;
 mod recovery;
+mod security;
 mod silent;
 mod space;
 mod turns;

@@ -151,6 +151,8 @@ pub(super) fn who(owner: &str) -> ExchangeId {
         minor: 1,
         principal: ROOT,
         network: network(1),
+        machine: None,
+        is_protected: false,
     }
 }
 

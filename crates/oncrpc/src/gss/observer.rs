@@ -1,0 +1,79 @@
+//! What happens to contexts and calls in them, for those who count and tell.
+
+use super::Failure;
+use std::net::SocketAddr;
+
+/// Why there is no context, or why a call in one is not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Refused<'a> {
+    /// The credential is malformed, or of another version.
+    Credential,
+    /// Too many tokens are worked on, of the client's address or of all.
+    Busy,
+    /// The mechanism does not take the token.
+    Token(&'a Failure),
+    /// There is no such context: it ended, was driven out, or is another server's.
+    Unknown,
+    /// The context has ended, or its numbers have.
+    Over,
+    /// The checksum of the header is wrong.
+    Header,
+    /// The arguments are not what was signed or sealed.
+    Arguments,
+}
+
+impl Refused<'_> {
+    /// Every value of [`word`](Self::word).
+    pub const WORDS: [&'static str; 7] = ["credential", "busy", "token", "unknown", "over", "header", "arguments"];
+
+    /// The reason in a word, for a counter.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Credential => "credential",
+            Self::Busy => "busy",
+            Self::Token(_) => "token",
+            Self::Unknown => "unknown",
+            Self::Over => "over",
+            Self::Header => "header",
+            Self::Arguments => "arguments",
+        }
+    }
+}
+
+/// Hears of what happens, on whichever thread it does. Others can bring it about as often as they like.
+pub trait GssObserver: Send + Sync {
+    /// A principal has made a context.
+    fn made(&self, _peer: SocketAddr, _principal: &str) {}
+
+    /// A token or a call was refused.
+    fn refused(&self, _peer: SocketAddr, _why: Refused<'_>) {}
+
+    /// A call was dropped, as its sequence number was seen before or is too old.
+    fn dropped(&self, _peer: SocketAddr) {}
+}
+
+/// Nobody listens.
+pub(super) struct Unheard;
+
+impl GssObserver for Unheard {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_word_of_the_list() {
+        let failure = Failure { major: 1, minor: 2, text: String::new() };
+        let all = [
+            Refused::Credential,
+            Refused::Busy,
+            Refused::Token(&failure),
+            Refused::Unknown,
+            Refused::Over,
+            Refused::Header,
+            Refused::Arguments,
+        ];
+        assert_eq!(all.map(|refused| refused.word()), Refused::WORDS);
+    }
+}
