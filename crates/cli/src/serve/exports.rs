@@ -1,5 +1,5 @@
-//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]`, and the directory that stands alone, which is
-//! `/`.
+//! What is exported: `--export PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]`, and the directory that stands
+//! alone, which is `/`.
 
 use rpcrdma_nfs::mount::MAX_PATH_OCTETS;
 use rpcrdma_nfsd::{Cidr, Securities, Security};

@@ -196,6 +196,3 @@ impl fmt::Debug for GssAuth {
         f.debug_struct("GssAuth").field("service", &self.house.service).field("principal", &self.principal()).finish()
     }
 }
-
-#[cfg(test)]
-mod tests;
