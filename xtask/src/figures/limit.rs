@@ -89,14 +89,9 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         for place in [Place::TwoCpus, Place::OneCpu] {
             let pinned = Pinned::to(0)?;
             let server = Server::start(program, place, &export, &scratch.join("limit-state"))?;
-            if place.is_apart() {
-                drop(pinned);
-                let _pinned = Pinned::to(1)?;
-                round(program, &server, &export, seconds, &mut rows, &progress)?;
-            } else {
-                round(program, &server, &export, seconds, &mut rows, &progress)?;
-                drop(pinned);
-            }
+            // Where each end has a processor, this end's are set below.
+            let _pinned = (!place.is_apart()).then_some(pinned);
+            round(program, &server, &export, seconds, &mut rows, &progress)?;
         }
     }
     progress.finish_and_clear();
@@ -121,6 +116,7 @@ fn round(
             limit.push("--apart".into());
         }
         row.limit.push(one(program, &limit)?);
+        let _pinned = line.place.is_apart().then(|| Pinned::to(1)).transpose()?;
         for (way, samples) in WAYS.iter().zip(&mut row.ways) {
             let mut arguments = vec![way.url(server), "--server-pid".into(), server.pid().to_string()];
             arguments.extend(options(line, seconds));
