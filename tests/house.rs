@@ -29,6 +29,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "cli",
         &[
             "capture",
+            "gss",
             "nfsd",
             "nfs-client",
             "nfs",

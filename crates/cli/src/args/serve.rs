@@ -20,8 +20,8 @@ pub(crate) struct ServeArgs {
     #[arg(required_unless_present = "export")]
     pub(crate) dir: Option<PathBuf>,
     /// A further directory, or the only ones if DIR is not given: clients see it as /NAME (as PATH, without pseudo=),
-    /// ro refuses everything that changes a file, clients= names a network that may use it, several times if need be, and
-    /// sec= says what --sec says, for this one (sec=krb5p:krb5i); may be given several times
+    /// ro refuses everything that changes a file, clients= names a network that may use it, several times if need be,
+    /// and sec= says what --sec says, for this one (sec=krb5p:krb5i); may be given several times
     #[arg(
         long,
         value_name = "PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]",

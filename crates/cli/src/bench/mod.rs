@@ -75,9 +75,9 @@ pub(crate) struct BenchArgs {
     /// answered with a block, one after the other
     #[arg(long, conflicts_with_all = ["url", "overwrite", "server_pid", "capture"])]
     baseline: bool,
-    /// Measure what this machine can do at most for --op: blocks of this file (256 MiB are made if it does not exist; --op
-    /// write writes over it), a CRC at each end, iWARP's framing and the system calls, between two processes of one
-    /// thread each, without any protocol
+    /// Measure what this machine can do at most for --op: blocks of this file (256 MiB are made if it does not exist;
+    /// --op write writes over it), a CRC at each end, iWARP's framing and the system calls, between two processes of
+    /// one thread each, without any protocol
     #[arg(long, value_name = "FILE", requires = "op",
         conflicts_with_all = ["url", "baseline", "versions", "overwrite", "server_pid", "capture"])]
     limit: Option<PathBuf>,

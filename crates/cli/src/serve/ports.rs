@@ -144,8 +144,8 @@ impl Ports {
         Ok((ports, on_device))
     }
 
-    /// That NFS is served over TCP at its usual port wherever it is over RDMA: V1-8.2.2.1-a, V2-11.2.2.1-a. Clients make
-    /// their contexts there.
+    /// That NFS is served over TCP at its usual port wherever it is over RDMA: V1-8.2.2.1-a, V2-11.2.2.1-a. Clients
+    /// make their contexts there.
     fn check_kerberos(&self, args: &ServeArgs) -> Result<()> {
         let tcp: Vec<_> = self.of(Spoken::Nfs).filter(|address| address.port() == NFS_PORT).collect();
         let covers = |tcp: &SocketAddr, rdma: &SocketAddr| {

@@ -37,8 +37,8 @@ const CRC: usize = 4;
 const SMALL: usize = 16 << 10;
 /// What the file has, if it is made here.
 const FILE_OCTETS: u64 = 256 << 20;
-/// What it is written in, as a file that is copied is: one that is written in small pieces is read two to three times as
-/// slowly afterwards.
+/// What it is written in, as a file that is copied is: one that is written in small pieces is read two to three times
+/// as slowly afterwards.
 const FILE_PIECE: usize = 1 << 20;
 /// The socket's room: beyond it the processor's caches are left.
 const SEND_BUFFER: usize = 512 << 10;

@@ -72,9 +72,9 @@ impl<P> State<P> {
     /// EXCHANGE_ID.
     ///
     /// # Errors
-    /// INVAL for flags that a client may not set, WRONG_CRED if this is kept for the machine, CLID_INUSE if the owner is another principal's, NOENT, NOT_SAME and
-    /// PERM for updates of what is not there, not of this incarnation or not the caller's, and DELAY if there are too
-    /// many clients.
+    /// INVAL for flags that a client may not set, WRONG_CRED if this is kept for the machine, CLID_INUSE if the owner
+    /// is another principal's, NOENT, NOT_SAME and PERM for updates of what is not there, not of this incarnation or
+    /// not the caller's, and DELAY if there are too many clients.
     pub(crate) fn exchange_id(&self, call: &ExchangeId, now: Timestamp) -> Result<Exchanged, Status> {
         // NFS4-8881-18.35-a
         if call.flags & !askable(call.minor) != 0 {
