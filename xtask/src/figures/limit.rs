@@ -62,6 +62,9 @@ struct Line {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub(super) struct Limits {
     machine: Machine,
+    /// TCP's congestion control, which is worth a factor of two on loopback.
+    #[serde(default)]
+    congestion: String,
     /// How long each was measured in a round, in seconds.
     seconds: f64,
     /// In the order of the lines.
@@ -95,7 +98,8 @@ pub(super) fn measure(program: &Path, scratch: &Path, rounds: usize, seconds: f6
         }
     }
     progress.finish_and_clear();
-    Ok(Limits { machine: Machine::this(&export), seconds, rows })
+    let congestion = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control")?.trim().to_owned();
+    Ok(Limits { machine: Machine::this(&export), congestion, seconds, rows })
 }
 
 /// One round in the place of a server.
@@ -186,11 +190,11 @@ impl Line {
 pub(super) fn section(limits: &Limits) -> String {
     let rounds = limits.rows.first().map_or(0, |row| row.limit.len());
     let mut out = format!(
-        "Machine: {}; one file in the page cache.\nLoopback, two processes of one thread on a processor each unless told \
-         otherwise, CRC on, release build, {} s for each\ncell, medians of {rounds} rounds in which all take turns. In \
-         brackets: the share of the limit within a round, with depth 1 how many\ntimes its latency. Behind blocks of 1 MiB: \
-         the server's processor time for a GiB.\n\n| call | limit |",
-        limits.machine, limits.seconds,
+        "Machine: {}; {} for TCP, one file in the page cache. Loopback, two\nprocesses of one thread, on a processor each unless \
+         told otherwise, CRC on, release build, {} s for each cell, medians of\n{rounds} rounds in which all take turns. In \
+         brackets: the share of the limit within a round, with depth 1 how many times its\nlatency. Behind blocks of \
+         1 MiB: the server's processor time for a GiB.\n\n| call | limit |",
+        limits.machine, limits.congestion, limits.seconds,
     );
     WAYS.iter().for_each(|way| out += &format!(" {} |", way.told));
     out += "\n|---|---|---|---|---|---|\n";
@@ -218,7 +222,7 @@ pub(super) mod tests {
             ..Sample::default()
         };
         let row = Row { limit: vec![sample(1.0); 3], ways: vec![vec![sample(0.5); 3]; WAYS.len()] };
-        Limits { machine: Machine::default(), seconds: 1.0, rows: vec![row; LINES.len()] }
+        Limits { machine: Machine::default(), congestion: "cubic".into(), seconds: 1.0, rows: vec![row; LINES.len()] }
     }
 
     #[test]
