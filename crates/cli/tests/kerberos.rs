@@ -284,7 +284,7 @@ fn hostile_messages_change_nothing_for_others() {
             let is_garbage = reply[20..24] == words(&[4]);
             assert!(is_garbage || plain(&reply).unwrap()[4..8] != words(&[0]), "{} bytes", token.len());
         }
-        // A thousand a second that never go on, while somebody else is answered.
+        // Fifty at a time, as fast as they can be sent, that never go on; somebody else is answered meanwhile.
         let mut flood = Wire::to(&tcp);
         let mut slowest = Duration::ZERO;
         for _ in 0..20 {

@@ -113,9 +113,6 @@ impl Server {
     /// itself before it knows the flavour is answered in any (RFC 2623 section 2.3.2). Who may not use the export at
     /// all hears that instead.
     pub(crate) fn takes(&self, context: &CallContext, handle: &Handle, asks_of_root: bool) -> bool {
-        if !self.is_choosy {
-            return true;
-        }
         let Ok(opened) = self.open_handle(context, handle.as_slice()) else { return true };
         opened.is_taken || asks_of_root && opened.file == opened.file_system.root()
     }

@@ -2,7 +2,10 @@
 
 use anyhow::{Context as _, bail};
 
-/// The text with the part of this name replaced.
+/// Columns that lines of prose have at most.
+const COLUMNS: usize = 120;
+
+/// The text with the part of this name replaced, its prose wrapped.
 ///
 /// # Errors
 /// If the marks are not there exactly once and in their order.
@@ -13,7 +16,30 @@ pub(crate) fn replace(text: &str, name: &str, body: &str) -> anyhow::Result<Stri
     }
     let (before, rest) = text.split_once(&begin).context("no begin")?;
     let (_, after) = rest.split_once(&end).with_context(|| format!("the part {name:?} ends before it begins"))?;
-    Ok(format!("{before}{begin}{}\n{end}{after}", body.trim_end()))
+    let lines: Vec<_> = body.trim_end().lines().map(wrapped).collect();
+    Ok(format!("{before}{begin}{}\n{end}{after}", lines.join("\n")))
+}
+
+/// A line of prose as lines of at most so many columns. Tables and pictures stay as they are.
+fn wrapped(line: &str) -> String {
+    if line.starts_with(['|', '!']) {
+        return line.to_owned();
+    }
+    let mut out = String::new();
+    let mut columns = 0;
+    for word in line.split(' ') {
+        let wide = word.chars().count();
+        if columns > 0 && columns + 1 + wide > COLUMNS {
+            out.push('\n');
+            columns = 0;
+        } else if columns > 0 {
+            out.push(' ');
+            columns += 1;
+        }
+        out.push_str(word);
+        columns += wide;
+    }
+    out
 }
 
 #[cfg(test)]
@@ -27,6 +53,16 @@ mod tests {
         let new = replace(TEXT, "x", "new\n\n").unwrap();
         assert_eq!(new, "A\n<!-- begin: x -->\nnew\n<!-- end: x -->\nB\n");
         assert_eq!(replace(&new, "x", "old").unwrap(), TEXT);
+    }
+
+    #[test]
+    fn prose_is_wrapped_and_tables_are_not() {
+        let prose = "word ".repeat(60);
+        let text = replace(TEXT, "x", &format!("{prose}\n\n| {prose} |\n\n![{prose}](x)")).unwrap();
+        let long: Vec<_> = text.lines().filter(|line| line.chars().count() > COLUMNS).collect();
+        assert_eq!(long, [format!("| {prose} |"), format!("![{prose}](x)")]);
+        assert_eq!(text.matches("word").count(), 180);
+        assert_eq!(text.lines().nth(2).unwrap().len(), 24 * 5 - 1);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{
 };
 use anyhow::{Context, Result, bail};
 use std::{
+    ffi::OsStr,
     io::{ErrorKind, Read, Write},
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     process::{Child, Command, Stdio},
@@ -36,18 +37,25 @@ impl Drop for Peer {
     }
 }
 
-/// Measures requests and the stream, each for `time`; with `apart`, on a processor each.
-pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Report; 2]> {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
-    listener.set_nonblocking(true)?;
+/// Starts this program once more, as the other process of a measurement; with `apart`, on a processor each.
+pub(super) fn start_peer(arguments: &[&OsStr], apart: bool) -> Result<Peer> {
     let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.args(["bench", "--baseline-peer", &listener.local_addr()?.to_string(), "--block", &block.to_string()]);
+    command.arg("bench").args(arguments);
     if apart {
         let [own, others] = two_processors()?;
         command.args(["--cpu", &others.to_string()]);
         stay_on(own)?;
     }
-    let mut peer = Peer(command.stdin(Stdio::null()).spawn().context("starting the other process")?);
+    Ok(Peer(command.stdin(Stdio::null()).spawn().context("starting the other process")?))
+}
+
+/// Measures requests and the stream, each for `time`; with `apart`, on a processor each.
+pub(super) fn measure(block: usize, time: Duration, apart: bool) -> Result<[Report; 2]> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("listening on loopback")?;
+    listener.set_nonblocking(true)?;
+    let (at, octets) = (listener.local_addr()?.to_string(), block.to_string());
+    let arguments = ["--baseline-peer", &at, "--block", &octets].map(OsStr::new);
+    let mut peer = start_peer(&arguments, apart)?;
     let meter = CpuMeter::new(Some(peer.0.id()))?;
     let mut part = |kind: u8, op: &'static str, receive: fn(&mut TcpStream, &mut [u8]) -> Result<()>| {
         let mut stream = accept(&listener, &mut peer.0)?;

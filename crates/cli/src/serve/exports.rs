@@ -65,9 +65,8 @@ impl ExportOption {
         let mut parts = text.as_bytes().split(|octet| *octet == b',');
         let directory = parts.next().unwrap_or_default();
         if directory.is_empty() {
-            return bad(
-                "no directory stands before the first comma: write PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]",
-            );
+            return bad("no directory stands before the first comma: write \
+                 PATH[,pseudo=/NAME][,ro][,clients=CIDR][,sec=FLAVOURS]");
         }
         let (mut pseudo, mut read_only, mut clients, mut securities) = (None, false, Vec::new(), None);
         for part in parts {
@@ -84,8 +83,8 @@ impl ExportOption {
                 (b"sec", Some(_)) => return bad("sec= stands there twice: write sec=krb5p:krb5i for both"),
                 _ => {
                     return bad(format!(
-                        "{} is no option of an export: ro, pseudo=/NAME, clients=CIDR and sec=FLAVOURS are (a directory with a comma \
-                         in its path is exported by a symbolic link without one)",
+                        "{} is no option of an export: ro, pseudo=/NAME, clients=CIDR and sec=FLAVOURS are (a directory with \
+                         a comma in its path is exported by a symbolic link without one)",
                         shown(part)
                     ));
                 }

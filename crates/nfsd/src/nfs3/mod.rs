@@ -70,10 +70,12 @@ impl Execution {
 
     /// Whether the export of the file takes the call's flavour.
     fn takes(&self, procedure: &'static str, args: &impl About) -> bool {
+        if !self.server.is_choosy {
+            return true;
+        }
         let asks_of_root =
-            || [Procedure::GetAttributes, Procedure::FileSystemInfo].into_iter().any(|one| one.name() == procedure);
-        let takes = |handle| self.server.takes(&self.context, handle, asks_of_root());
-        !self.server.is_choosy || args.file().is_none_or(takes)
+            [Procedure::GetAttributes, Procedure::FileSystemInfo].map(Procedure::name).contains(&procedure);
+        args.file().is_none_or(|handle| self.server.takes(&self.context, handle, asks_of_root))
     }
 
     /// What a call is about, for who has to be warned.

@@ -215,6 +215,37 @@ async fn a_lost_connection_is_made_again_and_calls_are_sent_again_with_their_xid
     }
 }
 
+/// Makes messages that differ, and no more of them than it may.
+#[derive(Debug)]
+struct Differing(Mutex<std::ops::Range<u8>>);
+
+impl crate::Anew for Differing {
+    fn message(&self) -> Result<Payload, TransportError> {
+        let next = self.0.lock().unwrap().next();
+        let source = crate::ContextError::new("no more");
+        let octet = next.ok_or(TransportError::NotSigned { server: ADDRESS.into(), source })?;
+        Ok(Payload::from(Bytes::from(vec![octet; 44])))
+    }
+}
+
+/// GSS-2203-5.3.3.1-f: no message is sent twice.
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_messages_differ_is_made_anew_for_each_connection() {
+    let (connector, mut far) = prepared(3);
+    let (_, transport) = client_of(connector, ClientOptions::default()).await;
+    let anew: Option<Arc<dyn crate::Anew>> = Some(Arc::new(Differing(Mutex::new(1..2))));
+    let message = Payload::from(Bytes::from(vec![0; 44]));
+    let request = Request { xid: 5, message, reply: ReplyShape::inline(4), repeatable: false, anew };
+    let call = tokio::spawn(transport.call(request));
+    for octet in [0, 1] {
+        let mut record = [0; 48];
+        far.pop_front().unwrap().read_exact(&mut record).await.unwrap();
+        assert_eq!(record[4..], [octet; 44]);
+    }
+    // The second connection was dropped as well, and there is no third message.
+    assert!(matches!(call.await.unwrap(), Err(TransportError::NotSigned { .. })));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_call_that_nobody_waits_for_is_not_sent_again() {
     let (connector, mut far) = prepared(3);

@@ -10,21 +10,20 @@ mod peer;
 
 use super::{
     Op,
-    affinity::{stay_on, two_processors},
-    baseline::{Peer, accept},
+    baseline::{accept, start_peer},
     cpu::CpuMeter,
     load::Sample,
     report::Report,
 };
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 pub(super) use peer::peer;
 use rustix::net::sockopt::set_socket_send_buffer_size;
 use std::{
+    ffi::OsStr,
     fs::{File, OpenOptions},
     io::{Read, Write},
     net::{Ipv4Addr, TcpListener, TcpStream},
     path::Path,
-    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -90,19 +89,15 @@ pub(super) fn measure(path: &Path, work: Work, time: Duration, apart: bool) -> R
     // Connections have what their listener has.
     set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
     listener.set_nonblocking(true)?;
-    let mut command = Command::new(std::env::current_exe().context("finding this program")?);
-    command.arg("bench").arg("--limit").arg(path).args(["--op", work.op.name(), "--block", &work.block.to_string()]);
-    command.args(["--depth", &work.depth.to_string(), "--limit-peer", &listener.local_addr()?.to_string()]);
-    if apart {
-        let [own, others] = two_processors()?;
-        command.args(["--cpu", &others.to_string()]);
-        stay_on(own)?;
-    }
-    let mut peer = Peer(command.stdin(Stdio::null()).spawn().context("starting the other process")?);
+    let (at, block, depth) = (listener.local_addr()?.to_string(), work.block.to_string(), work.depth.to_string());
+    let more = ["--op", work.op.name(), "--block", &block, "--depth", &depth, "--limit-peer", &at].map(OsStr::new);
+    let arguments: Vec<_> = [OsStr::new("--limit"), path.as_os_str()].into_iter().chain(more).collect();
+    let mut peer = start_peer(&arguments, apart)?;
     let meter = CpuMeter::new(Some(peer.0.id()))?;
     let stream = accept(&listener, &mut peer.0)?;
-    let mut asking = Asking { stream, work, size, at: 0, asks: vec![0; REQUEST * work.depth], started: Vec::new() };
     let (begin, cpu) = (Instant::now(), meter.start()?);
+    let (asks, started) = (vec![0; REQUEST * work.depth], vec![begin; work.depth]);
+    let mut asking = Asking { stream, work, size, at: 0, asks, started };
     let sample = match work.is_small() {
         true => asking.small(begin + time)?,
         false => asking.large(begin + time)?,
@@ -129,7 +124,7 @@ struct Asking {
     /// Which octets are asked for next.
     at: u64,
     asks: Vec<u8>,
-    /// When what is under way was asked for, oldest first from [`Self::small`]'s and [`Self::large`]'s count on.
+    /// When each request that is under way was made, as many as the depth, each in the place of its number.
     started: Vec<Instant>,
 }
 
@@ -165,7 +160,6 @@ impl Asking {
         let mut room = vec![0; answer * depth];
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut done, mut have) = (0, 0, 0);
-        self.started = vec![now; depth];
         loop {
             let first = sent;
             while now < end && sent - done < depth {
@@ -199,7 +193,6 @@ impl Asking {
         let mut room = vec![7; block * depth];
         let (mut sample, mut now) = (Sample::new(), Instant::now());
         let (mut sent, mut done) = (0, 0);
-        self.started = vec![now; depth];
         loop {
             let first = sent;
             while now < end && sent - done < depth {
@@ -213,7 +206,7 @@ impl Asking {
                     now = Instant::now();
                 }
             }
-            if op == Op::Read {
+            if op != Op::Write {
                 self.send(first, sent)?;
             }
             if sent == done {
@@ -221,9 +214,8 @@ impl Asking {
             }
             let slot = done % depth;
             match op {
-                Op::Read => frame::receive(&self.stream, &mut room[slot * block..][..block])?,
                 Op::Write => self.stream.read_exact(&mut [0; ANSWER])?,
-                Op::Null | Op::Getattr => bail!("{} is small", op.name()),
+                _ => frame::receive(&self.stream, &mut room[slot * block..][..block])?,
             }
             now = Instant::now();
             sample.record(now - self.started[slot], block as u64);
