@@ -31,6 +31,7 @@ mod config;
 mod fabric;
 mod listener;
 mod net;
+mod overlap;
 pub mod protocol;
 mod queue_pair;
 mod tap;

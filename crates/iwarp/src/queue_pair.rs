@@ -1,14 +1,15 @@
 //! The queue pair: the driver that moves octets between one TCP socket and one [`Endpoint`].
 //!
 //! It has no task of its own: everything happens in [`QueuePair::poll`], on the caller's thread. Each turn writes what
-//! is ready with one vectored write and reads what has come with one vectored read, payload from and to its place. A
-//! read or write that the socket served in part tells that it is drained or full; the readiness is cleared in the same
+//! is ready with one vectored write and reads what has come with one vectored read, payload from and to its place.
+//! While many completions are told, what is posted meanwhile leaves in parts ([`Overlap`]). A read or write that the socket served in part tells that it is drained or full; the readiness is cleared in the same
 //! step, so that no system call is spent on being told so.
 
 use crate::{
     config::NUDGE_DELAYS,
     fabric::Shared,
     net::{Wire, is_passing},
+    overlap::Overlap,
     protocol::{Endpoint, Phase},
     tap::Direction,
 };
@@ -40,6 +41,7 @@ pub(crate) struct IwarpQueuePair {
     /// Writing has failed. What was received before may still say why.
     mute: Option<String>,
     spin: Spin,
+    overlap: Overlap,
 }
 
 /// The indices of `owes`: taking octets, sending octets that are due, ending, saying anything at all.
@@ -60,14 +62,16 @@ impl IwarpQueuePair {
             timer: None,
             mute: None,
             spin: Spin::default(),
+            overlap: Overlap::default(),
         }
     }
 
     /// Writes until nothing is left or the socket is full. Says whether anything has changed.
     fn pump_out(&mut self, cx: &mut Context<'_>) -> bool {
-        let IwarpQueuePair { wire: Some(Wire { stream, tap }), endpoint, mute, owes, .. } = self else {
+        let IwarpQueuePair { wire: Some(Wire { stream, tap }), endpoint, mute, owes, overlap, .. } = self else {
             return false;
         };
+        overlap.wrote();
         let mut changed = false;
         while mute.is_none() && endpoint.has_output() {
             match stream.poll_write_ready(cx) {
@@ -113,7 +117,8 @@ impl IwarpQueuePair {
 
     /// Reads once. Says whether anything has changed.
     fn pump_in(&mut self, cx: &mut Context<'_>) -> bool {
-        let IwarpQueuePair { shared, wire: Some(Wire { stream, tap }), endpoint, owes, spin, .. } = self else {
+        let IwarpQueuePair { shared, wire: Some(Wire { stream, tap }), endpoint, owes, spin, overlap, .. } = self
+        else {
             return false;
         };
         loop {
@@ -154,6 +159,7 @@ impl IwarpQueuePair {
                     owes[SENDING] = None;
                     spin.heard();
                     endpoint.read(octets);
+                    overlap.came(endpoint.completions());
                 }
                 (None, Err(error)) if is_passing(&error) => continue,
                 (None, Err(error)) => endpoint.broken(error.to_string()),
@@ -229,6 +235,7 @@ impl QueuePair for IwarpQueuePair {
     }
 
     fn post_send(&mut self, send: Send) -> Result<(), Refused<Send>> {
+        self.overlap.posted();
         self.endpoint.post_send(send)
     }
 
@@ -254,6 +261,9 @@ impl QueuePair for IwarpQueuePair {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Completion> {
         loop {
+            if self.overlap.is_due() && self.endpoint.has_completion() {
+                self.pump_out(cx);
+            }
             if let Some(completion) = self.endpoint.next_completion() {
                 if let Completion::Closed { reason } = &completion {
                     tracing::debug!(local = %self.info.local, peer = %self.info.peer, %reason, "closed");

@@ -9,6 +9,7 @@
 //!   transport of several.
 //! * [`udp`] answers and makes calls in datagrams, for the small programs around NFS that are asked so.
 //! * [`outage`] says when a client's transport connects again, and when it gives up; for those who write transports.
+//! * [`overlap`] says when a transport stops in the middle of what has come, so that both ends work at a time.
 //! * [`gss`] is the flavour by which callers prove who they are, on both sides.
 //! * [`rpcbind`] registers and finds services; [`portmap`] is a portmapper of the program's own.
 //!
@@ -26,6 +27,7 @@ pub mod gss;
 mod message;
 mod netid;
 pub mod outage;
+pub mod overlap;
 mod peek;
 pub mod portmap;
 mod router;

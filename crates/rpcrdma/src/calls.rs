@@ -202,6 +202,10 @@ impl Calls {
         Self { calls: BTreeMap::new(), by_xid: HashMap::new(), pool, server, xids }
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }

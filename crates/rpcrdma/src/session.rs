@@ -24,6 +24,7 @@ use lender::Lender;
 use rpcrdma_engine::{Answer, CallId, Config, Endpoint, ExposureId, Negotiated, Pieces, PrivateData, RequestId, Sink};
 use rpcrdma_env::{Allocator, BoxFuture, Env, Timestamp};
 use rpcrdma_fabric::{CloseReason, Completion, FenceCause, Lent, QueuePair, Read, Token, WorkError, WorkKind};
+use rpcrdma_oncrpc::overlap::is_part;
 use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
@@ -58,6 +59,8 @@ pub(crate) struct Session {
     /// Calls that are executed when the peer has taken more of what was answered.
     delivered: VecDeque<Delivered>,
     untaken: Untaken,
+    /// Callers who have been told of their reply, and have not had their turn since.
+    told: usize,
     /// When the queue pair is dropped if it has not closed.
     closing: Option<Timestamp>,
     /// When the queue pair is dropped if it has refused memory because the connection is closed, and the end does not
@@ -154,6 +157,7 @@ impl Session {
             stall,
             delivered: VecDeque::new(),
             untaken: Untaken::default(),
+            told: 0,
             closing: None,
             refused: None,
             error: None,
@@ -274,6 +278,12 @@ impl Session {
                 if !extended && !service.as_ref().is_some_and(Service::has_ready) && !self.may_execute() {
                     break;
                 }
+            }
+            if is_part(self.told, self.told + calls.len()) {
+                // Who was told calls again meanwhile, and the peer begins with that.
+                self.told = 0;
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
             }
             match self.qp.poll(cx) {
                 Poll::Ready(Completion::Closed { reason }) => return Poll::Ready(self.over(reason, service)),

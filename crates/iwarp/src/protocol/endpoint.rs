@@ -371,6 +371,11 @@ impl Endpoint {
         }
     }
 
+    /// Completions of what has happened that are not told yet.
+    pub fn completions(&self) -> usize {
+        self.inbound.events.len()
+    }
+
     /// Whether [`next_completion`](Self::next_completion) has something.
     pub fn has_completion(&self) -> bool {
         !self.inbound.events.is_empty() || (matches!(self.phase, Phase::Over(_)) && !self.closed_said)

@@ -74,6 +74,9 @@ pub(crate) struct RecordReader {
     last: bool,
     received: u64,
     records: u64,
+    /// How many records were complete before and after the latest read.
+    before: u64,
+    read_at: u64,
 }
 
 impl RecordReader {
@@ -89,6 +92,8 @@ impl RecordReader {
             last: false,
             received: 0,
             records: 0,
+            before: 0,
+            read_at: 0,
         }
     }
 
@@ -100,6 +105,11 @@ impl RecordReader {
     /// Records that are complete. Parts are no progress: half a record holds memory, however slowly the rest comes.
     pub(crate) fn records(&self) -> u64 {
         self.records
+    }
+
+    /// How many records have come together: those of the latest read so far, or of the one before if they were more.
+    pub(crate) fn together(&self) -> usize {
+        usize::try_from((self.records - self.read_at).max(self.read_at - self.before)).unwrap_or(usize::MAX)
     }
 
     /// Whether the peer owes the rest of a record. It does not while we owe it memory; but whoever holds memory already
@@ -158,6 +168,7 @@ impl RecordReader {
                         }
                         *filled += octets;
                         self.received += octets as u64;
+                        (self.before, self.read_at) = (self.read_at, self.records);
                         continue;
                     }
                     let len = *len;
@@ -228,6 +239,7 @@ impl RecordReader {
         let read = pin!(io.read_buf(&mut self.stage));
         let octets = ready!(read.poll(cx)).map_err(|error| RecordError::Io(Arc::new(error)))?;
         self.received += octets as u64;
+        (self.before, self.read_at) = (self.read_at, self.records);
         Poll::Ready(Ok(octets))
     }
 }

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     Begun, CallContext, Connection, GoneSignal, Handler, Limits, Outcome, TransportKind,
+    overlap::is_part,
     peek::{Direction, peek_direction},
 };
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -148,6 +149,7 @@ pub fn serve<T: AsyncRead + AsyncWrite + Send + Unpin>(
         io,
         reader,
         writer: RecordWriter::default(),
+        unsent: 0,
         calls: FuturesUnordered::new(),
         held: VecDeque::new(),
         reverse,
@@ -176,6 +178,8 @@ struct Driver<T> {
     io: T,
     reader: RecordReader,
     writer: RecordWriter,
+    /// Replies that have not been handed to the stream.
+    unsent: usize,
     calls: FuturesUnordered<BoxFuture<'static, Outcome>>,
     /// Calls that were read on the way to a reply, and are executed when others have ended.
     held: VecDeque<Stream>,
@@ -222,14 +226,17 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
                 match self.reader.poll_record(Pin::new(&mut self.io), cx) {
                     Poll::Ready(Ok(Some(message))) => {
                         self.received(message, cx);
-                        continue;
+                        if !is_part(self.unsent, self.reader.together()) {
+                            continue;
+                        }
                     }
                     Poll::Ready(Ok(None)) => self.read_to_the_end(),
                     Poll::Ready(Err(error)) => self.end(error.into()),
                     Poll::Pending => read_all = true,
                 }
             }
-            // Replies that are ready together leave together.
+            // Replies that are ready together leave together, or in parts: the client begins with the first meanwhile.
+            self.unsent = 0;
             if self.ended.is_none()
                 && let Poll::Ready(Err(error)) = self.writer.poll_flush(Pin::new(&mut self.io), cx)
             {
@@ -304,6 +311,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Driver<T> {
         if let Outcome::Reply(reply) = outcome
             && self.ended.is_none()
         {
+            self.unsent += 1;
             self.writer.push(&reply);
         }
     }

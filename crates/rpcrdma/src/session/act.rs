@@ -102,6 +102,7 @@ impl Session {
         match action {
             Action::Complete { call, reply } => {
                 self.replied = true;
+                self.told += 1;
                 self.tell(calls.complete(call, reply));
             }
             // The call is kept for another connection.

@@ -8,6 +8,7 @@ use super::{
 use crate::{
     Limits, Reply,
     outage::Standing,
+    overlap::is_part,
     peek::{Direction, peek_direction},
     tcp::{
         Io, RecordError,
@@ -68,6 +69,8 @@ pub(super) struct Link<'a> {
     /// the timer.
     timer: Option<(Watch, (Timestamp, u64), BoxFuture<'static, ()>)>,
     commands_open: bool,
+    /// Callers who have been told of their reply, and have not had their turn since.
+    told: usize,
     /// The server has answered on this connection.
     answered: bool,
     started: Timestamp,
@@ -95,6 +98,7 @@ impl<'a> Link<'a> {
             writer,
             timer: None,
             commands_open: true,
+            told: 0,
             answered: false,
             started,
             heard: 0,
@@ -131,6 +135,7 @@ impl<'a> Link<'a> {
             }
         }
         self.answer(cx);
+        self.told = 0;
         // What a server has sent before it closed is read even where nothing can be sent to it any more.
         let flushed = self.writer.poll_flush(Pin::new(&mut *self.io), cx);
         loop {
@@ -138,6 +143,11 @@ impl<'a> Link<'a> {
                 Poll::Ready(Ok(Some(record))) => {
                     if let Err(rule) = self.receive(record, cx) {
                         return Poll::Ready(End::Violation(rule));
+                    }
+                    if is_part(self.told, self.told + self.driver.calls.len()) {
+                        // Who was told calls again meanwhile, and the server begins with that.
+                        cx.waker().wake_by_ref();
+                        break;
                     }
                 }
                 Poll::Ready(Ok(None) | Err(RecordError::Truncated)) => return Poll::Ready(End::Lost(Lost::Closed)),
@@ -225,6 +235,7 @@ impl<'a> Link<'a> {
             tracing::debug!(%server, calls, "the server has answered a health check: it is slow");
         }
         if let Some(Outstanding { command, sent }) = self.driver.take(xid) {
+            self.told += 1;
             command.answer(Reply { stream: record, retransmitted: sent > 1 });
         }
         Ok(())

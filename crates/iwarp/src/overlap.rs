@@ -1,0 +1,61 @@
+//! When what is posted leaves before the rest of what has come is told.
+//!
+//! Who has many calls or answers at hand could handle all of them and let everything that follows leave with one write.
+//! Both ends would do so in turn then: while one works the other has nothing to do, and each waits for the other's whole
+//! batch. So a batch leaves in quarters, and both ends work at the same time.
+
+/// Parts in which what follows from one read leaves.
+const PARTS: usize = 4;
+
+/// Counts what a read has brought, and what was posted since the last write.
+#[derive(Debug, Default)]
+pub(crate) struct Overlap {
+    came: usize,
+    posted: usize,
+}
+
+impl Overlap {
+    /// A read has brought so many completions.
+    pub(crate) fn came(&mut self, completions: usize) {
+        self.came = completions;
+    }
+
+    /// A Send was posted.
+    pub(crate) fn posted(&mut self) {
+        self.posted += 1;
+    }
+
+    /// What was posted has been written, or waits for the socket.
+    pub(crate) fn wrote(&mut self) {
+        self.posted = 0;
+    }
+
+    /// Whether a part is complete.
+    pub(crate) fn is_due(&self) -> bool {
+        self.posted > 0 && self.posted * PARTS >= self.came
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_leaves_in_quarters_and_a_single_answer_at_once() {
+        let mut overlap = Overlap::default();
+        assert!(!overlap.is_due(), "nothing is posted");
+        overlap.came(32);
+        let mut written = Vec::new();
+        for answer in 1..=32 {
+            overlap.posted();
+            if overlap.is_due() {
+                written.push(answer);
+                overlap.wrote();
+            }
+        }
+        assert_eq!(written, [8, 16, 24, 32]);
+        overlap.came(1);
+        overlap.posted();
+        assert!(overlap.is_due());
+    }
+}
