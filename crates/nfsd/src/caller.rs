@@ -30,7 +30,7 @@ pub struct Caller {
 impl Caller {
     /// A user without supplementary groups, on this host itself.
     pub fn new(uid: u32, gid: u32) -> Self {
-        Self { uid, gid, groups: Arc::new([]), origin: Origin::LOCAL }
+        Self { uid, gid, groups: Arc::default(), origin: Origin::LOCAL }
     }
 
     /// The superuser.
@@ -113,7 +113,11 @@ impl Identities {
             0 if squash_root => self.anonymous_gid,
             other => other,
         };
-        let groups: Arc<[u32]> = groups.iter().copied().map(group).collect();
+        let groups = match groups.is_empty() {
+            // All of them share one that is empty.
+            true => Arc::default(),
+            false => groups.iter().copied().map(group).collect(),
+        };
         Caller { uid, gid: group(gid), groups, origin: Origin::LOCAL }
     }
 

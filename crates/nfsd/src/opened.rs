@@ -1,7 +1,7 @@
 //! What handles and names above the exports lead to: a file, in which export, and as whom.
 
 use crate::{
-    Caller, Export, Fault, FileId, FileSystem, Identities, Origin, Securities, Squash,
+    Caller, Export, Fault, FileId, FileSystem, Identities, Origin, ReadData, Securities, Squash, Told, Via,
     claims::{Access, Asker, Client, FileKey, Kind, Using},
     handle::Target,
     nfs3,
@@ -10,6 +10,7 @@ use crate::{
     server::Server,
 };
 use bytes::Bytes;
+use rpcrdma_env::Buffer;
 use rpcrdma_nfs::{
     attr::Attributes,
     v3::{Handle, Status, Verifier},
@@ -35,7 +36,23 @@ pub(crate) struct Opened {
 impl Opened {
     /// The file's attributes.
     pub(crate) async fn attributes(&self) -> Result<Attributes, Fault> {
-        self.file_system.attributes(self.caller.clone(), self.file).await
+        match self.file_system.attributes_at_once(self.file) {
+            Some(attributes) => attributes,
+            None => self.file_system.attributes(self.caller.clone(), self.file).await,
+        }
+    }
+
+    /// The file's size, if it can be told at once.
+    pub(crate) fn size_at_once(&self) -> Option<u64> {
+        self.file_system.attributes_at_once(self.file)?.ok().map(|attributes| attributes.size)
+    }
+
+    /// Reads at most `count` octets from `offset` into `buffer`, which holds as many.
+    pub(crate) async fn read(&self, via: Via, offset: u64, count: usize, buffer: Buffer) -> Told<ReadData> {
+        match self.file_system.read_at_once(&via, offset, count, buffer) {
+            Ok(read) => Ok(read),
+            Err(buffer) => self.file_system.read(via, offset, count, buffer).await,
+        }
     }
 }
 

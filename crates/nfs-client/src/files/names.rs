@@ -39,7 +39,7 @@ impl fmt::Debug for Handle {
 
 impl From<v3::Handle> for Handle {
     fn from(handle: v3::Handle) -> Self {
-        Self(handle.into_bytes())
+        Self(handle.to_bytes())
     }
 }
 

@@ -89,7 +89,7 @@ impl Call for Read {
     fn reply_shape(&self) -> ReplyShape {
         let data = usize::try_from(self.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
         let rest = sizes::STATUS + sizes::OPTIONAL_ATTRIBUTES + 3 * sizes::WORD;
-        ReplyShape { max_len: rest + padded(data), items: vec![ItemRoom::new(data)].into() }
+        ReplyShape { max_len: rest + padded(data), items: [ItemRoom::new(data)].into() }
     }
 }
 

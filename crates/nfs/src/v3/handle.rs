@@ -2,14 +2,20 @@
 
 use bytes::Bytes;
 use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder};
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 
 /// The most octets in a handle (`NFS3_FHSIZE`).
 pub const MAX_HANDLE_OCTETS: usize = 64;
 
-/// A file handle (`nfs_fh3`): a length word and up to 64 octets.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Handle(Bytes);
+/// A file handle (`nfs_fh3`): a length word and up to 64 octets. It needs no memory of its own.
+#[derive(Clone)]
+pub struct Handle {
+    len: u8,
+    octets: [u8; MAX_HANDLE_OCTETS],
+}
 
 /// A handle of more than 64 octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,52 +38,65 @@ impl Handle {
     /// # Errors
     /// If there are more than 64.
     pub fn new(octets: &[u8]) -> Result<Self, HandleTooLong> {
-        if octets.len() > MAX_HANDLE_OCTETS {
-            return Err(HandleTooLong { octets: octets.len() });
+        let mut handle = Self { len: octets.len() as u8, octets: [0; MAX_HANDLE_OCTETS] };
+        match handle.octets.get_mut(..octets.len()) {
+            Some(room) => room.copy_from_slice(octets),
+            None => return Err(HandleTooLong { octets: octets.len() }),
         }
-        Ok(Self(Bytes::copy_from_slice(octets)))
+        Ok(handle)
     }
 
     /// The octets.
     pub fn as_slice(&self) -> &[u8] {
-        &self.0
+        self.octets.get(..usize::from(self.len)).unwrap_or_default()
     }
 
-    /// The octets, shared.
-    pub fn into_bytes(self) -> Bytes {
-        self.0
+    /// A copy of the octets.
+    pub fn to_bytes(&self) -> Bytes {
+        Bytes::copy_from_slice(self.as_slice())
+    }
+}
+
+impl PartialEq for Handle {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_slice() == other.as_slice()
+    }
+}
+
+impl Eq for Handle {}
+
+impl Hash for Handle {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.as_slice().hash(state);
     }
 }
 
 impl TryFrom<Bytes> for Handle {
     type Error = HandleTooLong;
 
-    /// A handle of these octets, shared: whoever keeps it keeps them.
+    /// A handle of these octets.
     fn try_from(octets: Bytes) -> Result<Self, HandleTooLong> {
-        match octets.len() {
-            len if len > MAX_HANDLE_OCTETS => Err(HandleTooLong { octets: len }),
-            _ => Ok(Self(octets)),
-        }
+        Self::new(&octets)
     }
 }
 
 impl fmt::Debug for Handle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Handle(")?;
-        self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
+        self.as_slice().iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
         f.write_str(")")
     }
 }
 
 impl Encode for Handle {
     fn encode(&self, encoder: &mut Encoder) {
-        encoder.opaque(&self.0);
+        encoder.opaque(self.as_slice());
     }
 }
 
 impl Decode for Handle {
-    /// Copies the octets, so that a handle that is kept does not keep the message.
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
-        decoder.opaque(MAX_HANDLE_OCTETS).map(|octets| Self(Bytes::copy_from_slice(&octets)))
+        let octets = decoder.opaque(MAX_HANDLE_OCTETS)?;
+        Self::new(&octets).map_err(|_| decoder.bad_value(octets.len() as u32, "length of a file handle"))
     }
 }

@@ -189,8 +189,12 @@ impl FileSystem for DirectoryFs {
         Features { max_links: MAX_LINKS, max_name_octets, clone_octets, acls, xattrs, ..Features::default() }
     }
 
-    fn size_hint(&self, file: FileId) -> Option<u64> {
-        self.inner.attributes_now(file).and_then(Result::ok).map(|attributes| attributes.size)
+    fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
+        self.inner.attributes_now(file)
+    }
+
+    fn read_at_once(&self, via: &Via, offset: u64, count: usize, buffer: Buffer) -> Result<ReadData, Buffer> {
+        self.inner.read_now(via, offset, count, buffer)
     }
 
     fn attributes(&self, caller: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {

@@ -96,10 +96,20 @@ pub trait FileSystem: Send + Sync {
         None
     }
 
-    /// The size of a file, if it can be told at once. Spares a read the memory for octets that are not there.
-    fn size_hint(&self, file: FileId) -> Option<u64> {
+    /// Attributes, if they can be told without waiting: [`attributes`](Self::attributes) without the cost of a future.
+    /// Spares a read the memory for octets that are not there.
+    fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
         let _ = file;
         None
+    }
+
+    /// [`read`](Self::read) of octets that are in memory, without the cost of a future. Otherwise the buffer comes back.
+    ///
+    /// # Errors
+    /// If there may be something to wait for, or to complain of: then `read` is to be asked.
+    fn read_at_once(&self, via: &Via, offset: u64, count: usize, buffer: Buffer) -> Result<ReadData, Buffer> {
+        let _ = (via, offset, count);
+        Err(buffer)
     }
 
     /// How often data that was written and not committed may have been lost since the file system was opened. The write

@@ -154,16 +154,13 @@ impl FileSystem for MemoryFs {
         }
     }
 
-    fn size_hint(&self, file: FileId) -> Option<u64> {
+    fn attributes_at_once(&self, file: FileId) -> Option<Result<Attributes, Fault>> {
         let tree = self.lock();
-        let number = tree.number(file).ok()?;
-        tree.attributes(number).map(|attributes| attributes.size)
+        Some(tree.number(file).and_then(|number| tree.attributes(number).ok_or(Fault::Stale)))
     }
 
     fn attributes(&self, _: Caller, file: FileId) -> BoxFuture<'_, Result<Attributes, Fault>> {
-        let tree = self.lock();
-        let attributes = tree.number(file).and_then(|number| tree.attributes(number).ok_or(Fault::Stale));
-        Box::pin(ready(attributes))
+        Box::pin(ready(self.attributes_at_once(file).unwrap_or(Err(Fault::Stale))))
     }
 
     fn host_lease(&self, _: &Arc<dyn OpenFile>, _: Kind, _: Broken) -> Result<HostLease, Fault> {

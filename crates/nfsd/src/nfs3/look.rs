@@ -83,14 +83,14 @@ impl Execution {
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(max);
         // Asking costs as much as a small read.
         if count > UNASKED_READ_OCTETS
-            && let Some(size) = opened.file_system.size_hint(opened.file)
+            && let Some(size) = opened.size_at_once()
         {
             let left = size.saturating_sub(args.offset);
             count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         }
         let buffer = self.buffer(count).await;
         let via = Via::caller(opened.caller.clone(), opened.file);
-        let read = opened.file_system.read(via, args.offset, count, buffer).await.map_err(failure)?;
+        let read = opened.read(via, args.offset, count, buffer).await.map_err(failure)?;
         Ok(v3::ReadOk { attributes: read.attributes.map(Into::into), end: read.end, data: read.buffer.freeze() })
     }
 

@@ -104,13 +104,13 @@ impl Compound {
         let room = (room.saturating_sub(READ_RESULTS_OCTETS) & !3).max(4);
         let mut count = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS).min(room);
         if count > UNASKED_READ_OCTETS
-            && let Some(size) = file.file_system.size_hint(file.file)
+            && let Some(size) = file.size_at_once()
         {
             let left = size.saturating_sub(args.offset);
             count = count.min(usize::try_from(left).unwrap_or(usize::MAX));
         }
         let buffer = self.buffer(count).await?;
-        let read = file.file_system.read(via, args.offset, count, buffer).await;
+        let read = file.read(via, args.offset, count, buffer).await;
         self.was_read(&file, read).await
     }
 

@@ -100,7 +100,7 @@ impl Compound {
         // Pieces take no more room than all of it as data would, for which the client has room.
         let octets = room.saturating_sub(READ_PLUS_OCTETS).min(PIECE_OCTETS + padded(count));
         let budget = PieceBudget::new(count as u64, octets, PIECE_OCTETS, MAX_PIECES);
-        let left = file.file_system.size_hint(file.file).map(|size| size.saturating_sub(args.offset));
+        let left = file.size_at_once().map(|size| size.saturating_sub(args.offset));
         let wanted = left.map_or(usize::MAX, |left| usize::try_from(left).unwrap_or(usize::MAX)).min(budget.data());
         let buffer = self.buffer(wanted).await?;
         let read = match file.file_system.read_sparse(via, args.offset, budget, buffer).await {
