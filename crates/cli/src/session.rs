@@ -20,7 +20,7 @@ use rpcrdma_fabric::pool::Pool;
 use rpcrdma_nfs::{mount, v3, v4};
 use rpcrdma_nfs_client::{
     Error, Files, Found, Handle, Mount, Nfs3, Transfer, split_export,
-    v4::{Callbacks, Nfs4},
+    v4::{self as v4_client, Callbacks, Nfs4},
 };
 use rpcrdma_oncrpc::{
     Client, ClientFlavour, ClientTransport, Netid, NoAuth,
@@ -116,7 +116,7 @@ impl Sessions {
         let flavour = self.identities.of(url)?.flavour();
         let client = Client::new(carried.transport.clone(), flavour, v4::PROGRAM, v4::VERSION);
         match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
-            Ok(nfs) => Ok((self.session_4(url, server, nfs, carried.pool).await?, url.path.clone())),
+            Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() => {
                 let why = anyhow::Error::from(why);
                 let session = async { self.session_3(url, self.mount(url, address).await?, carried).await };
@@ -130,12 +130,12 @@ impl Sessions {
     }
 
     /// A session of version 4: nothing but NFS's own port.
-    async fn session_4(&self, url: &NfsUrl, server: SocketAddr, nfs: Nfs4, pool: Pool) -> Result<Session> {
+    async fn session_4(&self, url: &NfsUrl, server: SocketAddr, nfs: Nfs4, pool: Pool) -> Result<(Session, Vec<u8>)> {
         ending::later(&nfs);
         // Ends with the runtime.
         tokio::spawn(nfs.driver());
-        let root = match nfs.root().await {
-            Ok(root) => root,
+        let (root, export) = match top(&nfs, &url.path).await {
+            Ok(top) => top,
             Err(error) => {
                 let error = explained(url, error.into(), Some(&nfs), &url.path).await;
                 return Err(error.context(format!("asking {server} for its root")));
@@ -144,7 +144,8 @@ impl Sessions {
         let spoken = Spoken::V4(nfs.minor());
         let (root, files) = (Handle::from(&root.file), Files::from(nfs));
         let transfer = files.transfer(&root).await?;
-        Ok(Session { files, root, transfer, pool, export: b"/".to_vec(), url: url.clone(), spoken })
+        let path = below(&export, &url.path).unwrap_or(&url.path).to_vec();
+        Ok((Session { files, root, transfer, pool, export, url: url.clone(), spoken }, path))
     }
 
     async fn session_3(&self, url: &NfsUrl, mounted: Mounted, carried: Carried) -> Result<(Session, Vec<u8>)> {
@@ -324,6 +325,28 @@ impl Session {
         let is_same = place(&self.url) == place(url) && carried(&self.url) == carried(url);
         is_same && callers(&self.url) == callers(url) && url.version.allows(self.spoken)
     }
+}
+
+/// Where a session of version 4 begins: at the server's root, or where that takes another flavour than the session's at
+/// the first file on the way that takes it.
+async fn top(nfs: &Nfs4, path: &[u8]) -> Result<(v4_client::Found, Vec<u8>), v4_client::Error> {
+    let refused = match nfs.root().await {
+        Err(error) if error.status() == Some(v4::Status::WRONGSEC) => error,
+        root => return Ok((root?, b"/".to_vec())),
+    };
+    let names: Vec<_> = path.split(|octet| *octet == b'/').filter(|name| !name.is_empty() && *name != b".").collect();
+    if names.contains(&&b".."[..]) {
+        return Err(refused);
+    }
+    for len in 1..=names.len() {
+        let on_way: Vec<_> = names[..len].iter().map(|name| v4::Name::from(*name)).collect();
+        match nfs.lookup_from_root(&on_way).await {
+            Err(error) if error.status() == Some(v4::Status::WRONGSEC) => {}
+            Err(_) => return Err(refused),
+            Ok(found) => return Ok((found, [b"/", &names[..len].join(&b'/')[..]].concat())),
+        }
+    }
+    Err(refused)
 }
 
 /// The part of `path` below `export`, if it lies there.

@@ -6,6 +6,8 @@ mod commands;
 mod common;
 #[path = "kerberos/house.rs"]
 mod house;
+#[path = "kerberos/names.rs"]
+mod names;
 #[path = "kerberos/trouble.rs"]
 mod trouble;
 
