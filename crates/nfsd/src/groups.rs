@@ -20,9 +20,9 @@ use std::{
 use tokio::sync::oneshot;
 
 /// How many users are known at a time.
-pub const MAX_USERS: usize = 4_096;
+const MAX_USERS: usize = 4_096;
 /// For how long what was told of a user is believed.
-pub const LIFETIME: Duration = Duration::from_secs(300);
+const LIFETIME: Duration = Duration::from_secs(300);
 /// How many users are asked for at a time.
 const AT_ONCE: usize = 2;
 
