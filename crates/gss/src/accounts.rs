@@ -28,6 +28,18 @@ impl Names for Accounts {
     }
 }
 
+impl Accounts {
+    /// All groups of the user of this number, his own first; none if there is no such user, or nobody can tell.
+    pub fn groups_of(self, uid: u32) -> Vec<u32> {
+        // SAFETY: all that is written to is as long as is said.
+        let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
+        // SAFETY: the name of an entry that was found ends in a zero.
+        let found = entry(ask, |entry| (entry.pw_gid, unsafe { CStr::from_ptr(entry.pw_name) }.to_owned()));
+        let all = found.and_then(|(gid, name)| Some([&[gid], &groups(&name, gid)?[..]].concat()));
+        all.unwrap_or_default()
+    }
+}
+
 fn find(name: &CStr) -> Option<GssUser> {
     let (uid, gid) = numbers(name)?;
     Some(GssUser { uid, gid, groups: groups(name, gid)?.into() })
@@ -35,13 +47,21 @@ fn find(name: &CStr) -> Option<GssUser> {
 
 /// The numbers of a user and of his group; `None` if there is none of that name, or nobody can tell.
 fn numbers(name: &CStr) -> Option<(u32, u32)> {
+    // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
+    let ask = |entry, memory, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, memory, len, found) };
+    entry(ask, |entry| (entry.pw_uid, entry.pw_gid))
+}
+
+/// What is taken of the entry that a function of C's finds, with as much memory as that takes. The function is given
+/// where the entry goes, memory for what it points to with its length, and where it is told whether it was found.
+fn entry<T>(
+    ask: impl Fn(*mut libc::passwd, *mut c_char, usize, *mut *mut libc::passwd) -> c_int,
+    take: impl FnOnce(&libc::passwd) -> T,
+) -> Option<T> {
     let mut memory: Vec<c_char> = vec![0; 1024];
     loop {
         let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), null_mut());
-        // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
-        let status = unsafe {
-            libc::getpwnam_r(name.as_ptr(), entry.as_mut_ptr(), memory.as_mut_ptr(), memory.len(), &mut found)
-        };
+        let status = ask(entry.as_mut_ptr(), memory.as_mut_ptr(), memory.len(), &mut found);
         if status == libc::ERANGE && memory.len() < MAX_ENTRY {
             memory.resize(memory.len() * 2, 0);
             continue;
@@ -49,9 +69,8 @@ fn numbers(name: &CStr) -> Option<(u32, u32)> {
         if status != 0 || found.is_null() {
             return None;
         }
-        // SAFETY: the entry was found, and so is written.
-        let entry = unsafe { entry.assume_init() };
-        return Some((entry.pw_uid, entry.pw_gid));
+        // SAFETY: the entry was found, and so is written; the memory that it points to is there until `take` is done.
+        return Some(take(unsafe { entry.assume_init_ref() }));
     }
 }
 
@@ -99,6 +118,19 @@ mod tests {
             expected.sort_unstable();
             assert_eq!(all, expected, "{name}");
         }
+    }
+
+    #[test]
+    fn groups_are_found_by_number() {
+        for name in ["root", "daemon", "nobody"] {
+            let mut groups = Accounts.groups_of(id("-u", name)[0]);
+            let mut expected = id("-G", name);
+            assert_eq!(groups.first(), expected.first(), "{name}: his own first");
+            groups.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(groups, expected, "{name}");
+        }
+        assert_eq!(Accounts.groups_of(3_999_999_999), Vec::<u32>::new());
     }
 
     #[test]

@@ -41,6 +41,8 @@ mod credential;
 mod error;
 mod establish;
 mod kerberos;
+mod keytab;
+mod map;
 mod name;
 mod octets;
 #[cfg(feature = "realm")]
@@ -54,6 +56,8 @@ pub use credential::Credential;
 pub use error::{Error, Kind, LoadError};
 pub use establish::{Acceptor, Initiator, Progress};
 pub use kerberos::Kerberos;
+pub use keytab::principals;
+pub use map::{MapError, PrincipalMap};
 pub use name::{Name, NameKind};
 pub use octets::Octets;
 pub use tickets::Tickets;

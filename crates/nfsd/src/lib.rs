@@ -12,6 +12,7 @@ mod caller;
 pub mod claims;
 mod directory;
 mod fs;
+mod groups;
 mod handle;
 mod memory;
 mod mount;
@@ -39,6 +40,7 @@ pub use fs::{
     OpenFile, Piece, PieceBudget, ReadData, Reading, Renamed, Rights, SetXattr, Sought, Span, SparseData, Told, Usage,
     Via, Workers, Written, XattrNames, failed,
 };
+pub use groups::{Groups, ManagedGroups};
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
 pub use nfs4::{CallbackEvent, Counts, Dial, HealthEvent, Observer, Version4, Version4Error};

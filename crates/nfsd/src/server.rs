@@ -19,6 +19,7 @@ use crate::{
     StateDirectory,
     borders::Borders,
     claims::Claims,
+    groups::{Managed, ManagedGroups},
     handle::Seal,
     mount::{Mount, MountTable},
     nfs3::Nfs3,
@@ -32,7 +33,7 @@ use crate::{
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Clock, Env};
-use rpcrdma_oncrpc::{Handler, Router, ServerFlavour};
+use rpcrdma_oncrpc::{Handler, Router, ServerFlavour, Service};
 use siphasher::sip::SipHasher24;
 use std::{
     hash::Hasher,
@@ -134,6 +135,8 @@ pub struct Nfsd {
     clock: Arc<dyn Clock>,
     /// Beside AUTH_NONE and AUTH_SYS.
     flavour: Option<Arc<dyn ServerFlavour>>,
+    /// Those of callers by AUTH_SYS, if not the ones that they name.
+    groups: Option<Arc<ManagedGroups>>,
 }
 
 /// The lock manager and the status monitor, each with what executes calls to it.
@@ -199,18 +202,26 @@ impl Nfsd {
             mounts: MountTable::default(),
             troubles: Troubles::new(env.clock.clone()),
         });
-        let nfs = server.version_3(Router::new(env));
+        let nfs = server.version_3(Router::new(env), None);
         let mount = server.mount(Router::new(env));
         let (nfs, mount, clock) = (Arc::new(nfs), Arc::new(mount), env.clock.clone());
-        Ok(Self { nfs, mount, locks: None, file_systems, server, clock, flavour: None })
+        Ok(Self { nfs, mount, locks: None, file_systems, server, clock, flavour: None, groups: None })
     }
 
     /// Understands a flavour of credentials beside AUTH_NONE and AUTH_SYS, for NFS and MOUNT: RPCSEC_GSS. Which exports
     /// take it is said [by them](Export::with_securities). What adds programs comes later.
     pub fn with_flavour(mut self, flavour: Arc<dyn ServerFlavour>, env: &Env) -> Self {
         self.flavour = Some(flavour);
-        self.nfs = Arc::new(self.server.version_3(self.router(env)));
+        self.nfs = Arc::new(self.server.version_3(self.router(env), self.groups.as_ref()));
         self.mount = Arc::new(self.server.mount(self.router(env)));
+        self
+    }
+
+    /// Callers by AUTH_SYS have the groups that this host knows, and not those that they name. What adds version 4
+    /// comes later.
+    pub fn with_groups(mut self, groups: Arc<ManagedGroups>, env: &Env) -> Self {
+        self.nfs = Arc::new(self.server.version_3(self.router(env), Some(&groups)));
+        self.groups = Some(groups);
         self
     }
 
@@ -230,9 +241,10 @@ impl Nfsd {
         let shared = version_4.start(env, self.server.claims.clone())?;
         let mut nfs = self.router(env);
         if version_3 {
-            nfs = self.server.version_3(nfs);
+            nfs = self.server.version_3(nfs, self.groups.as_ref());
         }
-        nfs = nfs.with_service(Arc::new(Nfs4 { server: self.server.clone(), shared: shared.clone() }));
+        nfs = nfs
+            .with_service(grouped(Nfs4 { server: self.server.clone(), shared: shared.clone() }, self.groups.as_ref()));
         self.nfs = Arc::new(nfs);
         let _ = self.server.version_4.set(shared);
         self.join_graces();
@@ -407,11 +419,19 @@ impl Nfsd {
     }
 }
 
+/// A service whose callers have the groups that they name, or those that this host knows.
+fn grouped(service: impl Service + 'static, groups: Option<&Arc<ManagedGroups>>) -> Arc<dyn Service> {
+    match groups {
+        Some(groups) => Arc::new(Managed::new(service, groups.clone())),
+        None => Arc::new(service),
+    }
+}
+
 impl Server {
     /// Adds version 3, and NFSACL: on the same connections (ULB-4.2-a), so that nobody asks rpcbind for it.
-    fn version_3(self: &Arc<Self>, nfs: Router) -> Router {
-        nfs.with_service(Arc::new(Nfs3 { server: self.clone() }))
-            .with_service(Arc::new(NfsAcl { server: self.clone() }))
+    fn version_3(self: &Arc<Self>, nfs: Router, groups: Option<&Arc<ManagedGroups>>) -> Router {
+        nfs.with_service(grouped(Nfs3 { server: self.clone() }, groups))
+            .with_service(grouped(NfsAcl { server: self.clone() }, groups))
     }
 
     /// Adds MOUNT.

@@ -81,6 +81,15 @@ pub(crate) struct ServeArgs {
     /// /etc/krb5.keytab)
     #[arg(long, value_name = "FILE")]
     pub(crate) keytab: Option<PathBuf>,
+    /// With --sec krb5 and its like: a file that says which users of this machine principals are, before the rules of
+    /// krb5.conf do. A line is a principal and a user, such as `alice@REALM alice`; a user is a name, UID, UID:GID, or
+    /// - for nobody
+    #[arg(long, value_name = "FILE")]
+    pub(crate) principals: Option<PathBuf>,
+    /// Callers by AUTH_SYS have the groups that this machine knows of their user, as many as there are, and not the
+    /// sixteen that they name
+    #[arg(long)]
+    pub(crate) manage_gids: bool,
     /// Refuse everything that changes a file, in all exports
     #[arg(long)]
     pub(crate) read_only: bool,

@@ -46,6 +46,10 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
             args.keytab.is_some() && kerberos::wanted(args).is_empty(),
             "--keytab has the keys of Kerberos: say --sec krb5, krb5i or krb5p, or several of them",
         ),
+        (
+            args.principals.is_some() && kerberos::wanted(args).is_empty(),
+            "--principals says who principals of Kerberos are: say --sec krb5, krb5i or krb5p, or several of them",
+        ),
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (

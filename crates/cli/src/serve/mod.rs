@@ -29,6 +29,7 @@ mod setups;
 mod stranger;
 mod tally;
 mod thread;
+mod threads;
 
 use crate::{
     args::{LogFormat, Rpcbind, ServeArgs, Switch},

@@ -6,12 +6,16 @@ use super::{
     given, kerberos,
     nfs_versions::{self, Version4Options},
     outside::Sockets,
+    threads::Threads,
 };
 use crate::{args::ServeArgs, failure::Usage};
 use anyhow::{Context, Result, ensure};
 use bytes::Bytes;
 use rpcrdma_env::Env;
-use rpcrdma_nfsd::{DirectoryFs, Export, FileSystem, Identities, Locks, Nfsd, Queue, Squash, StateDirectory};
+use rpcrdma_gss::Accounts;
+use rpcrdma_nfsd::{
+    DirectoryFs, Export, FileSystem, Groups, Identities, Locks, ManagedGroups, Nfsd, Queue, Squash, StateDirectory,
+};
 use rpcrdma_oncrpc::gss::AcceptGss;
 use std::{
     os::unix::fs::MetadataExt,
@@ -71,6 +75,10 @@ pub(super) fn build(
         Some(flavour) => nfsd.with_flavour(flavour, env),
         None => nfsd,
     };
+    let nfsd = match args.manage_gids {
+        true => nfsd.with_groups(managed_groups(env)?, env),
+        false => nfsd,
+    };
     // No other server with this state directory serves the same directory: the first stands for the server.
     let id = directories.first().context("nothing is exported")?.id();
     let host_locks = version_4.host_locks;
@@ -84,6 +92,23 @@ pub(super) fn build(
     let grace = args.grace.or(args.lease).unwrap_or(DEFAULT_GRACE);
     let locks = Locks { state: &state, server: id, name, queue, outside, grace, host_locks };
     Ok((nfsd.with_locks(locks, env)?, directories))
+}
+
+/// The groups of users, as the machine's databases have them.
+struct OfMachine;
+
+impl Groups for OfMachine {
+    fn of(&self, uid: u32) -> Arc<[u32]> {
+        Accounts.groups_of(uid).into()
+    }
+}
+
+/// How many threads ask for them: each may wait for a directory of users on another host.
+const GROUP_THREADS: usize = 2;
+
+fn managed_groups(env: &Env) -> Result<Arc<ManagedGroups>> {
+    let threads = Threads::start("rpcrdma-groups", GROUP_THREADS).context("cannot start threads for --manage-gids")?;
+    Ok(ManagedGroups::new(Arc::new(OfMachine), Arc::new(threads), env.clock.clone()))
 }
 
 fn open_state(args: &ServeArgs, exports: &[ExportOption], env: &Env) -> Result<StateDirectory> {

@@ -75,6 +75,13 @@ impl Nfs4 {
         self.find(Op::PutRootFh, vec![Args::PutRootFh]).await
     }
 
+    /// PUTROOTFH and LOOKUP of one name after the other. A server whose root takes other flavours of credentials than
+    /// this client's lets it pass on to a name whose file takes them.
+    pub async fn lookup_from_root(&self, names: &[Name]) -> Result<Found, Error> {
+        let ops = [Args::PutRootFh].into_iter().chain(names.iter().map(lookup)).collect();
+        self.find(Op::Lookup, ops).await
+    }
+
     /// LOOKUP: the file of a name.
     pub async fn lookup(&self, directory: &Handle, name: &Name) -> Result<Found, Error> {
         self.find(Op::Lookup, vec![put(directory), lookup(name)]).await

@@ -1,0 +1,159 @@
+//! A file that says which users of this machine principals are, before the rules of the library do.
+//!
+//! A line has a principal and a user, between them spaces or tabs; `#` begins a comment. The user is a name that this
+//! machine knows, with all its groups; or numbers, `UID` or `UID:GID`, which it need not know; or `-`, nobody.
+//!
+//! ```text
+//! alice@EXAMPLE.COM            alice
+//! nfs/node7@EXAMPLE.COM        2001:200
+//! admin@PARTNER.EXAMPLE        -
+//! ```
+
+use crate::Accounts;
+use rpcrdma_oncrpc::gss::{GssUser, Names};
+use std::{
+    collections::HashMap,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    sync::Arc,
+};
+
+/// The most that is read of the file, in bytes.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Who a principal is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Target {
+    Named(String),
+    Numbers { uid: u32, gid: u32 },
+    Nobody,
+}
+
+/// Which users principals are, by a file, and for those that it does not have by the rules of the library.
+#[derive(Clone, Debug, Default)]
+pub struct PrincipalMap(HashMap<String, Target>);
+
+/// Why a file is none of principals.
+#[derive(Debug, thiserror::Error)]
+pub enum MapError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] io::Error),
+    /// It is too large.
+    #[error("the file is larger than {} MiB", MAX_BYTES >> 20)]
+    TooLarge,
+    /// A line is not what it should be.
+    #[error("line {number}: {what}")]
+    Line {
+        /// Which, from 1.
+        number: usize,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl PrincipalMap {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, or has a line that says nothing.
+    pub fn read(path: &Path) -> Result<Self, MapError> {
+        let mut text = String::new();
+        if File::open(path)?.take(MAX_BYTES + 1).read_to_string(&mut text)? as u64 > MAX_BYTES {
+            return Err(MapError::TooLarge);
+        }
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self, MapError> {
+        let mut map = HashMap::new();
+        for (number, line) in (1..).zip(text.lines()) {
+            let wrong = |what| Err(MapError::Line { number, what });
+            let said = line.split('#').next().unwrap_or_default();
+            let mut words = said.split_whitespace();
+            let (principal, user) = match (words.next(), words.next(), words.next()) {
+                (None, ..) => continue,
+                (Some(principal), Some(user), None) => (principal, user),
+                _ => return wrong("it is a principal and a user, as in alice@REALM alice"),
+            };
+            if !principal.split_once('@').is_some_and(|(name, realm)| !name.is_empty() && !realm.is_empty()) {
+                return wrong("a principal has its realm behind it, as in alice@REALM");
+            }
+            let Some(target) = target(user) else { return wrong("a user is a name, UID, UID:GID or -") };
+            if map.insert(principal.to_owned(), target).is_some() {
+                return wrong("the principal stands in a line above, too");
+            }
+        }
+        Ok(Self(map))
+    }
+}
+
+fn target(user: &str) -> Option<Target> {
+    if user == "-" {
+        return Some(Target::Nobody);
+    }
+    if !user.starts_with(|first: char| first.is_ascii_digit()) {
+        return Some(Target::Named(user.to_owned()));
+    }
+    let (uid, gid) = user.split_once(':').unwrap_or((user, user));
+    Some(Target::Numbers { uid: uid.parse().ok()?, gid: gid.parse().ok()? })
+}
+
+impl Names for PrincipalMap {
+    fn user(&self, principal: &str, local: Option<&str>) -> Option<GssUser> {
+        match self.0.get(principal) {
+            None => Accounts.user(principal, local),
+            Some(Target::Named(name)) => Accounts.user(principal, Some(name)),
+            Some(&Target::Numbers { uid, gid }) => Some(GssUser { uid, gid, groups: Arc::new([]) }),
+            Some(Target::Nobody) => None,
+        }
+    }
+}
+
+impl fmt::Display for PrincipalMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} principals", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// proves: OPS-SEC-j
+    #[test]
+    fn the_file_goes_before_the_rules_of_the_library() {
+        let map = PrincipalMap::parse(
+            "# who is who\nalice@REALM\tdaemon # she is\n\n nfs/node@REALM 2001:200\nbob@REALM 7\neve@REALM -\n",
+        )
+        .unwrap();
+        let numbers = |principal: &str, local| map.user(principal, local).map(|user| (user.uid, user.gid));
+        assert_eq!(numbers("alice@REALM", Some("root")), numbers("other@REALM", Some("daemon")));
+        assert_eq!(numbers("nfs/node@REALM", Some("root")), Some((2001, 200)));
+        assert_eq!(numbers("bob@REALM", None), Some((7, 7)));
+        assert_eq!(numbers("eve@REALM", Some("root")), None);
+        assert_eq!(numbers("alice@OTHER", None), None);
+        assert!(numbers("root@REALM", Some("root")).is_some());
+    }
+
+    #[test]
+    fn lines_that_say_nothing_are_named() {
+        for (text, line) in [
+            ("alice@REALM", 1),
+            ("\nalice@REALM a b", 2),
+            ("alice alice", 1),
+            ("@REALM alice", 1),
+            ("a@R 1:2:3", 1),
+            ("a@R 4294967296", 1),
+            ("a@R x\n#\na@R y", 3),
+        ] {
+            match PrincipalMap::parse(text) {
+                Err(MapError::Line { number, .. }) => assert_eq!(number, line, "{text:?}"),
+                other => panic!("{text:?}: {other:?}"),
+            }
+        }
+        assert!(PrincipalMap::read(Path::new("/none")).is_err());
+    }
+}
