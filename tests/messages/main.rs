@@ -22,6 +22,7 @@ const CRATES: &[&str] = &[
     "cli",
     "engine",
     "fabric",
+    "gss",
     "iwarp",
     "nfs",
     "nfs-client",

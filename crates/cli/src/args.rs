@@ -17,6 +17,9 @@ URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX f
   fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
   device=NAME          with fabric=verbs: which device (the one that leads to the server)
   rpcrdma=auto|1|2     the version of RPC-over-RDMA (auto: 2 if the server has it)
+  sec=sys|krb5|...     who calls, and what is protected: sys, krb5, krb5i or krb5p (sys). Kerberos takes the tickets
+                       that kinit has got
+  principal=nfs/NAME   with Kerberos: the server's principal, where the realm knows it by another name than HOST
   nconnect=N           over how many connections calls are spread, 1 to 16 (1)
   mountport=N          where MOUNT answers over TCP, if version 3 is spoken (asks rpcbind, else 20048)
   nfsport=N            the same as :PORT

@@ -138,7 +138,7 @@ impl Copier {
         sessions: &mut Sessions,
     ) -> Result<()> {
         let (session, path) = sessions.open(url).await?;
-        let found = session.files.walk(&session.root, &path, !args.recursive).await?;
+        let found = session.find(&path, !args.recursive).await?;
         let local = match url.last_name() {
             Some(name) if into_directory => args.local.join(checked_name(name)?),
             _ => args.local.clone(),

@@ -192,8 +192,8 @@ async fn open(args: &LockArgs, session: &Session, path: &[u8]) -> Result<File> {
     let found = session.files.walk(&session.root, path, true).await;
     let place = match found {
         Err(error) if error.is_absent() => Place::find(session, path).await?,
-        found => {
-            let found = found?;
+        Err(error) => return Err(session.explained(error, path).await),
+        Ok(found) => {
             ensure!(found.attributes.file_type == FileType::Regular, "is no file");
             return Ok(session.files.open(found, access).await?);
         }

@@ -5,7 +5,8 @@
 
 use crate::{
     agree::{self, Spoken},
-    ending, failure,
+    ending, failure, flavours,
+    identity::{self, Identities, Identity},
     names::{escaped, join},
     resolve::{at_port, first_that_answers, resolve},
     transports::{self, Options},
@@ -22,7 +23,7 @@ use rpcrdma_nfs_client::{
     v4::{Callbacks, Nfs4},
 };
 use rpcrdma_oncrpc::{
-    Client, ClientFlavour, ClientTransport, Netid, NoAuth, SysAuth, SysCredential,
+    Client, ClientFlavour, ClientTransport, Netid, NoAuth,
     rpcbind::{RPCBIND_PORT, Rpcbind},
 };
 use std::{net::SocketAddr, sync::Arc};
@@ -60,6 +61,7 @@ struct Mounted {
 pub(crate) struct Sessions {
     env: Env,
     options: Options,
+    identities: Identities,
     open: Vec<Arc<Session>>,
 }
 
@@ -67,7 +69,7 @@ impl Sessions {
     pub(crate) fn new(mut options: Options) -> Result<Self> {
         let env = tokio_env().context("cannot read random numbers from the system")?;
         options.open_capture()?;
-        Ok(Self { env, options, open: Vec::new() })
+        Ok(Self { identities: Identities::new(env.clone()), env, options, open: Vec::new() })
     }
 
     /// Tells the user when a server does not answer.
@@ -96,6 +98,8 @@ impl Sessions {
     }
 
     async fn connect(&self, url: &NfsUrl) -> Result<(Session, Vec<u8>)> {
+        // What is missing here need not be looked for there.
+        self.identities.of(url)?;
         let addresses = resolve(url).await?;
         first_that_answers(&addresses, async |address| self.connect_to(url, address).await).await
     }
@@ -109,7 +113,8 @@ impl Sessions {
         }
         let callbacks = url.version.has_callbacks().then(Callbacks::new);
         let carried = self.transport(url, server, callbacks.as_ref()).await?;
-        let client = Client::new(carried.transport.clone(), identity(url), v4::PROGRAM, v4::VERSION);
+        let flavour = self.identities.of(url)?.flavour();
+        let client = Client::new(carried.transport.clone(), flavour, v4::PROGRAM, v4::VERSION);
         match agree::version_4(&client, &self.env, url.version, callbacks.as_ref()).await {
             Ok(nfs) => Ok((self.session_4(url, server, nfs, carried.pool).await?, url.path.clone())),
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() => {
@@ -117,7 +122,7 @@ impl Sessions {
                 let session = async { self.session_3(url, self.mount(url, address).await?, carried).await };
                 session.await.with_context(|| format!("{server} was asked for version 4 ({why:#}), then for version 3"))
             }
-            Err(error) => Err(Error::from(error)).with_context(|| match url.version {
+            Err(error) => Err(explained(url, error.into(), None, b"/").await).with_context(|| match url.version {
                 NfsVersion::Auto => format!("asking {server} for version 4"),
                 version => format!("asking {server} for version={version}"),
             }),
@@ -129,7 +134,13 @@ impl Sessions {
         ending::later(&nfs);
         // Ends with the runtime.
         tokio::spawn(nfs.driver());
-        let root = nfs.root().await.map_err(Error::from).with_context(|| format!("asking {server} for its root"))?;
+        let root = match nfs.root().await {
+            Ok(root) => root,
+            Err(error) => {
+                let error = explained(url, error.into(), Some(&nfs), &url.path).await;
+                return Err(error.context(format!("asking {server} for its root")));
+            }
+        };
         let spoken = Spoken::V4(nfs.minor());
         let (root, files) = (Handle::from(&root.file), Files::from(nfs));
         let transfer = files.transfer(&root).await?;
@@ -139,9 +150,16 @@ impl Sessions {
     async fn session_3(&self, url: &NfsUrl, mounted: Mounted, carried: Carried) -> Result<(Session, Vec<u8>)> {
         let (Carried { transport, pool }, Mounted { export, root, path }) = (carried, mounted);
         let server = transport.server();
-        let nfs = Nfs3::new(Client::new(transport, identity(url), v3::PROGRAM, v3::VERSION), self.env.clock.clone());
-        let files = Files::from(nfs);
-        let transfer = files.transfer(&root).await.with_context(|| format!("asking {server} what it can do"))?;
+        let flavour = self.identities.of(url)?.flavour();
+        let client = Client::new(transport, flavour, v3::PROGRAM, v3::VERSION);
+        let files = Files::from(Nfs3::new(client, self.env.clock.clone()));
+        let transfer = match files.transfer(&root).await {
+            Ok(transfer) => transfer,
+            Err(error) => {
+                let error = explained(url, error, None, b"/").await;
+                return Err(error.context(format!("asking {server} what it can do")));
+            }
+        };
         let (url, spoken) = (url.clone(), Spoken::V3);
         Ok((Session { files, root, transfer, pool, export, url, spoken }, path))
     }
@@ -178,18 +196,23 @@ impl Sessions {
     /// A client of the URL's server without a mount or a session, for NULL calls. It calls version 4 if the URL allows
     /// it: the server may not serve that, which [`version_3`] is for.
     pub(crate) async fn bare(&self, url: &NfsUrl) -> Result<Bare> {
+        let identity = self.identities.of(url)?;
         let addresses = resolve(url).await?;
         let callbacks = url.version.has_callbacks().then(Callbacks::new);
         let attempt = async |address| self.transport(url, at_port(address, url.nfs_port()), callbacks.as_ref()).await;
         let Carried { transport, .. } = first_that_answers(&addresses, attempt).await?;
         let version = if url.version == NfsVersion::V3 { v3::VERSION } else { v4::VERSION };
-        Ok(Bare { client: Client::new(transport, Arc::new(NoAuth), v3::PROGRAM, version), callbacks })
+        // Kerberos shows with the first call whether it does; who calls is else nothing to NULL.
+        let flavour: Arc<dyn ClientFlavour> = match &identity {
+            Identity::Sys(_) => Arc::new(NoAuth),
+            Identity::Kerberos(_) => identity.flavour(),
+        };
+        Ok(Bare { client: Client::new(transport, flavour, v3::PROGRAM, version), identity, callbacks })
     }
 
-    /// A client of version 4 with a session, as the URL's user, over the connection of a bare one.
-    pub(crate) async fn over(&self, url: &NfsUrl, bare: &Client, callbacks: Option<&Callbacks>) -> Result<Nfs4> {
-        let nfs =
-            agree::version_4(&version_4(url, bare), &self.env, url.version, callbacks).await.map_err(Error::from)?;
+    /// A client of version 4 with a session, over the connection of `client`, which calls as the URL's user.
+    pub(crate) async fn over(&self, url: &NfsUrl, client: &Client, callbacks: Option<&Callbacks>) -> Result<Nfs4> {
+        let nfs = agree::version_4(client, &self.env, url.version, callbacks).await.map_err(Error::from)?;
         ending::later(&nfs);
         Ok(nfs)
     }
@@ -203,7 +226,8 @@ impl Sessions {
         let transport = transports::tcp(server, &self.env, &self.options.watch, 1, transports::MOUNT, None)
             .await
             .context("MOUNT")?;
-        let mount = Mount::new(Client::new(transport, identity(url), mount::PROGRAM, mount::VERSION_3));
+        let flavour = Arc::new(identity::sys(url));
+        let mount = Mount::new(Client::new(transport, flavour, mount::PROGRAM, mount::VERSION_3));
         let exports = mount.exports().await.with_context(|| format!("asking {server} for its exports"))?;
         let (export, path) = match split_export(&exports, &url.path) {
             Some((export, path)) => (export.to_vec(), path.to_vec()),
@@ -217,8 +241,9 @@ impl Sessions {
                 );
             }
         };
-        let root = mount.mount(Bytes::from(export.clone())).await.with_context(|| server.to_string())?;
-        Ok(Mounted { export, root: root.into(), path })
+        let mounted = mount.mount(Bytes::from(export.clone())).await.with_context(|| server.to_string())?;
+        flavours::check_mounted(url, &mounted.flavours)?;
+        Ok(Mounted { export, root: mounted.root.into(), path })
     }
 
     /// What rpcbind says, or the usual port.
@@ -249,24 +274,42 @@ impl Session {
 
     /// The file at a path in the export. Its errors do not name the path: callers know it as the user wrote it.
     pub(crate) async fn find(&self, path: &[u8], follow_last: bool) -> Result<Found> {
-        Ok(self.files.walk(&self.root, path, follow_last).await?)
+        match self.files.walk(&self.root, path, follow_last).await {
+            Ok(found) => Ok(found),
+            Err(error) => Err(self.explained(error, path).await),
+        }
+    }
+
+    /// What finding the file at a path has failed with, and what to do about it.
+    pub(crate) async fn explained(&self, error: Error, path: &[u8]) -> anyhow::Error {
+        explained(&self.url, error, self.files.version_4(), path).await
     }
 }
 
 /// A client that makes NULL calls, and what answers the server's calls over its connection.
 pub(crate) struct Bare {
     pub(crate) client: Client,
+    /// As whom others are made.
+    pub(crate) identity: Identity,
     pub(crate) callbacks: Option<Callbacks>,
 }
 
 /// The same client in version 3, for URLs that allow it.
 pub(crate) fn version_3(client: &Client) -> Client {
-    Client::new(client.transport().clone(), Arc::new(NoAuth), v3::PROGRAM, v3::VERSION)
+    client.clone().with_program(v3::PROGRAM, v3::VERSION)
 }
 
 /// The same client in version 4, which calls as the URL's user.
-pub(crate) fn version_4(url: &NfsUrl, client: &Client) -> Client {
-    Client::new(client.transport().clone(), identity(url), v4::PROGRAM, v4::VERSION)
+pub(crate) fn version_4(identity: &Identity, client: &Client) -> Client {
+    client.with_flavour(identity.flavour()).with_program(v4::PROGRAM, v4::VERSION)
+}
+
+/// An error, with what to write into the URL if the server does not take the flavour that it says.
+async fn explained(url: &NfsUrl, error: Error, nfs: Option<&Nfs4>, path: &[u8]) -> anyhow::Error {
+    match flavours::explain(url, &error, nfs, path).await {
+        Some(text) => anyhow::Error::from(error).context(text),
+        None => error.into(),
+    }
 }
 
 impl Session {
@@ -277,7 +320,7 @@ impl Session {
         let mount_port = |url: &NfsUrl| url.mount_port.filter(|_| self.spoken == Spoken::V3);
         let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, mount_port(url));
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
-        let callers = |url: &NfsUrl| (url.uid, url.gid);
+        let callers = |url: &NfsUrl| (url.uid, url.gid, url.security, url.principal.clone());
         let is_same = place(&self.url) == place(url) && carried(&self.url) == carried(url);
         is_same && callers(&self.url) == callers(url) && url.version.allows(self.spoken)
     }
@@ -290,22 +333,6 @@ fn below<'a>(export: &[u8], path: &'a [u8]) -> Option<&'a [u8]> {
         below @ ([] | [b'/', ..]) => Some(below),
         _ => None,
     }
-}
-
-/// Who calls: the user who runs the command, or whom the URL names.
-fn identity(url: &NfsUrl) -> Arc<dyn ClientFlavour> {
-    let groups = rustix::process::getgroups().unwrap_or_default();
-    let machine = rustix::system::uname().nodename().to_bytes().to_vec();
-    Arc::new(SysAuth::new(SysCredential {
-        stamp: std::process::id(),
-        machine: machine.into(),
-        uid: url.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
-        gid: url.gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
-        groups: match (url.uid, url.gid) {
-            (None, None) => groups.into_iter().map(|group| group.as_raw()).collect(),
-            _ => Vec::new(),
-        },
-    }))
 }
 
 #[cfg(test)]

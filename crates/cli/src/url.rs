@@ -3,6 +3,7 @@
 use crate::{several::MAX_CONNECTIONS, transports::Carrier};
 use clap::ValueEnum;
 use rpcrdma::Versions;
+use rpcrdma_nfsd::Security;
 use std::{fmt, net::Ipv6Addr, str::FromStr};
 
 /// The port of NFS over RDMA (RFC 8166 section 9).
@@ -50,6 +51,15 @@ impl fmt::Display for NfsVersion {
     }
 }
 
+/// The service that Kerberos is asked for a ticket for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Service {
+    /// NFS of this host, by the name that the realm knows it by.
+    OfHost(String),
+    /// `nfs/host` or `nfs/host@REALM`.
+    Principal(String),
+}
+
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NfsUrl {
@@ -72,6 +82,10 @@ pub(crate) struct NfsUrl {
     pub(crate) rpcrdma: Versions,
     /// How many connections calls are spread over.
     pub(crate) connections: u8,
+    /// How the server is to know who calls.
+    pub(crate) security: Security,
+    /// With Kerberos: the server's principal, if it is another than the host's.
+    pub(crate) principal: Option<String>,
     pub(crate) uid: Option<u32>,
     pub(crate) gid: Option<u32>,
 }
@@ -99,6 +113,14 @@ impl NfsUrl {
             Transport::Rdma => RDMA_PORT,
             Transport::Tcp => TCP_PORT,
         })
+    }
+
+    /// With which service contexts of Kerberos are made.
+    pub(crate) fn service(&self) -> Service {
+        match &self.principal {
+            Some(principal) => Service::Principal(principal.clone()),
+            None => Service::OfHost(self.host.clone()),
+        }
     }
 
     /// The last name of the path, if it has one.
@@ -132,6 +154,8 @@ impl FromStr for NfsUrl {
             mount_port: None,
             rpcrdma: Versions::Auto,
             connections: 1,
+            security: Security::Sys,
+            principal: None,
             uid: None,
             gid: None,
         };
@@ -172,11 +196,17 @@ impl FromStr for NfsUrl {
                     }
                     (_, port) => url.port = Some(port),
                 },
+                "sec" => match value.parse() {
+                    Ok(security) => url.security = security,
+                    Err(_) => return bad(format!("sec={value}: it is sys, krb5, krb5i or krb5p")),
+                },
+                "principal" => url.principal = Some(parse_principal(value)?),
                 "uid" => url.uid = Some(parse_number(name, value)?),
                 "gid" => url.gid = Some(parse_number(name, value)?),
                 _ => {
                     return bad(format!(
-                        "{name}: known are version, transport, fabric, device, rpcrdma, nconnect, mountport, nfsport, uid, gid"
+                        "{name}: known are version, transport, fabric, device, rpcrdma, nconnect, sec, principal, mountport, \
+                         nfsport, uid, gid"
                     ));
                 }
             }
@@ -189,8 +219,38 @@ impl FromStr for NfsUrl {
         {
             return bad(format!("{name}= is of transport=rdma, and transport=tcp is asked for"));
         }
+        url.check_caller(&said)?;
         Ok(url)
     }
+}
+
+impl NfsUrl {
+    /// What names the caller or the server has to do with the way in which calls are made.
+    fn check_caller(&self, said: &[&str]) -> Result<(), BadUrl> {
+        if !self.security.is_kerberos() {
+            return match self.principal {
+                Some(_) => bad("principal= is of Kerberos: say sec=krb5, krb5i or krb5p"),
+                None => Ok(()),
+            };
+        }
+        match said.iter().find(|name| matches!(**name, "uid" | "gid")) {
+            Some(name) => bad(format!("{name}= is of sec=sys: with Kerberos the ticket says who calls")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The principal of a service: its kind, its host, and perhaps its realm.
+fn parse_principal(text: &str) -> Result<String, BadUrl> {
+    let decoded = String::from_utf8(decode_percent(text)?).ok();
+    let is_service = |text: &String| match text.split('@').next().and_then(|name| name.split_once('/')) {
+        Some((kind, host)) => !kind.is_empty() && !host.is_empty() && !text.ends_with('@'),
+        None => false,
+    };
+    decoded.filter(is_service).map_or_else(
+        || bad(format!("principal={text}: it is the server's, as in nfs/server.example or nfs/server.example@REALM")),
+        Ok,
+    )
 }
 
 /// The versions of RPC-over-RDMA that may be spoken, in a URL or for `serve`.
@@ -342,6 +402,18 @@ mod tests {
     }
 
     #[test]
+    fn the_service_is_the_hosts_unless_it_is_named() {
+        let host = |text: &str| Service::OfHost(text.into());
+        assert_eq!((url("nfs://host/").security, url("nfs://host/").service()), (Security::Sys, host("host")));
+        for security in Security::ALL {
+            assert_eq!(url(&format!("nfs://host/?sec={security}")).security, security);
+        }
+        let named = url("nfs://192.0.2.1/?sec=krb5&principal=nfs/host%40REALM");
+        assert_eq!(named.service(), Service::Principal("nfs/host@REALM".into()));
+        assert_eq!(url("nfs://192.0.2.1/?sec=krb5").service(), host("192.0.2.1"));
+    }
+
+    #[test]
     fn a_link_local_address_has_an_interface() {
         for text in ["nfs://[fe80::1%25eth0]:7/", "nfs://[fe80::1%eth0]:7/", "nfs://[fe80::1%25eth%30]:7/"] {
             let url = url(text);
@@ -368,6 +440,13 @@ mod tests {
             ("nfs://host/?version=4", "3, 4.0, 4.1, 4.2 or auto"),
             ("nfs://host/?transport=udp", "rdma or tcp"),
             ("nfs://host/?rpcrdma=3", "1, 2 or auto"),
+            ("nfs://host/?sec=krb6", "sys, krb5, krb5i or krb5p"),
+            ("nfs://host/?sec=krb5&principal=server", "nfs/server.example"),
+            ("nfs://host/?sec=krb5&principal=nfs/", "nfs/server.example"),
+            ("nfs://host/?sec=krb5&principal=nfs/a@", "nfs/server.example"),
+            ("nfs://host/?principal=nfs/server", "is of Kerberos"),
+            ("nfs://host/?sec=krb5i&uid=7", "uid= is of sec=sys"),
+            ("nfs://host/?gid=7&sec=krb5i", "gid= is of sec=sys"),
             ("nfs://host/?device=mlx5_0", "say fabric=verbs"),
             ("nfs://host/?fabric=iwarp&device=mlx5_0", "say fabric=verbs"),
             ("nfs://host/?fabric=verbs&device=", "name is missing"),

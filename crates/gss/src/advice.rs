@@ -41,8 +41,7 @@ impl Remedy {
         })
     }
 
-    fn text(self, service: &str) -> String {
-        let principal = service.replacen('@', "/", 1);
+    fn text(self, principal: &str) -> String {
         match self {
             Self::GetTicket => "get a ticket with `kinit`".into(),
             Self::RenewTicket => "the ticket has expired: get another with `kinit`".into(),
@@ -68,10 +67,10 @@ impl Remedy {
     }
 }
 
-/// What has happened, and what to do about it.
-pub(crate) fn with_advice(text: &str, major: u32, minor: u32, service: &str) -> String {
+/// What has happened, and what to do about it. `principal` is the service's.
+pub(crate) fn with_advice(text: &str, major: u32, minor: u32, principal: &str) -> String {
     match Remedy::of(major, minor) {
-        Some(remedy) => format!("{text}; {}", remedy.text(service)),
+        Some(remedy) => format!("{text}; {}", remedy.text(principal)),
         None => text.to_owned(),
     }
 }
@@ -82,14 +81,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_helped_is_left_as_it_is() {
-        assert_eq!(with_advice("it failed", 13 << 16, 0, "nfs@server"), "it failed");
-        assert_eq!(with_advice("it failed", 0, u32::MAX, "nfs@server"), "it failed");
+        assert_eq!(with_advice("it failed", 13 << 16, 0, "nfs/server"), "it failed");
+        assert_eq!(with_advice("it failed", 0, u32::MAX, "nfs/server"), "it failed");
     }
 
     #[test]
-    fn advice_names_the_principal_as_administrators_do() {
+    fn advice_names_the_principal() {
         let minor = (KERBEROS_ERRORS + 7) as u32;
-        let text = with_advice("unknown", 13 << 16, minor, "nfs@server.example");
+        let text = with_advice("unknown", 13 << 16, minor, "nfs/server.example");
         assert!(text.starts_with("unknown; ") && text.contains("addprinc -randkey nfs/server.example"), "{text}");
         assert_eq!(Remedy::of(11 << 16, 0), Some(Remedy::RenewTicket));
     }

@@ -54,7 +54,7 @@ impl Gss {
     /// # Errors
     /// If there is none, or all have expired.
     pub fn initiate_with_cache(self) -> Result<Credential, Error> {
-        self.acquire("cannot use the cache of tickets; `kinit` gets one", None, INITIATE, &[])
+        self.acquire("cannot use the cache of tickets", None, INITIATE, &[])
     }
 
     /// A ticket for `principal`, got with its key in `keytab`, to make contexts with. It is kept in `cache`.

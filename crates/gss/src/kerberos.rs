@@ -45,13 +45,13 @@ impl Handshake for Acceptor {
             }
             Progress::Done { context, token } => {
                 let name = context.initiator()?;
-                let principal = name.display()?;
+                let (principal, acceptor) = (name.display()?, context.acceptor()?.display()?);
                 let local = match name.local() {
                     Ok(local) => Some(local),
-                    Err(_) => machine(&principal, &context.acceptor()?.display()?).map(str::to_owned),
+                    Err(_) => machine(&principal, &acceptor).map(str::to_owned),
                 };
-                let (principal, local) = (principal.into(), local.map(Into::into));
-                let peer = Peer { principal, local, lifetime: context.lifetime()? };
+                let (principal, acceptor, local) = (principal.into(), acceptor.into(), local.map(Into::into));
+                let peer = Peer { principal, acceptor, local, lifetime: context.lifetime()? };
                 Advance::Done { protection: Box::new(context), peer, token: token.into() }
             }
         })

@@ -41,6 +41,7 @@ mod credential;
 mod error;
 mod establish;
 mod kerberos;
+mod keytab;
 mod name;
 mod octets;
 #[cfg(feature = "realm")]
@@ -54,6 +55,7 @@ pub use credential::Credential;
 pub use error::{Error, Kind, LoadError};
 pub use establish::{Acceptor, Initiator, Progress};
 pub use kerberos::Kerberos;
+pub use keytab::principals;
 pub use name::{Name, NameKind};
 pub use octets::Octets;
 pub use tickets::Tickets;

@@ -173,6 +173,23 @@ impl Realm {
         self.run("kinit", &["-l", lifetime, "-k", "-t", users, user]).map(drop)
     }
 
+    /// Gets a ticket for a user into a cache of the user's own, so that several have theirs at a time.
+    ///
+    /// # Errors
+    /// If `kinit` fails.
+    pub fn kinit_apart(&self, user: &str, lifetime: &str) -> io::Result<()> {
+        let mut command = self.command("kinit")?;
+        command.args(["-l", lifetime, "-c"]).arg(self.cache_of(user)).args(["-k", "-t"]).arg(self.users()).arg(user);
+        succeeded(&mut command).map(drop)
+    }
+
+    /// That cache, as `KRB5CCNAME` names it.
+    pub fn cache_of(&self, user: &str) -> OsString {
+        let mut cache = OsString::from("FILE:");
+        cache.push(self.folder.join(format!("tickets.{user}")));
+        cache
+    }
+
     /// Runs a command of kadmin's.
     ///
     /// # Errors
@@ -189,13 +206,18 @@ impl Realm {
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> io::Result<Output> {
-        let output = self.command(program)?.args(arguments).output()?;
-        if output.status.success() {
-            return Ok(output);
-        }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(io::Error::other(format!("{program} {}: {said}", arguments.join(" "))))
+        succeeded(self.command(program)?.args(arguments))
     }
+}
+
+/// What a program has written that did what it was to do.
+fn succeeded(command: &mut Command) -> io::Result<Output> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(output);
+    }
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    Err(io::Error::other(format!("{command:?}: {said}")))
 }
 
 impl Drop for Realm {

@@ -9,8 +9,9 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct Tickets {
     gss: Gss,
-    /// `nfs@host`.
+    /// `nfs@host` or `nfs/host@REALM`.
     service: Arc<str>,
+    kind: NameKind,
     /// Without one the user's own cache.
     credential: Option<Credential>,
 }
@@ -19,7 +20,12 @@ impl Tickets {
     /// Begins contexts with the NFS service of `host`, by the tickets of the user's own cache, as `kinit` has left it.
     /// The name is that by which the realm knows the host.
     pub fn of_user(gss: Gss, host: &str) -> Self {
-        Self { gss, service: format!("nfs@{host}").into(), credential: None }
+        Self { gss, service: format!("nfs@{host}").into(), kind: NameKind::Service, credential: None }
+    }
+
+    /// The same with the service whose principal this is, `nfs/host` or `nfs/host@REALM`, wherever it answers.
+    pub fn of_user_for(gss: Gss, principal: &str) -> Self {
+        Self { gss, service: principal.into(), kind: NameKind::Principal, credential: None }
     }
 
     /// The same by this credential.
@@ -27,8 +33,16 @@ impl Tickets {
         Self { credential: Some(credential), ..Self::of_user(gss, host) }
     }
 
+    /// The service's, as administrators write it.
+    fn principal(&self) -> String {
+        match self.kind {
+            NameKind::Service => self.service.replacen('@', "/", 1),
+            NameKind::Principal => self.service.to_string(),
+        }
+    }
+
     fn failure(&self, error: Error) -> Failure {
-        let text = advice::with_advice(&error.to_string(), error.major, error.minor, &self.service);
+        let text = advice::with_advice(&error.to_string(), error.major, error.minor, &self.principal());
         Failure { major: error.major, minor: error.minor, text }
     }
 }
@@ -39,7 +53,7 @@ impl Mechanism for Tickets {
     }
 
     fn explain(&self, major: u32, minor: u32) -> String {
-        advice::with_advice(&self.gss.explain(major, minor), major, minor, &self.service)
+        advice::with_advice(&self.gss.explain(major, minor), major, minor, &self.principal())
     }
 }
 
@@ -60,7 +74,7 @@ impl Handshake for Beginning {
                 Some(credential) => credential.clone(),
                 None => tickets.gss.initiate_with_cache()?,
             };
-            let service = tickets.gss.name(&tickets.service, NameKind::Service)?;
+            let service = tickets.gss.name(&tickets.service, tickets.kind)?;
             tickets.gss.initiator(&credential, service).step(&[])
         };
         match begun() {
@@ -86,9 +100,10 @@ fn advance(tickets: Tickets, progress: Progress<Initiator>) -> Result<Advance, F
             Ok(Advance::More { handshake: Box::new(Waiting { tickets, initiator }), token: token.into() })
         }
         Progress::Done { context, token } => {
-            let about = || Ok((context.initiator()?.display()?, context.lifetime()?));
-            let (principal, lifetime) = about().map_err(|error| tickets.failure(error))?;
-            let peer = Peer { principal: principal.into(), local: None, lifetime };
+            let about = || Ok((context.initiator()?.display()?, context.acceptor()?.display()?, context.lifetime()?));
+            let (principal, acceptor, lifetime) = about().map_err(|error| tickets.failure(error))?;
+            let (principal, acceptor) = (principal.into(), acceptor.into());
+            let peer = Peer { principal, acceptor, local: None, lifetime };
             Ok(Advance::Done { protection: Box::new(context), peer, token: token.into() })
         }
     }

@@ -38,7 +38,7 @@ pub use files::{
     Name, NewFile, Node, NodeKind, Place, ReadOk, SetXattr, Sought, Space, TO_THE_END, Verifier, WriteOk,
 };
 pub use list::{Listing, MAX_ENTRIES};
-pub use mount::{Mount, MountError, split_export};
+pub use mount::{Mount, MountError, Mounted, split_export};
 pub use nfs3::Nfs3;
 pub use read::{Block, Reader};
 pub use status::{Cause, Status};

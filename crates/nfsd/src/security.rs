@@ -7,7 +7,7 @@ use rpcrdma_nfs::v4::{
     Opaque,
     ops::{self, GssFlavour},
 };
-use rpcrdma_oncrpc::{AUTH_SYS, Credential, gss};
+use rpcrdma_oncrpc::{AUTH_NONE, AUTH_SYS, Credential, gss};
 use std::{fmt, str::FromStr};
 
 /// Kerberos' object id, 1.2.840.113554.1.2.2, as DER has it without its head.
@@ -52,6 +52,25 @@ impl Security {
             Self::Krb5 => 390_003,
             Self::Krb5i => 390_004,
             Self::Krb5p => 390_005,
+        }
+    }
+
+    /// The one that MOUNT tells by this number. AUTH_NONE is told where AUTH_SYS is taken, too.
+    pub fn of_number(number: u32) -> Option<Self> {
+        let number = if number == AUTH_NONE { AUTH_SYS } else { number };
+        Self::ALL.into_iter().find(|one| one.number() == number)
+    }
+
+    /// The one that SECINFO tells so, whatever the quality of protection.
+    pub fn of_flavour(flavour: &ops::Flavour) -> Option<Self> {
+        match flavour {
+            ops::Flavour::None | ops::Flavour::Sys => Some(Self::Sys),
+            ops::Flavour::Gss(info) if info.oid.as_slice() == KERBEROS => Some(match info.service {
+                ops::GssService::None => Self::Krb5,
+                ops::GssService::Integrity => Self::Krb5i,
+                ops::GssService::Privacy => Self::Krb5p,
+            }),
+            _ => None,
         }
     }
 
@@ -181,6 +200,12 @@ mod tests {
         assert_eq!(all.numbers(), [390_005, 390_003, 1]);
         assert_eq!(all.told().len(), 4);
         assert_eq!(all.told()[2..], [ops::Flavour::Sys, ops::Flavour::None]);
+        for one in Security::ALL {
+            assert_eq!(Security::of_number(one.number()), Some(one));
+            assert_eq!(Security::of_flavour(&one.told()), Some(one));
+        }
+        let numbers = [0, 6, 390_002, 390_006].map(Security::of_number);
+        assert_eq!(numbers, [Some(Security::Sys), None, None, None]);
         assert!(!all.is_usual() && Securities::default().is_usual());
         assert_eq!("krb6".parse::<Security>(), Err(BadSecurity));
     }

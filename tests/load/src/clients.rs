@@ -112,7 +112,7 @@ impl Dialler {
         let transport = self.tcp(mount).await?;
         let identity = Arc::new(SysAuth::new(SysCredential::default()));
         let mount = Mount::new(Client::new(transport, identity, mount::PROGRAM, mount::VERSION_3));
-        Ok(mount.mount(Bytes::from_static(b"/")).await?)
+        Ok(mount.mount(Bytes::from_static(b"/")).await?.root)
     }
 }
 

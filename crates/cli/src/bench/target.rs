@@ -50,7 +50,8 @@ impl Target {
                 let (node, file) = make(&session, &path).await.with_context(|| At::new(&url.path))?;
                 return Ok(Self { node, file: Some(file), octets: NEW_FILE_OCTETS });
             }
-            found => found.with_context(|| At::new(&url.path))?,
+            Err(error) => return Err(session.explained(error, &path).await.context(At::new(&url.path))),
+            Ok(found) => found,
         };
         if op.moves_data() {
             let name = escaped(&url.path);

@@ -2,6 +2,7 @@
 
 mod connection;
 mod served;
+mod who;
 
 use crate::{
     agree::is_no_such_version,
@@ -24,7 +25,7 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
     let observer = Arc::new(LastConnected::default());
     let sessions = Sessions::new(Options { observer: Some(observer.clone()), ..args.client.clone().into() })?;
     let begin = Instant::now();
-    let Bare { mut client, callbacks } = sessions.bare(&args.url).await?;
+    let Bare { mut client, identity, callbacks } = sessions.bare(&args.url).await?;
     let connected = begin.elapsed();
     let server = client.transport().server();
     let (asked_for, mut times) = (args.url.rpcrdma, Vec::new());
@@ -54,13 +55,18 @@ pub(crate) async fn run(args: PingArgs) -> Result<()> {
             if line.is_none() {
                 connection::tell(transport, connected, &agreed, asked_for, &mut out)?;
             }
-            let served = served::Served::ask(&sessions, &args.url, &client, callbacks.as_ref()).await;
+            let who = who::Who::of(&identity);
+            let served = served::Served::ask(&sessions, &args.url, &identity, &client, callbacks.as_ref()).await;
             match &mut line {
                 Some(line) => {
+                    line["caller"] = who.object(&args.url);
                     line["nfs"] = served.object();
                     writeln!(out, "{line}")?;
                 }
-                None => served.tell(&mut out)?,
+                None => {
+                    who.tell(&args.url, &mut out)?;
+                    served.tell(&mut out)?;
+                }
             }
         }
         times.push(time);

@@ -3,6 +3,7 @@
 
 use crate::{
     agree::is_no_such_version,
+    identity::Identity,
     session::{Sessions, version_3, version_4},
     url::NfsUrl,
 };
@@ -30,12 +31,19 @@ pub(super) struct Served {
 
 impl Served {
     /// Asks a server that has answered `client`.
-    pub(super) async fn ask(sessions: &Sessions, url: &NfsUrl, client: &Client, callbacks: Option<&Callbacks>) -> Self {
-        let versions = versions(url, client).await;
+    pub(super) async fn ask(
+        sessions: &Sessions,
+        url: &NfsUrl,
+        identity: &Identity,
+        client: &Client,
+        callbacks: Option<&Callbacks>,
+    ) -> Self {
+        let caller = version_4(identity, client);
+        let versions = versions(client, &caller).await;
         if client.version() != rpcrdma_nfs::v4::VERSION {
             return Self { spoken: "3".into(), versions, about: None, features: None };
         }
-        let nfs = match sessions.over(url, client, callbacks).await {
+        let nfs = match sessions.over(url, &caller, callbacks).await {
             Ok(nfs) => nfs,
             Err(error) => {
                 return Self { spoken: "4".into(), versions, about: Some(Err(error)), features: None };
@@ -144,14 +152,14 @@ fn name(back_channel: BackChannel) -> &'static str {
 }
 
 /// All versions that the server serves, the lowest first.
-async fn versions(url: &NfsUrl, client: &Client) -> Result<Vec<String>> {
+async fn versions(client: &Client, caller: &Client) -> Result<Vec<String>> {
     let mut versions = Vec::new();
     match version_3(client).null().await {
         Ok(()) => versions.push("3".to_owned()),
         Err(error) if is_no_such_version(&error) => {}
         Err(error) => return Err(error.into()),
     }
-    match served_minors(&version_4(url, client)).await {
+    match served_minors(caller).await {
         Ok(minors) => versions.extend(minors.into_iter().map(|minor| format!("4.{minor}"))),
         Err(error) if error.is_no_version_4() => {}
         Err(error) => return Err(Error::from(error).into()),

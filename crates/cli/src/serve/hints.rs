@@ -99,25 +99,41 @@ fn needed(args: &ServeArgs, export: &ExportOption) -> Option<Security> {
     securities.iter().next().filter(|_| securities.iter().all(Security::is_kerberos))
 }
 
-/// A URL for the commands of this program, which speak version 3.
+/// A URL for the commands of this program.
 fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
-    let ((address, is_rdma), mount) = (best(ports)?, ports.of(Spoken::Mount).next()?);
-    if needed(args, exports.first()?).is_some() {
-        return None;
+    let (first, (address, is_rdma)) = (exports.first()?, best(ports)?);
+    let (mut host, port) = (host(address.ip()), address.port());
+    let mut options = Vec::new();
+    match (is_rdma, args.fabric) {
+        (false, _) => options.push("transport=tcp".to_owned()),
+        (true, Carrier::Iwarp) => {}
+        (true, Carrier::Verbs) => options.push("fabric=verbs".to_owned()),
     }
-    let carried = match (is_rdma, args.fabric) {
-        (false, _) => "transport=tcp&",
-        (true, Carrier::Iwarp) => "",
-        (true, Carrier::Verbs) => "fabric=verbs&",
-    };
-    let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"/-._~".contains(&octet);
+    // Version 3 alone needs it.
+    options.extend(ports.of(Spoken::Mount).next().map(|mount| format!("mountport={}", mount.port())));
+    if let Some(needed) = needed(args, first) {
+        options.push(format!("sec={needed}"));
+        let principal = kerberos::principal(args);
+        let named =
+            principal.as_deref().and_then(|name| name.split_once('/')).and_then(|(_, name)| name.split('@').next());
+        match named {
+            Some(name) if address.ip().is_unspecified() => host = name.to_owned(),
+            // The realm knows a name, and the address may have none, or another.
+            _ => options.extend(principal.map(|principal| format!("principal={}", escaped(principal.as_bytes())))),
+        }
+    }
+    let options = if options.is_empty() { String::new() } else { format!("?{}", options.join("&")) };
+    Some(format!("nfs://{host}:{port}{}{options}", escaped(&first.path)))
+}
+
+/// Octets of a URL, with %XX for those that mean something else there.
+fn escaped(octets: &[u8]) -> String {
+    let plain = |octet: u8| octet.is_ascii_alphanumeric() || b"/-._~@".contains(&octet);
     let escaped = |octet: &u8| match plain(*octet) {
         true => char::from(*octet).to_string(),
         false => format!("%{octet:02X}"),
     };
-    let path: String = exports.first()?.path.iter().map(escaped).collect();
-    let (host, port) = (host(address.ip()), address.port());
-    Some(format!("nfs://{host}:{port}{path}?{carried}mountport={}", mount.port()))
+    octets.iter().map(escaped).collect()
 }
 
 fn ready_json(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {

@@ -13,6 +13,7 @@ use rpcrdma_gss::{Accounts, Gss, Kerberos};
 use rpcrdma_nfsd::{Securities, Security};
 use rpcrdma_oncrpc::gss::{AcceptGss, GssObserver, Refused, Work};
 use std::{
+    io::ErrorKind,
     net::SocketAddr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -24,6 +25,8 @@ use std::{
 
 /// The service whose keys are used: clients ask for tickets for `nfs@HOST`.
 const SERVICE: &str = "nfs";
+/// Where a machine has its keys.
+const MACHINES_KEYTAB: &str = "/etc/krb5.keytab";
 /// Threads that make contexts. Each may wait for a directory of users on another host.
 const THREADS: usize = 4;
 
@@ -48,6 +51,14 @@ pub(super) fn words(wanted: &[Security]) -> String {
     wanted.iter().map(|one| one.name()).collect::<Vec<_>>().join(",")
 }
 
+/// The principal by which clients ask for tickets, by the keytab; nothing where that does not tell.
+pub(super) fn principal(args: &ServeArgs) -> Option<String> {
+    let named = || std::env::var("KRB5_KTNAME").ok();
+    let keytab = args.keytab.clone().or_else(|| named().map(|name| name.trim_start_matches("FILE:").into()));
+    let all = rpcrdma_gss::principals(&keytab.unwrap_or_else(|| MACHINES_KEYTAB.into())).ok()?;
+    all.into_iter().find(|principal| principal.split_once('/').is_some_and(|(kind, _)| kind == SERVICE))
+}
+
 /// Understands Kerberos, if an export takes it.
 pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>>> {
     let wanted = wanted(args);
@@ -59,7 +70,16 @@ pub(super) fn start(args: &ServeArgs, env: &Env) -> Result<Option<Arc<AcceptGss>
     let keytab = args.keytab.as_deref();
     if let Some(path) = keytab {
         // The library would only say that it has no key.
-        std::fs::File::open(path).with_context(|| format!("--keytab {}", path.display()))?;
+        let opened = std::fs::File::open(path);
+        let is_denied = opened.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        let opened = opened.with_context(|| format!("--keytab {}", path.display()));
+        match is_denied {
+            true => opened.with_context(|| {
+                let uid = rustix::process::geteuid().as_raw();
+                format!("the keytab cannot be read by uid {uid}, as which the server runs: give it to that user")
+            })?,
+            false => opened?,
+        };
     }
     let named = || match keytab {
         Some(path) => format!("--keytab {}", path.display()),

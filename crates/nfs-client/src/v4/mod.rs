@@ -40,6 +40,7 @@ mod ranges;
 mod recover;
 mod reply;
 mod revoked;
+mod security;
 mod session;
 mod slots;
 mod small;

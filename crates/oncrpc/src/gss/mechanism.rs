@@ -43,11 +43,13 @@ pub enum Progress {
     },
 }
 
-/// Who has begun a context.
+/// Who has begun a context, and with whom.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The principal, `user@REALM`.
+    /// The principal that has begun it, `user@REALM`.
     pub principal: Arc<str>,
+    /// The service that it was begun with, `nfs/host@REALM`.
+    pub acceptor: Arc<str>,
     /// The name of the local user that it is by the mechanism's rules, if there is one.
     pub local: Option<Arc<str>>,
     /// For how long the context is good; `None` if for ever.

@@ -24,7 +24,7 @@ mod table;
 mod window;
 
 pub use caller::{GssCaller, GssUser, Names};
-pub use client::GssAuth;
+pub use client::{AboutContext, GssAuth};
 pub use credential::{GssCredential, GssService, MAX_SEQUENCE, Procedure as GssProcedure, RPCSEC_GSS};
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use observer::{GssObserver, Refused};

@@ -254,7 +254,7 @@ impl House {
     }
 
     fn keep(&self, handle: Handle, address: IpAddr, peer: Peer, live: Mutex<Live>) {
-        let Peer { principal, local, lifetime } = peer;
+        let Peer { principal, local, lifetime, .. } = peer;
         let now = self.clock.now();
         let user = self.names.user(&principal, local.as_deref());
         let mut hasher = DefaultHasher::new();

@@ -229,8 +229,8 @@ impl End {
         let mount = Mount::new(client(mount::PROGRAM, mount::VERSION_3));
         let [large, small] = DIRECTORIES;
         let octets = Bytes::from(vec![1; SIZES.iter().copied().max().unwrap_or(0) as usize]);
-        let large = mount.mount(large.into()).await?;
-        let small = mount.mount(small.into()).await?;
+        let large = mount.mount(large.into()).await?.root;
+        let small = mount.mount(small.into()).await?.root;
         let transport: Arc<dyn ClientTransport> = transport.clone();
         let data = nfs::Data::open(&transport, env).await?;
         Ok(Self { echo: client(PROGRAM, VERSION), nfs, large, small, data, octets })

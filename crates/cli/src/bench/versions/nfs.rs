@@ -54,7 +54,7 @@ impl Data {
     pub(super) async fn open(transport: &Arc<dyn ClientTransport>, env: &Env) -> Result<Self> {
         let client = |program, version| Client::new(transport.clone(), Arc::new(NoAuth), program, version);
         let mount = Mount::new(client(mount::PROGRAM, mount::VERSION_3));
-        let root = mount.mount(DATA_DIRECTORY.into()).await?;
+        let root = mount.mount(DATA_DIRECTORY.into()).await?.root;
         let files = Files::from(Nfs3::new(client(v3::PROGRAM, v3::VERSION), env.clock.clone()));
         let v3 = open(files, &root.into(), DATA).await?;
         let options = Options::new("bench").with_minors(2..=2);

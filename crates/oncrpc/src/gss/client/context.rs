@@ -5,7 +5,7 @@
 //! on its way. New calls wait until that is answered.
 
 use super::super::{
-    MAX_SEQUENCE, Protection,
+    MAX_SEQUENCE, Peer, Protection,
     credential::{GssCredential, Procedure, signed_header},
 };
 use crate::{
@@ -33,8 +33,8 @@ const ENOUGH_SEQUENCES: u32 = MAX_SEQUENCE - (1 << 20);
 pub(super) struct Made {
     pub(super) handle: Bytes,
     pub(super) window: u32,
-    pub(super) principal: Arc<str>,
-    pub(super) lifetime: Option<Duration>,
+    /// Who has begun it: this end.
+    pub(super) peer: Peer,
     pub(super) protection: Box<dyn Protection>,
     /// Where the context was made, for its destruction.
     pub(super) transport: Weak<dyn ClientTransport>,
@@ -46,12 +46,27 @@ pub(super) struct Context {
     handle: Bytes,
     window: u32,
     principal: Arc<str>,
+    acceptor: Arc<str>,
     until: Option<Timestamp>,
     transport: Weak<dyn ClientTransport>,
     program: (u32, u32),
     live: Mutex<Live>,
     /// Tells those who wait that a number has become free.
     room: Notify,
+}
+
+/// A context, as its client knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct AboutContext {
+    /// As whom calls are made, `user@REALM`.
+    pub principal: Arc<str>,
+    /// Who the server has proven to be, `nfs/host@REALM`.
+    pub acceptor: Arc<str>,
+    /// For how long it is still good; `None` if for ever.
+    pub left: Option<Duration>,
+    /// How many calls may be under way in it at a time.
+    pub window: u32,
 }
 
 /// What calls change.
@@ -75,15 +90,23 @@ pub(super) struct Place {
 
 impl Context {
     pub(super) fn new(made: Made, now: Timestamp) -> Self {
-        let Made { handle, window, principal, lifetime, protection, transport, program } = made;
+        let Made { handle, window, peer, protection, transport, program } = made;
+        let Peer { principal, acceptor, lifetime, .. } = peer;
         let refresh = lifetime.map(|lifetime| now + lifetime.saturating_sub(REFRESH.min(lifetime / 4)));
         let live = Live { protection, next: 1, pending: BTreeSet::new(), waiting: 0, refresh, is_lost: false };
         let (until, live) = (lifetime.map(|lifetime| now + lifetime), Mutex::new(live));
-        Self { handle, window, principal, until, transport, program, live, room: Notify::new() }
+        Self { handle, window, principal, acceptor, until, transport, program, live, room: Notify::new() }
     }
 
     pub(super) fn principal(&self) -> &Arc<str> {
         &self.principal
+    }
+
+    /// What it is, for people who ask.
+    pub(super) fn about(&self, now: Timestamp) -> AboutContext {
+        let (principal, acceptor) = (self.principal.clone(), self.acceptor.clone());
+        let left = self.until.map(|until| until.since(now));
+        AboutContext { principal, acceptor, left, window: self.window }
     }
 
     pub(super) fn live(&self) -> MutexGuard<'_, Live> {

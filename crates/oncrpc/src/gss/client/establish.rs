@@ -151,8 +151,7 @@ impl Establishing {
         }
         tracing::debug!(server = %self.transport.server(), principal = %peer.principal, window, "a context is made");
         let transport = Arc::downgrade(&self.transport);
-        let (principal, lifetime, program) = (peer.principal, peer.lifetime, self.program);
-        let made = Made { handle, window, principal, lifetime, protection, transport, program };
+        let made = Made { handle, window, peer, protection, transport, program: self.program };
         Ok(Context::new(made, self.clock.now()))
     }
 

@@ -11,6 +11,7 @@ mod establish;
 use super::{GssService, Mechanism, Work, body};
 use crate::{CallError, CallId, ClientFlavour, ClientTransport, MAX_AUTH_BODY_OCTETS, Signed, SignedLater, Wrapped};
 use call::GssCall;
+pub use context::AboutContext;
 use context::Context;
 use establish::Establishing;
 use futures_util::{FutureExt, future::Shared};
@@ -57,6 +58,12 @@ impl GssAuth {
     /// As whom calls are made: the principal of the present context, if there is one.
     pub fn principal(&self) -> Option<Arc<str>> {
         self.house.state().context.as_ref().map(|context| context.principal().clone())
+    }
+
+    /// The present context, if there is one.
+    pub fn about(&self) -> Option<AboutContext> {
+        let now = self.house.clock.now();
+        self.house.state().context.as_ref().map(|context| context.about(now))
     }
 
     /// What the protection of calls covers.

@@ -1,0 +1,114 @@
+//! Who calls: by AUTH_SYS the user who runs the command, or whom the URL names; with `sec=krb5` and its like whom the
+//! user's tickets name, as `kinit` has left them.
+//!
+//! A command has one context with each service, which all its sessions with it share. Contexts are made on threads of
+//! their own, as that asks the KDC: nothing else waits for it, and a command that ends does not.
+
+use crate::{
+    ending,
+    url::{NfsUrl, Service},
+};
+use anyhow::{Context, Result};
+use rpcrdma_env::Env;
+use rpcrdma_gss::{Gss, Tickets};
+use rpcrdma_nfsd::Security;
+use rpcrdma_oncrpc::{
+    ClientFlavour, SysAuth, SysCredential,
+    gss::{GssAuth, GssService, Work},
+};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    thread,
+};
+
+/// As whom a URL's calls are made.
+#[derive(Clone)]
+pub(crate) enum Identity {
+    /// The client says so.
+    Sys(Arc<SysAuth>),
+    /// A ticket proves it.
+    Kerberos(GssAuth),
+}
+
+impl Identity {
+    pub(crate) fn flavour(&self) -> Arc<dyn ClientFlavour> {
+        match self {
+            Self::Sys(auth) => auth.clone(),
+            Self::Kerberos(auth) => Arc::new(auth.clone()),
+        }
+    }
+}
+
+/// With which service, and how calls are protected.
+#[derive(PartialEq)]
+struct Key {
+    service: Service,
+    security: Security,
+}
+
+/// The identities of a command.
+pub(crate) struct Identities {
+    env: Env,
+    made: Mutex<Vec<(Key, GssAuth)>>,
+}
+
+impl Identities {
+    pub(crate) fn new(env: Env) -> Self {
+        Self { env, made: Mutex::default() }
+    }
+
+    /// That of a URL.
+    ///
+    /// # Errors
+    /// If it wants Kerberos, and the library is not there.
+    pub(crate) fn of(&self, url: &NfsUrl) -> Result<Identity> {
+        let service = match url.security {
+            Security::Sys => return Ok(Identity::Sys(Arc::new(sys(url)))),
+            Security::Krb5 => GssService::Authentication,
+            Security::Krb5i => GssService::Integrity,
+            Security::Krb5p => GssService::Privacy,
+        };
+        let key = Key { service: url.service(), security: url.security };
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, auth)) = made.iter().find(|(other, _)| *other == key) {
+            return Ok(Identity::Kerberos(auth.clone()));
+        }
+        let gss = Gss::load().with_context(|| format!("sec={}", url.security))?;
+        let tickets = match &key.service {
+            Service::OfHost(host) => Tickets::of_user(gss, host),
+            Service::Principal(principal) => Tickets::of_user_for(gss, principal),
+        };
+        let auth = GssAuth::new(&self.env, Arc::new(tickets), Arc::new(Threads), service);
+        ending::destroyed_later(&auth);
+        made.push((key, auth.clone()));
+        Ok(Identity::Kerberos(auth))
+    }
+}
+
+/// By AUTH_SYS: MOUNT is called so in any case, as its servers expect it.
+pub(crate) fn sys(url: &NfsUrl) -> SysAuth {
+    let groups = rustix::process::getgroups().unwrap_or_default();
+    let machine = rustix::system::uname().nodename().to_bytes().to_vec();
+    SysAuth::new(SysCredential {
+        stamp: std::process::id(),
+        machine: machine.into(),
+        uid: url.uid.unwrap_or_else(|| rustix::process::geteuid().as_raw()),
+        gid: url.gid.unwrap_or_else(|| rustix::process::getegid().as_raw()),
+        groups: match (url.uid, url.gid) {
+            (None, None) => groups.into_iter().map(|group| group.as_raw()).collect(),
+            _ => Vec::new(),
+        },
+    })
+}
+
+/// A thread for each step: a context has two, and a command few contexts.
+struct Threads;
+
+impl Work for Threads {
+    fn run(&self, job: Box<dyn FnOnce() + Send>) {
+        // Where there is no thread the job is dropped, and the call fails that waits for it.
+        if let Err(error) = thread::Builder::new().name("rpcrdma-tokens".into()).spawn(job) {
+            tracing::debug!(%error, "no thread for a context of Kerberos");
+        }
+    }
+}
