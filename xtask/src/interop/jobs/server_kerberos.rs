@@ -45,6 +45,23 @@ const FORGET: &str = "echo $(($(date +%s) + 2)) >/proc/net/rpc/auth.rpcsec.conte
 /// How long a copy may take after nfsd has forgotten for the last time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+const INTEGRITY: &str = "krb5i";
+
+/// Takes files away whose end our client reads where no octet is left: empty ones, and those that end in a hole. With
+/// integrity, nfsd 6.12 answers such a READ of version 4 at times with what lies in its memory in the place of the
+/// checksum, and our client does not take it (docs/linux.md).
+fn spare_ends(folder: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {
+        let (path, metadata) = entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))?;
+        if metadata.is_dir() {
+            spare_ends(&path)?;
+        } else if metadata.is_file() && (metadata.len() == 0 || path.ends_with("holes")) {
+            fs::remove_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
 /// Our client as a user of the realm.
 struct Ours<'a> {
     context: &'a Context<'a>,
@@ -148,7 +165,12 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let (made, many) = (trees.join("made"), trees.join("many"));
     tree::make(&made, context.seed())?;
     tree::make_small(&many, FILES, context.seed())?;
-    for service in SERVICES {
+    // The last one is that with integrity.
+    for service in ["krb5", "krb5p", INTEGRITY] {
+        if service == INTEGRITY && context.flavour().is_version_4() {
+            spare_ends(&made)?;
+            spare_ends(&many)?;
+        }
         let ours = Ours { context, network: &network, realm: &realm, nfsd: &nfsd, service };
         ours.users()?;
         ours.tree(&made)?;
