@@ -90,6 +90,7 @@ mod network;
 mod nfsd;
 mod ports;
 mod process;
+mod protected;
 mod qemu;
 mod realm;
 mod report;

@@ -3,7 +3,8 @@
 
 use super::Job;
 use crate::interop::{
-    context::Context, decrypt, flavour, guest::GuestOptions, network, realm::Realm, serve::ServeOptions, wire::Wire,
+    context::Context, decrypt, flavour, guest::GuestOptions, network, protected, realm::Realm, serve::ServeOptions,
+    wire::Wire,
 };
 use anyhow::ensure;
 use std::{fs, os::unix::fs::PermissionsExt as _, process::Command, thread, time::Duration};
@@ -61,6 +62,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
         context.run(&format!("sums-on-disk-{service}"), sums)?.expect_success()?;
     }
     context.note(Wire::read(context, &ended.wire())?.in_short());
+    protected::judge(context, &ended.wire())?;
     decrypt::judge(context, &realm, &ended.wire())?;
     let metrics = server.finish()?;
     let made = metrics.sum("rpcrdma_gss_contexts_made_total", &[]);

@@ -8,6 +8,7 @@ use crate::interop::{
     network::{self, Network},
     nfsd::{Nfsd, NfsdOptions},
     process::{self, Finished, Running},
+    protected,
     realm::{self, Realm},
     tree,
     wire::Wire,
@@ -186,5 +187,6 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let wire = nfsd.wire();
     nfsd.finish()?;
     context.note(Wire::read(context, &wire)?.in_short());
+    protected::judge(context, &wire)?;
     decrypt::judge(context, &realm, &wire)
 }
