@@ -14,10 +14,12 @@ say() { echo "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # What the guest needs of Debian besides the kernel; the libraries that these depend on come along.
-PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr nfs4-acl-tools ibverbs-providers librdmacm1"
+PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr nfs4-acl-tools ibverbs-providers librdmacm1
+ krb5-user keyutils libgssapi-krb5-2"
 # The modules that the guest may load, with what they need.
 MODULES="rpcrdma nfs nfsv3 nfsv4 nfs_layout_nfsv41_files nfsd nfs_acl lockd auth_rpcgss rdma_rxe rdma_ucm rdma_cm iw_cm ib_uverbs 9p 9pnet_virtio
- virtio_pci virtio_net virtio_rng veth crc32c_generic crc32c-intel crc32_generic libcrc32c"
+ virtio_pci virtio_net virtio_rng veth crc32c_generic crc32c-intel crc32_generic libcrc32c
+ rpcsec_gss_krb5 cts cbc ecb hmac cmac authenc aes_generic sha1_generic sha256_generic sha512_generic"
 
 mkdir -p "$CACHE"
 CACHE=$(cd "$CACHE" && pwd)
@@ -158,8 +160,20 @@ if [ "$(cat .packed 2>/dev/null)" != "$want" ]; then
         needs "$from"
         cp "system/etc/libibverbs.d/$name.driver" "$R/etc/libibverbs.d/"
     done
+    # Kerberos: the library that our server loads, how NFS version 4 names users, and the kernel's questions for both.
+    library libgssapi_krb5.so.2
+    mkdir -p "$R/usr/lib/x86_64-linux-gnu/libnfsidmap"
+    for name in nsswitch static; do
+        from=$(find system -path "*libnfsidmap/$name.so" -type f | head -1)
+        [ -n "$from" ] || die "no package of the list brings nfsidmap's $name.so"
+        cp "$from" "$R/usr/lib/x86_64-linux-gnu/libnfsidmap/"
+        needs "$from"
+    done
+    mkdir -p "$R/etc/request-key.d"
+    cp system/etc/request-key.conf "$R/etc/"
+    cp system/etc/request-key.d/id_resolver.conf "$R/etc/request-key.d/"
     program bash kmod dmesg mount umount mount.nfs rpcbind rpcinfo exportfs rpc.mountd rpc.nfsd rpc.statd sm-notify showmount nfsstat strace \
-        getfattr setfattr getfacl setfacl nfs4_getfacl nfs4_setfacl fallocate rdma ip ss stat dd timeout touch cp ls setpriv truncate sha256sum sort seq head tail diff cmp find xargs mkfifo mknod ln mv
+        getfattr setfattr getfacl setfacl nfs4_getfacl nfs4_setfacl fallocate rdma ip ss stat dd timeout touch cp ls setpriv rpc.gssd rpc.svcgssd rpc.idmapd nfsidmap request-key keyctl kinit klist kdestroy truncate sha256sum sort seq head tail diff cmp find xargs mkfifo mknod ln mv
     cp system/bin/busybox "$R/bin/busybox"
     for name in $(system/bin/busybox --list); do
         [ -e "$R/bin/$name" ] || [ -e "$R/sbin/$name" ] || ln -s busybox "$R/bin/$name"

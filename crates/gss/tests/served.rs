@@ -61,6 +61,7 @@ fn calls_are_executed_as_who_has_proven_to_be_it() {
     });
 }
 
+/// proves: GSS-2203-5.4-a, GSS-2203-5.4-c
 #[test]
 fn contexts_are_made_used_and_destroyed_over_tcp() {
     in_realm("contexts_are_made_used_and_destroyed_over_tcp", async |realm| {
@@ -78,6 +79,13 @@ fn contexts_are_made_used_and_destroyed_over_tcp() {
             let mut short = house.client("alice").await;
             assert_eq!(ask(&house, &mut short, goodbye).await, Ok(vec![]));
             let late = short.call(Plan::new(service, 101));
+            assert_eq!(house.refusal(late).await, UNKNOWN);
+            // As Linux does it: a body that has no octet, and so no protection, in any service.
+            let mut bare = house.client("alice").await;
+            let call = bare.call_with(goodbye, Payload::new());
+            let replied = house.send(call).await.unwrap();
+            assert_eq!(bare.results(Plan { service: 1, ..goodbye }, replied), Ok(vec![]));
+            let late = bare.call(Plan::new(service, 101));
             assert_eq!(house.refusal(late).await, UNKNOWN);
         }
     });

@@ -168,15 +168,17 @@ impl AuthStat {
     /// The context of RPCSEC_GSS has come to its end.
     pub const GSS_CONTEXT_PROBLEM: Self = Self(14);
 
-    /// The names of those above, by number from 1.
-    const NAMES: [&str; 7] = [
-        "AUTH_BADCRED",
-        "AUTH_REJECTEDCRED",
-        "AUTH_BADVERF",
-        "AUTH_REJECTEDVERF",
-        "AUTH_TOOWEAK",
-        "AUTH_INVALIDRESP",
-        "AUTH_FAILED",
+    /// Those above with their names.
+    const NAMES: [(Self, &str); 9] = [
+        (Self::BAD_CREDENTIAL, "AUTH_BADCRED"),
+        (Self::REJECTED_CREDENTIAL, "AUTH_REJECTEDCRED"),
+        (Self::BAD_VERIFIER, "AUTH_BADVERF"),
+        (Self::REJECTED_VERIFIER, "AUTH_REJECTEDVERF"),
+        (Self::TOO_WEAK, "AUTH_TOOWEAK"),
+        (Self::INVALID_RESPONSE, "AUTH_INVALIDRESP"),
+        (Self::FAILED, "AUTH_FAILED"),
+        (Self::GSS_CREDENTIAL_PROBLEM, "RPCSEC_GSS_CREDPROBLEM"),
+        (Self::GSS_CONTEXT_PROBLEM, "RPCSEC_GSS_CTXPROBLEM"),
     ];
 }
 
@@ -229,10 +231,10 @@ impl Rejection {
             "RPC_MISMATCH",
             "AUTH_ERROR",
         ];
-        OTHERS.into_iter().chain(AuthStat::NAMES)
+        OTHERS.into_iter().chain(AuthStat::NAMES.map(|(_, name)| name))
     }
 
-    /// The name that RFC 5531 section 9 gives it: of AUTH_ERROR, its reason's.
+    /// The name that RFC 5531 section 9 or RFC 2203 gives it: of AUTH_ERROR, its reason's.
     pub fn name(self) -> &'static str {
         match self {
             Rejection::ProgramUnavailable => "PROG_UNAVAIL",
@@ -241,9 +243,8 @@ impl Rejection {
             Rejection::GarbageArgs => "GARBAGE_ARGS",
             Rejection::SystemError => "SYSTEM_ERR",
             Rejection::RpcMismatch { .. } => "RPC_MISMATCH",
-            Rejection::Auth(AuthStat(reason)) => {
-                let at = usize::try_from(reason).ok().and_then(|reason| reason.checked_sub(1));
-                at.and_then(|at| AuthStat::NAMES.get(at)).copied().unwrap_or("AUTH_ERROR")
+            Rejection::Auth(reason) => {
+                AuthStat::NAMES.iter().find(|(named, _)| *named == reason).map_or("AUTH_ERROR", |(_, name)| name)
             }
         }
     }

@@ -216,7 +216,7 @@ mod tests {
             Rejection::RpcMismatch { low: 2, high: 2 },
             Rejection::Auth(AuthStat(0)),
         ];
-        all.extend((1..8).map(|reason| Rejection::Auth(AuthStat(reason))));
+        all.extend((1..8).chain([13, 14]).map(|reason| Rejection::Auth(AuthStat(reason))));
         for rejection in &all {
             assert_eq!(peek_reply(&reply(Err(*rejection), 8, &[])), Some(Replied::Rejected(*rejection)));
         }

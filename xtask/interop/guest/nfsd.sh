@@ -1,4 +1,4 @@
-# Linux serves /exports (in memory, root not squashed) in all its versions of NFS, by the same path in each: over RDMA
+# Linux serves /exports (in memory, root not squashed, with the flavours SEC if they are named) in all its versions of NFS, by the same path in each: over RDMA
 # on port 20049, over TCP on port 2049, mountd on port 20048.
 step make what is served
 mount -t tmpfs -o mode=0777,size=${EXPORT_SIZE:-300M} none /exports
@@ -28,9 +28,10 @@ echo 3 >/proc/sys/fs/nfs/nlm_grace_period
 # By itself it takes less than the protocol allows where memory is short.
 echo 1048576 >/proc/fs/nfsd/max_block_size
 rpcbind -w
-echo '/exports *(rw,insecure,no_root_squash,no_subtree_check,fsid=1,sync)' >/etc/exports
+echo "/exports *(rw,insecure,no_root_squash,no_subtree_check,fsid=1,sync,sec=${SEC:-sys})" >/etc/exports
 exportfs -ra
 rpc.statd --no-notify
+[ -z "${SEC:-}" ] || gss_server
 rpc.mountd --port 20048
 rpc.nfsd --rdma=20049 4
 echo Y >/proc/fs/nfsd/v4_end_grace

@@ -2,6 +2,8 @@
 # by url PATH [MORE].
 export HOST=10.0.2.15 NFS_PORT=20049 MOUNT_PORT=20048 EXPORT=/ PATH=$PATH:/job RUST_BACKTRACE=1 XDG_CACHE_HOME=/tmp/cache
 SERVED=/tmp/served
+# How the server takes root.
+ROOT=--no-root-squash
 url() { echo "nfs://$HOST${1:-/}?fabric=verbs&mountport=$MOUNT_PORT${2:+&$2}"; }
 # serve [ARGUMENTS...]: until it is ready.
 serve() {
@@ -9,7 +11,7 @@ serve() {
     mkdir -p $SERVED /tmp/state
     # What an earlier server has said is not this one's.
     rm -f /job/serve.out
-    rpcrdma serve $SERVED --fabric verbs --listen $HOST:$NFS_PORT --mountd $HOST:$MOUNT_PORT --state /tmp/state --no-root-squash --threads 2 \
+    rpcrdma serve $SERVED --fabric verbs --listen $HOST:$NFS_PORT --mountd $HOST:$MOUNT_PORT --state /tmp/state $ROOT --threads 2 \
         "$@" >/job/serve.out 2>/job/serve.log &
     SERVER=$!
     for ((i = 0; i < 100; i++)); do

@@ -50,6 +50,9 @@ pub(super) const CALLED_APART: &[Flavour] = &[V4_0, V4_0_TCP];
 /// Those in which a server calls over the connection that our client has made.
 pub(super) const WITH_SESSIONS: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
 
+/// With Kerberos: each minor version over RDMA, and over TCP the oldest and the newest version.
+pub(super) const PROVEN: &[Flavour] = &[V3, V4_0, V4_1, V4_2, V3_TCP, V4_2_TCP];
+
 impl Flavour {
     pub(super) fn is_version_4(self) -> bool {
         self.version.starts_with('4')

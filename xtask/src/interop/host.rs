@@ -25,6 +25,9 @@ const PACKAGES: &[(&str, &str)] = &[
     ("cpio", "packs the guest"),
     ("util-linux", "flock"),
     ("xfsprogs", "makes a file system in which files share blocks"),
+    ("krb5-kdc", "Kerberos: the KDC of a job's own realm"),
+    ("krb5-admin-server", "Kerberos: makes the realm's principals"),
+    ("krb5-user", "Kerberos: gets tickets for our client"),
     ("iproute2", "network namespaces, for hosts that vanish and guests with addresses of their own"),
 ];
 

@@ -52,6 +52,14 @@
 //! A guest whose script ends in `obey` does what the host says, command by command ([`guest::Guest::run`]), also while
 //! its cable is pulled: the host then knows of several guests who does what when.
 //!
+//! With Kerberos a job has a realm of its own ([`realm::Realm`]), whose KDC runs on the host:
+//!
+//! ```ignore
+//!     let realm = Realm::in_network(context, &network)?;
+//!     let server = network.serve(ServeOptions::new(export).kerberos(&realm, "krb5p"))?;
+//!     let guest = network.guest(realm.guest(GuestOptions::new("client", SCRIPT).mounts(&server)))?;
+//! ```
+//!
 //! Everything that a job starts ends with it (`Drop`). All it leaves is in `target/interop/run/JOB/`, also what the
 //! guest and the server said: `GUEST/out.log`, `GUEST/dmesg.log`, `GUEST/wire.pcap`, `serve.log`. All waiting ends at
 //! the job's budget. An error says what went wrong and which file to look at (`Context::failed` adds one). After the
@@ -66,6 +74,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 mod context;
 mod crash;
+mod decrypt;
 mod exposition;
 mod flavour;
 mod guest;
@@ -81,7 +90,9 @@ mod network;
 mod nfsd;
 mod ports;
 mod process;
+mod protected;
 mod qemu;
+mod realm;
 mod report;
 mod rotation;
 mod schedule;

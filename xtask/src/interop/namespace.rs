@@ -18,6 +18,9 @@ use std::{
 /// Where `ip netns` keeps them.
 const FOLDER: &str = "/run/netns";
 
+/// Where `ip netns exec` looks for files that stand for those of `/etc`, in a folder of the namespace's name.
+const FILES: &str = "/etc/netns";
+
 /// How the names of ours begin.
 const PREFIX: &str = "rpcrdma-";
 
@@ -41,12 +44,27 @@ impl Namespace {
     pub(super) fn name(&self) -> &str {
         &self.name
     }
+
+    /// Gives programs that [`command`] starts in it a file of `/etc` of their own, in the place of this machine's.
+    pub(super) fn place(&self, file: &str, text: &str) -> anyhow::Result<()> {
+        let folder = Path::new(FILES).join(&self.name);
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        fs::write(folder.join(file), text).with_context(|| folder.display().to_string())
+    }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let _ = ip(&["netns", "del", &self.name]);
+        let _ = remove(&self.name);
     }
+}
+
+/// Removes a namespace, and the files of `/etc` that its programs had.
+fn remove(name: &str) -> anyhow::Result<()> {
+    let _ = fs::remove_dir_all(Path::new(FILES).join(name));
+    // The folder of all namespaces' files stays if it has others'.
+    let _ = fs::remove_dir(FILES);
+    ip(&["netns", "del", name]).map(drop)
 }
 
 /// A command that runs a program in a namespace, or here.
@@ -86,7 +104,7 @@ pub(super) fn remove_stale() {
         for pid in pids {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
-        if ip(&["netns", "del", &name]).is_ok() {
+        if remove(&name).is_ok() {
             eprintln!("removed the network namespace {name} of a run that was killed");
         }
     }
@@ -188,7 +206,7 @@ fn addresses() -> (Ipv4Addr, Ipv4Addr) {
 mod tests {
     use super::{began, begun, inside, ip, owner, remove_stale};
     use crate::interop::host;
-    use std::process;
+    use std::{path::Path, process};
 
     #[test]
     fn a_name_tells_whose_it_is() {
@@ -216,6 +234,11 @@ mod tests {
         }
         let here = process::id();
         let (stale, used) = (format!("rpcrdma-{here}-1-test"), format!("rpcrdma-{here}-{}-test", begun(here).unwrap()));
+        // Its programs have an /etc/hostname of their own, as well as what is taken away with it.
+        let files = Path::new(super::FILES).join(&stale);
+        let placed = super::Namespace { name: stale.clone() };
+        placed.place("hostname", "there\n").unwrap();
+        std::mem::forget(placed);
         for name in [&stale, &used] {
             if let Err(error) = ip(&["netns", "add", name]) {
                 return eprintln!("not run: this machine makes no namespaces: {error}");
@@ -225,7 +248,10 @@ mod tests {
         while ip(&["netns", "pids", &stale]).unwrap().trim().is_empty() {
             std::thread::yield_now();
         }
+        let mut cat = super::command(Some(&stale), "cat");
+        assert_eq!(cat.arg("/etc/hostname").output().unwrap().stdout, b"there\n");
         remove_stale();
+        assert!(!files.exists());
         let there = ip(&["netns", "list"]).unwrap();
         assert!(!there.contains(&stale) && there.contains(&used), "{there}");
         assert!(!left.wait().unwrap().success());

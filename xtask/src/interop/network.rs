@@ -97,6 +97,16 @@ impl<'a> Network<'a> {
         Ipv4Addr::from(u32::from(HOST) + 1 + u32::from(guest))
     }
 
+    /// The namespace where it is.
+    pub(super) fn namespace(&self) -> &str {
+        self.namespace.name()
+    }
+
+    /// Gives the programs that run on the host's side of it a file of `/etc` of their own.
+    pub(super) fn place(&self, file: &str, text: &str) -> anyhow::Result<()> {
+        self.namespace.place(file, text)
+    }
+
     /// Boots a guest with the next address; its script finds it in `ADDRESS`.
     pub(super) fn guest(&self, options: GuestOptions) -> anyhow::Result<Guest> {
         let number = self.guests.get();

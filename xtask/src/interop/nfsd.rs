@@ -25,12 +25,13 @@ echo 'no RDMA listener'; exit 1";
 /// How the server is to be booted.
 pub(super) struct NfsdOptions {
     guest: GuestOptions,
+    name: Option<&'static str>,
 }
 
 impl NfsdOptions {
     /// An export `/exports` in memory, with the tree that `nfsd.sh` makes.
     pub(super) fn new() -> Self {
-        Self { guest: GuestOptions::new("nfsd", SCRIPT) }
+        Self { guest: GuestOptions::new("nfsd", SCRIPT), name: None }
     }
 
     /// One whose connections end under load.
@@ -41,6 +42,12 @@ impl NfsdOptions {
                 "nfsd counts memory regions as in use when a connection ends during its RDMA Reads, and the kernel says so once",
             )
         })
+    }
+
+    /// One that URLs call by this name, which who uses them has to know.
+    pub(super) fn called(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
     }
 
     /// Changes what is booted.
@@ -55,6 +62,8 @@ pub(super) struct Nfsd {
     guest: Guest,
     flavour: Flavour,
     address: Ipv4Addr,
+    /// What URLs call it.
+    name: String,
     port: u16,
     tcp_port: u16,
     mount_port: u16,
@@ -66,7 +75,9 @@ impl Nfsd {
         let guest = options.guest.forward(port, NFS_PORT).forward(tcp_port, TCP_PORT).forward(mount_port, MOUNT_PORT);
         let mut guest = context.boot(guest)?;
         guest.wait_for_mark("serves")?;
-        Ok(Self { guest, flavour: context.flavour(), address: Ipv4Addr::LOCALHOST, port, tcp_port, mount_port })
+        let (flavour, address) = (context.flavour(), Ipv4Addr::LOCALHOST);
+        let name = options.name.map_or(address.to_string(), str::to_owned);
+        Ok(Self { guest, flavour, address, name, port, tcp_port, mount_port })
     }
 
     /// The same in a network of the job's own, where it has an address and its own ports.
@@ -74,7 +85,8 @@ impl Nfsd {
         let mut guest = network.guest(options.guest)?;
         guest.wait_for_mark("serves")?;
         let (address, flavour) = (guest.address()?, context.flavour());
-        Ok(Self { guest, flavour, address, port: NFS_PORT, tcp_port: TCP_PORT, mount_port: MOUNT_PORT })
+        let name = options.name.map_or(address.to_string(), str::to_owned);
+        Ok(Self { guest, flavour, address, name, port: NFS_PORT, tcp_port: TCP_PORT, mount_port: MOUNT_PORT })
     }
 
     /// Its address: this machine's loopback if it has none of its own.
@@ -125,7 +137,7 @@ impl Nfsd {
             "3" | "auto" => format!("&mountport={}", self.mount_port),
             _ => String::new(),
         };
-        format!("nfs://{}:{port}/exports/{path}?version={version}&transport={transport}{mount}", self.address)
+        format!("nfs://{}:{port}/exports/{path}?version={version}&transport={transport}{mount}", self.name)
     }
 
     /// Stops nfsd: its threads and its listeners go, and with them all that it knew of clients but who they were.

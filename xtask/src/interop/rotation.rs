@@ -26,6 +26,8 @@ const CORE: &[&str] = &[
     "server-commands-4.2",
     // Devices.
     "verbs-roce",
+    // Kerberos.
+    "client-kerberos-4.2",
     // What goes wrong: a server that is killed under load.
     "faults-restart-4.2",
 ];

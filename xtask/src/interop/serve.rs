@@ -8,10 +8,12 @@ use super::{
     network::Place,
     ports,
     process::{Running, last_lines},
+    realm::Realm,
 };
 use anyhow::bail;
 use std::{
     cell::RefCell,
+    ffi::OsString,
     fs,
     net::Ipv4Addr,
     path::{Path, PathBuf},
@@ -20,6 +22,9 @@ use std::{
 
 /// How long the server may take to be ready, and to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// With Kerberos a server of RDMA has to be reached over TCP here, too (RFC 8166 section 8.2.2.1).
+const KERBEROS_TCP_PORT: u16 = 2_049;
 
 /// How operations of version 4 may never end: the server's own failure, a call that it did not understand, and a client
 /// that may reclaim and is refused.
@@ -35,13 +40,26 @@ pub(super) struct ServeOptions {
     arguments: Vec<String>,
     lease: Option<u32>,
     place: Option<Place>,
+    environment: Vec<(&'static str, OsString)>,
+    /// Where NFS is served over TCP, where it has to be.
+    tcp_port: Option<u16>,
 }
 
 impl ServeOptions {
     /// A server of this folder, with root as root if the harness is.
     pub(super) fn new(export: PathBuf) -> Self {
         let arguments = if super::host::is_root() { vec!["--no-root-squash".to_owned()] } else { Vec::new() };
-        Self { name: "serve".into(), export, listeners: 1, capture: false, arguments, lease: None, place: None }
+        Self {
+            name: "serve".into(),
+            export,
+            listeners: 1,
+            capture: false,
+            arguments,
+            lease: None,
+            place: None,
+            environment: Vec::new(),
+            tcp_port: None,
+        }
     }
 
     /// Its name, where a job has several: that of its files.
@@ -74,6 +92,16 @@ impl ServeOptions {
         self
     }
 
+    /// Who calls is proven, by a realm's users and by these flavours. Root is nobody then.
+    pub(super) fn kerberos(mut self, realm: &Realm, flavours: &str) -> Self {
+        self.arguments.retain(|argument| argument != "--no-root-squash");
+        self.arguments.extend(["--sec".into(), flavours.into(), "--keytab".into()]);
+        self.arguments.push(realm.keytab("server").display().to_string());
+        self.environment = realm.environment();
+        self.tcp_port = Some(KERBEROS_TCP_PORT);
+        self
+    }
+
     /// A further argument of `rpcrdma serve`.
     pub(super) fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
@@ -88,7 +116,7 @@ pub(super) struct Server {
     options: ServeOptions,
     flavour: Flavour,
     ports: Vec<u16>,
-    /// Where NFS is served over TCP, in a flavour that wants it.
+    /// Where NFS is served over TCP, if the flavour or Kerberos wants it.
     tcp_port: Option<u16>,
     mount_port: u16,
     metrics_port: u16,
@@ -102,13 +130,17 @@ impl Server {
         for _ in 0..options.listeners {
             rdma.push(ports::free()?);
         }
+        let tcp_port = match options.tcp_port {
+            None => context.flavour().is_tcp().then(ports::free).transpose()?,
+            port => port,
+        };
         let server = Self {
             program: context.program().to_owned(),
             dir: context.dir().to_owned(),
             options,
             flavour: context.flavour(),
             ports: rdma,
-            tcp_port: context.flavour().is_tcp().then(ports::free).transpose()?,
+            tcp_port,
             mount_port: ports::free()?,
             metrics_port: ports::free()?,
             starts: RefCell::new(0),
@@ -140,6 +172,7 @@ impl Server {
         command.arg("--metrics").arg(format!("127.0.0.1:{}", self.metrics_port));
         command.arg("--state").arg(self.dir.join(format!("{name}-state")));
         command.args(["--json", "--log", "json"]).args(&self.options.arguments);
+        command.envs(self.options.environment.iter().cloned());
         if self.options.capture {
             let number = *self.starts.borrow();
             let file = if number == 1 { format!("{name}.pcapng") } else { format!("{name}-{number}.pcapng") };
@@ -171,7 +204,7 @@ impl Server {
 
     /// Where it listens for TCP, in a flavour that wants it.
     pub(super) fn tcp_port(&self) -> Option<u16> {
-        self.tcp_port
+        self.tcp_port.filter(|_| self.flavour.is_tcp())
     }
 
     /// Where MOUNT is served.

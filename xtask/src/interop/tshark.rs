@@ -107,7 +107,7 @@ fn judge(context: &Context, capture: &Path, in_version_2: &BTreeSet<String>) -> 
 
 /// tshark on a capture. Linux's client takes ports below 1,024, and tshark would read a connection from port 862, say,
 /// as TWAMP.
-fn tshark(capture: &Path) -> Command {
+pub(super) fn tshark(capture: &Path) -> Command {
     let mut command = Command::new("tshark");
     command.args(["-o", "tcp.try_heuristic_first:TRUE", "-r"]).arg(capture);
     command

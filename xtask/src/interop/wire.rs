@@ -84,22 +84,27 @@ struct Connection {
     spoken: Spoken,
 }
 
+/// Lets the `rpcrdma` command read a capture, record by record.
+pub(super) fn decode(context: &Context, capture: &Path, mut each: impl FnMut(&Value)) -> anyhow::Result<()> {
+    let mut command = context.command();
+    command.args(["decode", "--json"]).arg(capture);
+    let name = format!("decode-{}", super::tshark::flat_name(context, capture));
+    let finished = process::run(context, &name, command)?.expect_success()?;
+    for line in finished.stdout.lines() {
+        each(&serde_json::from_str(line).with_context(|| finished.out.display().to_string())?);
+    }
+    // It is as long as the capture, and can be made again.
+    let _ = fs::remove_file(&finished.out);
+    let _ = fs::remove_file(&finished.err);
+    Ok(())
+}
+
 impl Wire {
     /// Lets the `rpcrdma` command read a capture.
     pub(super) fn read(context: &Context, capture: &Path) -> anyhow::Result<Self> {
-        let mut command = context.command();
-        command.args(["decode", "--json"]).arg(capture);
-        let name = format!("decode-{}", super::tshark::flat_name(context, capture));
-        let finished = process::run(context, &name, command)?.expect_success()?;
         let mut wire = Self::default();
         let mut connections = BTreeMap::new();
-        for line in finished.stdout.lines() {
-            let record = serde_json::from_str(line).with_context(|| finished.out.display().to_string())?;
-            wire.take(&record, &mut connections);
-        }
-        // It is as long as the capture, and can be made again.
-        let _ = fs::remove_file(&finished.out);
-        let _ = fs::remove_file(&finished.err);
+        decode(context, capture, |record| wire.take(record, &mut connections))?;
         Ok(wire)
     }
 

@@ -7,6 +7,7 @@
 
 mod field;
 mod files;
+mod gss;
 mod info;
 mod mount;
 mod names;
@@ -18,6 +19,7 @@ mod rpcbind;
 mod v4;
 
 pub use field::{Field, Operation, Value};
+pub use gss::{Gss, GssBody, GssCall};
 pub(crate) use read::{Body, Item, arguments, callback_arguments, compound_results, results};
 pub use v4::Compound;
 
@@ -30,6 +32,8 @@ pub struct Content {
     pub problem: Option<String>,
     /// What stands before the operations, if they are those of a COMPOUND of NFS version 4.
     pub compound: Option<Compound>,
+    /// What stands around all of it, if its caller is proven by RPCSEC_GSS.
+    pub gss: Option<Gss>,
 }
 
 impl Content {

@@ -187,7 +187,7 @@ impl Reading {
             }
         }
         let problem = self.decoder.finish().err().map(failed);
-        Content { operations: vec![operation], problem, compound: None }
+        Content { operations: vec![operation], problem, ..Content::default() }
     }
 }
 

@@ -3,11 +3,12 @@
 //! Holds what is unanswered, within limits: a capture whose replies are missing pushes the oldest out.
 
 use crate::{
-    content::Item,
+    content::{Content, GssCall, Item},
     event::{CallTag, End, ProcedureName},
 };
 use rpcrdma_iwarp::protocol::rdmap::ReadRequest;
 use rpcrdma_nfs::v4;
+use rpcrdma_oncrpc::CallId;
 use rpcrdma_wire::chunk::{Lists, Segment};
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,9 +21,32 @@ const MAX_ITEMS: usize = 4;
 /// RDMA Reads of one end that are not answered: several times the depth in use.
 pub(super) const MAX_READS: usize = 1024;
 
+/// What a call is, as its reply is read by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Called {
+    /// What it is for.
+    pub(super) name: ProcedureName,
+    /// How it is protected.
+    pub(super) gss: Option<GssCall>,
+}
+
+impl Called {
+    /// By a call's header, and by what it says.
+    pub(super) fn of(id: CallId, content: Option<&Content>) -> Self {
+        Self { name: ProcedureName::of(id, content), gss: gss_call(content) }
+    }
+}
+
+/// How a call is protected, by what it says.
+pub(super) fn gss_call(content: Option<&Content>) -> Option<GssCall> {
+    Some(content?.gss.as_ref()?.call)
+}
+
 #[derive(Debug)]
 struct Call {
     tag: CallTag,
+    /// How it is protected.
+    gss: Option<GssCall>,
     time: Duration,
     handles: Vec<u32>,
     /// Where the whole call stands, if it is a long one: its Position Zero chunk.
@@ -112,11 +136,12 @@ impl Calls {
         &mut self,
         xid: u32,
         requester: End,
-        name: Option<ProcedureName>,
+        called: Option<Called>,
         lists: &Lists,
         time: Duration,
     ) -> CallTag {
         self.count += 1;
+        let name = called.map(|called| called.name);
         self.is_for(requester, name);
         let tag = CallTag { number: self.count, xid, requester, name };
         self.open.retain(|call| (call.tag.xid, call.tag.requester) != (xid, requester));
@@ -125,6 +150,7 @@ impl Calls {
         }
         let mut call = Call {
             tag,
+            gss: called.and_then(|called| called.gss),
             time,
             handles: Vec::new(),
             long_call: None,
@@ -145,10 +171,11 @@ impl Calls {
         Some((call.tag, time.saturating_sub(call.time)))
     }
 
-    /// A later part of a Call was sent: the call, which has these chunks too.
-    pub(super) fn goes_on(&mut self, xid: u32, requester: End, lists: &Lists) -> Option<CallTag> {
+    /// A later part of a Call was sent: the call, which has these chunks too. Its last part tells how it is protected.
+    pub(super) fn goes_on(&mut self, xid: u32, requester: End, lists: &Lists, gss: Option<GssCall>) -> Option<CallTag> {
         let call = self.open.iter_mut().find(|call| (call.tag.xid, call.tag.requester) == (xid, requester))?;
         call.expose(lists);
+        call.gss = gss.or(call.gss);
         Some(call.tag)
     }
 
@@ -158,10 +185,10 @@ impl Calls {
         Some(call.tag)
     }
 
-    /// What the call with this XID is for.
-    pub(super) fn name(&self, xid: u32, replier: End) -> Option<ProcedureName> {
-        let call = self.open.iter().find(|call| (call.tag.xid, call.tag.requester.other()) == (xid, replier));
-        call?.tag.name
+    /// What the call with this XID is.
+    pub(super) fn called(&self, xid: u32, replier: End) -> Option<Called> {
+        let call = self.open.iter().find(|call| (call.tag.xid, call.tag.requester.other()) == (xid, replier))?;
+        Some(Called { name: call.tag.name?, gss: call.gss })
     }
 
     /// The youngest call that exposed `handle` to `user`.
@@ -210,11 +237,12 @@ impl Calls {
         self.tagged(tag).is_some_and(|call| !call.more_room)
     }
 
-    /// What a long call is for has been seen.
-    pub(super) fn named(&mut self, tag: CallTag, name: ProcedureName) -> CallTag {
+    /// What a long call is has been seen.
+    pub(super) fn named(&mut self, tag: CallTag, Called { name, gss }: Called) -> CallTag {
         self.is_for(tag.requester, Some(name));
         for call in self.open.iter_mut().filter(|call| call.tag.number == tag.number) {
             call.tag.name = Some(name);
+            call.gss = gss;
         }
         CallTag { name: Some(name), ..tag }
     }

@@ -4,7 +4,7 @@
 
 use super::{
     Shared, Sink,
-    calls::{Calls, add_read_items, written_items},
+    calls::{Called, Calls, add_read_items, gss_call, written_items},
     framing::{Framing, Known, Unit},
     messages::{MAX_SEND_OCTETS, Messages, TaggedRun, Whole},
     packet::Segment,
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     content::{Body, Content, Item},
-    event::{CallTag, Carries, Connection, End, Event, EventKind, Message, ProcedureName, Rpc, Tagged},
+    event::{CallTag, Carries, Connection, End, Event, EventKind, Message, Rpc, Tagged},
     header::{Meaning, TransportHeader},
 };
 use bytes::Bytes;
@@ -198,7 +198,7 @@ impl Flow {
             Piece::Octets(octets) => {
                 if common.carries() != Some(Carries::Iwarp) {
                     let end = common.end(from);
-                    let sought = records.sought(octets, |xid| common.calls.name(xid, end).is_some());
+                    let sought = records.sought(octets, |xid| common.calls.called(xid, end).is_some());
                     records.octets(&sought, &mut |record| common.record(from, record, context))?;
                 }
                 framing
@@ -307,7 +307,7 @@ impl Common {
         let missing_octets = record.octets.checked_sub(kept.len() as u64);
         let body = Body { kept, missing_octets, items: &[] };
         let (rpc, content) =
-            rpc::message(&body, self.calls.may_call_back(replier), |xid| self.calls.name(xid, replier)).unzip();
+            rpc::message(&body, self.calls.may_call_back(replier), |xid| self.calls.called(xid, replier)).unzip();
         if !self.begun && self.identity.is_none() && matches!(rpc, Some(Rpc::Call(_))) {
             self.initiator = from;
         }
@@ -318,8 +318,8 @@ impl Common {
         let end = self.end(from);
         let (call, since_call) = match rpc {
             Some(Rpc::Call(id)) => {
-                let name = Some(ProcedureName::of(id, content.as_ref().and_then(Option::as_ref)));
-                (Some(self.calls.call(id.xid, end, name, &Lists::default(), context.time)), None)
+                let called = Some(Called::of(id, content.as_ref().and_then(Option::as_ref)));
+                (Some(self.calls.call(id.xid, end, called, &Lists::default(), context.time)), None)
             }
             Some(Rpc::Reply { xid, .. }) => self.calls.reply(xid, end, context.time).unzip(),
             None => (None, None),
@@ -411,7 +411,7 @@ impl Common {
         let payload = head.slice(end.min(head.len())..);
         let missing_octets = octets.saturating_sub(head.len() as u64);
         let replier = self.end(from);
-        let called = |calls: &Calls, xid| calls.name(xid, replier);
+        let called = |calls: &Calls, xid| calls.called(xid, replier);
         let may_call_back = self.calls.may_call_back(replier);
         let (mut rpc, mut content) = (None, None::<Option<Content>>);
         if more || goes_on {
@@ -462,14 +462,14 @@ impl Common {
     ) -> (Option<CallTag>, Option<Duration>) {
         let Message::Transport { header, rpc, continues, .. } = message else { return (None, None) };
         let xid = header.xid();
-        let name = match rpc {
-            Some(Rpc::Call(id)) => Some(ProcedureName::of(*id, content)),
+        let called = match rpc {
+            Some(Rpc::Call(id)) => Some(Called::of(*id, content)),
             _ => None,
         };
         match (header.meaning(), rpc) {
-            (Meaning::Call(lists), _) if *continues => (self.calls.goes_on(xid, from, lists), None),
+            (Meaning::Call(lists), _) if *continues => (self.calls.goes_on(xid, from, lists, gss_call(content)), None),
             (Meaning::Call(lists), _) | (Meaning::CallOrReply(lists), Some(Rpc::Call(_))) => {
-                (Some(self.calls.call(xid, from, name, lists, time)), None)
+                (Some(self.calls.call(xid, from, called, lists, time)), None)
             }
             (Meaning::Reply, _) | (Meaning::CallOrReply(_), Some(Rpc::Reply { .. })) => {
                 self.calls.reply(xid, from, time).unzip()
@@ -506,12 +506,12 @@ impl Common {
             };
             let body = Body { kept, missing_octets, items: &items };
             (tagged.rpc, content) =
-                rpc::message(&body, self.calls.may_call_back(from), |xid| self.calls.name(xid, from)).unzip();
+                rpc::message(&body, self.calls.may_call_back(from), |xid| self.calls.called(xid, from)).unzip();
         }
         let call = match (call, tagged.rpc) {
             (Some(tag), Some(Rpc::Call(id))) if is_read => {
-                let name = ProcedureName::of(id, content.as_ref().and_then(Option::as_ref));
-                Some(self.calls.named(tag, name))
+                let called = Called::of(id, content.as_ref().and_then(Option::as_ref));
+                Some(self.calls.named(tag, called))
             }
             (call, _) => call,
         };

@@ -1,12 +1,13 @@
 //! RPC headers at the beginning of a message, the status of NFS or MOUNT behind a reply's, and what the message says.
 
+use super::calls::Called;
 use crate::{
-    content::{self, Body, Content},
+    content::{self, Body, Content, Gss},
     event::{Outcome, ProcedureName, Rpc, Status},
 };
 use bytes::Bytes;
 use rpcrdma_nfs::{mount, v3, v4};
-use rpcrdma_oncrpc::{CallHeader, ReplyHeader};
+use rpcrdma_oncrpc::{CallHeader, CallId, ReplyHeader};
 use rpcrdma_xdr::{Decoder, Stream};
 
 /// The word behind the XID that tells a Call.
@@ -19,48 +20,99 @@ const CB_COMPOUND: u32 = v4::callback::Arguments::PROCEDURE;
 pub(super) fn message(
     body: &Body<'_>,
     may_call_back: bool,
-    called: impl FnOnce(u32) -> Option<ProcedureName>,
+    called: impl FnOnce(u32) -> Option<Called>,
 ) -> Option<(Rpc, Option<Content>)> {
     let is_call = body.kept.get(4..8)? == CALL.to_be_bytes();
-    let (stream, problem) = match body.stream() {
-        Ok(stream) => (stream, None),
-        Err(problem) => (run(&body.kept), Some(Content { problem: Some(problem), ..Content::default() })),
-    };
-    let mut decoder = Decoder::new(stream);
+    let mut decoder = Decoder::new(body.stream().unwrap_or_else(|_| run(&body.kept)));
     if is_call {
-        let id = CallHeader::decode(&mut decoder).ok()?.id;
-        let name = ProcedureName::from(id);
-        let may_call_back = may_call_back && name.program_name().is_none() && id.procedure == CB_COMPOUND;
-        let content = match (problem, may_call_back) {
-            (Some(_), true) => None,
-            (Some(problem), false) => Some(problem),
-            (None, true) => content::callback_arguments(decoder, body),
-            (None, false) => content::arguments(name, decoder, body),
+        let header = CallHeader::decode(&mut decoder).ok()?;
+        let at = decoder.position();
+        let read = |body: &Body<'_>, before| arguments(header.id, body, before, may_call_back);
+        let content = match Gss::of_call(&header, body, at) {
+            None => read(body, 0),
+            Some(gss) => protected(gss, body, at, read),
         };
-        return Some((Rpc::Call(id), content));
+        return Some((Rpc::Call(header.id), content));
     }
     let header = ReplyHeader::decode(&mut decoder).ok()?;
+    let at = decoder.position();
     let (outcome, content) = match (header.status, called(header.xid)) {
         (Err(rejection), _) => (Outcome::Rejected(rejection), None),
         (Ok(()), None) => (Outcome::Executed(None), None),
-        (Ok(()), Some(called)) => {
-            // The status is told even where what follows it cannot be read.
-            let status = body.kept.get(decoder.position()..).and_then(|results| status(called, results));
-            if called.is_compound() {
-                // Which of its items travelled in chunks shows only when its operations are read.
-                let mut decoder = Decoder::new(body.inline());
-                ReplyHeader::decode(&mut decoder).ok()?;
-                let content = content::compound_results(called, decoder, body);
-                return Some((Rpc::Reply { xid: header.xid, outcome: Outcome::Executed(status) }, Some(content)));
-            }
-            (Outcome::Executed(status), problem.or_else(|| content::results(called, decoder, body)))
+        (Ok(()), Some(Called { name, gss })) => {
+            let mut found = None;
+            let mut read = |body: &Body<'_>, before: usize| {
+                // The status is told even where what follows it cannot be read.
+                found = body.kept.get(at.saturating_add(4 * before)..).and_then(|results| status(name, results));
+                results(name, body, before)
+            };
+            let content = match gss {
+                None => read(body, 0),
+                Some(call) => protected(Gss::of_reply(call, &header, body, at), body, at, read),
+            };
+            (Outcome::Executed(found), content)
         }
     };
     Some((Rpc::Reply { xid: header.xid, outcome }, content))
 }
 
+/// What RPCSEC_GSS says, and what `read` finds in what it has not sealed: in a body, behind so many words after the
+/// header.
+fn protected(
+    gss: Result<Gss, String>,
+    body: &Body<'_>,
+    at: usize,
+    read: impl FnOnce(&Body<'_>, usize) -> Option<Content>,
+) -> Option<Content> {
+    Some(match gss {
+        Ok(gss) => {
+            let content = gss.inside(body, at).and_then(|inside| read(&inside.body, inside.words_before));
+            Content { gss: Some(gss), ..content.unwrap_or_default() }
+        }
+        Err(problem) => Content { problem: Some(problem), ..Content::default() },
+    })
+}
+
+/// What a Call asks for, behind so many words after its header.
+fn arguments(id: CallId, body: &Body<'_>, words_before: usize, may_call_back: bool) -> Option<Content> {
+    let name = ProcedureName::from(id);
+    let may_call_back = may_call_back && name.program_name().is_none() && id.procedure == CB_COMPOUND;
+    let mut decoder = match (body.stream(), may_call_back) {
+        (Ok(stream), _) => Decoder::new(stream),
+        (Err(_), true) => return None,
+        (Err(problem), false) => return Some(Content { problem: Some(problem), ..Content::default() }),
+    };
+    CallHeader::decode(&mut decoder).ok()?;
+    pass(&mut decoder, words_before)?;
+    match may_call_back {
+        true => content::callback_arguments(decoder, body),
+        false => content::arguments(name, decoder, body),
+    }
+}
+
+/// What the results of a call say, behind so many words after the Reply's header.
+fn results(called: ProcedureName, body: &Body<'_>, words_before: usize) -> Option<Content> {
+    // Which of its items travelled in chunks shows only when the operations of a COMPOUND are read.
+    let stream = if called.is_compound() { Ok(body.inline()) } else { body.stream() };
+    let mut decoder = match stream {
+        Ok(stream) => Decoder::new(stream),
+        Err(problem) => return Some(Content { problem: Some(problem), ..Content::default() }),
+    };
+    ReplyHeader::decode(&mut decoder).ok()?;
+    pass(&mut decoder, words_before)?;
+    match called.is_compound() {
+        true => Some(content::compound_results(called, decoder, body)),
+        false => content::results(called, decoder, body),
+    }
+}
+
+/// Passes over words.
+fn pass(decoder: &mut Decoder, words: usize) -> Option<()> {
+    (0..words).try_for_each(|_| decoder.u32().map(drop)).ok()
+}
+
 /// The same of a message whose other parts follow.
-pub(super) fn beginning(octets: &Bytes, called: impl FnOnce(u32) -> Option<ProcedureName>) -> Option<Rpc> {
+pub(super) fn beginning(octets: &Bytes, called: impl FnOnce(u32) -> Option<Called>) -> Option<Rpc> {
     let body = Body { kept: octets.clone(), missing_octets: None, items: &[] };
     message(&body, false, called).map(|(rpc, _)| rpc)
 }

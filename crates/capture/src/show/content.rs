@@ -1,5 +1,6 @@
 //! What calls and replies say, in words and as JSON.
 
+use super::gss;
 use crate::{
     content::{Content, Field, Operation, Value},
     event, names,
@@ -15,7 +16,7 @@ const SHOWN_HANDLE_OCTETS: (usize, usize) = (2, 4);
 
 /// The operations with their fields. The name of an operation that `named` has named already is left out.
 pub(super) fn text(content: &Content, named: Option<&str>) -> String {
-    let mut text = String::new();
+    let mut text = content.gss.as_ref().map(gss::text).unwrap_or_default();
     if let Some(compound) = &content.compound {
         if let Some(minor) = compound.minor {
             let _ = write!(text, " minor {minor}");
@@ -84,7 +85,7 @@ fn special(sequence: u32, octets: &[u8; STATE_ID_OTHER_OCTETS]) -> Option<&'stat
     named.iter().find(is_this).map(|(_, name)| *name)
 }
 
-fn handle(octets: &[u8]) -> String {
+pub(super) fn handle(octets: &[u8]) -> String {
     let (first, last) = SHOWN_HANDLE_OCTETS;
     match (octets.get(..first), octets.len().checked_sub(last).and_then(|at| octets.get(at..))) {
         (Some(begin), Some(end)) if octets.len() > first + last => {
@@ -122,6 +123,9 @@ pub(super) fn json(content: &Content) -> Json {
             fields.insert("minor".into(), minor.into());
         }
         octets(&mut fields, "tag", &compound.tag);
+    }
+    if let Some(gss) = &content.gss {
+        fields.insert("gss".into(), gss::json(gss));
     }
     if let Some(problem) = &content.problem {
         fields.insert("problem".into(), problem.as_str().into());

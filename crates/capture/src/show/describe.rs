@@ -8,6 +8,7 @@ use rpcrdma_iwarp::protocol::{
     mpa::{Frame, Kind},
     rdmap::Opcode,
 };
+use rpcrdma_oncrpc::Rejection;
 use rpcrdma_wire::PrivateData;
 use std::fmt::Write as _;
 
@@ -155,6 +156,8 @@ fn outcome(outcome: Outcome) -> String {
     match outcome {
         Outcome::Executed(None) => "executed".into(),
         Outcome::Executed(Some(status)) => status.to_string(),
+        // The words tell its number alone.
+        Outcome::Rejected(rejection @ Rejection::Auth(_)) => format!("rejected: {}: {rejection}", rejection.name()),
         Outcome::Rejected(rejection) => format!("rejected: {rejection}"),
     }
 }

@@ -185,7 +185,7 @@ fn rpc_fields(rpc: Rpc) -> Value {
             None => json!({ "type": "reply", "xid": xid, "nfs_status": null }),
         },
         Rpc::Reply { xid, outcome: Outcome::Rejected(rejection) } => {
-            json!({ "type": "reply", "xid": xid, "rejected": rejection.to_string() })
+            json!({ "type": "reply", "xid": xid, "rejected": rejection.to_string(), "rejection": rejection.name() })
         }
     }
 }

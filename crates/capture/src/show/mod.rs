@@ -4,6 +4,7 @@
 mod content;
 mod describe;
 mod filter;
+mod gss;
 mod header_json;
 mod header_text;
 mod json;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses its share")]
 
+pub(crate) mod records;
+
 use rpcrdma_capture::{Event, Options, ReadError, Sink, Summary, Written, capture, read_capture};
 use rpcrdma_env::{BoxFuture, Clock, Timestamp};
 use rpcrdma_iwarp::{

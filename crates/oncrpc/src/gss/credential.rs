@@ -24,21 +24,28 @@ pub enum GssService {
 
 /// What a message is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Procedure {
+pub enum Procedure {
+    /// A call of the program.
     Data,
+    /// The beginning of a context.
     Init,
+    /// Another token for a context.
     ContinueInit,
+    /// The end of a context.
     Destroy,
 }
 
 /// A credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GssCredential {
-    pub(super) procedure: Procedure,
-    pub(super) sequence: u32,
+pub struct GssCredential {
+    /// What the message is there for.
+    pub procedure: Procedure,
+    /// The number of the call in its context.
+    pub sequence: u32,
     /// Nothing of messages that make contexts, where it says nothing.
-    pub(super) service: Option<GssService>,
-    pub(super) handle: Bytes,
+    pub service: Option<GssService>,
+    /// The context.
+    pub handle: Bytes,
 }
 
 impl GssCredential {
@@ -46,7 +53,7 @@ impl GssCredential {
     ///
     /// # Errors
     /// What the client is told. GSS-2203-5.1-a, GSS-2203-5.3.3.3-c.
-    pub(super) fn read(body: &Bytes) -> Result<Self, AuthStat> {
+    pub fn read(body: &Bytes) -> Result<Self, AuthStat> {
         let bad = |_: DecodeError| AuthStat::BAD_CREDENTIAL;
         let mut decoder = Decoder::new(Stream::from(body.clone()));
         if decoder.u32().map_err(bad)? != VERSION {

@@ -25,7 +25,7 @@ mod window;
 
 pub use caller::{GssCaller, GssUser, Names};
 pub use client::{AboutContext, GssAuth};
-pub use credential::{GssService, MAX_SEQUENCE, RPCSEC_GSS};
+pub use credential::{GssCredential, GssService, MAX_SEQUENCE, Procedure as GssProcedure, RPCSEC_GSS};
 pub use mechanism::{Failure, Handshake, Mechanism, Peer, Progress, Protection, Work};
 pub use observer::{GssObserver, Refused};
 pub use server::{AcceptGss, MAX_TOKEN_OCTETS};

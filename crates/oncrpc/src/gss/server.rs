@@ -146,6 +146,10 @@ impl AcceptGss {
         let Some((handle, context)) = context else {
             return refused(Refused::Unknown, AuthStat::GSS_CREDENTIAL_PROBLEM);
         };
+        // Some protect the nothing that destroys a context, and Linux sends it as it is (GSS-2203-5.4-c):
+        // it is answered in the same way.
+        let is_bare = credential.procedure == Procedure::Destroy && args.remaining() == 0;
+        let service = if is_bare { GssService::Authentication } else { service };
         let sequence = credential.sequence;
         if context.is_over(self.house.clock.now()) {
             self.house.table.remove(handle);

@@ -11,6 +11,7 @@ mod client_acl;
 mod client_cthon;
 mod client_delegations;
 mod client_fsx;
+mod client_kerberos;
 mod client_locks;
 mod client_nfs4;
 mod client_nlm;
@@ -40,12 +41,14 @@ mod server_callbacks;
 mod server_commands;
 mod server_delegations;
 mod server_falls_back;
+mod server_kerberos;
 mod server_large;
 mod server_restart;
 mod server_tree;
 mod server_uses;
 mod server_versions;
 mod verbs;
+mod verbs_kerberos;
 
 /// One thing that is tried.
 #[derive(Clone, Copy)]
@@ -136,6 +139,9 @@ const JOBS: &[Job] = &[
     client_rpcbind::JOB,
     client_delegations::JOB,
     client_pjdfstest::JOB,
+    client_kerberos::JOB,
+    verbs_kerberos::JOB,
+    server_kerberos::JOB,
 ];
 
 /// The jobs with their flavours: each has one, and a name that tells it.

@@ -27,7 +27,7 @@ const FSX: &str = include_str!("../../../interop/guest/fsx.sh");
 const SUMS: &str = include_str!("../../../interop/guest/verbs-sums.sh");
 const WITH_NFSD: &str = include_str!("../../../interop/guest/verbs-nfsd.sh");
 /// Between scripts.
-const FRESH: &str = "cd /; rm -rf /tmp/in /tmp/out /tmp/[wd]-* /tmp/served/*";
+pub(super) const FRESH: &str = "cd /; rm -rf /tmp/in /tmp/out /tmp/[wd]-* /tmp/served/*";
 
 pub(in crate::interop) const ROCE: Job = Job {
     name: "verbs-roce",
@@ -121,7 +121,12 @@ const UNMOUNTED_BEFORE: usize = 3;
 
 /// A guest with the command in it.
 fn guest(context: &Context, link: &'static str, script: &str) -> GuestOptions {
-    GuestOptions::new("guest", &format!("{SERVE}\n{script}"))
+    named(context, "guest", link, script)
+}
+
+/// The same by another name.
+pub(super) fn named(context: &Context, name: &str, link: &'static str, script: &str) -> GuestOptions {
+    GuestOptions::new(name, &format!("{SERVE}\n{script}"))
         .link(link)
         .with_program(context.program())
         .allow("rxe0: qp#* make_send_cqe: non-flush error status = *", "soft-RoCE says what it reports")

@@ -229,7 +229,7 @@ fn read_call(
         0..=MAX_MINOR => Walk::new(body, decoder, &[]).operations(|decoder| one(minor, decoder)),
         _ => (Vec::new(), Some(format!("minor version {minor} is not read"))),
     };
-    Content { operations, problem, compound: Some(compound) }
+    Content { operations, problem, compound: Some(compound), gss: None }
 }
 
 /// The results of COMPOUND or CB_COMPOUND. `decoder` reads what was kept of `body`, chunks not counted, and stands
@@ -249,7 +249,7 @@ pub(super) fn reply(mut decoder: Decoder, body: &Body<'_>, callback: bool) -> Co
         false => walk.operations(|decoder| Ok(results::operation(&Decode::decode(decoder)?))),
         true => walk.operations(|decoder| Ok(callback::results(&Decode::decode(decoder)?))),
     };
-    Content { operations, problem, compound: Some(compound) }
+    Content { operations, problem, compound: Some(compound), gss: None }
 }
 
 /// Not even what stands before the operations can be read.

@@ -1,0 +1,172 @@
+//! What RPCSEC_GSS says around a message (RFC 2203): which context, with which service, under which number, and what
+//! its protection leaves to be read.
+//!
+//! Signed arguments and results stand in clear and are read on; sealed ones are told by their length alone. Nothing is
+//! verified: a reader of captures has no keys. Owns a handle, which its credential bounds.
+
+use super::Body;
+use bytes::Bytes;
+use rpcrdma_oncrpc::{
+    CallHeader, ReplyHeader,
+    gss::{GssCredential, GssProcedure, GssService, RPCSEC_GSS},
+};
+use rpcrdma_xdr::{DecodeError, Decoder, Stream};
+
+/// The largest handle of a context that is read: a credential has no room for a longer one.
+const MAX_HANDLE_OCTETS: usize = 400;
+/// Octets before what is signed: its length, and the sequence number.
+const SIGNED_HEAD_OCTETS: usize = 8;
+
+/// What a call's credential says. Its reply is protected in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GssCall {
+    /// What the message is there for.
+    pub procedure: GssProcedure,
+    /// What the protection covers; nothing where a context is made.
+    pub service: Option<GssService>,
+    /// The number of the call in its context.
+    pub sequence: u32,
+}
+
+/// What RPCSEC_GSS says of a call or of a reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gss {
+    /// What the call's credential says.
+    pub call: GssCall,
+    /// The context's handle. A reply has one if it has made the context.
+    pub context: Bytes,
+    /// Octets of the verifier.
+    pub verifier_octets: usize,
+    /// What stands in the place of arguments or results.
+    pub body: GssBody,
+}
+
+/// What stands in the place of arguments or results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GssBody {
+    /// Arguments or results as they are.
+    Plain,
+    /// The same, signed: with the number that is signed with them.
+    Signed {
+        /// Equal to that of the credential, unless somebody has changed one of them.
+        sequence: u32,
+    },
+    /// Sealed: nobody else reads it.
+    Sealed {
+        /// How long it is.
+        octets: u64,
+    },
+    /// Part of the conversation that makes a context.
+    Token {
+        /// How long it is.
+        octets: u64,
+    },
+    /// The answer to a token.
+    Answer {
+        /// The status of GSS-API: zero if the context is made, one if another token has to come.
+        major: u32,
+        /// The mechanism's own status.
+        minor: u32,
+        /// How far a number may stay behind the highest one.
+        window: u32,
+        /// Octets of the server's token.
+        token_octets: u64,
+    },
+}
+
+/// Arguments or results that can be read.
+pub(crate) struct Inside<'a> {
+    /// The message up to their end.
+    pub(crate) body: Body<'a>,
+    /// How many words stand between the header and them.
+    pub(crate) words_before: usize,
+}
+
+impl Gss {
+    /// Of a call, whose arguments begin at octet `at`. `None` if it has another credential, an error if its credential
+    /// cannot be read.
+    pub(crate) fn of_call(header: &CallHeader, body: &Body<'_>, at: usize) -> Option<Result<Self, String>> {
+        let credential = &header.credential;
+        (credential.flavour == RPCSEC_GSS).then(|| {
+            let read = GssCredential::read(&credential.body);
+            let GssCredential { procedure, service, sequence, handle } =
+                read.map_err(|_| "a credential of RPCSEC_GSS that cannot be read".to_owned())?;
+            let call = GssCall { procedure, service, sequence };
+            let mut decoder = behind(body, at);
+            let body = match procedure {
+                GssProcedure::Init | GssProcedure::ContinueInit => {
+                    length(&mut decoder).map(|octets| GssBody::Token { octets })
+                }
+                GssProcedure::Destroy => Ok(GssBody::Plain),
+                GssProcedure::Data => protected(service, &mut decoder),
+            };
+            let body = body.map_err(|error| unread(&error))?;
+            Ok(Self { call, context: handle, verifier_octets: header.verifier.body.len(), body })
+        })
+    }
+
+    /// Of the reply to such a call, whose results begin at octet `at`.
+    pub(crate) fn of_reply(call: GssCall, header: &ReplyHeader, body: &Body<'_>, at: usize) -> Result<Self, String> {
+        let mut decoder = behind(body, at);
+        let (context, body) = match call.procedure {
+            GssProcedure::Init | GssProcedure::ContinueInit => answer(&mut decoder),
+            GssProcedure::Destroy => Ok((Bytes::new(), GssBody::Plain)),
+            GssProcedure::Data => protected(call.service, &mut decoder).map(|body| (Bytes::new(), body)),
+        }
+        .map_err(|error| unread(&error))?;
+        Ok(Self { call, context, verifier_octets: header.verifier.body.len(), body })
+    }
+
+    /// The arguments or results, if they can be read. They begin, with what protects them, at octet `at` of `body`.
+    pub(crate) fn inside<'a>(&self, body: &Body<'a>, at: usize) -> Option<Inside<'a>> {
+        match self.body {
+            GssBody::Plain => Some(Inside { body: body.clone(), words_before: 0 }),
+            GssBody::Signed { .. } => {
+                let len = body.kept.get(at..)?.first_chunk().map(|word| u32::from_be_bytes(*word))?;
+                // The number is part of what is signed.
+                let end = at.checked_add(4)?.checked_add(usize::try_from(len).ok()?)?;
+                let here = body.kept.len().min(end);
+                let lacks = end.saturating_sub(here) as u64;
+                let missing_octets = match body.missing_octets {
+                    Some(missing) if missing >= lacks => Some(lacks),
+                    _ if lacks == 0 => Some(0),
+                    _ => None,
+                };
+                let body = Body { kept: body.kept.slice(..here), missing_octets, items: body.items };
+                Some(Inside { body, words_before: SIGNED_HEAD_OCTETS / 4 })
+            }
+            GssBody::Sealed { .. } | GssBody::Token { .. } | GssBody::Answer { .. } => None,
+        }
+    }
+}
+
+/// What was kept behind octet `at`.
+fn behind(body: &Body<'_>, at: usize) -> Decoder {
+    Decoder::new(Stream::from(body.kept.slice(at.min(body.kept.len())..)))
+}
+
+fn unread(error: &DecodeError) -> String {
+    format!("what RPCSEC_GSS has put around it does not decode: {error}")
+}
+
+/// The length of octets that follow, all of which need not be there.
+fn length(decoder: &mut Decoder) -> Result<u64, DecodeError> {
+    decoder.u32().map(u64::from)
+}
+
+fn protected(service: Option<GssService>, decoder: &mut Decoder) -> Result<GssBody, DecodeError> {
+    Ok(match service {
+        None | Some(GssService::Authentication) => GssBody::Plain,
+        Some(GssService::Integrity) => {
+            length(decoder)?;
+            GssBody::Signed { sequence: decoder.u32()? }
+        }
+        Some(GssService::Privacy) => GssBody::Sealed { octets: length(decoder)? },
+    })
+}
+
+fn answer(decoder: &mut Decoder) -> Result<(Bytes, GssBody), DecodeError> {
+    let context = decoder.opaque(MAX_HANDLE_OCTETS)?;
+    let [major, minor, window] = [decoder.u32()?, decoder.u32()?, decoder.u32()?];
+    Ok((context, GssBody::Answer { major, minor, window, token_octets: length(decoder)? }))
+}
