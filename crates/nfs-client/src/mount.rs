@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rpcrdma_nfs::{
     Call,
-    mount::{self, DirectoryPath, Export, MountReply},
-    v3::Handle,
+    mount::{self, DirectoryPath, Export, MountReply, MountReply1},
+    v2, v3,
 };
 use rpcrdma_oncrpc::{CallError, Client};
 use rpcrdma_xdr::Encoder;
@@ -58,14 +58,15 @@ fn name(status: mount::Status) -> &'static str {
     }
 }
 
-/// A client of MOUNT version 3.
+/// A client of MOUNT, version 3 or 1.
 #[derive(Clone, Debug)]
 pub struct Mount {
     client: Client,
 }
 
 impl Mount {
-    /// A client over `client`, which calls [`mount::PROGRAM`], [`mount::VERSION_3`].
+    /// A client over `client`, which calls [`mount::PROGRAM`], [`mount::VERSION_3`], or [`mount::VERSION_1`] for NFS
+    /// version 2.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -84,10 +85,22 @@ impl Mount {
     ///
     /// # Errors
     /// If the server refuses, or the call has no results.
-    pub async fn mount(&self, path: Bytes) -> Result<Handle, MountError> {
+    pub async fn mount(&self, path: Bytes) -> Result<v3::Handle, MountError> {
         match self.call(&mount::Mount { path: DirectoryPath(path.clone()) }).await? {
             MountReply::Ok { root, .. } => Ok(root),
             MountReply::Failed(status) => Err(MountError::Refused { path, status }),
+        }
+    }
+
+    /// MNT of version 1: the handle of an exported directory for NFS version 2. Its statuses are error numbers of Unix,
+    /// which those of version 3 were made of.
+    ///
+    /// # Errors
+    /// As [`mount`](Self::mount).
+    pub async fn mount_1(&self, path: Bytes) -> Result<v2::Handle, MountError> {
+        match self.call(&mount::Mount1 { path: DirectoryPath(path.clone()) }).await? {
+            MountReply1::Ok(root) => Ok(v2::Handle(root)),
+            MountReply1::Failed(number) => Err(MountError::Refused { path, status: mount::Status(number) }),
         }
     }
 

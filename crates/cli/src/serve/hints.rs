@@ -83,6 +83,10 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
         let options = if options.is_empty() { String::new() } else { format!("-o {} ", options.join(",")) };
         return Some(format!("mount -t nfs {options}{host}:/ /mnt"));
     }
+    // Linux's mount program of today refuses version 2.
+    if !args.nfs.has_3() {
+        return None;
+    }
     let mount = ports.of(Spoken::Mount).next()?.port();
     let (proto, path) = (if is_rdma { "rdma" } else { "tcp" }, names::escaped(&exports.first()?.path));
     // Clients find NLM and NSM by a portmapper alone.
@@ -99,7 +103,7 @@ fn needed(args: &ServeArgs, export: &ExportOption) -> Option<Security> {
     securities.iter().next().filter(|_| securities.iter().all(Security::is_kerberos))
 }
 
-/// A URL for the commands of this program, which speak version 3.
+/// A URL for the commands of this program, which speak version 2 where they are told to.
 fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
     let ((address, is_rdma), mount) = (best(ports)?, ports.of(Spoken::Mount).next()?);
     if needed(args, exports.first()?).is_some() {
@@ -115,9 +119,10 @@ fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<Stri
         true => char::from(*octet).to_string(),
         false => format!("%{octet:02X}"),
     };
+    let version = if args.nfs.has_3() || args.nfs.has_4() { "" } else { "version=2&" };
     let path: String = exports.first()?.path.iter().map(escaped).collect();
     let (host, port) = (host(address.ip()), address.port());
-    Some(format!("nfs://{host}:{port}{path}?{carried}mountport={}", mount.port()))
+    Some(format!("nfs://{host}:{port}{path}?{version}{carried}mountport={}", mount.port()))
 }
 
 fn ready_json(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> String {
