@@ -2,14 +2,18 @@
 
 use super::*;
 use crate::{
-    Caller, Fault, FileId, Found, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, ReadData, Told, Via, failed,
+    Caller, Changed, Fault, FileId, Found, Listing, ListingBudget, ListingEntry, MAX_FILE_ID_OCTETS, ReadData, Told,
+    Via, Written, failed,
 };
 use bytes::Bytes;
 use rpcrdma_env::{BoxFuture, Buffer, Clock, Timestamp};
-use rpcrdma_nfs::attr::{Attributes, FileType};
+use rpcrdma_nfs::attr::{Attributes, Change, FileType, Stability};
 use std::{
     future::ready,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -18,10 +22,12 @@ pub(super) struct Long {
     pub(super) files: u64,
     /// How often it says "later" before it answers.
     pub(super) later: AtomicU64,
+    /// The octets that were to be written, and how durably, call by call.
+    written: Mutex<Vec<(usize, Stability)>>,
 }
 
 pub(super) fn long(files: u64) -> Arc<Long> {
-    Arc::new(Long { files, later: AtomicU64::new(0) })
+    Arc::new(Long { files, later: AtomicU64::new(0), written: Mutex::default() })
 }
 
 const VERIFIER: [u8; 8] = *b"a-verify";
@@ -74,6 +80,13 @@ impl FileSystem for Long {
 
     fn read(&self, _: Via, _: u64, _: usize, _: Buffer) -> BoxFuture<'_, Told<ReadData>> {
         Box::pin(ready(Err(failed(Fault::Io))))
+    }
+
+    /// Takes three octets of a call at most.
+    fn write(&self, _: Via, _: u64, data: Bytes, stability: Stability) -> BoxFuture<'_, Changed<Written>> {
+        let count = data.len().min(3);
+        self.written.lock().unwrap().push((count, stability));
+        Box::pin(ready(Ok(Written::new(count, stability, Change::default()))))
     }
 
     fn list(
@@ -140,6 +153,18 @@ fn handles_of_long_ids_survive_a_restart() {
     std::fs::remove_dir_all(scratch.path()).unwrap();
     std::fs::create_dir(scratch.path()).unwrap();
     assert_eq!(attributes(&start(), file.file).map(drop), Err(Status::STALE), "without the table");
+}
+
+/// proves: NFS2-WRITE-a
+#[test]
+fn a_write_is_durable_and_whole_when_it_is_answered() {
+    let scratch = tempfile::tempdir().unwrap();
+    let file_system = long(9);
+    let client = Client::of(&serving(trusting(file_system.clone()), scratch.path(), &env()));
+    let file = lookup(&client, root(&client), "1").unwrap().file;
+    write(&client, file, 5, b"12345678").unwrap();
+    let durably = [3, 3, 2].map(|octets| (octets, Stability::FileSync));
+    assert_eq!(*file_system.written.lock().unwrap(), durably);
 }
 
 /// proves: NFS2-LATER-a
