@@ -1,7 +1,7 @@
 //! From a URL to a file system: finding the ports, connecting, asking for the root.
 //!
-//! In versions 2 and 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's, and
-//! the URL's path leads from there to what is exported. Both name the same file by the same path.
+//! In versions 2 and 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's,
+//! and the URL's path leads from there to what is exported. Both name the same file by the same path.
 
 use crate::{
     agree::{self, Spoken},

@@ -124,8 +124,8 @@ impl Nfs2 {
         Ok(ReadOk { attributes, data })
     }
 
-    /// READ into the caller's buffer, as many octets as it holds and the version allows. Where the transport places data
-    /// directly, the octets land in this very buffer and it comes back as [`ItemData::Placed`].
+    /// READ into the caller's buffer, as many octets as it holds and the version allows. Where the transport places
+    /// data directly, the octets land in this very buffer and it comes back as [`ItemData::Placed`].
     pub async fn read_into(&self, file: Handle, offset: u32, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         let count = u32::try_from(buffer.capacity().min(MAX_TRANSFER_OCTETS)).unwrap_or(u32::MAX);
         let outcome = self.exchange(&v2::Read { file, offset, count }, Some(buffer)).await?;

@@ -2,10 +2,10 @@
 //! directory.
 //!
 //! Paths are split by the longest export that they begin with; the rest is looked up name by name, as the caller, and
-//! symbolic links are not followed. Versions 1 and 2 hand out handles of NFS version 2: where that is not served, MNT of
-//! version 1 refuses, and version 2 is not there. Their lists and their UMNT are those of version 3. The list of mounts is what clients said, bounded, and means
-//! nothing. A client is told of the exports that it may use and of its own mounts, and of no others: who else uses the
-//! server, and who else may, is nothing that it needs to know.
+//! symbolic links are not followed. Versions 1 and 2 hand out handles of NFS version 2: where that is not served, MNT
+//! of version 1 refuses, and version 2 is not there. Their lists and their UMNT are those of version 3. The list of
+//! mounts is what clients said, bounded, and means nothing. A client is told of the exports that it may use and of its
+//! own mounts, and of no others: who else uses the server, and who else may, is nothing that it needs to know.
 
 use crate::{Caller, Export, FileId, Origin, nfs3, opened::Opened, server::Server, trouble::Subject};
 use bytes::Bytes;

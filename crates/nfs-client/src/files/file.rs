@@ -1,7 +1,7 @@
 //! A file that is open: what it is read and written by.
 //!
-//! In versions 2 and 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4 gives a
-//! stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
+//! In versions 2 and 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4
+//! gives a stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
 
 use super::{Handle, ReadOk, Verifier, WriteOk, v2, v3, v4};
 use crate::{Error, Nfs2, Nfs3};

@@ -2,7 +2,8 @@
 //!
 //! What version 2 does not have is made of what it has. A file that must not be there is looked up before it is made: a
 //! name that somebody else makes in between is used as it is. A guard is compared with the attributes before they are
-//! set. A file that is told to have 2^32 - 1 octets may have more, and is not read, as a part would be taken for it all.
+//! set. A file that is told to have 2^32 - 1 octets may have more, and is not read, as a part would be taken for it
+//! all.
 
 use super::{
     Access, CreateHow, Created, CreatedFile, Entry, File, Found, Handle, Name, Node, NodeKind, Page, Place, ReadOk,

@@ -1,4 +1,5 @@
-//! The procedures of version 2, which go with NFS version 2: handles of 32 octets, and attributes that are always there.
+//! The procedures of version 2, which go with NFS version 2: handles of 32 octets, and attributes that are always
+//! there.
 //!
 //! They are not served, and nothing makes such calls; what captures have of them is read.
 

@@ -1,9 +1,9 @@
 //! The NFS version 2 service (RFC 1094), off unless a program asks for it: each procedure is done as version 3 does it.
 //!
 //! Handles of 32 octets mean the same files as those of version 3 (`handles.rs`), and are opened in the same place;
-//! exports, callers, claims and warnings are those of version 3. What is added here is what version 2 has less of: sizes
-//! and cookies of 32 bits, and no word for "later". Where a client of another version has a file delegated, the call
-//! waits, for a bounded time, until it has been returned.
+//! exports, callers, claims and warnings are those of version 3. What is added here is what version 2 has less of:
+//! sizes and cookies of 32 bits, and no word for "later". Where a client of another version has a file delegated, the
+//! call waits, for a bounded time, until it has been returned.
 //!
 //! A file of 4 GiB or more is told to have 2^32 - 1 octets, and can be removed, renamed and written. It cannot be read
 //! (`NFSERR_FBIG`): who reads up to the size that he was told would take a part for the whole.
@@ -60,8 +60,8 @@ pub struct Version2Error {
 }
 
 impl Version2 {
-    /// Opens the table of handles, and waits for the disk. `server` says which of the servers it is that share the state
-    /// directory.
+    /// Opens the table of handles, and waits for the disk. `server` says which of the servers it is that share the
+    /// state directory.
     pub(crate) fn open(
         state: &StateDirectory,
         server: u64,
