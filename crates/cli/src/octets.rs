@@ -20,7 +20,7 @@ pub(crate) enum Octets {
     Sized(Box<Reader>),
     /// Of one that says it is empty: that may be one of /proc, whose size nobody knows, and of which a server thinks at
     /// each answer that it ends there. Read on until nothing comes.
-    Unsized { file: File, offset: u64, end: u64, block: u32 },
+    Unsized { file: Box<File>, offset: u64, end: u64, block: u32 },
     /// Of one with holes, of which only what is between them is read.
     Sparse(Box<Sparse>),
 }
@@ -42,7 +42,7 @@ impl Octets {
     pub(crate) fn new(session: &Session, file: File, size: u64, offset: u64, end: u64) -> Self {
         let largest = session.transfer.read;
         if size == 0 {
-            return Octets::Unsized { file, offset, end, block: UNSIZED_BLOCK_OCTETS.min(largest) };
+            return Octets::Unsized { file: Box::new(file), offset, end, block: UNSIZED_BLOCK_OCTETS.min(largest) };
         }
         let (block, depth) = block_size(end.min(size).saturating_sub(offset), largest, DEPTH);
         Octets::Sized(Box::new(Reader::new(file, offset, end, block, depth).expecting(size)))
