@@ -29,10 +29,10 @@ use futures_util::{
     stream::FuturesUnordered,
 };
 use rpcrdma_env::Random;
-use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, SetTime};
+use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, SetTime, Who};
 use rpcrdma_nfs_client::{Found, Handle, Name};
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::{HashMap, HashSet},
     pin::pin,
     sync::Arc,
@@ -80,7 +80,7 @@ pub(crate) async fn run(args: CpArgs) -> Result<()> {
         random: sessions.random(),
         tally: RefCell::new(tally),
         ways: data::Ways::default(),
-        own_uid: Cell::default(),
+        own: RefCell::default(),
         unfinished: RefCell::default(),
         places: RefCell::default(),
         first_names: RefCell::default(),
@@ -146,7 +146,7 @@ struct Copier<'a> {
     /// What the server has shown that it does.
     ways: data::Ways,
     /// Who we are to the target's server, once that is known.
-    own_uid: Cell<Option<u32>>,
+    own: RefCell<Option<Who>>,
     /// What is to be removed if it does not become whole.
     unfinished: RefCell<Vec<Unfinished>>,
     /// Where each file goes.

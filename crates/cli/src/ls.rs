@@ -11,7 +11,10 @@ use crate::{
 };
 use anyhow::{Result, ensure};
 use bytes::Bytes;
-use rpcrdma_nfs::attr::{Attributes, FileType};
+use rpcrdma_nfs::{
+    attr::{Attributes, FileType, Who},
+    v4::MAX_PRINCIPAL_OCTETS,
+};
 use rpcrdma_nfs_client::Handle;
 use serde_json::{Map, Value};
 use std::io::{BufWriter, StdoutLock, Write};
@@ -127,6 +130,7 @@ impl Lister<'_> {
             let wanted = attributes.file_type == FileType::Symlink && (self.args.long || self.args.client.json);
             let target = if wanted { Some(files.readlink(&file).await?) } else { None };
             held += size_of::<Line>() + name.len() + target.as_ref().map_or(0, Bytes::len);
+            held += attributes.named.as_ref().map_or(0, |named| size_of_val(&**named) + 2 * MAX_PRINCIPAL_OCTETS);
             ensure!(held <= LISTED_OCTETS, "has more than {} MiB of entries, or no end", LISTED_OCTETS >> 20);
             lines.push(Line { name, file, attributes, target });
         }
@@ -156,7 +160,13 @@ impl Lister<'_> {
                 _ => names::size(a.size, self.args.human_readable),
             };
             let time = names::time(a.modified);
-            write!(self.out, "{mode} {:>3} {:>5} {:>5} {size:>12} {time} ", a.links, a.uid, a.gid)?;
+            write!(
+                self.out,
+                "{mode} {:>3} {:>5} {:>5} {size:>12} {time} ",
+                a.links,
+                names::who(&a.owner()),
+                names::who(&a.group())
+            )?;
         }
         self.out.write_all(&names::for_output(&line.name))?;
         if let Some(target) = &line.target {
@@ -175,6 +185,11 @@ pub(crate) fn insert_attributes(object: &mut Map<String, Value>, a: &Attributes)
     object.insert("links".into(), a.links.into());
     object.insert("uid".into(), a.uid.into());
     object.insert("gid".into(), a.gid.into());
+    for (member, who) in [("owner", a.owner()), ("group", a.group())] {
+        if let Who::Name(name) = who {
+            names::insert_json(object, member, &name);
+        }
+    }
     object.insert("size".into(), a.size.into());
     object.insert("used".into(), a.used.into());
     object.insert("file_id".into(), a.file_id.into());

@@ -6,7 +6,7 @@
 
 use indicatif::HumanBytes;
 pub(crate) use rpcrdma_capture::names::{escaped, json};
-use rpcrdma_nfs::attr::{FileType, Time};
+use rpcrdma_nfs::attr::{FileType, Time, Who};
 use serde_json::{Map, Value};
 use std::io::IsTerminal;
 
@@ -24,6 +24,14 @@ pub(crate) fn insert_json(object: &mut Map<String, Value>, key: &str, octets: &[
             object.insert(format!("{key}_hex"), hex.into())
         }
     };
+}
+
+/// A user or group for a person: as the server tells it.
+pub(crate) fn who(who: &Who) -> String {
+    match who {
+        Who::Number(number) => number.to_string(),
+        Who::Name(name) => escaped(name),
+    }
 }
 
 /// The mode as `ls -l` shows it: `drwxr-xr-x`.

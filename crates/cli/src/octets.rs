@@ -42,7 +42,8 @@ impl Octets {
     pub(crate) fn new(session: &Session, file: File, size: u64, offset: u64, end: u64) -> Self {
         let largest = session.transfer.read;
         if size == 0 {
-            return Octets::Unsized { file: Box::new(file), offset, end, block: UNSIZED_BLOCK_OCTETS.min(largest) };
+            let block = UNSIZED_BLOCK_OCTETS.min(largest);
+            return Octets::Unsized { file: Box::new(file), offset, end, block };
         }
         let (block, depth) = block_size(end.min(size).saturating_sub(offset), largest, DEPTH);
         Octets::Sized(Box::new(Reader::new(file, offset, end, block, depth).expecting(size)))

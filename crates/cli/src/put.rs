@@ -29,13 +29,13 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use rpcrdma_env::Random;
-use rpcrdma_nfs::attr::{FileType, NewAttributes};
+use rpcrdma_nfs::attr::{FileType, NewAttributes, Who};
 use rpcrdma_nfs_client::{Handle, Name};
 use rustix::fs::FileType as LocalType;
 use small::{SMALL_FILES, SMALL_OCTETS};
 use source::{Facts, Local};
 use std::{
-    cell::{Cell, RefCell},
+    cell::RefCell,
     collections::HashMap,
     fs,
     os::unix::ffi::OsStrExt,
@@ -62,7 +62,7 @@ pub(crate) async fn run(args: PutArgs) -> Result<()> {
         full: RefCell::default(),
         random: sessions.random(),
         tally: RefCell::new(tally),
-        own_uid: Cell::default(),
+        own: RefCell::default(),
         unfinished: RefCell::default(),
         first_names: RefCell::default(),
         later: RefCell::default(),
@@ -140,7 +140,7 @@ struct Copier<'a> {
     random: Arc<dyn Random>,
     tally: RefCell<Tally>,
     /// Who we are to the server, once that is known.
-    own_uid: Cell<Option<u32>>,
+    own: RefCell<Option<Who>>,
     /// What is to be removed if it does not become whole.
     unfinished: RefCell<Vec<Unfinished>>,
     /// Where a file with several names was copied to first, by device and inode; without a handle until it is there.

@@ -60,7 +60,7 @@ async fn one(sessions: &mut Sessions, url: &NfsUrl, json: bool, out: &mut Vec<u8
     writeln!(out, "\n    type: {}", names::file_type(a.file_type))?;
     writeln!(out, "    size: {} octets, {} in use", a.size, a.used)?;
     writeln!(out, "    mode: {:04o} {}", a.mode & 0o7777, names::mode(a.file_type, a.mode))?;
-    writeln!(out, "   owner: {} group {}", a.uid, a.gid)?;
+    writeln!(out, "   owner: {} group {}", names::who(&a.owner()), names::who(&a.group()))?;
     writeln!(out, "   links: {}", a.links)?;
     if matches!(a.file_type, FileType::Block | FileType::Character) {
         writeln!(out, "  device: {},{}", a.device.major, a.device.minor)?;

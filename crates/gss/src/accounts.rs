@@ -11,7 +11,7 @@ use std::{
 pub const MAX_GROUPS: usize = 65_536;
 /// How many groups are asked for at first.
 const USUAL_GROUPS: usize = 64;
-/// The most memory for an entry of the database of users, in bytes.
+/// The most memory for an entry of the databases of users and groups, in bytes. A group has its members there.
 const MAX_ENTRY: usize = 1 << 20;
 
 /// Finds users by the names that the mechanism's rules give to principals, with all their groups.
@@ -34,9 +34,39 @@ impl Accounts {
         // SAFETY: all that is written to is as long as is said.
         let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
         // SAFETY: the name of an entry that was found ends in a zero.
-        let found = entry(ask, |entry| (entry.pw_gid, unsafe { CStr::from_ptr(entry.pw_name) }.to_owned()));
+        let found =
+            entry(ask, |entry: &libc::passwd| (entry.pw_gid, unsafe { CStr::from_ptr(entry.pw_name) }.to_owned()));
         let all = found.and_then(|(gid, name)| Some([&[gid], &groups(&name, gid)?[..]].concat()));
         all.unwrap_or_default()
+    }
+
+    /// The name of the user of this number; `None` if there is none, the name is no UTF-8, or nobody can tell.
+    pub fn user_name(self, uid: u32) -> Option<String> {
+        // SAFETY: all that is written to is as long as is said.
+        let ask = |entry, memory, len, found| unsafe { libc::getpwuid_r(uid, entry, memory, len, found) };
+        // SAFETY: the name of an entry that was found ends in a zero.
+        entry(ask, |entry: &libc::passwd| unsafe { CStr::from_ptr(entry.pw_name) }.to_owned())?.into_string().ok()
+    }
+
+    /// The name of the group of this number; `None` as for users.
+    pub fn group_name(self, gid: u32) -> Option<String> {
+        // SAFETY: all that is written to is as long as is said.
+        let ask = |entry, memory, len, found| unsafe { libc::getgrgid_r(gid, entry, memory, len, found) };
+        // SAFETY: the name of an entry that was found ends in a zero.
+        entry(ask, |entry: &libc::group| unsafe { CStr::from_ptr(entry.gr_name) }.to_owned())?.into_string().ok()
+    }
+
+    /// The number of the user of this name; `None` if there is none, or nobody can tell.
+    pub fn uid_of(self, name: &str) -> Option<u32> {
+        numbers(&CString::new(name).ok()?).map(|(uid, _)| uid)
+    }
+
+    /// The number of the group of this name; `None` if there is none, or nobody can tell.
+    pub fn gid_of(self, name: &str) -> Option<u32> {
+        let name = CString::new(name).ok()?;
+        // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
+        let ask = |entry, memory, len, found| unsafe { libc::getgrnam_r(name.as_ptr(), entry, memory, len, found) };
+        entry(ask, |entry: &libc::group| entry.gr_gid)
     }
 }
 
@@ -49,18 +79,18 @@ fn find(name: &CStr) -> Option<GssUser> {
 fn numbers(name: &CStr) -> Option<(u32, u32)> {
     // SAFETY: the name ends in a zero, and all that is written to is as long as is said.
     let ask = |entry, memory, len, found| unsafe { libc::getpwnam_r(name.as_ptr(), entry, memory, len, found) };
-    entry(ask, |entry| (entry.pw_uid, entry.pw_gid))
+    entry(ask, |entry: &libc::passwd| (entry.pw_uid, entry.pw_gid))
 }
 
 /// What is taken of the entry that a function of C's finds, with as much memory as that takes. The function is given
 /// where the entry goes, memory for what it points to with its length, and where it is told whether it was found.
-fn entry<T>(
-    ask: impl Fn(*mut libc::passwd, *mut c_char, usize, *mut *mut libc::passwd) -> c_int,
-    take: impl FnOnce(&libc::passwd) -> T,
+fn entry<E, T>(
+    ask: impl Fn(*mut E, *mut c_char, usize, *mut *mut E) -> c_int,
+    take: impl FnOnce(&E) -> T,
 ) -> Option<T> {
     let mut memory: Vec<c_char> = vec![0; 1024];
     loop {
-        let (mut entry, mut found) = (MaybeUninit::<libc::passwd>::uninit(), null_mut());
+        let (mut entry, mut found) = (MaybeUninit::<E>::uninit(), null_mut());
         let status = ask(entry.as_mut_ptr(), memory.as_mut_ptr(), memory.len(), &mut found);
         if status == libc::ERANGE && memory.len() < MAX_ENTRY {
             memory.resize(memory.len() * 2, 0);
@@ -131,6 +161,20 @@ mod tests {
             assert_eq!(groups, expected, "{name}");
         }
         assert_eq!(Accounts.groups_of(3_999_999_999), Vec::<u32>::new());
+    }
+
+    #[test]
+    fn names_and_numbers_are_each_others() {
+        for name in ["root", "daemon", "nobody"] {
+            let (uid, gid) = (id("-u", name)[0], id("-g", name)[0]);
+            assert_eq!((Accounts.user_name(uid).as_deref(), Accounts.uid_of(name)), (Some(name), Some(uid)));
+            let group = Accounts.group_name(gid).unwrap();
+            assert_eq!(Accounts.gid_of(&group), Some(gid), "{group}");
+        }
+        assert_eq!((Accounts.user_name(3_999_999_999), Accounts.group_name(3_999_999_999)), (None, None));
+        for none in ["", "nobody-of-that-name", "ro\0ot", &"a".repeat(1 << 20)] {
+            assert_eq!((Accounts.uid_of(none), Accounts.gid_of(none)), (None, None));
+        }
     }
 
     #[test]

@@ -155,7 +155,6 @@ fn what_is_missing_is_named() {
     within("what_is_missing_is_named", |realm| {
         let error = gss().initiate_with_cache().unwrap_err();
         assert_eq!(error.kind(), Kind::NoCredential, "{error}");
-        assert!(error.to_string().contains("kinit"), "{error}");
         let nowhere = realm.folder().join("nowhere");
         let error = gss().accept_with(Some(&nowhere)).unwrap_err();
         assert!(error.to_string().contains("nowhere"), "{error}");

@@ -8,7 +8,7 @@ mod acl;
 
 pub use acl::{Acls, Asker, EXECUTE, MAX_NAMED, PosixAcl, READ, WRITE};
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,6 +109,27 @@ pub struct Attributes {
     pub created: Option<Time>,
     /// Differs after each change of contents or attributes.
     pub change: u64,
+    /// What a server tells by name in place of by number: `uid` or `gid` is nobody's then.
+    pub named: Option<Arc<Named>>,
+}
+
+/// The owner and the group of a file, each if a server tells it by name, such as `anna@example.com`. It is the server's
+/// to say, and any octets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// The owner.
+    pub owner: Option<Box<[u8]>>,
+    /// The group.
+    pub group: Option<Box<[u8]>>,
+}
+
+/// A user or group as it is told: all that tells it from others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// By number.
+    Number(u32),
+    /// By name.
+    Name(Box<[u8]>),
 }
 
 impl Attributes {
@@ -130,7 +151,20 @@ impl Attributes {
             changed: Time::default(),
             created: None,
             change: 0,
+            named: None,
         }
+    }
+
+    /// The owner.
+    pub fn owner(&self) -> Who {
+        let name = self.named.as_ref().and_then(|named| named.owner.clone());
+        name.map_or(Who::Number(self.uid), Who::Name)
+    }
+
+    /// The group.
+    pub fn group(&self) -> Who {
+        let name = self.named.as_ref().and_then(|named| named.group.clone());
+        name.map_or(Who::Number(self.gid), Who::Name)
     }
 
     /// The part of them that shows a change by somebody else.

@@ -1,30 +1,12 @@
 //! The groups of callers by AUTH_SYS, as this host knows them: a credential names sixteen at most, and any it likes.
-//!
-//! Who calls is answered at once if his groups were asked for lately. Else his call waits, and no other does: the host
-//! is asked on threads of the program's, a few times at once, in turn for each address that waits. So a client that
-//! calls as many users, or a directory of users that does not answer, keeps nobody waiting whose users are known, and
-//! nobody else's new ones beyond their turn.
-//!
-//! What is known is bounded, and forgotten after a while. The calls that wait are bounded by their connections.
+//! Who calls is answered at once if his groups were asked for lately; else his call waits, and no other does
+//! ([`Lookups`]).
 
-use rpcrdma_env::{BoxFuture, Clock, Timestamp};
+use crate::lookups::{Found, Lookups};
+use rpcrdma_env::{BoxFuture, Clock};
 use rpcrdma_oncrpc::{Answer, ArgumentWords, CallContext, Credential, Repetition, Service, SysCredential, gss::Work};
 use rpcrdma_xdr::Decoder;
-use std::{
-    collections::{HashMap, VecDeque},
-    fmt,
-    net::IpAddr,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
-use tokio::sync::oneshot;
-
-/// How many users are known at a time.
-const MAX_USERS: usize = 4_096;
-/// For how long what was told of a user is believed.
-const LIFETIME: Duration = Duration::from_secs(300);
-/// How many users are asked for at a time.
-const AT_ONCE: usize = 2;
+use std::{fmt, net::IpAddr, sync::Arc};
 
 /// What a host knows of its users.
 pub trait Groups: Send + Sync {
@@ -34,114 +16,22 @@ pub trait Groups: Send + Sync {
 }
 
 /// The groups of callers by AUTH_SYS.
-pub struct ManagedGroups {
-    groups: Arc<dyn Groups>,
-    work: Arc<dyn Work>,
-    clock: Arc<dyn Clock>,
-    state: Mutex<State>,
-}
-
-#[derive(Default)]
-struct State {
-    known: HashMap<u32, Known>,
-    /// Who waits for a user that is asked for, or is to be.
-    waiting: HashMap<u32, Vec<oneshot::Sender<Arc<[u32]>>>>,
-    /// The addresses whose users are to be asked for, in turn, and those users. An address is there once.
-    turns: VecDeque<(IpAddr, VecDeque<u32>)>,
-    asked: usize,
-}
-
-struct Known {
-    groups: Arc<[u32]>,
-    until: Timestamp,
-}
-
-/// What is known of a user now.
-enum Found {
-    Known(Arc<[u32]>),
-    Later(oneshot::Receiver<Arc<[u32]>>),
-}
+pub struct ManagedGroups(Arc<Lookups<u32, Arc<[u32]>>>);
 
 impl ManagedGroups {
     /// Asks `groups` where `work` is done.
     pub fn new(groups: Arc<dyn Groups>, work: Arc<dyn Work>, clock: Arc<dyn Clock>) -> Arc<Self> {
-        Arc::new(Self { groups, work, clock, state: Mutex::default() })
+        Arc::new(Self(Lookups::new(move |uid: &u32| groups.of(*uid), work, clock)))
     }
 
     /// How many users are known, and how many are waited for.
     pub fn sizes(&self) -> (usize, usize) {
-        let state = self.state();
-        (state.known.len(), state.waiting.len())
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.sizes()
     }
 
     /// The groups of a user, for whom somebody at this address calls.
-    fn find(self: &Arc<Self>, uid: u32, address: IpAddr) -> Found {
-        let now = self.clock.now();
-        let mut state = self.state();
-        if let Some(known) = state.known.get(&uid).filter(|known| now < known.until) {
-            return Found::Known(known.groups.clone());
-        }
-        let (sender, receiver) = oneshot::channel();
-        match state.waiting.get_mut(&uid) {
-            // Who does not wait any more makes room for others.
-            Some(waiting) => {
-                waiting.retain(|sender| !sender.is_closed());
-                waiting.push(sender);
-            }
-            None => {
-                state.waiting.insert(uid, vec![sender]);
-                match state.turns.iter_mut().find(|(other, _)| *other == address) {
-                    Some((_, users)) => users.push_back(uid),
-                    None => state.turns.push_back((address, VecDeque::from([uid]))),
-                }
-                self.go_on(state);
-            }
-        }
-        Found::Later(receiver)
-    }
-
-    /// Asks for the next users, if not enough are asked for.
-    fn go_on(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
-        let mut next = Vec::new();
-        while state.asked < AT_ONCE
-            && let Some((address, mut users)) = state.turns.pop_front()
-        {
-            let Some(uid) = users.pop_front() else { continue };
-            if !users.is_empty() {
-                state.turns.push_back((address, users));
-            }
-            state.asked += 1;
-            next.push(uid);
-        }
-        drop(state);
-        for uid in next {
-            let all = self.clone();
-            self.work.run(Box::new(move || {
-                let groups = all.groups.of(uid);
-                all.told(uid, groups);
-            }));
-        }
-    }
-
-    fn told(self: &Arc<Self>, uid: u32, groups: Arc<[u32]>) {
-        let now = self.clock.now();
-        let mut state = self.state();
-        state.asked -= 1;
-        state.known.retain(|_, known| now < known.until);
-        if state.known.len() >= MAX_USERS
-            && let Some(oldest) = state.known.iter().min_by_key(|(_, known)| known.until).map(|(uid, _)| *uid)
-        {
-            state.known.remove(&oldest);
-        }
-        state.known.insert(uid, Known { groups: groups.clone(), until: now + LIFETIME });
-        for waiting in state.waiting.remove(&uid).unwrap_or_default() {
-            let _ = waiting.send(groups.clone());
-        }
-        self.go_on(state);
+    fn find(&self, uid: u32, address: IpAddr) -> Found<Arc<[u32]>> {
+        self.0.find(uid, address)
     }
 }
 
@@ -214,9 +104,16 @@ impl<S: Service + 'static> Service for Managed<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::env;
+    use crate::{
+        lookups::{AT_ONCE, MAX_KNOWN},
+        testing::env,
+    };
     use futures_util::FutureExt;
-    use std::sync::mpsc;
+    use std::{
+        collections::VecDeque,
+        sync::{Mutex, mpsc},
+    };
+    use tokio::sync::oneshot;
 
     /// Keeps jobs until they are asked for.
     #[derive(Default)]
@@ -303,14 +200,14 @@ mod tests {
     #[test]
     fn what_is_known_is_bounded_and_forgotten() {
         let (groups, work, _asked) = house();
-        for uid in 0..MAX_USERS as u32 + 10 {
+        for uid in 0..MAX_KNOWN as u32 + 10 {
             drop(later(&groups, uid, 1));
             work.do_one();
         }
-        assert_eq!(groups.sizes(), (MAX_USERS, 0));
-        let last = MAX_USERS as u32;
+        assert_eq!(groups.sizes(), (MAX_KNOWN, 0));
+        let last = MAX_KNOWN as u32;
         assert!(matches!(groups.find(last, address(1)), Found::Known(_)));
-        groups.state().known.values_mut().for_each(|known| known.until = Timestamp::ZERO);
+        groups.0.age();
         assert!(matches!(groups.find(last, address(1)), Found::Later(_)), "it is asked for again");
     }
 }

@@ -29,6 +29,7 @@ use crate::{
     nlm::{self, Lockd, NlmCounts, NlmLimits},
     nsm::{Monitor, NsmService, Setup},
     opened::PSEUDO,
+    owners::OwnerNames,
     stranger::Stranger,
     trouble::Troubles,
 };
@@ -198,6 +199,7 @@ impl Nfsd {
             version_2: OnceLock::new(),
             version_4: OnceLock::new(),
             lockd: OnceLock::new(),
+            names: OnceLock::new(),
             pseudo,
             seal: Seal::new(secret),
             boot: env.random.next_u64(),
@@ -224,6 +226,12 @@ impl Nfsd {
     pub fn with_groups(mut self, groups: Arc<ManagedGroups>, env: &Env) -> Self {
         self.nfs = Arc::new(self.server.version_3(self.router(env), Some(&groups)));
         self.groups = Some(groups);
+        self
+    }
+
+    /// Version 4 names owners and groups to principals, and takes names from all. Without, they are numbers.
+    pub fn with_names(self, names: Arc<OwnerNames>) -> Self {
+        let _ = self.server.names.set(names);
         self
     }
 
@@ -499,6 +507,8 @@ pub(crate) struct Server {
     pub(crate) version_4: OnceLock<Arc<Shared>>,
     /// Who locks for version 3, if anybody does.
     pub(crate) lockd: OnceLock<Weak<Lockd>>,
+    /// Who names users and groups for version 4, if anybody does.
+    pub(crate) names: OnceLock<Arc<OwnerNames>>,
     /// The tree above the exports, for version 4.
     pub(crate) pseudo: Arc<PseudoFs>,
 }

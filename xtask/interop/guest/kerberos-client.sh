@@ -5,6 +5,13 @@ anna() { as anna bash -c "cd /mnt && $1"; }
 bert() { as bert bash -c "cd /mnt && $1"; }
 root() { bash -c "cd /mnt && $1"; }
 owner() { stat -c '%u:%g %a' "/mnt/$1"; }
+# In version 4 owners and groups went over the wire by name, both ways: the kernel has asked whose number and whose name
+# they are.
+names() {
+    for asked in uid:anna gid:anna gid:common group:2000; do
+        grep -q "id_resolv.*$asked" /proc/keys || fail "nobody was asked for $asked: $(grep id_resolv /proc/keys)"
+    done
+}
 gssd
 
 step a tree to copy
@@ -50,6 +57,11 @@ for sec in $SERVICES; do
     anna "echo shared >shared-$sec; chgrp 2000 shared-$sec; chmod 640 shared-$sec"
     equal "$(owner shared-$sec)" "1000:2000 640"
     refused bert "cat shared-$sec"
+    anna "touch named-$sec; chgrp common named-$sec"
+    equal "$(owner named-$sec)" "1000:2000 644"
+    case "$NFS_VERSION" in
+    4*) names ;;
+    esac
     bert "echo his >his-$sec; chmod 600 his-$sec"
     refused bert "chgrp 2000 his-$sec"
     refused anna "cat his-$sec"

@@ -17,13 +17,13 @@ cat >/etc/krb5.conf <<END
 [domain_realm]
  .$DOMAIN = $REALM
 END
-# OWNERS: by which method version 4 names owners; the one that knows nobody leaves it numbers.
+# Version 4 names users and groups as they are known here: by the domain, which is the realm in lower case.
 cat >/etc/idmapd.conf <<END
 [General]
 Domain = $DOMAIN
 Local-Realms = $REALM
 [Translation]
-Method = ${OWNERS:-nsswitch}
+Method = nsswitch
 [Mapping]
 Nobody-User = nobody
 Nobody-Group = nogroup

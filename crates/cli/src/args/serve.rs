@@ -11,7 +11,7 @@ use clap::{
     builder::{OsStringValueParser, TypedValueParser as _},
 };
 use rpcrdma::Versions;
-use rpcrdma_nfsd::{Cidr, Security};
+use rpcrdma_nfsd::{Cidr, Domain, Security};
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 #[derive(Debug, Args)]
@@ -86,6 +86,10 @@ pub(crate) struct ServeArgs {
     /// - for nobody
     #[arg(long, value_name = "FILE")]
     pub(crate) principals: Option<PathBuf>,
+    /// NFS version 4: the domain of this machine's users and groups. Callers by Kerberos are told owners as NAME@DOMAIN
+    /// (others as numbers), and all may set them so (default: with Kerberos, the realm of the keytab in lower case)
+    #[arg(long, value_name = "DOMAIN")]
+    pub(crate) domain: Option<Domain>,
     /// Callers by AUTH_SYS have the groups that this machine knows of their user, as many as there are, and not the
     /// sixteen that they name
     #[arg(long)]

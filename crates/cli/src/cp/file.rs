@@ -9,7 +9,7 @@ use crate::{
     partial::{NAMES_TRIED, temporary_name},
 };
 use anyhow::{Context, Result, bail, ensure};
-use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes};
+use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, Who};
 use rpcrdma_nfs_client::{Access, Cause, CreateHow, Error, File, Found, Handle, Name};
 use std::{sync::Arc, time::Duration};
 
@@ -102,8 +102,9 @@ impl Copier<'_> {
             }
             (None, Err(error)) => return Err(error),
             (Some(there), Ok(written)) => {
-                let Attributes { links, uid, mode, .. } = there.attributes;
-                let reason = match (links > 1, self.own_uid.get() == Some(uid)) {
+                let Attributes { links, mode, .. } = there.attributes;
+                let is_own = self.own.borrow().as_ref() == Some(&there.attributes.owner());
+                let reason = match (links > 1, is_own) {
                     (true, _) => "it has several names",
                     (false, false) => "it belongs to somebody else",
                     (false, true) => return Ok(Written { mode: mode & 0o7777, ..written }),
@@ -133,8 +134,8 @@ impl Copier<'_> {
             match self.make(item, name).await {
                 Err(error) if cause(&error) == Some(Cause::Exists) => {}
                 Err(error) => return Err(error.context("cannot make a temporary file beside it")),
-                Ok((file, unfinished, uid)) => {
-                    self.own_uid.set(Some(uid));
+                Ok((file, unfinished, owner)) => {
+                    self.own.replace(Some(owner));
                     return Ok(Written { file, unfinished: Some(unfinished), has_name: false, mode: 0o600 });
                 }
             }
@@ -143,7 +144,7 @@ impl Copier<'_> {
     }
 
     /// Makes a file, which is removed if it does not become whole, and says to whom it belongs.
-    async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, u32)> {
+    async fn make(&self, item: &Item, name: Name) -> Result<(File, Unfinished, Who)> {
         let unfinished = Unfinished { directory: item.directory.clone(), name, unsure: false };
         let is_fresh = unfinished.name != item.name;
         // Before it is there: an interruption must not come between. A name that is no fresh one may become somebody
@@ -167,11 +168,11 @@ impl Copier<'_> {
         if !is_fresh {
             self.unfinished.borrow_mut().push(unfinished.clone());
         }
-        let uid = match made.attributes {
-            Some(attributes) => attributes.uid,
-            None => made.file.getattr().await?.uid,
+        let owner = match made.attributes {
+            Some(attributes) => attributes.owner(),
+            None => made.file.getattr().await?.owner(),
         };
-        Ok((made.file, unfinished, uid))
+        Ok((made.file, unfinished, owner))
     }
 
     /// Copies the octets, and then what the file has besides.

@@ -35,7 +35,7 @@ impl Copier<'_> {
     pub(super) async fn place(&self, small: Small<'_>) -> Result<Option<Handle>> {
         let Small { directory, name, facts, existing, data } = small;
         let may_replace =
-            existing.is_none_or(|existing| self.own_uid.get().is_some_and(|uid| existing.is_alone_of(uid)));
+            existing.is_none_or(|existing| self.own.borrow().as_ref().is_some_and(|own| existing.is_alone_of(own)));
         let is_plain = !self.xattrs && !self.placing.inplace && !self.placing.resume;
         if !may_replace || !is_plain || !self.session.files.can_place() {
             return Ok(None);
@@ -54,8 +54,8 @@ impl Copier<'_> {
         match self.session.files.place(new).await {
             Ok((file, attributes)) => {
                 self.settle(Some(&unfinished));
-                if self.own_uid.get().is_none() {
-                    self.own_uid.set(Some(attributes.uid));
+                if self.own.borrow().is_none() {
+                    self.own.replace(Some(attributes.owner()));
                 }
                 let mut tally = self.tally.borrow_mut();
                 tally.moved(len);

@@ -13,7 +13,7 @@ use crate::{
     partial::{NAMES_TRIED, part_name, resume_at, same_time, temporary_name},
 };
 use anyhow::{Context, Result, bail, ensure};
-use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, SetTime};
+use rpcrdma_nfs::attr::{Attributes, FileType, NewAttributes, SetTime, Who};
 use rpcrdma_nfs_client::{Access, Cause, CreateHow, Error, Handle, Name, Node};
 
 /// What the target's name stands for.
@@ -94,8 +94,9 @@ impl Copier<'_> {
         if existing.attributes.links > 1 {
             return Ok(Err(Some("it has several names")));
         }
-        let made = match self.own_uid.get() {
-            Some(uid) if uid != existing.attributes.uid => return Ok(Err(Some("it belongs to somebody else"))),
+        let is_own = || self.own.borrow().as_ref().map(|own| *own == existing.attributes.owner());
+        let made = match is_own() {
+            Some(false) => return Ok(Err(Some("it belongs to somebody else"))),
             Some(_) if self.placing.resume && resumable.is_some() => Ok(None),
             _ => self.temporary(directory, name).await.map(Some),
         };
@@ -104,7 +105,7 @@ impl Copier<'_> {
             Err(error) => return why_in_place(error).map(|reason| Err(Some(reason))),
             Ok(made) => made,
         };
-        let is_own = self.own_uid.get() == Some(existing.attributes.uid);
+        let is_own = is_own() == Some(true);
         match (made, resumable.filter(|_| self.placing.resume)) {
             (Some(upload), None) if is_own => Ok(Ok(upload)),
             (made, facts) => {
@@ -156,12 +157,12 @@ impl Copier<'_> {
         };
         self.surely_ours(&mut unfinished);
         let file = made.file;
-        if self.own_uid.get().is_none() {
-            let uid = match made.attributes {
-                Some(attributes) => attributes.uid,
-                None => file.getattr().await?.uid,
+        if self.own.borrow().is_none() {
+            let owner = match made.attributes {
+                Some(attributes) => attributes.owner(),
+                None => file.getattr().await?.owner(),
             };
-            self.own_uid.set(Some(uid));
+            self.own.replace(Some(owner));
         }
         let beside = (name != *target).then_some(name);
         Ok(Upload { file, beside, unfinished: Some(unfinished), kept: false, old_size: 0, offset: 0, mode: 0o600 })
@@ -197,7 +198,7 @@ impl Copier<'_> {
                 let in_the_way =
                     || format!("{shown} is in the way on the server: it is no file of yours with one name");
                 let part = self.existing(directory, &name).await.with_context(in_the_way)?.with_context(in_the_way)?;
-                let own = part.attributes.links == 1 && self.own_uid.get() == Some(part.attributes.uid);
+                let own = self.own.borrow().as_ref().is_some_and(|own| part.is_alone_of(own));
                 ensure!(own, in_the_way());
                 let (len, mark) = (part.attributes.size, part.attributes.accessed);
                 match resume_at(len, mark, facts.size, facts.modified) {
@@ -228,14 +229,13 @@ impl Copier<'_> {
 
 impl Existing {
     /// Whether it is an empty file of this user's with no other name.
-    pub(super) fn is_empty_file_of(&self, uid: Option<u32>) -> bool {
-        let Attributes { size, links, uid: owner, .. } = self.attributes;
-        size == 0 && links == 1 && uid == Some(owner)
+    pub(super) fn is_empty_file_of(&self, user: Option<&Who>) -> bool {
+        self.attributes.size == 0 && user.is_some_and(|user| self.is_alone_of(user))
     }
 
     /// Whether it is this user's, by this name alone: another may take its place.
-    pub(super) fn is_alone_of(&self, uid: u32) -> bool {
-        self.attributes.links == 1 && self.attributes.uid == uid
+    pub(super) fn is_alone_of(&self, user: &Who) -> bool {
+        self.attributes.links == 1 && self.attributes.owner() == *user
     }
 
     /// Whether it is the source itself, which is served to us by this machine: writing into it would cut it off.

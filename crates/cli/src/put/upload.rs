@@ -275,7 +275,7 @@ impl Copier<'_> {
     /// Whether what is there is worth nothing to anybody else: it is gone, or an empty file of ours with one name.
     async fn is_surely_ours(&self, directory: &Handle, name: &Name) -> bool {
         match self.existing(directory, name).await {
-            Ok(Some(found)) => found.is_empty_file_of(self.own_uid.get()),
+            Ok(Some(found)) => found.is_empty_file_of(self.own.borrow().as_ref()),
             Ok(None) => true,
             Err(_) => false,
         }

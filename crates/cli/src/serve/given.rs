@@ -50,6 +50,10 @@ pub(super) fn check(args: &ServeArgs) -> Result<(), Usage> {
             args.principals.is_some() && kerberos::wanted(args).is_empty(),
             "--principals says who principals of Kerberos are: say --sec krb5, krb5i or krb5p, or several of them",
         ),
+        (
+            args.domain.is_some() && !args.nfs.has_4(),
+            "--domain is of NFS version 4: name the versions to serve with --nfs, such as --nfs 3,4.0,4.1,4.2",
+        ),
         (verbs && args.no_crc, "--no-crc is of iWARP: a device checks what it carries by itself"),
         (verbs && args.capture.is_some(), "--capture sees software iWARP only: say --fabric iwarp"),
         (
@@ -172,6 +176,7 @@ pub(super) mod tests {
             &["--statd", "127.0.0.1:0", "--nfs", "4.2"],
             &["--delegations", "off", "--nfs", "3"],
             &["--grace", "10", "--nfs", "3", "--locks", "off"],
+            &["--domain", "example.com", "--nfs", "3"],
         ] {
             assert!(check(&args(more)).is_err(), "{more:?}");
         }
@@ -183,6 +188,7 @@ pub(super) mod tests {
             "for programs of this host"
         );
         assert!(check(&args(&["--nfs", "4.2", "--lease", "10", "--grace", "20"])).is_ok());
+        assert!(check(&args(&["--domain", "example.com"])).is_ok(), "for those who set owners by name");
         assert!(check(&args(&["--host-locks", "off"])).is_ok());
         assert!(check(&args(&["--host-locks", "off", "--nfs", "3", "--grace", "10"])).is_ok());
         assert!(check(&args(&["--lockd", "127.0.0.1:0", "--statd", "127.0.0.1:0", "--nfs", "3"])).is_ok());

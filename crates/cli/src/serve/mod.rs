@@ -7,6 +7,7 @@
 
 mod datagrams;
 mod dialler;
+mod domain;
 mod ends;
 mod exports;
 mod gate;

@@ -1,7 +1,7 @@
 //! The server of all exports, with their directories and the state directory.
 
 use super::{
-    FileThreads,
+    FileThreads, domain,
     exports::{self, ExportOption},
     given, kerberos,
     nfs_versions::{self, Version4Options},
@@ -73,6 +73,10 @@ pub(super) fn build(
     let nfsd = Nfsd::new(served.collect(), state.secret(), env)?;
     let nfsd = match kerberos {
         Some(flavour) => nfsd.with_flavour(flavour, env),
+        None => nfsd,
+    };
+    let nfsd = match domain::names(args, env)? {
+        Some(names) => nfsd.with_names(names),
         None => nfsd,
     };
     let nfsd = match args.manage_gids {

@@ -2,7 +2,7 @@
 
 use crate::{
     common::{fails, run, served},
-    house::{House, WAYS},
+    house::{House, WAYS, with_users},
 };
 use rpcrdma_gss::realm::{REALM, within};
 use std::{
@@ -58,5 +58,56 @@ fn a_file_of_principals_that_says_nothing_keeps_the_server_from_starting() {
         assert!(text.contains("--principals") && text.contains("line 2: it is a principal and a user"), "{text}");
         let text = fails(2, common);
         assert!(text.contains("--principals says who principals of Kerberos are"), "{text}");
+    });
+}
+
+/// What `ls -l` shows as owner and group of a file.
+fn shown(url: &str) -> (String, String) {
+    let output = run(["ls", "-l", url]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut words = text.split_whitespace().skip(2).map(str::to_owned);
+    (words.next().unwrap(), words.next().unwrap())
+}
+
+/// alice is daemon here, and bob games. `put` makes a file anew that is one's own, and writes into another's: two whom
+/// the server names are two.
+///
+/// proves: NFS4-8881-5.9-c, NFS4-8881-5.9-e
+#[test]
+fn principals_see_owners_by_name() {
+    within("names::principals_see_owners_by_name", |realm| {
+        with_users(realm);
+        let local = realm.folder().join("local");
+        fs::write(&local, "contents").unwrap();
+        let local = local.to_str().unwrap();
+        for (domain, more) in
+            [(REALM.to_lowercase(), &[][..]), ("Other.Example".into(), &["--domain", "Other.Example"])]
+        {
+            let house = House::new(realm, "127.0.0.88", "krb5i,sys", more);
+            fs::set_permissions(&house.served, fs::Permissions::from_mode(0o777)).unwrap();
+            for (number, way) in WAYS.into_iter().filter(|way| !way.contains("version=3")).enumerate() {
+                let (alices, bobs) = (format!("alices-{number}"), format!("bobs-{number}"));
+                for (user, name) in [("bob", &bobs), ("alice", &alices)] {
+                    realm.kinit(user, "10m").unwrap();
+                    run(["put", local, &house.url(way, "krb5i", name)]);
+                }
+                fs::set_permissions(house.served.join(&bobs), fs::Permissions::from_mode(0o666)).unwrap();
+                let by_name = (format!("daemon@{domain}"), format!("daemon@{domain}"));
+                assert_eq!(shown(&house.url(way, "krb5i", &alices)), by_name, "{way}");
+                assert_eq!(shown(&house.url(way, "krb5i", &bobs)).0, format!("games@{domain}"), "{way}");
+                let by_number = house.url(way, "sys", &alices).replace("&principal=nfs/localhost", "");
+                assert_eq!(shown(&by_number), ("1".into(), "1".into()), "{way}");
+                let json = run(["stat", "--json", &house.url(way, "krb5i", &alices)]);
+                let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+                assert_eq!(json["owner"], by_name.0.as_str(), "{way}: {json}");
+                let inode = |name: &str| fs::metadata(house.served.join(name)).unwrap().ino();
+                for (name, is_replaced) in [(&alices, true), (&bobs, false)] {
+                    let before = inode(name);
+                    run(["put", "--no-attributes", local, &house.url(way, "krb5i", name)]);
+                    assert_eq!(inode(name) != before, is_replaced, "{way}: {name}");
+                }
+            }
+            assert_eq!(house.server.stop(), Some(0));
+        }
     });
 }

@@ -90,7 +90,7 @@ impl From<Attributes> for attr::Attributes {
     /// the attributes stands.
     fn from(told: Attributes) -> Self {
         let change = attr::Time::from(told.changed).as_change();
-        same_attributes!(told => attr::Attributes { created: None, change })
+        same_attributes!(told => attr::Attributes { created: None, change, named: None })
     }
 }
 

@@ -21,8 +21,9 @@ use rpcrdma_nfs::{
 /// Attributes that cannot be compared besides those that cannot be read (RFC 8881 sections 18.15.3 and 18.31.3).
 const NOT_COMPARED: Bitmap = Bitmap::of(&[Attribute::ReadAttributesError]);
 
-/// Octets of the longest access control list: entries of four words each, with numbers for names.
-const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
+/// Octets of the longest access control list: entries of four words each, with numbers for names. One that would be
+/// longer by names is told with numbers.
+pub(super) const LONGEST_ACL_OCTETS: usize = MAX_ACES * (4 * 4 + 12);
 
 impl Compound {
     pub(super) async fn get_attributes(&mut self, args: ops::GetAttr) -> Answer<ops::GetAttrOk> {
@@ -46,7 +47,7 @@ impl Compound {
         if args.attributes.set.contains(Attribute::ModeUmask) && self.minor >= 2 {
             return Err(Status::INVAL.into());
         }
-        let Wanted { attributes: new, acl, set } = self.new_attributes(&file, &args.attributes)?;
+        let Wanted { attributes: new, acl, set } = self.new_attributes(&file, &args.attributes).await?;
         let acls = match &acl {
             Some(acl) => Some(self.acls_for(&file, acl).await?),
             None => None,

@@ -31,7 +31,7 @@ impl Compound {
         if matches!(args.kind, CreateKind::Other(_)) {
             return Err(Status::BADTYPE);
         }
-        let mut wanted = self.new_attributes(&directory, &args.attributes)?;
+        let mut wanted = self.new_attributes(&directory, &args.attributes).await?;
         if matches!(args.kind, CreateKind::Symlink(_)) {
             wanted = Wanted { acl: None, set: wanted.set.without(&NOT_OF_LINKS), ..wanted };
         }

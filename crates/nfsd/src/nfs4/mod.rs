@@ -52,6 +52,7 @@ mod offload;
 mod open;
 mod open_arguments;
 mod open_create;
+mod owned;
 mod pseudo;
 mod reservations;
 mod security;

@@ -33,7 +33,7 @@ impl Compound {
         match how {
             ops::CreateHow::Unchecked(wire) => self.create_unchecked(directory, name, &wire).await,
             ops::CreateHow::Guarded(wire) => {
-                let new = self.new_attributes(directory, &wire)?.of_new(directory, false)?;
+                let new = self.new_attributes(directory, &wire).await?.of_new(directory, false)?;
                 let made = self.make_file(directory, name, CreateHow::Guarded(new.attributes)).await?;
                 Ok(self.finish_new(directory, made, new, None).await)
             }
@@ -47,7 +47,7 @@ impl Compound {
                 if !create.attributes.set.and(&NOT_EXCLUSIVELY).is_empty() {
                     return Err(Status::INVAL);
                 }
-                let mut new = self.new_attributes(directory, &create.attributes)?.of_new(directory, false)?;
+                let mut new = self.new_attributes(directory, &create.attributes).await?.of_new(directory, false)?;
                 new.set = new.set.or(&VERIFIER_ATTRIBUTES);
                 let how = CreateHow::Exclusive(create.verifier.0, new.attributes);
                 let made = self.make_file(directory, name, how).await?;
@@ -62,7 +62,7 @@ impl Compound {
 
     /// The size is set when the file is open and nobody denies it: of one that is there only a size of 0.
     async fn create_unchecked(&self, directory: &Opened, name: Name, wire: &FileAttributes) -> Result<Target, Status> {
-        let new = self.new_attributes(directory, wire)?.of_new(directory, false)?;
+        let new = self.new_attributes(directory, wire).await?.of_new(directory, false)?;
         let asked_size = new.attributes.size;
         let how = CreateHow::Unchecked(NewAttributes { size: None, ..new.attributes });
         let made = match self.make_file(directory, name.clone(), how).await {

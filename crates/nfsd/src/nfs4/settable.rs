@@ -6,10 +6,10 @@ use super::{
     compound::Compound,
     tell::{failure, status},
 };
-use crate::{Failure, Fault, opened::Opened};
+use crate::{Failure, Fault, opened::Opened, owners::Kind};
 use rpcrdma_nfs::{
     attr::{self, Acls, Change, FileType},
-    v4::{Acl, Attribute, Bitmap, FileAttributes, Principal, SetTime, Status},
+    v4::{Acl, Attribute, Bitmap, FileAttributes, SetTime, Status},
 };
 
 /// Permission bits, with set-user-id, set-group-id and sticky; what else a mode has means nothing (RFC 8881 section
@@ -110,11 +110,6 @@ fn time(new: Option<SetTime>) -> attr::SetTime {
     }
 }
 
-/// The number of an owner or group. Nobody has to agree about names (RFC 8881 section 5.9).
-fn number(principal: Option<Principal>) -> Result<Option<u32>, Status> {
-    principal.map(|principal| principal.number().ok_or(Status::BADOWNER)).transpose()
-}
-
 /// What a client wants to set.
 pub(super) struct Wanted {
     /// All but the access control list.
@@ -201,7 +196,7 @@ impl Compound {
     ///
     /// # Errors
     /// ATTRNOTSUPP, INVAL, BADOWNER, BADXDR; FBIG for a size that no file there can have.
-    pub(super) fn new_attributes(&self, file: &Opened, wire: &FileAttributes) -> Result<Wanted, Status> {
+    pub(super) async fn new_attributes(&self, file: &Opened, wire: &FileAttributes) -> Result<Wanted, Status> {
         let new = wire.to_set(&supported(self.minor)).map_err(|fault| fault.status())?;
         // It can be read, and no file system here can set it.
         if new.created.is_some() {
@@ -219,13 +214,18 @@ impl Compound {
         let attributes = attr::NewAttributes {
             mode: mode.map(|mode| mode & MODE_BITS),
             umask,
-            uid: number(new.owner)?,
-            gid: number(new.group)?,
+            uid: self.id(Kind::User, new.owner).await?,
+            gid: self.id(Kind::Group, new.group).await?,
             size: new.size,
             accessed: time(new.accessed),
             modified: time(new.modified),
         };
-        Ok(Wanted { attributes, acl: new.acl, set: wire.set })
+        let acl = match new.acl {
+            Some(acl) if acl.len() > acl::MAX_SET_ACES => return Err(Status::FBIG),
+            Some(acl) => Some(self.numbered_acl(acl).await?),
+            None => None,
+        };
+        Ok(Wanted { attributes, acl, set: wire.set })
     }
 }
 

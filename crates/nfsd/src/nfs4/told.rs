@@ -3,6 +3,7 @@
 
 use super::{
     acl,
+    attributes::LONGEST_ACL_OCTETS,
     compound::Compound,
     open_arguments::open_arguments,
     settable::{exclusive, supported},
@@ -86,7 +87,10 @@ impl Compound {
             true => Some(Box::pin(self.acl(file, attributes)).await?),
             false => None,
         };
+        let mut named = self.named(&asked.set, attributes).await;
         Ok(FileAttributes::tell(asked.set, |attribute| match attribute {
+            Attribute::Owner if named.owner.is_some() => named.owner.take().map(Value::Owner),
+            Attribute::Group if named.group.is_some() => named.group.take().map(Value::Group),
             Attribute::Acl => acl.take().map(Value::Acl),
             Attribute::Handle => handle.clone().map(Value::Handle),
             Attribute::SupportedAttributes => Some(Value::SupportedAttributes(self.supported_of(file, attributes))),
@@ -106,7 +110,8 @@ impl Compound {
     async fn acl(&self, file: &Opened, attributes: &Attributes) -> Result<Acl, Status> {
         let acls = file.file_system.acl(file.caller.clone(), file.file).await.map_err(status)?;
         let too_long = if self.minor == 0 { Status::RESOURCE } else { Status::REP_TOO_BIG };
-        acl::told(&acls, attributes.file_type == FileType::Directory).ok_or(too_long)
+        let acl = acl::told(&acls, attributes.file_type == FileType::Directory).ok_or(too_long)?;
+        Ok(self.named_acl(acl, LONGEST_ACL_OCTETS).await)
     }
 
     /// What is supported for a file.

@@ -25,10 +25,6 @@ pub(super) const SERVICES: [&str; 3] = ["krb5", "krb5i", "krb5p"];
 pub(super) const SCRIPT: &str = include_str!("../../../interop/guest/kerberos-client.sh");
 const RESTART: &str = include_str!("../../../interop/guest/kerberos-restart.sh");
 
-/// How the guest names owners in version 4: by a table without an entry, which leaves it the numbers that our server
-/// knows.
-pub(super) const OWNERS: &str = "static";
-
 /// How long the server is away.
 const DOWN: Duration = Duration::from_millis(700);
 
@@ -46,7 +42,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let server = network.serve(ServeOptions::new(export).kerberos(&realm, &SERVICES.join(",")).lease(LEASE))?;
     let script = [SCRIPT, RESTART].join("\n");
     let guest = realm.guest(GuestOptions::new("client", &script).mounts(&server).capture());
-    let mut guest = network.guest(guest.set("SERVICES", SERVICES.join(" ")).set("OWNERS", OWNERS))?;
+    let mut guest = network.guest(guest.set("SERVICES", SERVICES.join(" ")))?;
     for service in SERVICES {
         guest.wait_for_mark(&format!("restart-{service}"))?;
         server.kill()?;

@@ -2,7 +2,7 @@
 
 use super::{
     Job,
-    client_kerberos::{OWNERS, SCRIPT, SERVICES},
+    client_kerberos::{SCRIPT, SERVICES},
     verbs,
 };
 use crate::interop::{context::Context, flavour, realm::Realm};
@@ -27,8 +27,7 @@ fn run(context: &Context) -> anyhow::Result<()> {
     let again = ["kill $GSSD", verbs::FRESH, "NFS_VERSION=4.2"].join("\n");
     let script = [SERVE, SCRIPT, &again, SCRIPT, "kill $GSSD", "stop"].join("\n");
     let guest = verbs::named(context, "client", "rxe", &script);
-    let guest =
-        realm.guest(guest).set("SERVER_ADDRESS", ADDRESS).set("SERVICES", SERVICES.join(" ")).set("OWNERS", OWNERS);
+    let guest = realm.guest(guest).set("SERVER_ADDRESS", ADDRESS).set("SERVICES", SERVICES.join(" "));
     context.boot(guest)?.finish()?;
     Ok(())
 }

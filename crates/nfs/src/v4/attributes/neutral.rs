@@ -84,10 +84,12 @@ pub fn value_of(attribute: Attribute, file: &attr::Attributes) -> Option<Value> 
 }
 
 /// The attributes of a file of which a server tells `values`; `None` without its type. What is not told stays as
-/// [`attr::Attributes::new`] has it; owners and groups that are no numbers are told as `nobody`.
+/// [`attr::Attributes::new`] has it; owners and groups that are no numbers are `nobody`, with their
+/// names beside.
 pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> {
     let kind = values.iter().find_map(|value| if let Value::Type(kind) = value { Some(kind.kind()) } else { None })?;
     let mut file = attr::Attributes::new(kind, 0, 0);
+    let mut named = attr::Named::default();
     for value in values {
         match value {
             Value::Change(change) => file.change = *change,
@@ -97,8 +99,8 @@ pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> 
             Value::FileId(id) => file.file_id = *id,
             Value::Mode(mode) => file.mode = *mode,
             Value::Links(links) => file.links = *links,
-            Value::Owner(owner) => file.uid = owner.number().unwrap_or(nobody),
-            Value::Group(group) => file.gid = group.number().unwrap_or(nobody),
+            Value::Owner(owner) => (file.uid, named.owner) = told(owner, nobody),
+            Value::Group(group) => (file.gid, named.group) = told(group, nobody),
             Value::RawDevice(device) => file.device = attr::Device { major: device.major, minor: device.minor },
             Value::SpaceUsed(used) => file.used = *used,
             Value::TimeAccess(time) => file.accessed = (*time).into(),
@@ -108,7 +110,16 @@ pub fn attributes_of(values: &[Value], nobody: u32) -> Option<attr::Attributes> 
             _ => {}
         }
     }
+    file.named = (named != attr::Named::default()).then(|| named.into());
     Some(file)
+}
+
+/// A user or group by number, or else as `nobody` with its name, which does not keep the whole reply.
+fn told(who: &Principal, nobody: u32) -> (u32, Option<Box<[u8]>>) {
+    match who.number() {
+        Some(number) => (number, None),
+        None => (nobody, Some(who.as_slice().into())),
+    }
 }
 
 #[cfg(test)]
@@ -137,12 +148,16 @@ mod tests {
         assert_eq!(attributes_of(&[], 65534), None);
     }
 
+    /// proves: NFS4-8881-5.9-e
     #[test]
-    fn owners_are_numbers_or_nobody() {
+    fn owners_are_numbers_or_nobody_with_a_name() {
         let number = |text: &str| Principal::from(text).number();
         assert_eq!([number("0"), number("4294967295")], [Some(0), Some(u32::MAX)]);
         assert_eq!(["", "+1", "01", "4294967296", "root@localdomain", "-1", "1 "].map(number), [None; 7]);
         let values = [Value::Type(FileType::Regular), Value::Owner("root@x".into())];
-        assert_eq!(attributes_of(&values, 65534).unwrap().uid, 65534);
+        let told = attributes_of(&values, 65534).unwrap();
+        assert_eq!(told.uid, 65534);
+        // Two names are two users, and none of them is the user of that number.
+        assert_eq!((told.owner(), told.group()), (attr::Who::Name(b"root@x"[..].into()), attr::Who::Number(0)));
     }
 }

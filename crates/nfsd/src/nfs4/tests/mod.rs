@@ -12,6 +12,7 @@ mod nlm;
 mod offload;
 mod open;
 mod open_arguments;
+mod owned;
 mod recall;
 mod recovery;
 mod security;

@@ -1,0 +1,70 @@
+//! `serve --domain DOMAIN`: users and groups by name in NFS version 4, as this machine's databases (NSS) have them.
+//!
+//! Without the option the domain is the realm of the server's key in lower case, which is what the domains of most
+//! realms are. Linux's idmapd takes the domain of the host's name; a server's own is often not set, or not the one of
+//! its clients.
+
+use super::{kerberos, threads::Threads};
+use crate::args::ServeArgs;
+use anyhow::{Context, Result};
+use rpcrdma_env::Env;
+use rpcrdma_gss::Accounts;
+use rpcrdma_nfsd::{Accounts as HostAccounts, Domain, Kind, OwnerNames};
+use std::sync::Arc;
+
+/// How many threads ask for names: two for names and two for numbers, as each may wait for a directory of users on
+/// another host.
+const THREADS: usize = 4;
+
+/// Users and groups as the machine's databases have them.
+struct OfMachine;
+
+impl HostAccounts for OfMachine {
+    fn name(&self, kind: Kind, id: u32) -> Option<String> {
+        match kind {
+            Kind::User => Accounts.user_name(id),
+            Kind::Group => Accounts.group_name(id),
+        }
+    }
+
+    fn id(&self, kind: Kind, name: &str) -> Option<u32> {
+        match kind {
+            Kind::User => Accounts.uid_of(name),
+            Kind::Group => Accounts.gid_of(name),
+        }
+    }
+}
+
+/// The domain of a server whose key is this principal's: `nfs/HOST@REALM`.
+fn of_realm(principal: &str) -> Option<Domain> {
+    let (_, realm) = principal.rsplit_once('@')?;
+    realm.to_ascii_lowercase().parse().ok()
+}
+
+/// Who names users and groups for version 4; nobody where no domain is known.
+pub(super) fn names(args: &ServeArgs, env: &Env) -> Result<Option<Arc<OwnerNames>>> {
+    if !args.nfs.has_4() {
+        return Ok(None);
+    }
+    let by_realm = || match kerberos::wanted(args).is_empty() {
+        true => None,
+        false => of_realm(&kerberos::principal(args)?),
+    };
+    let Some(domain) = args.domain.clone().or_else(by_realm) else { return Ok(None) };
+    tracing::info!("users and groups of this machine are names of the domain {domain} in NFS version 4");
+    let threads = Threads::start("rpcrdma-names", THREADS).context("cannot start threads for --domain")?;
+    Ok(Some(OwnerNames::new(domain, Arc::new(OfMachine), Arc::new(threads), env.clock.clone())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_domain_is_the_realm_in_lower_case() {
+        let of = |principal: &str| of_realm(principal).map(|domain| domain.to_string());
+        assert_eq!(of("nfs/server.test.example@TEST.Example").as_deref(), Some("test.example"));
+        assert_eq!(of("nfs/server@A REALM"), None, "no domain");
+        assert_eq!(of("nfs/server"), None);
+    }
+}

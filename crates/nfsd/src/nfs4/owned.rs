@@ -1,0 +1,115 @@
+//! Owners, groups and the names in access control lists, as the caller of a COMPOUND has them (RFC 8881 section 5.9).
+//!
+//! Principals are told names, as machines that share Kerberos need not share numbers. Callers by AUTH_SYS are told
+//! numbers: they name themselves by these. All may set either.
+
+use super::compound::Compound;
+use crate::owners::{Kind, OwnerNames};
+use rpcrdma_nfs::{
+    attr::Attributes,
+    v4::{Ace, Acl, Attribute, Bitmap, Principal, Status, ace},
+};
+use rpcrdma_oncrpc::Credential;
+use rpcrdma_xdr::Encode as _;
+use std::{net::IpAddr, sync::Arc};
+
+/// Both names of a file's.
+const OF_FILE: Bitmap = Bitmap::of(&[Attribute::Owner, Attribute::Group]);
+
+/// The owner and the group of a file, where they are told by name.
+#[derive(Default)]
+pub(super) struct Named {
+    pub(super) owner: Option<Principal>,
+    pub(super) group: Option<Principal>,
+}
+
+/// What an entry is about, if it is not about a special name.
+fn kind(entry: &Ace) -> Kind {
+    if entry.flags & ace::IDENTIFIER_GROUP == 0 { Kind::User } else { Kind::Group }
+}
+
+/// The octets of a list as it goes on the wire.
+fn octets(acl: &Acl) -> usize {
+    let mut encoder = rpcrdma_xdr::Encoder::new();
+    acl.encode(&mut encoder);
+    encoder.position()
+}
+
+impl Compound {
+    /// Who names users and groups for this caller.
+    fn names(&self) -> Option<&Arc<OwnerNames>> {
+        match self.context.credential {
+            Credential::Gss(_) => self.server.names.get(),
+            _ => None,
+        }
+    }
+
+    fn client_address(&self) -> IpAddr {
+        self.context.connection.peer.ip().to_canonical()
+    }
+
+    /// The owner and the group of a file by name, if they are asked for and this caller is told names.
+    pub(super) async fn named(&self, asked: &Bitmap, file: &Attributes) -> Named {
+        match self.names() {
+            Some(names) if !asked.and(&OF_FILE).is_empty() => Box::pin(self.names_of(names, asked, file)).await,
+            _ => Named::default(),
+        }
+    }
+
+    async fn names_of(&self, names: &OwnerNames, asked: &Bitmap, file: &Attributes) -> Named {
+        let client = self.client_address();
+        let mut named = Named::default();
+        if asked.contains(Attribute::Owner) {
+            named.owner = Some(names.told(Kind::User, file.uid, client).await);
+        }
+        if asked.contains(Attribute::Group) {
+            named.group = Some(names.told(Kind::Group, file.gid, client).await);
+        }
+        named
+    }
+
+    /// A list of numbers as this caller is told it. Where it would be longer by names than `most` octets, it has
+    /// numbers.
+    pub(super) async fn named_acl(&self, acl: Acl, most: usize) -> Acl {
+        let Some(names) = self.names() else { return acl };
+        let client = self.client_address();
+        let mut entries = acl.0.clone();
+        for entry in &mut entries {
+            if let Some(number) = entry.who.number() {
+                entry.who = names.told(kind(entry), number, client).await;
+            }
+        }
+        let named = entries.into();
+        if octets(&named) <= most { named } else { acl }
+    }
+
+    /// The number of an owner or group that a client sets.
+    ///
+    /// # Errors
+    /// BADOWNER for what is neither a number nor the name of one.
+    pub(super) async fn id(&self, kind: Kind, who: Option<Principal>) -> Result<Option<u32>, Status> {
+        let Some(who) = who else { return Ok(None) };
+        if let Some(number) = who.number() {
+            return Ok(Some(number));
+        }
+        let names = self.server.names.get().ok_or(Status::BADOWNER)?;
+        Box::pin(names.id(kind, &who, self.client_address())).await.map(Some).ok_or(Status::BADOWNER)
+    }
+
+    /// A client's list with numbers for names. Special names stay.
+    ///
+    /// # Errors
+    /// BADOWNER for a name that is none.
+    pub(super) async fn numbered_acl(&self, acl: Acl) -> Result<Acl, Status> {
+        let mut entries = acl.0;
+        for entry in &mut entries {
+            let special = [ace::OWNER, ace::GROUP, ace::EVERYONE];
+            if special.iter().any(|special| special.as_bytes() == entry.who.as_slice()) {
+                continue;
+            }
+            let who = Some(entry.who.clone());
+            entry.who = self.id(kind(entry), who).await?.map(Principal::of_number).ok_or(Status::BADOWNER)?;
+        }
+        Ok(entries.into())
+    }
+}

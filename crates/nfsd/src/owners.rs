@@ -1,0 +1,190 @@
+//! Users and groups by name, as NFS version 4 has them: `name@domain` (RFC 8881 section 5.9).
+//!
+//! A host's users and groups are of one domain. A client gives it in any case; names of another domain mean nothing
+//! here. What the host says is asked for where nobody else waits for it ([`Lookups`]).
+//!
+//! A name is taken apart before the host is asked, which sees no name that could be something
+//! else, such as a number or a path.
+
+use crate::lookups::{Found, Lookups};
+use rpcrdma_env::Clock;
+use rpcrdma_nfs::v4::{MAX_PRINCIPAL_OCTETS, Principal};
+use rpcrdma_oncrpc::gss::Work;
+use std::{fmt, net::IpAddr, str::FromStr, sync::Arc};
+
+/// The longest domain, in bytes: as names of hosts have it (RFC 1035 section 2.3.4). What is left of
+/// [`MAX_PRINCIPAL_OCTETS`] beside one is for the name.
+pub const MAX_DOMAIN_OCTETS: usize = 127;
+
+/// What a name or a number is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A user.
+    User,
+    /// A group.
+    Group,
+}
+
+/// What a host knows of its users and groups. May wait, also for other hosts.
+pub trait Accounts: Send + Sync {
+    /// The name of a user or group; `None` if it has none, or nobody can tell.
+    fn name(&self, kind: Kind, id: u32) -> Option<String>;
+
+    /// The number of a user or group; `None` if there is none of that name, or nobody can tell.
+    fn id(&self, kind: Kind, name: &str) -> Option<u32>;
+}
+
+/// The domain of a host's users and groups, such as `example.com`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Domain(Arc<str>);
+
+/// A text that is no domain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a domain has letters, digits, hyphens, underscores and dots, and no more than {MAX_DOMAIN_OCTETS} of them")]
+pub struct BadDomain;
+
+impl FromStr for Domain {
+    type Err = BadDomain;
+
+    fn from_str(text: &str) -> Result<Self, BadDomain> {
+        let is_fit = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let is_domain = (1..=MAX_DOMAIN_OCTETS).contains(&text.len()) && text.chars().all(is_fit);
+        if is_domain { Ok(Self(text.into())) } else { Err(BadDomain) }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether a text can be the name of a user or group in `name@domain`. It is no number, as which it could be taken, and
+/// has nothing that separates names anywhere: `@`, and what databases of users and paths have.
+fn is_name(text: &str) -> bool {
+    let is_fit = |c: char| !c.is_control() && !matches!(c, '@' | ':' | '/');
+    let is_number = text.bytes().all(|c| c.is_ascii_digit());
+    !is_number && text.len() <= MAX_PRINCIPAL_OCTETS && text.chars().all(is_fit)
+}
+
+/// Numbers by name.
+type Numbers = Lookups<(Kind, Arc<str>), Option<u32>>;
+
+/// Users and groups by name.
+pub struct OwnerNames {
+    domain: Domain,
+    names: Arc<Lookups<(Kind, u32), Option<Principal>>>,
+    /// By themselves: whoever asks for names that are none pushes out no name that files have.
+    numbers: Arc<Numbers>,
+}
+
+impl OwnerNames {
+    /// Asks `accounts` where `work` is done.
+    pub fn new(domain: Domain, accounts: Arc<dyn Accounts>, work: Arc<dyn Work>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let (ours, by_name) = (domain.clone(), accounts.clone());
+        let name = move |(kind, id): &(Kind, u32)| ours.told(&accounts.name(*kind, *id)?);
+        let number = move |(kind, name): &(Kind, Arc<str>)| by_name.id(*kind, name).filter(|id| *id != u32::MAX);
+        Arc::new(Self {
+            domain,
+            names: Lookups::new(name, work.clone(), clock.clone()),
+            numbers: Lookups::new(number, work, clock),
+        })
+    }
+
+    /// The domain.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+
+    /// How many names and numbers are known, and how many are waited for.
+    pub fn sizes(&self) -> (usize, usize) {
+        let (names, numbers) = (self.names.sizes(), self.numbers.sizes());
+        (names.0 + numbers.0, names.1 + numbers.1)
+    }
+
+    /// A user or group as the client at this address is told it: by name, or by number if it has none.
+    pub(crate) async fn told(&self, kind: Kind, id: u32, client: IpAddr) -> Principal {
+        let name = match self.names.find((kind, id), client) {
+            Found::Known(name) => name,
+            Found::Later(name) => name.await.ok().flatten(),
+        };
+        name.unwrap_or_else(|| Principal::of_number(id))
+    }
+
+    /// The number of what the client at this address has named; `None` if it is no name of this domain's.
+    pub(crate) async fn id(&self, kind: Kind, who: &Principal, client: IpAddr) -> Option<u32> {
+        let name = self.domain.name_of(who)?;
+        match self.numbers.find((kind, name.into()), client) {
+            Found::Known(id) => id,
+            Found::Later(id) => id.await.ok().flatten(),
+        }
+    }
+}
+
+impl Domain {
+    /// `name@domain`; `None` for what can be no such name.
+    fn told(&self, name: &str) -> Option<Principal> {
+        let len = name.len() + 1 + self.0.len();
+        (is_name(name) && len <= MAX_PRINCIPAL_OCTETS).then(|| format!("{name}@{self}").as_str().into())
+    }
+
+    /// The name in `name@domain` of this domain; `None` for anything else.
+    fn name_of<'a>(&self, who: &'a Principal) -> Option<&'a str> {
+        let (name, domain) = std::str::from_utf8(who.as_slice()).ok()?.split_once('@')?;
+        (is_name(name) && domain.eq_ignore_ascii_case(&self.0)).then_some(name)
+    }
+}
+
+impl fmt::Debug for OwnerNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnerNames").field(&self.domain).field(&self.sizes()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn domain() -> Domain {
+        "Example.com".parse().unwrap()
+    }
+
+    /// proves: NFS4-8881-5.9-c
+    #[test]
+    fn names_are_of_one_domain_in_any_case() {
+        let of = |text: &str| domain().name_of(&text.into()).map(str::to_owned);
+        for domain in ["Example.com", "example.com", "EXAMPLE.COM"] {
+            assert_eq!(of(&format!("Anna@{domain}")).as_deref(), Some("Anna"), "a name's case counts");
+        }
+        for other in ["anna", "anna@", "anna@example", "anna@example.com.", "anna@example.org", "anna@a.example.com"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+        assert_eq!(domain().told("anna"), Some("anna@Example.com".into()));
+        assert_eq!(of("domain users@example.com").as_deref(), Some("domain users"));
+    }
+
+    /// proves: NFS4-8881-5.9-d
+    #[test]
+    fn what_could_be_something_else_is_no_name() {
+        let longest = "n".repeat(MAX_PRINCIPAL_OCTETS - "@Example.com".len());
+        assert!(domain().told(&longest).is_some_and(|told| domain().name_of(&told) == Some(&longest)));
+        assert_eq!(domain().told(&format!("{longest}n")), None, "no client reads it");
+        for name in ["", "1000", "0", "a@b", "a/b", "../a", "/etc/passwd", "a\0", "\0", "a:b", "a\nb", "@", "a@b@"] {
+            assert_eq!(domain().name_of(&format!("{name}@example.com").as_str().into()), None, "{name:?}");
+            assert_eq!(domain().told(name), None, "{name:?}");
+        }
+        let not_text = Principal(b"\xff\xfe@example.com"[..].to_vec().into());
+        assert_eq!(domain().name_of(&not_text), None);
+    }
+
+    #[test]
+    fn domains_are_as_hosts_have_them() {
+        let longest = "d".repeat(MAX_DOMAIN_OCTETS);
+        for good in ["localdomain", "test.example", "a_b-c.d", &longest] {
+            assert_eq!(good.parse::<Domain>().unwrap().to_string(), good);
+        }
+        for bad in ["", "a b", "a@b", "a/b", "ex\u{e4}mple", "a\0", &format!("{longest}d")] {
+            assert_eq!(bad.parse::<Domain>(), Err(BadDomain), "{bad:?}");
+        }
+    }
+}
