@@ -108,6 +108,7 @@ impl Attributes {
             changed,
             created: None,
             change: changed.as_change(),
+            named: None,
         })
     }
 }
