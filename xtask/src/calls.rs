@@ -1,7 +1,8 @@
 //! `cargo xtask calls`: how many system calls an operation costs each end, counted by strace.
 //!
-//! The numbers below are limits: whoever makes an operation cheaper lowers them, and whoever has to raise one says why.
-//! What both ends spend on their beginning and end is in the count, and is some hundredths of a call for each operation.
+//! The numbers below are limits: whoever makes an operation cheaper lowers them, and whoever has to raise one says
+//! why. What both ends spend on their beginning and end is in the count, and is some hundredths of a call for each
+//! operation.
 
 use crate::programs::{self, Program, Scratch};
 use anyhow::{Context as _, bail, ensure};

@@ -1,9 +1,9 @@
 //! What a host knows of its users and groups, asked for where nothing else waits.
 //!
-//! What was asked for lately is known at once. Else the call that wants it waits, and no other does: the host is asked on
-//! threads of the program's, a few times at once, in turn for each address that waits. So a client that asks for as many
-//! things, or a directory of users that does not answer, keeps nobody waiting whose own are known, and nobody else's new
-//! ones beyond their turn.
+//! What was asked for lately is known at once. Else the call that wants it waits, and no other does: the host is asked
+//! on threads of the program's, a few times at once, in turn for each address that waits. So a client that asks for as
+//! many things, or a directory of users that does not answer, keeps nobody waiting whose own are known, and nobody
+//! else's new ones beyond their turn.
 //!
 //! What is known is bounded, and forgotten after a while. The calls that wait are bounded by their connections.
 
