@@ -17,7 +17,7 @@ die() { say "$*"; exit 1; }
 PROGRAMS="bash busybox-static kmod coreutils diffutils findutils util-linux mount iproute2 netbase nfs-common nfs-kernel-server rpcbind strace acl attr nfs4-acl-tools ibverbs-providers librdmacm1
  krb5-user keyutils libgssapi-krb5-2"
 # The modules that the guest may load, with what they need.
-MODULES="rpcrdma nfs nfsv3 nfsv4 nfs_layout_nfsv41_files nfsd nfs_acl lockd auth_rpcgss rdma_rxe rdma_ucm rdma_cm iw_cm ib_uverbs 9p 9pnet_virtio
+MODULES="rpcrdma nfs nfsv2 nfsv3 nfsv4 nfs_layout_nfsv41_files nfsd nfs_acl lockd auth_rpcgss rdma_rxe rdma_ucm rdma_cm iw_cm ib_uverbs 9p 9pnet_virtio
  virtio_pci virtio_net virtio_rng veth crc32c_generic crc32c-intel crc32_generic libcrc32c
  rpcsec_gss_krb5 cts cbc ecb hmac cmac authenc aes_generic sha1_generic sha256_generic sha512_generic"
 

@@ -6,6 +6,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod calls;
 mod figures;
 mod fsx;
 mod interop;
@@ -30,6 +31,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Count the system calls of an operation, and fail if there are more than there were
+    Calls(calls::Arguments),
     /// Measure and draw how fast the command is
     Figures(figures::Arguments),
     /// Let a real Linux kernel mount us, and mount a real Linux server
@@ -56,6 +59,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        Command::Calls(arguments) => calls::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Interop(arguments) => interop::run(&arguments),
         Command::Load(arguments) => load::run(&arguments).map(|()| ExitCode::SUCCESS),

@@ -9,7 +9,7 @@ use rpcrdma_iwarp::protocol::{
     rdmap::{Opcode, ReadRequest},
     terminate::Reading,
 };
-use rpcrdma_nfs::{mount, nfsacl, nlm, nsm, v3, v4};
+use rpcrdma_nfs::{mount, nfsacl, nlm, nsm, v2, v3, v4};
 use rpcrdma_oncrpc::{CallId, Rejection, portmap, rpcbind::RPCBIND_PROGRAM};
 use std::{fmt, net::SocketAddr, rc::Rc, time::Duration};
 
@@ -162,6 +162,12 @@ impl From<CallId> for ProcedureName {
 }
 
 impl ProcedureName {
+    /// Whether it is a procedure of NFS version 2 whose results begin with a status.
+    pub fn has_nfs2_status(&self) -> bool {
+        let is_nfs2 = (self.program, self.version) == (v2::PROGRAM, v2::VERSION);
+        is_nfs2 && v2::Procedure::from_number(self.procedure).is_some_and(v2::Procedure::has_status)
+    }
+
     /// Whether it is a procedure of NFS version 3, or of NFSACL, whose results begin with a status. The statuses of NFS
     /// version 2, which NFSACL version 2 has, have the same numbers.
     pub fn has_nfs3_status(&self) -> bool {
@@ -190,6 +196,7 @@ impl ProcedureName {
     pub fn procedure_name(&self) -> Option<&'static str> {
         match (self.program, self.version, self.procedure) {
             (_, _, 0) => Some("NULL"),
+            (v2::PROGRAM, v2::VERSION, procedure) => v2::Procedure::from_number(procedure).map(v2::Procedure::name),
             (v3::PROGRAM, v3::VERSION, procedure) => v3::Procedure::from_number(procedure).map(v3::Procedure::name),
             (v4::PROGRAM, v4::VERSION, 1) => Some("COMPOUND"),
             (_, _, v4::callback::Arguments::PROCEDURE) if self.callback => Some("CB_COMPOUND"),
@@ -260,6 +267,8 @@ pub struct CallTag {
 /// What the results of an executed call begin with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
+    /// A status of NFS version 2.
+    Nfs2(v2::Status),
     /// A status of NFS version 3.
     Nfs3(v3::Status),
     /// A status of NFS version 4.
@@ -271,6 +280,8 @@ pub enum Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Status::Nfs2(status) if status.word().is_none() => write!(f, "NFS2 status {}", status.0),
+            Status::Nfs2(status) => f.write_str(status.name()),
             Status::Nfs3(status) if status.name() == UNKNOWN_STATUS => write!(f, "NFS3 status {}", status.0),
             Status::Nfs3(status) => f.write_str(status.name()),
             Status::Nfs4(status) if status.word().is_none() => write!(f, "NFS4 status {}", status.0),

@@ -1,5 +1,5 @@
 //! Agreeing with a server on a version of NFS: 4.2 first, then 4.1, 4.0, and at last 3, whose NULL or MOUNT the caller
-//! then asks for.
+//! then asks for. Version 2 is spoken where a URL asks for it, and not tried otherwise.
 //!
 //! Each step down is taken only on the server's word that it does not serve the version, and over the same connection:
 //! a server that is not there is sought once.
@@ -13,6 +13,7 @@ use std::{fmt, ops::RangeInclusive};
 /// The version of NFS that a session speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spoken {
+    V2,
     V3,
     /// With this minor version.
     V4(u32),
@@ -21,6 +22,7 @@ pub(crate) enum Spoken {
 impl fmt::Display for Spoken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Spoken::V2 => f.write_str("2"),
             Spoken::V3 => f.write_str("3"),
             Spoken::V4(minor) => write!(f, "4.{minor}"),
         }
@@ -32,7 +34,7 @@ impl NfsVersion {
     /// sessions stand alone: their servers would call at a port of the client's own, and it has none.
     fn minors(self) -> &'static [RangeInclusive<u32>] {
         match self {
-            NfsVersion::V3 => &[],
+            NfsVersion::V2 | NfsVersion::V3 => &[],
             NfsVersion::V4_0 => &[0..=0],
             NfsVersion::V4_1 => &[1..=1],
             NfsVersion::V4_2 => &[2..=2],
@@ -43,9 +45,15 @@ impl NfsVersion {
     /// Whether a session of this version may be made for a URL that asks for `self`.
     pub(crate) fn allows(self, spoken: Spoken) -> bool {
         match spoken {
+            Spoken::V2 => self == NfsVersion::V2,
             Spoken::V3 => matches!(self, NfsVersion::Auto | NfsVersion::V3),
             Spoken::V4(spoken) => self.minors().iter().any(|minors| minors.contains(&spoken)),
         }
+    }
+
+    /// Whether a session may begin with a mount: in the versions before 4.
+    pub(crate) fn has_mount(self) -> bool {
+        self.allows(Spoken::V3) || self.allows(Spoken::V2)
     }
 
     /// Whether servers may call back by the session that is asked for.
@@ -89,7 +97,7 @@ mod tests {
 
     #[test]
     fn a_url_allows_the_versions_that_it_names() {
-        use NfsVersion::{Auto, V3, V4_0, V4_1, V4_2};
+        use NfsVersion::{Auto, V2, V3, V4_0, V4_1, V4_2};
         let all = [Spoken::V3, Spoken::V4(0), Spoken::V4(1), Spoken::V4(2)];
         assert!(all.into_iter().all(|spoken| Auto.allows(spoken)));
         for (version, only) in [V3, V4_0, V4_1, V4_2].into_iter().zip(all) {
@@ -97,7 +105,8 @@ mod tests {
             assert_eq!(allowed, [only], "{version}");
         }
         assert!([Auto, V4_1, V4_2].into_iter().all(NfsVersion::has_callbacks));
-        assert!(![V3, V4_0].into_iter().any(NfsVersion::has_callbacks));
+        assert!(!Auto.allows(Spoken::V2) && V2.allows(Spoken::V2) && !V2.allows(Spoken::V3) && !V3.allows(Spoken::V2));
+        assert!(![V2, V3, V4_0].into_iter().any(NfsVersion::has_callbacks));
     }
 
     #[test]

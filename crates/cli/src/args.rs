@@ -12,7 +12,8 @@ use std::{ffi::OsString, path::PathBuf, time::Duration};
 #[command(name = "rpcrdma", version, about, max_term_width = 100)]
 #[command(after_help = "\
 URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX for any octet:
-  version=auto|3|...   the version of NFS: 3, 4.0, 4.1 or 4.2 (auto: the highest that the server has)
+  version=auto|3|...   the version of NFS: 2, 3, 4.0, 4.1 or 4.2 (auto: the highest from 3 on that the
+                       server has)
   transport=rdma|tcp   what carries it (rdma)
   fabric=iwarp|verbs   rdma by software over TCP, or by a device of this machine (iwarp)
   device=NAME          with fabric=verbs: which device (the one that leads to the server)
@@ -21,7 +22,7 @@ URLs are written nfs://HOST[:PORT]/PATH[?NAME=VALUE[&NAME=VALUE]...], with %XX f
                        that kinit has got
   principal=nfs/NAME   with Kerberos: the server's principal, where the realm knows it by another name than HOST
   nconnect=N           over how many connections calls are spread, 1 to 16 (1)
-  mountport=N          where MOUNT answers over TCP, if version 3 is spoken (asks rpcbind, else 20048)
+  mountport=N          where MOUNT answers over TCP, if version 2 or 3 is spoken (asks rpcbind, else 20048)
   nfsport=N            the same as :PORT
   uid=N, gid=N         as whom to call (the user who runs the command)
 PORT is 20049 for rdma and 2049 for tcp unless said otherwise. An IPv6 address stands in brackets, a

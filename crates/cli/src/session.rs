@@ -1,7 +1,7 @@
 //! From a URL to a file system: finding the ports, connecting, asking for the root.
 //!
-//! In version 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's, and
-//! the URL's path leads from there to what is exported. Both name the same file by the same path.
+//! In versions 2 and 3 that is an export's, which MOUNT tells. Version 4 needs no other port: its root is the server's,
+//! and the URL's path leads from there to what is exported. Both name the same file by the same path.
 
 use crate::{
     agree::{self, Spoken},
@@ -17,9 +17,9 @@ use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use rpcrdma_env::{Env, Random, tokio_env};
 use rpcrdma_fabric::pool::Pool;
-use rpcrdma_nfs::{mount, v3, v4};
+use rpcrdma_nfs::{mount, v2, v3, v4};
 use rpcrdma_nfs_client::{
-    Error, Files, Found, Handle, Mount, Nfs3, Transfer, split_export,
+    Error, Files, Found, Handle, Mount, Nfs2, Nfs3, Transfer, split_export,
     v4::{self as v4_client, Callbacks, Nfs4},
 };
 use rpcrdma_oncrpc::{
@@ -106,10 +106,15 @@ impl Sessions {
 
     async fn connect_to(&self, url: &NfsUrl, address: SocketAddr) -> Result<(Session, Vec<u8>)> {
         let server = at_port(address, url.nfs_port());
-        if url.version == NfsVersion::V3 {
-            let mounted = self.mount(url, address).await?;
+        let legacy = match url.version {
+            NfsVersion::V2 => Some(Spoken::V2),
+            NfsVersion::V3 => Some(Spoken::V3),
+            _ => None,
+        };
+        if let Some(spoken) = legacy {
+            let mounted = self.mount(url, address, spoken).await?;
             let carried = self.transport(url, server, None).await?;
-            return self.session_3(url, mounted, carried).await;
+            return self.legacy(url, mounted, carried, spoken).await;
         }
         let callbacks = url.version.has_callbacks().then(Callbacks::new);
         let carried = self.transport(url, server, callbacks.as_ref()).await?;
@@ -119,7 +124,10 @@ impl Sessions {
             Ok(nfs) => self.session_4(url, server, nfs, carried.pool).await,
             Err(why) if url.version == NfsVersion::Auto && why.is_no_version_4() => {
                 let why = anyhow::Error::from(why);
-                let session = async { self.session_3(url, self.mount(url, address).await?, carried).await };
+                let session = async {
+                    let mounted = self.mount(url, address, Spoken::V3).await?;
+                    self.legacy(url, mounted, carried, Spoken::V3).await
+                };
                 session.await.with_context(|| format!("{server} was asked for version 4 ({why:#}), then for version 3"))
             }
             Err(error) => Err(explained(url, error.into(), None, b"/").await).with_context(|| match url.version {
@@ -148,12 +156,22 @@ impl Sessions {
         Ok((Session { files, root, transfer, pool, export, url: url.clone(), spoken }, path))
     }
 
-    async fn session_3(&self, url: &NfsUrl, mounted: Mounted, carried: Carried) -> Result<(Session, Vec<u8>)> {
+    /// A session of version 2 or 3.
+    async fn legacy(
+        &self,
+        url: &NfsUrl,
+        mounted: Mounted,
+        carried: Carried,
+        spoken: Spoken,
+    ) -> Result<(Session, Vec<u8>)> {
         let (Carried { transport, pool }, Mounted { export, root, path }) = (carried, mounted);
         let server = transport.server();
         let flavour = self.identities.of(url)?.flavour();
-        let client = Client::new(transport, flavour, v3::PROGRAM, v3::VERSION);
-        let files = Files::from(Nfs3::new(client, self.env.clock.clone()));
+        let client = |version| Client::new(transport, flavour, v3::PROGRAM, version);
+        let files = match spoken {
+            Spoken::V2 => Files::from(Nfs2::new(client(v2::VERSION))),
+            _ => Files::from(Nfs3::new(client(v3::VERSION), self.env.clock.clone())),
+        };
         let transfer = match files.transfer(&root).await {
             Ok(transfer) => transfer,
             Err(error) => {
@@ -161,7 +179,7 @@ impl Sessions {
                 return Err(error.context(format!("asking {server} what it can do")));
             }
         };
-        let (url, spoken) = (url.clone(), Spoken::V3);
+        let url = url.clone();
         Ok((Session { files, root, transfer, pool, export, url, spoken }, path))
     }
 
@@ -188,7 +206,7 @@ impl Sessions {
                 failure::warning_once(&told);
             }
         }
-        if url.mount_port.is_some() && !url.version.allows(Spoken::V3) {
+        if url.mount_port.is_some() && !url.version.has_mount() {
             let version = url.version;
             failure::warning_once(&format!("mountport= has no effect with version={version}, which needs no MOUNT"));
         }
@@ -202,7 +220,11 @@ impl Sessions {
         let callbacks = url.version.has_callbacks().then(Callbacks::new);
         let attempt = async |address| self.transport(url, at_port(address, url.nfs_port()), callbacks.as_ref()).await;
         let Carried { transport, .. } = first_that_answers(&addresses, attempt).await?;
-        let version = if url.version == NfsVersion::V3 { v3::VERSION } else { v4::VERSION };
+        let version = match url.version {
+            NfsVersion::V2 => v2::VERSION,
+            NfsVersion::V3 => v3::VERSION,
+            _ => v4::VERSION,
+        };
         // Kerberos shows with the first call whether it does; who calls is else nothing to NULL.
         let flavour: Arc<dyn ClientFlavour> = match &identity {
             Identity::Sys(_) => Arc::new(NoAuth),
@@ -218,17 +240,18 @@ impl Sessions {
         Ok(nfs)
     }
 
-    async fn mount(&self, url: &NfsUrl, address: SocketAddr) -> Result<Mounted> {
+    async fn mount(&self, url: &NfsUrl, address: SocketAddr, spoken: Spoken) -> Result<Mounted> {
+        let version = if spoken == Spoken::V2 { mount::VERSION_1 } else { mount::VERSION_3 };
         let port = match url.mount_port {
             Some(port) => port,
-            None => self.mount_port(address).await,
+            None => self.mount_port(address, version).await,
         };
         let server = at_port(address, port);
         let transport = transports::tcp(server, &self.env, &self.options.watch, 1, transports::MOUNT, None)
             .await
             .context("MOUNT")?;
         let flavour = Arc::new(identity::sys(url));
-        let mount = Mount::new(Client::new(transport, flavour, mount::PROGRAM, mount::VERSION_3));
+        let mount = Mount::new(Client::new(transport, flavour, mount::PROGRAM, version));
         let exports = mount.exports().await.with_context(|| format!("asking {server} for its exports"))?;
         let (export, path) = match split_export(&exports, &url.path) {
             Some((export, path)) => (export.to_vec(), path.to_vec()),
@@ -242,19 +265,27 @@ impl Sessions {
                 );
             }
         };
-        let mounted = mount.mount(Bytes::from(export.clone())).await.with_context(|| server.to_string())?;
-        flavours::check_mounted(url, &mounted.flavours)?;
-        Ok(Mounted { export, root: mounted.root.into(), path })
+        let asked = Bytes::from(export.clone());
+        let root = match spoken {
+            // Version 1 of MOUNT does not tell which flavours there are.
+            Spoken::V2 => mount.mount_1(asked).await.map(Handle::from).with_context(|| server.to_string())?,
+            _ => {
+                let mounted = mount.mount(asked).await.with_context(|| server.to_string())?;
+                flavours::check_mounted(url, &mounted.flavours)?;
+                mounted.root.into()
+            }
+        };
+        Ok(Mounted { export, root, path })
     }
 
     /// What rpcbind says, or the usual port.
-    async fn mount_port(&self, address: SocketAddr) -> u16 {
+    async fn mount_port(&self, address: SocketAddr, version: u32) -> u16 {
         let rpcbind = at_port(address, RPCBIND_PORT);
         let Ok(transport) = transports::tcp_once(rpcbind, &self.env, &self.options.watch).await else {
             return DEFAULT_MOUNT_PORT;
         };
         let netid = Netid::tcp(&rpcbind);
-        match Rpcbind::new(transport).address(mount::PROGRAM, mount::VERSION_3, netid).await {
+        match Rpcbind::new(transport).address(mount::PROGRAM, version, netid).await {
             Ok(Some(found)) => found.port(),
             _ => DEFAULT_MOUNT_PORT,
         }
@@ -300,6 +331,11 @@ pub(crate) fn version_3(client: &Client) -> Client {
     client.clone().with_program(v3::PROGRAM, v3::VERSION)
 }
 
+/// The same client in version 2, to ask whether that is served.
+pub(crate) fn version_2(client: &Client) -> Client {
+    Client::new(client.transport().clone(), Arc::new(NoAuth), v2::PROGRAM, v2::VERSION)
+}
+
 /// The same client in version 4, which calls as the URL's user.
 pub(crate) fn version_4(identity: &Identity, client: &Client) -> Client {
     client.with_flavour(identity.flavour()).with_program(v4::PROGRAM, v4::VERSION)
@@ -318,7 +354,7 @@ impl Session {
     /// in a version that the URL allows.
     fn serves(&self, url: &NfsUrl) -> bool {
         // Where MOUNT answers is nothing to version 4.
-        let mount_port = |url: &NfsUrl| url.mount_port.filter(|_| self.spoken == Spoken::V3);
+        let mount_port = |url: &NfsUrl| url.mount_port.filter(|_| matches!(self.spoken, Spoken::V2 | Spoken::V3));
         let place = |url: &NfsUrl| (url.host.clone(), url.zone.clone(), url.port, mount_port(url));
         let carried = |url: &NfsUrl| (url.transport, url.fabric, url.device.clone(), url.rpcrdma);
         let callers = |url: &NfsUrl| (url.uid, url.gid, url.security, url.principal.clone());

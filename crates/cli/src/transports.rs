@@ -10,7 +10,7 @@ use crate::{
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 use rpcrdma::{Observer, Reverse, Versions};
-use rpcrdma_env::{Env, Heap};
+use rpcrdma_env::Env;
 use rpcrdma_fabric::{Fabric, pool::Pool};
 use rpcrdma_iwarp::{Config, Iwarp, Tap};
 use rpcrdma_nfs_client::v4::{CALLBACK_SLOTS, Callbacks};
@@ -120,7 +120,8 @@ async fn tcp_with(
     options: ClientOptions,
 ) -> Result<Connected> {
     let connecting = watch.connecting(connector.server(), env, options.connect);
-    let (transport, driver) = tcp::connect(connector, Arc::new(Heap), env, options).await?;
+    // Memory for large replies is used again: the heap's would be cleared for each.
+    let (transport, driver) = tcp::connect(connector, Arc::new(Pool::new()), env, options).await?;
     connecting.done();
     watch.add(&*transport, env);
     Ok(Connected { transport, driver: Box::pin(driver) })

@@ -24,6 +24,8 @@ pub(crate) enum NfsVersion {
     /// The highest that client and server both speak.
     #[default]
     Auto,
+    /// Never unless it is asked for.
+    V2,
     V3,
     V4_0,
     V4_1,
@@ -31,12 +33,13 @@ pub(crate) enum NfsVersion {
 }
 
 impl NfsVersion {
-    const ALL: [NfsVersion; 5] =
-        [NfsVersion::Auto, NfsVersion::V3, NfsVersion::V4_0, NfsVersion::V4_1, NfsVersion::V4_2];
+    const ALL: [NfsVersion; 6] =
+        [NfsVersion::Auto, NfsVersion::V2, NfsVersion::V3, NfsVersion::V4_0, NfsVersion::V4_1, NfsVersion::V4_2];
 
     fn name(self) -> &'static str {
         match self {
             NfsVersion::Auto => "auto",
+            NfsVersion::V2 => "2",
             NfsVersion::V3 => "3",
             NfsVersion::V4_0 => "4.0",
             NfsVersion::V4_1 => "4.1",
@@ -169,7 +172,7 @@ impl FromStr for NfsUrl {
             match name {
                 "version" => match NfsVersion::ALL.into_iter().find(|version| version.name() == value) {
                     Some(version) => url.version = version,
-                    None => return bad(format!("version={value}: it is 3, 4.0, 4.1, 4.2 or auto")),
+                    None => return bad(format!("version={value}: it is 2, 3, 4.0, 4.1, 4.2 or auto")),
                 },
                 "transport" => {
                     url.transport = match value {

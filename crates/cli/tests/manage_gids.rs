@@ -41,7 +41,7 @@ fn urls(server: &Server, name: &str) -> [String; 3] {
     [server.tcp_url_3(name), server.url_3(name), server.url(name)]
 }
 
-/// proves: NFS3-ID-c
+/// proves: NFS3-ID-e
 #[test]
 fn groups_are_those_of_the_servers_machine() {
     if !rustix::process::geteuid().is_root() {

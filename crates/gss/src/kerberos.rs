@@ -61,7 +61,8 @@ impl Handshake for Acceptor {
 /// The user that a machine calls as: root, if the machine is of the realm that our service is of. Linux uses the first
 /// of these keys of its keytab that it finds.
 fn machine(principal: &str, service: &str) -> Option<&'static str> {
-    let (name, realm) = principal.rsplit_once('@')?;
+    // Names in which a character is written with a backslash cannot be taken apart so, and no machine has one.
+    let (name, realm) = principal.rsplit_once('@').filter(|_| !principal.contains('\\'))?;
     let (kind, host) = name.split_once('/')?;
     let is_machine = matches!(kind, "nfs" | "host" | "root") && !host.is_empty() && !host.contains('/');
     let is_ours = service.rsplit_once('@').is_some_and(|(_, ours)| ours == realm);
@@ -122,6 +123,7 @@ mod tests {
             "nfs/client.example",
             "alice/root@REALM",
             "nfs/client@REALM@OTHER",
+            "nfs/client@OTHER\\@REALM",
         ] {
             assert_eq!(machine(name, service), None, "{name}");
         }

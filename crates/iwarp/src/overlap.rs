@@ -1,8 +1,8 @@
 //! When what is posted leaves before the rest of what has come is told.
 //!
-//! Who has many calls or answers at hand could handle all of them and let everything that follows leave with one write.
-//! Both ends would do so in turn then: while one works the other has nothing to do, and each waits for the other's whole
-//! batch. So a batch leaves in quarters, and both ends work at the same time.
+//! Who has many calls or answers at hand could handle all of them and let everything that follows leave with one
+//! write. Both ends would do so in turn then: while one works the other has nothing to do, and each waits for the
+//! other's whole batch. So a batch leaves in quarters, and both ends work at the same time.
 
 /// Parts in which what follows from one read leaves.
 const PARTS: usize = 4;

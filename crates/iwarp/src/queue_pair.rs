@@ -2,8 +2,9 @@
 //!
 //! It has no task of its own: everything happens in [`QueuePair::poll`], on the caller's thread. Each turn writes what
 //! is ready with one vectored write and reads what has come with one vectored read, payload from and to its place.
-//! While many completions are told, what is posted meanwhile leaves in parts ([`Overlap`]). A read or write that the socket served in part tells that it is drained or full; the readiness is cleared in the same
-//! step, so that no system call is spent on being told so.
+//! While many completions are told, what is posted meanwhile leaves in parts ([`Overlap`]). A read or write that the
+//! socket served in part tells that it is drained or full; the readiness is cleared in the same step, so that no system
+//! call is spent on being told so.
 
 use crate::{
     config::NUDGE_DELAYS,

@@ -8,6 +8,7 @@
 //! * [`Nfs3`] has every procedure of NFS version 3 as an async method. It waits where the server asks to, for ten
 //!   minutes at most, and takes an "exists" or "does not exist" that answers a retransmitted call for the success it
 //!   was, after a check. [`Files`] can stand on it. Access control lists it has by NFSACL.
+//! * [`Nfs2`] has those of NFS version 2. [`Files`] can stand on it, too.
 //! * [`Mount`] finds the root of an export.
 //! * [`v4`] is a client of NFS version 4, with sessions, state that it recovers, and callbacks. [`Files`] can stand on
 //!   it, too.
@@ -20,6 +21,7 @@ mod error;
 mod files;
 mod list;
 mod mount;
+mod nfs2;
 mod nfs3;
 mod nfsacl;
 mod patience;
@@ -39,6 +41,7 @@ pub use files::{
 };
 pub use list::{Listing, MAX_ENTRIES};
 pub use mount::{Mount, MountError, Mounted, split_export};
+pub use nfs2::Nfs2;
 pub use nfs3::Nfs3;
 pub use read::{Block, Reader};
 pub use status::{Cause, Status};

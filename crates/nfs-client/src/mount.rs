@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use rpcrdma_nfs::{
     Call,
-    mount::{self, DirectoryPath, Export, MountReply},
-    v3::Handle,
+    mount::{self, DirectoryPath, Export, MountReply, MountReply1},
+    v2, v3,
 };
 use rpcrdma_oncrpc::{CallError, Client};
 use rpcrdma_xdr::Encoder;
@@ -63,20 +63,21 @@ fn name(status: mount::Status) -> &'static str {
 #[non_exhaustive]
 pub struct Mounted {
     /// The handle of its top.
-    pub root: Handle,
+    pub root: v3::Handle,
     /// The flavours of credentials that it takes, the server's first choice first: AUTH_SYS is 1, Kerberos 390003,
     /// with integrity 390004, with privacy 390005 (RFC 2623 section 4.4). Some servers tell none.
     pub flavours: Vec<u32>,
 }
 
-/// A client of MOUNT version 3.
+/// A client of MOUNT, version 3 or 1.
 #[derive(Clone, Debug)]
 pub struct Mount {
     client: Client,
 }
 
 impl Mount {
-    /// A client over `client`, which calls [`mount::PROGRAM`], [`mount::VERSION_3`].
+    /// A client over `client`, which calls [`mount::PROGRAM`], [`mount::VERSION_3`], or [`mount::VERSION_1`] for NFS
+    /// version 2.
     pub fn new(client: Client) -> Self {
         Self { client }
     }
@@ -99,6 +100,18 @@ impl Mount {
         match self.call(&mount::Mount { path: DirectoryPath(path.clone()) }).await? {
             MountReply::Ok { root, flavors: flavours } => Ok(Mounted { root, flavours }),
             MountReply::Failed(status) => Err(MountError::Refused { path, status }),
+        }
+    }
+
+    /// MNT of version 1: the handle of an exported directory for NFS version 2. Its statuses are error numbers of Unix,
+    /// which those of version 3 were made of.
+    ///
+    /// # Errors
+    /// As [`mount`](Self::mount).
+    pub async fn mount_1(&self, path: Bytes) -> Result<v2::Handle, MountError> {
+        match self.call(&mount::Mount1 { path: DirectoryPath(path.clone()) }).await? {
+            MountReply1::Ok(root) => Ok(v2::Handle(root)),
+            MountReply1::Failed(number) => Err(MountError::Refused { path, status: mount::Status(number) }),
         }
     }
 

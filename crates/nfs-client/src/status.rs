@@ -3,7 +3,7 @@
 //! The versions number the same causes alike, name them by their own prefixes, and differ in a few. Who decides by a
 //! status asks for its [`Cause`]; who tells it to people uses its name, as the wire has it.
 
-use rpcrdma_nfs::{v3, v4};
+use rpcrdma_nfs::{v2, v3, v4};
 use std::fmt;
 
 /// A status, as a version of NFS has it.
@@ -20,6 +20,7 @@ pub struct Status(Wire);
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Wire {
+    V2(v2::Status),
     V3(v3::Status),
     V4(v4::Status),
 }
@@ -78,6 +79,7 @@ impl Status {
     /// What it means.
     pub fn cause(self) -> Cause {
         match self.0 {
+            Wire::V2(status) => cause2(status),
             Wire::V3(status) => cause3(status),
             Wire::V4(status) => cause4(status),
         }
@@ -86,10 +88,16 @@ impl Status {
     /// The name that the protocol gives it: `NFS3ERR_NOENT`.
     pub fn name(self) -> &'static str {
         match self.0 {
+            Wire::V2(status) => status.name(),
             Wire::V3(status) => status.name(),
             Wire::V4(status) => status.name(),
         }
     }
+}
+
+/// The numbers that version 2 has it shares with version 3, and servers send others of version 3's, too.
+fn cause2(status: v2::Status) -> Cause {
+    cause3(v3::Status(status.0))
 }
 
 fn cause3(status: v3::Status) -> Cause {
@@ -148,6 +156,12 @@ fn cause4(status: v4::Status) -> Cause {
     }
 }
 
+impl From<v2::Status> for Status {
+    fn from(status: v2::Status) -> Self {
+        Self(Wire::V2(status))
+    }
+}
+
 impl From<v3::Status> for Status {
     fn from(status: v3::Status) -> Self {
         Self(Wire::V3(status))
@@ -163,6 +177,7 @@ impl From<v4::Status> for Status {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
+            Wire::V2(status) => status.fmt(f),
             Wire::V3(status) => status.fmt(f),
             Wire::V4(status) => status.fmt(f),
         }
@@ -172,6 +187,7 @@ impl fmt::Display for Status {
 impl fmt::Debug for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
+            Wire::V2(status) => status.fmt(f),
             Wire::V3(status) => status.fmt(f),
             Wire::V4(status) => status.fmt(f),
         }

@@ -1,7 +1,7 @@
 //! The bindings as a table: which items may be placed directly (RFC 8267 section 2), for documentation and for whoever
 //! reads what is on the wire. A test holds it against the encoders.
 
-use crate::{v3, v4};
+use crate::{v2, v3, v4};
 use std::fmt;
 
 /// What the binding says of one procedure, or of one operation of COMPOUND.
@@ -19,6 +19,26 @@ pub struct Binding {
     pub eligible_argument: Option<&'static str>,
     /// The result that may be placed directly.
     pub eligible_result: Option<&'static str>,
+}
+
+/// The binding of NFS version 2: every procedure, by number.
+pub fn nfs_v2() -> [Binding; 18] {
+    v2::Procedure::ALL.map(|procedure| Binding {
+        program: v2::PROGRAM,
+        version: v2::VERSION,
+        procedure: procedure as u32,
+        name: procedure.name(),
+        eligible_argument: match procedure {
+            v2::Procedure::Write => Some("data"),
+            v2::Procedure::SymbolicLink => Some("to"),
+            _ => None,
+        },
+        eligible_result: match procedure {
+            v2::Procedure::Read => Some("data"),
+            v2::Procedure::ReadLink => Some("data"),
+            _ => None,
+        },
+    })
 }
 
 /// The binding of NFS version 3: every procedure, by number.
@@ -61,9 +81,13 @@ pub fn document() -> String {
          Made from `crates/nfs/src/binding.rs` by `cargo run -q -p rpcrdma-nfs --example bindings`; a test holds it against the\n\
          encoders. Everything else of a call or reply stays in the message (RFC 8267 section 2). MOUNT has no binding and travels over TCP.\n\
          NFSACL travels where NFS version 3 does, and has no such item.\n\n\
-         ## NFS version 3\n\n\
+         ## NFS version 2\n\n\
          | number | procedure | argument | result |\n|---|---|---|---|\n",
     );
+    for row in nfs_v2() {
+        text += &format!("{row}\n");
+    }
+    text += "\n## NFS version 3\n\n| number | procedure | argument | result |\n|---|---|---|---|\n";
     for row in nfs_v3() {
         text += &format!("{row}\n");
     }

@@ -27,6 +27,7 @@ pub mod names;
 pub mod nfsacl;
 pub mod nlm;
 pub mod nsm;
+pub mod v2;
 pub mod v3;
 pub mod v4;
 

@@ -1,4 +1,4 @@
-//! MOUNT versions 1 and 3 (RFC 1094 appendix A, RFC 1813 appendix I): finding the root of an export.
+//! MOUNT versions 1 to 3 (RFC 1094 appendix A, RFC 1813 appendix I): finding the root of an export.
 //!
 //! It has no binding to RPC-over-RDMA and travels over TCP (RFC 8267 section 4).
 
@@ -14,6 +14,8 @@ pub const PROGRAM: u32 = 100_005;
 pub const VERSION_3: u32 = 3;
 /// The version that goes with NFS version 2; lists of exports and mounts are the same.
 pub const VERSION_1: u32 = 1;
+/// As version 1, with a procedure for limits of names that no RFC describes and that is not served.
+pub const VERSION_2: u32 = 2;
 /// The longest path, in octets (`MNTPATHLEN`).
 pub const MAX_PATH_OCTETS: usize = 1024;
 /// The longest host or group name, in octets (`MNTNAMLEN`).
@@ -39,7 +41,7 @@ pub mod procedure {
     pub const UNMOUNT_ALL: u32 = 4;
     /// Asks for the list of exports.
     pub const EXPORT: u32 = 5;
-    /// The same by another name, in version 1 alone.
+    /// The same by another name, in versions 1 and 2 alone.
     pub const EXPORT_ALL: u32 = 6;
 
     /// The names that the protocol gives them, by number.
@@ -137,7 +139,14 @@ pub enum MountReply {
     Failed(Status),
 }
 
-/// What MNT of version 1 returns: a status, and a handle of 32 octets.
+/// MNT of version 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mount1 {
+    /// Which path.
+    pub path: DirectoryPath,
+}
+
+/// What MNT of versions 1 and 2 returns: a status, and a handle of 32 octets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MountReply1 {
     /// The handle.
@@ -194,6 +203,18 @@ impl Encode for Mount {
 }
 
 impl Decode for Mount {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        Ok(Self { path: Decode::decode(decoder)? })
+    }
+}
+
+impl Encode for Mount1 {
+    fn encode(&self, encoder: &mut Encoder) {
+        self.path.encode(encoder);
+    }
+}
+
+impl Decode for Mount1 {
     fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
         Ok(Self { path: Decode::decode(decoder)? })
     }
@@ -331,4 +352,9 @@ calls! {
     Unmount, procedure::UNMOUNT, (), ReplyShape::inline(0);
     ListExports, procedure::EXPORT, Exports, ReplyShape::inline(MAX_LIST_OCTETS);
     ListMounts, procedure::DUMP, Mounts, ReplyShape::inline(MAX_LIST_OCTETS);
+}
+
+calls! {
+    PROGRAM, VERSION_1, procedure::is_repeatable;
+    Mount1, procedure::MOUNT, MountReply1, ReplyShape::inline(4 + VERSION_1_HANDLE_OCTETS);
 }

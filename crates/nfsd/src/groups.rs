@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// proves: NFS3-ID-c
+    /// proves: NFS3-ID-e
     #[test]
     fn a_user_is_asked_for_once_and_known_then() {
         let (groups, work, asked) = house();

@@ -1,4 +1,4 @@
-//! An NFS server, versions 3 and 4, with NFSACL beside version 3.
+//! An NFS server, versions 2, 3 and 4, with NFSACL beside version 3.
 //!
 //! * [`Nfsd`] makes the handlers for the NFS and the MOUNT port from [`Export`]s.
 //! * An export is any [`FileSystem`]: [`DirectoryFs`] serves a directory of the host, [`MemoryFs`] its own memory.
@@ -17,6 +17,7 @@ mod handle;
 mod lookups;
 mod memory;
 mod mount;
+mod nfs2;
 mod nfs3;
 mod nfs4;
 mod nfsacl;
@@ -45,6 +46,7 @@ pub use fs::{
 pub use groups::{Groups, ManagedGroups};
 pub use handle::SECRET_OCTETS;
 pub use memory::MemoryFs;
+pub use nfs2::Version2Error;
 pub use nfs4::{CallbackEvent, Counts, Dial, HealthEvent, Observer, Version4, Version4Error};
 pub use nlm::{
     MAX_NLM_CALLS, MAX_NLM_CALLS_TO_CLIENT, MAX_NLM_HOSTS, MAX_NLM_HOSTS_OF_CLIENT, MAX_NLM_LOCKS_OF_HOST,

@@ -1,10 +1,11 @@
-//! The MOUNT service, versions 1 and 3 (RFC 1813 appendix I): from a path to the handle of a directory.
+//! The MOUNT service, versions 1 to 3 (RFC 1094 appendix A, RFC 1813 appendix I): from a path to the handle of a
+//! directory.
 //!
 //! Paths are split by the longest export that they begin with; the rest is looked up name by name, as the caller, and
-//! symbolic links are not followed. Version 1 hands out handles of NFS version 2 only, which is not served: its MNT
-//! refuses, its lists and its UMNT are those of version 3. The list of mounts is what clients said, bounded, and means
-//! nothing. A client is told of the exports that it may use and of its own mounts, and of no others: who else uses the
-//! server, and who else may, is nothing that it needs to know.
+//! symbolic links are not followed. Versions 1 and 2 hand out handles of NFS version 2: where that is not served, MNT
+//! of version 1 refuses, and version 2 is not there. Their lists and their UMNT are those of version 3. The list of
+//! mounts is what clients said, bounded, and means nothing. A client is told of the exports that it may use and of its
+//! own mounts, and of no others: who else uses the server, and who else may, is nothing that it needs to know.
 
 use crate::{Caller, Export, FileId, Origin, nfs3, opened::Opened, server::Server, trouble::Subject};
 use bytes::Bytes;
@@ -67,6 +68,10 @@ impl Mount {
         Self { server, version: mount::VERSION_3 }
     }
 
+    pub(crate) fn version_2(server: Arc<Server>) -> Self {
+        Self { server, version: mount::VERSION_2 }
+    }
+
     pub(crate) fn version_1(server: Arc<Server>) -> Self {
         Self { server, version: mount::VERSION_1 }
     }
@@ -106,7 +111,8 @@ async fn find(server: &Server, asking: &Asking, path: &[u8]) -> Result<(v3::Hand
         return Err(v3::Status::ACCES);
     }
     // MOUNT is mostly called with AUTH_SYS whatever NFS is; where that says nothing, it is nobody who looks names up.
-    let said = if export.securities.take(&asking.credential) { &asking.credential } else { &Credential::None };
+    let credential = &asking.context.credential;
+    let said = if export.securities.take(credential) { credential } else { &Credential::None };
     let caller = export.identities.caller(said).from_origin(asking.origin);
     let mut file = export.file_system.root();
     for name in rest {
@@ -188,7 +194,7 @@ impl Service for Mount {
         let (server, version) = (self.server.clone(), self.version);
         Box::pin(async move {
             let client = context.connection.peer.ip().to_canonical();
-            let asking = Asking { client, origin: Origin::of(&context), credential: context.credential };
+            let asking = Asking { client, origin: Origin::of(&context), context };
             execute(&server, version, &asking, procedure, args).await.unwrap_or_else(|answer| answer)
         })
     }
@@ -198,7 +204,38 @@ impl Service for Mount {
 struct Asking {
     client: IpAddr,
     origin: Origin,
-    credential: Credential,
+    context: CallContext,
+}
+
+/// MNT of the versions that go with NFS version 2. They cannot tell flavours: who needs another has to know it.
+async fn mount_2(server: &Server, asking: &Asking, path: Bytes) -> MountReply1 {
+    let found = async {
+        if server.version_2.get().is_none() {
+            return Err(v3::Status::ACCES);
+        }
+        let (root, _) = find(server, asking, &path).await?;
+        server.handle_2(&asking.context, &root).await
+    };
+    match found.await {
+        Ok(root) => {
+            server.mounts.add(asking.client, Bytes::copy_from_slice(&path));
+            MountReply1::Ok(root.0)
+        }
+        Err(cause) => MountReply1::Failed(match refuse(server, asking, path, cause) {
+            Status::SERVERFAULT => Status::IO.0,
+            Status(error_number) => error_number,
+        }),
+    }
+}
+
+/// Tells of a mount that is refused.
+fn refuse(server: &Server, asking: &Asking, path: Bytes, cause: v3::Status) -> Status {
+    let (client, status) = (asking.client, to_mount_status(cause));
+    tracing::debug!(%client, path = %path.escape_ascii(), %status, "mount refused");
+    let (client, name) = (asking.origin.connection, Some(path));
+    let subject = Subject { procedure: "MNT", errors: "NFS3ERR_", client, file: None, name };
+    server.answered(cause, &subject);
+    status
 }
 
 async fn execute(
@@ -212,22 +249,15 @@ async fn execute(
     Ok(match procedure {
         procedure::MOUNT => {
             let mount::Mount { path } = decode(args)?;
-            if version == mount::VERSION_1 {
-                return Ok(results(&MountReply1::Failed(Status::ACCES.0)));
+            if version != mount::VERSION_3 {
+                return Ok(results(&mount_2(server, asking, path.0).await));
             }
             results(&match find(server, asking, &path.0).await {
                 Ok((root, flavors)) => {
                     server.mounts.add(client, Bytes::copy_from_slice(&path.0));
                     MountReply::Ok { root, flavors }
                 }
-                Err(cause) => {
-                    let status = to_mount_status(cause);
-                    tracing::debug!(%client, path = %path.0.escape_ascii(), %status, "mount refused");
-                    let (client, name) = (asking.origin.connection, Some(path.0));
-                    let subject = Subject { procedure: "MNT", errors: "NFS3ERR_", client, file: None, name };
-                    server.answered(cause, &subject);
-                    MountReply::Failed(status)
-                }
+                Err(cause) => MountReply::Failed(refuse(server, asking, path.0, cause)),
             })
         }
         procedure::DUMP => {
@@ -249,7 +279,7 @@ async fn execute(
             decode::<mount::ListExports>(args)?;
             results(&exports(server, client))
         }
-        procedure::EXPORT_ALL if version == mount::VERSION_1 => {
+        procedure::EXPORT_ALL if version != mount::VERSION_3 => {
             decode::<mount::ListExports>(args)?;
             results(&exports(server, client))
         }

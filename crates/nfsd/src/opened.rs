@@ -66,9 +66,21 @@ impl Server {
         }
     }
 
+    /// What a handle of any version names, if this server has made it.
+    pub(crate) fn target(&self, handle: &[u8]) -> Option<Target> {
+        let of_2 = || {
+            let file_system_of = |id| {
+                let export = self.exports.iter().find(|export| export.id == id)?;
+                Some(export.file_system.id())
+            };
+            self.version_2.get()?.target(handle, file_system_of)
+        };
+        self.seal.open_octets(handle).or_else(of_2)
+    }
+
     /// The file of a handle, whichever version has handed it out.
     pub(crate) fn open_handle(&self, context: &CallContext, handle: &[u8]) -> Result<Opened, Fault> {
-        let target = self.seal.open_octets(handle).ok_or(Fault::BadId)?;
+        let target = self.target(handle).ok_or(Fault::BadId)?;
         if target.export == PSEUDO {
             let opened = self.in_pseudo(context, target.file);
             return if opened.file_system.id() == target.file_system { Ok(opened) } else { Err(Fault::Stale) };

@@ -22,6 +22,7 @@ use crate::{
     groups::{Managed, ManagedGroups},
     handle::Seal,
     mount::{Mount, MountTable},
+    nfs2::{Nfs2, Version2, Version2Error},
     nfs3::Nfs3,
     nfs4::{Counts, Nfs4, PseudoFs, Shared, Version4, Version4Error},
     nfsacl::NfsAcl,
@@ -195,6 +196,7 @@ impl Nfsd {
             is_choosy: exports.iter().any(|export| !export.securities.is_usual()),
             exports,
             claims: Claims::new(env.clock.clone()),
+            version_2: OnceLock::new(),
             version_4: OnceLock::new(),
             lockd: OnceLock::new(),
             names: OnceLock::new(),
@@ -241,17 +243,48 @@ impl Nfsd {
         }
     }
 
+    /// Serves version 2, too, with versions 1 and 2 of MOUNT; version 3 only if `version_3`. Opens the table of handles
+    /// that do not fit into 32 octets, and waits for the disk. `server` says which of the servers it is that share the
+    /// state directory, as [`Version4::with_server_id`](crate::Version4::with_server_id) does. Version 4 comes later.
+    ///
+    /// # Errors
+    /// If the table cannot be used.
+    pub fn with_version_2(
+        mut self,
+        (state, server, queue): (&StateDirectory, u64, Arc<Queue>),
+        version_3: bool,
+        env: &Env,
+    ) -> Result<Self, Version2Error> {
+        let version_2 = Version2::open(state, server, (state.secret(), queue, self.clock.clone()))?;
+        let _ = self.server.version_2.set(Arc::new(version_2));
+        self.nfs = Arc::new(self.legacy(version_3, env));
+        self.mount = Arc::new(self.server.mount(self.router(env)));
+        Ok(self)
+    }
+
+    /// A router with the versions before 4.
+    fn legacy(&self, version_3: bool, env: &Env) -> Router {
+        let mut nfs = self.router(env);
+        if version_3 {
+            nfs = self.server.version_3(nfs, self.groups.as_ref());
+        }
+        match self.server.version_2.get() {
+            Some(version_2) => {
+                let (server, version_2) = (self.server.clone(), version_2.clone());
+                nfs.with_service(grouped(Nfs2 { server, version_2 }, self.groups.as_ref()))
+            }
+            None => nfs,
+        }
+    }
+
     /// Serves version 4, too; version 3 only if `version_3`. Opens the journal of clients, and waits for the disk.
     ///
     /// # Errors
     /// If the journal cannot be used.
     pub fn with_version_4(mut self, version_4: Version4, version_3: bool, env: &Env) -> Result<Self, Version4Error> {
         let shared = version_4.start(env, self.server.claims.clone())?;
-        let mut nfs = self.router(env);
-        if version_3 {
-            nfs = self.server.version_3(nfs, self.groups.as_ref());
-        }
-        nfs = nfs
+        let nfs = self.legacy(version_3, env);
+        let nfs = nfs
             .with_service(grouped(Nfs4 { server: self.server.clone(), shared: shared.clone() }, self.groups.as_ref()));
         self.nfs = Arc::new(nfs);
         let _ = self.server.version_4.set(shared);
@@ -444,9 +477,13 @@ impl Server {
 
     /// Adds MOUNT.
     fn mount(self: &Arc<Self>, mount: Router) -> Router {
-        mount
+        let mount = mount
             .with_service(Arc::new(Mount::version_3(self.clone())))
-            .with_service(Arc::new(Mount::version_1(self.clone())))
+            .with_service(Arc::new(Mount::version_1(self.clone())));
+        match self.version_2.get() {
+            Some(_) => mount.with_service(Arc::new(Mount::version_2(self.clone()))),
+            None => mount,
+        }
     }
 }
 
@@ -464,6 +501,8 @@ pub(crate) struct Server {
     pub(crate) troubles: Troubles,
     /// What clients hold on files, of whichever version.
     pub(crate) claims: Claims,
+    /// What version 2 keeps, if it is served.
+    pub(crate) version_2: OnceLock<Arc<Version2>>,
     /// Version 4, if it is served.
     pub(crate) version_4: OnceLock<Arc<Shared>>,
     /// Who locks for version 3, if anybody does.

@@ -104,7 +104,7 @@ impl Server {
             return;
         }
         let Some((untold, text)) = self.troubles.count(status) else { return };
-        let target = subject.file.as_ref().and_then(|handle| self.seal.open(handle));
+        let target = subject.file.as_ref().and_then(|handle| self.target(handle.as_slice()));
         let export = match &target {
             Some(target) => self.exports.iter().find(|export| export.id == target.export),
             // MNT has no handle.

@@ -1,8 +1,8 @@
 //! When a driver stops in the middle of what has come, so that both ends of a connection work at the same time.
 //!
 //! A driver that first handles everything that has come, and only then lets anybody else work, makes the ends of a
-//! connection take turns: the callers wait until all replies are handed out, and the server waits until all of them have
-//! called again. So what has come is handled in quarters, and what follows from each leaves before the next.
+//! connection take turns: the callers wait until all replies are handed out, and the server waits until all of them
+//! have called again. So what has come is handled in quarters, and what follows from each leaves before the next.
 
 /// Parts in which what has come together is handled.
 const PARTS: usize = 4;

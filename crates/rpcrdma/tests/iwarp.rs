@@ -162,3 +162,42 @@ async fn nobody_there_is_said_at_once() {
     let refused = connect(fabric, address, &env, ClientOptions::default(), Arc::new(Log::default())).await;
     assert!(matches!(refused, Err(TransportError::Unreachable { .. })), "{refused:?}");
 }
+
+/// Callers whose reply has come call again before the other replies are looked at, so that the server begins with that
+/// meanwhile.
+#[tokio::test]
+async fn callers_have_their_turn_between_replies() {
+    const CALLERS: usize = 32;
+    for speaks in EVERY {
+        let env = tokio_env().unwrap();
+        let (address, _task, _) = serve(&env, "127.0.0.1:0".parse().unwrap(), speaks).await;
+        let (transport, log) = transport(&env, address, speaks).await;
+        let client = client(transport);
+        client.null().await.unwrap();
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    for _ in 0..8 {
+                        client.null().await.unwrap();
+                    }
+                })
+            })
+            .collect();
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        let events = log.0.lock().unwrap();
+        let answered = |event: &&Event| matches!(event, Event::Answered { .. });
+        let told = events.iter().filter(|event| answered(event) || matches!(event, Event::Sent(_)));
+        let runs: Vec<usize> = told
+            .collect::<Vec<_>>()
+            .chunk_by(|a, b| answered(a) == answered(b))
+            .filter(|run| answered(&run[0]))
+            .map(<[_]>::len)
+            .collect();
+        // In the last round nobody calls again.
+        let longest = runs.split_last().and_then(|(_, before)| before.iter().max()).copied();
+        assert_eq!(longest, Some(CALLERS / 4), "replies that were handed out together: {runs:?}");
+    }
+}

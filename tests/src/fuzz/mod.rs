@@ -8,6 +8,7 @@ mod engine;
 mod iwarp;
 mod mint;
 mod nfs;
+mod nfs2;
 mod nfs4;
 mod nfs4_state;
 mod nlm;
@@ -42,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "portmap", run: portmap::datagrams },
     Target { name: "nsm", run: nsm::types },
     Target { name: "nfs", run: nfs::types },
+    Target { name: "nfs2", run: nfs2::types },
     Target { name: "nfs4", run: nfs4::compounds },
     Target { name: "nfs4_state", run: nfs4_state::sessions },
     Target { name: "nlm", run: nlm::types },

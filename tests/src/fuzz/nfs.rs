@@ -52,7 +52,7 @@ const PROCEDURES: [(Check, Check); 32] = [
     both::<nfsacl::v2::Access>(),
 ];
 
-const fn both<C: Call<Reply: Encode>>() -> (Check, Check) {
+pub(super) const fn both<C: Call<Reply: Encode>>() -> (Check, Check) {
     (arguments::<C>, survives::<C::Reply>)
 }
 
@@ -64,7 +64,7 @@ pub(super) fn types(input: &[u8]) {
     if kind.is_multiple_of(2) { arguments(octets) } else { results(octets) }
 }
 
-fn arguments<C: Call>(octets: Bytes) {
+pub(super) fn arguments<C: Call>(octets: Bytes) {
     if let Ok(call) = C::decode(&mut Decoder::new(Stream::from(octets.clone()))) {
         let shape = call.reply_shape();
         assert!(shape.reduced_len() <= shape.max_len);
@@ -119,7 +119,7 @@ fn lists<T: Encode + Decode + HasLists>(octets: Bytes) {
 }
 
 /// As [`survives`] of what is not written by the same type: data may have come elsewhere than in the message.
-fn is_read<T: Decode>(octets: Bytes) {
+pub(super) fn is_read<T: Decode>(octets: Bytes) {
     let mut decoder = Decoder::new(Stream::from(octets.clone()));
     let _ = T::decode(&mut decoder);
     assert!(decoder.position() <= octets.len());

@@ -1,6 +1,6 @@
 //! What each target begins with: the vectors of `spec/rpcrdma-headers.jsonl`, and messages made here.
 
-use super::{capture, iwarp, nfs, nlm, octets};
+use super::{capture, iwarp, nfs, nfs2, nlm, octets};
 use rpcrdma_env::{Random as _, SeededRandom};
 use rpcrdma_iwarp::protocol::mpa::{Enhanced, Frame, Head, Kind};
 use rpcrdma_wire::PrivateData;
@@ -22,6 +22,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "portmap" => portmap(),
         "nsm" => nsm(),
         "nfs" => nfs(),
+        "nfs2" => nfs2(),
         "nfs4" => nfs4(),
         "nfs4_state" => nfs4_state(),
         "nlm" => nlm(),
@@ -135,6 +136,37 @@ fn nsm() -> Vec<Vec<u8>> {
     let types = (0..).zip(bodies).map(|(kind, body)| [&[kind][..], &body].concat());
     let names = [&b"\x07\x01aA"[..], b"\x07\x01aa.example", b"\x07\x03192192.0.2.1", b"\x07\x03a.ba.b.c", b"\x07\x00"];
     types.chain(names.map(<[u8]>::to_vec)).collect()
+}
+
+/// Each type of version 2, with a handle of 32 octets before words that can be a name, attributes, data or entries.
+fn nfs2() -> Vec<Vec<u8>> {
+    let text = words(&[4, 0x6e61_6d65]);
+    let attributes = words(&[0o100_644, 1, 2, 4096, 5, 999_999, 6, 1_000_000]);
+    let handle = [0xA5; 32];
+    let told = words(&[1, 0o100_644, 1, 2, 3, 8193, 4096, u32::MAX, 17, 7, 8, 1, 2, 3, 4, 5, 6]);
+    let arguments = [
+        [&handle[..], &text, &attributes].concat(),
+        [&handle[..], &attributes].concat(),
+        [&handle[..], &words(&[7, 8192, 9]), &text].concat(),
+        [&handle[..], &text, &text, &attributes].concat(),
+        [&handle[..], &text, &handle, &text].concat(),
+        text.clone(),
+        handle.to_vec(),
+    ];
+    let results = [
+        [&words(&[0])[..], &told].concat(),
+        [&words(&[0])[..], &handle, &told].concat(),
+        [&words(&[0])[..], &told, &text].concat(),
+        [&words(&[0, 1, 5])[..], &text, &words(&[9, 1, 6]), &text, &words(&[10, 0, 1])].concat(),
+        [&words(&[0])[..], &text].concat(),
+        words(&[0, 8192, 4096, 100, 50, 40]),
+        words(&[70]),
+    ];
+    let of = |kind: u8| {
+        let all = if kind.is_multiple_of(2) { &arguments } else { &results };
+        all.iter().map(move |octets| [&[kind][..], octets].concat()).collect::<Vec<_>>()
+    };
+    (0..nfs2::KINDS as u8).flat_map(of).collect()
 }
 
 /// For each type a few words that can be many things.

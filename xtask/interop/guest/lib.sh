@@ -30,6 +30,12 @@ nfs_mount() {
     local folder=${2:-/mnt} from=$HOST:${3:-$EXPORT}
     mkdir -p "$folder"
     case $NFS_VERSION in
+    2)
+        # The mount program refuses version 2, and the kernel has it: it gets the options as they are, and asks MOUNT by
+        # itself.
+        modprobe nfsv2
+        mount -i -t nfs -o "vers=2,proto=$NFS_TRANSPORT,addr=$HOST,port=$NFS_PORT,mountvers=1,mountaddr=$HOST,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$from" "$folder"
+        ;;
     3)
         mount -t nfs -o "vers=3,proto=$NFS_TRANSPORT,port=$NFS_PORT,mountport=$MOUNT_PORT,mountproto=tcp,nolock${1:+,${1#,}}" "$from" "$folder"
         ;;

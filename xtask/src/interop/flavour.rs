@@ -13,6 +13,8 @@ pub(super) struct Flavour {
     pub(super) name: &'static str,
 }
 
+const V2: Flavour = Flavour { version: "2", transport: "rdma", name: "2" };
+const V2_TCP: Flavour = Flavour { version: "2", transport: "tcp", name: "2-tcp" };
 const V3: Flavour = Flavour { version: "3", transport: "rdma", name: "3" };
 const V3_TCP: Flavour = Flavour { version: "3", transport: "tcp", name: "3-tcp" };
 const V4_0: Flavour = Flavour { version: "4.0", transport: "rdma", name: "4.0" };
@@ -37,6 +39,8 @@ pub(super) const VERSION_4: &[Flavour] = &[V4_1, V4_2, V4_2_TCP];
 pub(super) const CALLED_BACK: &[Flavour] = &[V4_0_TCP, V4_1, V4_2, V4_2_TCP];
 /// Each version over RDMA, and 4.2 over TCP.
 pub(super) const WITH_TCP: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP];
+/// The same, and version 2 over both.
+pub(super) const ALL: &[Flavour] = &[V3, V4_1, V4_2, V4_2_TCP, V2, V2_TCP];
 /// Of our client: each version over RDMA, and those of version 4 over TCP.
 pub(super) const OURS: &[Flavour] = &[V3, V4_0, V4_1, V4_2, V4_0_TCP, V4_1_TCP, V4_2_TCP];
 /// Of our client: the oldest and the newest version, and the newest over TCP.
@@ -70,6 +74,8 @@ impl Flavour {
     /// In words, for what is said of a job; nothing of version 3.
     pub(super) fn words(self) -> String {
         match (self.is_version_4(), self.is_tcp()) {
+            _ if self.version == V2.version && self.is_tcp() => " (NFS 2 over TCP)".to_owned(),
+            _ if self.version == V2.version => " (NFS 2)".to_owned(),
             (false, false) => String::new(),
             (false, true) => " (over TCP)".to_owned(),
             (true, false) => format!(" (NFS {})", self.version),

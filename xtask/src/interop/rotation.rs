@@ -133,7 +133,8 @@ mod tests {
         let named = ["client-tree".to_owned()];
         let plan = of(&named, false, None).unwrap();
         let names: Vec<_> = plan.jobs.iter().map(|job| job.name).collect();
-        assert_eq!(names, ["client-tree", "client-tree-4.1", "client-tree-4.2", "client-tree-4.2-tcp"]);
+        let flavours = ["", "-4.1", "-4.2", "-4.2-tcp", "-2", "-2-tcp"];
+        assert_eq!(names, flavours.map(|flavour| format!("client-tree{flavour}")));
         assert!(!plan.whole && of(none, false, None).unwrap().whole);
         assert!(of(&named, true, None).is_err() && of(&named, false, Some(1)).is_err());
         assert!(of(&["no such job".to_owned()], false, None).is_err());

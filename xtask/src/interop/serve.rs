@@ -163,6 +163,10 @@ impl Server {
         if let Some(port) = self.tcp_port {
             command.arg("--tcp").arg(format!("{address}:{port}"));
         }
+        // Version 2 is served where it is asked for.
+        if self.flavour.version == "2" {
+            command.args(["--nfs", "2"]);
+        }
         if self.flavour.is_version_4()
             && let Some(seconds) = self.options.lease.map(|seconds| seconds.to_string())
         {

@@ -46,7 +46,7 @@ const LOOKED_AT: usize = 50;
 /// RPC's call, as tshark writes it.
 const CALL: &str = "0";
 
-/// RPC's reply, READ of NFS version 3 and of version 4, as tshark writes them.
+/// RPC's reply, READ of NFS versions 2 and 3 and of version 4, as tshark writes them.
 const REPLY: &str = "1";
 const READ: &str = "6";
 const READ_4: &str = "25";
@@ -256,13 +256,14 @@ fn malformed(
 }
 
 /// What tshark is asked about each of them.
-const FIELDS: [&str; 9] = [
+const FIELDS: [&str; 10] = [
     "frame.number",
     "ip.src",
     "tcp.srcport",
     "ip.dst",
     "tcp.dstport",
     "rpc.msgtyp",
+    "nfs.procedure_v2",
     "nfs.procedure_v3",
     "nfs.opcode",
     "_ws.col.Info",
@@ -271,9 +272,9 @@ const FIELDS: [&str; 9] = [
 /// A packet's number and its kind, from tshark's line about it; none if it is a message of version 2.
 fn kind_of_line<'a>(line: &'a str, in_version_2: &BTreeSet<String>) -> Option<(&'a str, String)> {
     let fields: Vec<_> = line.split('\t').collect();
-    let [frame, from, from_port, to, to_port, messages, procedures, operations, info] = fields[..] else { return None };
+    let [frame, from, from_port, to, to_port, messages, of_2, of_3, operations, info] = fields[..] else { return None };
     let has = |list: &str, wanted| list.split(',').any(|found| found == wanted);
-    let is_read_reply = has(messages, REPLY) && (has(procedures, READ) || has(operations, READ_4));
+    let is_read_reply = has(messages, REPLY) && (has(of_2, READ) || has(of_3, READ) || has(operations, READ_4));
     let kind = if is_read_reply { "a READ reply".to_owned() } else { kind(info) };
     let ends = [format!("{from}:{from_port}"), format!("{to}:{to_port}")];
     let is_of_version_2 = kind == UNNAMED && ends.iter().any(|end| in_version_2.contains(end));
@@ -309,13 +310,14 @@ mod tests {
     const ENDS: &str = "127.0.0.1\t2049\t127.0.0.1\t900";
 
     fn line(frame: u32, messages: &str, procedures: &str, operations: &str, info: &str) -> String {
-        format!("{frame}\t{ENDS}\t{messages}\t{procedures}\t{operations}\t{info}")
+        format!("{frame}\t{ENDS}\t{messages}\t\t{procedures}\t{operations}\t{info}")
     }
 
     #[test]
-    fn a_reply_of_read_is_one_in_both_versions() {
+    fn a_reply_of_read_is_one_in_all_versions() {
         let kind = |line: String| kind_of_line(&line, &BTreeSet::new()).unwrap().1;
         assert_eq!(kind(line(7, "1", "6", "", "V3 READ Reply")), "a READ reply");
+        assert_eq!(kind(format!("7\t{ENDS}\t1\t6\t\t\tV2 READ Reply")), "a READ reply");
         assert_eq!(
             kind(line(84853, "1,1", "", "53,22,25,53,22,25", "Send with Invalidate [last DDP segment]")),
             "a READ reply"

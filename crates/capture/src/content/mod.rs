@@ -1,6 +1,6 @@
 //! What a call asks for and what its results say, by the types of `rpcrdma-nfs`: one [`Operation`] for each.
 //!
-//! A procedure of NFS version 3, of MOUNT, NLM, NSM, NFSACL or the portmapper is one operation. A COMPOUND of NFS
+//! A procedure of NFS version 2 or 3, of MOUNT, NLM, NSM, NFSACL or the portmapper is one operation. A COMPOUND of NFS
 //! version 4 has several.
 //! Owns what it tells. Names and handles come from whoever made the capture: they are bounded by their types, and
 //! `show` escapes them.
@@ -11,6 +11,7 @@ mod gss;
 mod info;
 mod mount;
 mod names;
+mod nfs2;
 mod nfsacl;
 mod nlm;
 mod nsm;

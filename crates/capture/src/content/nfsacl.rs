@@ -1,10 +1,10 @@
 //! NFSACL: lists as `getfacl` and `setfacl` write them in short, as they were sent and in their order, whether or not
 //! they mean something.
 
-use super::{Describe, Operation, Value, info::rights};
+use super::{Describe, Operation, Value, info::rights, nfs2};
 use rpcrdma_nfs::{
     nfsacl::{Entry, GetAcl, GetAclOk, Lists, SetAcl, entry, mask, v2},
-    v3::{Attributes, Handle},
+    v3::Attributes,
 };
 use std::fmt::Write as _;
 
@@ -111,10 +111,7 @@ impl Describe for Option<Attributes> {
 }
 
 fn handle_2<'a>(handle: &v2::Handle, to: &'a mut Operation) -> &'a mut Operation {
-    if let Ok(handle) = Handle::new(&handle.0) {
-        to.handle("file", &handle);
-    }
-    to
+    nfs2::handle("file", handle, to)
 }
 
 impl Describe for v2::GetAcl {
@@ -163,7 +160,7 @@ impl Describe for v2::AccessOk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rpcrdma_nfs::nfsacl::List;
+    use rpcrdma_nfs::{nfsacl::List, v3::Handle};
 
     fn fields(what: &impl Describe) -> Vec<(&'static str, Value)> {
         let mut operation = Operation::new("GETACL");

@@ -4,7 +4,7 @@
 use super::{Content, Describe, Operation, Value, rpcbind, v4};
 use crate::event::ProcedureName;
 use bytes::Bytes;
-use rpcrdma_nfs::{Call, mount, nfsacl, nlm, nsm, v3};
+use rpcrdma_nfs::{Call, mount, nfsacl, nlm, nsm, v2, v3};
 use rpcrdma_oncrpc::{
     portmap::procedure as portmap,
     rpcbind::{RPCBIND_PROGRAM, Registration},
@@ -118,6 +118,7 @@ pub(crate) fn arguments(name: ProcedureName, decoder: Decoder, body: &Body<'_>) 
     let path_apart = path_octets(body);
     let reading = Reading { called, decoder, incomplete: body.incomplete(called == "WRITE"), path_apart };
     match (name.program, name.version) {
+        (v2::PROGRAM, v2::VERSION) => v2::Procedure::from_number(name.procedure).map(|of| nfs2_arguments(of, reading)),
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_arguments(of, reading)),
         (mount::PROGRAM, _) => mount_arguments(name.procedure, reading),
         (nlm::PROGRAM, version) => super::nlm::arguments(name.procedure, version, reading),
@@ -140,6 +141,7 @@ pub(crate) fn results(name: ProcedureName, decoder: Decoder, body: &Body<'_>) ->
     let path_apart = path_octets(body);
     let reading = Reading { called, decoder, incomplete: body.incomplete(called == "READ"), path_apart };
     match (name.program, name.version) {
+        (v2::PROGRAM, v2::VERSION) => v2::Procedure::from_number(name.procedure).map(|of| nfs2_results(of, reading)),
         (v3::PROGRAM, v3::VERSION) => v3::Procedure::from_number(name.procedure).map(|of| nfs_results(of, reading)),
         (mount::PROGRAM, version) => mount_results(name.procedure, version, reading),
         (nlm::PROGRAM, version) => super::nlm::results(name.procedure, version, reading),
@@ -192,18 +194,45 @@ impl Reading {
 }
 
 macro_rules! nfs_procedures {
-    ($($name:ident),*) => {
-        fn nfs_arguments(of: v3::Procedure, reading: Reading) -> Content {
-            match of { $(v3::Procedure::$name => reading.read::<v3::$name>(),)* }
+    ($version:ident, $arguments:ident, $results:ident; $($name:ident),*) => {
+        fn $arguments(of: $version::Procedure, reading: Reading) -> Content {
+            match of { $($version::Procedure::$name => reading.read::<$version::$name>(),)* }
         }
 
-        fn nfs_results(of: v3::Procedure, reading: Reading) -> Content {
-            match of { $(v3::Procedure::$name => reading.read::<<v3::$name as Call>::Reply>(),)* }
+        fn $results(of: $version::Procedure, reading: Reading) -> Content {
+            match of { $($version::Procedure::$name => reading.read::<<$version::$name as Call>::Reply>(),)* }
         }
     };
 }
 
 nfs_procedures!(
+    v2,
+    nfs2_arguments,
+    nfs2_results;
+    Null,
+    GetAttributes,
+    SetAttributes,
+    Root,
+    Lookup,
+    ReadLink,
+    Read,
+    WriteCache,
+    Write,
+    Create,
+    Remove,
+    Rename,
+    Link,
+    SymbolicLink,
+    MakeDirectory,
+    RemoveDirectory,
+    ReadDirectory,
+    FileSystemStatus
+);
+
+nfs_procedures!(
+    v3,
+    nfs_arguments,
+    nfs_results;
     Null,
     GetAttributes,
     SetAttributes,

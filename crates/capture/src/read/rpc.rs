@@ -6,7 +6,7 @@ use crate::{
     event::{Outcome, ProcedureName, Rpc, Status},
 };
 use bytes::Bytes;
-use rpcrdma_nfs::{mount, v3, v4};
+use rpcrdma_nfs::{mount, v2, v3, v4};
 use rpcrdma_oncrpc::{CallHeader, CallId, ReplyHeader};
 use rpcrdma_xdr::{Decoder, Stream};
 
@@ -128,6 +128,8 @@ fn status(called: ProcedureName, results: &[u8]) -> Option<Status> {
     let word = u32::from_be_bytes(*results.first_chunk()?);
     if called.is_compound() {
         Some(Status::Nfs4(v4::Status(word)))
+    } else if called.has_nfs2_status() {
+        Some(Status::Nfs2(v2::Status(word)))
     } else if called.has_nfs3_status() {
         Some(Status::Nfs3(v3::Status(word)))
     } else if called.has_mount_status() {

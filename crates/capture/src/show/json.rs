@@ -180,6 +180,7 @@ fn rpc_fields(rpc: Rpc) -> Value {
         }),
         Rpc::Reply { xid, outcome: Outcome::Executed(status) } => match status {
             Some(Status::Mount(status)) => json!({ "type": "reply", "xid": xid, "mount_status": status.0 }),
+            Some(Status::Nfs2(status)) => json!({ "type": "reply", "xid": xid, "nfs_status": status.0 }),
             Some(Status::Nfs3(status)) => json!({ "type": "reply", "xid": xid, "nfs_status": status.0 }),
             Some(Status::Nfs4(status)) => json!({ "type": "reply", "xid": xid, "nfs_status": status.0 }),
             None => json!({ "type": "reply", "xid": xid, "nfs_status": null }),

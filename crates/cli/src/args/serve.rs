@@ -38,16 +38,16 @@ pub(crate) struct ServeArgs {
     /// With --fabric verbs: which device (default: the one on which the address of --listen is)
     #[arg(long, value_name = "NAME")]
     pub(crate) device: Option<String>,
-    /// Where MOUNT is served over TCP, as Linux clients of NFS version 3 need it; without version 3 it is not served;
-    /// may be given several times (default: 127.0.0.1:20048, with version 4 if it can be had)
+    /// Where MOUNT is served over TCP, as Linux clients of NFS version 3 need it; without version 2 or 3 it is not
+    /// served; may be given several times (default: 127.0.0.1:20048, with version 4 if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) mountd: Vec<SocketAddr>,
     /// Where NFS is served over plain TCP as well; may be given several times (default: with version 4 and without
     /// --listen 127.0.0.1:2049, if it can be had)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) tcp: Vec<SocketAddr>,
-    /// NFS version 3: whether clients can lock files, which they do by programs of their own, NLM and NSM; without it
-    /// they have to mount with nolock
+    /// NFS versions 2 and 3: whether clients can lock files, which they do by programs of their own, NLM and NSM;
+    /// without it they have to mount with nolock
     #[arg(long, value_name = "WHETHER", default_value = "on")]
     pub(crate) locks: Switch,
     /// Where NLM is served over TCP; may be given several times (default: a free port of 127.0.0.1)
@@ -56,7 +56,7 @@ pub(crate) struct ServeArgs {
     /// Where NSM is served over TCP and UDP; may be given several times (default: a free port of 127.0.0.1)
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) statd: Vec<SocketAddr>,
-    /// Which versions of NFS to serve: 3, 4.0, 4.1, 4.2, or several of them
+    /// Which versions of NFS to serve: 2, 3, 4.0, 4.1, 4.2, or several of them
     #[arg(long, value_name = "VERSIONS", default_value = DEFAULT_NFS_VERSIONS)]
     pub(crate) nfs: NfsVersions,
     /// NFS version 4: for how many seconds a client keeps its opens and locks without a word from it (default: 90)

@@ -4,7 +4,7 @@
 use crate::{
     agree::is_no_such_version,
     identity::Identity,
-    session::{Sessions, version_3, version_4},
+    session::{Sessions, version_2, version_3, version_4},
     url::NfsUrl,
 };
 use anyhow::{Context, Result};
@@ -41,7 +41,7 @@ impl Served {
         let caller = version_4(identity, client);
         let versions = versions(client, &caller).await;
         if client.version() != rpcrdma_nfs::v4::VERSION {
-            return Self { spoken: "3".into(), versions, about: None, features: None };
+            return Self { spoken: client.version().to_string(), versions, about: None, features: None };
         }
         let nfs = match sessions.over(url, &caller, callbacks).await {
             Ok(nfs) => nfs,
@@ -154,10 +154,12 @@ fn name(back_channel: BackChannel) -> &'static str {
 /// All versions that the server serves, the lowest first.
 async fn versions(client: &Client, caller: &Client) -> Result<Vec<String>> {
     let mut versions = Vec::new();
-    match version_3(client).null().await {
-        Ok(()) => versions.push("3".to_owned()),
-        Err(error) if is_no_such_version(&error) => {}
-        Err(error) => return Err(error.into()),
+    for (version, client) in [("2", version_2(client)), ("3", version_3(client))] {
+        match client.null().await {
+            Ok(()) => versions.push(version.to_owned()),
+            Err(error) if is_no_such_version(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     match served_minors(caller).await {
         Ok(minors) => versions.extend(minors.into_iter().map(|minor| format!("4.{minor}"))),

@@ -12,9 +12,9 @@ use rustix::process::{Resource, getrlimit};
 /// Descriptors that a server needs beside one for each connection: ports, files, the state.
 const OTHER_DESCRIPTORS: u64 = 64;
 
-/// Whether clients of version 3 can lock files.
+/// Whether clients of versions 2 and 3 can lock files.
 pub(super) fn has_locks(args: &ServeArgs) -> bool {
-    args.nfs.has_3() && args.locks == Switch::On
+    args.nfs.has_mount() && args.locks == Switch::On
 }
 
 /// Refuses options that contradict each other.

@@ -83,6 +83,10 @@ fn mount_command(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> O
         let options = if options.is_empty() { String::new() } else { format!("-o {} ", options.join(",")) };
         return Some(format!("mount -t nfs {options}{host}:/ /mnt"));
     }
+    // Linux's mount program of today refuses version 2.
+    if !args.nfs.has_3() {
+        return None;
+    }
     let mount = ports.of(Spoken::Mount).next()?.port();
     let (proto, path) = (if is_rdma { "rdma" } else { "tcp" }, names::escaped(&exports.first()?.path));
     // Clients find NLM and NSM by a portmapper alone.
@@ -99,7 +103,7 @@ fn needed(args: &ServeArgs, export: &ExportOption) -> Option<Security> {
     securities.iter().next().filter(|_| securities.iter().all(Security::is_kerberos))
 }
 
-/// A URL for the commands of this program.
+/// A URL for the commands of this program, which speak version 2 where they are told to.
 fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<String> {
     let (first, (address, is_rdma)) = (exports.first()?, best(ports)?);
     let (mut host, port) = (host(address.ip()), address.port());
@@ -109,7 +113,10 @@ fn url(args: &ServeArgs, exports: &[ExportOption], ports: &Ports) -> Option<Stri
         (true, Carrier::Iwarp) => {}
         (true, Carrier::Verbs) => options.push("fabric=verbs".to_owned()),
     }
-    // Version 3 alone needs it.
+    if !args.nfs.has_3() && !args.nfs.has_4() {
+        options.push("version=2".to_owned());
+    }
+    // Versions 2 and 3 need it.
     options.extend(ports.of(Spoken::Mount).next().map(|mount| format!("mountport={}", mount.port())));
     if let Some(needed) = needed(args, first) {
         options.push(format!("sec={needed}"));

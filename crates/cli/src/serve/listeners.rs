@@ -74,7 +74,7 @@ impl Listeners {
         };
         Self {
             rdma: Addresses::or_loopback(&args.listen, RDMA_PORT),
-            mount: match args.nfs.has_3() {
+            mount: match args.nfs.has_mount() {
                 true => Addresses::or_loopback(&args.mountd, MOUNT_PORT),
                 false => Addresses::named(&[]),
             },

@@ -1,15 +1,16 @@
-//! Which versions of NFS are served: `--nfs 3,4.0,4.1,4.2`.
+//! Which versions of NFS are served: `--nfs 2,3,4.0,4.1,4.2`.
 
 use super::dialler::TcpDialler;
+use anyhow::Result;
 use rpcrdma_env::Env;
-use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4, Version4Error};
+use rpcrdma_nfsd::{Nfsd, Observer, Queue, StateDirectory, Version4};
 use std::{fmt, ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 /// What is served if nothing is said.
 pub(crate) const DEFAULT_NFS_VERSIONS: &str = "3,4.0,4.1,4.2";
 
 /// What a list of versions may name, in order.
-const KNOWN: [&str; 4] = ["3", "4.0", "4.1", "4.2"];
+const KNOWN: [&str; 5] = ["2", "3", "4.0", "4.1", "4.2"];
 
 /// The part of `--memory` that the replies take which sessions of version 4 remember: a sixteenth.
 const REPLIES_PART: usize = 16;
@@ -18,13 +19,23 @@ const REPLIES_PART: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NfsVersions {
     /// As [`KNOWN`].
-    served: [bool; 4],
+    served: [bool; 5],
 }
 
 impl NfsVersions {
-    /// Whether version 3 is served, and MOUNT with it.
-    pub(super) fn has_3(self) -> bool {
+    /// Whether version 2 is served.
+    pub(super) fn has_2(self) -> bool {
         self.served[0]
+    }
+
+    /// Whether version 3 is served.
+    pub(super) fn has_3(self) -> bool {
+        self.served[1]
+    }
+
+    /// Whether a version is served that goes with MOUNT, and with locks by programs of their own.
+    pub(super) fn has_mount(self) -> bool {
+        self.has_2() || self.has_3()
     }
 
     /// Whether a minor version of version 4 is served.
@@ -34,7 +45,7 @@ impl NfsVersions {
 
     /// The minor versions of version 4: those between the first and the last, as what is read has no gap.
     fn minors(self) -> Option<RangeInclusive<u32>> {
-        let served = || (0..).zip(&self.served[1..]).filter(|(_, is_served)| **is_served).map(|(minor, _)| minor);
+        let served = || (0..).zip(&self.served[2..]).filter(|(_, is_served)| **is_served).map(|(minor, _)| minor);
         Some(served().min()?..=served().max()?)
     }
 
@@ -54,13 +65,14 @@ impl FromStr for NfsVersions {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut served = [false; 4];
+        let mut served = [false; 5];
         for name in text.split(',').map(str::trim) {
             let known = KNOWN.iter().position(|known| *known == name);
-            let place = known.ok_or_else(|| format!("{name:?} is no version served here: 3, 4.0, 4.1 and 4.2 are"))?;
+            let place =
+                known.ok_or_else(|| format!("{name:?} is no version served here: 2, 3, 4.0, 4.1 and 4.2 are"))?;
             served[place] = true;
         }
-        if let [_, true, false, true] = served {
+        if let [_, _, true, false, true] = served {
             return Err("4.0 and 4.2 are served with 4.1 between them, or one of them alone".into());
         }
         Ok(Self { served })
@@ -92,14 +104,19 @@ pub(super) struct Version4Options {
 /// Makes the server speak these versions. `id` says which of the servers that share the state directory it is.
 ///
 /// # Errors
-/// If the journal of version 4 cannot be used.
+/// If the table of version 2 or the journal of version 4 cannot be used.
 pub(super) fn serve(
     nfsd: Nfsd,
     versions: NfsVersions,
     options: Version4Options,
     (state, id, queue): (&StateDirectory, u64, Arc<Queue>),
     env: &Env,
-) -> Result<Nfsd, Version4Error> {
+) -> Result<Nfsd> {
+    // Whether version 3 is served, who adds another version says.
+    let nfsd = match versions.has_2() {
+        true => nfsd.with_version_2((state, id, queue.clone()), versions.has_3(), env)?,
+        false => nfsd,
+    };
     let Some(minors) = versions.minors() else { return Ok(nfsd) };
     let mut version_4 = Version4::new(state, queue)
         .with_server_id(id)
@@ -117,7 +134,7 @@ pub(super) fn serve(
     if let Some(observer) = options.observer {
         version_4 = version_4.with_observer(observer);
     }
-    nfsd.with_version_4(version_4, versions.has_3(), env)
+    Ok(nfsd.with_version_4(version_4, versions.has_3(), env)?)
 }
 
 #[cfg(test)]
@@ -137,9 +154,12 @@ mod tests {
         assert_eq!(versions("3").minors(), None);
         assert!(versions("3").has_3() && versions("4.2,3").has_3() && !versions("4.2").has_3());
         assert_eq!(versions("3,4.0").minors(), Some(0..=0));
+        assert_eq!(versions("2,4.1").minors(), Some(1..=1));
+        assert!(versions("2").has_2() && versions("2").has_mount() && !versions("2").has_3());
+        assert!(!versions(DEFAULT_NFS_VERSIONS).has_2() && !versions("4.2").has_mount(), "only where it is asked for");
         assert_eq!(versions("4.0,4.1").minors(), Some(0..=1));
         assert_eq!(versions("3,4.0,4.1,4.2").minors(), Some(0..=2));
-        for wrong in ["", "4", "4.0,4.2", "4.2,3,4.0", "3,", "2", "4.3", "3;4.1"] {
+        for wrong in ["", "4", "4.0,4.2", "4.2,3,4.0", "3,", "1", "4.3", "3;4.1"] {
             assert!(wrong.parse::<NfsVersions>().is_err(), "{wrong}");
         }
     }

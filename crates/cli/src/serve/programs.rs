@@ -4,7 +4,7 @@ use super::{
     nfs_versions::NfsVersions,
     ports::{Port, Ports, Spoken},
 };
-use rpcrdma_nfs::{mount, nfsacl, v3, v4};
+use rpcrdma_nfs::{mount, nfsacl, v2, v3, v4};
 use rpcrdma_oncrpc::{
     Netid,
     portmap::{self, Entry},
@@ -38,8 +38,10 @@ fn at(port: &Port, nfs: NfsVersions) -> Vec<Entry> {
             // Access control lists of version 3 are at the same port (ULB-4.2-a).
             let of_3 = [(v3::PROGRAM, v3::VERSION), (nfsacl::PROGRAM, nfsacl::VERSION_3)];
             let of_3 = of_3.into_iter().filter(|_| nfs.has_3());
-            of_3.chain(nfs.has_4().then_some((v4::PROGRAM, v4::VERSION))).collect()
+            let of_2 = nfs.has_2().then_some((v2::PROGRAM, v2::VERSION));
+            of_2.into_iter().chain(of_3).chain(nfs.has_4().then_some((v4::PROGRAM, v4::VERSION))).collect()
         }
+        Spoken::Mount if nfs.has_2() => all(mount::PROGRAM, &[mount::VERSION_3, mount::VERSION_1, mount::VERSION_2]),
         Spoken::Mount => all(mount::PROGRAM, &[mount::VERSION_3, mount::VERSION_1]),
         Spoken::Portmapper => all(RPCBIND_PROGRAM, &portmap::VERSIONS),
         Spoken::Lockd => all(NLM_PROGRAM, &NLM_VERSIONS),
@@ -95,5 +97,6 @@ mod tests {
             |nfs: &str| -> Vec<_> { entries(&ports, nfs.parse().unwrap()).iter().map(ToString::to_string).collect() };
         assert_eq!(told("3"), ["program 100003 version 3 over tcp", "program 100227 version 3 over tcp"]);
         assert_eq!(told("4.2"), ["program 100003 version 4 over tcp"]);
+        assert_eq!(told("4.2,2"), ["program 100003 version 2 over tcp", "program 100003 version 4 over tcp"]);
     }
 }

@@ -5,6 +5,8 @@ use super::{Files, Handle, Version, v3, v4};
 use crate::Error;
 use rpcrdma_nfs::{attr::Acls, v4::Acl};
 
+/// Why there are none in version 2.
+const NOT_IN_2: &str = "version 2 of NFS has no access control lists; version 3 has";
 /// Why there are none of version 4.
 const NONE: &str = "version 3 of NFS has no access control lists of version 4; version 4 has";
 /// Why there are no POSIX ones.
@@ -56,6 +58,7 @@ impl Files {
     /// The lists of a file: those of its mode, where it has no others.
     pub async fn posix_acls(&self, file: &Handle) -> Result<Acls, Error> {
         match &self.0 {
+            Version::V2(_) => Err(Error::NotInVersion { procedure: "GETACL", what: NOT_IN_2 }),
             Version::V3(nfs) => nfs.acls(&v3::handle("GETACL", file)?).await,
             Version::V4(_) => Err(Error::NotInVersion { procedure: "GETACL", what: NOT_POSIX }),
         }
@@ -64,6 +67,7 @@ impl Files {
     /// Sets the lists of a file, and so the permissions of its mode. A directory without a default list has none then.
     pub async fn set_posix_acls(&self, file: &Handle, acls: &Acls) -> Result<(), Error> {
         match &self.0 {
+            Version::V2(_) => Err(Error::NotInVersion { procedure: "SETACL", what: NOT_IN_2 }),
             Version::V3(nfs) => nfs.set_acls(&v3::handle("SETACL", file)?, acls).await,
             Version::V4(_) => Err(Error::NotInVersion { procedure: "SETACL", what: NOT_POSIX }),
         }

@@ -1,14 +1,15 @@
 //! A file that is open: what it is read and written by.
 //!
-//! In version 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4 gives a
-//! stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
+//! In versions 2 and 3 there is no such thing, and a file is its handle; opening and closing cost no call. Version 4
+//! gives a stateid to whoever opens a file, which is named in each READ and WRITE and given back at the end.
 
-use super::{Handle, ReadOk, Verifier, WriteOk, v3, v4};
-use crate::{Error, Nfs3};
+use super::{Handle, ReadOk, Verifier, WriteOk, v2, v3, v4};
+use crate::{Error, Nfs2, Nfs3};
 use bytes::Bytes;
 use rpcrdma_env::Buffer;
 use rpcrdma_nfs::{
     attr::{Attributes, NewAttributes, Stability},
+    v2::Handle as Handle2,
     v3::Handle as Handle3,
 };
 use rpcrdma_xdr::ItemData;
@@ -30,11 +31,16 @@ pub struct File(Opened);
 
 #[derive(Clone, Debug)]
 enum Opened {
+    V2 { nfs: Nfs2, file: Handle2 },
     V3 { nfs: Nfs3, file: Handle3 },
     V4(v4::Open),
 }
 
 impl File {
+    pub(super) fn of_2(nfs: Nfs2, file: Handle2) -> Self {
+        Self(Opened::V2 { nfs, file })
+    }
+
     pub(super) fn of_3(nfs: Nfs3, file: Handle3) -> Self {
         Self(Opened::V3 { nfs, file })
     }
@@ -46,6 +52,7 @@ impl File {
     /// The open of version 4, if that is what is spoken; else the error that says so.
     pub(super) fn version_4(&self, procedure: &'static str, what: &'static str) -> Result<&v4::Open, Error> {
         match &self.0 {
+            Opened::V2 { .. } => Err(Error::NotInVersion { procedure, what: super::NOT_IN_2 }),
             Opened::V3 { .. } => Err(Error::NotInVersion { procedure, what }),
             Opened::V4(open) => Ok(open),
         }
@@ -54,6 +61,7 @@ impl File {
     /// The file's handle.
     pub fn handle(&self) -> Handle {
         match &self.0 {
+            Opened::V2 { file, .. } => (*file).into(),
             Opened::V3 { file, .. } => file.clone().into(),
             Opened::V4(open) => open.handle(),
         }
@@ -65,6 +73,7 @@ impl File {
     /// See [`Error`], here and below.
     pub async fn read(&self, offset: u64, count: u32) -> Result<ReadOk, Error> {
         match &self.0 {
+            Opened::V2 { nfs, file } => v2::read(nfs, *file, offset, count).await,
             Opened::V3 { nfs, file } => v3::read(nfs, file, offset, count).await,
             Opened::V4(open) => open.read(offset, count).await,
         }
@@ -75,6 +84,7 @@ impl File {
     /// If the server asks to come back later ([`Error::is_later`]), the caller has to.
     pub async fn read_into(&self, offset: u64, buffer: Buffer) -> Result<ReadOk<ItemData>, Error> {
         match &self.0 {
+            Opened::V2 { nfs, file } => v2::read_into(nfs, *file, offset, buffer).await,
             Opened::V3 { nfs, file } => v3::read_into(nfs, file, offset, buffer).await,
             Opened::V4(open) => open.read_into(offset, buffer).await,
         }
@@ -83,6 +93,7 @@ impl File {
     /// Puts octets into the file. The server may take fewer.
     pub async fn write(&self, offset: u64, stability: Stability, data: Bytes) -> Result<WriteOk, Error> {
         match &self.0 {
+            Opened::V2 { nfs, file } => v2::write(nfs, *file, offset, data).await,
             Opened::V3 { nfs, file } => v3::write(nfs, file, offset, stability, data).await,
             Opened::V4(open) => open.write(offset, stability, data).await,
         }
@@ -92,6 +103,8 @@ impl File {
     /// verifier other than that of the writes says that the server has lost them.
     pub async fn commit(&self, offset: u64, count: u32) -> Result<Verifier, Error> {
         match &self.0 {
+            // All that was written is durable.
+            Opened::V2 { .. } => Ok(Verifier::default()),
             Opened::V3 { nfs, file } => Ok(Verifier(nfs.commit(file, offset, count).await?.verifier.0)),
             Opened::V4(open) => open.commit(offset, count).await,
         }
@@ -100,6 +113,7 @@ impl File {
     /// The file's attributes.
     pub async fn getattr(&self) -> Result<Attributes, Error> {
         match &self.0 {
+            Opened::V2 { nfs, file } => v2::getattr(nfs, *file).await,
             Opened::V3 { nfs, file } => Ok(nfs.getattr(file).await?.into()),
             Opened::V4(open) => open.getattr().await,
         }
@@ -109,6 +123,7 @@ impl File {
     /// server tells them.
     pub async fn setattr(&self, attributes: NewAttributes) -> Result<Option<Attributes>, Error> {
         match &self.0 {
+            Opened::V2 { nfs, file } => v2::setattr(nfs, *file, attributes, None).await,
             Opened::V3 { nfs, file } => v3::setattr(nfs, file, attributes, None).await,
             Opened::V4(open) => open.setattr(attributes).await,
         }
@@ -117,7 +132,7 @@ impl File {
     /// Tells the server that the file is used no more, by this one or a clone of it.
     pub async fn close(self) -> Result<(), Error> {
         match self.0 {
-            Opened::V3 { .. } => Ok(()),
+            Opened::V2 { .. } | Opened::V3 { .. } => Ok(()),
             Opened::V4(open) => open.close().await,
         }
     }

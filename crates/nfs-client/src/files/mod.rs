@@ -18,6 +18,7 @@ mod locks;
 mod names;
 mod small;
 mod told;
+mod v2;
 mod v3;
 mod v4;
 mod xattrs;
@@ -32,7 +33,7 @@ pub(crate) use told::Page;
 pub use told::{CreateHow, Created, CreatedFile, Entry, Found, NodeKind, ReadOk, Space, Verifier, WriteOk};
 pub use xattrs::SetXattr;
 
-use crate::{Error, Listing, Nfs3, Transfer, v4::Nfs4};
+use crate::{Error, Listing, Nfs2, Nfs3, Transfer, v4::Nfs4};
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, NewAttributes, Time};
 
@@ -44,8 +45,15 @@ pub struct Files(Version);
 
 #[derive(Clone, Debug)]
 enum Version {
+    V2(Nfs2),
     V3(Nfs3),
     V4(Nfs4),
+}
+
+impl From<Nfs2> for Files {
+    fn from(nfs: Nfs2) -> Self {
+        Self(Version::V2(nfs))
+    }
 }
 
 impl From<Nfs3> for Files {
@@ -61,25 +69,29 @@ impl From<Nfs4> for Files {
     }
 }
 
+/// Why version 2 does not have what was asked for.
+const NOT_IN_2: &str = "version 2 of NFS has nothing of the kind; version 4 has";
+
 impl Files {
     /// The procedures of version 3, if that is what the server speaks: for who measures or tests them by themselves.
     pub fn version_3(&self) -> Option<&Nfs3> {
         match &self.0 {
             Version::V3(nfs) => Some(nfs),
-            Version::V4(_) => None,
+            Version::V2(_) | Version::V4(_) => None,
         }
     }
 
     /// The operations of version 4, if that is what the server speaks.
     pub fn version_4(&self) -> Option<&Nfs4> {
         match &self.0 {
-            Version::V3(_) => None,
+            Version::V2(_) | Version::V3(_) => None,
             Version::V4(nfs) => Some(nfs),
         }
     }
 
-    /// The operations of version 4, or the error that says that version 3 does not have what they do.
+    /// The operations of version 4, or the error that says that the version does not have what they do.
     fn in_version_4(&self, procedure: &'static str, what: &'static str) -> Result<&Nfs4, Error> {
+        let what = if matches!(self.0, Version::V2(_)) { NOT_IN_2 } else { what };
         self.version_4().ok_or(Error::NotInVersion { procedure, what })
     }
 
@@ -89,6 +101,7 @@ impl Files {
     /// See [`Error`], here and below.
     pub async fn null(&self) -> Result<(), Error> {
         match &self.0 {
+            Version::V2(nfs) => nfs.null().await,
             Version::V3(nfs) => nfs.null().await,
             Version::V4(nfs) => Ok(nfs.null().await?),
         }
@@ -97,6 +110,7 @@ impl Files {
     /// A file's attributes.
     pub async fn getattr(&self, file: &Handle) -> Result<Attributes, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::getattr(nfs, v2::handle("GETATTR", file)?).await,
             Version::V3(nfs) => Ok(nfs.getattr(&v3::handle("GETATTR", file)?).await?.into()),
             Version::V4(nfs) => Ok(nfs.getattr(&v4::handle(file)?).await?),
         }
@@ -111,6 +125,7 @@ impl Files {
         guard: Option<Time>,
     ) -> Result<Option<Attributes>, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::setattr(nfs, v2::handle("SETATTR", file)?, attributes, guard).await,
             Version::V3(nfs) => v3::setattr(nfs, &v3::handle("SETATTR", file)?, attributes, guard).await,
             Version::V4(nfs) => v4::setattr(nfs, file, attributes, guard).await,
         }
@@ -119,6 +134,7 @@ impl Files {
     /// The file of a name.
     pub async fn lookup(&self, directory: &Handle, name: &Name) -> Result<Found, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::lookup(nfs, directory, name).await,
             Version::V3(nfs) => v3::lookup(nfs, directory, name).await,
             Version::V4(nfs) => v4::lookup(nfs, directory, name).await,
         }
@@ -138,6 +154,7 @@ impl Files {
     /// versions.
     pub async fn access(&self, file: &Handle, rights: u32) -> Result<u32, Error> {
         match &self.0 {
+            Version::V2(_) => Err(Error::NotInVersion { procedure: "ACCESS", what: NOT_IN_2 }),
             Version::V3(nfs) => nfs.access(&v3::handle("ACCESS", file)?, rights).await,
             Version::V4(nfs) => Ok(nfs.access(&v4::handle(file)?, rights).await?),
         }
@@ -146,6 +163,7 @@ impl Files {
     /// What a symbolic link points to.
     pub async fn readlink(&self, link: &Handle) -> Result<Bytes, Error> {
         match &self.0 {
+            Version::V2(nfs) => Ok(nfs.readlink(v2::handle("READLINK", link)?).await?.0),
             Version::V3(nfs) => Ok(nfs.readlink(&v3::handle("READLINK", link)?).await?.0),
             Version::V4(nfs) => Ok(nfs.readlink(&v4::handle(link)?).await?.0),
         }
@@ -157,6 +175,7 @@ impl Files {
     /// [`Error::AfterCreation`] if the file was made and cannot be used.
     pub async fn create(&self, directory: &Handle, name: &Name, how: CreateHow) -> Result<CreatedFile, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::create(nfs, directory, name, how).await,
             Version::V3(nfs) => v3::create(nfs, directory, name, how).await,
             Version::V4(nfs) => v4::create(nfs, directory, name, how).await,
         }
@@ -168,6 +187,7 @@ impl Files {
     /// As [`create`](Self::create), here and for links and special files.
     pub async fn mkdir(&self, directory: &Handle, name: &Name, attributes: NewAttributes) -> Result<Created, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::mkdir(nfs, directory, name, attributes).await,
             Version::V3(nfs) => v3::mkdir(nfs, directory, name, attributes).await,
             Version::V4(nfs) => v4::mkdir(nfs, directory, name, attributes).await,
         }
@@ -182,6 +202,7 @@ impl Files {
         target: Bytes,
     ) -> Result<Created, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::symlink(nfs, directory, name, attributes, target).await,
             Version::V3(nfs) => v3::symlink(nfs, directory, name, attributes, target).await,
             Version::V4(nfs) => v4::symlink(nfs, directory, name, attributes, target).await,
         }
@@ -196,6 +217,7 @@ impl Files {
         attributes: NewAttributes,
     ) -> Result<Created, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::mknod(nfs, directory, name, kind, attributes).await,
             Version::V3(nfs) => v3::mknod(nfs, directory, name, kind, attributes).await,
             Version::V4(nfs) => v4::mknod(nfs, directory, name, kind, attributes).await,
         }
@@ -205,6 +227,7 @@ impl Files {
     /// too.
     pub async fn remove(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::remove(nfs, directory, name).await,
             Version::V3(nfs) => v3::remove(nfs, directory, name).await,
             Version::V4(nfs) => v4::remove(nfs, directory, name).await,
         }
@@ -213,6 +236,7 @@ impl Files {
     /// Removes an empty directory.
     pub async fn rmdir(&self, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::rmdir(nfs, directory, name).await,
             Version::V3(nfs) => v3::rmdir(nfs, directory, name).await,
             Version::V4(nfs) => v4::remove(nfs, directory, name).await,
         }
@@ -227,6 +251,7 @@ impl Files {
         to: &Name,
     ) -> Result<(), Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::rename(nfs, (from_directory, from), (to_directory, to)).await,
             Version::V3(nfs) => v3::rename(nfs, (from_directory, from), (to_directory, to)).await,
             Version::V4(nfs) => v4::rename(nfs, (from_directory, from), (to_directory, to)).await,
         }
@@ -235,6 +260,7 @@ impl Files {
     /// Gives a file a further name.
     pub async fn link(&self, file: &Handle, directory: &Handle, name: &Name) -> Result<(), Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::link(nfs, file, directory, name).await,
             Version::V3(nfs) => v3::link(nfs, file, directory, name).await,
             Version::V4(nfs) => v4::link(nfs, file, directory, name).await,
         }
@@ -243,6 +269,7 @@ impl Files {
     /// How full the file system of a file is.
     pub async fn statfs(&self, file: &Handle) -> Result<Space, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::statfs(nfs, file).await,
             Version::V3(nfs) => v3::statfs(nfs, file).await,
             Version::V4(nfs) => v4::statfs(nfs, file).await,
         }
@@ -251,6 +278,7 @@ impl Files {
     /// The sizes in which to move data to and from the file system of `root`.
     pub async fn transfer(&self, root: &Handle) -> Result<Transfer, Error> {
         match &self.0 {
+            Version::V2(nfs) => nfs.transfer(v2::handle("STATFS", root)?).await,
             Version::V3(nfs) => nfs.transfer(&v3::handle("FSINFO", root)?).await,
             Version::V4(nfs) => Ok(nfs.transfer()),
         }
@@ -259,6 +287,7 @@ impl Files {
     /// Opens a file that was found.
     pub async fn open(&self, file: impl Into<Node>, access: Access) -> Result<File, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::open(nfs, &file.into(), access),
             Version::V3(nfs) => v3::open(nfs, &file.into(), access),
             Version::V4(nfs) => v4::open(nfs, file.into(), access).await,
         }
@@ -267,6 +296,7 @@ impl Files {
     /// Opens the file of a name.
     pub async fn open_at(&self, directory: &Handle, name: &Name, access: Access) -> Result<File, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::open_at(nfs, directory, name).await,
             Version::V3(nfs) => v3::open_at(nfs, directory, name).await,
             Version::V4(nfs) => v4::open_at(nfs, directory, name, access).await,
         }
@@ -287,6 +317,7 @@ impl Files {
         plus: &mut bool,
     ) -> Result<Page, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::entries(nfs, directory, after.0, octets).await,
             Version::V3(nfs) => v3::entries(nfs, directory, after, octets, plus).await,
             Version::V4(nfs) => v4::entries(nfs, directory, after, octets).await,
         }
@@ -295,6 +326,7 @@ impl Files {
     /// The procedure that lists directories, for errors.
     pub(crate) fn lists(&self) -> &'static str {
         match &self.0 {
+            Version::V2(_) => v2::READDIR,
             Version::V3(_) => v3::READDIRPLUS,
             Version::V4(_) => v4::READDIR,
         }
@@ -303,6 +335,7 @@ impl Files {
     /// The error that a server answers with to a LOOKUP in what is no directory, for who finds that out without asking.
     pub fn no_directory(&self) -> Error {
         match &self.0 {
+            Version::V2(_) => v2::refused("LOOKUP", rpcrdma_nfs::v2::Status::NOTDIR),
             Version::V3(_) => v3::refused("LOOKUP", rpcrdma_nfs::v3::Status::NOTDIR),
             Version::V4(_) => v4::no_directory(),
         }

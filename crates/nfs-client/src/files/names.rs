@@ -2,7 +2,7 @@
 
 use super::Found;
 use bytes::Bytes;
-use rpcrdma_nfs::{v3, v4};
+use rpcrdma_nfs::{v2, v3, v4};
 use std::fmt;
 
 /// The most octets in a handle of any version.
@@ -34,6 +34,12 @@ impl fmt::Debug for Handle {
         f.write_str("Handle(")?;
         self.0.iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
         f.write_str(")")
+    }
+}
+
+impl From<v2::Handle> for Handle {
+    fn from(handle: v2::Handle) -> Self {
+        Self(Bytes::copy_from_slice(&handle.0))
     }
 }
 

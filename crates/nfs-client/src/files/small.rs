@@ -3,7 +3,7 @@
 //! These are short cuts. Whatever they could not do is done by [`Files::open`], [`Files::create`] and so on, which also
 //! tell what is wrong.
 
-use super::{Files, Handle, Name, ReadOk, Version, v3, v4};
+use super::{Files, Handle, Name, ReadOk, Version, v2, v3, v4};
 use crate::Error;
 use bytes::Bytes;
 use rpcrdma_nfs::attr::{Attributes, NewAttributes};
@@ -30,7 +30,7 @@ impl Files {
     pub fn most_small(&self) -> u32 {
         match &self.0 {
             // A server that gives less tells that there is more.
-            Version::V3(_) => u32::MAX,
+            Version::V2(_) | Version::V3(_) => u32::MAX,
             Version::V4(nfs) => nfs.transfer().read,
         }
     }
@@ -46,6 +46,7 @@ impl Files {
     /// See [`Error`]. What could not be read in this way may be read with an open.
     pub async fn read_small(&self, file: &Handle, count: u32) -> Result<ReadOk, Error> {
         match &self.0 {
+            Version::V2(nfs) => v2::read(nfs, v2::handle("READ", file)?, 0, count).await,
             Version::V3(nfs) => v3::read(nfs, &v3::handle("READ", file)?, 0, count).await,
             Version::V4(nfs) => v4::read_small(nfs, file, count).await,
         }
@@ -54,7 +55,7 @@ impl Files {
     /// Whether [`place`](Self::place) can be used: from version 4.1 on, if the session allows it.
     pub fn can_place(&self) -> bool {
         match &self.0 {
-            Version::V3(_) => false,
+            Version::V2(_) | Version::V3(_) => false,
             Version::V4(nfs) => nfs.can_place(),
         }
     }
@@ -65,7 +66,7 @@ impl Files {
     /// [`Error::AfterCreation`] if the file may be there under its temporary name, where the caller removes it.
     pub async fn place(&self, new: NewFile<'_>) -> Result<(Handle, Attributes), Error> {
         match &self.0 {
-            Version::V3(_) => Err(v3::refused("CREATE", rpcrdma_nfs::v3::Status::NOTSUPP)),
+            Version::V2(_) | Version::V3(_) => Err(v3::refused("CREATE", rpcrdma_nfs::v3::Status::NOTSUPP)),
             Version::V4(nfs) => v4::place(nfs, new).await,
         }
     }

@@ -103,7 +103,8 @@ pub trait FileSystem: Send + Sync {
         None
     }
 
-    /// [`read`](Self::read) of octets that are in memory, without the cost of a future. Otherwise the buffer comes back.
+    /// [`read`](Self::read) of octets that are in memory, without the cost of a future. Otherwise the buffer comes
+    /// back.
     ///
     /// # Errors
     /// If there may be something to wait for, or to complain of: then `read` is to be asked.

@@ -15,7 +15,7 @@ use rpcrdma_nfs::{
 };
 
 impl Execution {
-    pub(super) async fn set_attributes(self, args: v3::SetAttributes) -> Answer<WeakCache, WeakCache> {
+    pub(crate) async fn set_attributes(self, args: v3::SetAttributes) -> Answer<WeakCache, WeakCache> {
         let opened = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(refused(status)),
@@ -36,7 +36,7 @@ impl Execution {
         answer(changed.map(WeakCache::tell).map_err(failure))
     }
 
-    pub(super) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
+    pub(crate) async fn write(self, args: v3::Write) -> Answer<v3::WriteOk, WeakCache> {
         let opened = match self.open_to_change(&args.file) {
             Ok(opened) => opened,
             Err(status) => return Answer::Failed(refused(status)),
@@ -72,15 +72,15 @@ impl Execution {
         answer(committed.map(|file| v3::CommitOk { file: file.into(), verifier }).map_err(failure))
     }
 
-    pub(super) async fn create(self, args: v3::Create) -> Answer<Created, WeakCache> {
+    pub(crate) async fn create(self, args: v3::Create) -> Answer<Created, WeakCache> {
         answer(self.make(&args.directory, args.name, New::File(how(args.how))).await)
     }
 
-    pub(super) async fn make_directory(self, args: v3::MakeDirectory) -> Answer<Created, WeakCache> {
+    pub(crate) async fn make_directory(self, args: v3::MakeDirectory) -> Answer<Created, WeakCache> {
         answer(self.make(&args.directory, args.name, New::Directory(args.attributes.into())).await)
     }
 
-    pub(super) async fn symbolic_link(self, args: v3::SymbolicLink) -> Answer<Created, WeakCache> {
+    pub(crate) async fn symbolic_link(self, args: v3::SymbolicLink) -> Answer<Created, WeakCache> {
         let path = args.path.0;
         if path.is_empty() || path.contains(&0) {
             return Answer::Failed(refused(Status::INVAL));
@@ -88,7 +88,7 @@ impl Execution {
         answer(self.make(&args.directory, args.name, New::Symlink(args.attributes.into(), path)).await)
     }
 
-    pub(super) async fn make_node(self, args: v3::MakeNode) -> Answer<Created, WeakCache> {
+    pub(crate) async fn make_node(self, args: v3::MakeNode) -> Answer<Created, WeakCache> {
         let (kind, new) = match args.kind {
             v3::NodeKind::Block(new, device) => (NodeKind::Block(device.into()), new),
             v3::NodeKind::Character(new, device) => (NodeKind::Character(device.into()), new),
@@ -128,11 +128,11 @@ impl Execution {
         }
     }
 
-    pub(super) async fn remove(self, args: v3::Remove) -> Answer<WeakCache, WeakCache> {
+    pub(crate) async fn remove(self, args: v3::Remove) -> Answer<WeakCache, WeakCache> {
         answer(self.unlink(&args.directory, args.name, false).await)
     }
 
-    pub(super) async fn remove_directory(self, args: v3::RemoveDirectory) -> Answer<WeakCache, WeakCache> {
+    pub(crate) async fn remove_directory(self, args: v3::RemoveDirectory) -> Answer<WeakCache, WeakCache> {
         answer(self.unlink(&args.directory, args.name, true).await)
     }
 
@@ -163,7 +163,7 @@ impl Execution {
         }
     }
 
-    pub(super) async fn rename(self, args: v3::Rename) -> Answer<RenameInfo, RenameInfo> {
+    pub(crate) async fn rename(self, args: v3::Rename) -> Answer<RenameInfo, RenameInfo> {
         answer(self.try_rename(args).await)
     }
 
@@ -191,7 +191,7 @@ impl Execution {
         renamed.map(RenameInfo::tell).map_err(failure)
     }
 
-    pub(super) async fn link(self, args: v3::Link) -> Answer<LinkInfo, LinkInfo> {
+    pub(crate) async fn link(self, args: v3::Link) -> Answer<LinkInfo, LinkInfo> {
         answer(self.try_link(args).await)
     }
 

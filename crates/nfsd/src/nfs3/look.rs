@@ -25,7 +25,7 @@ const UNASKED_READ_OCTETS: usize = 64 << 10;
 type Info = Option<Attributes>;
 
 impl Execution {
-    pub(super) async fn get_attributes(self, args: v3::GetAttributes) -> Answer<Attributes, ()> {
+    pub(crate) async fn get_attributes(self, args: v3::GetAttributes) -> Answer<Attributes, ()> {
         let attributes = match self.open(&args.file) {
             Ok(opened) => opened.attributes().await.map(Attributes::from).map_err(faulty),
             Err(status) => Err(refused(status)),
@@ -33,7 +33,7 @@ impl Execution {
         answer(attributes)
     }
 
-    pub(super) async fn lookup(self, args: v3::Lookup) -> Answer<v3::LookupOk, Info> {
+    pub(crate) async fn lookup(self, args: v3::Lookup) -> Answer<v3::LookupOk, Info> {
         answer(self.try_lookup(args).await)
     }
 
@@ -60,7 +60,7 @@ impl Execution {
         Ok(v3::AccessOk { attributes: attributes.map(Into::into), rights: (rights & asked).bits() })
     }
 
-    pub(super) async fn read_link(self, args: v3::ReadLink) -> Answer<v3::ReadLinkOk, Info> {
+    pub(crate) async fn read_link(self, args: v3::ReadLink) -> Answer<v3::ReadLinkOk, Info> {
         answer(self.try_read_link(args).await)
     }
 
@@ -71,7 +71,7 @@ impl Execution {
         Ok(v3::ReadLinkOk { attributes: attributes.map(Into::into), path: Path(path) })
     }
 
-    pub(super) async fn read(self, args: v3::Read) -> Answer<v3::ReadOk, Info> {
+    pub(crate) async fn read(self, args: v3::Read) -> Answer<v3::ReadOk, Info> {
         answer(self.try_read(args).await)
     }
 

@@ -52,7 +52,7 @@ impl Compound {
         for (put, read) in together(first, behind, room) {
             let file = match put.map(|put| self.server.open_handle(&self.context, put.file.as_slice())) {
                 None => file.clone(),
-                Some(Ok(another)) if another.file_system.id() == file.file_system.id() => another,
+                Some(Ok(another)) if another.is_taken && another.file_system.id() == file.file_system.id() => another,
                 Some(_) => break,
             };
             let Ok(via) = self.via(&file, read.state, Access::READ).await else { break };

@@ -7,8 +7,8 @@
 //! SETACL sets the lists whose entries it brings, the other stays. An access list without entries is what the mode
 //! says; a default list without entries is none.
 //!
-//! Version 2 has handles of 32 octets, which this server's do not fit: it is not served, and calls of it are told that
-//! version 3 is.
+//! Version 2 goes with NFS version 2, whose clients do not ask for lists: it is not served, and calls of it are told
+//! that version 3 is.
 
 #[cfg(test)]
 mod tests;

@@ -11,6 +11,22 @@ const MAX_CHECKSUM_OCTETS: usize = 400;
 /// number, padding, and a checksum, which is also more than a seal adds.
 pub(super) const MAX_EXPANSION_OCTETS: usize = 4 + 4 + 3 + 4 + MAX_CHECKSUM_OCTETS + 1;
 
+/// Octets made of others whose memory is counted: it counts for as long as these are there, as nobody counts them.
+struct Instead<T> {
+    octets: Bytes,
+    _of: T,
+}
+
+impl<T> AsRef<[u8]> for Instead<T> {
+    fn as_ref(&self) -> &[u8] {
+        &self.octets
+    }
+}
+
+fn instead<T: Send + 'static>(octets: Bytes, of: T) -> Bytes {
+    Bytes::from_owner(Instead { octets, _of: of })
+}
+
 /// A body cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
@@ -47,7 +63,7 @@ pub(super) fn open(
         GssService::Privacy => {
             let sealed = body.opaque(max)?;
             body.finish()?;
-            protection.open(&sealed).map_err(|_| Unreadable::Wrong)?
+            instead(protection.open(&sealed).map_err(|_| Unreadable::Wrong)?, sealed)
         }
     };
     let mut inner = Decoder::new(Stream::from(message));
@@ -74,10 +90,64 @@ pub(super) fn close(
     let mut encoder = Encoder::with_capacity(padded(MAX_CHECKSUM_OCTETS));
     if service == GssService::Integrity {
         let checksum = protection.sign(&message)?;
-        encoder.opaque_shared(message);
+        encoder.opaque_shared(instead(message, body));
         encoder.opaque(&checksum);
     } else {
-        encoder.opaque_shared(protection.seal(&message)?);
+        encoder.opaque_shared(instead(protection.seal(&message)?, body));
     }
     Ok(encoder.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Failure, *};
+    use std::sync::{Arc, Weak};
+
+    /// Seals by copying.
+    struct Copying;
+
+    impl Protection for Copying {
+        fn sign(&mut self, _: &[u8]) -> Result<Bytes, Failure> {
+            Ok(Bytes::from_static(b"sum!"))
+        }
+        fn verify(&mut self, _: &[u8], _: &[u8]) -> Result<(), Failure> {
+            Ok(())
+        }
+        fn seal(&mut self, message: &[u8]) -> Result<Bytes, Failure> {
+            Ok(Bytes::copy_from_slice(message))
+        }
+        fn open(&mut self, message: &[u8]) -> Result<Bytes, Failure> {
+            Ok(Bytes::copy_from_slice(message))
+        }
+    }
+
+    /// Octets with an owner, and whether that is there still.
+    fn counted(octets: Vec<u8>) -> (Bytes, Weak<Vec<u8>>) {
+        struct Owner(Arc<Vec<u8>>);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
+            }
+        }
+        let memory = Arc::new(octets);
+        let still = Arc::downgrade(&memory);
+        (Bytes::from_owner(Owner(memory)), still)
+    }
+
+    /// A reply that the client does not take, and a call that is executed, hold the budget that they came from.
+    #[test]
+    fn memory_counts_for_as_long_as_what_protection_has_made_of_it() {
+        for service in [GssService::Integrity, GssService::Privacy] {
+            let (octets, still) = counted(vec![7; 400]);
+            let reply = close(&mut Copying, service, 5, Payload::from(octets)).unwrap();
+            assert!(still.upgrade().is_some(), "{service:?}: the reply is there");
+            let (sealed, came) = counted(reply.to_bytes().to_vec());
+            drop(reply);
+            assert!(still.upgrade().is_none(), "{service:?}: the reply was taken");
+            let opened = open(&mut Copying, service, 5, Decoder::new(Stream::from(sealed))).unwrap();
+            assert!(came.upgrade().is_some(), "{service:?}: the arguments are there");
+            drop(opened);
+            assert!(came.upgrade().is_none(), "{service:?}: the call is over");
+        }
+    }
 }

@@ -27,6 +27,8 @@ use tokio::{
 
 #[path = "outage_tests.rs"]
 mod outage;
+#[path = "overlap_tests.rs"]
+mod overlap;
 
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 9);
 

@@ -10,7 +10,7 @@ pub(super) const JOB: Job = Job {
     seconds: 240,
     guests: 1,
     scales: false,
-    flavours: flavour::WITH_TCP,
+    flavours: flavour::ALL,
     run,
 };
 

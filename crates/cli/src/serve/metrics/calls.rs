@@ -11,7 +11,7 @@
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use rpcrdma_env::BoxFuture;
 use rpcrdma_nfs::{
-    mount, nfsacl, nsm,
+    mount, nfsacl, nsm, v2,
     v3::{self, Status},
     v4,
 };
@@ -57,7 +57,16 @@ struct Program {
     transports: &'static [usize],
 }
 
-const PROGRAMS: [Program; 7] = [
+const PROGRAMS: [Program; 8] = [
+    Program {
+        number: v2::PROGRAM,
+        versions: &[v2::VERSION],
+        label: "nfs2",
+        procedures: || v2::Procedure::ALL.into_iter().map(v2::Procedure::name).collect(),
+        has_status: |procedure| v2::Procedure::from_number(procedure).is_some_and(v2::Procedure::has_status),
+        word: |status| v2::Status(status).word(),
+        transports: &[0, 1],
+    },
     Program {
         number: v3::PROGRAM,
         versions: &[v3::VERSION],
@@ -78,7 +87,7 @@ const PROGRAMS: [Program; 7] = [
     },
     Program {
         number: mount::PROGRAM,
-        versions: &[mount::VERSION_1, mount::VERSION_3],
+        versions: &[mount::VERSION_1, mount::VERSION_2, mount::VERSION_3],
         label: "mount",
         procedures: || mount::procedure::NAMES.to_vec(),
         has_status: |procedure| procedure == mount::procedure::MOUNT,
@@ -136,8 +145,9 @@ fn transport_index(kind: TransportKind) -> usize {
 /// Every value that the label `status` can have. It is bounded: what is not among them is [`OTHER`].
 fn statuses() -> Vec<&'static str> {
     let mut all: Vec<_> = Status::ALL.iter().filter_map(|status| status.word()).collect();
+    let of_2 = v2::Status::ALL.iter().filter_map(|status| status.word());
     let of_4 = v4::Status::ALL.iter().filter_map(|status| status.word());
-    for word in of_4.chain(Rejection::names()).chain([NOT_ELIGIBLE, NOT_ANSWERED, OTHER]) {
+    for word in of_2.chain(of_4).chain(Rejection::names()).chain([NOT_ELIGIBLE, NOT_ANSWERED, OTHER]) {
         if !all.contains(&word) {
             all.push(word);
         }

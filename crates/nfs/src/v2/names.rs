@@ -1,0 +1,169 @@
+//! Names: finding, making, removing and renaming (RFC 1094 sections 2.2.5, 2.2.6, 2.2.10 to 2.2.16).
+
+use super::{Answer, Attributes, HANDLE_OCTETS, Handle, MAX_PATH_OCTETS, Name, NewAttributes, procedure, sizes};
+use crate::Call;
+use bytes::Bytes;
+use rpcrdma_oncrpc::{ItemRoom, ReplyShape};
+use rpcrdma_xdr::{Decode, DecodeError, Decoder, Encode, Encoder, padded};
+use std::fmt;
+
+/// What a symbolic link points to (`path`): an item that may be placed directly. Any octets, not only UTF-8.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct Path(pub Bytes);
+
+impl fmt::Debug for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl Encode for Path {
+    fn encode(&self, encoder: &mut Encoder) {
+        encoder.item(self.0.clone());
+    }
+}
+
+impl Decode for Path {
+    fn decode(decoder: &mut Decoder) -> Result<Self, DecodeError> {
+        decoder.item(MAX_PATH_OCTETS).map(|item| Self(item.into_bytes()))
+    }
+}
+
+#[cfg(test)]
+impl crate::sample::Sample for Path {
+    fn sample(draw: &mut crate::sample::Draw) -> Self {
+        Self(draw.octets(255))
+    }
+}
+
+xdr_struct! {
+    /// LOOKUP: asks for the file of a name.
+    pub struct Lookup {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+    }
+
+    /// What LOOKUP, CREATE and MKDIR return (`diropres`).
+    pub struct LookupOk {
+        /// The file.
+        pub file: Handle,
+        /// Its attributes.
+        pub attributes: Attributes,
+    }
+
+    /// READLINK: asks what a symbolic link points to.
+    pub struct ReadLink {
+        /// Which link.
+        pub link: Handle,
+    }
+
+    /// What READLINK returns.
+    pub struct ReadLinkOk {
+        /// What the link points to: an item that may be placed directly.
+        pub path: Path,
+    }
+
+    /// CREATE: makes a regular file, or uses one that exists. By the mode's bits for the type, special files are made
+    /// as well: the size is the number of a device then.
+    pub struct Create {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// With which attributes.
+        pub attributes: NewAttributes,
+    }
+
+    /// REMOVE: takes a name away that is no directory's.
+    pub struct Remove {
+        /// From which directory.
+        pub directory: Handle,
+        /// Which name.
+        pub name: Name,
+    }
+
+    /// RENAME: gives a file another name, in place of what had it.
+    pub struct Rename {
+        /// From which directory.
+        pub from_directory: Handle,
+        /// Which name.
+        pub from: Name,
+        /// To which directory.
+        pub to_directory: Handle,
+        /// By which name.
+        pub to: Name,
+    }
+
+    /// LINK: gives a file a further name.
+    pub struct Link {
+        /// Which file.
+        pub file: Handle,
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+    }
+
+    /// SYMLINK: makes a symbolic link. Its handle is not told.
+    pub struct SymbolicLink {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// What it points to: an item that may be placed directly.
+        pub path: Path,
+        /// With which attributes.
+        pub attributes: NewAttributes,
+    }
+
+    /// MKDIR: makes a directory.
+    pub struct MakeDirectory {
+        /// In which directory.
+        pub directory: Handle,
+        /// By which name.
+        pub name: Name,
+        /// With which attributes.
+        pub attributes: NewAttributes,
+    }
+
+    /// RMDIR: removes an empty directory.
+    pub struct RemoveDirectory {
+        /// From which directory.
+        pub directory: Handle,
+        /// Which name.
+        pub name: Name,
+    }
+}
+
+const FOUND: ReplyShape = ReplyShape::inline(sizes::STATUS + HANDLE_OCTETS + sizes::ATTRIBUTES);
+const STATUS: ReplyShape = ReplyShape::inline(sizes::STATUS);
+
+calls! {
+    super::PROGRAM, super::VERSION, procedure::is_repeatable;
+    Lookup, 4, Answer<LookupOk>, FOUND;
+    Create, 9, Answer<LookupOk>, FOUND;
+    Remove, 10, Answer<()>, STATUS;
+    Rename, 11, Answer<()>, STATUS;
+    Link, 12, Answer<()>, STATUS;
+    SymbolicLink, 13, Answer<()>, STATUS;
+    MakeDirectory, 14, Answer<LookupOk>, FOUND;
+    RemoveDirectory, 15, Answer<()>, STATUS;
+}
+
+impl Call for ReadLink {
+    const PROGRAM: u32 = super::PROGRAM;
+    const VERSION: u32 = super::VERSION;
+    const PROCEDURE: u32 = 5;
+    type Reply = Answer<ReadLinkOk>;
+
+    fn is_repeatable(&self) -> bool {
+        procedure::is_repeatable(Self::PROCEDURE)
+    }
+
+    fn reply_shape(&self) -> ReplyShape {
+        let rest = sizes::STATUS + sizes::WORD;
+        ReplyShape { max_len: rest + padded(MAX_PATH_OCTETS), items: vec![ItemRoom::new(MAX_PATH_OCTETS)].into() }
+    }
+}

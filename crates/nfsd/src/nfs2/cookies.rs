@@ -1,0 +1,154 @@
+//! Places in directories in 32 bits, where file systems have 64.
+//!
+//! A cookie below 2^31 stands for itself: those of tmpfs and xfs, and of our own memory. For any other stand 31 bits of
+//! its SipHash under the server's secret, with the highest bit set. The last cookie of each answer is remembered, as
+//! that is where a client goes on: so many of them, the oldest goes first. From a cookie that is not remembered, after
+//! a restart or in the middle of an answer, the directory is listed from its beginning until one has the same bits.
+//! Nothing but time depends on what is remembered: a client that makes others be forgotten lets them list again.
+
+use crate::{FileId, SECRET_OCTETS};
+use siphasher::sip::SipHasher24;
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hasher,
+    sync::{Mutex, PoisonError},
+};
+
+/// The most places that are remembered, for all directories together: some 2 MiB.
+pub(super) const MAX_PLACES: usize = 1 << 16;
+/// Cookies from here on do not stand for themselves.
+const FIRST_HASHED: u64 = 1 << 31;
+
+/// A directory, as far as it matters here.
+type Directory = u64;
+
+/// The cookies of a server.
+pub(super) struct Cookies {
+    secret: [u8; SECRET_OCTETS],
+    remembered: Mutex<Remembered>,
+}
+
+#[derive(Default)]
+struct Remembered {
+    places: HashMap<(Directory, u32), u64>,
+    order: VecDeque<(Directory, u32)>,
+    /// What makes cookies valid in each file system.
+    verifiers: HashMap<u64, [u8; 8]>,
+}
+
+/// Where a directory is to be read on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// After this cookie.
+    After(u64),
+    /// After the entry whose cookie has these bits.
+    Search,
+}
+
+impl Cookies {
+    pub(super) fn new(secret: [u8; SECRET_OCTETS]) -> Self {
+        Self { secret, remembered: Mutex::default() }
+    }
+
+    fn directory(&self, file_system: u64, directory: FileId) -> Directory {
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write_u64(file_system);
+        hasher.write(directory.as_slice());
+        hasher.finish()
+    }
+
+    /// The cookie that stands for one of a file system.
+    pub(super) fn of(&self, cookie: u64) -> u32 {
+        if cookie < FIRST_HASHED {
+            return cookie as u32;
+        }
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write_u64(cookie);
+        (hasher.finish() as u32) | FIRST_HASHED as u32
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Remembered) -> T) -> T {
+        work(&mut self.remembered.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// An answer has ended at this cookie.
+    pub(super) fn remember(&self, file_system: u64, directory: FileId, cookie: u64) {
+        if cookie < FIRST_HASHED {
+            return;
+        }
+        let key = (self.directory(file_system, directory), self.of(cookie));
+        self.with(|all| {
+            if all.places.insert(key, cookie).is_some() {
+                return;
+            }
+            if all.order.len() == MAX_PLACES
+                && let Some(oldest) = all.order.pop_front()
+            {
+                all.places.remove(&oldest);
+            }
+            all.order.push_back(key);
+        });
+    }
+
+    /// Where a client goes on.
+    pub(super) fn place(&self, file_system: u64, directory: FileId, cookie: u32) -> Place {
+        if u64::from(cookie) < FIRST_HASHED {
+            return Place::After(cookie.into());
+        }
+        let key = (self.directory(file_system, directory), cookie);
+        self.with(|all| all.places.get(&key).copied()).map_or(Place::Search, Place::After)
+    }
+
+    /// What makes cookies valid in a file system, as it was last told.
+    pub(super) fn verifier(&self, file_system: u64) -> Option<[u8; 8]> {
+        self.with(|all| all.verifiers.get(&file_system).copied())
+    }
+
+    /// The same has been told: one for each file system, of which a server has as many as exports.
+    pub(super) fn told(&self, file_system: u64, verifier: [u8; 8]) {
+        self.with(|all| all.verifiers.insert(file_system, verifier));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory(number: u8) -> FileId {
+        FileId::new(&[number]).unwrap()
+    }
+
+    /// proves: NFS2-COOKIE-a
+    #[test]
+    fn small_cookies_stand_for_themselves_and_others_are_remembered_by_directory() {
+        let cookies = Cookies::new([3; SECRET_OCTETS]);
+        for small in [0, 1, FIRST_HASHED - 1] {
+            assert_eq!(u64::from(cookies.of(small)), small);
+            assert_eq!(cookies.place(1, directory(1), small as u32), Place::After(small));
+        }
+        for large in [FIRST_HASHED, 1 << 40, u64::MAX] {
+            let short = cookies.of(large);
+            assert!(u64::from(short) >= FIRST_HASHED);
+            assert_eq!(cookies.place(1, directory(1), short), Place::Search);
+            cookies.remember(1, directory(1), large);
+            assert_eq!(cookies.place(1, directory(1), short), Place::After(large));
+            assert_eq!(cookies.place(1, directory(2), short), Place::Search);
+            assert_eq!(cookies.place(2, directory(1), short), Place::Search);
+        }
+        assert_ne!(Cookies::new([4; SECRET_OCTETS]).of(u64::MAX), cookies.of(u64::MAX));
+    }
+
+    /// proves: NFS2-COOKIE-b
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let cookies = Cookies::new([3; SECRET_OCTETS]);
+        let place = |number: usize| u64::MAX - number as u64;
+        (0..MAX_PLACES).for_each(|number| cookies.remember(1, directory(1), place(number)));
+        let first = || cookies.place(1, directory(1), cookies.of(place(0)));
+        assert_eq!(first(), Place::After(place(0)), "at the limit");
+        // Some have the same bits as others.
+        (MAX_PLACES..MAX_PLACES + 16).for_each(|number| cookies.remember(1, directory(1), place(number)));
+        assert_eq!(first(), Place::Search, "beyond it");
+        cookies.with(|all| assert!(all.order.len() <= MAX_PLACES && all.places.len() == all.order.len()));
+    }
+}

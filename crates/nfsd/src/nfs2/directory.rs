@@ -1,0 +1,92 @@
+//! READDIR: entries with cookies of 32 bits.
+
+use super::{Execution, cookies::Place, three};
+use crate::{Fault, Listing, ListingBudget, ListingEntry, Told, nfs3, opened::Opened};
+use rpcrdma_nfs::{
+    v2::{self, Entry, MAX_NAME_OCTETS, MAX_TRANSFER_OCTETS, Name, entry_octets, list_octets},
+    v3::Status,
+};
+
+/// Octets of entries that are looked at together where a place is searched for.
+const SEARCHED_OCTETS: usize = 64 << 10;
+
+fn status(fault: Fault) -> Status {
+    nfs3::status(fault)
+}
+
+impl Execution {
+    pub(super) async fn read_directory(self, args: v2::ReadDirectory) -> Result<v2::ReadDirectoryOk, Status> {
+        let opened = self.three().open(&three(&args.directory))?;
+        let cookie = match args.cookie {
+            0 => 0,
+            cookie => self.find(&opened, cookie).await?,
+        };
+        let asked = usize::try_from(args.count).unwrap_or(usize::MAX).min(MAX_TRANSFER_OCTETS);
+        let octets = asked.saturating_sub(list_octets());
+        let mut listing = self.list(&opened, cookie, octets).await?;
+        if listing.entries.is_empty() && !listing.end {
+            // Version 2 cannot say that the room is too small: one entry is told, whatever its name.
+            listing = self.list(&opened, cookie, entry_octets(MAX_NAME_OCTETS)).await?;
+            if listing.entries.len() > 1 {
+                listing.entries.truncate(1);
+                listing.end = false;
+            }
+        }
+        let cookies = &self.version_2.cookies;
+        if let Some(last) = listing.entries.last().filter(|_| !listing.end) {
+            cookies.remember(opened.file_system.id(), opened.file, last.cookie);
+        }
+        let entry = |entry: ListingEntry| Entry::new(entry.file_id, Name(entry.name), cookies.of(entry.cookie));
+        Ok(v2::ReadDirectoryOk { entries: listing.entries.into_iter().map(entry).collect(), end: listing.end })
+    }
+
+    /// The file system's cookie for one of a client's.
+    async fn find(&self, opened: &Opened, cookie: u32) -> Result<u64, Status> {
+        if let Place::After(place) = self.version_2.cookies.place(opened.file_system.id(), opened.file, cookie) {
+            return Ok(place);
+        }
+        let mut after = 0;
+        loop {
+            let listing = self.list(opened, after, SEARCHED_OCTETS).await?;
+            let found = listing.entries.iter().find(|entry| self.version_2.cookies.of(entry.cookie) == cookie);
+            if let Some(entry) = found {
+                return Ok(entry.cookie);
+            }
+            match listing.entries.last() {
+                Some(last) if !listing.end && last.cookie != after => after = last.cookie,
+                _ => return Err(Status::BAD_COOKIE),
+            }
+        }
+    }
+
+    /// Entries after a cookie. Version 2 has no verifier: cookies stay valid for as long as the file system's do.
+    async fn list(&self, opened: &Opened, cookie: u64, octets: usize) -> Result<Listing, Status> {
+        let (cookies, file_system) = (&self.version_2.cookies, opened.file_system.id());
+        let verifier = match (cookie, cookies.verifier(file_system)) {
+            (0, _) => [0; 8],
+            (_, Some(verifier)) => verifier,
+            (_, None) => self.verifier(opened).await?,
+        };
+        let listing = match ask(opened, cookie, verifier, octets).await {
+            Err(failure) if failure.fault == Fault::BadCookie && cookie != 0 => {
+                let verifier = self.verifier(opened).await?;
+                ask(opened, cookie, verifier, octets).await
+            }
+            listing => listing,
+        };
+        let listing = listing.map_err(|failure| status(failure.fault))?;
+        cookies.told(file_system, listing.verifier);
+        Ok(listing)
+    }
+
+    /// What makes cookies valid now.
+    async fn verifier(&self, opened: &Opened) -> Result<[u8; 8], Status> {
+        let listing = ask(opened, 0, [0; 8], entry_octets(MAX_NAME_OCTETS)).await;
+        listing.map(|listing| listing.verifier).map_err(|failure| status(failure.fault))
+    }
+}
+
+async fn ask(opened: &Opened, cookie: u64, verifier: [u8; 8], octets: usize) -> Told<Listing> {
+    let budget = ListingBudget::new(octets, entry_octets(0));
+    opened.file_system.list(opened.caller.clone(), opened.file, cookie, verifier, budget).await
+}

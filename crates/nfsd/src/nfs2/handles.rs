@@ -1,0 +1,174 @@
+//! Handles of 32 octets: what clients of version 2 hold for the files of all versions.
+//!
+//! ```text
+//! in itself                                   by the table
+//! octet 0       2                             octet 0       3
+//! octet 1       n, the length of the file's   octets 1-15   0
+//!               id, at most 14                octets 16-31  SipHash-2-4 (128 bits) of format, export,
+//! octets 2-5    the export                                  file system and id: where the table has them
+//! octets 6-19   the file's id, then zeroes
+//! octets 20-31  96 bits of SipHash-2-4 of format, export, file system and id
+//! ```
+//!
+//! The first fits the ids of ext4, xfs, tmpfs and of our own memory. Longer ids (btrfs, and file systems without
+//! handles) go by the second. Both are made under the server's secret, and a file has the same handle each time.
+
+use super::table::{Digest, Table};
+use crate::{FileId, SECRET_OCTETS, handle::Target};
+use rpcrdma_nfs::v2::{HANDLE_OCTETS, Handle};
+use siphasher::sip128::{Hasher128, SipHasher24};
+use std::hash::Hasher;
+
+/// The formats. That of version 3 is 1: the same secret makes checks for all.
+const IN_ITSELF: u8 = 2;
+const BY_TABLE: u8 = 3;
+/// The longest id that stands in a handle itself.
+const MAX_ID_OCTETS: usize = 14;
+const ID_AT: usize = 6;
+const CHECK_AT: usize = ID_AT + MAX_ID_OCTETS;
+const DIGEST_AT: usize = 16;
+
+/// Makes checks and digests.
+#[derive(Clone)]
+pub(super) struct Seal2 {
+    secret: [u8; SECRET_OCTETS],
+}
+
+impl Seal2 {
+    pub(super) fn new(secret: [u8; SECRET_OCTETS]) -> Self {
+        Self { secret }
+    }
+
+    fn hash(&self, format: u8, target: &Target) -> Digest {
+        let id = target.file.as_slice();
+        let mut hasher = SipHasher24::new_with_key(&self.secret);
+        hasher.write(&[format, id.len() as u8]);
+        hasher.write(&target.export.to_be_bytes());
+        hasher.write(&target.file_system.to_be_bytes());
+        hasher.write(id);
+        hasher.finish128().as_bytes()
+    }
+
+    /// Where the table has a target.
+    pub(super) fn digest(&self, target: &Target) -> Digest {
+        self.hash(BY_TABLE, target)
+    }
+
+    /// The handle of a target with a short id.
+    pub(super) fn in_itself(&self, target: &Target) -> Option<Handle> {
+        let id = target.file.as_slice();
+        let mut octets = [0; HANDLE_OCTETS];
+        octets.get_mut(ID_AT..CHECK_AT)?.get_mut(..id.len())?.copy_from_slice(id);
+        (octets[0], octets[1]) = (IN_ITSELF, id.len() as u8);
+        octets[2..ID_AT].copy_from_slice(&target.export.to_be_bytes());
+        octets[CHECK_AT..].copy_from_slice(&self.hash(IN_ITSELF, target)[..HANDLE_OCTETS - CHECK_AT]);
+        Some(Handle(octets))
+    }
+}
+
+/// The handle of what the table has.
+pub(super) fn by_table(digest: &Digest) -> Handle {
+    let mut octets = [0; HANDLE_OCTETS];
+    octets[0] = BY_TABLE;
+    octets[DIGEST_AT..].copy_from_slice(digest);
+    Handle(octets)
+}
+
+/// The target of a handle that this server has made, else `None`. `file_system_of` says what an export serves, which a
+/// handle does not repeat.
+pub(super) fn open(
+    seal: &Seal2,
+    table: &Table,
+    handle: &[u8],
+    file_system_of: impl Fn(u32) -> Option<u64>,
+) -> Option<Target> {
+    let octets: &[u8; HANDLE_OCTETS] = handle.try_into().ok()?;
+    match octets[0] {
+        IN_ITSELF => {
+            let [_, len, e0, e1, e2, e3, ..] = *octets;
+            let export = u32::from_be_bytes([e0, e1, e2, e3]);
+            let id = octets[ID_AT..CHECK_AT].get(..len.into())?;
+            let target = Target { export, file_system: file_system_of(export)?, file: FileId::new(id)? };
+            is_same(&seal.in_itself(&target)?.0, octets).then_some(target)
+        }
+        BY_TABLE => {
+            let digest: &Digest = octets[DIGEST_AT..].try_into().ok()?;
+            is_same(&by_table(digest).0, octets).then_some(())?;
+            table.find(digest)
+        }
+        _ => None,
+    }
+}
+
+/// Takes the same time wherever the octets differ.
+fn is_same(left: &[u8; HANDLE_OCTETS], right: &[u8; HANDLE_OCTETS]) -> bool {
+    left.iter().zip(right).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn target(id: &[u8]) -> Target {
+        Target { export: 7, file_system: 9, file: FileId::new(id).unwrap() }
+    }
+
+    fn seal() -> Seal2 {
+        Seal2::new([3; SECRET_OCTETS])
+    }
+
+    fn opened(seal: &Seal2, handle: &[u8]) -> Option<Target> {
+        open(seal, &Table::in_memory(4), handle, |export| (export == 7).then_some(9))
+    }
+
+    /// proves: NFS2-FH-a
+    #[test]
+    fn a_handle_is_accepted_only_as_it_was_made() {
+        let seal = seal();
+        for id in [&[5; MAX_ID_OCTETS][..], &[5; 8], &[]] {
+            let handle = seal.in_itself(&target(id)).unwrap();
+            assert_eq!(opened(&seal, &handle.0), Some(target(id)));
+            for at in 0..HANDLE_OCTETS {
+                for bit in 0..8 {
+                    let mut octets = handle.0;
+                    octets[at] ^= 1 << bit;
+                    assert_eq!(opened(&seal, &octets), None, "octet {at} bit {bit}");
+                }
+            }
+            assert_eq!(opened(&Seal2::new([4; SECRET_OCTETS]), &handle.0), None, "another server's secret");
+            let moved = open(&seal, &Table::in_memory(4), &handle.0, |_| Some(10));
+            assert_eq!(moved, None, "another file system in the export's place");
+            assert_eq!(opened(&seal, &handle.0[..31]), None);
+        }
+        assert!(seal.in_itself(&target(&[5; MAX_ID_OCTETS + 1])).is_none(), "this one goes by the table");
+    }
+
+    /// proves: NFS2-FH-a
+    #[test]
+    fn what_the_table_does_not_have_is_no_handle() {
+        let (seal, table) = (seal(), Table::in_memory(4));
+        let long = target(&[5; 22]);
+        let digest = seal.digest(&long);
+        let handle = by_table(&digest);
+        let open = |octets: &[u8]| open(&seal, &table, octets, |_| Some(9));
+        assert_eq!(open(&handle.0), None);
+        table.add(digest, long).unwrap();
+        assert_eq!(open(&handle.0), Some(long));
+        for at in 0..HANDLE_OCTETS {
+            let mut octets = handle.0;
+            octets[at] ^= 1;
+            assert_eq!(open(&octets), None, "octet {at}");
+        }
+        assert_ne!(seal.digest(&target(&[6; 22])), digest);
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_are_a_handle_by_chance(mut octets: [u8; HANDLE_OCTETS], format in 0_u8..5) {
+            octets[0] = format;
+            octets[1] &= 15;
+            prop_assert_eq!(opened(&seal(), &octets), None);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The NFS version 2 service (RFC 1094), off unless a program asks for it: each procedure is done as version 3 does it.
+//!
+//! Handles of 32 octets mean the same files as those of version 3 (`handles.rs`), and are opened in the same place;
+//! exports, callers, claims and warnings are those of version 3. What is added here is what version 2 has less of:
+//! sizes and cookies of 32 bits, and no word for "later". Where a client of another version has a file delegated, the
+//! call waits, for a bounded time, until it has been returned.
+//!
+//! A file of 4 GiB or more is told to have 2^32 - 1 octets, and can be removed, renamed and written. It cannot be read
+//! (`NFSERR_FBIG`): who reads up to the size that he was told would take a part for the whole.
+
+mod about;
+mod change;
+mod cookies;
+mod directory;
+mod handles;
+mod look;
+mod table;
+mod tell;
+#[cfg(test)]
+mod tests;
+
+use crate::{Origin, Queue, SECRET_OCTETS, StateDirectory, handle::Target, nfs3, server::Server, trouble::Subject};
+use about::About;
+use cookies::Cookies;
+use handles::Seal2;
+use rpcrdma_env::{BoxFuture, Clock};
+use rpcrdma_nfs::{
+    v2::{self, Procedure},
+    v3::{self, Status},
+};
+use rpcrdma_oncrpc::{Answer, AuthStat, CallContext, Service};
+use rpcrdma_xdr::{Decode, Decoder, Encode};
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use table::Table;
+
+/// The first wait for a file that somebody else has delegated; it doubles each time.
+const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest wait.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+/// All waits of one call together: longer than the lease after which a delegation is taken from who does not return it.
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
+/// Room for the results of most procedures, in octets.
+const SHORT_RESULT_OCTETS: usize = 128;
+
+/// What version 2 keeps, beside what all versions do.
+pub(crate) struct Version2 {
+    seal: Seal2,
+    table: Arc<Table>,
+    cookies: Cookies,
+    queue: Arc<Queue>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Why version 2 cannot be served.
+#[derive(Debug, thiserror::Error)]
+#[error("the table of handles of NFS version 2, {}, cannot be used", path.display())]
+pub struct Version2Error {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Version2 {
+    /// Opens the table of handles, and waits for the disk. `server` says which of the servers it is that share the
+    /// state directory.
+    pub(crate) fn open(
+        state: &StateDirectory,
+        server: u64,
+        (secret, queue, clock): ([u8; SECRET_OCTETS], Arc<Queue>, Arc<dyn Clock>),
+    ) -> Result<Self, Version2Error> {
+        let path = state.path().join(format!("v2-handles-{server:016x}"));
+        let seal = Seal2::new(secret);
+        let table = Table::open(&path, &seal).map_err(|source| Version2Error { path, source })?;
+        Ok(Self { seal, table: Arc::new(table), cookies: Cookies::new(secret), queue, clock })
+    }
+
+    /// The target of a handle that was made here. `file_system_of` says what an export serves.
+    pub(crate) fn target(&self, handle: &[u8], file_system_of: impl Fn(u32) -> Option<u64>) -> Option<Target> {
+        handles::open(&self.seal, &self.table, handle, file_system_of)
+    }
+
+    /// The handle of a target, which survives a restart when this returns.
+    ///
+    /// # Errors
+    /// SERVERFAULT if the table cannot be written.
+    pub(crate) async fn handle(&self, origin: Origin, target: Target) -> Result<v2::Handle, Status> {
+        if let Some(handle) = self.seal.in_itself(&target) {
+            return Ok(handle);
+        }
+        let digest = self.seal.digest(&target);
+        if self.table.find(&digest).is_none() {
+            let table = self.table.clone();
+            let added = self.queue.ask(origin, move || table.add(digest, target)).await;
+            match added {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "the table of handles of version 2 cannot be written");
+                    return Err(Status::SERVERFAULT);
+                }
+                Err(_) => return Err(Status::SERVERFAULT),
+            }
+        }
+        Ok(handles::by_table(&digest))
+    }
+}
+
+impl Server {
+    /// The handle of version 2 for the file of one of version 3.
+    pub(crate) async fn handle_2(&self, context: &CallContext, handle: &v3::Handle) -> Result<v2::Handle, Status> {
+        let version_2 = self.version_2.get().ok_or(Status::NOTSUPP)?;
+        let target = self.seal.open(handle).ok_or(Status::SERVERFAULT)?;
+        version_2.handle(Origin::of(context), target).await
+    }
+}
+
+/// The octets of a handle where those of version 3 are taken, too.
+fn three(handle: &v2::Handle) -> v3::Handle {
+    v3::Handle::new(&handle.0).expect("32 octets are fewer than 64")
+}
+
+/// The service.
+pub(crate) struct Nfs2 {
+    pub(crate) server: Arc<Server>,
+    pub(crate) version_2: Arc<Version2>,
+}
+
+/// One call.
+struct Execution {
+    server: Arc<Server>,
+    version_2: Arc<Version2>,
+    context: CallContext,
+}
+
+impl Execution {
+    /// The same call, as version 3 would execute it.
+    fn three(&self) -> nfs3::Execution {
+        nfs3::Execution { server: self.server.clone(), context: self.context.clone() }
+    }
+
+    /// Does something as version 3 does it, again and again while that says "later".
+    async fn patiently<T, I, F>(&self, mut call: impl FnMut(nfs3::Execution) -> F) -> Result<T, Status>
+    where
+        F: Future<Output = v3::Answer<T, I>>,
+    {
+        let clock = &self.version_2.clock;
+        let (until, mut wait) = (clock.now() + WAIT_LIMIT, FIRST_WAIT);
+        loop {
+            let answer = call(self.three()).await;
+            if answer.status() != Status::JUKEBOX || clock.now() >= until {
+                return answer.into_result().map_err(|failure| failure.status);
+            }
+            clock.sleep_until(clock.now() + wait).await;
+            wait = (wait * 2).min(LONGEST_WAIT);
+        }
+    }
+
+    /// Whether the export of the file takes the call's flavour. What a client asks of a root before it knows the
+    /// flavour is answered in any (RFC 2623 section 2.3.2).
+    fn takes(&self, procedure: Procedure, args: &impl About) -> bool {
+        let asks_of_root = matches!(procedure, Procedure::GetAttributes | Procedure::FileSystemStatus);
+        !self.server.is_choosy
+            || args.file().is_none_or(|file| self.server.takes(&self.context, &three(file), asks_of_root))
+    }
+
+    /// What a call is about, for who has to be warned.
+    fn subject(&self, procedure: Procedure, args: &impl About) -> Subject {
+        Subject {
+            procedure: procedure.name(),
+            errors: "NFSERR_",
+            client: self.context.connection.peer,
+            file: args.file().map(three),
+            name: args.name().map(|name| name.0.clone()),
+        }
+    }
+}
+
+fn ready(answer: Answer) -> BoxFuture<'static, Answer> {
+    Box::pin(std::future::ready(answer))
+}
+
+/// Decodes the arguments, all of them, and executes.
+fn execute<A, R, F>(
+    mut args: Decoder,
+    it: Execution,
+    procedure: Procedure,
+    call: impl FnOnce(Execution, A) -> F,
+) -> BoxFuture<'static, Answer>
+where
+    A: Decode + About,
+    R: Encode,
+    F: Future<Output = Result<R, Status>> + Send + 'static,
+{
+    let decoded = A::decode(&mut args).and_then(|decoded| args.finish().map(|()| decoded));
+    match decoded {
+        Err(error) => ready(Answer::from(error)),
+        Ok(decoded) if !it.takes(procedure, &decoded) => ready(Answer::AuthError(AuthStat::TOO_WEAK)),
+        Ok(decoded) => {
+            let (server, subject) = (it.server.clone(), it.subject(procedure, &decoded));
+            let scratch = it.context.connection.scratch.clone();
+            let call = call(it, decoded);
+            Box::pin(async move {
+                let mut encoder = scratch.encoder(SHORT_RESULT_OCTETS);
+                match call.await {
+                    Ok(results) if procedure.has_status() => v2::Answer::Ok(results).encode(&mut encoder),
+                    Ok(results) => results.encode(&mut encoder),
+                    Err(status) => {
+                        server.answered(status, &subject);
+                        tell::status(status).encode(&mut encoder);
+                    }
+                }
+                Answer::Results(encoder.finish())
+            })
+        }
+    }
+}
+
+impl Service for Nfs2 {
+    fn program(&self) -> u32 {
+        v2::PROGRAM
+    }
+
+    fn version(&self) -> u32 {
+        v2::VERSION
+    }
+
+    fn is_idempotent(&self, procedure: u32) -> bool {
+        Procedure::from_number(procedure).is_none_or(Procedure::is_idempotent)
+    }
+
+    fn call(&self, context: CallContext, procedure: u32, args: Decoder) -> BoxFuture<'static, Answer> {
+        let it = Execution { server: self.server.clone(), version_2: self.version_2.clone(), context };
+        let Some(procedure) = Procedure::from_number(procedure) else { return ready(Answer::ProcUnavail) };
+        match procedure {
+            // The obsolete ones take nothing and return nothing, as NULL does: so Linux's server answers them.
+            Procedure::Null => execute(args, it, procedure, |_, v2::Null {}| async { Ok(()) }),
+            Procedure::Root => execute(args, it, procedure, |_, v2::Root {}| async { Ok(()) }),
+            Procedure::WriteCache => execute(args, it, procedure, |_, v2::WriteCache {}| async { Ok(()) }),
+            Procedure::GetAttributes => execute(args, it, procedure, Execution::get_attributes),
+            Procedure::SetAttributes => execute(args, it, procedure, Execution::set_attributes),
+            Procedure::Lookup => execute(args, it, procedure, Execution::lookup),
+            Procedure::ReadLink => execute(args, it, procedure, Execution::read_link),
+            Procedure::Read => execute(args, it, procedure, Execution::read),
+            Procedure::Write => execute(args, it, procedure, Execution::write),
+            Procedure::Create => execute(args, it, procedure, Execution::create),
+            Procedure::Remove => execute(args, it, procedure, Execution::remove),
+            Procedure::Rename => execute(args, it, procedure, Execution::rename),
+            Procedure::Link => execute(args, it, procedure, Execution::link),
+            Procedure::SymbolicLink => execute(args, it, procedure, Execution::symbolic_link),
+            Procedure::MakeDirectory => execute(args, it, procedure, Execution::make_directory),
+            Procedure::RemoveDirectory => execute(args, it, procedure, Execution::remove_directory),
+            Procedure::ReadDirectory => execute(args, it, procedure, Execution::read_directory),
+            Procedure::FileSystemStatus => execute(args, it, procedure, Execution::file_system_status),
+        }
+    }
+}
